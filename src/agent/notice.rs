@@ -1,0 +1,27 @@
+//! What the agent has to say to people: one notice for each change of state, with a level, a word and a sentence.
+
+use std::fmt;
+
+/// One line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub level: Level,
+    /// The machine word, stable: `registered`, `lease-renewed`, `status-sent` ...
+    pub word: &'static str,
+    pub text: String,
+}
+
+/// How much it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Error,
+    Warning,
+    Info,
+    Debug,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

@@ -1,0 +1,169 @@
+//! Why an exchange gave no answer at all: a machine word and a sentence that says what to do next.
+
+use std::fmt;
+
+/// An exchange that failed below the meaning of HTTP. The connection is not used again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// Credentials or certificate authority cannot be read.
+    Credentials {
+        what: String,
+    },
+    /// The name has no address.
+    Resolve {
+        host: String,
+        detail: String,
+    },
+    Connect {
+        address: String,
+        detail: String,
+    },
+    /// The proxy refused the tunnel.
+    Proxy {
+        address: String,
+        detail: String,
+    },
+    Tls(TlsFailure),
+    /// No complete answer in time.
+    TimedOut {
+        after_ms: u64,
+    },
+    /// The peer closed before the answer was complete.
+    Closed {
+        received_bytes: usize,
+    },
+    /// The socket failed while in use.
+    Broken {
+        detail: String,
+    },
+    HeaderTooLarge {
+        limit_bytes: usize,
+    },
+    BodyTooLarge {
+        limit_bytes: usize,
+    },
+    /// Not HTTP, or not what HTTP allows here.
+    Malformed {
+        detail: String,
+    },
+    /// An API server never redirects: something stands between.
+    Redirected {
+        location: String,
+    },
+    /// A success whose body is not the JSON it should be: a captive portal, a proxy's page.
+    NotJson {
+        content_type: String,
+        detail: String,
+    },
+}
+
+/// What TLS found wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TlsFailure {
+    /// Signed by nobody we trust: wrong CA, or somebody intercepts.
+    UnknownIssuer,
+    Expired {
+        detail: String,
+    },
+    NotYetValid {
+        detail: String,
+    },
+    NotValidForName {
+        name: String,
+    },
+    /// The server refused our handshake or certificate.
+    RefusedByPeer {
+        alert: String,
+    },
+    Other {
+        detail: String,
+    },
+}
+
+impl Failure {
+    /// The machine word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Failure::Credentials { .. } => "credentials-unreadable",
+            Failure::Resolve { .. } => "name-not-resolved",
+            Failure::Connect { .. } => "connect-failed",
+            Failure::Proxy { .. } => "proxy-refused",
+            Failure::Tls(TlsFailure::UnknownIssuer) => "tls-unknown-issuer",
+            Failure::Tls(TlsFailure::Expired { .. }) => "tls-certificate-expired",
+            Failure::Tls(TlsFailure::NotYetValid { .. }) => "tls-certificate-not-yet-valid",
+            Failure::Tls(TlsFailure::NotValidForName { .. }) => "tls-wrong-name",
+            Failure::Tls(TlsFailure::RefusedByPeer { .. }) => "tls-refused-by-peer",
+            Failure::Tls(TlsFailure::Other { .. }) => "tls-failed",
+            Failure::TimedOut { .. } => "timed-out",
+            Failure::Closed { .. } => "connection-closed",
+            Failure::Broken { .. } => "connection-broken",
+            Failure::HeaderTooLarge { .. } => "header-too-large",
+            Failure::BodyTooLarge { .. } => "body-too-large",
+            Failure::Malformed { .. } => "reply-malformed",
+            Failure::Redirected { .. } => "redirected",
+            Failure::NotJson { .. } => "reply-not-json",
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Credentials { what } => f.write_str(what),
+            Failure::Resolve { host, detail } => {
+                write!(
+                    f,
+                    "the name {host} has no address ({detail}); check DNS, or put an IP address into the kubeconfig"
+                )
+            }
+            Failure::Connect { address, detail } => write!(f, "cannot connect to {address}: {detail}"),
+            Failure::Proxy { address, detail } => write!(f, "the proxy {address} refused the tunnel: {detail}"),
+            Failure::Tls(tls) => tls.fmt(f),
+            Failure::TimedOut { after_ms } => write!(f, "no complete answer within {after_ms} ms"),
+            Failure::Closed { received_bytes } => {
+                write!(f, "the server closed the connection after {received_bytes} bytes of an unfinished answer")
+            }
+            Failure::Broken { detail } => write!(f, "the connection broke: {detail}"),
+            Failure::HeaderTooLarge { limit_bytes } => {
+                write!(f, "the reply's headers are longer than {limit_bytes} bytes; is this an API server?")
+            }
+            Failure::BodyTooLarge { limit_bytes } => {
+                write!(f, "the reply's body is longer than {limit_bytes} bytes; is this an API server?")
+            }
+            Failure::Malformed { detail } => write!(f, "the reply is not valid HTTP: {detail}"),
+            Failure::Redirected { location } => {
+                write!(
+                    f,
+                    "redirected to {location}: an API server never does, a captive portal or proxy stands between"
+                )
+            }
+            Failure::NotJson { content_type, detail } => write!(
+                f,
+                "the reply ({content_type}) is not the JSON of an API server ({detail}); a captive portal or proxy may stand between"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for TlsFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlsFailure::UnknownIssuer => f.write_str(
+                "the server's certificate is signed by nobody the kubeconfig trusts: wrong certificate-authority, or somebody intercepts TLS",
+            ),
+            TlsFailure::Expired { detail } => {
+                write!(f, "the server's certificate has expired ({detail}); renew it, or set this board's clock")
+            }
+            TlsFailure::NotYetValid { detail } => {
+                write!(f, "the server's certificate is not valid yet ({detail}); this board's clock is probably behind")
+            }
+            TlsFailure::NotValidForName { name } => {
+                write!(f, "the server's certificate is not for {name}; set tls-server-name in the kubeconfig, or fix the server's address")
+            }
+            TlsFailure::RefusedByPeer { alert } => {
+                write!(f, "the server ended the TLS handshake ({alert}); it may not accept our client certificate")
+            }
+            TlsFailure::Other { detail } => write!(f, "TLS failed: {detail}"),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Turns arguments into one command, text and an exit code.

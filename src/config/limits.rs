@@ -1,0 +1,26 @@
+//! Every limit of the agent, named once: nothing that comes from outside may grow past one of these.
+
+/// Longest settings file or kubeconfig, bytes.
+pub const SETTINGS_FILE_BYTES: usize = 256 * 1024;
+/// Nodes of one YAML document after aliases: past this it is a bomb, not a setting.
+pub const YAML_NODES: usize = 10_000;
+/// Nesting of one YAML document.
+pub const YAML_DEPTH: usize = 32;
+/// Longest certificate, key or token file, bytes.
+pub const CREDENTIAL_FILE_BYTES: usize = 64 * 1024;
+/// Longest block of reply headers, bytes.
+pub const REPLY_HEADER_BYTES: usize = 16 * 1024;
+/// Longest reply body, bytes: a Node with fifty images and every label allowed is about 60 KiB.
+pub const REPLY_BODY_BYTES: usize = 1024 * 1024;
+/// Labels from settings.
+pub const NODE_LABELS: usize = 256;
+/// Taints from settings.
+pub const TAINTS: usize = 64;
+/// Addresses of the Node.
+pub const NODE_ADDRESSES: usize = 32;
+/// Events that wait to be sent; the oldest goes first.
+pub const WAITING_EVENTS: usize = 64;
+/// Tries of one status run or one Lease renewal, back to back (SYN-1, LSE-7).
+pub const TRIES_PER_RUN: u32 = 5;
+/// Tries of one event (EVT-7).
+pub const TRIES_PER_EVENT: u32 = 12;

@@ -1,0 +1,1 @@
+//! Owns the clock, the sockets, TLS, signals and the files of the agent.

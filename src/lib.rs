@@ -1,0 +1,19 @@
+//! nodepulse: turns a Linux board into a live Kubernetes Node.
+//!
+//! ```text
+//! time -> config -> probe -> node -> api -> agent -> io -> cli -> main      (a module imports only to its left)
+//! ```
+//!
+//! Everything left of `io` is a function of its arguments: no clock, socket, lock, channel, reference count or
+//! hash-ordered map. `ARCHITECTURE.md` has the map, `tests/tidy.rs` keeps the border.
+
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod api;
+pub mod cli;
+pub mod config;
+pub mod io;
+pub mod node;
+pub mod probe;
+pub mod time;

@@ -1,0 +1,3 @@
+//! Turns the process into one command of `cli`.
+
+fn main() {}

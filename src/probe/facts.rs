@@ -1,0 +1,189 @@
+//! What the probe says about a machine: every fact is there, or absent with the reason.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// A fact, or why there is none. Missing is not zero (hardware notes, 0).
+pub type Fact<T> = Result<T, Absent>;
+
+/// Why a fact is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absent {
+    /// The last path that was asked, below the root.
+    pub path: String,
+    pub why: Why,
+}
+
+/// The reason, as a machine word ([`Why::word`]) and a sentence (`Display`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// ENOENT, ENOTDIR: this machine has no such file.
+    NoSuchFile,
+    /// EACCES, EPERM.
+    NotPermitted,
+    /// The file is there and says nothing.
+    Empty,
+    /// Any other errno of the kernel, by number.
+    Errno(i32),
+    /// The bytes are not what the file's format promises.
+    Malformed(String),
+    /// Well-formed, and known to be a lie (all-zero serial, `To Be Filled By O.E.M.`).
+    Implausible(String),
+    /// A container engine hides it (`/sys/firmware` masked).
+    Masked,
+}
+
+/// Everything the Node is made from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    pub machine: Machine,
+    pub readings: Readings,
+    pub network: Network,
+}
+
+/// Read once, at start (MI-10).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    /// As the kernel knows it, trimmed and lower-cased; refused when it is `(none)` or `localhost`.
+    pub hostname: Fact<String>,
+    pub machine_id: Fact<String>,
+    pub system_uuid: Fact<String>,
+    pub boot_id: Fact<String>,
+    pub kernel_release: Fact<String>,
+    /// `PRETTY_NAME`; `Linux` or `Unknown` where VER-1 says so.
+    pub os_image: Fact<String>,
+    pub board_model: Fact<String>,
+    /// Most specific first.
+    pub board_compatible: Fact<Vec<String>>,
+    pub board_serial: Fact<String>,
+    pub cpu_count: Fact<u32>,
+    pub memory_total_bytes: Fact<u64>,
+    pub swap_total_bytes: Fact<u64>,
+    /// Sorted by page size; empty where the kernel has none.
+    pub hugepages: Vec<Hugepages>,
+}
+
+/// One page size of `/sys/kernel/mm/hugepages`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hugepages {
+    pub page_size_bytes: u64,
+    pub pages: u64,
+}
+
+/// Read again on every status run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Readings {
+    pub memory: Fact<MemoryUse>,
+    /// The file system that holds the state directory (SRC-8).
+    pub node_file_system: Fact<FileSystem>,
+    pub pids: Fact<Pids>,
+}
+
+/// What memory pressure is judged from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryUse {
+    pub available_bytes: u64,
+    pub source: MemorySource,
+}
+
+/// Where [`MemoryUse`] comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemorySource {
+    /// MemTotal minus the working set of the root cgroup (SRC-9).
+    CgroupV2,
+    CgroupV1,
+    /// `MemAvailable`, as there is no memory cgroup at the root (D7).
+    MemAvailable,
+}
+
+/// statvfs of one file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSystem {
+    pub capacity_bytes: u64,
+    pub available_bytes: u64,
+    /// 0: this file system has no limit on inodes.
+    pub inodes: u64,
+    pub inodes_free: u64,
+    /// squashfs and the like: always full, never pressure.
+    pub read_only: bool,
+}
+
+/// SRC-10; `used` counts threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pids {
+    pub limit: u64,
+    pub used: u64,
+}
+
+/// What addresses are chosen from (ADR-6). Lists are in kernel order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Network {
+    pub interfaces: Vec<Interface>,
+    pub default_routes: Vec<DefaultRoute>,
+    /// What DNS says of the node name (ADR-6 step 3); filled by `io`, empty in captures.
+    pub node_name_addresses: Vec<IpAddr>,
+}
+
+/// One network interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    pub name: String,
+    pub up: bool,
+    pub running: bool,
+    pub loopback: bool,
+    pub point_to_point: bool,
+    pub addresses: Vec<InterfaceAddress>,
+}
+
+/// One address of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    pub ip: IpAddr,
+    /// IPv6 only: tentative or duplicate: never to be used.
+    pub unusable: bool,
+    /// IPv6 only: deprecated or temporary: used when there is nothing better.
+    pub second_choice: bool,
+}
+
+/// One default route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefaultRoute {
+    pub interface: String,
+    pub is_v6: bool,
+    pub metric: u32,
+}
+
+impl Why {
+    /// The machine word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Why::NoSuchFile => "no-such-file",
+            Why::NotPermitted => "not-permitted",
+            Why::Empty => "empty",
+            Why::Errno(_) => "read-failed",
+            Why::Malformed(_) => "malformed",
+            Why::Implausible(_) => "implausible",
+            Why::Masked => "masked",
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::NoSuchFile => f.write_str("no such file"),
+            Why::NotPermitted => f.write_str("permission denied"),
+            Why::Empty => f.write_str("empty"),
+            Why::Errno(errno) => write!(f, "read failed with errno {errno}"),
+            Why::Malformed(what) => write!(f, "malformed: {what}"),
+            Why::Implausible(what) => write!(f, "implausible: {what}"),
+            Why::Masked => f.write_str("hidden by a container engine"),
+        }
+    }
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.why)
+    }
+}

@@ -1,0 +1,284 @@
+//! Turns two clock readings into [`Now`], and wall times into the stamps of the Kubernetes API and back.
+//!
+//! Nothing here reads a clock: `io` does, and passes [`Now`] down. [`Up`] orders and spaces everything; [`Wall`] is only
+//! ever printed, compared with other stamps, or sent.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// One moment on both clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Time since boot, suspend included (`CLOCK_BOOTTIME`): never steps.
+    pub up: Up,
+    /// Wall time, or `None` while the wall clock cannot be right (before the build date of this program).
+    pub wall: Option<Wall>,
+}
+
+/// A moment as time since boot, suspend included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Up(Duration);
+
+impl Up {
+    pub const BOOT: Up = Up(Duration::ZERO);
+
+    pub const fn since_boot(elapsed: Duration) -> Up {
+        Up(elapsed)
+    }
+
+    pub const fn as_duration(self) -> Duration {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub fn since(self, earlier: Up) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Up {
+    type Output = Up;
+    fn add(self, span: Duration) -> Up {
+        Up(self.0.saturating_add(span))
+    }
+}
+
+impl Sub<Up> for Up {
+    type Output = Duration;
+    fn sub(self, earlier: Up) -> Duration {
+        self.since(earlier)
+    }
+}
+
+/// A wall time: microseconds since 1970-01-01T00:00:00Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wall {
+    unix_us: i64,
+}
+
+const US_PER_SECOND: i64 = 1_000_000;
+const SECONDS_PER_DAY: i64 = 86_400;
+
+impl Wall {
+    pub const fn from_unix_us(unix_us: i64) -> Wall {
+        Wall { unix_us }
+    }
+
+    pub const fn from_unix_seconds(seconds: i64) -> Wall {
+        Wall { unix_us: seconds.saturating_mul(US_PER_SECOND) }
+    }
+
+    pub const fn unix_us(self) -> i64 {
+        self.unix_us
+    }
+
+    pub const fn unix_seconds(self) -> i64 {
+        self.unix_us.div_euclid(US_PER_SECOND)
+    }
+
+    pub fn plus(self, span: Duration) -> Wall {
+        let us = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Wall { unix_us: self.unix_us.saturating_add(us) }
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub fn since(self, earlier: Wall) -> Duration {
+        let us = self.unix_us.saturating_sub(earlier.unix_us);
+        Duration::from_micros(u64::try_from(us).unwrap_or(0))
+    }
+
+    /// `metav1.Time`: RFC 3339, UTC, whole seconds (PAT-6), `2026-01-01T00:05:00Z`.
+    pub fn to_seconds_stamp(self) -> String {
+        let (date, clock) = self.civil();
+        format!("{date}T{clock}Z")
+    }
+
+    /// `metav1.MicroTime`: RFC 3339, UTC, exactly six fractional digits (LSE-3), `2026-01-01T00:00:00.123456Z`.
+    pub fn to_micro_stamp(self) -> String {
+        let (date, clock) = self.civil();
+        format!("{date}T{clock}.{:06}Z", self.unix_us.rem_euclid(US_PER_SECOND))
+    }
+
+    fn civil(self) -> (String, String) {
+        let seconds = self.unix_seconds();
+        let (year, month, day) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
+        let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
+        let date = format!("{year:04}-{month:02}-{day:02}");
+        (date, format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60))
+    }
+
+    /// Reads a stamp of the API: RFC 3339 with `Z` or a numeric offset and any number of fractional digits
+    /// (digits beyond the sixth are cut). `None` for anything else.
+    pub fn parse_stamp(text: &str) -> Option<Wall> {
+        let (date, rest) = text.split_once(['T', 't'])?;
+        let days = parse_date(date)?;
+        let seconds = parse_clock(rest.get(..8)?)?;
+        let mut rest = rest.get(8..)?;
+        let mut us = 0;
+        if let Some(fraction) = rest.strip_prefix('.') {
+            let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+            let kept = fraction.get(..digits.min(6)).filter(|kept| !kept.is_empty())?;
+            us = kept.parse::<i64>().ok()? * 10_i64.pow(6 - kept.len() as u32);
+            rest = fraction.get(digits..)?;
+        }
+        let offset_seconds = parse_offset(rest)?;
+        Some(Wall::from_unix_us((days * SECONDS_PER_DAY + seconds - offset_seconds) * US_PER_SECOND + us))
+    }
+
+    /// Reads the `Date` header of HTTP in its one current form (RFC 9110 5.6.7), `Sun, 06 Nov 1994 08:49:37 GMT`.
+    pub fn parse_http_date(text: &str) -> Option<Wall> {
+        let (_weekday, rest) = text.split_once(", ")?;
+        let mut parts = rest.split(' ');
+        let day = parse_digits(parts.next()?, 2)?;
+        let month_name = parts.next()?;
+        let month = 1 + MONTHS.iter().position(|month| *month == month_name)? as i64;
+        let year = parse_digits(parts.next()?, 4)?;
+        let seconds = parse_clock(parts.next()?)?;
+        let days = days_from_civil(year, month, day)?;
+        (parts.next() == Some("GMT") && parts.next().is_none())
+            .then(|| Wall::from_unix_seconds(days * SECONDS_PER_DAY + seconds))
+    }
+}
+
+impl fmt::Display for Wall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_seconds_stamp())
+    }
+}
+
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+fn parse_digits(text: &str, length: usize) -> Option<i64> {
+    (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
+}
+
+fn parse_date(text: &str) -> Option<i64> {
+    let mut parts = text.split('-');
+    let year = parse_digits(parts.next()?, 4)?;
+    let month = parse_digits(parts.next()?, 2)?;
+    let day = parse_digits(parts.next()?, 2)?;
+    if parts.next().is_some() {
+        return None;
+    }
+    days_from_civil(year, month, day)
+}
+
+/// `HH:MM:SS` to seconds of the day; a leap second counts as the second before it, as POSIX time does.
+fn parse_clock(text: &str) -> Option<i64> {
+    let mut parts = text.split(':');
+    let hour = parse_digits(parts.next()?, 2).filter(|hour| *hour < 24)?;
+    let minute = parse_digits(parts.next()?, 2).filter(|minute| *minute < 60)?;
+    let second = parse_digits(parts.next()?, 2).filter(|second| *second <= 60)?;
+    parts.next().is_none().then_some(hour * 3600 + minute * 60 + second.min(59))
+}
+
+fn parse_offset(text: &str) -> Option<i64> {
+    if text == "Z" || text == "z" {
+        return Some(0);
+    }
+    let sign = match text.bytes().next()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let (hour, minute) = text.get(1..)?.split_once(':')?;
+    let hour = parse_digits(hour, 2).filter(|hour| *hour < 24)?;
+    let minute = parse_digits(minute, 2).filter(|minute| *minute < 60)?;
+    Some(sign * (hour * 3600 + minute * 60))
+}
+
+/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar (Hinnant, "chrono-compatible low-level date
+/// algorithms"); `None` for a date that does not exist.
+fn days_from_civil(year: i64, month: i64, day: i64) -> Option<i64> {
+    let month_lengths = [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let length = *month_lengths.get(usize::try_from(month - 1).ok()?)?;
+    if !(1..=length).contains(&day) {
+        return None;
+    }
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    Some(era * 146_097 + day_of_era - 719_468)
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_what_the_api_prints() {
+        let wall = Wall::from_unix_us(1_767_225_600_123_456);
+        assert_eq!(wall.to_seconds_stamp(), "2026-01-01T00:00:00Z");
+        assert_eq!(wall.to_micro_stamp(), "2026-01-01T00:00:00.123456Z");
+        assert_eq!(Wall::from_unix_us(-1).to_micro_stamp(), "1969-12-31T23:59:59.999999Z");
+        assert_eq!(Wall::from_unix_seconds(951_782_400).to_seconds_stamp(), "2000-02-29T00:00:00Z");
+    }
+
+    #[test]
+    fn every_day_of_four_centuries_survives_the_round_trip() {
+        for day in -25_567..120_530 {
+            let wall = Wall::from_unix_seconds(day * SECONDS_PER_DAY + 43_199);
+            assert_eq!(Wall::parse_stamp(&wall.to_seconds_stamp()), Some(wall));
+        }
+    }
+
+    #[test]
+    fn stamps_of_other_writers_are_read() {
+        let expected = Some(Wall::from_unix_us(1_767_225_600_500_000));
+        assert_eq!(Wall::parse_stamp("2026-01-01T00:00:00.5Z"), expected);
+        assert_eq!(Wall::parse_stamp("2026-01-01T00:00:00.500000999Z"), expected);
+        assert_eq!(Wall::parse_stamp("2026-01-01T01:30:00.5+01:30"), expected);
+    }
+
+    #[test]
+    fn what_is_not_a_stamp_is_refused() {
+        for text in [
+            "",
+            "2026-01-01",
+            "2026-13-01T00:00:00Z",
+            "2026-02-29T00:00:00Z",
+            "2026-01-01T24:00:00Z",
+            "2026-01-01T00:00:00",
+            "2026-01-01T00:00:00.Z",
+            "2026-01-01T00:00:0\u{e9}Z",
+            "+026-01-01T00:00:00Z",
+        ] {
+            assert_eq!(Wall::parse_stamp(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_date_header_is_read() {
+        assert_eq!(Wall::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Wall::from_unix_seconds(784_111_777)));
+        assert_eq!(Wall::parse_http_date("Sun, 06 Nov 1994 08:49:37 CET"), None);
+        assert_eq!(Wall::parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT"), None);
+    }
+
+    #[test]
+    fn an_earlier_moment_is_never_after_a_later_one() {
+        let earlier = Up::since_boot(Duration::from_secs(5));
+        let later = earlier + Duration::from_secs(2);
+        assert_eq!(later - earlier, Duration::from_secs(2));
+        assert_eq!(earlier - later, Duration::ZERO);
+    }
+}
