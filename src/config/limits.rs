@@ -24,3 +24,5 @@ pub const WAITING_EVENTS: usize = 64;
 pub const TRIES_PER_RUN: u32 = 5;
 /// Tries of one event (EVT-7).
 pub const TRIES_PER_EVENT: u32 = 12;
+/// Repeats of one request because the server said Retry-After (TR-5); more count as failures.
+pub const INNER_RETRIES: u32 = 10;
