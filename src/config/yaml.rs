@@ -110,6 +110,7 @@ pub enum Why {
         first_line: u32,
     },
     SecondDocument,
+    Tab,
     /// In the parser's words.
     Syntax(String),
 }
@@ -127,6 +128,7 @@ impl Why {
             Why::KeyNotText => "key-not-text",
             Why::DuplicateKey { .. } => "duplicate-key",
             Why::SecondDocument => "second-document",
+            Why::Tab => "tab",
             Why::Syntax(_) => "syntax",
         }
     }
@@ -147,6 +149,7 @@ impl fmt::Display for Why {
             Why::KeyNotText => f.write_str("a key must be a single word, not a list, a map or nothing"),
             Why::DuplicateKey { key, first_line } => write!(f, "`{key}` stands already in line {first_line}: keep one"),
             Why::SecondDocument => f.write_str("a second document begins here: keep one document per file"),
+            Why::Tab => f.write_str("a tab: YAML is indented with blanks"),
             Why::Syntax(what) => write!(f, "not YAML: {what}"),
         }
     }
@@ -178,6 +181,20 @@ fn line_number(line: usize) -> u32 {
     u32::try_from(line).unwrap_or(u32::MAX)
 }
 
+/// The parser's complaint in our words where people often earn it.
+fn explain(text: &str, line: u32, complaint: &str) -> (u32, Why) {
+    let indents_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
+    if complaint.contains("tab") {
+        let from = line.saturating_sub(1) as usize;
+        let tab = text.lines().enumerate().skip(from).find(|(_, line)| indents_by_tab(line));
+        return (tab.map_or(line, |(index, _)| line_number(index + 1)), Why::Tab);
+    }
+    if complaint.contains("recursion limit") {
+        return (line, Why::TooDeep);
+    }
+    (line, Why::Syntax(complaint.to_owned()))
+}
+
 /// A list or a map that is not closed yet.
 enum Open {
     List { items: Vec<Value>, line: u32 },
@@ -203,7 +220,7 @@ impl Builder {
         while let Some(next) = parser.next_event() {
             let fatal = match next {
                 Ok((event, span)) => self.take(event, line_number(span.start.line())),
-                Err(error) => Err((line_number(error.marker().line()), Why::Syntax(error.info().to_owned()))),
+                Err(error) => Err(explain(text, line_number(error.marker().line()), error.info())),
             };
             if let Err((line, why)) = fatal {
                 self.refuse(line, why);
@@ -301,6 +318,127 @@ impl Builder {
                     None => entries.push(Entry { key, line, value }),
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(text: &str) -> Value {
+        let parsed = parse(text);
+        assert_eq!(parsed.problems, Vec::new(), "{text}");
+        parsed.tree
+    }
+
+    fn scalar_at<'v>(tree: &'v Value, key: &str) -> (&'v str, u32) {
+        match tree.get(key) {
+            Some(Value::Scalar { text, line }) => (text, *line),
+            other => panic!("{key}: {other:?}"),
+        }
+    }
+
+    /// The problems of a text, each with its line, and that each has its words.
+    fn problems(text: &str) -> Vec<(u32, Why)> {
+        let problems = parse(text).problems;
+        assert!(problems.iter().all(|problem| !problem.why.word().is_empty() && !problem.why.to_string().is_empty()));
+        problems.into_iter().map(|problem| (problem.line, problem.why)).collect()
+    }
+
+    #[test]
+    fn texts_numbers_and_truths_stay_as_they_were_written() {
+        let tree = tree("# comment\na: 0040\nb: 'yes'\nc: 1e3\n\nd:\n- x\n-   y: 10s\ne: ~\nf: \"\"\n");
+        assert_eq!(scalar_at(&tree, "a"), ("0040", 2));
+        assert_eq!(scalar_at(&tree, "b"), ("yes", 3));
+        assert_eq!(scalar_at(&tree, "c"), ("1e3", 4));
+        assert_eq!(scalar_at(&tree, "f"), ("", 10));
+        let Some(Value::List { items, .. }) = tree.get("d") else { panic!("{tree:?}") };
+        assert_eq!(items[0], Value::Scalar { text: "x".to_owned(), line: 7 });
+        assert_eq!(scalar_at(&items[1], "y"), ("10s", 8));
+        assert_eq!(tree.get("e"), None);
+        assert_eq!(tree.get("g"), None);
+    }
+
+    #[test]
+    fn files_of_other_editors_are_read() {
+        assert_eq!(scalar_at(&tree("\u{feff}a: 1\r\nb: 2\r\n"), "b"), ("2", 2));
+        assert_eq!(scalar_at(&tree("---\na: 1\n...\n"), "a"), ("1", 2));
+        assert_eq!(scalar_at(&tree("{\n\t\"a\": \"x\\u0041\\/\",\n\t\"b\":[]\n}\n"), "a"), ("xA/", 2));
+        assert_eq!(scalar_at(&tree("a: &anchor 1\nb: !!str 2"), "b"), ("2", 2));
+        assert_eq!(tree(""), Value::Null { line: 1 });
+        assert!(tree("# nothing\n---\n").is_null());
+    }
+
+    #[test]
+    fn what_expands_is_refused_and_the_rest_is_still_checked() {
+        let text = "a: &x 1\nb: *x\n<<: {c: 1}\nd: !secret 1\nd: 2\n";
+        let duplicate = Why::DuplicateKey { key: "d".to_owned(), first_line: 4 };
+        let expected = vec![(2, Why::Alias), (3, Why::MergeKey), (4, Why::Tag("!secret".to_owned())), (5, duplicate)];
+        assert_eq!(problems(text), expected);
+    }
+
+    #[test]
+    fn a_bomb_of_aliases_costs_its_own_length_and_no_more() {
+        let mut bomb = "a: &a [lol,lol,lol,lol,lol,lol,lol,lol,lol]\n".to_owned();
+        for (previous, next) in ('a'..'z').zip('b'..='z') {
+            let aliases = vec![format!("*{previous}"); 9].join(",");
+            bomb.push_str(&format!("{next}: &{next} [{aliases}]\n"));
+        }
+        let found = problems(&bomb);
+        assert_eq!(found.len(), limits::PROBLEMS);
+        assert!(found.iter().all(|(_, why)| *why == Why::Alias));
+    }
+
+    #[test]
+    fn limits_end_the_reading() {
+        let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(problems(&deep(limits::YAML_DEPTH)), vec![]);
+        assert_eq!(problems(&deep(limits::YAML_DEPTH + 1)), vec![(1, Why::TooDeep)]);
+        assert_eq!(problems(&"[".repeat(limits::SETTINGS_FILE_BYTES)), vec![(1, Why::TooDeep)]);
+        let block: String = (0..40).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+        assert_eq!(problems(&block), vec![(33, Why::TooDeep)]);
+        assert_eq!(problems(&"- 1\n".repeat(limits::YAML_NODES)), vec![(10_000, Why::TooManyNodes)]);
+        assert_eq!(problems(&"a".repeat(300 * 1024)), vec![(1, Why::TooLong)]);
+    }
+
+    #[test]
+    fn damage_is_told_with_its_line() {
+        assert_eq!(problems("a: 1\nb: \0\n"), vec![(2, Why::NulByte)]);
+        assert_eq!(problems("a: 1\n---\nb: 2\n"), vec![(2, Why::SecondDocument)]);
+        assert_eq!(problems("[a]: 1\n"), vec![(1, Why::KeyNotText)]);
+        assert_eq!(problems("a: 1\n~: 1\n"), vec![(2, Why::KeyNotText)]);
+        assert_eq!(problems("a:\n  b: 1\n\tc: 2\n"), vec![(3, Why::Tab)]);
+        for (text, line) in [("a: 'x\n", 1), ("a: [1\n", 2), ("a: 1\n b: 2\n", 2), ("a: *x\n", 1)] {
+            match problems(text).as_slice() {
+                [(found, Why::Syntax(_))] => assert_eq!(*found, line, "{text:?}"),
+                other => panic!("{text:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic_or_slow() {
+        for piece in [
+            "{",
+            "- ",
+            "? ",
+            "a: ",
+            "'",
+            "\"\\",
+            "|\n",
+            ">\n ",
+            "&a ",
+            "!",
+            "%",
+            "a:\n ",
+            "{a: ",
+            ": ",
+            "#\n",
+            "\u{1f980}",
+            "\u{85}",
+        ] {
+            let _ = parse(&piece.repeat(limits::SETTINGS_FILE_BYTES / piece.len()));
         }
     }
 }
