@@ -6,6 +6,10 @@ pub const SETTINGS_FILE_BYTES: usize = 256 * 1024;
 pub const YAML_NODES: usize = 10_000;
 /// Nesting of one YAML document.
 pub const YAML_DEPTH: usize = 32;
+/// Problems of one settings file that are told at once.
+pub const PROBLEMS: usize = 100;
+/// CPUs that `reservedSystemCPUs` can name; the kernel's own limit on its largest machines.
+pub const CPUS: u32 = 8192;
 /// Longest certificate, key or token file, bytes.
 pub const CREDENTIAL_FILE_BYTES: usize = 64 * 1024;
 /// Longest block of reply headers, bytes.
