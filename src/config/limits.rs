@@ -6,6 +6,10 @@ pub const SETTINGS_FILE_BYTES: usize = 256 * 1024;
 pub const YAML_NODES: usize = 10_000;
 /// Nesting of one YAML document.
 pub const YAML_DEPTH: usize = 32;
+/// Problems of one settings file that are told at once.
+pub const PROBLEMS: usize = 100;
+/// CPUs that `reservedSystemCPUs` can name; the kernel's own limit on its largest machines.
+pub const CPUS: u32 = 8192;
 /// Longest certificate, key or token file, bytes.
 pub const CREDENTIAL_FILE_BYTES: usize = 64 * 1024;
 /// Longest block of reply headers, bytes.
@@ -24,3 +28,5 @@ pub const WAITING_EVENTS: usize = 64;
 pub const TRIES_PER_RUN: u32 = 5;
 /// Tries of one event (EVT-7).
 pub const TRIES_PER_EVENT: u32 = 12;
+/// Repeats of one request because the server said Retry-After (TR-5); more count as failures.
+pub const INNER_RETRIES: u32 = 10;
