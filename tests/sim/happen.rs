@@ -4,7 +4,7 @@ use nodepulse::agent::Input;
 use nodepulse::api::Failure;
 
 use super::plan::Happening;
-use super::world::{CALM_US, Event, NODE, World};
+use super::world::{Event, NODE, World};
 
 impl World {
     pub fn schedule_happening(&mut self, kind: Happening) {
@@ -81,7 +81,7 @@ impl World {
     }
 
     fn reload(&mut self) {
-        if self.agent.is_some() && self.asleep_until_us <= self.now_us {
+        if self.agent.is_some() && !self.is_asleep {
             self.watch.hurried(self.now_us);
             self.feed(Input::Reloaded(Box::new(self.plan.settings.clone())));
         }
@@ -90,13 +90,19 @@ impl World {
     fn suspend(&mut self) {
         let asleep_us = self.random.between(1, 150) * 1_000_000;
         self.asleep_until_us = self.asleep_until_us.max(self.now_us + asleep_us);
+        self.is_asleep = true;
         let left_us = self.asleep_until_us - self.now_us;
         self.schedule(left_us, Event::Resume);
     }
 
     pub fn resume(&mut self) {
-        if self.asleep_until_us <= self.now_us {
+        if self.is_asleep && self.asleep_until_us <= self.now_us {
+            self.trace.say(|| "    the machine wakes".to_owned());
+            self.is_asleep = false;
             self.watch.resumed(self.now_us);
+            for event in std::mem::take(&mut self.asleep) {
+                self.schedule(1_000, event);
+            }
             if self.random.per_mille(500) {
                 self.break_connections();
             }
@@ -132,10 +138,8 @@ impl World {
         self.link_down_until_us = self.now_us;
         self.server_down_until_us = self.now_us;
         self.server_frozen_until_us = self.now_us;
-        if self.asleep_until_us > self.now_us {
-            self.asleep_until_us = self.now_us;
-            self.resume();
-        }
+        self.asleep_until_us = self.now_us;
+        self.resume();
         self.board.make_readable();
         if was_down {
             self.schedule(0, Event::LinkChanged);
@@ -143,6 +147,6 @@ impl World {
         if !self.plan.settings.reregister && self.server.node(NODE).is_none() {
             self.server.replace_node(NODE, self.server_wall_us());
         }
-        self.schedule(CALM_US, Event::Judge);
+        self.schedule(self.calm_us(), Event::Judge);
     }
 }

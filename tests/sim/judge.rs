@@ -7,11 +7,11 @@ use nodepulse::node::pressure::PressureState;
 use nodepulse::time::Wall;
 use serde_json::Value;
 
-use super::world::{CALM_US, Event, NODE, World};
+use super::world::{Event, NODE, World};
 use crate::model::controller::condition;
 
 /// A Node at rest: six renewals, an assertion, now and then a report or an event.
-const IDLE_REQUESTS_PER_MINUTE: u64 = 10;
+const IDLE_REQUESTS_PER_MINUTE: u64 = 12;
 /// Renewals come every 10.4 s at most, and travel.
 const FRESH_US: i64 = 12_000_000;
 
@@ -24,14 +24,14 @@ impl World {
         self.requests_at_judgement = self.watch.requests;
         self.judged += 1;
         let judged = self.judge_node().and_then(|()| self.judge_status()).and_then(|()| self.judge_lease()).and(rate);
-        let seconds = self.judged * CALM_US / 1_000_000;
+        let seconds = self.judged * self.calm_us() / 1_000_000;
         self.check(judged.map_err(|why| format!("{seconds} s after peace: {why}")));
-        self.schedule(CALM_US, Event::Judge);
+        self.schedule(self.calm_us(), Event::Judge);
     }
 
     fn judge_rate(&self) -> Judged {
         let requests = self.watch.requests - self.requests_at_judgement;
-        if self.judged > 0 && requests > IDLE_REQUESTS_PER_MINUTE {
+        if self.judged > 0 && requests * 60_000_000 > IDLE_REQUESTS_PER_MINUTE * self.calm_us() {
             return Err(format!("{requests} requests in a minute of peace"));
         }
         Ok(())

@@ -179,6 +179,7 @@ fn settings(random: &mut Random) -> Settings {
         // Then an administrator does, and never takes it back.
         settings.reregister = false;
     }
+    settings.status_assert_frequency = Duration::from_secs(random.pick(&[20, 40, 60]));
     settings.eviction.pressure_transition_period = Duration::from_secs(random.pick(&[0, 5, 30]));
     if random.per_mille(300) {
         settings.node_ip = NodeIp::Two(DUAL_STACK.0, DUAL_STACK.1);

@@ -35,6 +35,8 @@ pub struct Watch {
     /// When the next Lease request must have been sent; `None` while nothing can be said.
     lease_due_us: Option<u64>,
     lease_failing: bool,
+    /// The Node is gone and has to be registered first; Leases wait for that.
+    node_missing: bool,
     not_before_us: BTreeMap<Lane, u64>,
     postponements: BTreeMap<Lane, u32>,
     stuck_waits: u32,
@@ -50,6 +52,7 @@ impl Watch {
         self.last_renew_time = None;
         self.lease_due_us = None;
         self.lease_failing = false;
+        self.node_missing = false;
         self.stuck_waits = 0;
         self.probing = false;
     }
@@ -87,6 +90,7 @@ impl Watch {
         }
         if lane == Lane::Lease {
             self.lease_due_us = None;
+            self.node_missing = false;
         }
         match self.not_before_us.remove(&lane) {
             Some(not_before_us) if now_us < not_before_us => {
@@ -114,8 +118,8 @@ impl Watch {
             self.lease_failing = class.is_some();
             self.lease_due_us = Some(now_us + if class.is_some() { LEASE_BACKOFF_US } else { LEASE_SPACING_US });
         }
-        if lane == Lane::Status && class == Some(Class::Missing) {
-            // The Node may have to be registered again first.
+        self.node_missing |= lane == Lane::Status && class == Some(Class::Missing);
+        if self.node_missing {
             self.lease_due_us = None;
         }
         let Some(Class::After(wait)) = class else {
