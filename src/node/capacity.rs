@@ -1,4 +1,4 @@
-//! Turns machine facts and reservations into capacity, allocatable and the identity part of `nodeInfo` (MI-1..10, ALC-*).
+//! Turns machine facts and reservations into capacity, allocatable and the identity in `nodeInfo` (MI-*, ALC-*).
 
 use std::collections::BTreeMap;
 
