@@ -1,1 +1,4 @@
 //! Owns the clock, the sockets, TLS, signals and the files of the agent.
+
+pub mod clock;
+pub mod reactor;
