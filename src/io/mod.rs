@@ -2,5 +2,12 @@
 
 pub mod certificate;
 pub mod clock;
+mod connection;
+pub mod credentials;
+mod dial;
+#[cfg(test)]
+mod loopback;
+pub mod pool;
 pub mod reactor;
+pub mod resolve;
 pub mod tls;

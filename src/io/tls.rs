@@ -53,7 +53,8 @@ const PROTOCOL_VERSIONS: &[&rustls::SupportedProtocolVersion] = rustls::ALL_VERS
 
 /// One TLS connection, as bytes.
 pub struct Tls {
-    connection: ClientConnection,
+    /// Boxed: a kilobyte that would be copied at every hand-over.
+    connection: Box<ClientConnection>,
     /// Records that wait for the socket.
     outgoing: Vec<u8>,
     /// The peer said close_notify: the end of the stream is no accident.
@@ -67,7 +68,7 @@ impl Tls {
             .map_err(|_| other(format!("{server_name:?} is neither a DNS name nor an IP address")))?;
         let mut connection = ClientConnection::new(config, name).map_err(failure_of)?;
         connection.set_buffer_limit(Some(QUEUE_BYTES));
-        let mut tls = Tls { connection, outgoing: Vec::new(), closed: false };
+        let mut tls = Tls { connection: Box::new(connection), outgoing: Vec::new(), closed: false };
         tls.collect();
         Ok(tls)
     }
@@ -123,6 +124,12 @@ impl Tls {
     /// The peer ended the stream on purpose.
     pub fn is_closed_by_peer(&self) -> bool {
         self.closed
+    }
+
+    /// Says that this was all.
+    pub fn close(&mut self) {
+        self.connection.send_close_notify();
+        self.collect();
     }
 
     fn collect(&mut self) {
