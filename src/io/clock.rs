@@ -1,13 +1,17 @@
 //! Turns the kernel's clocks into [`Now`], and into the time that certificates are judged by (D11).
 
+use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
+use super::reactor::{Reactor, Watched};
 use crate::time::{Now, Up, Wall};
 
 /// No wall clock is right before this program was built: `SOURCE_DATE_EPOCH` of the build, or the date of this release.
@@ -50,6 +54,33 @@ const fn parse_seconds(text: &[u8]) -> i64 {
     }
     seconds
 }
+
+/// Says when the wall clock was set, or the machine woke from suspend: `epoll_wait` measures time without suspend, so
+/// without this a deadline that passed meanwhile would be noticed up to its whole length late. Costs nothing else.
+pub struct ClockWatch {
+    timer: Watched<TimerFd>,
+}
+
+impl ClockWatch {
+    pub fn new(reactor: &Rc<Reactor>) -> io::Result<ClockWatch> {
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        let timer = TimerFd::new(timerfd::ClockId::CLOCK_REALTIME, flags)?;
+        // A date that never comes: only the cancellation is wanted (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
+        let never = Expiration::OneShot(Duration::from_secs(NEVER_UNIX_SECONDS).into());
+        timer.set(never, TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET)?;
+        Ok(ClockWatch { timer: reactor.watch(timer)? })
+    }
+
+    /// Ends after a step.
+    pub async fn stepped(&self) -> io::Result<()> {
+        self.timer.read_with(|timer| Ok(timer.wait()?)).await?;
+        self.timer.set_drained();
+        Ok(())
+    }
+}
+
+/// 2038-01-19T03:14:07Z, the last second that every kernel can count to; on a clock past it the watch is over.
+const NEVER_UNIX_SECONDS: u64 = 2_147_483_647;
 
 /// The time certificates are judged by: the latest of wall clock, build date and the newest stamp known to be past.
 /// A board without a clock battery so reaches its API server before NTP does its work.
