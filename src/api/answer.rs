@@ -1,9 +1,16 @@
 //! What the API server said: a document, or a refusal with a retry class.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use ureq_proto::http::{Response, header};
+
 use super::failure::Failure;
-use crate::node::object::{Lease, Node};
+use super::protobuf;
+use super::wish::{PatchAnswer, Wish};
+use crate::node::object::{Lease, Metadata, Node};
 use crate::time::Wall;
 
 /// The end of one exchange.
@@ -70,6 +77,14 @@ pub enum Class {
 }
 
 impl Refusal {
+    /// The machine word: the failure's own, or `http-CODE`.
+    pub fn word(&self) -> Cow<'static, str> {
+        match self {
+            Refusal::Failed(failure) => Cow::Borrowed(failure.word()),
+            Refusal::Status(status) => Cow::Owned(format!("http-{}", status.code)),
+        }
+    }
+
     /// The retry class.
     pub fn class(&self) -> Class {
         match self {
@@ -108,4 +123,113 @@ impl std::fmt::Display for Refusal {
             }
         }
     }
+}
+
+/// Status line and headers of a reply, as far as they are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) code: u16,
+    content_type: String,
+    date: Option<Wall>,
+    retry_after: Option<Duration>,
+}
+
+impl Head {
+    pub(super) fn of(response: &Response<()>) -> Head {
+        let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        Head {
+            code: response.status().as_u16(),
+            content_type: text(header::CONTENT_TYPE).unwrap_or_default().chars().take(100).collect(),
+            date: text(header::DATE).and_then(Wall::parse_http_date),
+            retry_after: text(header::RETRY_AFTER).and_then(|text| text.parse().ok()).map(Duration::from_secs),
+        }
+    }
+
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// `body` is complete; for a success nobody reads it is empty.
+    pub(super) fn into_answer(self, wish: &Wish, body: &[u8]) -> Result<Answer, Failure> {
+        let date = self.date;
+        let result = if self.is_success() { Ok(self.document(wish, body)?) } else { Err(self.refusal(body)) };
+        Ok(Answer { date, result })
+    }
+
+    fn document(&self, wish: &Wish, body: &[u8]) -> Result<Document, Failure> {
+        match wish {
+            Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
+                let object: Node = self.json(body)?;
+                let Metadata { uid, resource_version, .. } = object.metadata;
+                Ok(Document::Metadata { uid, resource_version })
+            }
+            Wish::CreateNode { .. } | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => {
+                let node: Box<Node> = self.json(body)?;
+                if node.metadata.name.is_empty() {
+                    return Err(self.not_json("a Node without a name".to_owned()));
+                }
+                Ok(Document::Node(node))
+            }
+            Wish::ReadLease => Ok(Document::Lease(self.json(body)?)),
+            Wish::ReadVersion => Ok(Document::Version(self.json::<VersionInfo>(body)?.git_version)),
+            Wish::ReviewAccess { .. } => Ok(Document::Access(self.json::<AccessReview>(body)?.status.allowed)),
+            Wish::CreateLease { .. } | Wish::RenewLease { .. } | Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => {
+                if !self.content_type.starts_with("application/") {
+                    return Err(self.not_json("no API server answers so".to_owned()));
+                }
+                Ok(Document::Nothing)
+            }
+        }
+    }
+
+    fn json<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Failure> {
+        serde_json::from_slice(body).map_err(|error| self.not_json(error.to_string()))
+    }
+
+    fn not_json(&self, detail: String) -> Failure {
+        Failure::NotJson { content_type: self.content_type.clone(), detail }
+    }
+
+    fn refusal(self, body: &[u8]) -> Refusal {
+        let status = if self.content_type.starts_with("application/vnd.kubernetes.protobuf") {
+            protobuf::read_status(body).unwrap_or_default()
+        } else {
+            serde_json::from_slice::<StatusText>(body).unwrap_or_default()
+        };
+        let from_api_server = status.kind == "Status" || !status.reason.is_empty() || !status.message.is_empty();
+        let message = if from_api_server || body.is_empty() {
+            status.message.chars().take(MESSAGE_CHARS).collect()
+        } else {
+            format!("with {} instead of the Status of an API server", self.content_type)
+        };
+        Refusal::Status(StatusError { code: self.code, reason: status.reason, message, retry_after: self.retry_after })
+    }
+}
+
+/// A message of a server is cut here before it is kept or printed.
+const MESSAGE_CHARS: usize = 600;
+
+/// `metav1.Status`, as far as it is read.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct StatusText {
+    pub(super) kind: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionInfo {
+    git_version: String,
+}
+
+#[derive(Deserialize)]
+struct AccessReview {
+    status: AccessReviewStatus,
+}
+
+#[derive(Deserialize)]
+struct AccessReviewStatus {
+    allowed: bool,
 }

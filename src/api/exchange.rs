@@ -1,11 +1,25 @@
-//! One request and its reply, as bytes in and bytes out (HTTP/1.1 over `ureq-proto`).
+//! Turns one wish into request bytes and the reply's bytes into an answer: HTTP/1.1 over `ureq-proto`, no socket.
+//!
+//! ```text
+//! start -> Head --headers--> Body --last byte--> Done
+//!            \______________ Failure ___________/
+//! ```
 
-use super::answer::Answer;
+use ureq_proto::BodyMode;
+use ureq_proto::client::state::{RecvBody, RecvResponse};
+use ureq_proto::client::{Call, RecvResponseResult, SendRequestResult};
+use ureq_proto::http::{HeaderMap, Request, Response, Version, header};
+
+use super::answer::{Answer, Head};
 use super::failure::Failure;
 use super::wish::Wish;
+use crate::config::limits;
+
+/// Product token of this program, and its name as a field manager (TR-4).
+pub const USER_AGENT: &str = concat!("nodepulse/", env!("CARGO_PKG_VERSION"));
 
 /// Where requests go, and as whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     /// `Host` header: `Server::authority`.
     pub authority: String,
@@ -18,8 +32,39 @@ pub struct Target {
 }
 
 /// A request in flight.
+#[derive(Debug)]
 pub struct Exchange {
-    _wish: Wish,
+    wish: Wish,
+    state: State,
+    received_bytes: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    Head(Box<Call<RecvResponse>>),
+    Body(Body),
+    Finished,
+}
+
+#[derive(Debug)]
+struct Body {
+    /// `None`: this reply has none.
+    call: Option<Box<Call<RecvBody>>>,
+    head: Head,
+    kept: Vec<u8>,
+    length_bytes: usize,
+    /// The server will close the connection after this reply.
+    closes: bool,
+}
+
+impl Body {
+    fn ends_with_connection(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| matches!(call.body_mode(), BodyMode::CloseDelimited))
+    }
+
+    fn is_complete(&self) -> bool {
+        !self.ends_with_connection() && self.call.as_ref().is_none_or(|call| call.can_proceed())
+    }
 }
 
 /// What feeding reply bytes led to.
@@ -35,17 +80,165 @@ pub enum Progress {
 
 impl Exchange {
     /// The whole request, ready to be written in one piece, and the exchange that waits for its reply.
-    pub fn start(_wish: Wish, _target: &Target) -> Result<(Vec<u8>, Exchange), Failure> {
-        Err(Failure::Malformed { detail: String::new() })
+    pub fn start(wish: Wish, target: &Target) -> Result<(Vec<u8>, Exchange), Failure> {
+        let request = build_request(&wish, target)?;
+        let mut call = Call::new(request).map_err(malformed)?.proceed();
+        let body = wish.body().unwrap_or_default();
+        let mut bytes = vec![0; request_head_limit(target) + body.len()];
+        let mut written = call.write(&mut bytes).map_err(malformed)?;
+        let call = match call.proceed().map_err(malformed)? {
+            Some(SendRequestResult::SendBody(mut call)) => {
+                let room = bytes.get_mut(written..).unwrap_or_default();
+                written += call.write(body.as_bytes(), room).map_err(malformed)?.1;
+                call.proceed()
+            }
+            Some(SendRequestResult::RecvResponse(call)) => Some(call),
+            Some(SendRequestResult::Await100(_)) | None => None,
+        };
+        let Some(call) = call else {
+            return Err(Failure::Malformed { detail: format!("the request {} does not fit its buffer", wish.label()) });
+        };
+        bytes.truncate(written);
+        let state = State::Head(Box::new(call));
+        Ok((bytes, Exchange { wish, state, received_bytes: 0 }))
     }
 
-    /// Takes reply bytes; `input` may end anywhere. Bytes are consumed from the front of `input`.
-    pub fn feed(&mut self, _input: &mut Vec<u8>) -> Result<Progress, Failure> {
-        Ok(Progress::NeedMore)
+    /// Whether any byte of the reply has come: before that, a closed connection says nothing about the request.
+    pub fn has_begun(&self) -> bool {
+        self.received_bytes > 0
+    }
+
+    /// Bytes of the reply that were understood so far.
+    pub fn received_bytes(&self) -> usize {
+        self.received_bytes
+    }
+
+    /// Takes reply bytes; `input` may end anywhere. What was understood is removed from the front of `input`.
+    pub fn feed(&mut self, input: &mut Vec<u8>) -> Result<Progress, Failure> {
+        loop {
+            let moved = match std::mem::replace(&mut self.state, State::Finished) {
+                State::Head(call) => self.read_head(call, input)?,
+                State::Body(body) => self.read_body(body, input)?,
+                State::Finished => {
+                    return Err(Failure::Malformed { detail: "bytes after the end of the reply".to_owned() });
+                }
+            };
+            if let State::Body(body) = &self.state
+                && body.is_complete()
+            {
+                let reusable = !body.closes;
+                return self.finish().map(|answer| Progress::Done { answer, reusable });
+            }
+            if !moved {
+                return Ok(Progress::NeedMore);
+            }
+        }
     }
 
     /// The peer closed: a reply that ends with the connection is complete now, any other is not.
-    pub fn end_of_stream(self) -> Result<Answer, Failure> {
-        Err(Failure::Closed { received_bytes: 0 })
+    pub fn end_of_stream(mut self) -> Result<Answer, Failure> {
+        match &self.state {
+            State::Body(body) if body.ends_with_connection() => self.finish(),
+            _ => Err(Failure::Closed { received_bytes: self.received_bytes }),
+        }
+    }
+
+    fn read_head(&mut self, mut call: Box<Call<RecvResponse>>, input: &mut Vec<u8>) -> Result<bool, Failure> {
+        let (used, response) = call.try_response(input, false).map_err(malformed)?;
+        self.consume(input, used);
+        let head_bytes = if used > 0 { used } else { input.len() };
+        if head_bytes > limits::REPLY_HEADER_BYTES {
+            return Err(Failure::HeaderTooLarge { limit_bytes: limits::REPLY_HEADER_BYTES });
+        }
+        let Some(response) = response else {
+            // Informational replies (1xx) are consumed without being the reply.
+            self.state = State::Head(call);
+            return Ok(used > 0);
+        };
+        if response.status().is_redirection() {
+            return Err(Failure::Redirected { location: location_of(&response) });
+        }
+        let closes = asks_to_close(response.headers()) || response.version() != Version::HTTP_11;
+        let call = match call.proceed() {
+            Some(RecvResponseResult::RecvBody(call)) => Some(Box::new(call)),
+            _ => None,
+        };
+        let head = Head::of(&response);
+        self.state = State::Body(Body { call, head, kept: Vec::new(), length_bytes: 0, closes });
+        Ok(true)
+    }
+
+    fn read_body(&mut self, mut body: Body, input: &mut Vec<u8>) -> Result<bool, Failure> {
+        let Some(call) = &mut body.call else {
+            return Err(Failure::Malformed { detail: "a body where there is none".to_owned() });
+        };
+        let mut chunk = [0; 2048];
+        let (used, read) = call.read(input, &mut chunk).map_err(malformed)?;
+        self.consume(input, used);
+        body.length_bytes += read;
+        if body.length_bytes > limits::REPLY_BODY_BYTES {
+            return Err(Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES });
+        }
+        if self.wish.reads_success_body() || !body.head.is_success() {
+            body.kept.extend_from_slice(chunk.get(..read).unwrap_or_default());
+        }
+        self.state = State::Body(body);
+        Ok(used > 0)
+    }
+
+    fn consume(&mut self, input: &mut Vec<u8>, used: usize) {
+        self.received_bytes += used;
+        input.drain(..used);
+    }
+
+    fn finish(&mut self) -> Result<Answer, Failure> {
+        match std::mem::replace(&mut self.state, State::Finished) {
+            State::Body(body) => body.head.into_answer(&self.wish, &body.kept),
+            State::Head(_) | State::Finished => Err(Failure::Closed { received_bytes: self.received_bytes }),
+        }
+    }
+}
+
+fn build_request(wish: &Wish, target: &Target) -> Result<Request<()>, Failure> {
+    let path = wish.path(&target.node_name);
+    let uri = format!("https://{}{}{path}", target.authority, target.path_prefix);
+    let mut request = Request::builder()
+        .method(wish.verb())
+        .uri(uri)
+        .header(header::USER_AGENT, USER_AGENT)
+        .header(header::ACCEPT, wish.accept());
+    if let Some(body) = wish.body() {
+        request = request.header(header::CONTENT_TYPE, wish.content_type()).header(header::CONTENT_LENGTH, body.len());
+    }
+    if let Some(token) = &target.bearer_token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    request.body(()).map_err(|error| Failure::Malformed { detail: format!("the request cannot be built: {error}") })
+}
+
+/// Room for the request line and headers: everything but these three is short and of our own making.
+fn request_head_limit(target: &Target) -> usize {
+    let token = target.bearer_token.as_ref().map_or(0, String::len);
+    2048 + target.authority.len() * 2 + target.path_prefix.len() + token
+}
+
+fn asks_to_close(headers: &HeaderMap) -> bool {
+    let says_close = |value: &header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"close");
+    headers.get_all(header::CONNECTION).iter().any(says_close)
+}
+
+fn location_of(response: &Response<()>) -> String {
+    let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+    location.unwrap_or("nowhere").chars().take(200).collect()
+}
+
+fn malformed(error: ureq_proto::Error) -> Failure {
+    Failure::Malformed { detail: error.to_string() }
+}
+
+impl std::fmt::Debug for Target {
+    /// Never prints the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Target({}{} as {})", self.authority, self.path_prefix, self.node_name)
     }
 }

@@ -5,9 +5,10 @@
 pub mod answer;
 pub mod exchange;
 pub mod failure;
+mod protobuf;
 pub mod wish;
 
-pub use answer::{Answer, Class, Document, Refusal};
-pub use exchange::{Exchange, Progress, Target};
-pub use failure::Failure;
-pub use wish::{Lane, Wish};
+pub use answer::{Answer, Class, Document, Refusal, StatusError};
+pub use exchange::{Exchange, Progress, Target, USER_AGENT};
+pub use failure::{Failure, TlsFailure};
+pub use wish::{Lane, PatchAnswer, Wish};

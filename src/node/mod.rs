@@ -6,12 +6,14 @@ pub mod condition;
 pub mod desired;
 mod error;
 pub mod event;
+pub mod identity;
 pub mod lease;
 pub mod name;
 pub mod object;
 pub mod patch;
 pub mod pressure;
 pub mod reconcile;
+pub mod report;
 #[cfg(test)]
 mod samples;
 pub mod version;

@@ -1,0 +1,125 @@
+//! Turns the protobuf form of a `metav1.Status` into its reason and message.
+//!
+//! A Lease is renewed with protobuf accepted, as that answer is the shortest; a refusal then comes in protobuf too.
+//!
+//! ```text
+//! "k8s\0"  Unknown { 1: TypeMeta { 1: apiVersion, 2: kind }, 2: raw }      raw = Status { 3: message, 4: reason, ... }
+//! ```
+
+use super::answer::StatusText;
+
+const MAGIC: &[u8] = b"k8s\0";
+
+/// `None` for anything that is not a well-formed `Status`.
+pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
+    let unknown = body.strip_prefix(MAGIC)?;
+    let mut status = StatusText::default();
+    let mut raw: &[u8] = &[];
+    for field in Fields(unknown) {
+        match field? {
+            (1, Value::Bytes(type_meta)) => {
+                for field in Fields(type_meta) {
+                    if let (2, Value::Bytes(kind)) = field? {
+                        status.kind = String::from_utf8_lossy(kind).into_owned();
+                    }
+                }
+            }
+            (2, Value::Bytes(bytes)) => raw = bytes,
+            _ => {}
+        }
+    }
+    for field in Fields(raw) {
+        match field? {
+            (3, Value::Bytes(message)) => status.message = String::from_utf8_lossy(message).into_owned(),
+            (4, Value::Bytes(reason)) => status.reason = String::from_utf8_lossy(reason).into_owned(),
+            _ => {}
+        }
+    }
+    (status.kind == "Status").then_some(status)
+}
+
+enum Value<'a> {
+    Number,
+    Bytes(&'a [u8]),
+}
+
+/// The fields of one message; yields `None` once and ends where the bytes stop making sense.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Option<(u64, Value<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.read_field();
+        if field.is_none() {
+            self.0 = &[];
+        }
+        Some(field)
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn read_field(&mut self) -> Option<(u64, Value<'a>)> {
+        let tag = self.read_varint()?;
+        let value = match tag & 7 {
+            0 => self.read_varint().map(|_| Value::Number)?,
+            1 => self.take(8).map(|_| Value::Number)?,
+            2 => {
+                let length = usize::try_from(self.read_varint()?).ok()?;
+                Value::Bytes(self.take(length)?)
+            }
+            5 => self.take(4).map(|_| Value::Number)?,
+            _ => return None,
+        };
+        Some((tag >> 3, value))
+    }
+
+    fn read_varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = *self.take(1)?.first()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a kube-apiserver 1.36 answers the PATCH of a Lease that is not there, `details` shortened.
+    const NOT_FOUND: &[u8] = b"k8s\0\n\x0c\n\x02v1\x12\x06Status\x12\x3a\n\x06\n\0\x12\0\x1a\0\x12\x07Failure\
+\x1a\x16leases \"n1\" not found!\"\x08NotFound*\x04\n\x02n10\x94\x03\x1a\0\"\0";
+
+    #[test]
+    fn reason_and_message_are_read() {
+        let status = read_status(NOT_FOUND).unwrap();
+        assert_eq!((status.reason.as_str(), status.message.as_str()), ("NotFound", "leases \"n1\" not found!"));
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_byte_is_survived() {
+        for end in 0..NOT_FOUND.len() {
+            let _ = read_status(&NOT_FOUND[..end]);
+            for bit in 0..8 {
+                let mut bytes = NOT_FOUND.to_vec();
+                bytes[end] ^= 1 << bit;
+                let _ = read_status(&bytes);
+            }
+        }
+        assert_eq!(read_status(b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), None);
+    }
+}
