@@ -83,7 +83,8 @@ impl Gauges {
         if says && !root.exists("/sys/fs/cgroup/memory.current") {
             return MemoryFiles::CgroupV2 { stat };
         }
-        if root.exists(CGROUP_V1) && root.exists(CGROUP_V1_USAGE) && root.exists("/sys/fs/cgroup/memory/release_agent") {
+        if root.exists(CGROUP_V1) && root.exists(CGROUP_V1_USAGE) && root.exists("/sys/fs/cgroup/memory/release_agent")
+        {
             return MemoryFiles::CgroupV1 { usage: Kept::new(CGROUP_V1_USAGE), stat: Kept::new(CGROUP_V1) };
         }
         MemoryFiles::MemAvailable { meminfo: Kept::new(MEMINFO) }
