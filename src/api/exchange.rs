@@ -108,6 +108,11 @@ impl Exchange {
         self.received_bytes > 0
     }
 
+    /// Bytes of the reply that were understood so far.
+    pub fn received_bytes(&self) -> usize {
+        self.received_bytes
+    }
+
     /// Takes reply bytes; `input` may end anywhere. What was understood is removed from the front of `input`.
     pub fn feed(&mut self, input: &mut Vec<u8>) -> Result<Progress, Failure> {
         loop {

@@ -1,5 +1,7 @@
 //! Every limit of the agent, named once: nothing that comes from outside may grow past one of these.
 
+use std::time::Duration;
+
 /// Longest settings file or kubeconfig, bytes.
 pub const SETTINGS_FILE_BYTES: usize = 256 * 1024;
 /// Nodes of one YAML document after aliases: past this it is a bomb, not a setting.
@@ -30,3 +32,21 @@ pub const TRIES_PER_RUN: u32 = 5;
 pub const TRIES_PER_EVENT: u32 = 12;
 /// Repeats of one request because the server said Retry-After (TR-5); more count as failures.
 pub const INNER_RETRIES: u32 = 10;
+/// Longest bundle of the system's trusted roots, bytes; Debian's has 220 KiB.
+pub const TRUST_BUNDLE_BYTES: usize = 2 * 1024 * 1024;
+/// Addresses of one server name that are tried.
+pub const SERVER_ADDRESSES: usize = 8;
+/// Look-ups of names in flight: libc's cannot be cancelled, and each that hangs holds a thread.
+pub const NAME_LOOKUPS: usize = 2;
+/// One request, from the look-up of the name to the last byte of the answer (TR-1).
+pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
+/// Longest a sent segment stays unacknowledged before the kernel gives the connection up; ms.
+pub const TCP_USER_TIMEOUT_MS: u32 = 15_000;
+/// One attribute of sysfs, bytes: `show` fills one page at the most.
+pub const ATTRIBUTE_BYTES: usize = 4096;
+/// One table of procfs, bytes: a router with every route of the Internet has 100 MiB of them, its default route first.
+pub const TABLE_BYTES: usize = 1024 * 1024;
+/// Names of one directory below the probe's root.
+pub const DIRECTORY_NAMES: usize = 4096;
+/// Symbolic links followed for one path below the probe's root, as in the kernel.
+pub const SYMBOLIC_LINKS: u32 = 40;

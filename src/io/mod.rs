@@ -1,1 +1,59 @@
 //! Owns the clock, the sockets, TLS, signals and the files of the agent.
+
+pub mod certificate;
+pub mod clock;
+mod connection;
+pub mod credentials;
+mod dial;
+pub mod inbox;
+pub mod log;
+#[cfg(test)]
+mod loopback;
+pub mod netlink;
+pub mod network;
+pub mod notify;
+pub mod pool;
+pub mod reactor;
+pub mod resolve;
+pub mod run;
+pub mod signals;
+pub mod tls;
+
+pub use run::{Session, Start, exchange_once, run};
+
+use std::fmt;
+
+/// What keeps the process from running at all. Nothing that a network, a server or a credential does is among it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IoError {
+    /// No epoll, or no descriptors left.
+    NoReactor { detail: String },
+    /// Signals cannot be read.
+    NoSignals { detail: String },
+    /// The kernel refuses to wait.
+    CannotSleep { detail: String },
+}
+
+impl IoError {
+    /// The machine word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            IoError::NoReactor { .. } => "no-reactor",
+            IoError::NoSignals { .. } => "no-signals",
+            IoError::CannotSleep { .. } => "cannot-sleep",
+        }
+    }
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, detail) = match self {
+            IoError::NoReactor { detail } => ("the kernel gives no epoll", detail),
+            IoError::NoSignals { detail } => ("the kernel gives no signalfd", detail),
+            IoError::CannotSleep { detail } => ("epoll_wait failed", detail),
+        };
+        write!(f, "{what}: {detail}; look at the limit on open files and at any system call filter of the service")
+    }
+}
+
+impl std::error::Error for IoError {}

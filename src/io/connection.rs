@@ -1,0 +1,225 @@
+//! Turns one socket into exchanges with the API server, one after the other: TCP, perhaps a proxy's tunnel, TLS, HTTP.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+
+use super::dial::dial;
+use super::reactor::{Reactor, Watched};
+use super::resolve::Resolver;
+use super::tls::Tls;
+use crate::api::failure::{Failure, TlsFailure};
+use crate::api::{Answer, Exchange, Progress};
+use crate::config::kubeconfig::{Kubeconfig, Server};
+use crate::config::limits;
+use crate::time::Up;
+
+/// Bytes read at once. Answers to heartbeats fit; a deframer that holds no more shrinks back to this (`wire.md` 10).
+const READ_BYTES: usize = 4096;
+
+/// A connection to the API server that carries one exchange at a time.
+pub struct Connection {
+    socket: Watched<TcpStream>,
+    tls: Tls,
+    /// Reply bytes that no exchange has taken yet.
+    plaintext: Vec<u8>,
+}
+
+/// How an exchange ended.
+pub enum Carried {
+    /// The connection comes back when it may carry another exchange.
+    Answered(Answer, Option<Connection>),
+    Failed(Failure),
+    /// Closed or broken before the first byte of the reply. On a connection that had been idle this most likely means
+    /// that the server had closed it meanwhile, and never saw the request.
+    Silent(Failure),
+}
+
+impl Connection {
+    /// Looks the server (or the proxy) up and connects. The TLS handshake happens with the first exchange, so that the
+    /// request leaves together with the client's last flight (`wire.md` 7).
+    pub async fn open(
+        reactor: &Rc<Reactor>,
+        resolver: &Resolver,
+        kubeconfig: &Kubeconfig,
+        config: Arc<ClientConfig>,
+        deadline: Up,
+    ) -> Result<Connection, Failure> {
+        let server = &kubeconfig.server;
+        let name = kubeconfig.tls_server_name.as_deref().unwrap_or(&server.host);
+        let tls = Tls::new(config, name).map_err(Failure::Tls)?;
+        let first_hop = kubeconfig.proxy.as_ref().unwrap_or(server);
+        let addresses = resolver.server_addresses(&first_hop.host, deadline).await?;
+        let addresses: Vec<SocketAddr> = addresses.into_iter().map(|ip| SocketAddr::new(ip, first_hop.port)).collect();
+        let socket = dial(reactor, &addresses, deadline).await?;
+        if let Some(proxy) = &kubeconfig.proxy {
+            open_tunnel(&socket, proxy, server).await?;
+        }
+        Ok(Connection { socket, tls, plaintext: Vec::new() })
+    }
+
+    /// Whether an idle connection may be used: looks at the socket only if something came since.
+    pub fn is_usable(&mut self) -> bool {
+        while self.socket.may_be_readable() {
+            match receive(&self.socket, self.socket.get(), &mut self.tls, &mut self.plaintext) {
+                Ok(Received::Bytes) => {}
+                Ok(Received::End) | Err(Trouble::Tls(_)) => return false,
+                Err(Trouble::Socket(error)) if error.kind() == io::ErrorKind::WouldBlock => self.socket.set_drained(),
+                Err(Trouble::Socket(_)) => return false,
+            }
+        }
+        // A server that talks without being asked is not one whose next answer could be trusted to be ours.
+        self.plaintext.is_empty() && !self.tls.is_closed_by_peer()
+    }
+
+    /// Sends `request` and waits for its answer.
+    pub async fn carry(mut self, request: &[u8], mut exchange: Exchange) -> Carried {
+        match self.run(request, &mut exchange).await {
+            Ok(Some((answer, reusable))) => {
+                let reusable = reusable && self.plaintext.is_empty() && !self.tls.is_closed_by_peer();
+                Carried::Answered(answer, reusable.then_some(self))
+            }
+            Ok(None) if !exchange.has_begun() && self.plaintext.is_empty() => {
+                Carried::Silent(Failure::Closed { received_bytes: 0 })
+            }
+            // Without close_notify the end may have been forged: a body that ends with it could be cut anywhere.
+            Ok(None) if self.tls.is_closed_by_peer() => match exchange.end_of_stream() {
+                Ok(answer) => Carried::Answered(answer, None),
+                Err(failure) => Carried::Failed(failure),
+            },
+            Ok(None) => Carried::Failed(Failure::Closed { received_bytes: exchange.received_bytes() }),
+            Err(failure @ Failure::Broken { .. }) if !exchange.has_begun() && self.plaintext.is_empty() => {
+                Carried::Silent(failure)
+            }
+            Err(failure) => Carried::Failed(failure),
+        }
+    }
+
+    /// The answer and whether HTTP allows another exchange; `None` when the stream ended before.
+    async fn run(&mut self, request: &[u8], exchange: &mut Exchange) -> Result<Option<(Answer, bool)>, Failure> {
+        let mut sent = false;
+        loop {
+            if !sent && self.tls.is_ready() {
+                self.tls.seal(request).map_err(Failure::Tls)?;
+                sent = true;
+            }
+            self.flush().await.map_err(broken)?;
+            let (socket, tls, plaintext) = (&self.socket, &mut self.tls, &mut self.plaintext);
+            let received = socket.read_with(|stream| lift(receive(socket, stream, tls, plaintext))).await;
+            match received.map_err(broken)? {
+                Ok(Received::Bytes) => {}
+                Ok(Received::End) if self.tls.is_ready() => return Ok(None),
+                Ok(Received::End) => {
+                    let detail = "the peer closed the connection during the handshake".to_owned();
+                    return Err(Failure::Tls(TlsFailure::Other { detail }));
+                }
+                Err(failure) => {
+                    self.send_alert();
+                    return Err(Failure::Tls(failure));
+                }
+            }
+            if sent && !self.plaintext.is_empty() {
+                match exchange.feed(&mut self.plaintext)? {
+                    Progress::Done { answer, reusable } => return Ok(Some((answer, reusable))),
+                    Progress::NeedMore => {}
+                }
+            }
+        }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        while self.tls.has_outgoing() {
+            let outgoing = self.tls.take();
+            let written = self.socket.write_with(|mut stream| stream.write(outgoing)).await?;
+            outgoing.drain(..written);
+        }
+        Ok(())
+    }
+
+    /// Tells the peer why, if the socket takes it at once; nobody waits for that.
+    fn send_alert(&mut self) {
+        let _ = self.socket.get().write(self.tls.take());
+    }
+
+    /// Ends an idle connection in order.
+    pub fn close(mut self) {
+        self.tls.close();
+        self.send_alert();
+    }
+}
+
+enum Received {
+    Bytes,
+    End,
+}
+
+enum Trouble {
+    Socket(io::Error),
+    Tls(TlsFailure),
+}
+
+/// One read of the socket, decrypted.
+fn receive(
+    watched: &Watched<TcpStream>,
+    mut stream: &TcpStream,
+    tls: &mut Tls,
+    plaintext: &mut Vec<u8>,
+) -> Result<Received, Trouble> {
+    let mut buffer = [0; READ_BYTES];
+    let count = stream.read(&mut buffer).map_err(Trouble::Socket)?;
+    if count < buffer.len() {
+        watched.set_drained();
+    }
+    let records = buffer.get(..count).unwrap_or_default();
+    tls.feed(records, plaintext).map_err(Trouble::Tls)?;
+    Ok(if count == 0 { Received::End } else { Received::Bytes })
+}
+
+/// What the reactor must see (the socket's errors) outside, what it must not inside.
+fn lift(received: Result<Received, Trouble>) -> io::Result<Result<Received, TlsFailure>> {
+    match received {
+        Ok(received) => Ok(Ok(received)),
+        Err(Trouble::Tls(failure)) => Ok(Err(failure)),
+        Err(Trouble::Socket(error)) => Err(error),
+    }
+}
+
+fn broken(error: io::Error) -> Failure {
+    let detail =
+        error.raw_os_error().map_or(error.to_string(), |errno| nix::errno::Errno::from_raw(errno).desc().to_owned());
+    Failure::Broken { detail }
+}
+
+/// `CONNECT` (RFC 9110 9.3.6): the proxy's answer ends with its headers; what follows belongs to TLS.
+async fn open_tunnel(socket: &Watched<TcpStream>, proxy: &Server, server: &Server) -> Result<(), Failure> {
+    let host = if server.host.contains(':') { format!("[{}]", server.host) } else { server.host.clone() };
+    let target = format!("{host}:{}", server.port);
+    let refused = |detail: String| Failure::Proxy { address: format!("{}:{}", proxy.host, proxy.port), detail };
+    let io_failed = |error: io::Error| refused(error.to_string());
+    let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").into_bytes();
+    let mut left = request.as_slice();
+    while !left.is_empty() {
+        let written = socket.write_with(|mut stream| stream.write(left)).await.map_err(io_failed)?;
+        left = left.get(written..).unwrap_or_default();
+    }
+    let mut reply = Vec::new();
+    // Byte by byte: what follows the headers stays in the socket. A tunnel is opened once per connection.
+    while !reply.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        let count = socket.read_with(|mut stream| stream.read(&mut byte)).await.map_err(io_failed)?;
+        if count == 0 {
+            return Err(refused("it closed the connection".to_owned()));
+        }
+        reply.extend_from_slice(&byte);
+        if reply.len() > limits::REPLY_HEADER_BYTES {
+            return Err(refused(format!("its answer is longer than {} bytes", limits::REPLY_HEADER_BYTES)));
+        }
+    }
+    let status_line = reply.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let status_line: String = String::from_utf8_lossy(status_line).chars().take(100).collect();
+    let code = status_line.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
+    if code.is_some_and(|code| code.starts_with('2')) { Ok(()) } else { Err(refused(status_line)) }
+}

@@ -1,0 +1,300 @@
+//! Turns what a kubeconfig names (files or data) into trusted roots, a client certificate or a token.
+//!
+//! No byte of a key or a token ever reaches a message: errors name the field and the path, nothing else.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+use super::certificate;
+use super::clock::CertificateClock;
+use super::tls::{self, Identity};
+use crate::agent::CredentialDates;
+use crate::api::failure::Failure;
+use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
+use crate::config::limits;
+
+/// Where distributions keep the roots they trust: Debian, Fedora, openSUSE, Alpine, Yocto.
+const TRUST_BUNDLES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+];
+
+/// Everything that one kubeconfig proves with.
+pub struct Loaded {
+    pub config: Arc<ClientConfig>,
+    pub token: Token,
+    pub dates: CredentialDates,
+    /// Equal for equal bytes: a second reading that finds nothing new keeps connections and tickets.
+    pub fingerprint: u64,
+}
+
+/// Reads and checks everything.
+pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loaded, Failure> {
+    let mut hasher = DefaultHasher::new();
+    let roots = read_roots(kubeconfig.certificate_authority.as_ref(), &mut hasher)?;
+    let mut dates = CredentialDates::default();
+    let mut token = Token::None;
+    let mut identity = None;
+    match &kubeconfig.credentials {
+        Credentials::Certificate { certificate, key } => {
+            let loaded = read_identity(certificate, key, &mut hasher)?;
+            let validity = loaded.chain.first().and_then(|leaf| certificate::validity(leaf));
+            (dates.not_before, dates.not_after) = validity.unzip();
+            identity = Some(loaded);
+        }
+        Credentials::Token(material) => token = Token::new(material)?,
+        Credentials::Anonymous => {}
+    }
+    let config = tls::client_config(roots, identity, clock)
+        .map_err(|failure| unusable(format!("client-certificate and client-key: {failure}")))?;
+    Ok(Loaded { config, token, dates, fingerprint: hasher.finish() })
+}
+
+fn read_roots(authority: Option<&Material>, hasher: &mut DefaultHasher) -> Result<RootCertStore, Failure> {
+    let (name, pem) = match authority {
+        Some(material) => (label("certificate-authority", material), read(material, "certificate-authority")?),
+        None => read_system_roots()?,
+    };
+    pem.hash(hasher);
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
+    if added == 0 {
+        return Err(unusable(format!("{name} holds no certificate in PEM form; put the cluster's CA there")));
+    }
+    Ok(roots)
+}
+
+fn read_system_roots() -> Result<(String, Vec<u8>), Failure> {
+    let Some(path) = TRUST_BUNDLES.iter().find(|path| fs::metadata(path).is_ok_and(|file| file.is_file())) else {
+        let looked = TRUST_BUNDLES.join(", ");
+        let what = format!(
+            "the kubeconfig names no certificate-authority, and this system has no bundle of trusted roots ({looked}); \
+             add certificate-authority-data, or install ca-certificates"
+        );
+        return Err(unusable(what));
+    };
+    Ok(((*path).to_owned(), read_file(path, "trusted roots", limits::TRUST_BUNDLE_BYTES)?))
+}
+
+fn read_identity(certificate: &Material, key: &Material, hasher: &mut DefaultHasher) -> Result<Identity, Failure> {
+    let pem = read(certificate, "client-certificate")?;
+    pem.hash(hasher);
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(|| {
+        unusable(format!("{} holds no certificate in PEM form", label("client-certificate", certificate)))
+    })?;
+    let pem = read(key, "client-key")?;
+    pem.hash(hasher);
+    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
+        let encrypted = pem.windows(9).any(|window| window == b"ENCRYPTED");
+        let why = if encrypted {
+            "is encrypted; decrypt it, nobody types a password on a board"
+        } else {
+            "holds no private key in PEM form"
+        };
+        unusable(format!("{} {why}", label("client-key", key)))
+    })?;
+    Ok(Identity { chain, key })
+}
+
+fn read(material: &Material, field: &str) -> Result<Vec<u8>, Failure> {
+    match material {
+        Material::Data(bytes) => Ok(bytes.clone()),
+        Material::File(path) => read_file(path, field, limits::CREDENTIAL_FILE_BYTES),
+    }
+}
+
+/// A regular file, whole; a directory, a device or something without an end gives an error instead.
+fn read_file(path: &str, field: &str, limit_bytes: usize) -> Result<Vec<u8>, Failure> {
+    let failed = |error: std::io::Error| unusable(format!("cannot read {field} {path}: {}", error_text(&error)));
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        let kind = if metadata.is_dir() { "a directory" } else { "no regular file" };
+        return Err(unusable(format!("{field} {path} is {kind}; the kubeconfig must name a file")));
+    }
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(limit_bytes).unwrap_or(u64::MAX);
+    File::open(path).and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes.len() > limit_bytes {
+        return Err(unusable(format!("{field} {path} is longer than {limit_bytes} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// `Permission denied` without `(os error 13)`, which tells nobody more.
+fn error_text(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+fn label(field: &str, material: &Material) -> String {
+    match material {
+        Material::File(path) => format!("{field} {path}"),
+        Material::Data(_) => format!("{field}-data"),
+    }
+}
+
+fn unusable(what: String) -> Failure {
+    Failure::Credentials { what }
+}
+
+/// A bearer token, and where it is renewed.
+pub enum Token {
+    None,
+    Fixed(String),
+    File { path: String, version: FileVersion, text: String },
+}
+
+/// What tells one content of a file from the next without reading it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FileVersion {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Token {
+    fn new(material: &Material) -> Result<Token, Failure> {
+        match material {
+            Material::Data(bytes) => Ok(Token::Fixed(token_text(bytes, "token")?)),
+            Material::File(path) => {
+                let version = version_of(path)?;
+                Ok(Token::File { path: path.clone(), version, text: read_token(path)? })
+            }
+        }
+    }
+
+    /// The token as it is now. A file that vanished while it is being replaced leaves the last one in use.
+    pub fn current(&mut self) -> Option<&str> {
+        match self {
+            Token::None => None,
+            Token::Fixed(text) => Some(text),
+            Token::File { path, version, text } => {
+                if let Ok(found) = version_of(path)
+                    && found != *version
+                    && let Ok(fresh) = read_token(path)
+                {
+                    (*version, *text) = (found, fresh);
+                }
+                Some(text)
+            }
+        }
+    }
+}
+
+fn version_of(path: &str) -> Result<FileVersion, Failure> {
+    let file = fs::metadata(path)
+        .map_err(|error| unusable(format!("cannot read tokenFile {path}: {}", error_text(&error))))?;
+    Ok(FileVersion { inode: file.ino(), length: file.len(), modified: (file.mtime(), file.mtime_nsec()) })
+}
+
+fn read_token(path: &str) -> Result<String, Failure> {
+    token_text(&read_file(path, "tokenFile", limits::CREDENTIAL_FILE_BYTES)?, &format!("tokenFile {path}"))
+}
+
+/// A token is one word of visible ASCII: anything else would end the header it stands in.
+fn token_text(bytes: &[u8], name: &str) -> Result<String, Failure> {
+    let text = bytes.trim_ascii();
+    if text.is_empty() || !text.iter().all(u8::is_ascii_graphic) {
+        return Err(unusable(format!("{name} is not one word of visible characters")));
+    }
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::loopback::{Authority, TempFolder, kubeconfig};
+
+    fn failed(kubeconfig: &Kubeconfig) -> String {
+        match load(kubeconfig, CertificateClock::new()) {
+            Err(Failure::Credentials { what }) => what,
+            Err(failure) => panic!("{failure:?}"),
+            Ok(_) => panic!("these credentials should not load"),
+        }
+    }
+
+    #[test]
+    fn the_dates_of_the_client_certificate_are_told() {
+        let loaded = load(&kubeconfig(&Authority::new(), 1), CertificateClock::new()).unwrap();
+        assert_eq!(loaded.dates.not_before.unwrap().to_seconds_stamp(), "2026-01-01T00:00:00Z");
+        assert_eq!(loaded.dates.not_after.unwrap().to_seconds_stamp(), "2046-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn equal_bytes_give_equal_fingerprints() {
+        let clock = CertificateClock::new();
+        let authority = Authority::new();
+        let (first, second) = (kubeconfig(&authority, 1), kubeconfig(&Authority::new(), 1));
+        let of = |kubeconfig| load(kubeconfig, Arc::clone(&clock)).unwrap().fingerprint;
+        assert_eq!(of(&first), of(&first));
+        assert_ne!(of(&first), of(&second));
+    }
+
+    #[test]
+    fn files_that_cannot_be_credentials_are_named_with_the_reason() {
+        let folder = TempFolder::new();
+        let mut config = kubeconfig(&Authority::new(), 1);
+        config.certificate_authority = Some(Material::File(folder.path("")));
+        assert!(failed(&config).contains("is a directory"));
+        config.certificate_authority = Some(Material::File(folder.path("none.crt")));
+        assert!(failed(&config).contains("none.crt: No such file or directory"));
+        config.certificate_authority = Some(Material::File(folder.write("empty.crt", b"")));
+        assert!(failed(&config).contains("holds no certificate"));
+        config.certificate_authority = Some(Material::File(folder.write("big.crt", &[b'a'; 70_000])));
+        assert!(failed(&config).contains("longer than 65536 bytes"));
+        config.certificate_authority = Some(Material::File("/dev/zero".to_owned()));
+        assert!(failed(&config).contains("no regular file"));
+    }
+
+    #[test]
+    fn a_key_that_is_encrypted_missing_or_of_another_certificate_is_told_apart() {
+        let mut config = kubeconfig(&Authority::new(), 1);
+        let Credentials::Certificate { certificate, key } = config.credentials.clone() else { panic!("certificate") };
+        let mut with_key = |pem: &[u8]| {
+            let key = Material::Data(pem.to_vec());
+            config.credentials = Credentials::Certificate { certificate: certificate.clone(), key };
+            failed(&config)
+        };
+        assert!(
+            with_key(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAA==\n-----END ENCRYPTED PRIVATE KEY-----\n")
+                .contains("is encrypted")
+        );
+        assert!(with_key(b"hello").contains("client-key-data holds no private key"));
+        let stranger = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        assert!(with_key(stranger.as_bytes()).contains("does not belong to the client certificate"));
+        let Material::Data(key) = key else { panic!("data") };
+        assert!(!with_key(stranger.as_bytes()).contains(std::str::from_utf8(&key).unwrap()));
+    }
+
+    #[test]
+    fn a_token_file_is_read_again_when_it_changes_and_kept_when_it_vanishes() {
+        let folder = TempFolder::new();
+        let path = folder.write("token", b"first\n");
+        let mut token = Token::new(&Material::File(path.clone())).unwrap();
+        assert_eq!(token.current(), Some("first"));
+        folder.write("token", b"renewed");
+        assert_eq!(token.current(), Some("renewed"));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(token.current(), Some("renewed"));
+        folder.write("token", b"two words");
+        assert_eq!(token.current(), Some("renewed"));
+    }
+
+    #[test]
+    fn a_token_that_would_break_its_header_is_refused() {
+        for bad in [&b""[..], b"\n", b"a\r\nX-Evil: 1", b"\xff\xfe"] {
+            assert!(Token::new(&Material::Data(bad.to_vec())).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Turns readiness of file descriptors and the passing of boot-time deadlines into wakes of tasks, on one thread.
+//!
+//! A renewal of the Lease costs two sleeps here and nothing else: every descriptor is registered once, edge-triggered in
+//! both directions, and the deadline is the time-out of `epoll_wait` (a timerfd or a one-shot registration would cost
+//! three system calls more each). An event only says "try again"; what is believed ready is kept per descriptor.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::AsFd;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::clock;
+use crate::time::Up;
+
+/// Events taken from the kernel at once: more than the agent ever has descriptors.
+const EVENTS_PER_WAIT: usize = 16;
+/// Polls of a future that keeps waking itself before the kernel is asked for news.
+const POLLS_PER_WAIT: usize = 64;
+/// Key of the event counter that other threads ring.
+const DOORBELL: u64 = 0;
+
+/// The one place where the process sleeps.
+pub struct Reactor {
+    epoll: Epoll,
+    wake: Arc<WakeFlag>,
+    sources: RefCell<BTreeMap<u64, Source>>,
+    timers: RefCell<BTreeMap<(Up, u64), Waker>>,
+    next_key: Cell<u64>,
+}
+
+/// What is believed of one descriptor, and who waits for it.
+struct Source {
+    readable: bool,
+    writable: bool,
+    /// The peer has ended its side: there is an end of stream to be read even where a read came up short.
+    hung_up: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// Wakes `block_on`: a flag on its own thread, the flag and the event counter from any other.
+struct WakeFlag {
+    owner: ThreadId,
+    raised: AtomicBool,
+    doorbell: EventFd,
+}
+
+impl Wake for WakeFlag {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let was_raised = self.raised.swap(true, Ordering::AcqRel);
+        if !was_raised && std::thread::current().id() != self.owner {
+            // Edge-triggered, so never read; it fails only at 2^64 rings.
+            let _ = self.doorbell.write(1);
+        }
+    }
+}
+
+impl Reactor {
+    /// Fails when the kernel gives no descriptors.
+    pub fn new() -> io::Result<Rc<Reactor>> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        epoll.add(&doorbell, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, DOORBELL))?;
+        let wake = WakeFlag { owner: std::thread::current().id(), raised: AtomicBool::new(false), doorbell };
+        Ok(Rc::new(Reactor {
+            epoll,
+            wake: Arc::new(wake),
+            sources: RefCell::default(),
+            timers: RefCell::default(),
+            next_key: Cell::new(DOORBELL + 1),
+        }))
+    }
+
+    /// Runs `future` to its end, sleeping whenever nothing is ready.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
+        let waker = Waker::from(Arc::clone(&self.wake));
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        loop {
+            for _ in 0..POLLS_PER_WAIT {
+                self.wake.raised.store(false, Ordering::Release);
+                if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+                    return Ok(value);
+                }
+                if !self.wake.raised.load(Ordering::Acquire) {
+                    break;
+                }
+            }
+            self.sleep()?;
+        }
+    }
+
+    /// Watches a descriptor, which must be non-blocking.
+    pub fn watch<F: AsFd>(self: &Rc<Self>, descriptor: F) -> io::Result<Watched<F>> {
+        let key = self.take_key();
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        self.epoll.add(&descriptor, EpollEvent::new(flags, key))?;
+        let source = Source { readable: false, writable: false, hung_up: false, reader: None, writer: None };
+        self.sources.borrow_mut().insert(key, source);
+        Ok(Watched { descriptor, key, reactor: Rc::clone(self) })
+    }
+
+    /// Ends at `deadline` or, when the machine was asleep then, right after it wakes.
+    pub fn sleep_until(&self, deadline: Up) -> Sleep<'_> {
+        Sleep { reactor: self, timer: (deadline, self.take_key()) }
+    }
+
+    /// `None`: the deadline passed first; what `future` had begun is dropped.
+    pub async fn before<T>(&self, deadline: Up, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        let mut sleep = self.sleep_until(deadline);
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => Pin::new(&mut sleep).poll(context).map(|()| None),
+        })
+        .await
+    }
+
+    fn take_key(&self) -> u64 {
+        let key = self.next_key.get();
+        self.next_key.set(key + 1);
+        key
+    }
+
+    fn sleep(&self) -> io::Result<()> {
+        let timeout = if self.wake.raised.load(Ordering::Acquire) { EpollTimeout::ZERO } else { self.until_timer() };
+        let mut events = [EpollEvent::empty(); EVENTS_PER_WAIT];
+        let count = match self.epoll.wait(&mut events, timeout) {
+            Ok(count) => count,
+            Err(Errno::EINTR) => 0,
+            Err(errno) => return Err(errno.into()),
+        };
+        for event in events.iter().take(count) {
+            self.note(event.data(), event.events());
+        }
+        self.fire_timers();
+        Ok(())
+    }
+
+    fn until_timer(&self) -> EpollTimeout {
+        let Some(deadline) = self.timers.borrow().keys().next().map(|(deadline, _)| *deadline) else {
+            return EpollTimeout::NONE;
+        };
+        // Rounded up: a millisecond too early would cost one more round.
+        let wait = (deadline - clock::up()) + Duration::from_nanos(999_999);
+        EpollTimeout::try_from(wait).unwrap_or(EpollTimeout::MAX)
+    }
+
+    fn note(&self, key: u64, flags: EpollFlags) {
+        let mut sources = self.sources.borrow_mut();
+        let Some(source) = sources.get_mut(&key) else { return };
+        let ended = flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
+        source.hung_up |= ended || flags.contains(EpollFlags::EPOLLRDHUP);
+        if source.hung_up || flags.contains(EpollFlags::EPOLLIN) {
+            source.readable = true;
+            source.reader.take().into_iter().for_each(Waker::wake);
+        }
+        if ended || flags.contains(EpollFlags::EPOLLOUT) {
+            source.writable = true;
+            source.writer.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn fire_timers(&self) {
+        let mut timers = self.timers.borrow_mut();
+        if timers.is_empty() {
+            return;
+        }
+        let now = clock::up();
+        while let Some(first) = timers.first_entry().filter(|first| first.key().0 <= now) {
+            first.remove().wake();
+        }
+    }
+}
+
+/// A descriptor of the reactor; dropping it ends the watch.
+pub struct Watched<F: AsFd> {
+    descriptor: F,
+    key: u64,
+    reactor: Rc<Reactor>,
+}
+
+impl<F: AsFd> Watched<F> {
+    pub fn get(&self) -> &F {
+        &self.descriptor
+    }
+
+    /// Tries `operation` whenever there may be something to read, until it does not say `WouldBlock`.
+    pub async fn read_with<T>(&self, mut operation: impl FnMut(&F) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            poll_fn(|context| self.poll_source(|source| (source.readable, &mut source.reader), context)).await;
+            match operation(&self.descriptor) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.set(|source| source.readable = false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Tries `operation` at once, and again whenever there may be room, until it does not say `WouldBlock`.
+    pub async fn write_with<T>(&self, mut operation: impl FnMut(&F) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match operation(&self.descriptor) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.set(|source| source.writable = false);
+                    self.writable().await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Ends when the descriptor has room, or a connection attempt has ended.
+    pub async fn writable(&self) {
+        poll_fn(|context| self.poll_source(|source| (source.writable, &mut source.writer), context)).await;
+    }
+
+    /// The last read left nothing behind: the next one waits for an event, which saves the read that would say so.
+    pub fn set_drained(&self) {
+        self.set(|source| source.readable = source.hung_up);
+    }
+
+    /// Whether something, or the end of the stream, came since the last [`Watched::set_drained`].
+    pub fn may_be_readable(&self) -> bool {
+        self.reactor.sources.borrow().get(&self.key).is_some_and(|source| source.readable)
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Source)) {
+        self.reactor.sources.borrow_mut().get_mut(&self.key).map(change).unwrap_or_default();
+    }
+
+    fn poll_source(
+        &self,
+        side: impl FnOnce(&mut Source) -> (bool, &mut Option<Waker>),
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut sources = self.reactor.sources.borrow_mut();
+        let Some(source) = sources.get_mut(&self.key) else { return Poll::Ready(()) };
+        let (ready, waker) = side(source);
+        if ready {
+            return Poll::Ready(());
+        }
+        *waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<F: AsFd> Drop for Watched<F> {
+    fn drop(&mut self) {
+        // It can only fail for a descriptor that is gone already.
+        let _ = self.reactor.epoll.delete(&self.descriptor);
+        self.reactor.sources.borrow_mut().remove(&self.key);
+    }
+}
+
+/// Made by [`Reactor::sleep_until`].
+pub struct Sleep<'a> {
+    reactor: &'a Reactor,
+    /// Deadline, and what tells equal deadlines apart.
+    timer: (Up, u64),
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut timers = self.reactor.timers.borrow_mut();
+        // Timers that fired are removed: one that is listed has not passed, which saves a look at the clock.
+        if !timers.contains_key(&self.timer) && clock::up() >= self.timer.0 {
+            return Poll::Ready(());
+        }
+        timers.insert(self.timer, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        self.reactor.timers.borrow_mut().remove(&self.timer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::fcntl::OFlag;
+    use nix::unistd::{pipe2, read, write};
+    use std::os::fd::OwnedFd;
+
+    fn pipe() -> (OwnedFd, OwnedFd) {
+        pipe2(OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).unwrap()
+    }
+
+    fn read_all(end: &OwnedFd) -> io::Result<Vec<u8>> {
+        let mut buffer = [0; 64];
+        let count = read(end, &mut buffer)?;
+        Ok(buffer[..count].to_vec())
+    }
+
+    #[test]
+    fn timers_fire_in_the_order_of_their_deadlines_and_not_early() {
+        let reactor = Reactor::new().unwrap();
+        let start = clock::up();
+        let order = RefCell::new(Vec::new());
+        let executor = smol::LocalExecutor::new();
+        for ms in [30_u64, 10, 20] {
+            let (reactor, order) = (&reactor, &order);
+            let task = async move {
+                reactor.sleep_until(start + Duration::from_millis(ms)).await;
+                order.borrow_mut().push(ms);
+            };
+            executor.spawn(task).detach();
+        }
+        reactor.block_on(executor.run(reactor.sleep_until(start + Duration::from_millis(40)))).unwrap();
+        assert_eq!(*order.borrow(), [10, 20, 30]);
+        assert!(clock::up() >= start + Duration::from_millis(40));
+        assert!(reactor.timers.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_reader_sleeps_until_a_writer_in_another_task_has_written() {
+        let reactor = Reactor::new().unwrap();
+        let (reader, writer) = pipe();
+        let reader = reactor.watch(reader).unwrap();
+        let start = clock::up();
+        let executor = smol::LocalExecutor::new();
+        executor
+            .spawn(async {
+                reactor.sleep_until(start + Duration::from_millis(5)).await;
+                write(&writer, b"hello").unwrap();
+            })
+            .detach();
+        let got = reactor.block_on(executor.run(reader.read_with(read_all))).unwrap().unwrap();
+        assert_eq!(got, b"hello");
+    }
+
+    #[test]
+    fn a_drained_descriptor_is_read_again_only_after_news_and_its_end_is_not_missed() {
+        let reactor = Reactor::new().unwrap();
+        let (reader, writer) = pipe();
+        let reader = reactor.watch(reader).unwrap();
+        write(&writer, b"a").unwrap();
+        assert_eq!(reactor.block_on(reader.read_with(read_all)).unwrap().unwrap(), b"a");
+        reader.set_drained();
+        assert!(!reader.may_be_readable());
+        drop(writer);
+        assert_eq!(reactor.block_on(reader.read_with(read_all)).unwrap().unwrap(), b"");
+        reader.set_drained();
+        assert!(reader.may_be_readable(), "the end of a stream does not drain");
+    }
+
+    #[test]
+    fn a_full_pipe_makes_its_writer_wait_for_room() {
+        let reactor = Reactor::new().unwrap();
+        let (reader, writer) = pipe();
+        while write(&writer, &[0; 4096]).is_ok() {}
+        let writer = reactor.watch(writer).unwrap();
+        let start = clock::up();
+        let executor = smol::LocalExecutor::new();
+        executor
+            .spawn(async {
+                reactor.sleep_until(start + Duration::from_millis(5)).await;
+                while read(&reader, &mut [0; 4096]).is_ok() {}
+            })
+            .detach();
+        let written = reactor.block_on(executor.run(writer.write_with(|end| Ok(write(end, b"x")?)))).unwrap();
+        assert_eq!(written.unwrap(), 1);
+        assert!(clock::up() >= start + Duration::from_millis(5));
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "the test is about a wake from another thread")]
+    fn another_thread_wakes_the_sleeper() {
+        let reactor = Reactor::new().unwrap();
+        let (sender, receiver) = smol::channel::bounded(1);
+        let (go, gate) = std::sync::mpsc::channel::<()>();
+        let helper = std::thread::spawn(move || {
+            gate.recv().unwrap();
+            sender.try_send(7).unwrap();
+        });
+        let deadline = clock::up() + Duration::from_secs(10);
+        let got = reactor.block_on(async {
+            go.send(()).unwrap();
+            reactor.before(deadline, receiver.recv()).await
+        });
+        helper.join().unwrap();
+        assert_eq!(got.unwrap().unwrap().unwrap(), 7);
+    }
+
+    #[test]
+    fn a_future_that_wakes_itself_does_not_keep_timers_from_firing() {
+        let reactor = Reactor::new().unwrap();
+        let spin = poll_fn(|context: &mut Context<'_>| -> Poll<()> {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        });
+        let deadline = clock::up() + Duration::from_millis(10);
+        assert_eq!(reactor.block_on(reactor.before(deadline, spin)).unwrap(), None);
+    }
+
+    #[test]
+    fn dropping_a_watched_descriptor_and_a_sleep_forgets_them() {
+        let reactor = Reactor::new().unwrap();
+        let watched = reactor.watch(pipe().0).unwrap();
+        drop(watched);
+        let long = clock::up() + Duration::from_secs(3600);
+        let short = clock::up() + Duration::from_millis(1);
+        assert_eq!(reactor.block_on(reactor.before(short, reactor.sleep_until(long))).unwrap(), None);
+        assert!(reactor.sources.borrow().is_empty() && reactor.timers.borrow().is_empty());
+    }
+}

@@ -1,0 +1,148 @@
+//! Turns the name of a server into addresses. libc's resolver blocks and cannot be cancelled, so a name is looked up on
+//! a short-lived helper thread, and what it said last is kept for when DNS is down.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock;
+use super::reactor::Reactor;
+use crate::api::failure::Failure;
+use crate::config::limits;
+use crate::time::Up;
+
+/// How long DNS may take when there are addresses from earlier to fall back to.
+const PATIENCE_WITH_KNOWN: Duration = Duration::from_secs(2);
+
+/// Looks names up, and remembers.
+pub struct Resolver {
+    reactor: Rc<Reactor>,
+    known: RefCell<BTreeMap<String, Vec<IpAddr>>>,
+    /// One clone per look-up in flight.
+    in_flight: Arc<()>,
+}
+
+impl Resolver {
+    pub fn new(reactor: Rc<Reactor>) -> Resolver {
+        Resolver { reactor, known: RefCell::default(), in_flight: Arc::new(()) }
+    }
+
+    /// Addresses of a server, in the order to be tried: families alternate (RFC 8305), the resolver's choice first.
+    /// When DNS fails or is slow, the last addresses that it gave.
+    pub async fn server_addresses(&self, host: &str, deadline: Up) -> Result<Vec<IpAddr>, Failure> {
+        if let Ok(ip) = host.parse() {
+            return Ok(vec![ip]);
+        }
+        let known = self.known.borrow().get(host).cloned();
+        let patience = if known.is_some() { deadline.min(clock::up() + PATIENCE_WITH_KNOWN) } else { deadline };
+        match (self.look_up(host, patience).await, known) {
+            (Ok(found), _) => {
+                let ordered = alternate(found);
+                // Only the hosts of one kubeconfig come here: it never grows past two entries per reload.
+                self.known.borrow_mut().insert(host.to_owned(), ordered.clone());
+                Ok(ordered)
+            }
+            (Err(_), Some(known)) => Ok(known),
+            (Err(detail), None) => Err(Failure::Resolve { host: host.to_owned(), detail }),
+        }
+    }
+
+    /// What the system says of a name, once, until `deadline`.
+    pub async fn look_up(&self, host: &str, deadline: Up) -> Result<Vec<IpAddr>, String> {
+        let ticket = Arc::clone(&self.in_flight);
+        if Arc::strong_count(&ticket) > limits::NAME_LOOKUPS + 1 {
+            return Err("earlier look-ups still hang".to_owned());
+        }
+        let owned = host.to_owned();
+        let started = clock::up();
+        let lookup = smol::unblock(move || {
+            let _ticket = ticket;
+            (owned.as_str(), 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect::<Vec<_>>())
+        });
+        match self.reactor.before(deadline, lookup).await {
+            None => Err(format!("no answer from DNS within {} ms", (deadline - started).as_millis())),
+            Some(Err(error)) => {
+                let text = error.to_string();
+                Err(text.rsplit("lookup address information: ").next().unwrap_or_default().to_owned())
+            }
+            Some(Ok(found)) if found.is_empty() => Err("no address".to_owned()),
+            Some(Ok(found)) => Ok(found),
+        }
+    }
+}
+
+/// Families in turn, beginning with that of the first address; each once; at most [`limits::SERVER_ADDRESSES`].
+fn alternate(found: Vec<IpAddr>) -> Vec<IpAddr> {
+    let first_is_v6 = found.first().is_some_and(IpAddr::is_ipv6);
+    let (first, second): (Vec<IpAddr>, Vec<IpAddr>) = found.into_iter().partition(|ip| ip.is_ipv6() == first_is_v6);
+    let mut ordered = Vec::new();
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    loop {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] || ordered.len() >= limits::SERVER_ADDRESSES {
+            ordered.truncate(limits::SERVER_ADDRESSES);
+            return ordered;
+        }
+        for ip in pair.into_iter().flatten() {
+            if !ordered.contains(&ip) {
+                ordered.push(ip);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(list: &[&str]) -> Vec<IpAddr> {
+        list.iter().map(|ip| ip.parse().unwrap()).collect()
+    }
+
+    fn soon() -> Up {
+        clock::up() + Duration::from_secs(10)
+    }
+
+    #[test]
+    fn families_alternate_and_nothing_is_tried_twice() {
+        let found = ips(&["fd00::1", "fd00::2", "fd00::1", "10.0.0.1", "10.0.0.2"]);
+        assert_eq!(alternate(found), ips(&["fd00::1", "10.0.0.1", "fd00::2", "10.0.0.2"]));
+        let many: Vec<IpAddr> = (0..40_u8).map(|last| IpAddr::from([10, 0, 0, last])).collect();
+        assert_eq!(alternate(many.clone()), many[..limits::SERVER_ADDRESSES]);
+    }
+
+    #[test]
+    fn a_literal_is_never_looked_up_and_localhost_is_found() {
+        let reactor = Reactor::new().unwrap();
+        let resolver = Resolver::new(Rc::clone(&reactor));
+        let literal = reactor.block_on(resolver.server_addresses("fd00::1", Up::BOOT)).unwrap();
+        assert_eq!(literal.unwrap(), ips(&["fd00::1"]));
+        let local = reactor.block_on(resolver.server_addresses("localhost", soon())).unwrap().unwrap();
+        assert!(local.iter().all(IpAddr::is_loopback) && !local.is_empty());
+    }
+
+    #[test]
+    fn the_last_addresses_serve_when_dns_does_not() {
+        let reactor = Reactor::new().unwrap();
+        let resolver = Resolver::new(Rc::clone(&reactor));
+        let name = "no-such-name.invalid";
+        let failure = reactor.block_on(resolver.server_addresses(name, soon())).unwrap().unwrap_err();
+        assert!(matches!(&failure, Failure::Resolve { host, .. } if host == name), "{failure}");
+        resolver.known.borrow_mut().insert(name.to_owned(), ips(&["10.0.0.1"]));
+        assert_eq!(reactor.block_on(resolver.server_addresses(name, soon())).unwrap().unwrap(), ips(&["10.0.0.1"]));
+    }
+
+    #[test]
+    fn look_ups_that_hang_do_not_pile_up() {
+        let reactor = Reactor::new().unwrap();
+        let resolver = Resolver::new(Rc::clone(&reactor));
+        let hanging: Vec<Arc<()>> = (0..limits::NAME_LOOKUPS).map(|_| Arc::clone(&resolver.in_flight)).collect();
+        let refused = reactor.block_on(resolver.look_up("localhost", soon())).unwrap();
+        assert_eq!(refused.unwrap_err(), "earlier look-ups still hang");
+        drop(hanging);
+        assert!(reactor.block_on(resolver.look_up("localhost", soon())).unwrap().is_ok());
+    }
+}

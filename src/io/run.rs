@@ -1,0 +1,350 @@
+//! Turns what the agent wants into effects and what happens into its inputs: the loop of the process.
+//!
+//! ```text
+//! inbox -> handle one input -> poll until Wait -> sleep until the deadline or the next message
+//!   ^           requests, probes, log lines <--'
+//!   '-- answers, signals, link changes
+//! ```
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::rc::Rc;
+use std::time::Duration;
+
+use smol::LocalExecutor;
+
+use super::clock::{self, CertificateClock, ClockWatch};
+use super::inbox::Inbox;
+use super::netlink::LinkWatch;
+use super::notify::ServiceManager;
+use super::pool::Pool;
+use super::reactor::Reactor;
+use super::resolve::Resolver;
+use super::signals::{Request, Signals};
+use super::{IoError, log, network};
+use crate::agent::notice::Level;
+use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticket};
+use crate::api::{Answer, Failure, Wish};
+use crate::config::Settings;
+use crate::config::kubeconfig::Kubeconfig;
+use crate::probe::{Facts, Machine, Network, Readings};
+use crate::time::{Up, Wall};
+
+/// Everything the loop begins with. The closures read the board below the root that `cli` chose.
+pub struct Start {
+    pub settings: Settings,
+    pub kubeconfig: Kubeconfig,
+    pub node_name: String,
+    pub machine: Machine,
+    /// Read for every status run.
+    pub read_readings: Box<dyn FnMut() -> Readings>,
+    /// Interfaces and routes as procfs has them; read at start and after a change.
+    pub read_network: Box<dyn FnMut() -> Network>,
+    /// SIGHUP: settings and kubeconfig again, or one sentence for each problem.
+    pub read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
+    /// The newest stamp that is known to be past, if any (D11).
+    pub newest_stamp: Option<Wall>,
+}
+
+/// What the tasks of this thread tell the loop.
+enum Message {
+    Input(Input),
+    Signal(Request),
+    /// The kernel said so, or may have changed something where it cannot say.
+    NetworkMayHaveChanged,
+    NameLookedUp(Vec<std::net::IpAddr>),
+    /// The service manager wants a sign of life, which only the loop itself may give.
+    SignOfLife,
+}
+
+/// After the first message about the network, so many follow that one look answers them all.
+const LINK_DEBOUNCE: Duration = Duration::from_millis(250);
+/// Least time between two looks: a flapping link must not keep the processor busy.
+const LINK_PAUSE: Duration = Duration::from_secs(2);
+/// How often to look where the kernel does not say (a container without netlink).
+const LINK_FALLBACK: Duration = Duration::from_secs(60);
+/// How long the look-up of the node name may hold back the first facts (ADR-6).
+const NAME_LOOKUP: Duration = Duration::from_secs(2);
+
+/// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server or the credentials do ends it.
+pub fn run(start: Start) -> Result<(), IoError> {
+    let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
+    let signals = Signals::new(&reactor).map_err(|error| IoError::NoSignals { detail: error.to_string() })?;
+    let manager = ServiceManager::new(|name| std::env::var_os(name));
+    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor)));
+    let certificate_clock = CertificateClock::new();
+    if let Some(stamp) = start.newest_stamp {
+        certificate_clock.raise(stamp);
+    }
+    let pool = Pool::new(
+        Rc::clone(&reactor),
+        Rc::clone(&resolver),
+        certificate_clock,
+        start.kubeconfig,
+        start.node_name.clone(),
+    );
+    let world = World { reactor, resolver, pool, manager, inbox: Inbox::default(), node_name: start.node_name };
+    let executor = LocalExecutor::new();
+    executor.spawn(world.watch_signals(signals)).detach();
+    executor.spawn(world.watch_links()).detach();
+    executor.spawn(world.watch_clock()).detach();
+    executor.spawn(world.watch_time_without_sign_of_life()).detach();
+    let seed = RandomState::new().build_hasher().finish();
+    let shell = Shell {
+        agent: Agent::new(start.settings, world.node_name.clone(), seed, clock::now()),
+        world: &world,
+        executor: &executor,
+        machine: start.machine,
+        network: None,
+        name_addresses: None,
+        facts_wanted: false,
+        read_readings: start.read_readings,
+        read_network: start.read_network,
+        read_settings: start.read_settings,
+        because: RefCell::default(),
+    };
+    let ended = world.reactor.block_on(executor.run(shell.live()));
+    world.pool.drop_idle();
+    ended.map_err(|error| IoError::CannotSleep { detail: error.to_string() })
+}
+
+/// One exchange, for commands that ask the server one thing.
+pub fn exchange_once(kubeconfig: Kubeconfig, node_name: String, wish: Wish) -> Result<Answer, IoError> {
+    Session::open(kubeconfig, node_name)?.ask(wish)
+}
+
+/// A connection to the API server for a command that asks several things, one after the other.
+pub struct Session {
+    reactor: Rc<Reactor>,
+    pool: Pool,
+}
+
+impl Session {
+    pub fn open(kubeconfig: Kubeconfig, node_name: String) -> Result<Session, IoError> {
+        let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
+        let resolver = Rc::new(Resolver::new(Rc::clone(&reactor)));
+        let pool = Pool::new(Rc::clone(&reactor), resolver, CertificateClock::new(), kubeconfig, node_name);
+        Ok(Session { reactor, pool })
+    }
+
+    /// Reads the credentials and says how long they are valid.
+    pub fn credentials(&self) -> Result<CredentialDates, Failure> {
+        self.pool.reload()
+    }
+
+    pub fn ask(&self, wish: Wish) -> Result<Answer, IoError> {
+        let asked = self.reactor.block_on(self.pool.exchange(wish));
+        asked.map_err(|error| IoError::CannotSleep { detail: error.to_string() })
+    }
+}
+
+/// What every task may use.
+struct World {
+    reactor: Rc<Reactor>,
+    resolver: Rc<Resolver>,
+    pool: Pool,
+    manager: ServiceManager,
+    inbox: Inbox<Message>,
+    node_name: String,
+}
+
+impl World {
+    async fn exchange(&self, ticket: Ticket, wish: Wish) {
+        let answer = self.pool.exchange(wish).await;
+        self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
+    }
+
+    async fn look_up_node_name(&self) {
+        let deadline = clock::up() + NAME_LOOKUP;
+        let found = self.resolver.look_up(&self.node_name, deadline).await;
+        self.inbox.push(Message::NameLookedUp(found.unwrap_or_default()));
+    }
+
+    async fn watch_signals(&self, signals: Signals) {
+        while let Ok(request) = signals.next().await {
+            self.inbox.push(Message::Signal(request));
+        }
+    }
+
+    async fn watch_links(&self) {
+        if let Ok(links) = LinkWatch::new(&self.reactor) {
+            while links.changed().await.is_ok() {
+                self.reactor.sleep_until(clock::up() + LINK_DEBOUNCE).await;
+                links.forget();
+                self.inbox.push(Message::NetworkMayHaveChanged);
+                self.reactor.sleep_until(clock::up() + LINK_PAUSE).await;
+            }
+        }
+        ::log::info!(target: "links-unwatched", "the kernel does not report link changes here; looking every minute");
+        loop {
+            self.reactor.sleep_until(clock::up() + LINK_FALLBACK).await;
+            self.inbox.push(Message::NetworkMayHaveChanged);
+        }
+    }
+
+    async fn watch_clock(&self) {
+        let Ok(watch) = ClockWatch::new(&self.reactor) else { return };
+        while watch.stepped().await.is_ok() {
+            self.inbox.push(Message::Input(Input::Woke));
+        }
+    }
+
+    async fn watch_time_without_sign_of_life(&self) {
+        let Some(period) = self.manager.watchdog_period() else { return };
+        loop {
+            self.inbox.push(Message::SignOfLife);
+            self.reactor.sleep_until(clock::up() + period).await;
+        }
+    }
+}
+
+/// The loop, and what it keeps between two turns.
+struct Shell<'a, 'world> {
+    agent: Agent,
+    world: &'world World,
+    executor: &'a LocalExecutor<'world>,
+    machine: Machine,
+    network: Option<Network>,
+    /// `None` until the first look-up of the node name has ended.
+    name_addresses: Option<Vec<std::net::IpAddr>>,
+    /// The agent waits for facts, which wait for that look-up.
+    facts_wanted: bool,
+    read_readings: Box<dyn FnMut() -> Readings>,
+    read_network: Box<dyn FnMut() -> Network>,
+    read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
+    because: RefCell<Option<Because>>,
+}
+
+impl Shell<'_, '_> {
+    async fn live(mut self) {
+        self.spawn_name_lookup();
+        self.reload_credentials();
+        self.world.manager.ready();
+        self.handle(Input::Woke);
+        loop {
+            let until = self.drain();
+            let message = match self.world.reactor.before(until, self.world.inbox.next()).await {
+                Some(message) => message,
+                None => {
+                    // Other tasks run even if the agent should want to be woken at once, again and again.
+                    smol::future::yield_now().await;
+                    Message::Input(Input::Woke)
+                }
+            };
+            match message {
+                Message::Input(input) => self.handle(input),
+                Message::NetworkMayHaveChanged => self.look_at_network(),
+                Message::NameLookedUp(addresses) => self.name_looked_up(addresses),
+                Message::SignOfLife => self.world.manager.alive(),
+                Message::Signal(Request::Reload) => self.reload(),
+                Message::Signal(Request::Stop) => {
+                    self.world.manager.stopping();
+                    ::log::info!(target: "stopping", "asked to stop; the Node stays, its Lease will run out");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.agent.handle(input, clock::now());
+    }
+
+    /// Does what the agent wants until it waits.
+    fn drain(&mut self) -> Up {
+        loop {
+            match self.agent.poll(clock::now()) {
+                Output::Probe => self.probe(),
+                Output::Send(ticket, wish) => self.executor.spawn(self.world.exchange(ticket, wish)).detach(),
+                Output::ReloadCredentials => self.reload_credentials(),
+                Output::DropConnections => self.world.pool.drop_idle(),
+                Output::Say(notice) => self.say(&notice),
+                Output::Wait { until, because } => {
+                    self.explain(until, because);
+                    return until;
+                }
+            }
+        }
+    }
+
+    fn say(&self, notice: &Notice) {
+        log::say(notice);
+        if notice.level <= Level::Info {
+            self.world.manager.status(&notice.text);
+        }
+    }
+
+    /// Why nothing happens now, for whoever asked to know (`-v 4`); once per reason.
+    fn explain(&self, until: Up, because: Because) {
+        if !::log::log_enabled!(::log::Level::Debug) || self.because.borrow().as_ref() == Some(&because) {
+            return;
+        }
+        let after = because.after.as_ref().map(|after| format!(", {after}")).unwrap_or_default();
+        let seconds = (until - clock::up()).as_secs_f64();
+        ::log::debug!(target: "waiting", "{seconds:.1} s: {}{after}", because.what);
+        self.because.replace(Some(because));
+    }
+
+    fn probe(&mut self) {
+        let Some(name_addresses) = &self.name_addresses else {
+            self.facts_wanted = true;
+            return;
+        };
+        let network = match &self.network {
+            Some(network) => network.clone(),
+            None => self.network.insert(network::with_live_addresses((self.read_network)())).clone(),
+        };
+        let network = Network { node_name_addresses: name_addresses.clone(), ..network };
+        let facts = Facts { machine: self.machine.clone(), readings: (self.read_readings)(), network };
+        self.world.inbox.push(Message::Input(Input::Facts(Box::new(facts))));
+    }
+
+    fn look_at_network(&mut self) {
+        let network = network::with_live_addresses((self.read_network)());
+        if self.network.as_ref() != Some(&network) {
+            self.network = Some(network);
+            self.spawn_name_lookup();
+            self.handle(Input::LinkChanged);
+        }
+    }
+
+    /// A name that is an address is not looked up (ADR-6 step 2).
+    fn spawn_name_lookup(&self) {
+        if self.world.node_name.parse::<std::net::IpAddr>().is_ok() {
+            self.world.inbox.push(Message::NameLookedUp(Vec::new()));
+        } else {
+            self.executor.spawn(self.world.look_up_node_name()).detach();
+        }
+    }
+
+    fn name_looked_up(&mut self, addresses: Vec<std::net::IpAddr>) {
+        self.name_addresses = Some(addresses);
+        if std::mem::take(&mut self.facts_wanted) {
+            self.probe();
+        }
+    }
+
+    /// A failure is not told here: the next request fails with it, and the agent says that.
+    fn reload_credentials(&self) {
+        if let Ok(dates) = self.world.pool.reload() {
+            self.world.inbox.push(Message::Input(Input::Credentials(dates)));
+        }
+    }
+
+    fn reload(&mut self) {
+        self.world.manager.reloading();
+        match (self.read_settings)() {
+            Ok((settings, kubeconfig)) => {
+                log::set_verbosity(settings.verbosity);
+                self.world.pool.replace(kubeconfig);
+                self.reload_credentials();
+                self.handle(Input::Reloaded(Box::new(settings)));
+                ::log::info!(target: "reloaded", "settings and credentials were read again");
+            }
+            Err(problems) => {
+                ::log::error!(target: "reload-refused", "the settings in use stay, the new ones are wrong: {problems}");
+            }
+        }
+        self.world.manager.ready();
+    }
+}

@@ -1,0 +1,212 @@
+//! Turns plaintext into TLS records and back, without a socket, and what rustls finds wrong into [`TlsFailure`].
+//!
+//! Four functions are the whole seam: [`Tls::feed`], [`Tls::take`], [`Tls::seal`] and [`Tls::is_ready`]. rustls 0.24
+//! changes its buffered interface; nothing outside this file will notice.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::time_provider::TimeProvider;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, InconsistentKeys, PeerIncompatible,
+    RootCertStore,
+};
+
+use crate::api::failure::TlsFailure;
+use crate::time::Wall;
+
+/// Bytes that rustls may queue in each direction; we empty its queues at once, so this only bounds a mistake.
+const QUEUE_BYTES: usize = 16 * 1024;
+
+/// A client certificate and its key.
+pub struct Identity {
+    /// The leaf first.
+    pub chain: Vec<CertificateDer<'static>>,
+    pub key: PrivateKeyDer<'static>,
+}
+
+/// How servers are judged and who we are. Made once per set of credentials: tickets of earlier connections live in it.
+pub fn client_config(
+    roots: RootCertStore,
+    identity: Option<Identity>,
+    clock: Arc<dyn TimeProvider>,
+) -> Result<Arc<ClientConfig>, TlsFailure> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_details(provider, clock)
+        .with_protocol_versions(PROTOCOL_VERSIONS)
+        .map_err(failure_of)?
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key).map_err(failure_of)?,
+        None => builder.with_no_client_auth(),
+    };
+    config.resumption = Resumption::in_memory_sessions(1);
+    Ok(Arc::new(config))
+}
+
+#[cfg(not(feature = "tls12"))]
+const PROTOCOL_VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
+#[cfg(feature = "tls12")]
+const PROTOCOL_VERSIONS: &[&rustls::SupportedProtocolVersion] = rustls::ALL_VERSIONS;
+
+/// One TLS connection, as bytes.
+pub struct Tls {
+    /// Boxed: a kilobyte that would be copied at every hand-over.
+    connection: Box<ClientConnection>,
+    /// Records that wait for the socket.
+    outgoing: Vec<u8>,
+    /// The peer said close_notify: the end of the stream is no accident.
+    closed: bool,
+}
+
+impl Tls {
+    /// `server_name`: a DNS name or an IP literal that the certificate must carry.
+    pub fn new(config: Arc<ClientConfig>, server_name: &str) -> Result<Tls, TlsFailure> {
+        let name = ServerName::try_from(server_name.to_owned())
+            .map_err(|_| other(format!("{server_name:?} is neither a DNS name nor an IP address")))?;
+        let mut connection = ClientConnection::new(config, name).map_err(failure_of)?;
+        connection.set_buffer_limit(Some(QUEUE_BYTES));
+        let mut tls = Tls { connection: Box::new(connection), outgoing: Vec::new(), closed: false };
+        tls.collect();
+        Ok(tls)
+    }
+
+    /// Takes bytes from the socket and appends what they say to `plaintext`. After a failure [`Tls::take`] still holds
+    /// the alert for the peer.
+    pub fn feed(&mut self, mut records: &[u8], plaintext: &mut Vec<u8>) -> Result<(), TlsFailure> {
+        while !records.is_empty() {
+            let taken = self.connection.read_tls(&mut records).map_err(|error| other(error.to_string()))?;
+            let processed = self.connection.process_new_packets();
+            self.collect();
+            let state = processed.map_err(failure_of)?;
+            let old_length = plaintext.len();
+            plaintext.resize(old_length + state.plaintext_bytes_to_read(), 0);
+            let room = plaintext.get_mut(old_length..).unwrap_or_default();
+            self.connection.reader().read_exact(room).map_err(|error| other(error.to_string()))?;
+            self.closed |= state.peer_has_closed();
+            if taken == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether records wait to be sent.
+    pub fn has_outgoing(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// The records to be sent; remove from the front what the socket took.
+    pub fn take(&mut self) -> &mut Vec<u8> {
+        &mut self.outgoing
+    }
+
+    /// Encrypts `plaintext`. Right after the handshake it joins the client's last flight, so both leave in one packet.
+    pub fn seal(&mut self, mut plaintext: &[u8]) -> Result<(), TlsFailure> {
+        while !plaintext.is_empty() {
+            let taken = self.connection.writer().write(plaintext).map_err(|error| other(error.to_string()))?;
+            if taken == 0 {
+                return Err(other("no plaintext is taken".to_owned()));
+            }
+            plaintext = plaintext.get(taken..).unwrap_or_default();
+            self.collect();
+        }
+        Ok(())
+    }
+
+    /// The handshake is done: [`Tls::seal`] may be used.
+    pub fn is_ready(&self) -> bool {
+        !self.connection.is_handshaking()
+    }
+
+    /// The peer ended the stream on purpose.
+    pub fn is_closed_by_peer(&self) -> bool {
+        self.closed
+    }
+
+    /// Says that this was all.
+    pub fn close(&mut self) {
+        self.connection.send_close_notify();
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        while self.connection.wants_write() {
+            // Writing into memory cannot fail.
+            if self.connection.write_tls(&mut self.outgoing).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn other(detail: String) -> TlsFailure {
+    TlsFailure::Other { detail }
+}
+
+fn stamp(time: UnixTime) -> Wall {
+    Wall::from_unix_seconds(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// What a person can act on, for every error of rustls.
+pub(super) fn failure_of(error: Error) -> TlsFailure {
+    match error {
+        Error::InvalidCertificate(error) => failure_of_certificate(error),
+        Error::AlertReceived(AlertDescription::ProtocolVersion)
+        | Error::PeerIncompatible(
+            PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig | PeerIncompatible::ServerDoesNotSupportTls12Or13,
+        ) => other(format!("the server does not speak {SPOKEN}")),
+        Error::AlertReceived(alert) => TlsFailure::RefusedByPeer { alert: format!("alert {alert:?}") },
+        Error::InvalidMessage(_) => {
+            other(format!("what answers there does not speak TLS ({error}); is this the port of an API server?"))
+        }
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            other("the client key does not belong to the client certificate".to_owned())
+        }
+        error => other(error.to_string()),
+    }
+}
+
+#[cfg(not(feature = "tls12"))]
+const SPOKEN: &str = "TLS 1.3, the only version this program was built with (feature tls12 adds 1.2)";
+#[cfg(feature = "tls12")]
+const SPOKEN: &str = "TLS 1.2 or 1.3";
+
+fn failure_of_certificate(error: CertificateError) -> TlsFailure {
+    match error {
+        // A CA that was made anew under its old name gives a bad signature, not an unknown issuer.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsFailure::UnknownIssuer,
+        CertificateError::ExpiredContext { time, not_after } => {
+            TlsFailure::Expired { detail: format!("valid until {}, here it is {}", stamp(not_after), stamp(time)) }
+        }
+        CertificateError::Expired => TlsFailure::Expired { detail: "no date given".to_owned() },
+        CertificateError::NotValidYetContext { time, not_before } => {
+            TlsFailure::NotYetValid { detail: format!("valid from {}, here it is {}", stamp(not_before), stamp(time)) }
+        }
+        CertificateError::NotValidYet => TlsFailure::NotYetValid { detail: "no date given".to_owned() },
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let name = expected.to_str();
+            TlsFailure::NotValidForName { name: format!("{name} (only for {})", short_list(&presented)) }
+        }
+        CertificateError::NotValidForName => TlsFailure::NotValidForName { name: "the server's name".to_owned() },
+        error => other(format!("the server's certificate is unusable: {error}")),
+    }
+}
+
+/// The names of a certificate, readable: `DnsName("a")` loses its wrapping, and no more than eight are shown.
+fn short_list(presented: &[String]) -> String {
+    const SHOWN: usize = 8;
+    if presented.is_empty() {
+        return "no name at all".to_owned();
+    }
+    let bare = |name: &String| {
+        name.split_once('(').map_or(name.as_str(), |(_, rest)| rest).trim_matches(['"', ')']).to_owned()
+    };
+    let mut names: Vec<String> = presented.iter().take(SHOWN).map(bare).collect();
+    if presented.len() > SHOWN {
+        names.push(format!("{} more", presented.len() - SHOWN));
+    }
+    names.join(", ")
+}
