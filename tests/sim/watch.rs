@@ -20,6 +20,8 @@ const RETRY_AFTER_US: u64 = 5_000_000;
 const POSTPONEMENTS: u32 = 10;
 /// A deadline in the past may come once; again without anything done in between is a busy loop.
 const STUCK_WAITS: u32 = 2;
+/// With nothing in flight the status lane looks at the board every 10.4 s.
+const LONGEST_IDLE_US: u64 = 10_400_000;
 
 type Checked = Result<(), String>;
 
@@ -142,25 +144,20 @@ impl Watch {
         }
     }
 
-    /// `None`: the agent waits for an answer only.
-    pub fn waits(&mut self, until_us: Option<u64>, now_us: u64) -> Checked {
-        match until_us {
-            None if self.in_flight.is_empty() && !self.probing => {
-                Err("the agent waits for nothing: no deadline, nothing in flight".to_owned())
-            }
-            Some(until_us) if until_us <= now_us => {
-                self.stuck_waits += 1;
-                if self.stuck_waits < STUCK_WAITS {
-                    Ok(())
-                } else {
-                    Err("a busy loop: deadline after deadline in the past".to_owned())
-                }
-            }
-            _ => {
-                self.stuck_waits = 0;
+    pub fn waits(&mut self, until_us: u64, now_us: u64) -> Checked {
+        if until_us <= now_us {
+            self.stuck_waits += 1;
+            return if self.stuck_waits < STUCK_WAITS {
                 Ok(())
-            }
+            } else {
+                Err("a busy loop: deadline after deadline in the past".to_owned())
+            };
         }
+        self.stuck_waits = 0;
+        if self.in_flight.is_empty() && !self.probing && until_us - now_us > LONGEST_IDLE_US {
+            return Err(format!("the agent waits {} s with nothing in flight", (until_us - now_us) / 1_000_000));
+        }
+        Ok(())
     }
 
     /// Looked at with every event, before it happens.

@@ -250,10 +250,7 @@ impl World {
             }
             match agent.poll(now) {
                 Output::Wait { until, because } => {
-                    self.trace.say(|| match until {
-                        Some(until) => format!("   waits {:.3} s for {because:?}", (until - now.up).as_secs_f64()),
-                        None => format!("   waits for {because:?}"),
-                    });
+                    self.trace.say(|| format!("   waits {:.3} s for {because:?}", (until - now.up).as_secs_f64()));
                     self.wait(until);
                     break;
                 }
@@ -285,22 +282,20 @@ impl World {
         }
     }
 
-    fn wait(&mut self, until: Option<Up>) {
+    fn wait(&mut self, until: Up) {
         self.wait_number += 1;
         let up_us = |up: Up| up.as_duration().as_micros() as i64 - self.boot_offset_us;
-        let mut until_us = until.map(|until| u64::try_from(up_us(until)).unwrap_or(0));
+        let mut until_us = u64::try_from(up_us(until)).unwrap_or(0);
         if self.shim.is(Planted::BusyLoop) && self.wait_number.is_multiple_of(50) {
-            until_us = Some(self.now_us);
+            until_us = self.now_us;
             self.wait_number -= 1;
         }
         let checked = self.watch.waits(until_us, self.now_us);
         self.check(checked);
-        if let Some(until_us) = until_us {
-            // A timer is never early and always a little late.
-            let late_us = self.random.between(1, 2_000);
-            let delay_us = until_us.saturating_sub(self.now_us) + if until_us <= self.now_us { 0 } else { late_us };
-            self.schedule(delay_us, Event::Wake { number: self.wait_number });
-        }
+        // A timer is never early and always a little late.
+        let late_us = self.random.between(1, 2_000);
+        let delay_us = if until_us <= self.now_us { 0 } else { until_us - self.now_us + late_us };
+        self.schedule(delay_us, Event::Wake { number: self.wait_number });
     }
 
     fn link_changed(&mut self) {
