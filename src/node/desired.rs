@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::identity::BOARD_SERIAL;
 use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus};
 use super::pressure::Pressures;
 use super::reconcile::same_status;
@@ -71,11 +72,15 @@ pub struct Update {
     pub problems: Vec<NodeError>,
 }
 
-/// The Node to register (INI-1..7): every setter has run on it. Its events are those of new conditions (PRS-0).
+/// The Node to register (INI-1..7): every setter has run on it, and it names the board it is made on, where that has a
+/// serial number (D10). Its events are those of new conditions (PRS-0).
 pub fn initial(board: &Board) -> (Node, Vec<NodeEvent>, Vec<NodeError>) {
     let mut annotations = BTreeMap::new();
     if board.settings.enable_controller_attach_detach {
         annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
+    }
+    if let Ok(serial) = &board.facts.machine.board_serial {
+        annotations.insert(BOARD_SERIAL.to_owned(), serial.clone());
     }
     let metadata = Metadata { name: board.name.to_owned(), labels: labels(board), annotations, ..Metadata::default() };
     let spec = NodeSpec {
@@ -209,7 +214,10 @@ mod tests {
                     "kubernetes.io/hostname": "edge-1",
                     "kubernetes.io/os": "linux",
                 },
-                "annotations": { "volumes.kubernetes.io/controller-managed-attach-detach": "true" },
+                "annotations": {
+                    "nodepulse.dev/board-serial": "10000000abcdef12",
+                    "volumes.kubernetes.io/controller-managed-attach-detach": "true",
+                },
             },
             "spec": {},
             "status": {
@@ -291,7 +299,8 @@ mod tests {
         };
         settings.node_labels.insert("topology.kubernetes.io/zone".to_owned(), "mine".to_owned());
         settings.node_labels.insert("team".to_owned(), "blue".to_owned());
-        let facts = samples::facts();
+        let mut facts = samples::facts();
+        facts.machine.board_serial = absent();
         let node = initial(&samples::board(&settings, &facts, START)).0;
         let label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
         assert_eq!(label("node.kubernetes.io/instance-type"), Some("rpi-4"));

@@ -49,15 +49,6 @@ pub fn assertion(node: &Node) -> String {
     json!({ "status": { "conditions": conditions } }).to_string()
 }
 
-/// Our conditions whole, with the true time of their last transition: sent after a gap, when the base may be stale.
-pub fn full_report(node: &Node) -> String {
-    let conditions = &node.status.conditions;
-    let own: Vec<Value> = (conditions.iter().filter(|one| condition::OWN.contains(&one.kind.as_str())))
-        .map(|one| Value::Object(object(one)))
-        .collect();
-    json!({ "status": { "conditions": own, SET_ELEMENT_ORDER: element_order(conditions) } }).to_string()
-}
-
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/conditions";
 
 /// The status without its two lists, which have rules of their own.
@@ -210,11 +201,7 @@ mod tests {
             r#""conditions":[{"message":"x","type":"Ready"}]}}"#
         );
         assert_eq!(status_patch(&old, &new), expected);
-        let report = full_report(&new);
-        assert!(
-            report.contains(r#""$setElementOrder/conditions":[{"type":"MemoryPressure"},{"type":"KernelDeadlock"}"#)
-        );
-        assert!(!report.contains("KernelHasNoDeadlock") && !assertion(&new).contains("KernelDeadlock"));
+        assert!(!assertion(&new).contains("KernelDeadlock"));
     }
 
     #[test]
@@ -293,15 +280,5 @@ mod tests {
             r#"{"status":"True","type":"Ready"}]}}"#
         );
         assert_eq!(assertion(&samples::node()), expected);
-    }
-
-    #[test]
-    fn a_full_report_is_every_own_condition_whole_with_its_true_transition() {
-        let mut node = samples::node();
-        beat(&mut node);
-        let report: Value = serde_json::from_str(&full_report(&node)).unwrap();
-        assert_eq!(report["status"]["conditions"], serde_json::to_value(&node.status.conditions).unwrap());
-        assert_eq!(report["status"]["conditions"][3]["lastTransitionTime"], "2026-01-01T00:00:00Z");
-        assert_eq!(report["status"]["$setElementOrder/conditions"][3]["type"], "Ready");
     }
 }
