@@ -81,8 +81,8 @@ fn settings(palette: &Palette) -> String {
     let mut text = String::new();
     for line in wrap(
         "Every setting is a key of the settings file (kind NodePulseConfiguration) and a flag; flags win. \
-         A file of kind KubeletConfiguration is read as well, as far as it applies. Names, defaults and meaning are the \
-         kubelet's, unless marked with *.",
+         A file of kind KubeletConfiguration is read as well, as far as it applies. Names, defaults and meaning are \
+         the kubelet's, unless marked with *.",
         WIDTH,
     ) {
         text += &format!("{line}\n");
