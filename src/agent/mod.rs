@@ -2,15 +2,35 @@
 //!
 //! The contract (after str0m): [`Agent::handle`] one input, then [`Agent::poll`] until it answers [`Output::Wait`], then
 //! wait for the deadline or the next input, whichever comes first.
+//!
+//! Three lanes, each with at most one request in flight: Lease, status (registration included), events. A lane is asked
+//! what it wants only when nothing of its own is in flight, so no lane can wait for another's answer (LSE-16).
 
+mod backoff;
+mod clock;
+mod events;
+mod lease;
 pub mod notice;
+mod random;
+mod registration;
+mod status;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod truth;
+mod world;
 
-pub use notice::Notice;
+pub use notice::{Level, Notice};
 
 use crate::api::{Answer, Lane, Wish};
 use crate::config::Settings;
+use crate::node::desired::NodeEvent;
 use crate::probe::Facts;
 use crate::time::{Now, Up, Wall};
+use events::EventLane;
+use lease::LeaseLane;
+use status::StatusLane;
+use world::{Step, World};
 
 /// What happened.
 #[derive(Debug)]
@@ -32,7 +52,9 @@ pub enum Input {
 /// Validity of the client certificate in use; all `None` for a token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CredentialDates {
+    /// First second in which the certificate is valid.
     pub not_before: Option<Wall>,
+    /// Last second in which the certificate is valid.
     pub not_after: Option<Wall>,
 }
 
@@ -51,7 +73,12 @@ pub enum Output {
     /// Something a person wants to know.
     Say(Notice),
     /// Nothing to do until then, or until an input.
-    Wait { until: Up, because: Because },
+    Wait {
+        /// The deadline, on the boot-time clock; `None` while everything waits for answers.
+        until: Option<Up>,
+        /// Why then.
+        because: Because,
+    },
 }
 
 /// A request in flight; made by the agent, given back once with the answer.
@@ -71,27 +98,135 @@ impl Ticket {
 /// Why a deadline is when it is: one line for the log and for `status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Because {
+    /// What happens then.
     pub what: &'static str,
     /// What the server or the network said last, when that is why.
     pub after: Option<String>,
 }
 
+const LANES: [Lane; 3] = [Lane::Lease, Lane::Status, Lane::Events];
+
 /// The core.
+#[derive(Debug)]
 pub struct Agent {
-    _settings: Settings,
+    world: World,
+    lease: LeaseLane,
+    status: StatusLane,
+    events: EventLane,
+    /// Number of the ticket in flight, a place for each lane in the order of [`LANES`].
+    in_flight: [Option<u64>; LANES.len()],
+    tickets: u64,
+    probing: bool,
 }
 
 impl Agent {
     /// `node_name` is settled by the caller (`node::name`); `seed` feeds all jitter.
-    pub fn new(settings: Settings, _node_name: String, _seed: u64) -> Agent {
-        Agent { _settings: settings }
+    pub fn new(settings: Settings, node_name: String, seed: u64, now: Now) -> Agent {
+        let status = StatusLane::new(now.up, settings.register_node);
+        let mut world = World::new(settings, node_name, seed);
+        let message = "Starting nodepulse.".to_owned();
+        world.fresh_events.push(NodeEvent { warning: false, reason: "Starting", message });
+        Agent {
+            world,
+            lease: LeaseLane::new(),
+            status,
+            events: EventLane::new(),
+            in_flight: [None; LANES.len()],
+            tickets: 0,
+            probing: false,
+        }
     }
 
     /// Takes one input.
-    pub fn handle(&mut self, _input: Input, _now: Now) {}
+    pub fn handle(&mut self, input: Input, now: Now) {
+        match input {
+            Input::Woke => {}
+            Input::Facts(facts) => {
+                self.probing = false;
+                self.status.observed(facts, &self.world, now);
+            }
+            Input::Answered(ticket, answer) => self.answered(&ticket, answer, now),
+            Input::LinkChanged => {
+                if self.world.lost_since.is_some() {
+                    self.world.output(Output::DropConnections);
+                }
+                self.lease.hurry(now);
+                self.status.hurry(now);
+                self.events.hurry(now);
+            }
+            Input::Reloaded(settings) => {
+                self.world.settings = *settings;
+                self.world.say(Level::Info, "reloaded", "settings and credentials read again");
+                self.lease.hurry(now);
+                self.status.hurry(now);
+            }
+            Input::Credentials(dates) => self.world.credential_dates = dates,
+        }
+    }
 
     /// The next thing to do; ends with [`Output::Wait`].
     pub fn poll(&mut self, now: Now) -> Output {
-        Output::Wait { until: now.up, because: Because { what: "nothing", after: None } }
+        if let Some(output) = self.world.next_output() {
+            return output;
+        }
+        let mut wait: Option<(Up, Because)> = None;
+        for (place, lane) in LANES.into_iter().enumerate() {
+            if self.in_flight.get(place).is_some_and(Option::is_some) {
+                continue;
+            }
+            let step = match lane {
+                Lane::Lease => self.lease.poll(&self.world, now),
+                Lane::Status => self.status.poll(&mut self.world, now),
+                Lane::Events => self.events.poll(&mut self.world, now),
+            };
+            match step {
+                Step::Send(wish) => {
+                    let output = self.send(place, lane, wish);
+                    self.world.output(output);
+                }
+                Step::Probe if !self.probing => {
+                    self.probing = true;
+                    self.world.output(Output::Probe);
+                }
+                Step::Probe | Step::Idle => {}
+                Step::Wait { until, because } => {
+                    if wait.as_ref().is_none_or(|(earliest, _)| until < *earliest) {
+                        wait = Some((until, because));
+                    }
+                }
+            }
+        }
+        // Polling a lane may have left something to say as well: that goes first.
+        if let Some(output) = self.world.next_output() {
+            return output;
+        }
+        match wait {
+            Some((until, because)) => Output::Wait { until: Some(until), because },
+            None => Output::Wait { until: None, because: Because { what: "an answer", after: None } },
+        }
+    }
+
+    fn send(&mut self, place: usize, lane: Lane, wish: Wish) -> Output {
+        self.tickets += 1;
+        if let Some(number) = self.in_flight.get_mut(place) {
+            *number = Some(self.tickets);
+        }
+        Output::Send(Ticket { lane, number: self.tickets }, wish)
+    }
+
+    fn answered(&mut self, ticket: &Ticket, answer: Answer, now: Now) {
+        let place = LANES.iter().position(|lane| *lane == ticket.lane);
+        let Some(number) = place.and_then(|place| self.in_flight.get_mut(place)) else { return };
+        if number.take_if(|number| *number == ticket.number).is_none() {
+            return;
+        }
+        if let Some(skew) = self.world.clock.hear(answer.date, now) {
+            self.world.say(Level::Warning, "clock-skew", skew);
+        }
+        match ticket.lane {
+            Lane::Lease => self.lease.answered(answer, &mut self.world, now),
+            Lane::Status => self.status.answered(answer, &mut self.world, now),
+            Lane::Events => self.events.answered(answer, &mut self.world, now),
+        }
     }
 }

@@ -20,6 +20,13 @@ pub enum Level {
     Debug,
 }
 
+impl Notice {
+    /// A notice of this level, word and text.
+    pub fn new(level: Level, word: &'static str, text: impl Into<String>) -> Notice {
+        Notice { level, word, text: text.into() }
+    }
+}
+
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

@@ -1,5 +1,6 @@
 //! What the API server said: a document, or a refusal with a retry class.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -76,6 +77,14 @@ pub enum Class {
 }
 
 impl Refusal {
+    /// The machine word: the failure's own, or `http-CODE`.
+    pub fn word(&self) -> Cow<'static, str> {
+        match self {
+            Refusal::Failed(failure) => Cow::Borrowed(failure.word()),
+            Refusal::Status(status) => Cow::Owned(format!("http-{}", status.code)),
+        }
+    }
+
     /// The retry class.
     pub fn class(&self) -> Class {
         match self {

@@ -146,7 +146,8 @@ impl Exchange {
     fn read_head(&mut self, mut call: Box<Call<RecvResponse>>, input: &mut Vec<u8>) -> Result<bool, Failure> {
         let (used, response) = call.try_response(input, false).map_err(malformed)?;
         self.consume(input, used);
-        if used.max(input.len()) > limits::REPLY_HEADER_BYTES && (used > limits::REPLY_HEADER_BYTES || used == 0) {
+        let head_bytes = if used > 0 { used } else { input.len() };
+        if head_bytes > limits::REPLY_HEADER_BYTES {
             return Err(Failure::HeaderTooLarge { limit_bytes: limits::REPLY_HEADER_BYTES });
         }
         let Some(response) = response else {

@@ -36,3 +36,5 @@ pub const NAME_LOOKUPS: usize = 2;
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest a sent segment stays unacknowledged before the kernel gives the connection up; ms.
 pub const TCP_USER_TIMEOUT_MS: u32 = 15_000;
+/// Repeats of one request because the server said Retry-After (TR-5); more count as failures.
+pub const INNER_RETRIES: u32 = 10;

@@ -1,7 +1,22 @@
 //! Turns Kubernetes quantities (`100Mi`, `250m`, `4`) into exact numbers and back into the API's canonical text.
 
-/// A resource amount, exact, with the family its text is written in (A.7): arithmetic keeps the left operand's family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use std::cmp::Ordering;
+use std::fmt;
+
+const NANO_PER_UNIT: i128 = 1_000_000_000;
+/// No quantity of the API is larger: greater ones are cut to this, as upstream does.
+const MAX_NANO: i128 = i64::MAX as i128 * NANO_PER_UNIT;
+/// Significant digits that are kept: with these no product below leaves an `i128`.
+const DIGITS: usize = 37;
+const DIGITS_BEFORE_BINARY_SUFFIX: usize = 20;
+
+const BINARY_SUFFIXES: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+/// From 10^-9 in steps of a thousand.
+const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+
+/// A resource amount, exact to one billionth, with the family its text is written in (A.7): arithmetic keeps the left
+/// operand's family. Compared as a number: `1Gi` equals `1024Mi` and `1` equals `1000m`.
+#[derive(Debug, Clone, Copy)]
 pub struct Quantity {
     nano: i128,
     family: SuffixFamily,
@@ -14,4 +29,360 @@ pub enum SuffixFamily {
     Binary,
     /// `m`, none, `k`, `M` ...: cores, pods.
     Decimal,
+    /// `e3`, `e6` ...: only where the text was written so.
+    Exponent,
+}
+
+/// Why a text is not a quantity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QuantityError {
+    Empty,
+    /// No digits, or more than one decimal point.
+    NotANumber(String),
+    UnknownSuffix(String),
+}
+
+impl Quantity {
+    /// Bytes, printed with binary suffixes.
+    pub fn from_bytes(bytes: u64) -> Quantity {
+        Quantity { nano: cut(i128::from(bytes) * NANO_PER_UNIT), family: SuffixFamily::Binary }
+    }
+
+    /// Cores or pods, printed with decimal suffixes.
+    pub fn from_count(count: u64) -> Quantity {
+        Quantity { nano: cut(i128::from(count) * NANO_PER_UNIT), family: SuffixFamily::Decimal }
+    }
+
+    /// Thousandths of a core.
+    pub fn from_milli(milli: i64) -> Quantity {
+        Quantity { nano: i128::from(milli) * (NANO_PER_UNIT / 1000), family: SuffixFamily::Decimal }
+    }
+
+    /// Reads every form the API reads: `<sign><digits and one point><suffix>`, where the suffix is one of `n u m k M G T
+    /// P E`, `Ki` to `Ei`, or a decimal exponent. What is finer than one billionth is rounded away from zero, what is
+    /// larger than 2^63-1 is cut to it.
+    pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
+        if text.is_empty() {
+            return Err(QuantityError::Empty);
+        }
+        let (negative, unsigned) = match text.as_bytes().first() {
+            Some(b'-') => (true, text.get(1..).unwrap_or("")),
+            Some(b'+') => (false, text.get(1..).unwrap_or("")),
+            _ => (false, text),
+        };
+        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if number.is_empty() || number == "." || fraction.contains('.') {
+            return Err(QuantityError::NotANumber(text.to_owned()));
+        }
+        let scale = Scale::of(suffix).ok_or_else(|| QuantityError::UnknownSuffix(text.to_owned()))?;
+        let nano = scale.nano(whole, fraction);
+        Ok(Quantity { nano: if negative { -nano } else { nano }, family: scale.family })
+    }
+
+    /// The whole number of units, rounded away from zero: bytes for a quantity of bytes.
+    pub fn value(&self) -> i64 {
+        let rest = i128::from(self.nano % NANO_PER_UNIT != 0) * self.nano.signum();
+        let units = self.nano / NANO_PER_UNIT + rest;
+        i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    pub fn is_negative(&self) -> bool {
+        self.nano < 0
+    }
+
+    /// The sum, in this quantity's family.
+    pub fn plus(&self, other: Quantity) -> Quantity {
+        Quantity { nano: cut(self.nano.saturating_add(other.nano)), family: self.family }
+    }
+
+    /// The difference, never below zero, in this quantity's family.
+    pub fn minus_floored(&self, other: Quantity) -> Quantity {
+        Quantity { nano: cut(self.nano.saturating_sub(other.nano)).max(0), family: self.family }
+    }
+}
+
+fn cut(nano: i128) -> i128 {
+    nano.clamp(-MAX_NANO, MAX_NANO)
+}
+
+/// What a suffix multiplies with: 10^`ten` times 1024^`kilo`.
+struct Scale {
+    ten: i64,
+    kilo: u32,
+    family: SuffixFamily,
+}
+
+impl Scale {
+    fn of(suffix: &str) -> Option<Scale> {
+        if let Some(step) = DECIMAL_SUFFIXES.iter().position(|known| *known == suffix) {
+            return Some(Scale { ten: 3 * step as i64 - 9, kilo: 0, family: SuffixFamily::Decimal });
+        }
+        if let Some(step) = BINARY_SUFFIXES.iter().position(|known| *known == suffix) {
+            return Some(Scale { ten: 0, kilo: step as u32 + 1, family: SuffixFamily::Binary });
+        }
+        let exponent = suffix.strip_prefix(['e', 'E'])?;
+        Some(Scale { ten: i64::from(exponent.parse::<i32>().ok()?), kilo: 0, family: SuffixFamily::Exponent })
+    }
+
+    /// `whole.fraction` times this scale, in billionths, rounded up and cut.
+    fn nano(&self, whole: &str, fraction: &str) -> i128 {
+        let room = if self.kilo == 0 { DIGITS } else { DIGITS_BEFORE_BINARY_SUFFIX };
+        let (mut mantissa, mut digits, mut inexact) = (0_i128, 0, false);
+        let mut ten = self.ten + 9;
+        let places = whole.bytes().map(|digit| (digit, 0)).chain(fraction.bytes().map(|digit| (digit, 1)));
+        for (digit, behind_point) in places {
+            if digits == room {
+                inexact |= digit != b'0';
+                ten += 1 - behind_point;
+                continue;
+            }
+            mantissa = mantissa * 10 + i128::from(digit - b'0');
+            digits += usize::from(mantissa != 0);
+            ten -= behind_point;
+        }
+        if mantissa == 0 {
+            return i128::from(inexact);
+        }
+        let mantissa = mantissa.saturating_mul(1024_i128.pow(self.kilo));
+        let power = u32::try_from(ten.unsigned_abs()).ok().and_then(|ten| 10_i128.checked_pow(ten));
+        match (ten >= 0, power) {
+            (true, Some(power)) => cut(mantissa.saturating_mul(power).saturating_add(i128::from(inexact))),
+            (true, None) => MAX_NANO,
+            (false, Some(power)) => cut(mantissa / power + i128::from(mantissa % power != 0 || inexact)),
+            (false, None) => 1,
+        }
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Quantity) -> bool {
+        self.nano == other.nano
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Quantity) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Quantity) -> Ordering {
+        self.nano.cmp(&other.nano)
+    }
+}
+
+impl fmt::Display for Quantity {
+    /// The canonical text: the largest suffix of the family that leaves an integer. Binary falls back to decimal below
+    /// 1024 and for fractions.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = self.nano / NANO_PER_UNIT;
+        if self.family == SuffixFamily::Binary && self.nano % NANO_PER_UNIT == 0 && units.abs() >= 1024 {
+            let (mut mantissa, mut suffix) = (units, "");
+            for next in BINARY_SUFFIXES {
+                if mantissa % 1024 != 0 {
+                    break;
+                }
+                (mantissa, suffix) = (mantissa / 1024, next);
+            }
+            return write!(f, "{mantissa}{suffix}");
+        }
+        if self.nano == 0 {
+            return f.write_str("0");
+        }
+        let (mut mantissa, mut step) = (self.nano, 0);
+        while mantissa % 1000 == 0 && step + 1 < DECIMAL_SUFFIXES.len() {
+            (mantissa, step) = (mantissa / 1000, step + 1);
+        }
+        match (self.family, 3 * step as i64 - 9) {
+            (SuffixFamily::Exponent, 0) => write!(f, "{mantissa}"),
+            (SuffixFamily::Exponent, exponent) => write!(f, "{mantissa}e{exponent}"),
+            _ => write!(f, "{mantissa}{}", DECIMAL_SUFFIXES.get(step).unwrap_or(&"")),
+        }
+    }
+}
+
+impl QuantityError {
+    /// The machine word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            QuantityError::Empty => "quantity-empty",
+            QuantityError::NotANumber(_) => "quantity-not-a-number",
+            QuantityError::UnknownSuffix(_) => "quantity-unknown-suffix",
+        }
+    }
+}
+
+impl fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QuantityError::Empty => f.write_str("a quantity is missing; write a number such as 100Mi, 250m or 4"),
+            QuantityError::NotANumber(text) => {
+                write!(f, "{text:?} is not a quantity; write a number such as 100Mi, 250m or 4")
+            }
+            QuantityError::UnknownSuffix(text) => {
+                write!(
+                    f,
+                    "{text:?} has an unknown suffix; use Ki Mi Gi Ti Pi Ei, n u m k M G T P E or an exponent (1e3)"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for QuantityError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical(text: &str) -> String {
+        Quantity::parse(text).unwrap().to_string()
+    }
+
+    #[test]
+    fn the_vectors_of_the_behaviour_file_hold() {
+        let memory = Quantity::from_bytes(16_265_484 * 1024);
+        assert_eq!(memory.to_string(), "16265484Ki");
+        assert_eq!(memory.minus_floored(Quantity::parse("100Mi").unwrap()).to_string(), "16163084Ki");
+        assert_eq!(memory.minus_floored(Quantity::parse("1G").unwrap()).to_string(), "15655855616");
+        assert_eq!(Quantity::from_bytes(3_951_616_000).to_string(), "3859000Ki");
+        let disk = Quantity::from_bytes(107_362_627_584);
+        assert_eq!(disk.to_string(), "104846316Ki");
+        assert_eq!(disk.minus_floored(Quantity::from_bytes(10_736_262_918)).to_string(), "96626364666");
+        assert_eq!(Quantity::from_count(4).to_string(), "4");
+        assert_eq!(Quantity::from_count(4).minus_floored(Quantity::parse("250m").unwrap()).to_string(), "3750m");
+        assert_eq!(Quantity::from_count(110).to_string(), "110");
+        assert_eq!(canonical("0Gi"), "0");
+    }
+
+    #[test]
+    fn text_becomes_canonical_as_upstream_makes_it() {
+        for (text, expected) in [
+            ("0", "0"),
+            ("-0", "0"),
+            ("0n", "0"),
+            ("1024", "1024"),
+            ("1024Ki", "1Mi"),
+            ("1025Ki", "1025Ki"),
+            ("0.5Ki", "512"),
+            ("1.5Gi", "1536Mi"),
+            ("1.25Ki", "1280"),
+            ("0.0001Ki", "102400u"),
+            ("1023Ki", "1023Ki"),
+            ("1000", "1k"),
+            ("2000", "2k"),
+            ("1000m", "1"),
+            ("1500m", "1500m"),
+            ("0.5", "500m"),
+            (".5", "500m"),
+            ("5.", "5"),
+            ("+5", "5"),
+            ("0001.10", "1100m"),
+            ("1e3", "1e3"),
+            ("1E3", "1e3"),
+            ("12e1", "120"),
+            ("1e-3", "1e-3"),
+            ("1E", "1E"),
+            ("1Ei", "1Ei"),
+            ("-1", "-1"),
+            ("-1024Ki", "-1Mi"),
+            ("-250m", "-250m"),
+            ("100000000", "100M"),
+            ("1u", "1u"),
+            ("1.1n", "2n"),
+            ("-1.1n", "-2n"),
+            ("1e-40", "1e-9"),
+            ("0e99999", "0"),
+        ] {
+            assert_eq!(canonical(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_cut_and_never_overflows() {
+        for text in [
+            "9223372036854775807",
+            "9223372036854775808",
+            "8Ei",
+            "99E",
+            "1e19",
+            "1e99999",
+            "123456789012345678901234567890123456789012345678901234567890",
+        ] {
+            assert_eq!(Quantity::parse(text).unwrap().value(), i64::MAX, "{text}");
+        }
+        assert_eq!(Quantity::parse("-1e99").unwrap().value(), -i64::MAX);
+        assert_eq!(Quantity::from_bytes(u64::MAX).value(), i64::MAX);
+        let long = format!("1.{}1", "0".repeat(5000));
+        assert_eq!(Quantity::parse(&long).unwrap().to_string(), "1000000001n");
+        assert_eq!(Quantity::parse(&format!("0.{}1Ki", "0".repeat(5000))).unwrap().to_string(), "1n");
+    }
+
+    #[test]
+    fn what_is_not_a_quantity_is_refused_with_a_word() {
+        for (text, word) in [
+            ("", "quantity-empty"),
+            ("aoeu", "quantity-not-a-number"),
+            ("-", "quantity-not-a-number"),
+            (".", "quantity-not-a-number"),
+            ("Ki", "quantity-not-a-number"),
+            ("1.1.1", "quantity-not-a-number"),
+            (" 1", "quantity-not-a-number"),
+            ("1 ", "quantity-unknown-suffix"),
+            ("1.1.M", "quantity-not-a-number"),
+            ("1+1.0M", "quantity-unknown-suffix"),
+            ("0.1mi", "quantity-unknown-suffix"),
+            (".5i", "quantity-unknown-suffix"),
+            ("-3.01e-", "quantity-unknown-suffix"),
+            ("1e", "quantity-unknown-suffix"),
+            ("1K", "quantity-unknown-suffix"),
+            ("1ki", "quantity-unknown-suffix"),
+            ("1e99999999999", "quantity-unknown-suffix"),
+            ("1\u{e9}", "quantity-unknown-suffix"),
+        ] {
+            let error = Quantity::parse(text).unwrap_err();
+            assert_eq!(error.word(), word, "{text:?}");
+            assert!(error.to_string().contains("100Mi") || error.to_string().contains("Ki Mi"), "{error}");
+        }
+    }
+
+    #[test]
+    fn quantities_compare_as_numbers() {
+        assert_eq!(Quantity::parse("1Gi").unwrap(), Quantity::parse("1024Mi").unwrap());
+        assert_eq!(Quantity::parse("1").unwrap(), Quantity::parse("1000m").unwrap());
+        assert!(Quantity::parse("1G").unwrap() < Quantity::parse("1Gi").unwrap());
+        assert!(Quantity::parse("-1").unwrap().is_negative());
+    }
+
+    #[test]
+    fn a_difference_is_never_below_zero_and_a_value_is_rounded_up() {
+        let one = Quantity::from_count(1);
+        assert_eq!(one.minus_floored(Quantity::from_count(40)).to_string(), "0");
+        assert_eq!(one.plus(Quantity::from_milli(500)).to_string(), "1500m");
+        assert_eq!(Quantity::from_milli(1500).value(), 2);
+        assert_eq!(Quantity::from_milli(-1500).value(), -2);
+    }
+
+    #[test]
+    fn canonical_text_reads_back_as_the_same_number_and_the_same_text() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let suffixes =
+            ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "e-4"];
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let mantissa = (state >> 20) >> ((state >> 8) % 44);
+            let suffix = suffixes[(state >> 59) as usize % suffixes.len()];
+            let text = format!("{}{mantissa}.{}{suffix}", if state & 1 == 0 { "" } else { "-" }, state >> 50);
+            let first = Quantity::parse(&text).unwrap();
+            let printed = first.to_string();
+            let second = Quantity::parse(&printed).unwrap();
+            assert_eq!(first, second, "{text} -> {printed}");
+            assert_eq!(second.to_string(), printed, "{text}");
+        }
+    }
 }

@@ -65,7 +65,7 @@ pub struct Settings {
 }
 
 /// `--node-ip` (ADR-2).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeIp {
     /// Not given: detect, IPv4 first.
     Detect,

@@ -89,8 +89,9 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.watch_links()).detach();
     executor.spawn(world.watch_clock()).detach();
     executor.spawn(world.watch_time_without_sign_of_life()).detach();
+    let seed = RandomState::new().build_hasher().finish();
     let shell = Shell {
-        agent: Agent::new(start.settings, world.node_name.clone(), RandomState::new().build_hasher().finish()),
+        agent: Agent::new(start.settings, world.node_name.clone(), seed, clock::now()),
         world: &world,
         executor: &executor,
         machine: start.machine,
@@ -222,14 +223,15 @@ impl Shell<'_, '_> {
         self.handle(Input::Woke);
         loop {
             let until = self.drain();
-            let message = match self.world.reactor.before(until, self.world.inbox.next()).await {
-                Some(message) => message,
-                None => {
-                    // Other tasks run even if the agent should want to be woken at once, again and again.
-                    smol::future::yield_now().await;
-                    Message::Input(Input::Woke)
-                }
+            let message = match until {
+                Some(until) => self.world.reactor.before(until, self.world.inbox.next()).await,
+                None => Some(self.world.inbox.next().await),
             };
+            if message.is_none() {
+                // Other tasks run even if the agent should want to be woken at once, again and again.
+                smol::future::yield_now().await;
+            }
+            let message = message.unwrap_or(Message::Input(Input::Woke));
             match message {
                 Message::Input(input) => self.handle(input),
                 Message::NetworkMayHaveChanged => self.look_at_network(),
@@ -250,7 +252,7 @@ impl Shell<'_, '_> {
     }
 
     /// Does what the agent wants until it waits.
-    fn drain(&mut self) -> Up {
+    fn drain(&mut self) -> Option<Up> {
         loop {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.probe(),
@@ -274,13 +276,14 @@ impl Shell<'_, '_> {
     }
 
     /// Why nothing happens now, for whoever asked to know (`-v 4`); once per reason.
-    fn explain(&self, until: Up, because: Because) {
+    fn explain(&self, until: Option<Up>, because: Because) {
         if !::log::log_enabled!(::log::Level::Debug) || self.because.borrow().as_ref() == Some(&because) {
             return;
         }
         let after = because.after.as_ref().map(|after| format!(", {after}")).unwrap_or_default();
-        let seconds = (until - clock::up()).as_secs_f64();
-        ::log::debug!(target: "waiting", "{seconds:.1} s: {}{after}", because.what);
+        let span =
+            until.map_or("until an answer".to_owned(), |until| format!("{:.1} s", (until - clock::up()).as_secs_f64()));
+        ::log::debug!(target: "waiting", "{span}: {}{after}", because.what);
         self.because.replace(Some(because));
     }
 

@@ -1,3 +1,28 @@
 //! Turns facts, settings and the time into the Node we want, and into the patches that lead the Node they have there.
 
+mod address;
+mod capacity;
+pub mod condition;
+pub mod desired;
+mod error;
+pub mod event;
+pub mod identity;
+pub mod lease;
+pub mod name;
 pub mod object;
+pub mod patch;
+pub mod pressure;
+pub mod reconcile;
+pub mod report;
+#[cfg(test)]
+mod samples;
+pub mod version;
+
+pub use desired::{Board, NodeEvent, Remembered, Update, initial, updated};
+pub use error::NodeError;
+pub use event::Event;
+pub use name::node_name;
+pub use object::{Lease, Node};
+pub use pressure::{PressureState, Pressures};
+pub use reconcile::{reconcile, same_status};
+pub use version::kubelet_version;

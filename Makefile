@@ -1,0 +1,64 @@
+# One place for every command: `make help` lists them. Everything here also works as a plain cargo command.
+
+SHELL := /bin/sh
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+SEEDS ?= 2000
+NAME ?=
+ARGS ?=
+
+.PHONY: help build run test lint fmt cluster bench sim board install clean
+
+help: ## What each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## The release binary: target/release/nodepulse
+	$(CARGO) build --release --locked
+
+run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model API server
+	@if [ -n "$$KUBECONFIG" ]; then \
+	    $(CARGO) build --locked && exec ./target/debug/nodepulse run --kubeconfig "$$KUBECONFIG" $(ARGS); \
+	else \
+	    $(CARGO) build --locked --bin nodepulse --example model_server && \
+	    exec ./target/debug/examples/model_server --agent ./target/debug/nodepulse $(ARGS); \
+	fi
+
+test: ## Everything: units, boards, simulation, bad replies, and the real cluster (builds it the first time: 6 min)
+	./tests/run $(ARGS)
+
+lint: ## Format, clippy, shell syntax: what CI refuses
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	for script in .ci/run tests/run tests/cluster/build tests/boards/capture; do sh -n "$$script" || exit 1; done
+
+fmt: ## Format the source
+	$(CARGO) fmt
+
+cluster: ## Start the real test cluster, print its kubeconfig, keep it until Ctrl-C
+	./tests/cluster/build
+	$(CARGO) run --locked --quiet --example cluster
+
+bench: ## Sizes, memory, wake-ups and bytes beside their budgets
+	./tests/cluster/build
+	$(CARGO) build --release --locked
+	$(CARGO) bench --locked $(ARGS)
+
+sim: ## Simulated worlds: make sim SEEDS=100000, or SEED=7 to replay one with its trace
+	SEEDS=$(SEEDS) SEED=$(SEED) $(CARGO) test --locked --release --test sim -- --nocapture
+
+board: ## Capture this machine as a test board: make board NAME=my-board
+	@test -n "$(NAME)" || { echo 'usage: make board NAME=my-board' >&2; exit 64; }
+	./tests/boards/capture "$(NAME)"
+
+install: build ## Install binary, man page and completions under PREFIX (default /usr/local), below DESTDIR
+	install -Dm755 target/release/nodepulse "$(DESTDIR)$(PREFIX)/bin/nodepulse"
+	install -d "$(DESTDIR)$(PREFIX)/share/man/man8" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
+	    "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
+	./target/release/nodepulse man > "$(DESTDIR)$(PREFIX)/share/man/man8/nodepulse.8"
+	./target/release/nodepulse completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nodepulse"
+	./target/release/nodepulse completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nodepulse"
+	./target/release/nodepulse completions fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nodepulse.fish"
+
+clean: ## Remove what was built here (the cluster's cache is outside the tree)
+	$(CARGO) clean

@@ -1,0 +1,44 @@
+//! Turns failures in a row into the wait before the next try: doubling, with a ceiling, never giving up.
+
+use std::time::Duration;
+
+/// The kubelet's two sequences differ only in where they start (REG-2, LSE-11).
+#[derive(Debug, Clone)]
+pub(super) struct Backoff {
+    first: Duration,
+    next: Duration,
+}
+
+/// Where both sequences end.
+pub(super) const CEILING: Duration = Duration::from_secs(7);
+
+impl Backoff {
+    pub(super) const fn starting_at(first: Duration) -> Backoff {
+        Backoff { first, next: first }
+    }
+
+    /// The wait before the next try.
+    pub(super) fn step(&mut self) -> Duration {
+        let wait = self.next;
+        self.next = (wait * 2).min(CEILING);
+        wait
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_seven_seconds_and_stay_there() {
+        let mut backoff = Backoff::starting_at(Duration::from_millis(100));
+        let waits: Vec<_> = (0..9).map(|_| backoff.step().as_millis()).collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 7000, 7000]);
+        backoff.reset();
+        assert_eq!(backoff.step().as_millis(), 100);
+    }
+}

@@ -1,0 +1,208 @@
+//! Turns the passing of time and the server's answers into Lease requests: found or created once, then renewed by PATCH.
+//!
+//! ```text
+//! Find --found, ours--> Renew --404--> Create --201--> Renew
+//!   | \--found, other owner or duration--> Adopt --200--> Renew
+//!   \--404--> Create --409 AlreadyExists--> Find
+//! ```
+//!
+//! Nothing is sent before the Node exists: its uid is the Lease's owner (LSE-12), and until registration is through this
+//! may be another machine's Lease (D10).
+
+use std::time::Duration;
+
+use super::backoff::{Backoff, CEILING};
+use super::notice::Level;
+use super::trouble::Trouble;
+use super::world::{Step, World};
+use super::{Because, Output};
+use crate::api::{Answer, Class, Document, Refusal, Wish};
+use crate::config::limits::{INNER_RETRIES, TRIES_PER_RUN};
+use crate::node::lease as body;
+use crate::node::object::Lease;
+use crate::time::{Now, Up, Wall};
+
+#[derive(Debug)]
+pub(super) struct LeaseLane {
+    stage: Stage,
+    /// A renewal may ride with any other wake-up from `earliest` on, and happens by `latest`.
+    earliest: Up,
+    latest: Up,
+    tries: u32,
+    postponed: u32,
+    backoff: Backoff,
+    trouble: Trouble,
+    /// Newest renewTime the server may hold; the next one is later, whatever the wall clock does (D5).
+    last_renew_time: Option<Wall>,
+    /// Owner the stored Lease is known to have.
+    owner_uid: Option<String>,
+    strip_managed_fields: bool,
+    held: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Find,
+    Create,
+    Adopt,
+    Renew,
+}
+
+impl LeaseLane {
+    pub(super) fn new() -> LeaseLane {
+        LeaseLane {
+            stage: Stage::Find,
+            earliest: Up::BOOT,
+            latest: Up::BOOT,
+            tries: 0,
+            postponed: 0,
+            backoff: Backoff::starting_at(Duration::from_millis(200)),
+            trouble: Trouble::of("Lease renewal"),
+            last_renew_time: None,
+            owner_uid: None,
+            strip_managed_fields: true,
+            held: false,
+        }
+    }
+
+    pub(super) fn poll(&mut self, world: &World, now: Now) -> Step {
+        let Some(uid) = &world.node_uid else { return Step::Idle };
+        let orphaned = self.stage == Stage::Renew && self.owner_uid.as_ref() != Some(uid);
+        if now.up < self.earliest && !(orphaned && self.trouble.last().is_none()) {
+            return Step::Wait { until: self.latest, because: self.because() };
+        }
+        let Some(renew_time) = self.next_renew_time(world, now) else { return Step::Idle };
+        if orphaned {
+            self.stage = Stage::Adopt;
+        }
+        let name = world.node_name.as_str();
+        let duration_seconds = world.settings.node_lease_duration_seconds;
+        let wish = match self.stage {
+            Stage::Find => Wish::ReadLease,
+            Stage::Create => Wish::CreateLease { body: body::create_body(name, uid, duration_seconds, renew_time) },
+            Stage::Adopt => {
+                Wish::RenewLease { body: body::renew_and_adopt_body(name, uid, duration_seconds, renew_time) }
+            }
+            Stage::Renew => Wish::RenewLease { body: body::renew_body(renew_time, self.strip_managed_fields) },
+        };
+        if self.stage != Stage::Find {
+            self.last_renew_time = Some(renew_time);
+            self.owner_uid = Some(uid.clone());
+        }
+        Step::Send(wish)
+    }
+
+    pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
+        match answer.result {
+            Ok(Document::Lease(lease)) => self.found(&lease, world, now),
+            Ok(_) => self.renewed(world, now),
+            Err(refusal) => self.refused(&refusal, world, now),
+        }
+    }
+
+    /// A link came back: what waits for a back-off is tried now.
+    pub(super) fn hurry(&mut self, now: Now) {
+        if self.trouble.last().is_some() {
+            self.try_at(now.up);
+        }
+    }
+
+    fn next_renew_time(&self, world: &World, now: Now) -> Option<Wall> {
+        let stamp = world.stamp(now)?;
+        let after_last = self.last_renew_time.map(|last| last.plus(Duration::from_micros(1)));
+        Some(after_last.map_or(stamp, |after_last| stamp.max(after_last)))
+    }
+
+    fn because(&self) -> Because {
+        Because { what: "Lease renewal", after: self.trouble.last().map(str::to_owned) }
+    }
+
+    fn try_at(&mut self, moment: Up) {
+        self.earliest = moment;
+        self.latest = moment;
+    }
+
+    fn found(&mut self, lease: &Lease, world: &World, now: Now) {
+        self.last_renew_time = self.last_renew_time.max(body::renew_time(lease));
+        let owner = lease.metadata.owner_references.iter().find(|owner| owner.kind == "Node");
+        self.owner_uid = owner.map(|owner| owner.uid.clone());
+        let holder_is_us = lease.spec.holder_identity.as_ref() == Some(&world.node_name);
+        let duration_is_ours =
+            lease.spec.lease_duration_seconds == Some(i64::from(world.settings.node_lease_duration_seconds));
+        let ours = holder_is_us && duration_is_ours && self.owner_uid == world.node_uid;
+        self.stage = if ours { Stage::Renew } else { Stage::Adopt };
+        self.try_at(now.up);
+    }
+
+    fn renewed(&mut self, world: &mut World, now: Now) {
+        world.say_if(self.trouble.ended(now.up));
+        if !self.held {
+            let duration_seconds = world.settings.node_lease_duration_seconds;
+            world.say(Level::Info, "lease-held", format!("Lease held, renewed every {} s", duration_seconds / 4));
+        } else {
+            world.say(Level::Debug, "lease-renewed", "Lease renewed");
+        }
+        self.held = true;
+        self.stage = Stage::Renew;
+        self.strip_managed_fields = false;
+        self.tries = 0;
+        self.postponed = 0;
+        self.backoff.reset();
+        world.renewed(now.up);
+        let period = Duration::from_secs(u64::from(world.settings.node_lease_duration_seconds)) / 4;
+        self.earliest = now.up + period;
+        self.latest = now.up + world.random.jittered(period);
+    }
+
+    fn refused(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
+        let class = refusal.class();
+        let stage = self.stage;
+        self.tries += 1;
+        let next_stage = match (class, stage) {
+            (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => Some(Stage::Create),
+            (Class::Exists, Stage::Create) => Some(Stage::Find),
+            (Class::Conflict, Stage::Adopt | Stage::Renew) => Some(Stage::Find),
+            _ => None,
+        };
+        if let Some(next_stage) = next_stage {
+            if (stage, next_stage) == (Stage::Renew, Stage::Create) {
+                world.say(Level::Warning, "lease-missing", "somebody deleted the Lease: creating it again");
+            }
+            self.stage = next_stage;
+            if self.tries < TRIES_PER_RUN {
+                return self.try_at(now.up);
+            }
+        }
+        let advice = world.advise(refusal, verb_of(stage), now);
+        world.say_if(self.trouble.failed(refusal, &advice, now.up));
+        let wait = match class {
+            Class::After(wait) if self.postponed < INNER_RETRIES => {
+                self.postponed += 1;
+                self.tries -= 1;
+                wait.min(CEILING)
+            }
+            Class::Unreachable => {
+                world.lost(now.up);
+                // The first failure may be the connection's; after it, spread out so that a fleet does not march in step.
+                let wait = if self.tries == 1 { Duration::ZERO } else { self.backoff.step() };
+                wait / 2 + world.random.up_to(wait / 2)
+            }
+            Class::Error | Class::Conflict | Class::Exists | Class::Missing if self.tries < TRIES_PER_RUN => {
+                Duration::ZERO
+            }
+            _ => self.backoff.step(),
+        };
+        self.try_at(now.up + wait);
+        if class == Class::Unreachable && self.tries == TRIES_PER_RUN {
+            world.output(Output::DropConnections);
+        }
+    }
+}
+
+fn verb_of(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Find => "get leases",
+        Stage::Create => "create leases",
+        Stage::Adopt | Stage::Renew => "patch leases",
+    }
+}

@@ -1,0 +1,255 @@
+//! Turns "there should be a Node" into requests until there is one that is ours (REG-*, REC-*, D1, D10).
+//!
+//! ```text
+//! Pause --back-off--> Version --> Create --201--> Done
+//!   ^                               | 409 AlreadyExists, 403
+//!   |                             Existing --200, another machine's--> Suspect --its Lease moves--> Pause (5 min)
+//!   |                               | 200, ours                           | it does not
+//!   +------------ any failure     Reconcile <-----------------------------+ --200, or nothing differs--> Done
+//! ```
+
+use std::time::Duration;
+
+use super::Because;
+use super::backoff::Backoff;
+use super::notice::Level;
+use super::trouble::Trouble;
+use super::truth::Truth;
+use super::world::{Step, World};
+use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, StatusError, Wish};
+use crate::node::identity::{Stranger, stranger};
+use crate::node::object::{Lease, Node};
+use crate::node::patch::{create_body, status_patch};
+use crate::node::reconcile::reconcile;
+use crate::time::{Now, Up};
+
+#[derive(Debug)]
+pub(super) struct Registration {
+    stage: Stage,
+    backoff: Backoff,
+    trouble: Trouble,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Pause { until: Up },
+    Probe,
+    Version,
+    Create,
+    Existing,
+    Suspect { node: Box<Node>, who: Stranger, lease_seen: Option<Option<Lease>>, ask_at: Up },
+    Reconcile { node: Box<Node> },
+}
+
+/// A machine that takes our name away is asked about again this often (D10).
+const STRANGER_PAUSE: Duration = Duration::from_secs(300);
+/// Longest Retry-After that registration obeys.
+const CEILING: Duration = Duration::from_secs(30);
+
+impl Registration {
+    /// The first attempt comes 100 ms from now (REG-2).
+    pub(super) fn new(now: Up) -> Registration {
+        let mut backoff = Backoff::starting_at(Duration::from_millis(100));
+        let until = now + backoff.step();
+        Registration { stage: Stage::Pause { until }, backoff, trouble: Trouble::of("registration") }
+    }
+
+    pub(super) fn poll(&mut self, truth: &mut Truth, world: &mut World, now: Now) -> Step {
+        loop {
+            match &self.stage {
+                Stage::Pause { until } if now.up < *until => {
+                    let after = self.trouble.last().map(str::to_owned);
+                    return Step::Wait { until: *until, because: Because { what: "registration", after } };
+                }
+                Stage::Pause { .. } => {
+                    self.stage = Stage::Probe;
+                    return Step::Probe;
+                }
+                Stage::Probe => return Step::Idle,
+                Stage::Version if truth.server_version.is_some() => self.stage = Stage::Create,
+                Stage::Version => return Step::Send(Wish::ReadVersion),
+                Stage::Create => {
+                    let node = world.stamp(now).and_then(|stamp| truth.initial(world, stamp));
+                    let Some(node) = node else {
+                        self.pause(now, Duration::ZERO);
+                        continue;
+                    };
+                    return Step::Send(Wish::CreateNode { body: create_body(&node) });
+                }
+                Stage::Existing => return Step::Send(Wish::ReadNode { heartbeat: false }),
+                Stage::Suspect { ask_at, .. } if now.up < *ask_at => {
+                    let because =
+                        Because { what: "watching whether another machine holds this Node's name", after: None };
+                    return Step::Wait { until: *ask_at, because };
+                }
+                Stage::Suspect { .. } => return Step::Send(Wish::ReadLease),
+                Stage::Reconcile { node } => {
+                    let initial = world.stamp(now).and_then(|stamp| truth.initial(world, stamp));
+                    let wanted = initial.and_then(|initial| reconcile(node, &initial));
+                    // Nothing to do is handled where the Node was read; here there is always a difference.
+                    let body = wanted.map_or_else(|| "{}".to_owned(), |wanted| status_patch(node, &wanted));
+                    return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: false });
+                }
+            }
+        }
+    }
+
+    /// Fresh facts are in.
+    pub(super) fn observed(&mut self) {
+        if matches!(self.stage, Stage::Probe) {
+            self.stage = Stage::Version;
+        }
+    }
+
+    /// A link came back: try now.
+    pub(super) fn hurry(&mut self, now: Now) {
+        if let Stage::Pause { until } = &mut self.stage {
+            *until = (*until).min(now.up);
+        }
+    }
+
+    /// Takes an answer; the Node, once registered.
+    pub(super) fn answered(
+        &mut self,
+        answer: Answer,
+        truth: &mut Truth,
+        world: &mut World,
+        now: Now,
+    ) -> Option<Box<Node>> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Probe);
+        match (stage, answer.result) {
+            (Stage::Version, Ok(Document::Version(version))) => {
+                truth.server_version = Some(version);
+                self.stage = Stage::Create;
+            }
+            (Stage::Version, Err(Refusal::Status(_)) | Ok(_)) => {
+                // Discovery may be closed to us; the version we were tested with is good enough.
+                truth.server_version = Some(String::new());
+                self.stage = Stage::Create;
+            }
+            (Stage::Create, Ok(Document::Node(node))) => {
+                world.say(Level::Info, "registered", format!("registered Node {}", world.node_name));
+                return self.done(node, world, now);
+            }
+            (Stage::Create, Err(refusal)) if refusal.class() == Class::Exists || is_forbidden(&refusal) => {
+                if is_forbidden(&refusal) {
+                    let advice = world.advise(&refusal, "create nodes", now);
+                    world.say_if(self.trouble.failed(&refusal, &advice, now.up));
+                }
+                self.stage = Stage::Existing;
+            }
+            (Stage::Existing, Ok(Document::Node(node))) => return self.existing(node, truth, world, now),
+            (Stage::Suspect { node, who, lease_seen, .. }, Ok(Document::Lease(lease))) => {
+                return self.watched(node, who, lease_seen, Some(*lease), truth, world, now);
+            }
+            (Stage::Suspect { node, who, lease_seen, .. }, Err(refusal)) if refusal.class() == Class::Missing => {
+                return self.watched(node, who, lease_seen, None, truth, world, now);
+            }
+            (Stage::Reconcile { .. }, Ok(Document::Node(node))) => {
+                world.say(Level::Info, "registered", format!("registered: reconciled Node {}", world.node_name));
+                return self.done(node, world, now);
+            }
+            (stage, Err(refusal)) => self.failed(&stage, &refusal, world, now),
+            (_, Ok(_)) => self.pause(now, Duration::ZERO),
+        }
+        None
+    }
+
+    fn existing(&mut self, node: Box<Node>, truth: &mut Truth, world: &mut World, now: Now) -> Option<Box<Node>> {
+        let Some(mine) = world.stamp(now).and_then(|stamp| truth.initial(world, stamp)) else {
+            self.pause(now, Duration::ZERO);
+            return None;
+        };
+        if let Some(who) = stranger(&node, &mine) {
+            world.say(
+                Level::Warning,
+                "stranger",
+                format!("Node {} was written by {who}: checking whether it still lives", world.node_name),
+            );
+            self.stage = Stage::Suspect { node, who, lease_seen: None, ask_at: now.up };
+            return None;
+        }
+        self.adopt(node, &mine, world, now)
+    }
+
+    fn adopt(&mut self, node: Box<Node>, mine: &Node, world: &mut World, now: Now) -> Option<Box<Node>> {
+        if reconcile(&node, mine).is_some() {
+            self.stage = Stage::Reconcile { node };
+            return None;
+        }
+        world.say(Level::Info, "registered", format!("registered: Node {} exists and is ours", world.node_name));
+        self.done(node, world, now)
+    }
+
+    /// The Lease of a Node that another machine wrote: read twice, further apart than its renewals (D10).
+    fn watched(
+        &mut self,
+        node: Box<Node>,
+        who: Stranger,
+        seen: Option<Option<Lease>>,
+        lease: Option<Lease>,
+        truth: &mut Truth,
+        world: &mut World,
+        now: Now,
+    ) -> Option<Box<Node>> {
+        let renewed = |lease: &Option<Lease>| lease.as_ref().and_then(|lease| lease.spec.renew_time.clone());
+        let Some(seen) = seen else {
+            let duration_seconds = lease.as_ref().and_then(|lease| lease.spec.lease_duration_seconds).unwrap_or(0);
+            // A quarter of the duration, the jitter, and a slow link.
+            let wait = Duration::from_secs(u64::try_from(duration_seconds).unwrap_or(0).min(3600)) / 3
+                + Duration::from_secs(3);
+            self.stage = Stage::Suspect { node, who, lease_seen: Some(lease), ask_at: now.up + wait };
+            return None;
+        };
+        if renewed(&lease).is_some() && renewed(&lease) != renewed(&seen) {
+            let name = &world.node_name;
+            world.say(
+                Level::Error,
+                "name-taken",
+                format!("{who} holds the name {name} and renews its Lease: not registering; give this board another name (--hostname-override), or stop the other"),
+            );
+            self.stage = Stage::Pause { until: now.up + STRANGER_PAUSE };
+            return None;
+        }
+        world.say(
+            Level::Info,
+            "stranger-gone",
+            format!("{who} no longer renews the Lease: this board takes over Node {}", world.node_name),
+        );
+        let Some(mine) = world.stamp(now).and_then(|stamp| truth.initial(world, stamp)) else {
+            self.pause(now, Duration::ZERO);
+            return None;
+        };
+        self.adopt(node, &mine, world, now)
+    }
+
+    fn done(&mut self, node: Box<Node>, world: &mut World, now: Now) -> Option<Box<Node>> {
+        world.say_if(self.trouble.ended(now.up));
+        self.backoff.reset();
+        Some(node)
+    }
+
+    fn failed(&mut self, stage: &Stage, refusal: &Refusal, world: &mut World, now: Now) {
+        let verb = match stage {
+            Stage::Create => "create nodes",
+            Stage::Suspect { .. } => "get leases",
+            Stage::Reconcile { .. } => "patch nodes/status",
+            _ => "get nodes",
+        };
+        let advice = world.advise(refusal, verb, now);
+        world.say_if(self.trouble.failed(refusal, &advice, now.up));
+        let at_least = match refusal.class() {
+            Class::After(wait) => wait.min(CEILING),
+            _ => Duration::ZERO,
+        };
+        self.pause(now, at_least);
+    }
+
+    fn pause(&mut self, now: Now, at_least: Duration) {
+        self.stage = Stage::Pause { until: now.up + self.backoff.step().max(at_least) };
+    }
+}
+
+fn is_forbidden(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Status(StatusError { code: 403, .. }))
+}

@@ -1,0 +1,343 @@
+//! Turns facts, the server's answers and the passing of time into the Node's registration and its NodeStatus.
+//!
+//! ```text
+//! Register --Node is ours--> Probe --facts--> Decide --changed, due, gap--> Patch --200--> Rest
+//!    ^                         ^                | nothing to say              | 404, D1
+//!    |                         +------ Rest <---+                             |
+//!    +------------------------------------------------------------------------+
+//! ```
+//!
+//! The base of every diff is the server's last answer (D4). Without a watch, three things keep it true: every PATCH
+//! answers with the Node; an assertion of the four statuses, every `statusAssertFrequency`, answers with the
+//! resourceVersion, and a surprising one leads to one GET; after a gap every condition is sent whole.
+
+use std::time::Duration;
+
+use super::Because;
+use super::notice::Level;
+use super::registration::Registration;
+use super::trouble::Trouble;
+use super::truth::Truth;
+use super::world::{Step, World};
+use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, Wish};
+use crate::config::limits::{INNER_RETRIES, TRIES_PER_RUN};
+use crate::node::object::Node;
+use crate::node::{patch, report};
+use crate::probe::Facts;
+use crate::time::{Now, Up};
+
+#[derive(Debug)]
+pub(super) struct StatusLane {
+    stage: Stage,
+    truth: Truth,
+    trouble: Trouble,
+    /// The server's last answer; `None`: ask before the next PATCH.
+    base: Option<Box<Node>>,
+    /// A PATCH may have reached the server without its answer reaching us: send all of the status next time.
+    unsure: bool,
+    /// A run may ride with any other wake-up from `earliest` on, and happens by `latest`.
+    earliest: Up,
+    latest: Up,
+    try_again_at: Up,
+    /// Set by a request that found no server: see `held_back`.
+    held_until: Up,
+    tries: u32,
+    postponed: u32,
+    /// When the next report is due though nothing changed (SYN-6); `None` before the first.
+    report_due: Option<Up>,
+    assert_due: Up,
+    version_due: Up,
+    reported: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Register(Registration),
+    Rest,
+    Probe,
+    Decide,
+    Version,
+    Read,
+    Patch { report_due: Up },
+    Assert,
+}
+
+/// Longest Retry-After that NodeStatus obeys.
+const CEILING: Duration = Duration::from_secs(30);
+/// `kubeletVersion` follows a server that was upgraded within this time.
+const VERSION_FREQUENCY: Duration = Duration::from_secs(24 * 3600);
+
+impl StatusLane {
+    pub(super) fn new(now: Up, register_node: bool) -> StatusLane {
+        StatusLane {
+            stage: if register_node { Stage::Register(Registration::new(now)) } else { Stage::Rest },
+            truth: Truth::default(),
+            trouble: Trouble::of("NodeStatus"),
+            base: None,
+            unsure: false,
+            earliest: now,
+            latest: now,
+            try_again_at: now,
+            held_until: now,
+            tries: 0,
+            postponed: 0,
+            report_due: None,
+            assert_due: now,
+            version_due: now,
+            reported: false,
+        }
+    }
+
+    pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
+        let must_report = self.must_report(world, now);
+        match &mut self.stage {
+            Stage::Register(registration) => registration.poll(&mut self.truth, world, now),
+            Stage::Rest if now.up >= self.earliest || must_report => {
+                self.stage = Stage::Probe;
+                Step::Probe
+            }
+            Stage::Rest => Step::Wait { until: self.latest, because: self.because() },
+            Stage::Decide if now.up < self.try_again_at => {
+                Step::Wait { until: self.try_again_at, because: self.because() }
+            }
+            Stage::Decide => self.decide(world, now),
+            Stage::Probe | Stage::Version | Stage::Read | Stage::Patch { .. } | Stage::Assert => Step::Idle,
+        }
+    }
+
+    pub(super) fn observed(&mut self, facts: Box<Facts>, world: &World, now: Now) {
+        self.truth.observe(facts, world, now.up);
+        match &mut self.stage {
+            Stage::Register(registration) => registration.observed(),
+            Stage::Probe => {
+                self.tries = 0;
+                self.postponed = 0;
+                self.try_again_at = now.up;
+                self.stage = Stage::Decide;
+            }
+            _ => {}
+        }
+    }
+
+    /// A link came back, or addresses changed: look again now.
+    pub(super) fn hurry(&mut self, now: Now) {
+        match &mut self.stage {
+            Stage::Register(registration) => registration.hurry(now),
+            Stage::Rest => self.earliest = now.up,
+            _ => self.try_again_at = self.try_again_at.min(now.up),
+        }
+    }
+
+    pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Decide);
+        match (stage, answer.result) {
+            (Stage::Register(mut registration), result) => {
+                let answer = Answer { date: answer.date, result };
+                match registration.answered(answer, &mut self.truth, world, now) {
+                    Some(node) => self.registered(node, world, now),
+                    None => self.stage = Stage::Register(registration),
+                }
+            }
+            (Stage::Version, Ok(Document::Version(version))) => self.truth.server_version = Some(version),
+            (Stage::Version, Err(Refusal::Status(_)) | Ok(_)) => {
+                self.truth.server_version.get_or_insert_default();
+            }
+            (Stage::Read, Ok(Document::Node(node))) => self.read(node, world),
+            (Stage::Patch { report_due }, Ok(Document::Node(node))) => self.patched(node, report_due, world, now),
+            (Stage::Assert, Ok(Document::Metadata { uid, resource_version })) => {
+                self.asserted(&uid, &resource_version, world, now);
+            }
+            (stage, Err(refusal)) => self.refused(&stage, &refusal, world, now),
+            (_, Ok(_)) => self.rest(world, now),
+        }
+    }
+
+    fn must_report(&self, world: &World, now: Now) -> bool {
+        self.base.is_some() && world.report_in_full && !self.held_back(world, now)
+    }
+
+    /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,
+    /// Lease then status. One report in a report period goes anyway, in case only Leases are lost.
+    fn held_back(&self, world: &World, now: Now) -> bool {
+        world.lost_since.is_some() && now.up < self.held_until
+    }
+
+    fn because(&self) -> Because {
+        Because { what: "NodeStatus", after: self.trouble.last().map(str::to_owned) }
+    }
+
+    fn registered(&mut self, node: Box<Node>, world: &mut World, now: Now) {
+        world.node_found(&node.metadata.uid);
+        world.report_in_full = false;
+        self.version_due = now.up + VERSION_FREQUENCY;
+        self.report_due = None;
+        self.base = Some(node);
+        self.tries = 0;
+        self.try_again_at = now.up;
+        self.stage = Stage::Decide;
+    }
+
+    fn decide(&mut self, world: &mut World, now: Now) -> Step {
+        if self.held_back(world, now) {
+            // The facts are remembered: pressure and transition times go on.
+            if let (Some(base), Some(stamp)) = (&self.base, world.stamp(now)) {
+                self.truth.updated(base, world, stamp);
+            }
+            self.rest(world, now);
+            return Step::Wait { until: self.latest, because: self.because() };
+        }
+        if now.up >= self.version_due {
+            self.version_due = now.up + VERSION_FREQUENCY;
+            self.stage = Stage::Version;
+            return Step::Send(Wish::ReadVersion);
+        }
+        let Some(base) = self.base.as_deref().filter(|_| self.truth.is_known()) else {
+            self.stage = Stage::Read;
+            return Step::Send(Wish::ReadNode { heartbeat: true });
+        };
+        let wanted = world.stamp(now).and_then(|stamp| self.truth.updated(base, world, stamp));
+        let Some(wanted) = wanted else {
+            self.rest(world, now);
+            return Step::Wait { until: self.latest, because: self.because() };
+        };
+        let report_is_due = self.report_due.is_none_or(|due| now.up >= due);
+        if wanted.changed || report_is_due || world.report_in_full || self.unsure {
+            let body = if self.unsure {
+                report::whole_status(base, &wanted.node)
+            } else if world.report_in_full {
+                report::report_in_full(base, &wanted.node)
+            } else {
+                patch::status_patch(base, &wanted.node)
+            };
+            let report_due = self.next_report(wanted.changed, world, now);
+            self.stage = Stage::Patch { report_due };
+            return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true });
+        }
+        // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
+        if now.up + world.settings.node_status_update_frequency / 2 >= self.assert_due {
+            let body = patch::assertion(base);
+            self.stage = Stage::Assert;
+            return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Metadata, heartbeat: true });
+        }
+        self.rest(world, now);
+        Step::Wait { until: self.latest, because: self.because() }
+    }
+
+    /// SYN-7: after a change, and at start, the next idle report is moved by up to half its period either way.
+    fn next_report(&self, changed: bool, world: &mut World, now: Now) -> Up {
+        let frequency = world.settings.node_status_report_frequency;
+        if changed || self.report_due.is_none() {
+            now.up + frequency / 2 + world.random.up_to(frequency)
+        } else {
+            now.up + frequency
+        }
+    }
+
+    fn read(&mut self, node: Box<Node>, world: &mut World) {
+        if world.node_uid.as_ref() != Some(&node.metadata.uid) {
+            world.node_found(&node.metadata.uid);
+        }
+        self.base = Some(node);
+    }
+
+    fn patched(&mut self, node: Box<Node>, report_due: Up, world: &mut World, now: Now) {
+        world.say_if(self.trouble.ended(now.up));
+        if self.reported {
+            world.say(Level::Debug, "status-sent", "NodeStatus sent");
+        } else {
+            let name = &world.node_name;
+            let summary =
+                node.status.conditions.iter().map(|condition| format!("{}={}", condition.kind, condition.status));
+            let text = format!("NodeStatus of {name} sent: {}", summary.collect::<Vec<_>>().join(" "));
+            world.say(Level::Info, "status-sent", text);
+            self.reported = true;
+        }
+        self.truth.acknowledged();
+        self.unsure = false;
+        world.report_in_full = false;
+        self.report_due = Some(report_due);
+        self.assert_due = now.up + world.settings.status_assert_frequency;
+        self.read(node, world);
+        self.rest(world, now);
+    }
+
+    fn asserted(&mut self, uid: &str, resource_version: &str, world: &mut World, now: Now) {
+        world.say_if(self.trouble.ended(now.up));
+        self.assert_due = now.up + world.settings.status_assert_frequency;
+        let known = self.base.as_ref().map(|base| &base.metadata);
+        if known.is_some_and(|known| known.uid == uid && known.resource_version == resource_version) {
+            self.rest(world, now);
+        } else {
+            world.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");
+            self.base = None;
+            self.stage = Stage::Decide;
+        }
+    }
+
+    fn refused(&mut self, stage: &Stage, refusal: &Refusal, world: &mut World, now: Now) {
+        let verb = match stage {
+            Stage::Read => "get nodes",
+            Stage::Version => "get /version",
+            _ => "patch nodes/status",
+        };
+        let class = refusal.class();
+        if class == Class::Missing && world.settings.register_node && world.settings.reregister {
+            world.say(
+                Level::Warning,
+                "node-deleted",
+                format!("Node {} was deleted: registering it again", world.node_name),
+            );
+            return self.register_again(world, now);
+        }
+        match stage {
+            Stage::Patch { .. } if class == Class::Unreachable => self.unsure = true,
+            Stage::Version if self.truth.server_version.is_none() => self.version_due = now.up,
+            _ => {}
+        }
+        let advice = if class == Class::Missing {
+            format!(
+                "; Node {} does not exist and this agent may not register it (registerNode, reregister)",
+                world.node_name
+            )
+        } else {
+            world.advise(refusal, verb, now)
+        };
+        world.say_if(self.trouble.failed(refusal, &advice, now.up));
+        self.tries += 1;
+        match class {
+            Class::After(wait) if self.postponed < INNER_RETRIES => {
+                self.postponed += 1;
+                self.tries -= 1;
+                self.try_again_at = now.up + wait.min(CEILING);
+            }
+            Class::Conflict if self.tries < 2 => self.base = None,
+            Class::Error | Class::Exists if self.tries < TRIES_PER_RUN => self.base = None,
+            Class::Unreachable => {
+                world.report_in_full = true;
+                self.held_until = now.up + world.settings.node_status_report_frequency;
+                self.rest(world, now);
+            }
+            _ => {
+                if class == Class::Missing {
+                    self.base = None;
+                }
+                self.rest(world, now);
+            }
+        }
+    }
+
+    fn register_again(&mut self, world: &mut World, now: Now) {
+        world.node_uid = None;
+        self.base = None;
+        self.unsure = false;
+        self.reported = false;
+        self.stage = Stage::Register(Registration::new(now.up));
+    }
+
+    fn rest(&mut self, world: &mut World, now: Now) {
+        let period = world.settings.node_status_update_frequency;
+        self.earliest = now.up + period;
+        self.latest = now.up + world.random.jittered(period);
+        self.stage = Stage::Rest;
+    }
+}

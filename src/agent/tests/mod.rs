@@ -1,0 +1,245 @@
+//! Turns a script of answers into the agent's requests: what each test of the lanes is written in.
+
+mod events;
+mod lease;
+mod registration;
+mod status;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::*;
+use crate::api::{Document, Failure, Refusal, StatusError};
+use crate::node::Node;
+use crate::node::object::{Lease, LeaseMetadata, LeaseSpec, OwnerReference};
+use crate::probe::facts::*;
+use crate::time::Wall;
+
+const START: Wall = Wall::from_unix_seconds(1_767_225_600);
+
+/// An agent, its clock, and what it said so far.
+struct Script {
+    agent: Agent,
+    up: Duration,
+    facts: Facts,
+    said: Vec<Notice>,
+    reloads: usize,
+    drops: usize,
+}
+
+impl Script {
+    fn new() -> Script {
+        Script::with(Settings::default())
+    }
+
+    fn with(settings: Settings) -> Script {
+        let now = Now { up: Up::BOOT, wall: Some(START) };
+        let agent = Agent::new(settings, "n1".to_owned(), 1, now);
+        Script { agent, up: Duration::ZERO, facts: facts(), said: Vec::new(), reloads: 0, drops: 0 }
+    }
+
+    fn now(&self) -> Now {
+        Now { up: Up::since_boot(self.up), wall: Some(START.plus(self.up)) }
+    }
+
+    /// Drains the outputs of this instant: the requests that start, and the deadline.
+    fn drain(&mut self) -> (Vec<(Ticket, Wish)>, Option<Up>) {
+        let mut sent = Vec::new();
+        for _ in 0..1000 {
+            match self.agent.poll(self.now()) {
+                Output::Probe => self.agent.handle(Input::Facts(Box::new(self.facts.clone())), self.now()),
+                Output::Send(ticket, wish) => sent.push((ticket, wish)),
+                Output::ReloadCredentials => self.reloads += 1,
+                Output::DropConnections => self.drops += 1,
+                Output::Say(notice) => self.said.push(notice),
+                Output::Wait { until, .. } => return (sent, until),
+            }
+        }
+        panic!("the agent never waits: {:?}", self.said);
+    }
+
+    /// Passes time until a request of `lane` starts, answering everything else as a healthy server would.
+    fn next(&mut self, lane: Lane) -> (Ticket, Wish) {
+        for _ in 0..1000 {
+            let (mut sent, until) = self.drain();
+            let wanted = sent.iter().position(|(ticket, _)| ticket.lane() == lane);
+            let wanted = wanted.map(|place| sent.remove(place));
+            let moved = !sent.is_empty();
+            for (ticket, wish) in sent {
+                let document = healthy(&wish);
+                self.answer(ticket, Ok(document));
+            }
+            if let Some(wanted) = wanted {
+                return wanted;
+            }
+            if !moved {
+                let until = until.expect("a deadline or a request");
+                assert!(until.as_duration() > self.up, "a deadline in the past");
+                self.up = until.as_duration();
+            }
+        }
+        panic!("no request of {lane:?}");
+    }
+
+    fn answer(&mut self, ticket: Ticket, result: Result<Document, Refusal>) {
+        let now = self.now();
+        self.agent.handle(Input::Answered(ticket, Answer { date: now.wall, result }), now);
+    }
+
+    /// Answers the next request of `lane` with `result` and says what it was and when it came, in milliseconds.
+    fn play(&mut self, lane: Lane, result: Result<Document, Refusal>) -> (u128, Wish) {
+        let (ticket, wish) = self.next(lane);
+        let at_ms = self.up.as_millis();
+        self.answer(ticket, result);
+        (at_ms, wish)
+    }
+
+    fn play_healthy(&mut self, lane: Lane) -> (u128, Wish) {
+        let (ticket, wish) = self.next(lane);
+        let at_ms = self.up.as_millis();
+        let document = healthy(&wish);
+        self.answer(ticket, Ok(document));
+        (at_ms, wish)
+    }
+
+    /// Until the first status report is acknowledged.
+    fn register(&mut self) {
+        while !matches!(self.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }) {}
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        self.said.iter().map(|notice| notice.word).collect()
+    }
+}
+
+/// The answer of a server that has what was sent, unchanged by others.
+fn healthy(wish: &Wish) -> Document {
+    match wish {
+        Wish::ReadVersion => Document::Version("v1.36.3".to_owned()),
+        Wish::CreateNode { body } => Document::Node(Box::new(stored(serde_json::from_str(body).unwrap()))),
+        Wish::ReadNode { .. } => Document::Node(Box::new(registered_node())),
+        Wish::PatchStatus { answer: crate::api::PatchAnswer::Metadata, .. } => metadata("rv1"),
+        Wish::PatchStatus { .. } => Document::Node(Box::new(registered_node())),
+        Wish::ReadLease => Document::Lease(Box::new(lease(Some("uid1")))),
+        Wish::ReviewAccess { .. } => Document::Access(true),
+        _ => Document::Nothing,
+    }
+}
+
+fn metadata(resource_version: &str) -> Document {
+    Document::Metadata { uid: "uid1".to_owned(), resource_version: resource_version.to_owned() }
+}
+
+fn stored(mut node: Node) -> Node {
+    node.metadata.uid = "uid1".to_owned();
+    node.metadata.resource_version = "rv1".to_owned();
+    node
+}
+
+/// What an agent with default settings makes of `facts()`, as the server stores it.
+fn registered_node() -> Node {
+    let mut script = Script::new();
+    loop {
+        let (_, wish) = script.play_healthy_create();
+        if let Wish::CreateNode { body } = wish {
+            return stored(serde_json::from_str(&body).unwrap());
+        }
+    }
+}
+
+impl Script {
+    /// As `play_healthy` of the status lane, for the requests up to the first POST only.
+    fn play_healthy_create(&mut self) -> (u128, Wish) {
+        let (ticket, wish) = self.next(Lane::Status);
+        if wish == Wish::ReadVersion {
+            self.answer(ticket, Ok(Document::Version("v1.36.3".to_owned())));
+        }
+        (self.up.as_millis(), wish)
+    }
+}
+
+fn lease(owner_uid: Option<&str>) -> Lease {
+    let owner = |uid: &str| OwnerReference { kind: "Node".to_owned(), uid: uid.to_owned() };
+    Lease {
+        metadata: LeaseMetadata { owner_references: owner_uid.map(owner).into_iter().collect() },
+        spec: LeaseSpec {
+            holder_identity: Some("n1".to_owned()),
+            lease_duration_seconds: Some(40),
+            renew_time: Some("2025-12-31T23:59:00.000000Z".to_owned()),
+        },
+    }
+}
+
+fn refused(code: u16, reason: &str) -> Result<Document, Refusal> {
+    let message = "for a test".to_owned();
+    Err(Refusal::Status(StatusError { code, reason: reason.to_owned(), message, retry_after: None }))
+}
+
+fn refused_after(code: u16, seconds: u64) -> Result<Document, Refusal> {
+    let retry_after = Some(Duration::from_secs(seconds));
+    Err(Refusal::Status(StatusError { code, reason: String::new(), message: String::new(), retry_after }))
+}
+
+fn unreachable() -> Result<Document, Refusal> {
+    Err(Refusal::Failed(Failure::TimedOut { after_ms: 10_000 }))
+}
+
+fn body_of(wish: &Wish) -> Value {
+    match wish {
+        Wish::CreateNode { body }
+        | Wish::PatchStatus { body, .. }
+        | Wish::CreateLease { body }
+        | Wish::RenewLease { body }
+        | Wish::CreateEvent { body }
+        | Wish::PatchEvent { body, .. } => serde_json::from_str(body).unwrap(),
+        _ => panic!("{wish:?} has no body"),
+    }
+}
+
+/// Four cores, 4 GiB, 32 GB of disk, one address.
+fn facts() -> Facts {
+    let text = |text: &str| Ok(text.to_owned());
+    let address = InterfaceAddress { ip: IpAddr::from([10, 0, 0, 1]), unusable: false, second_choice: false };
+    Facts {
+        machine: Machine {
+            hostname: text("n1"),
+            machine_id: text("0123456789abcdef0123456789abcdef"),
+            system_uuid: text("0123456789abcdef0123456789abcdef"),
+            boot_id: text("b0000000-0000-4000-8000-000000000001"),
+            kernel_release: text("6.6.20+rpt-rpi-2712"),
+            os_image: text("Debian GNU/Linux 12 (bookworm)"),
+            board_model: text("Raspberry Pi 5 Model B Rev 1.0"),
+            board_compatible: Ok(vec!["raspberrypi,5-model-b".to_owned()]),
+            board_serial: text("c3dd000000000001"),
+            cpu_count: Ok(4),
+            memory_total_bytes: Ok(4 << 30),
+            swap_total_bytes: Ok(0),
+            hugepages: Vec::new(),
+        },
+        readings: Readings {
+            memory: Ok(MemoryUse { available_bytes: 3 << 30, source: MemorySource::CgroupV2 }),
+            node_file_system: Ok(FileSystem {
+                capacity_bytes: 32_000_000_000,
+                available_bytes: 20_000_000_000,
+                inodes: 1_000_000,
+                inodes_free: 900_000,
+                read_only: false,
+            }),
+            pids: Ok(Pids { limit: 32_768, used: 200 }),
+        },
+        network: Network {
+            interfaces: vec![Interface {
+                name: "eth0".to_owned(),
+                up: true,
+                running: true,
+                loopback: false,
+                point_to_point: false,
+                addresses: vec![address],
+            }],
+            default_routes: vec![DefaultRoute { interface: "eth0".to_owned(), is_v6: false, metric: 100 }],
+            node_name_addresses: Vec::new(),
+        },
+    }
+}

@@ -1,0 +1,147 @@
+//! How a Node comes to be (REG-*, D1, D10).
+
+use super::*;
+
+/// Plays the version request and answers the first attempt's POST.
+fn first_attempt(script: &mut Script, result: Result<Document, Refusal>) -> (u128, Wish) {
+    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadVersion);
+    script.play(Lane::Status, result)
+}
+
+#[test]
+fn a_new_node_is_created_whole_after_a_hundred_milliseconds() {
+    let mut script = Script::new();
+    let (at_ms, create) = first_attempt(&mut script, refused(500, ""));
+    assert_eq!(at_ms, 100);
+    let body = body_of(&create);
+    assert_eq!(body["kind"], "Node");
+    assert_eq!(body["status"]["conditions"].as_array().unwrap().len(), 4);
+    assert_eq!(
+        body["status"]["nodeInfo"]["kubeletVersion"],
+        format!("v1.36.3-{}", crate::api::USER_AGENT.replace('/', "."))
+    );
+}
+
+#[test]
+fn attempts_double_their_distance_up_to_seven_seconds() {
+    let mut script = Script::new();
+    let mut times = vec![first_attempt(&mut script, refused(500, "")).0];
+    times.extend((0..8).map(|_| script.play(Lane::Status, refused(500, "")).0));
+    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(gaps, [200, 400, 800, 1600, 3200, 6400, 7000, 7000]);
+}
+
+#[test]
+fn a_version_that_may_not_be_read_does_not_stop_registration() {
+    let mut script = Script::new();
+    script.play(Lane::Status, refused(403, "Forbidden"));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+}
+
+#[test]
+fn an_existing_node_that_is_up_to_date_is_read_and_reported_to_once() {
+    for (code, reason) in [(409, "AlreadyExists"), (403, "Forbidden")] {
+        let mut script = Script::new();
+        first_attempt(&mut script, refused(code, reason));
+        assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: false });
+        assert!(matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }));
+    }
+}
+
+#[test]
+fn a_conflict_that_is_not_already_exists_is_a_failed_attempt() {
+    let mut script = Script::new();
+    first_attempt(&mut script, refused(409, "Conflict"));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+}
+
+#[test]
+fn a_wrong_default_label_is_reconciled_before_the_first_report() {
+    let mut script = Script::new();
+    first_attempt(&mut script, refused(409, "AlreadyExists"));
+    let mut node = registered_node();
+    node.metadata.labels.insert("kubernetes.io/hostname".to_owned(), "wrong".to_owned());
+    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    let (_, reconcile) = script.play_healthy(Lane::Status);
+    assert!(matches!(reconcile, Wish::PatchStatus { heartbeat: false, .. }));
+    assert_eq!(body_of(&reconcile)["metadata"]["labels"]["kubernetes.io/hostname"], "n1");
+    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }));
+}
+
+#[test]
+fn a_reading_that_fails_is_a_failed_attempt() {
+    let mut script = Script::new();
+    first_attempt(&mut script, refused(409, "AlreadyExists"));
+    script.play(Lane::Status, refused(404, "NotFound"));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+}
+
+/// The stored Node of a board with another serial number, and how the Lease looks at the two looks taken.
+fn stranger(leases: [&str; 2]) -> (Script, Wish) {
+    let mut script = Script::new();
+    first_attempt(&mut script, refused(409, "AlreadyExists"));
+    let mut node = registered_node();
+    node.status.node_info.machine_id = "ffffffffffffffffffffffffffffffff".to_owned();
+    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    for renew_time in leases {
+        let mut stored = lease(Some("uid1"));
+        stored.spec.renew_time = Some(renew_time.to_owned());
+        let (_, wish) = script.play(Lane::Status, Ok(Document::Lease(Box::new(stored))));
+        assert_eq!(wish, Wish::ReadLease);
+    }
+    let (ticket, next) = script.next(Lane::Status);
+    drop(ticket);
+    (script, next)
+}
+
+#[test]
+fn a_name_that_another_living_machine_holds_is_left_to_it() {
+    let (script, next) = stranger(["2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:10.000000Z"]);
+    assert!(script.up >= Duration::from_secs(300), "asked again after {:?}", script.up);
+    assert!(matches!(next, Wish::CreateNode { .. }));
+    assert!(script.words().contains(&"name-taken"));
+}
+
+#[test]
+fn a_name_whose_machine_is_gone_is_taken_over() {
+    let (script, next) = stranger(["2026-01-01T00:00:00.000000Z"; 2]);
+    assert!(script.up < Duration::from_secs(30));
+    assert!(matches!(next, Wish::PatchStatus { .. }));
+    assert!(script.words().contains(&"stranger-gone"));
+}
+
+#[test]
+fn without_register_node_nothing_is_created_and_the_node_is_waited_for() {
+    let mut script = Script::with(Settings { register_node: false, ..Settings::default() });
+    script.play_healthy(Lane::Status);
+    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::ReadNode { heartbeat: true });
+    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: true });
+    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { .. }));
+    let (_, lease) = script.play_healthy(Lane::Lease);
+    assert!(matches!(lease, Wish::ReadLease | Wish::RenewLease { .. }));
+}
+
+#[test]
+fn a_deleted_node_is_registered_again_and_its_lease_gets_the_new_owner() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    script.play(Lane::Status, refused(404, "NotFound"));
+    let (ticket, create) = script.next(Lane::Status);
+    assert!(matches!(create, Wish::CreateNode { .. }));
+    let mut node = registered_node();
+    node.metadata.uid = "uid2".to_owned();
+    script.answer(ticket, Ok(Document::Node(Box::new(node))));
+    let (sent, _) = script.drain();
+    let (_, adopt) = sent.into_iter().find(|(ticket, _)| ticket.lane() == Lane::Lease).unwrap();
+    assert!(body_of(&adopt)["metadata"]["ownerReferences"].to_string().contains("uid2"));
+}
+
+#[test]
+fn with_reregister_off_a_deleted_node_is_only_missed() {
+    let mut script = Script::with(Settings { reregister: false, ..Settings::default() });
+    script.register();
+    script.play(Lane::Status, refused(404, "NotFound"));
+    assert!(!matches!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::CreateNode { .. }));
+}

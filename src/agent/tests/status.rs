@@ -1,0 +1,182 @@
+//! When NodeStatus is sent, and what is in it (SYN-*, CHG-*, D4).
+
+use super::*;
+use crate::api::PatchAnswer;
+
+fn is_assertion(wish: &Wish) -> bool {
+    matches!(wish, Wish::PatchStatus { answer: PatchAnswer::Metadata, .. })
+}
+
+#[test]
+fn an_idle_node_asserts_every_minute_and_reports_every_five() {
+    let mut script = Script::new();
+    script.register();
+    let started = script.up;
+    let (mut assertions, mut reports) = (0, Vec::new());
+    while script.up < started + Duration::from_secs(3600) {
+        let (at_ms, wish) = script.play_healthy(Lane::Status);
+        if is_assertion(&wish) {
+            assertions += 1;
+        } else {
+            reports.push(at_ms - started.as_millis());
+        }
+    }
+    assert!((150_000..461_000).contains(&reports[0]), "{reports:?}");
+    let gaps: Vec<_> = reports.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| (300_000..=311_000).contains(gap)), "{gaps:?}");
+    assert!((44..=50).contains(&assertions), "{assertions}");
+}
+
+#[test]
+fn a_report_without_a_change_carries_only_heartbeats() {
+    let mut script = Script::new();
+    script.register();
+    let report =
+        std::iter::repeat_with(|| script.play_healthy(Lane::Status).1).find(|wish| !is_assertion(wish)).unwrap();
+    let body = body_of(&report);
+    let conditions = body["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 4);
+    assert!(conditions.iter().all(|condition| condition.as_object().unwrap().len() == 2), "{body}");
+}
+
+#[test]
+fn pressure_is_sent_at_the_next_look_with_an_event() {
+    let mut script = Script::new();
+    script.register();
+    script.facts.readings.memory = Ok(MemoryUse { available_bytes: 1 << 20, source: MemorySource::CgroupV2 });
+    let before = script.up;
+    let (at_ms, wish) = script.play_healthy(Lane::Status);
+    assert!(at_ms - before.as_millis() <= 10_400);
+    let text = body_of(&wish).to_string();
+    assert!(text.contains("KubeletHasInsufficientMemory"), "{text}");
+    assert!(script.said.iter().any(|notice| notice.text.starts_with("NodeHasInsufficientMemory")));
+}
+
+#[test]
+fn a_change_that_nobody_acknowledges_keeps_its_first_transition_time_and_tells_one_event() {
+    let mut script = Script::new();
+    script.register();
+    script.facts.readings.memory = Ok(MemoryUse { available_bytes: 1 << 20, source: MemorySource::CgroupV2 });
+    let transition = |wish: &Wish| {
+        let body = body_of(wish);
+        let conditions = body["status"]["conditions"].as_array().unwrap().clone();
+        let memory = conditions.into_iter().find(|condition| condition["type"] == "MemoryPressure").unwrap();
+        memory["lastTransitionTime"].as_str().unwrap().to_owned()
+    };
+    let (_, first) = script.play(Lane::Status, unreachable());
+    let (_, second) = script.play(Lane::Status, unreachable());
+    assert_eq!(transition(&first), transition(&second));
+    let told = script.said.iter().filter(|notice| notice.text.starts_with("NodeHasInsufficientMemory")).count();
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn a_server_error_is_tried_five_times_with_a_fresh_base_and_then_rests() {
+    let mut script = Script::new();
+    script.register();
+    script.facts.network.interfaces[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
+    let mut requests = Vec::new();
+    let first = script.play(Lane::Status, refused(500, ""));
+    requests.push(first.clone());
+    for _ in 0..4 {
+        requests.push(script.play_healthy(Lane::Status));
+        requests.push(script.play(Lane::Status, refused(500, "")));
+    }
+    assert!(requests.iter().all(|(at_ms, _)| *at_ms == first.0));
+    let verbs: Vec<_> = requests.iter().map(|(_, wish)| wish.verb()).collect();
+    assert_eq!(verbs, ["PATCH", "GET", "PATCH", "GET", "PATCH", "GET", "PATCH", "GET", "PATCH"]);
+    assert!(script.play_healthy(Lane::Status).0 - first.0 >= 10_000);
+}
+
+#[test]
+fn a_conflict_reads_once_and_tries_once_more() {
+    let mut script = Script::new();
+    script.register();
+    script.facts.network.interfaces[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
+    let (first, _) = script.play(Lane::Status, refused(409, "Conflict"));
+    assert_eq!(script.play_healthy(Lane::Status).1.verb(), "GET");
+    script.play(Lane::Status, refused(422, "Invalid"));
+    assert!(script.play_healthy(Lane::Status).0 - first >= 10_000);
+}
+
+#[test]
+fn a_surprising_resource_version_leads_to_one_look_and_the_repair() {
+    let mut script = Script::new();
+    script.register();
+    let (ticket, wish) = std::iter::repeat_with(|| {
+        let (ticket, wish) = script.next(Lane::Status);
+        if !is_assertion(&wish) {
+            script.answer(ticket, Ok(healthy(&wish)));
+            return None;
+        }
+        Some((ticket, wish))
+    })
+    .flatten()
+    .next()
+    .unwrap();
+    assert_eq!(body_of(&wish)["status"]["conditions"][0].as_object().unwrap().len(), 2);
+    script.answer(ticket, Ok(metadata("rv2")));
+    let mut node = registered_node();
+    node.metadata.labels.remove("kubernetes.io/arch");
+    node.metadata.resource_version = "rv2".to_owned();
+    assert_eq!(script.play(Lane::Status, Ok(Document::Node(Box::new(node)))).1, Wish::ReadNode { heartbeat: true });
+    let (_, repair) = script.play_healthy(Lane::Status);
+    assert!(body_of(&repair)["metadata"]["labels"]["kubernetes.io/arch"].is_string());
+}
+
+#[test]
+fn after_an_outage_two_requests_make_the_node_ready_lease_then_status() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    for _ in 0..20 {
+        script.play(Lane::Lease, unreachable());
+    }
+    let (back_at, _) = script.play_healthy(Lane::Lease);
+    let (reported_at, report) = script.play_healthy(Lane::Status);
+    assert_eq!(back_at, reported_at);
+    let body = body_of(&report);
+    let conditions = body["status"]["conditions"].as_array().unwrap();
+    assert!(conditions.iter().all(|condition| condition.as_object().unwrap().len() == 6), "{body}");
+    assert!(script.words().contains(&"uplink-restored"));
+}
+
+#[test]
+fn while_the_lease_finds_no_server_status_does_not_try_either() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    let mut tries = 0;
+    let until = script.up + Duration::from_secs(240);
+    while script.up < until {
+        let (sent, deadline) = script.drain();
+        for (ticket, _) in sent {
+            tries += usize::from(ticket.lane() == Lane::Status);
+            script.answer(ticket, unreachable());
+        }
+        script.up = script.up.max(deadline.unwrap_or_default().as_duration());
+    }
+    assert!(tries <= 2, "{tries} tries in four minutes");
+}
+
+#[test]
+fn a_cordon_is_told_once() {
+    let mut script = Script::new();
+    script.register();
+    let mut node = registered_node();
+    node.spec.unschedulable = true;
+    let report = std::iter::repeat_with(|| {
+        let (ticket, wish) = script.next(Lane::Status);
+        let document = if is_assertion(&wish) { healthy(&wish) } else { Document::Node(Box::new(node.clone())) };
+        script.answer(ticket, Ok(document));
+        wish
+    })
+    .find(|wish| !is_assertion(wish));
+    assert!(report.is_some());
+    for _ in 0..20 {
+        script.play_healthy(Lane::Lease);
+    }
+    let told = script.said.iter().filter(|notice| notice.text.starts_with("NodeNotSchedulable")).count();
+    assert_eq!(told, 1);
+}

@@ -1,0 +1,133 @@
+//! Turns a run of failures into few lines: the first, every change of kind, a count now and then, and the end.
+
+use std::time::Duration;
+
+use super::notice::{Level, Notice};
+use crate::api::Refusal;
+use crate::time::Up;
+
+/// The failures of one lane since its last success.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    /// What fails, for people: "Lease renewal".
+    what: &'static str,
+    current: Option<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    since: Up,
+    said_at: Up,
+    /// Failures since the last line.
+    unsaid: u32,
+    failures: u32,
+    kind: String,
+    text: String,
+}
+
+/// A failure that goes on is mentioned again this often.
+const REMIND_AFTER: Duration = Duration::from_secs(600);
+
+impl Trouble {
+    pub(super) const fn of(what: &'static str) -> Trouble {
+        Trouble { what, current: None }
+    }
+
+    /// A try failed. Answers the line to say, if any.
+    pub(super) fn failed(&mut self, refusal: &Refusal, advice: &str, now: Up) -> Option<Notice> {
+        let kind = refusal.word().into_owned();
+        let text = format!("{refusal}{advice}");
+        let what = self.what;
+        let Some(current) = &mut self.current else {
+            let notice = Notice::new(Level::Warning, "failing", format!("{what} failed: {text}"));
+            self.current = Some(Current { since: now, said_at: now, unsaid: 0, failures: 1, kind, text });
+            return Some(notice);
+        };
+        current.failures = current.failures.saturating_add(1);
+        current.unsaid = current.unsaid.saturating_add(1);
+        current.text = text;
+        let changed = current.kind != kind;
+        if !changed && now - current.said_at < REMIND_AFTER {
+            return None;
+        }
+        let spent = Spent(now - current.since);
+        let text = if changed {
+            format!("{what} fails differently after {} tries in {spent}: {}", current.failures, current.text)
+        } else {
+            format!("{what} still fails, {} more times in {spent}: {}", current.unsaid, current.text)
+        };
+        current.kind = kind;
+        current.said_at = now;
+        current.unsaid = 0;
+        Some(Notice::new(Level::Warning, "still-failing", text))
+    }
+
+    /// A try succeeded. Answers the line to say when that ends a run of failures.
+    pub(super) fn ended(&mut self, now: Up) -> Option<Notice> {
+        let current = self.current.take()?;
+        let spent = Spent(now - current.since);
+        let tries = if current.failures == 1 { "try" } else { "tries" };
+        let text = format!("{} works again after {spent} and {} failed {tries}", self.what, current.failures);
+        Some(Notice::new(Level::Info, "recovered", text))
+    }
+
+    /// What the last failure said, for the reason of a deadline.
+    pub(super) fn last(&self) -> Option<&str> {
+        self.current.as_ref().map(|current| current.text.as_str())
+    }
+}
+
+/// A span as a person would say it.
+pub(super) struct Spent(pub(super) Duration);
+
+impl std::fmt::Display for Spent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.0.as_secs();
+        match seconds {
+            0 => write!(f, "{} ms", self.0.as_millis()),
+            1..=119 => write!(f, "{seconds} s"),
+            120..=7199 => write!(f, "{} min", seconds / 60),
+            7200..=172_799 => write!(f, "{} h", seconds / 3600),
+            _ => write!(f, "{} days", seconds / 86_400),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Failure, StatusError};
+
+    fn after(seconds: u64) -> Up {
+        Up::since_boot(Duration::from_secs(seconds))
+    }
+
+    fn timed_out() -> Refusal {
+        Refusal::Failed(Failure::TimedOut { after_ms: 10_000 })
+    }
+
+    fn unavailable() -> Refusal {
+        let message = "etcd has no leader".to_owned();
+        Refusal::Status(StatusError { code: 503, reason: String::new(), message, retry_after: None })
+    }
+
+    #[test]
+    fn a_thousand_equal_failures_are_a_handful_of_lines() {
+        let mut trouble = Trouble::of("Lease renewal");
+        let lines = (0..1000).filter_map(|second| trouble.failed(&timed_out(), "", after(second * 7))).count();
+        assert_eq!(lines, 1 + 6999 / 600);
+        let end = trouble.ended(after(7000)).unwrap();
+        assert_eq!(end.text, "Lease renewal works again after 116 min and 1000 failed tries");
+        assert_eq!(trouble.ended(after(7001)), None);
+    }
+
+    #[test]
+    fn another_kind_of_failure_is_said_at_once() {
+        let mut trouble = Trouble::of("status");
+        assert!(trouble.failed(&timed_out(), "", after(1)).is_some());
+        assert_eq!(trouble.failed(&timed_out(), "", after(2)), None);
+        let line = trouble.failed(&unavailable(), "", after(3)).unwrap();
+        assert_eq!(line.text, "status fails differently after 3 tries in 2 s: server answered 503: etcd has no leader");
+        assert_eq!(trouble.last(), Some("server answered 503: etcd has no leader"));
+    }
+}

@@ -1,0 +1,112 @@
+//! Turns facts as they come in into the Node as it should be now, keeping what must survive between two looks:
+//! hysteresis, transition times that no server has acknowledged yet, and which events were already told.
+
+use std::collections::BTreeSet;
+
+use super::notice::Level;
+use super::world::World;
+use crate::node::condition;
+use crate::node::desired::{self, Board, NodeEvent, Remembered};
+use crate::node::object::{Condition, Node};
+use crate::node::pressure::{PressureState, Pressures};
+use crate::node::version::kubelet_version;
+use crate::probe::Facts;
+use crate::time::{Up, Wall};
+
+#[derive(Debug, Default)]
+pub(super) struct Truth {
+    facts: Option<Box<Facts>>,
+    pressure: PressureState,
+    pressures: Pressures,
+    remembered: Remembered,
+    /// What `kubeletVersion` follows.
+    pub(super) server_version: Option<String>,
+    /// Our conditions as last computed, while no server has acknowledged them: their transition times are the true ones.
+    unacknowledged: Vec<Condition>,
+    /// Events of transitions that no server has acknowledged: told once, not once a try.
+    told: BTreeSet<&'static str>,
+    /// Setter problems already in the log.
+    complaints: BTreeSet<String>,
+}
+
+/// The Node as it should be, and whether that is worth a PATCH of its own.
+pub(super) struct Wanted {
+    pub(super) node: Node,
+    pub(super) changed: bool,
+}
+
+impl Truth {
+    pub(super) fn observe(&mut self, facts: Box<Facts>, world: &World, now: Up) {
+        self.pressures = self.pressure.observe(&world.settings.eviction, &facts.machine, &facts.readings, now);
+        self.facts = Some(facts);
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.facts.is_some()
+    }
+
+    /// The Node to register (INI-*); `None` before the first facts.
+    pub(super) fn initial(&mut self, world: &mut World, stamp: Wall) -> Option<Node> {
+        let version = kubelet_version(self.server_version.as_deref());
+        let board = board(self.facts.as_deref()?, self.pressures, &version, world, stamp);
+        let (node, events, problems) = desired::initial(&board);
+        self.complain(problems.into_iter().map(|problem| problem.to_string()).collect(), world);
+        self.tell(events, world);
+        Some(node)
+    }
+
+    /// `base` brought up to date (UPD-*); `None` before the first facts.
+    pub(super) fn updated(&mut self, base: &Node, world: &mut World, stamp: Wall) -> Option<Wanted> {
+        let version = kubelet_version(self.server_version.as_deref());
+        let board = board(self.facts.as_deref()?, self.pressures, &version, world, stamp);
+        let mut carried = base.clone();
+        for condition in &self.unacknowledged {
+            match carried.status.conditions.iter_mut().find(|theirs| theirs.kind == condition.kind) {
+                Some(theirs) => *theirs = condition.clone(),
+                None => carried.status.conditions.push(condition.clone()),
+            }
+        }
+        let update = desired::updated(&carried, &board, &mut self.remembered);
+        self.complain(update.problems.iter().map(ToString::to_string).collect(), world);
+        let changed = update.changed || !self.unacknowledged.is_empty();
+        self.tell(update.events, world);
+        if changed {
+            let ours = |one: &&Condition| condition::OWN.contains(&one.kind.as_str());
+            self.unacknowledged = update.node.status.conditions.iter().filter(ours).cloned().collect();
+        }
+        Some(Wanted { node: update.node, changed })
+    }
+
+    /// The server has what we computed last.
+    pub(super) fn acknowledged(&mut self) {
+        self.unacknowledged.clear();
+        self.told.clear();
+    }
+
+    fn tell(&mut self, events: Vec<NodeEvent>, world: &mut World) {
+        for event in events {
+            if self.told.insert(event.reason) {
+                let level = if event.warning { Level::Warning } else { Level::Info };
+                world.say(level, "node-event", format!("{}: {}", event.reason, event.message));
+                world.fresh_events.push(event);
+            }
+        }
+    }
+
+    fn complain(&mut self, problems: BTreeSet<String>, world: &mut World) {
+        for problem in problems.difference(&self.complaints) {
+            world.say(Level::Warning, "fact-missing", problem.clone());
+        }
+        self.complaints = problems;
+    }
+}
+
+fn board<'a>(
+    facts: &'a Facts,
+    pressures: Pressures,
+    kubelet_version: &'a str,
+    world: &'a World,
+    stamp: Wall,
+) -> Board<'a> {
+    Board { settings: &world.settings, facts, name: &world.node_name, kubelet_version, pressures, stamp, problems: &[] }
+}

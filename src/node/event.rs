@@ -1,0 +1,156 @@
+//! Turns what happened to the Node into bodies of Event requests (EVT-1..5, D6).
+
+use serde_json::{Value, json};
+
+use super::desired::NodeEvent;
+use crate::config::labels::is_dns_subdomain;
+use crate::time::Wall;
+
+/// Events about Nodes, which have no namespace, live here (EVT-1).
+pub const NAMESPACE: &str = "default";
+/// `source.component`: nobody may take us for a kubelet.
+pub const COMPONENT: &str = "nodepulse";
+
+/// One Event of the API, as it is or will be on the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// `metadata.name`, from [`event_name`].
+    pub name: String,
+    pub node: String,
+    /// `involvedObject.uid`: the Node's uid, or its name before the uid is known: `kubectl describe node` shows
+    /// both, and nothing else (D6).
+    pub uid: String,
+    pub warning: bool,
+    pub reason: String,
+    pub message: String,
+    pub first_seen: Wall,
+    pub last_seen: Wall,
+    pub count: u32,
+}
+
+impl Event {
+    /// A first sighting at `at`; `node_uid` is empty until the server told it. `number` tells events of the same
+    /// microsecond apart.
+    pub fn new(node: &str, node_uid: &str, what: &NodeEvent, at: Wall, number: u16) -> Event {
+        let unix_ns = i128::from(at.unix_us()) * 1000 + i128::from(number % 1000);
+        Event {
+            name: event_name(node, u64::try_from(unix_ns).unwrap_or(0)),
+            node: node.to_owned(),
+            uid: if node_uid.is_empty() { node.to_owned() } else { node_uid.to_owned() },
+            warning: what.warning,
+            reason: what.reason.to_owned(),
+            message: what.message.clone(),
+            first_seen: at,
+            last_seen: at,
+            count: 1,
+        }
+    }
+
+    /// Whether `what` is this event again (EVT-5).
+    pub fn repeats(&self, what: &NodeEvent) -> bool {
+        self.warning == what.warning && self.reason == what.reason && self.message == what.message
+    }
+
+    /// Counts one more sighting.
+    pub fn seen_again(&mut self, at: Wall) {
+        self.count = self.count.saturating_add(1);
+        self.last_seen = self.last_seen.max(at);
+    }
+
+    /// Body of the POST (EVT-4).
+    pub fn create_body(&self) -> String {
+        let body: Value = json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": { "name": self.name, "namespace": NAMESPACE },
+            "involvedObject": { "apiVersion": "v1", "kind": "Node", "name": self.node, "uid": self.uid },
+            "reason": self.reason,
+            "message": self.message,
+            "source": { "component": COMPONENT, "host": self.node },
+            "firstTimestamp": self.first_seen.to_seconds_stamp(),
+            "lastTimestamp": self.last_seen.to_seconds_stamp(),
+            "count": self.count,
+            "type": if self.warning { "Warning" } else { "Normal" },
+            "eventTime": null,
+            "reportingComponent": COMPONENT,
+            "reportingInstance": self.node,
+        });
+        body.to_string()
+    }
+
+    /// Body of the strategic merge patch that counts a repeat (EVT-5).
+    pub fn repeat_body(&self) -> String {
+        let last_seen = self.last_seen.to_seconds_stamp();
+        json!({ "count": self.count, "lastTimestamp": last_seen, "message": self.message }).to_string()
+    }
+}
+
+/// `NODE.HEX`, the lower-case hex of `unix_ns` (EVT-2). A node name that would make that no name of an object is
+/// replaced by a digest of it, so that two such nodes still do not collide.
+pub fn event_name(node: &str, unix_ns: u64) -> String {
+    let name = format!("{node}.{unix_ns:x}");
+    if is_dns_subdomain(&name) { name } else { format!("node-{:016x}.{unix_ns:x}", fnv1a(node)) }
+}
+
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Wall = Wall::from_unix_seconds(1_767_225_600);
+
+    fn starting() -> NodeEvent {
+        NodeEvent { warning: false, reason: "Starting", message: "Starting kubelet.".to_owned() }
+    }
+
+    #[test]
+    fn the_body_is_the_kubelets_but_for_component_and_uid() {
+        let mut expected: Value = serde_json::from_str(
+            r#"{"metadata":{"name":"n1.18867251edfa0000","namespace":"default"},"involvedObject":{"kind":"Node","name":"n1","apiVersion":"v1"},"reason":"Starting","message":"Starting kubelet.","source":{"component":"kubelet","host":"n1"},"firstTimestamp":"2026-01-01T00:00:00Z","lastTimestamp":"2026-01-01T00:00:00Z","count":1,"type":"Normal","eventTime":null,"reportingComponent":"kubelet","reportingInstance":"n1"}"#,
+        )
+        .unwrap();
+        expected["apiVersion"] = json!("v1");
+        expected["kind"] = json!("Event");
+        expected["involvedObject"]["uid"] = json!("u-1");
+        expected["source"]["component"] = json!("nodepulse");
+        expected["reportingComponent"] = json!("nodepulse");
+        let event = Event::new("n1", "u-1", &starting(), AT, 0);
+        assert_eq!(serde_json::from_str::<Value>(&event.create_body()).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_name_of_the_node_stands_in_until_its_uid_is_known() {
+        let body = Event::new("n1", "", &starting(), AT, 0).create_body();
+        assert!(body.contains(r#""uid":"n1""#), "{body}");
+    }
+
+    #[test]
+    fn a_repeat_patches_count_time_and_message_only() {
+        let mut event = Event::new("n1", "u-1", &starting(), AT, 0);
+        assert!(event.repeats(&starting()));
+        assert!(!event.repeats(&NodeEvent { warning: true, ..starting() }));
+        event.seen_again(Wall::from_unix_seconds(1_767_225_660));
+        let expected = r#"{"count":2,"lastTimestamp":"2026-01-01T00:01:00Z","message":"Starting kubelet."}"#;
+        assert_eq!(event.repeat_body(), expected);
+        event.seen_again(AT);
+        assert!(event.repeat_body().contains("00:01:00Z"), "a clock stepped back must not take the last sighting back");
+    }
+
+    #[test]
+    fn events_of_the_same_microsecond_have_different_names() {
+        let name = |number| Event::new("n1", "", &starting(), AT, number).name;
+        assert_eq!(name(0), "n1.18867251edfa0000");
+        assert_ne!(name(0), name(1));
+    }
+
+    #[test]
+    fn a_name_that_no_object_may_have_is_replaced_and_stays_distinct() {
+        let (left, right) = (event_name("My_Board", 255), event_name("my_board", 255));
+        assert!(is_dns_subdomain(&left) && is_dns_subdomain(&right), "{left} {right}");
+        assert_ne!(left, right);
+        assert!(left.ends_with(".ff"), "{left}");
+    }
+}

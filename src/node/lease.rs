@@ -1,0 +1,109 @@
+//! Turns names and times into the bodies of Lease requests (LSE-2, LSE-3, D3, D5), and a Lease into its last renewal.
+
+use serde_json::{Map, Value, json};
+
+use super::object::Lease;
+use crate::time::Wall;
+
+/// The one namespace a node may keep its Lease in (LSE-1).
+pub const NAMESPACE: &str = "kube-node-lease";
+
+/// Body of the POST (LSE-2); `owner_uid` is the Node's, so that the Lease goes when the Node goes.
+pub fn create_body(name: &str, owner_uid: &str, duration_seconds: u32, renew_time: Wall) -> String {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": { "name": name, "namespace": NAMESPACE, "ownerReferences": [owner(name, owner_uid)] },
+        "spec": spec(name, duration_seconds, renew_time),
+    })
+    .to_string()
+}
+
+/// Strategic merge patch of the steady state: 52 bytes (`wire.md` 2). With `strip_managed_fields` the server also
+/// forgets who wrote what, and so tracks no more (`wire.md` 4): asked for once, by the first renewal.
+pub fn renew_body(renew_time: Wall, strip_managed_fields: bool) -> String {
+    let mut patch = Map::new();
+    if strip_managed_fields {
+        patch.insert("metadata".to_owned(), json!({ "managedFields": [{}] }));
+    }
+    patch.insert("spec".to_owned(), json!({ "renewTime": renew_time.to_micro_stamp() }));
+    Value::Object(patch).to_string()
+}
+
+/// Strategic merge patch that renews and makes everything else ours again: for the first renewal of a Lease we found, and
+/// after the Node was created anew, because the garbage collector would take a Lease whose only owner is the old Node
+/// (D1). Owners merge by uid, so the list is replaced whole.
+pub fn renew_and_adopt_body(name: &str, owner_uid: &str, duration_seconds: u32, renew_time: Wall) -> String {
+    json!({
+        "metadata": {
+            "managedFields": [{}],
+            "ownerReferences": [owner(name, owner_uid), { "$patch": "replace" }],
+        },
+        "spec": spec(name, duration_seconds, renew_time),
+    })
+    .to_string()
+}
+
+/// When the Lease was last renewed, by whomever: ours must be later (D5).
+pub fn renew_time(lease: &Lease) -> Option<Wall> {
+    lease.spec.renew_time.as_deref().and_then(Wall::parse_stamp)
+}
+
+fn owner(name: &str, uid: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Node", "name": name, "uid": uid })
+}
+
+fn spec(name: &str, duration_seconds: u32, renew_time: Wall) -> Value {
+    json!({
+        "holderIdentity": name,
+        "leaseDurationSeconds": duration_seconds,
+        "renewTime": renew_time.to_micro_stamp(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Wall = Wall::from_unix_us(1_767_225_600_123_456);
+
+    fn json(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_new_lease_has_name_namespace_holder_duration_time_and_owner() {
+        let mut expected = json(
+            r#"{"metadata":{"name":"n1","namespace":"kube-node-lease","ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u-1"}]},"spec":{"holderIdentity":"n1","leaseDurationSeconds":40,"renewTime":"2026-01-01T00:00:00.123456Z"}}"#,
+        );
+        expected["apiVersion"] = json!("coordination.k8s.io/v1");
+        expected["kind"] = json!("Lease");
+        assert_eq!(json(&create_body("n1", "u-1", 40, AT)), expected);
+    }
+
+    #[test]
+    fn a_renewal_is_the_time_alone() {
+        assert_eq!(renew_body(AT, false), r#"{"spec":{"renewTime":"2026-01-01T00:00:00.123456Z"}}"#);
+        assert_eq!(renew_body(AT, false).len(), 52);
+    }
+
+    #[test]
+    fn the_first_renewal_strips_the_managed_fields() {
+        let expected = r#"{"metadata":{"managedFields":[{}]},"spec":{"renewTime":"2026-01-01T00:00:00.123456Z"}}"#;
+        assert_eq!(renew_body(AT, true), expected);
+    }
+
+    #[test]
+    fn adopting_replaces_the_owners_and_asserts_holder_and_duration() {
+        let expected = r#"{"metadata":{"managedFields":[{}],"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u-2"},{"$patch":"replace"}]},"spec":{"holderIdentity":"n1","leaseDurationSeconds":123,"renewTime":"2026-01-01T00:00:00.123456Z"}}"#;
+        assert_eq!(renew_and_adopt_body("n1", "u-2", 123, AT), expected);
+    }
+
+    #[test]
+    fn the_last_renewal_of_a_lease_is_read_or_unknown() {
+        let lease = |text: &str| serde_json::from_str::<Lease>(text).unwrap();
+        assert_eq!(renew_time(&lease(r#"{"spec":{"renewTime":"2026-01-01T00:00:00.123456Z"}}"#)), Some(AT));
+        assert_eq!(renew_time(&lease(r#"{"spec":{"renewTime":"yesterday"}}"#)), None);
+        assert_eq!(renew_time(&lease(r#"{"metadata":{},"spec":{}}"#)), None);
+    }
+}

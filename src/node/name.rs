@@ -1,0 +1,101 @@
+//! Turns the settings and the machine's identity into the name of the Node.
+
+use super::error::NodeError;
+use crate::config::Settings;
+use crate::config::labels::is_dns_subdomain;
+use crate::probe::Machine;
+
+/// The name is also the value of the label `kubernetes.io/hostname`, which may be no longer.
+const NAME_MAX: usize = 63;
+/// Characters of the serial number that make a derived name: few collide, and a person can read them out.
+const SERIAL_TAIL: usize = 6;
+
+/// `--hostname-override`, or the machine's hostname, trimmed and lower-cased (ST-6).
+///
+/// A hostname that says nothing (`(none)`, `localhost`) would make boards of one image fight for one Node. Without an
+/// override such a board is `node-` and the last six letters or digits of its serial number; without a serial number
+/// it is refused. A hostname that says something but cannot be a Node's name is refused too, never bent into shape.
+pub fn node_name(settings: &Settings, machine: &Machine) -> Result<String, NodeError> {
+    if let Some(name) = &settings.hostname_override {
+        return checked(name);
+    }
+    match &machine.hostname {
+        Ok(hostname) if !says_nothing(hostname) => checked(hostname),
+        Ok(hostname) => derived(machine).ok_or_else(|| NodeError::NoName { hostname: hostname.clone() }),
+        Err(absent) => derived(machine).ok_or_else(|| NodeError::NoName { hostname: absent.to_string() }),
+    }
+}
+
+fn checked(name: &str) -> Result<String, NodeError> {
+    let name = name.trim().to_lowercase();
+    let wrong = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > NAME_MAX {
+        "it has more than 63 characters"
+    } else if !is_dns_subdomain(&name) {
+        "it may hold only a-z 0-9 - and . and each part between dots must begin and end with a letter or digit"
+    } else {
+        return Ok(name);
+    };
+    Err(NodeError::InvalidName { name, wrong })
+}
+
+fn says_nothing(hostname: &str) -> bool {
+    let hostname = hostname.trim();
+    hostname.is_empty() || hostname == "(none)" || hostname == "localhost" || hostname.starts_with("localhost.")
+}
+
+fn derived(machine: &Machine) -> Option<String> {
+    let serial = machine.board_serial.as_ref().ok()?;
+    let letters: Vec<char> =
+        serial.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let tail = letters.get(letters.len().checked_sub(SERIAL_TAIL)?..)?;
+    Some(format!("node-{}", tail.iter().collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::samples;
+    use crate::probe::{Absent, Why};
+
+    fn name(hostname: &str, serial: Option<&str>, over: Option<&str>) -> Result<String, NodeError> {
+        let mut facts = samples::facts();
+        facts.machine.hostname = Ok(hostname.to_owned());
+        facts.machine.board_serial = serial.map(str::to_owned).ok_or(Absent { path: "x".into(), why: Why::NoSuchFile });
+        node_name(&Settings { hostname_override: over.map(str::to_owned), ..Settings::default() }, &facts.machine)
+    }
+
+    #[test]
+    fn the_hostname_is_the_name_trimmed_and_lower_cased() {
+        assert_eq!(name(" Edge-1.Example\n", None, None).unwrap(), "edge-1.example");
+        assert_eq!(name("localhostess", None, None).unwrap(), "localhostess");
+    }
+
+    #[test]
+    fn the_override_wins_over_any_hostname() {
+        assert_eq!(name("(none)", None, Some(" Gateway-7 ")).unwrap(), "gateway-7");
+        assert_eq!(name("edge-1", Some("123456"), Some("gateway-7")).unwrap(), "gateway-7");
+    }
+
+    #[test]
+    fn a_hostname_that_says_nothing_is_replaced_by_the_serial_number() {
+        for hostname in ["(none)", "localhost", "localhost.localdomain", ""] {
+            assert_eq!(name(hostname, Some("VF7110A1-2250-D008E000-00A00824"), None).unwrap(), "node-a00824");
+            let error = name(hostname, None, None).unwrap_err();
+            assert_eq!(error.word(), "node-name-missing");
+            assert!(error.to_string().contains("--hostname-override"), "{error}");
+        }
+        assert_eq!(name("(none)", Some("12-34"), None).unwrap_err().word(), "node-name-missing");
+    }
+
+    #[test]
+    fn a_name_the_api_server_would_refuse_is_refused_here() {
+        let long = "a".repeat(64);
+        for bad in ["my_board", "-a", "a-", "a..b", ".a", "a b", "\u{e9}", &long] {
+            assert_eq!(name(bad, Some("123456"), None).unwrap_err().word(), "node-name-invalid", "{bad:?}");
+        }
+        assert_eq!(name("edge-1", None, Some(" ")).unwrap_err().word(), "node-name-invalid");
+        assert!(name(&"a".repeat(63), None, None).is_ok());
+    }
+}

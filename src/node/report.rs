@@ -1,0 +1,84 @@
+//! Turns a base that may no longer be the server's into a PATCH that leads any Node to the one we want (D4).
+
+use super::condition;
+use super::object::{Address, Condition, DaemonEndpoints, Endpoint, Node, NodeInfo};
+use super::patch::status_patch;
+
+/// After a gap: what differs, and every condition of ours whole, whatever the server believes of them now.
+pub fn report_in_full(base: &Node, wanted: &Node) -> String {
+    status_patch(&without_conditions(base), wanted)
+}
+
+/// After a PATCH whose answer was lost: all of the status whole, as the server may have either version of each field.
+pub fn whole_status(base: &Node, wanted: &Node) -> String {
+    let mut old = without_conditions(base);
+    old.status.capacity = None;
+    old.status.allocatable = None;
+    old.status.node_info = NodeInfo::default();
+    old.status.daemon_endpoints = DaemonEndpoints { kubelet_endpoint: Endpoint { port: u16::MAX } };
+    // Any list but the wanted one makes the wanted one replace what is there (PAT-4).
+    old.status.addresses = vec![Address { kind: "Hostname".to_owned(), address: String::new() }];
+    status_patch(&old, wanted)
+}
+
+/// The base with nothing known of our own conditions but that they are there, in their order.
+fn without_conditions(base: &Node) -> Node {
+    let mut old = base.clone();
+    let own = |condition: &&mut Condition| condition::OWN.contains(&condition.kind.as_str());
+    for condition in old.status.conditions.iter_mut().filter(own) {
+        *condition = Condition {
+            kind: condition.kind.clone(),
+            status: String::new(),
+            last_heartbeat_time: None,
+            last_transition_time: None,
+            reason: String::new(),
+            message: String::new(),
+        };
+    }
+    old
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(address: &str) -> Node {
+        serde_json::from_value(json!({
+            "metadata": { "name": "n1", "labels": { "kubernetes.io/os": "linux" } },
+            "status": {
+                "capacity": { "cpu": "4" },
+                "conditions": [
+                    { "type": "NetworkUnavailable", "status": "False", "reason": "Theirs" },
+                    { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "KubeletReady" }
+                ],
+                "addresses": [{ "type": "InternalIP", "address": address }]
+            }
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_report_in_full_sends_an_unchanged_condition_whole_and_no_foreign_one() {
+        let patch: Value = serde_json::from_str(&report_in_full(&node("10.0.0.1"), &node("10.0.0.1"))).unwrap();
+        assert_eq!(
+            patch["status"]["conditions"],
+            json!([{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "KubeletReady" }])
+        );
+        assert_eq!(patch["status"]["$setElementOrder/conditions"][0]["type"], "NetworkUnavailable");
+        assert_eq!(patch["status"].get("addresses"), None);
+    }
+
+    #[test]
+    fn the_whole_status_holds_what_the_base_seems_to_have_already() {
+        let patch: Value = serde_json::from_str(&whole_status(&node("10.0.0.1"), &node("10.0.0.1"))).unwrap();
+        assert_eq!(patch["status"]["capacity"], json!({ "cpu": "4" }));
+        assert_eq!(
+            patch["status"]["addresses"],
+            json!([{ "type": "InternalIP", "address": "10.0.0.1" }, { "$patch": "replace" }])
+        );
+        assert_eq!(patch["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"], 0);
+        // A label that an administrator removed meanwhile must not come back: NodeRestriction might refuse it.
+        assert_eq!(patch.get("metadata"), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! Turns nothing into a board, a Node and settings for the tests of this module: the small agent of A.11.
+
+use std::net::IpAddr;
+
+use super::desired::{Board, Remembered, Update, initial, updated};
+use super::object::{Condition, Node};
+use super::pressure::Pressures;
+use crate::config::Settings;
+use crate::probe::facts::{
+    DefaultRoute, FileSystem, Hugepages, Interface, InterfaceAddress, MemorySource, MemoryUse, Pids,
+};
+use crate::probe::{Absent, Fact, Facts, Machine, Network, Readings, Why};
+use crate::time::Wall;
+
+pub(super) const START: Wall = Wall::from_unix_seconds(1_767_225_600);
+pub(super) const START_STAMP: &str = "2026-01-01T00:00:00Z";
+pub(super) const LATER: Wall = Wall::from_unix_seconds(1_767_225_900);
+pub(super) const LATER_STAMP: &str = "2026-01-01T00:05:00Z";
+
+pub(super) fn absent<T>() -> Fact<T> {
+    Err(Absent { path: "proc/nothing".to_owned(), why: Why::NoSuchFile })
+}
+
+pub(super) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub(super) fn interface(name: &str, addresses: &[&str]) -> Interface {
+    let addresses =
+        addresses.iter().map(|text| InterfaceAddress { ip: ip(text), unusable: false, second_choice: false });
+    Interface {
+        name: name.to_owned(),
+        up: true,
+        running: true,
+        loopback: name == "lo",
+        point_to_point: false,
+        addresses: addresses.collect(),
+    }
+}
+
+pub(super) fn route(interface: &str, is_v6: bool, metric: u32) -> DefaultRoute {
+    DefaultRoute { interface: interface.to_owned(), is_v6, metric }
+}
+
+/// Four cores, 16 GB, a disk of 100 GiB, `eth0` with 10.0.0.1.
+pub(super) fn facts() -> Facts {
+    let text = |text: &str| Ok(text.to_owned());
+    Facts {
+        machine: Machine {
+            hostname: text("edge-1"),
+            machine_id: text("0123456789abcdef0123456789abcdef"),
+            system_uuid: text("1b4e28ba-2fa1-11d2-883f-0016d3cca427"),
+            boot_id: text("boot-1"),
+            kernel_release: text("6.1.0"),
+            os_image: text("Debian GNU/Linux 12 (bookworm)"),
+            board_model: text("Raspberry Pi 4 Model B Rev 1.1"),
+            board_compatible: Ok(vec!["raspberrypi,4-model-b".to_owned(), "brcm,bcm2711".to_owned()]),
+            board_serial: text("10000000abcdef12"),
+            cpu_count: Ok(4),
+            memory_total_bytes: Ok(16_265_484 * 1024),
+            swap_total_bytes: Ok(0),
+            hugepages: vec![Hugepages { page_size_bytes: 2 * 1024 * 1024, pages: 0 }],
+        },
+        readings: Readings {
+            memory: Ok(MemoryUse { available_bytes: 8 << 30, source: MemorySource::CgroupV2 }),
+            node_file_system: Ok(FileSystem {
+                capacity_bytes: 107_362_627_584,
+                available_bytes: 50 << 30,
+                inodes: 1_000_000,
+                inodes_free: 500_000,
+                read_only: false,
+            }),
+            pids: Ok(Pids { limit: 4096, used: 100 }),
+        },
+        network: Network {
+            interfaces: vec![interface("lo", &["127.0.0.1", "::1"]), interface("eth0", &["10.0.0.1", "fe80::1"])],
+            default_routes: vec![route("eth0", false, 100)],
+            node_name_addresses: Vec::new(),
+        },
+    }
+}
+
+/// A.11 speaks of 110 pods and no taint.
+pub(super) fn settings() -> Settings {
+    Settings { podless: false, ..Settings::default() }
+}
+
+pub(super) fn board<'a>(settings: &'a Settings, facts: &'a Facts, stamp: Wall) -> Board<'a> {
+    let pressures = Pressures::default();
+    Board { settings, facts, name: "edge-1", kubelet_version: "v1.36.2", pressures, stamp, problems: &[] }
+}
+
+/// The Node of A.11 as the server has it since [`START`].
+pub(super) fn node() -> Node {
+    initial(&board(&settings(), &facts(), START)).0
+}
+
+/// One run at [`LATER`] over `base`.
+pub(super) fn run(base: &Node, settings: &Settings, facts: &Facts) -> Update {
+    updated(base, &board(settings, facts, LATER), &mut Remembered::default())
+}
+
+pub(super) fn condition<'a>(node: &'a Node, kind: &str) -> &'a Condition {
+    node.status.conditions.iter().find(|one| one.kind == kind).unwrap()
+}
+
+pub(super) fn condition_mut<'a>(node: &'a mut Node, kind: &str) -> &'a mut Condition {
+    node.status.conditions.iter_mut().find(|one| one.kind == kind).unwrap()
+}
+
+/// A condition of somebody else.
+pub(super) fn foreign_condition() -> Condition {
+    Condition {
+        kind: "KernelDeadlock".to_owned(),
+        status: "False".to_owned(),
+        last_heartbeat_time: Some("2025-12-31T00:00:00Z".to_owned()),
+        last_transition_time: Some("2025-12-31T00:00:00Z".to_owned()),
+        reason: "KernelHasNoDeadlock".to_owned(),
+        message: "kernel has no deadlock".to_owned(),
+    }
+}

@@ -1,0 +1,112 @@
+//! Turns the server's version into the one we claim, and the machine's into `nodeInfo` (VER-*, GOR-1).
+
+use super::NodeError;
+use super::desired::Board;
+use super::object::Node;
+use crate::probe::Fact;
+
+/// The newest Kubernetes this agent was tested with: what it claims is never above.
+pub const TESTED: (u32, u32, u32) = (1, 36, 3);
+pub const OPERATING_SYSTEM: &str = "linux";
+const CONTAINER_RUNTIME: &str = "none://Unknown";
+
+/// `nodeInfo.kubeletVersion`: `vX.Y.Z-nodepulse.VERSION`, where X.Y.Z is the server's own version, because a kubelet may
+/// not be newer than its server, but never above [`TESTED`]. A server whose version is unknown or not `vX.Y.Z...` counts
+/// as [`TESTED`].
+pub fn kubelet_version(server_git_version: Option<&str>) -> String {
+    let (major, minor, patch) = server_git_version.and_then(parse).map_or(TESTED, |server| server.min(TESTED));
+    format!("v{major}.{minor}.{patch}-nodepulse.{}", env!("CARGO_PKG_VERSION"))
+}
+
+fn parse(git_version: &str) -> Option<(u32, u32, u32)> {
+    let mut parts = git_version.strip_prefix('v')?.splitn(3, '.');
+    let (major, minor, rest) = (parts.next()?, parts.next()?, parts.next()?);
+    let patch = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
+    Some((number(major)?, number(minor)?, number(patch)?))
+}
+
+pub(super) fn set(node: &mut Node, board: &Board, problems: &mut Vec<NodeError>) {
+    let (machine, info) = (&board.facts.machine, &mut node.status.node_info);
+    keep(&mut info.kernel_version, &machine.kernel_release, "status.nodeInfo.kernelVersion", problems);
+    keep(&mut info.os_image, &machine.os_image, "status.nodeInfo.osImage", problems);
+    info.container_runtime_version = CONTAINER_RUNTIME.to_owned();
+    info.kubelet_version = board.kubelet_version.to_owned();
+    info.kube_proxy_version = String::new();
+    info.operating_system = OPERATING_SYSTEM.to_owned();
+    info.architecture = architecture().to_owned();
+}
+
+/// VER-3: what cannot be read leaves the field as it is.
+fn keep(field: &mut String, fact: &Fact<String>, name: &'static str, problems: &mut Vec<NodeError>) {
+    match fact {
+        Ok(text) => field.clone_from(text),
+        Err(absent) => problems.push(NodeError::NoFact { field: name, absent: absent.clone() }),
+    }
+}
+
+/// The Go name of what this program was compiled for: images are pulled for the userland, not for the kernel.
+pub fn architecture() -> &'static str {
+    go_architecture(std::env::consts::ARCH, cfg!(target_endian = "little"))
+}
+
+/// Hardware notes, 2.1a. Rust's own name where Go has no port.
+fn go_architecture(rust: &'static str, little_endian: bool) -> &'static str {
+    match (rust, little_endian) {
+        ("aarch64", _) => "arm64",
+        ("x86", _) => "386",
+        ("x86_64", _) => "amd64",
+        ("mips", true) => "mipsle",
+        ("mips64", true) => "mips64le",
+        ("powerpc64", false) => "ppc64",
+        ("powerpc64", true) => "ppc64le",
+        ("loongarch64", _) => "loong64",
+        (same, _) => same,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claimed(server: &str) -> String {
+        let version = kubelet_version(Some(server));
+        version.strip_suffix(concat!("-nodepulse.", env!("CARGO_PKG_VERSION"))).unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_version_follows_the_server_but_never_above_what_was_tested() {
+        for (server, expected) in [
+            ("v1.33.2", "v1.33.2"),
+            ("v1.31.4+k3s1", "v1.31.4"),
+            ("v1.30.14-eks-ab12", "v1.30.14"),
+            ("v1.36.0-rc.1", "v1.36.0"),
+            ("v1.36.3", "v1.36.3"),
+            ("v1.36.4", "v1.36.3"),
+            ("v1.37.0-beta.1", "v1.36.3"),
+            ("v2.0.0", "v1.36.3"),
+            ("v1.9.11", "v1.9.11"),
+        ] {
+            assert_eq!(claimed(server), expected, "{server}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_hides_its_version_counts_as_the_tested_one() {
+        for server in ["", "v", "1.30.0", "v1.30", "v1.+30.0", "v1.30.", "v1.99999999999.0", "garbage", "v-1.2.3"] {
+            assert_eq!(claimed(server), "v1.36.3", "{server:?}");
+        }
+        assert_eq!(kubelet_version(None), kubelet_version(Some("v1.36.3")));
+    }
+
+    #[test]
+    fn architectures_have_their_go_names() {
+        for (rust, go) in
+            [("arm", "arm"), ("aarch64", "arm64"), ("x86", "386"), ("riscv64", "riscv64"), ("mips64", "mips64le")]
+        {
+            assert_eq!(go_architecture(rust, true), go);
+        }
+        assert_eq!(go_architecture("mips", false), "mips");
+        assert_eq!(go_architecture("powerpc64", false), "ppc64");
+    }
+}
