@@ -350,3 +350,6 @@ impl Shell<'_, '_> {
         self.world.manager.ready();
     }
 }
+
+#[cfg(test)]
+mod tests;
