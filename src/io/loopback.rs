@@ -145,6 +145,11 @@ impl Listener {
     }
 }
 
+/// Runs one side of a conversation.
+pub fn in_background(side: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(side);
+}
+
 /// Head and body of the next request; `None` when the peer has gone.
 pub fn read_request(stream: &mut impl Read) -> Option<String> {
     let mut request = Vec::new();

@@ -3,8 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "the loop is stopped by a signal that another thread sends")]
 
 use std::io::Write;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
