@@ -8,6 +8,10 @@ pub const SETTINGS_FILE_BYTES: usize = 256 * 1024;
 pub const YAML_NODES: usize = 10_000;
 /// Nesting of one YAML document.
 pub const YAML_DEPTH: usize = 32;
+/// Problems of one settings file that are told at once.
+pub const PROBLEMS: usize = 100;
+/// CPUs that `reservedSystemCPUs` can name; the kernel's own limit on its largest machines.
+pub const CPUS: u32 = 8192;
 /// Longest certificate, key or token file, bytes.
 pub const CREDENTIAL_FILE_BYTES: usize = 64 * 1024;
 /// Longest block of reply headers, bytes.
@@ -26,6 +30,8 @@ pub const WAITING_EVENTS: usize = 64;
 pub const TRIES_PER_RUN: u32 = 5;
 /// Tries of one event (EVT-7).
 pub const TRIES_PER_EVENT: u32 = 12;
+/// Repeats of one request because the server said Retry-After (TR-5); more count as failures.
+pub const INNER_RETRIES: u32 = 10;
 /// Longest bundle of the system's trusted roots, bytes; Debian's has 220 KiB.
 pub const TRUST_BUNDLE_BYTES: usize = 2 * 1024 * 1024;
 /// Addresses of one server name that are tried.
@@ -36,5 +42,3 @@ pub const NAME_LOOKUPS: usize = 2;
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest a sent segment stays unacknowledged before the kernel gives the connection up; ms.
 pub const TCP_USER_TIMEOUT_MS: u32 = 15_000;
-/// Repeats of one request because the server said Retry-After (TR-5); more count as failures.
-pub const INNER_RETRIES: u32 = 10;

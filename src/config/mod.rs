@@ -1,10 +1,26 @@
 //! Turns a settings file, a kubeconfig and command-line flags into checked settings, or every problem at once.
 
+pub mod duration;
+mod eviction;
 pub mod kubeconfig;
+mod kubelet_fields;
 pub mod labels;
 pub mod limits;
+mod load;
+mod nearest;
+mod node_values;
+mod print;
+mod problem;
 pub mod quantity;
+mod scalars;
+pub mod setting;
 pub mod settings;
+pub mod table;
 pub mod taint;
+pub mod yaml;
 
+pub use load::{Loaded, settings};
+pub use nearest::nearest;
+pub use print::to_yaml;
+pub use problem::{Origin, Problem};
 pub use settings::Settings;

@@ -223,10 +223,7 @@ impl Shell<'_, '_> {
         self.handle(Input::Woke);
         loop {
             let until = self.drain();
-            let message = match until {
-                Some(until) => self.world.reactor.before(until, self.world.inbox.next()).await,
-                None => Some(self.world.inbox.next().await),
-            };
+            let message = self.world.reactor.before(until, self.world.inbox.next()).await;
             if message.is_none() {
                 // Other tasks run even if the agent should want to be woken at once, again and again.
                 smol::future::yield_now().await;
@@ -252,7 +249,7 @@ impl Shell<'_, '_> {
     }
 
     /// Does what the agent wants until it waits.
-    fn drain(&mut self) -> Option<Up> {
+    fn drain(&mut self) -> Up {
         loop {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.probe(),
@@ -276,14 +273,13 @@ impl Shell<'_, '_> {
     }
 
     /// Why nothing happens now, for whoever asked to know (`-v 4`); once per reason.
-    fn explain(&self, until: Option<Up>, because: Because) {
+    fn explain(&self, until: Up, because: Because) {
         if !::log::log_enabled!(::log::Level::Debug) || self.because.borrow().as_ref() == Some(&because) {
             return;
         }
         let after = because.after.as_ref().map(|after| format!(", {after}")).unwrap_or_default();
-        let span =
-            until.map_or("until an answer".to_owned(), |until| format!("{:.1} s", (until - clock::up()).as_secs_f64()));
-        ::log::debug!(target: "waiting", "{span}: {}{after}", because.what);
+        let seconds = (until - clock::up()).as_secs_f64();
+        ::log::debug!(target: "waiting", "{seconds:.1} s: {}{after}", because.what);
         self.because.replace(Some(because));
     }
 

@@ -1,0 +1,204 @@
+//! Turns Go durations (`10s`, `1m30s`, `1.5h`, `300ms`) into time spans, and back into what Go prints.
+
+use std::time::Duration;
+
+/// Why a text is no duration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DurationError {
+    /// A bare number: the kubelet refuses it too.
+    NoUnit,
+    Negative,
+    TooLong,
+    Malformed,
+}
+
+impl DurationError {
+    pub fn word(self) -> &'static str {
+        match self {
+            DurationError::NoUnit => "no-unit",
+            DurationError::Negative => "negative",
+            DurationError::TooLong => "too-long",
+            DurationError::Malformed => "malformed",
+        }
+    }
+}
+
+impl std::fmt::Display for DurationError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            DurationError::NoUnit => "has no unit: write for example 10s, 1m30s or 5m",
+            DurationError::Negative => "is negative: write for example 10s, 1m30s or 5m",
+            DurationError::TooLong => "is longer than 292 years",
+            DurationError::Malformed => "is not a duration: write for example 10s, 1m30s or 5m",
+        })
+    }
+}
+
+/// Go keeps durations as signed 64-bit nanoseconds.
+const LONGEST_NS: u128 = i64::MAX as u128;
+
+/// `ms` before `m`, or milliseconds would be minutes.
+const UNITS: [(&str, u128); 8] = [
+    ("h", 3_600_000_000_000),
+    ("ms", 1_000_000),
+    ("m", 60_000_000_000),
+    ("us", 1_000),
+    ("\u{b5}s", 1_000),
+    ("\u{3bc}s", 1_000),
+    ("ns", 1),
+    ("s", 1_000_000_000),
+];
+
+/// Reads what Go's `time.ParseDuration` reads, without negative ones.
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
+    if text.len() > 1 && text.starts_with('-') {
+        return Err(DurationError::Negative);
+    }
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if rest.is_empty() {
+        return Err(DurationError::Malformed);
+    }
+    let mut total_ns: u128 = 0;
+    while !rest.is_empty() {
+        let (whole, after) = digits(rest);
+        let (fraction, after) = match after.strip_prefix('.') {
+            Some(after) => digits(after),
+            None => ("", after),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(DurationError::Malformed);
+        }
+        let unit = UNITS.iter().find_map(|(name, ns)| after.strip_prefix(name).map(|after| (after, *ns)));
+        let Some((after, unit_ns)) = unit else {
+            return Err(if after.is_empty() { DurationError::NoUnit } else { DurationError::Malformed });
+        };
+        total_ns = total_ns.saturating_add(amount_ns(whole, fraction, unit_ns)?);
+        if total_ns > LONGEST_NS {
+            return Err(DurationError::TooLong);
+        }
+        rest = after;
+    }
+    u64::try_from(total_ns).map(Duration::from_nanos).map_err(|_| DurationError::TooLong)
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+fn amount_ns(whole: &str, fraction: &str, unit_ns: u128) -> Result<u128, DurationError> {
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| DurationError::TooLong)? };
+    // An hour has 13 digits of nanoseconds: what stands behind the 15th digit of a fraction is less than one.
+    let fraction = fraction.get(..fraction.len().min(15)).unwrap_or("");
+    let numerator: u128 =
+        if fraction.is_empty() { 0 } else { fraction.parse().map_err(|_| DurationError::Malformed)? };
+    let denominator = 10_u128.pow(fraction.len() as u32);
+    Ok(u128::from(whole) * unit_ns + numerator * unit_ns / denominator)
+}
+
+/// What Go's `Duration.String` prints: `10s`, `1m30s`, `1h0m0s`, `1.5ms`, `0s`.
+pub fn print(span: Duration) -> String {
+    let ns = span.as_nanos();
+    if ns == 0 {
+        return "0s".to_owned();
+    }
+    for (unit, unit_ns) in [("ns", 1_u128), ("\u{b5}s", 1_000), ("ms", 1_000_000)] {
+        if ns < unit_ns * 1_000 {
+            return decimal(ns, unit_ns) + unit;
+        }
+    }
+    let seconds = decimal(ns % 60_000_000_000, 1_000_000_000);
+    match (ns / 3_600_000_000_000, ns / 60_000_000_000 % 60) {
+        (0, 0) => format!("{seconds}s"),
+        (0, minutes) => format!("{minutes}m{seconds}s"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+fn decimal(ns: u128, unit_ns: u128) -> String {
+    let width = unit_ns.ilog10() as usize;
+    let fraction = format!("{:0width$}", ns % unit_ns);
+    match fraction.trim_end_matches('0') {
+        "" => (ns / unit_ns).to_string(),
+        fraction => format!("{}.{fraction}", ns / unit_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From the table of Go's own test of ParseDuration.
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for (text, ns) in [
+            ("0", 0),
+            ("5s", 5_000_000_000),
+            ("1478s", 1_478_000_000_000),
+            ("+5s", 5_000_000_000),
+            ("5.6s", 5_600_000_000),
+            ("5.s", 5_000_000_000),
+            (".5s", 500_000_000),
+            ("1.004s", 1_004_000_000),
+            ("100.00100s", 100_001_000_000),
+            ("13us", 13_000),
+            ("12\u{b5}s", 12_000),
+            ("12\u{3bc}s", 12_000),
+            ("14ms", 14_000_000),
+            ("3h30m", 12_600_000_000_000),
+            ("10.5s4m", 250_500_000_000),
+            ("1h2m3s4ms5us6ns", 3_723_004_005_006),
+            ("39h9m14.425s", 140_954_425_000_000),
+            ("0.3333333333333333333h", 1_200_000_000_000 - 1),
+            ("9223372036854775807ns", 9_223_372_036_854_775_807),
+        ] {
+            assert_eq!(parse(text), Ok(Duration::from_nanos(ns)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_go_refuses_is_refused_with_a_reason() {
+        for (text, error) in [
+            ("", DurationError::Malformed),
+            ("3", DurationError::NoUnit),
+            ("1m30", DurationError::NoUnit),
+            ("-5s", DurationError::Negative),
+            ("-", DurationError::Malformed),
+            ("s", DurationError::Malformed),
+            (".s", DurationError::Malformed),
+            ("+", DurationError::Malformed),
+            ("3000000h", DurationError::TooLong),
+            ("9223372036854775808ns", DurationError::TooLong),
+            ("99999999999999999999s", DurationError::TooLong),
+            ("10 s", DurationError::Malformed),
+            ("5d", DurationError::Malformed),
+        ] {
+            assert_eq!(parse(text), Err(error), "{text}");
+            assert!(!error.word().is_empty());
+            assert!(error.to_string().starts_with("is ") || error.to_string().starts_with("has "));
+        }
+    }
+
+    /// From the table of Go's own test of Duration.String.
+    #[test]
+    fn durations_are_printed_as_go_prints_them_and_read_back() {
+        for (ns, text) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_100, "1.1\u{b5}s"),
+            (2_200_000, "2.2ms"),
+            (3_300_000_000, "3.3s"),
+            (245_000_000_000, "4m5s"),
+            (245_001_000_000, "4m5.001s"),
+            (18_367_001_000_000, "5h6m7.001s"),
+            (480_000_000_001, "8m0.000000001s"),
+            (3_600_000_000_000, "1h0m0s"),
+            (i64::MAX as u64, "2562047h47m16.854775807s"),
+        ] {
+            assert_eq!(print(Duration::from_nanos(ns)), text);
+            assert_eq!(parse(text), Ok(Duration::from_nanos(ns)));
+        }
+    }
+}

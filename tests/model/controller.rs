@@ -1,0 +1,214 @@
+//! Turns what Nodes and Leases say, and the controllers' own clock, into what the control plane concludes: Unknown after
+//! silence, taints, pod CIDRs, Leases without an owner collected (section 1.R of the behaviour notes).
+
+use std::collections::BTreeMap;
+
+use nodepulse::time::Wall;
+use serde_json::{Value, json};
+
+use super::ModelServer;
+use super::store::{Resource, Store};
+
+/// The lifecycle controller looks at every Node this often.
+pub const MONITOR_PERIOD_US: i64 = 5_000_000;
+const GRACE_US: i64 = 50_000_000;
+const STARTUP_GRACE_US: i64 = 60_000_000;
+const EVENT_TTL_US: i64 = 3_600_000_000;
+/// The four that silence turns Unknown, with the taint that each puts on a Node while it is `True`.
+const MONITORED: [(&str, Option<&str>); 4] = [
+    ("Ready", None),
+    ("MemoryPressure", Some("node.kubernetes.io/memory-pressure")),
+    ("DiskPressure", Some("node.kubernetes.io/disk-pressure")),
+    ("PIDPressure", Some("node.kubernetes.io/pid-pressure")),
+];
+
+/// What the controllers remember between two looks.
+#[derive(Debug, Clone, Default)]
+pub struct Controllers {
+    health: BTreeMap<String, Health>,
+    cidrs: u32,
+    /// What they did, in plain words; the owner of the server takes the lines out.
+    pub happened: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Health {
+    uid: String,
+    /// By the controller's own clock (NLC-2).
+    heartbeat_us: i64,
+    ready_heartbeat: Option<String>,
+    renewed: Option<Wall>,
+}
+
+impl ModelServer {
+    /// One look at everything; real ones look every [`MONITOR_PERIOD_US`].
+    pub fn tick(&mut self, now_us: i64) {
+        let (store, controllers) = (&mut self.store, &mut self.controllers);
+        for name in store.names(Resource::Nodes) {
+            controllers.assign_pod_cidr(store, &name);
+            controllers.copy_beta_labels(store, &name);
+            controllers.judge(store, &name, now_us);
+            taint(store, &name);
+        }
+        controllers.health.retain(|name, _| store.get(Resource::Nodes, name).is_some());
+        controllers.collect_leases(store);
+        let expired = |event: &Value| {
+            let stamp = event["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
+            stamp.is_some_and(|stamp| now_us - stamp.unix_us() > EVENT_TTL_US)
+        };
+        let old: Vec<String> =
+            store.list(Resource::Events).filter(|(_, event)| expired(event)).map(|(name, _)| name.to_owned()).collect();
+        for name in old {
+            store.delete(Resource::Events, &name);
+        }
+    }
+}
+
+impl Controllers {
+    fn assign_pod_cidr(&mut self, store: &mut Store, name: &str) {
+        let assigned = store.get(Resource::Nodes, name).is_some_and(|node| node["spec"].get("podCIDRs").is_some());
+        if assigned {
+            return;
+        }
+        let cidr = format!("10.244.{}.0/24", self.cidrs % 256);
+        self.cidrs += 1;
+        store.edit(Resource::Nodes, name, |node| {
+            node["spec"]["podCIDR"] = json!(cidr);
+            node["spec"]["podCIDRs"] = json!([cidr]);
+        });
+        self.happened.push(format!("controller: Node {name} is given the pod addresses {cidr}"));
+    }
+
+    /// NLC-5.
+    fn copy_beta_labels(&mut self, store: &mut Store, name: &str) {
+        store.edit(Resource::Nodes, name, |node| {
+            for key in ["os", "arch"] {
+                let stable = node["metadata"]["labels"].get(format!("kubernetes.io/{key}")).cloned();
+                if let Some(stable) = stable {
+                    node["metadata"]["labels"][format!("beta.kubernetes.io/{key}")] = stable;
+                }
+            }
+        });
+    }
+
+    /// NLC-1 to NLC-3.
+    fn judge(&mut self, store: &mut Store, name: &str, now_us: i64) {
+        let Some(node) = store.get(Resource::Nodes, name) else { return };
+        let uid = node["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let ready = condition(node, "Ready");
+        let ready_heartbeat = ready.map(|ready| ready["lastHeartbeatTime"].as_str().unwrap_or_default().to_owned());
+        let renewed = store.get(Resource::Leases, name).and_then(|lease| lease["spec"]["renewTime"].as_str());
+        let renewed = renewed.and_then(Wall::parse_stamp);
+        let grace_us = if ready.is_some() { GRACE_US } else { STARTUP_GRACE_US };
+        let first_sight = Health { uid, heartbeat_us: now_us, ready_heartbeat: None, renewed: None };
+        let health = self.health.entry(name.to_owned()).or_insert(first_sight.clone());
+        if health.uid != first_sight.uid {
+            *health = first_sight;
+        }
+        if health.ready_heartbeat != ready_heartbeat {
+            health.ready_heartbeat = ready_heartbeat;
+            health.heartbeat_us = now_us;
+        }
+        if renewed > health.renewed {
+            health.renewed = renewed;
+            health.heartbeat_us = now_us;
+        }
+        if now_us - health.heartbeat_us > grace_us && set_unknown(store, name, now_us) {
+            self.happened
+                .push(format!("controller: Node {name} has been silent for {} s: Ready=Unknown", grace_us / 1_000_000));
+            if let Some(node) = store.get(Resource::Nodes, name) {
+                health.ready_heartbeat = condition(node, "Ready")
+                    .map(|ready| ready["lastHeartbeatTime"].as_str().unwrap_or_default().to_owned());
+            }
+        }
+    }
+
+    /// The garbage collector: an owner that is gone takes its Lease with it.
+    fn collect_leases(&mut self, store: &mut Store) {
+        for name in store.names(Resource::Leases) {
+            let Some(lease) = store.get(Resource::Leases, &name) else { continue };
+            let owners = lease["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+            let is_alive = |owner: &Value| {
+                let node = store.get(Resource::Nodes, owner["name"].as_str().unwrap_or_default());
+                node.is_some_and(|node| node["metadata"]["uid"] == owner["uid"])
+            };
+            if !owners.is_empty() && !owners.iter().any(is_alive) {
+                store.delete(Resource::Leases, &name);
+                self.happened.push(format!("garbage collector: Lease {name} deleted, the Node that owned it is gone"));
+            }
+        }
+    }
+}
+
+/// The condition of this type.
+pub fn condition<'a>(node: &'a Value, kind: &str) -> Option<&'a Value> {
+    node["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// What the controller writes after silence; false when it was written before.
+pub fn set_unknown(store: &mut Store, name: &str, now_us: i64) -> bool {
+    let now = Wall::from_unix_us(now_us).to_seconds_stamp();
+    store.edit(Resource::Nodes, name, |node| {
+        if !node["status"]["conditions"].is_array() {
+            node["status"]["conditions"] = json!([]);
+        }
+        let created = node["metadata"]["creationTimestamp"].clone();
+        let Some(conditions) = node["status"]["conditions"].as_array_mut() else { return };
+        for (kind, _) in MONITORED {
+            match conditions.iter_mut().find(|condition| condition["type"] == kind) {
+                Some(condition) if condition["status"] == "Unknown" => {}
+                Some(condition) => {
+                    condition["status"] = json!("Unknown");
+                    condition["reason"] = json!("NodeStatusUnknown");
+                    condition["message"] = json!("Kubelet stopped posting node status.");
+                    condition["lastTransitionTime"] = json!(now);
+                }
+                None => conditions.push(json!({
+                    "type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated",
+                    "message": "Kubelet never posted node status.",
+                    "lastHeartbeatTime": created, "lastTransitionTime": now,
+                })),
+            }
+        }
+    })
+}
+
+/// Taints follow conditions; those of others stay.
+fn taint(store: &mut Store, name: &str) {
+    let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
+    store.edit(Resource::Nodes, name, |node| {
+        let Some(ready) = condition(node, "Ready").and_then(|ready| ready["status"].as_str()) else { return };
+        let mut wanted = match ready {
+            "True" => Vec::new(),
+            "False" => vec![
+                taint("node.kubernetes.io/not-ready", "NoSchedule"),
+                taint("node.kubernetes.io/not-ready", "NoExecute"),
+            ],
+            _ => vec![
+                taint("node.kubernetes.io/unreachable", "NoSchedule"),
+                taint("node.kubernetes.io/unreachable", "NoExecute"),
+            ],
+        };
+        for (kind, key) in MONITORED {
+            let is_true = condition(node, kind).is_some_and(|condition| condition["status"] == "True");
+            wanted.extend(key.filter(|_| is_true).map(|key| taint(key, "NoSchedule")));
+        }
+        if node["spec"]["unschedulable"] == true {
+            wanted.push(taint("node.kubernetes.io/unschedulable", "NoSchedule"));
+        }
+        let ours = ["not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "unschedulable"];
+        let is_ours = |taint: &Value| {
+            let key = taint["key"].as_str().and_then(|key| key.strip_prefix("node.kubernetes.io/"));
+            key.is_some_and(|key| ours.contains(&key))
+        };
+        let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.retain(|taint| !is_ours(taint) || wanted.contains(taint));
+        let missing: Vec<Value> = wanted.into_iter().filter(|taint| !taints.contains(taint)).collect();
+        taints.extend(missing);
+        match node["spec"].as_object_mut() {
+            Some(spec) if taints.is_empty() => drop(spec.remove("taints")),
+            Some(spec) => drop(spec.insert("taints".to_owned(), Value::Array(taints))),
+            None => {}
+        }
+    });
+}

@@ -1,0 +1,351 @@
+//! Turns request bytes and the time into reply bytes: a kube-apiserver for exactly what a node agent sends, pure and
+//! deterministic, with the controllers that judge Nodes.
+//!
+//! What it assumes of the real one, where no document of ours says it was measured (to be held against the real server):
+//! - bodies above 2,048 bytes are chunked, as Go's `net/http` does;
+//! - a body that does not decode is 400 on POST and PUT, 422 on PATCH;
+//! - where a field is not there yet, a patch's value is taken without its directives and nulls (Kubernetes 1.27 and later);
+//! - NodeRestriction sees a `/status` patch before `spec` is put back, so a taint in it is refused, not ignored;
+//! - PUT of a missing Lease with a uid is 409, with a resourceVersion alone 409 too (the registry's own error is odder).
+
+pub mod admin;
+pub mod controller;
+pub mod http;
+pub mod merge;
+pub mod nodes;
+pub mod plain_words;
+pub mod problem;
+pub mod protobuf;
+pub mod rights;
+pub mod route;
+pub mod schema;
+pub mod store;
+
+use serde_json::{Value, json};
+
+use controller::Controllers;
+use http::{Request, Response, http_date};
+use problem::Problem;
+use rights::Caller;
+use route::{Form, Route, Verb};
+use schema::Shape;
+use store::{Resource, Store, Writer};
+
+/// The server.
+#[derive(Debug, Clone)]
+pub struct ModelServer {
+    pub store: Store,
+    pub controllers: Controllers,
+    pub git_version: String,
+    audits: u64,
+    /// What the server warned of (`Warning` headers): fields it does not know. An agent should never cause one.
+    pub warnings: Vec<String>,
+}
+
+impl Default for ModelServer {
+    fn default() -> ModelServer {
+        ModelServer {
+            store: Store::default(),
+            controllers: Controllers::default(),
+            git_version: "v1.36.2".to_owned(),
+            audits: 0,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+type Success = (u16, Value);
+
+impl ModelServer {
+    /// One whole request, one whole reply.
+    pub fn exchange(&mut self, bytes: &[u8], caller: &Caller, now_us: i64) -> Vec<u8> {
+        match Request::parse(bytes) {
+            Ok(Some((request, used))) if used == bytes.len() => self.answer(&request, caller, now_us).to_bytes(),
+            other => {
+                let problem = Problem::bad_request(format!("not exactly one request: {other:?}"));
+                self.respond(Form::JSON, Err(problem), now_us).to_bytes()
+            }
+        }
+    }
+
+    pub fn answer(&mut self, request: &Request, caller: &Caller, now_us: i64) -> Response {
+        let known_warnings = self.warnings.len();
+        let form = Form::accepted(request.header("accept"));
+        let result = form.clone().and_then(|_| self.serve(request, caller, now_us));
+        let mut response = self.respond(form.unwrap_or(Form::JSON), result, now_us);
+        for warning in &self.warnings[known_warnings..] {
+            response.headers.push(("Warning", format!("299 - {warning:?}")));
+        }
+        response
+    }
+
+    /// An answer that has nothing to do with the request: a fault.
+    pub fn refuse(&mut self, problem: Problem, now_us: i64) -> Response {
+        self.respond(Form::JSON, Err(problem), now_us)
+    }
+
+    fn serve(&mut self, request: &Request, caller: &Caller, now_us: i64) -> Result<Success, Problem> {
+        let route = Route::of(request)?;
+        caller.authorize(&route)?;
+        let Route::Object { verb, resource, subresource, name } = route else {
+            return if route == Route::Version { Ok((200, self.version())) } else { review(request, caller) };
+        };
+        let manager =
+            request.header("user-agent").unwrap_or("unknown").split('/').next().unwrap_or_default().to_owned();
+        let writer = Writer { manager, subresource };
+        match verb {
+            Verb::Get => {
+                let stored = self.store.get(resource, &name).ok_or_else(|| Problem::not_found(resource, &name))?;
+                Ok((200, stored.clone()))
+            }
+            Verb::Create => self.create(request, caller, resource, "", &writer, now_us),
+            Verb::Update if resource == Resource::Leases => self.put_lease(request, caller, &name, &writer, now_us),
+            Verb::Patch => self.patch(request, caller, resource, &name, &writer, now_us),
+            Verb::List | Verb::Update | Verb::Delete => Err(Problem::method_not_allowed()),
+        }
+    }
+
+    fn version(&self) -> Value {
+        let mut parts = self.git_version.trim_start_matches('v').split('.');
+        let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        json!({"major": major, "minor": minor, "gitVersion": self.git_version, "platform": "linux/amd64"})
+    }
+
+    fn create(
+        &mut self,
+        request: &Request,
+        caller: &Caller,
+        resource: Resource,
+        url_name: &str,
+        writer: &Writer,
+        now_us: i64,
+    ) -> Result<Success, Problem> {
+        let mut object = self.decode_body(request, resource)?;
+        let name = object["metadata"]["name"].as_str().unwrap_or(url_name).to_owned();
+        check_place(resource, url_name, &name, &object)?;
+        object["metadata"]["name"] = json!(name);
+        match resource {
+            Resource::Nodes => {
+                nodes::set_defaults(&mut object);
+                caller.admit_node(&name, None, &object)?;
+                nodes::taint_at_birth(&mut object);
+                nodes::validate(&name, None, &object)?;
+            }
+            Resource::Leases => {
+                caller.admit_lease(&name)?;
+                validate_lease(&name, &object)?;
+            }
+            Resource::Events => validate_event(&name, &object)?,
+        }
+        self.store.create(resource, &name, object, writer, now_us).map(|object| (201, object))
+    }
+
+    /// PUT creates a Lease that is missing, and demands a version for one that is there (wire notes, 2).
+    fn put_lease(
+        &mut self,
+        request: &Request,
+        caller: &Caller,
+        name: &str,
+        writer: &Writer,
+        now_us: i64,
+    ) -> Result<Success, Problem> {
+        let object = self.decode_body(request, Resource::Leases)?;
+        let says = |key: &str| object["metadata"].get(key).is_some();
+        if self.store.get(Resource::Leases, name).is_none() {
+            if says("uid") || says("resourceVersion") {
+                let why = "Precondition failed: UID in precondition, the object does not exist";
+                return Err(Problem::conflict(Resource::Leases, name, why));
+            }
+            return self.create(request, caller, Resource::Leases, name, writer, now_us);
+        }
+        check_place(Resource::Leases, name, object["metadata"]["name"].as_str().unwrap_or(name), &object)?;
+        caller.admit_lease(name)?;
+        if !says("resourceVersion") {
+            let why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+            return Err(Problem::invalid(Resource::Leases, name, why));
+        }
+        validate_lease(name, &object)?;
+        self.store.update(Resource::Leases, name, object, writer, now_us).map(|object| (200, object))
+    }
+
+    fn patch(
+        &mut self,
+        request: &Request,
+        caller: &Caller,
+        resource: Resource,
+        name: &str,
+        writer: &Writer,
+        now_us: i64,
+    ) -> Result<Success, Problem> {
+        let content_type = request.header("content-type").unwrap_or_default();
+        if content_type != "application/strategic-merge-patch+json" {
+            return Err(Problem::unsupported_media_type(content_type));
+        }
+        let patch: Value = serde_json::from_slice(&request.body)
+            .map_err(|error| Problem::bad_request(format!("error decoding patch: {error}")))?;
+        let stored = self.store.get(resource, name).ok_or_else(|| Problem::not_found(resource, name))?.clone();
+        let shape = shape_of(resource);
+        let mut object = merge::apply(shape, stored.clone(), patch).map_err(Problem::bad_request)?;
+        self.decode(shape, &mut object)
+            .map_err(|why| Problem::invalid(resource, name, &format!("patch: Invalid value: {why}")))?;
+        check_place(resource, name, object["metadata"]["name"].as_str().unwrap_or_default(), &object)?;
+        match resource {
+            Resource::Nodes => {
+                nodes::set_defaults(&mut object);
+                caller.admit_node(name, Some(&stored), &object)?;
+                nodes::prepare_for_update(writer.subresource, &stored, &mut object);
+                nodes::validate(name, Some(&stored), &object)?;
+            }
+            Resource::Leases => {
+                caller.admit_lease(name)?;
+                validate_lease(name, &object)?;
+            }
+            Resource::Events => validate_event(name, &object)?,
+        }
+        self.store.update(resource, name, object, writer, now_us).map(|object| (200, object))
+    }
+
+    fn decode_body(&mut self, request: &Request, resource: Resource) -> Result<Value, Problem> {
+        let content_type = request.header("content-type").unwrap_or_default();
+        if content_type != "application/json" {
+            return Err(Problem::unsupported_media_type(content_type));
+        }
+        let mut object: Value = serde_json::from_slice(&request.body)
+            .map_err(|error| Problem::bad_request(format!("error decoding JSON: {error}")))?;
+        let kind = resource.kind();
+        let why = |why| Problem::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: {why}"));
+        self.decode(shape_of(resource), &mut object).map_err(why)?;
+        Ok(object)
+    }
+
+    fn decode(&mut self, shape: Shape, object: &mut Value) -> Result<(), String> {
+        let mut unknown = Vec::new();
+        shape.decode(object, "", &mut unknown)?;
+        self.warnings.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
+        Ok(())
+    }
+
+    fn respond(&mut self, form: Form, result: Result<Success, Problem>, now_us: i64) -> Response {
+        self.audits += 1;
+        let mut headers = vec![
+            ("Audit-Id", format!("00000000-0000-4000-8000-{:012x}", self.audits)),
+            ("Cache-Control", "no-cache, private".to_owned()),
+        ];
+        let (code, body, protobuf) = match result {
+            Ok((code, object)) if form.metadata_only => {
+                let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
+                (code, encode(&partial, form.protobuf), form.protobuf)
+            }
+            Ok((code, object)) => (code, encode(&object, form.protobuf), form.protobuf),
+            Err(problem) => {
+                if let Some(seconds) = problem.retry_after {
+                    headers.push(("Retry-After", seconds.to_string()));
+                }
+                // Errors ignore the transform: they come as JSON then (wire notes, 3).
+                let protobuf = form.protobuf && !form.metadata_only;
+                let body = if protobuf { protobuf::encode_status(&problem) } else { encode(&problem.status(), false) };
+                (problem.code, body, protobuf)
+            }
+        };
+        let content_type = if protobuf { "application/vnd.kubernetes.protobuf" } else { "application/json" };
+        headers.push(("Content-Type", content_type.to_owned()));
+        headers.push(("X-Kubernetes-Pf-Flowschema-Uid", "4d1a7f0c-5a0e-4c9e-8a0a-3d7f2f1f6a01".to_owned()));
+        headers.push(("X-Kubernetes-Pf-Prioritylevel-Uid", "9c5b0f1e-0d7c-4a55-9e0b-6f2f3f1f6a02".to_owned()));
+        headers.push(("Date", http_date(now_us)));
+        Response { code, headers, body }
+    }
+}
+
+fn encode(object: &Value, protobuf: bool) -> Vec<u8> {
+    if protobuf {
+        return protobuf::encode_opaque(object);
+    }
+    let mut body = object.to_string().into_bytes();
+    body.push(b'\n');
+    body
+}
+
+fn shape_of(resource: Resource) -> Shape {
+    match resource {
+        Resource::Nodes => schema::NODE,
+        Resource::Leases => schema::LEASE,
+        Resource::Events => schema::EVENT,
+    }
+}
+
+/// Name and namespace inside the object must be those of the path.
+fn check_place(resource: Resource, url_name: &str, name: &str, object: &Value) -> Result<(), Problem> {
+    if name.is_empty() {
+        return Err(Problem::invalid(resource, "", "metadata.name: Required value: name or generateName is required"));
+    }
+    if !url_name.is_empty() && url_name != name {
+        return Err(Problem::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({url_name})"
+        )));
+    }
+    let namespace = object["metadata"].get("namespace").and_then(Value::as_str);
+    if namespace.is_some() && namespace != resource.namespace() {
+        return Err(Problem::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// `ValidateLeaseSpec` (LSE-15).
+fn validate_lease(name: &str, lease: &Value) -> Result<(), Problem> {
+    if let Some(why) = nodes::bad_metadata(lease) {
+        return Err(Problem::invalid(Resource::Leases, name, &why));
+    }
+    let at_least = |key: &str, least: i64, why: &str| match lease["spec"][key].as_i64() {
+        Some(value) if value < least => {
+            Err(Problem::invalid(Resource::Leases, name, &format!("spec.{key}: Invalid value: {value}: {why}")))
+        }
+        _ => Ok(()),
+    };
+    at_least("leaseDurationSeconds", 1, "must be greater than 0")?;
+    at_least("leaseTransitions", 0, "must be greater than or equal to 0")
+}
+
+/// `legacyValidateEvent`: an event about an object without namespace lives in `default` (EVT-1).
+fn validate_event(name: &str, event: &Value) -> Result<(), Problem> {
+    if !nodes::is_dns_subdomain(name) {
+        return Err(Problem::invalid(Resource::Events, name, "metadata.name: Invalid value"));
+    }
+    if event["involvedObject"].get("namespace").is_some_and(|namespace| namespace != "default") {
+        let why = "involvedObject.namespace: Invalid value: does not match event.namespace";
+        return Err(Problem::invalid(Resource::Events, name, why));
+    }
+    Ok(())
+}
+
+/// SelfSubjectAccessReview: the authorizer is asked, admission is not.
+fn review(request: &Request, caller: &Caller) -> Result<Success, Problem> {
+    let mut review: Value = serde_json::from_slice(&request.body)
+        .map_err(|error| Problem::bad_request(format!("error decoding JSON: {error}")))?;
+    let asked = &review["spec"]["resourceAttributes"];
+    let text = |key: &str| asked[key].as_str().unwrap_or_default();
+    let resource = match (text("group"), text("resource")) {
+        ("", "nodes") => Some(Resource::Nodes),
+        ("coordination.k8s.io", "leases") if text("namespace") == "kube-node-lease" => Some(Resource::Leases),
+        ("", "events") => Some(Resource::Events),
+        _ => None,
+    };
+    let verbs = [Verb::Get, Verb::List, Verb::Create, Verb::Update, Verb::Patch, Verb::Delete];
+    let verb = verbs.into_iter().find(|verb| verb.word() == text("verb"));
+    let subresource = if text("subresource") == "status" { "status" } else { "" };
+    let allowed = match (resource, verb) {
+        (Some(resource), Some(verb)) => {
+            let name = text("name").to_owned();
+            caller.authorize(&Route::Object { verb, resource, subresource, name }).is_ok()
+        }
+        _ => *caller == Caller::Admin,
+    };
+    review["kind"] = json!("SelfSubjectAccessReview");
+    review["apiVersion"] = json!("authorization.k8s.io/v1");
+    review["status"] = json!({"allowed": allowed});
+    Ok((201, review))
+}
+
+#[cfg(test)]
+mod tests;

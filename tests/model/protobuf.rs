@@ -1,0 +1,51 @@
+//! Turns an object into the envelope of the API's protobuf form.
+//!
+//! A `Status` is encoded truly, as the agent reads it; any other object is its JSON inside the envelope, as the agent
+//! reads no more than the status code of such an answer (D3).
+
+use serde_json::Value;
+
+use super::problem::Problem;
+
+pub fn encode_status(problem: &Problem) -> Vec<u8> {
+    let mut raw = field(1, &[]);
+    raw.extend(field(2, b"Failure"));
+    raw.extend(field(3, problem.message.as_bytes()));
+    raw.extend(field(4, problem.reason.as_bytes()));
+    raw.extend([6 << 3]);
+    raw.extend(varint(u64::from(problem.code)));
+    envelope("v1", "Status", &raw)
+}
+
+pub fn encode_opaque(object: &Value) -> Vec<u8> {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    envelope(&text("apiVersion"), &text("kind"), object.to_string().as_bytes())
+}
+
+fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let mut type_meta = field(1, api_version.as_bytes());
+    type_meta.extend(field(2, kind.as_bytes()));
+    let mut bytes = b"k8s\0".to_vec();
+    bytes.extend(field(1, &type_meta));
+    bytes.extend(field(2, raw));
+    bytes.extend(field(3, b""));
+    bytes.extend(field(4, b""));
+    bytes
+}
+
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    field.extend(varint(bytes.len() as u64));
+    field.extend_from_slice(bytes);
+    field
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}

@@ -1,0 +1,3 @@
+//! Turns seeds into worlds.
+
+mod model;

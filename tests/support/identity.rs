@@ -1,0 +1,124 @@
+//! Turns a node's name into its certificate and kubeconfig, in order or with one thing wrong on purpose.
+
+use super::Result;
+use super::apiserver::ApiServer;
+use super::daemon::write_private;
+use super::https::Client;
+use super::pki::{Authority, Keypair, Validity};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a node brings to the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// `system:node:NAME` in `system:nodes`.
+    Valid,
+    Expired,
+    NotYetValid,
+    /// Signed by an authority that the server does not know: 401.
+    OtherClientAuthority,
+    /// The kubeconfig trusts another authority than the server's: no handshake.
+    OtherServerAuthority,
+    /// The right name without the group: nothing is allowed, 403.
+    NoGroup,
+}
+
+/// A node's name and everything it needs to be that node.
+pub struct NodeIdentity {
+    pub name: String,
+    /// The user that the server sees: `system:node:NAME`.
+    pub user: String,
+    pub kubeconfig: PathBuf,
+    /// A folder of its own, for settings and state. It goes away with the cluster.
+    pub dir: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    pub authority: PathBuf,
+    /// A client of the test's own with this identity (whatever is wrong with it, this one trusts the server).
+    pub client: Client,
+}
+
+impl NodeIdentity {
+    pub(super) fn new(
+        folder: &Path,
+        name: &str,
+        api: &ApiServer,
+        authority: &Authority,
+        credential: Credential,
+    ) -> Result<Self> {
+        let dir = folder.join(name);
+        fs::create_dir(&dir).map_err(|e| format!("cannot create {}: {e}", dir.display()))?;
+        let stranger = Authority::new("nobody-trusts-this")?;
+        let user = format!("system:node:{name}");
+        let group = (credential != Credential::NoGroup).then_some("system:nodes");
+        let (validity, issuer) = match credential {
+            Credential::Expired => (Validity::Expired, authority),
+            Credential::NotYetValid => (Validity::NotYet, authority),
+            Credential::OtherClientAuthority => (Validity::Now, &stranger),
+            _ => (Validity::Now, authority),
+        };
+        let own = issuer.client(&user, group, validity)?;
+        let trusted = if credential == Credential::OtherServerAuthority { &stranger } else { authority };
+        let kubeconfig = write_kubeconfig(&dir, "node", &api.url(), trusted, &own)?;
+        Ok(Self {
+            name: name.to_owned(),
+            user,
+            kubeconfig,
+            certificate: dir.join("node.crt"),
+            key: dir.join("node.key"),
+            authority: dir.join("node-ca.crt"),
+            client: api.client(&own)?,
+            dir,
+        })
+    }
+
+    /// Another kubeconfig of this node, for a way to the server that is not the direct one: a proxy's port,
+    /// an address in a network of the test's own.
+    pub fn kubeconfig_via(&self, server: &str) -> Result<PathBuf> {
+        let text = fs::read_to_string(&self.kubeconfig).map_err(|e| e.to_string())?;
+        let lines = text.lines().map(|line| match line.split_once("server: ") {
+            Some((indent, _)) => format!("{indent}server: {server}\n"),
+            None => format!("{line}\n"),
+        });
+        let name: String = server.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        write_private(&self.dir.join(format!("{name}.kubeconfig")), &lines.collect::<String>())
+    }
+}
+
+/// Writes NAME.kubeconfig and beside it NAME.crt, NAME.key and NAME-ca.crt, which it names by path.
+pub fn write_kubeconfig(
+    dir: &Path,
+    name: &str,
+    server: &str,
+    authority: &Authority,
+    identity: &Keypair,
+) -> Result<PathBuf> {
+    let ca = write_private(&dir.join(format!("{name}-ca.crt")), &authority.certificate())?;
+    let certificate = write_private(&dir.join(format!("{name}.crt")), &identity.certificate)?;
+    let key = write_private(&dir.join(format!("{name}.key")), &identity.key)?;
+    let text = format!(
+        r#"apiVersion: v1
+kind: Config
+clusters:
+- name: test
+  cluster:
+    server: {server}
+    certificate-authority: {}
+users:
+- name: {name}
+  user:
+    client-certificate: {}
+    client-key: {}
+contexts:
+- name: test
+  context:
+    cluster: test
+    user: {name}
+current-context: test
+"#,
+        ca.display(),
+        certificate.display(),
+        key.display()
+    );
+    write_private(&dir.join(format!("{name}.kubeconfig")), &text)
+}

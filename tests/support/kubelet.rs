@@ -1,0 +1,169 @@
+//! Turns a cluster into one with a real kubelet on this machine, to hold nodepulse against. Needs root.
+
+use super::Result;
+use super::apiserver::free_port;
+use super::binaries;
+use super::daemon::{Daemon, wait_until};
+use super::identity::NodeIdentity;
+use super::{Cluster, condition};
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+const START_WITHIN: Duration = Duration::from_secs(60);
+
+/// A kubelet sets kernel parameters and writes below /var whatever it is told, and this machine is somebody's:
+/// it gets copies, in a mount namespace that goes away with it.
+const IN_PRIVATE: &str = r#"
+set -e
+copies=$1; shift
+mkdir -p "$copies"
+for name in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops \
+    kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
+    [ -e "/proc/sys/$name" ] || continue
+    copy=$copies/$(echo "$name" | tr / -)
+    cat "/proc/sys/$name" >"$copy"
+    mount --bind "$copy" "/proc/sys/$name"
+done
+mount -t tmpfs -o mode=755 tmpfs /var/lib
+mount -t tmpfs -o mode=755 tmpfs /var/log
+exec "$@"
+"#;
+
+/// Without a network configuration the runtime is not ready; without pods its plug-in is never called.
+const NETWORK: &str = r#"{"cniVersion": "1.0.0", "name": "loopback", "plugins": [{"type": "loopback"}]}"#;
+
+/// A running kubelet with a containerd of its own. Fields end in this order.
+pub struct Kubelet {
+    pub kubelet: Daemon,
+    pub containerd: Daemon,
+    pub identity: NodeIdentity,
+    /// Where it serves its own API, as `status.daemonEndpoints` says.
+    pub port: u16,
+}
+
+impl Kubelet {
+    /// Starts both; the Node appears and becomes Ready within a second or two (`wait_for_condition`).
+    /// `configuration` is YAML that is added to its KubeletConfiguration.
+    pub fn start(cluster: &Cluster, hint: &str, configuration: &str) -> Result<Self> {
+        let programs = binaries::find(&binaries::KUBELET)?;
+        let identity = cluster.node(hint)?;
+        let containerd = start_containerd(cluster, &identity, &programs["containerd"])?;
+        let port = free_port()?;
+        let kubelet = start_kubelet(cluster, &identity, &programs["kubelet"], port, configuration)?;
+        Ok(Self { kubelet, containerd, identity, port })
+    }
+
+    /// Waits until the API server has its Node with Ready=True; an early end of either program ends the wait.
+    pub fn wait_until_ready(&mut self, cluster: &Cluster) -> Result<serde_json::Value> {
+        wait_until("the kubelet's Node to be Ready", START_WITHIN, || {
+            if let Err(e) = self.kubelet.check().and_then(|()| self.containerd.check()) {
+                return Ok(Err(e));
+            }
+            let node = cluster.get_node(&self.identity.name)?;
+            match condition(&node, "Ready") {
+                Some(ready) if ready["status"] == "True" => Ok(Ok(node)),
+                ready => Err(format!("it is {ready:?}")),
+            }
+        })
+        .map_err(|e| format!("{e}\n{}\n{}", self.kubelet.log_tail(15), self.containerd.log_tail(10)))?
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        self.kubelet.let_go();
+        self.containerd.let_go();
+    }
+}
+
+fn start_containerd(cluster: &Cluster, identity: &NodeIdentity, program: &Path) -> Result<Daemon> {
+    let dir = identity.dir.display();
+    let networks = identity.dir.join("cni");
+    fs::create_dir(&networks)
+        .and_then(|()| fs::write(networks.join("10-loopback.conflist"), NETWORK))
+        .map_err(|e| format!("cannot write {}: {e}", networks.display()))?;
+    let text = format!(
+        r#"version = 3
+root = "{dir}/containerd-root"
+state = "{dir}/containerd-state"
+disabled_plugins = ["io.containerd.nri.v1.nri"]
+
+[grpc]
+address = "{dir}/containerd.sock"
+
+[ttrpc]
+address = "{dir}/containerd.sock.ttrpc"
+
+[plugins.'io.containerd.internal.v1.opt']
+path = "{dir}/containerd-opt"
+
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+bin_dirs = ["{dir}/cni"]
+conf_dir = "{dir}/cni"
+"#
+    );
+    let configuration = identity.dir.join("containerd.toml");
+    fs::write(&configuration, text).map_err(|e| format!("cannot write {}: {e}", configuration.display()))?;
+    let command = [program.display().to_string(), format!("--config={}", configuration.display())];
+    let mut daemon = Daemon::start(cluster.home(), &format!("{}-containerd", identity.name), &command)?;
+    let socket = identity.dir.join("containerd.sock");
+    wait_until("containerd to listen", START_WITHIN, || match daemon.check() {
+        Err(e) => Ok(Err(e)),
+        Ok(()) => UnixStream::connect(&socket).map(|_| Ok(())).map_err(|e| e.to_string()),
+    })
+    .map_err(|e| format!("{e}\n{}", daemon.log_tail(25)))??;
+    Ok(daemon)
+}
+
+fn start_kubelet(
+    cluster: &Cluster,
+    identity: &NodeIdentity,
+    program: &Path,
+    port: u16,
+    configuration: &str,
+) -> Result<Daemon> {
+    let dir = identity.dir.display();
+    let text = format!(
+        r#"apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+cgroupDriver: cgroupfs
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+failSwapOn: false
+makeIPTablesUtilChains: false
+containerRuntimeEndpoint: unix://{dir}/containerd.sock
+podLogsDir: {dir}/pod-logs
+volumePluginDir: {dir}/volume-plugins
+address: 127.0.0.1
+port: {port}
+healthzPort: 0
+authentication:
+  anonymous: {{enabled: false}}
+  webhook: {{enabled: false}}
+  x509: {{clientCAFile: "{}"}}
+authorization: {{mode: AlwaysAllow}}
+{configuration}
+"#,
+        identity.authority.display()
+    );
+    let file = identity.dir.join("kubelet.yaml");
+    fs::write(&file, text).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+    let mut command: Vec<String> =
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_PRIVATE, "in-private"]
+            .map(str::to_owned)
+            .into();
+    command.extend([
+        format!("{dir}/kernel"),
+        program.display().to_string(),
+        format!("--config={}", file.display()),
+        format!("--kubeconfig={}", identity.kubeconfig.display()),
+        format!("--hostname-override={}", identity.name),
+        format!("--root-dir={dir}/kubelet"),
+        format!("--cert-dir={dir}/kubelet-pki"),
+        "--v=2".to_owned(),
+    ]);
+    Daemon::start(cluster.home(), &format!("{}-kubelet", identity.name), &command)
+}

@@ -1,0 +1,125 @@
+//! Turns names and dates into the keys and certificates of a cluster, in memory and as PEM text.
+
+use super::Result;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+/// When a certificate may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validity {
+    /// From an hour ago, for a day.
+    Now,
+    /// Ended yesterday.
+    Expired,
+    /// Begins tomorrow.
+    NotYet,
+}
+
+/// A certificate and its key.
+pub struct Keypair {
+    pub certificate: String,
+    pub key: String,
+    pub chain: Vec<CertificateDer<'static>>,
+    secret: Vec<u8>,
+}
+
+impl Keypair {
+    pub fn der(&self) -> CertificateDer<'static> {
+        self.chain[0].clone()
+    }
+
+    pub fn secret(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(self.secret.clone().into())
+    }
+}
+
+/// A certificate authority.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    key: String,
+}
+
+impl Authority {
+    pub fn new(name: &str) -> Result<Self> {
+        let mut params = params(name, None, Validity::Now)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate().map_err(text)?;
+        let pem = key.serialize_pem();
+        let issuer = CertifiedIssuer::self_signed(params, key).map_err(text)?;
+        Ok(Self { issuer, key: pem })
+    }
+
+    pub fn certificate(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// Its private key: the controller-manager signs certificate requests with it.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// A client certificate; Kubernetes takes the user from the common name and the group from the organization.
+    pub fn client(&self, user: &str, group: Option<&str>, validity: Validity) -> Result<Keypair> {
+        let mut params = params(user, group, validity)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(&params)
+    }
+
+    /// A server certificate for the names that clients of an API server use.
+    pub fn server(&self, addresses: &[IpAddr], validity: Validity) -> Result<Keypair> {
+        let mut names: Vec<String> =
+            ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned).into();
+        names.extend(addresses.iter().map(IpAddr::to_string));
+        let mut params = params("kube-apiserver", None, validity)?;
+        params.subject_alt_names = CertificateParams::new(names).map_err(text)?.subject_alt_names;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(&params)
+    }
+
+    fn sign(&self, params: &CertificateParams) -> Result<Keypair> {
+        let key = KeyPair::generate().map_err(text)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(text)?;
+        Ok(Keypair {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+            chain: vec![certificate.der().clone()],
+            secret: key.serialize_der(),
+        })
+    }
+}
+
+/// A private key and its public half, for signing and checking the tokens of service accounts.
+pub fn signing_keys() -> Result<(String, String)> {
+    KeyPair::generate().map(|k| (k.serialize_pem(), k.public_key_pem())).map_err(text)
+}
+
+fn params(name: &str, group: Option<&str>, validity: Validity) -> Result<CertificateParams> {
+    const HOUR: Duration = Duration::from_secs(3600);
+    const DAY: Duration = Duration::from_secs(86_400);
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_err(text)?;
+    let now = date_time_ymd(1970, 1, 1) + Duration::from_secs(since_1970.as_secs());
+    let mut params = CertificateParams::default();
+    (params.not_before, params.not_after) = match validity {
+        Validity::Now => (now - HOUR, now + DAY),
+        Validity::Expired => (now - 2 * DAY, now - DAY),
+        Validity::NotYet => (now + DAY, now + 2 * DAY),
+    };
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    if let Some(group) = group {
+        params.distinguished_name.push(DnType::OrganizationName, group);
+    }
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    params.use_authority_key_identifier_extension = true;
+    Ok(params)
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

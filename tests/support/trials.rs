@@ -1,0 +1,93 @@
+//! Turns a list of test functions into a run against one shared cluster, and says what it left out and why.
+
+// Every user takes a part of it.
+#![allow(dead_code)]
+
+use super::cluster::{Cluster, Options, Result, binaries};
+use libtest_mimic::{Arguments, Trial};
+use nix::unistd::Uid;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+
+/// More at once only makes each slower on the two cores that CI has.
+const AT_ONCE: usize = 4;
+
+/// What a test needs besides the control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    Root,
+    /// kubelet and containerd.
+    Kubelet,
+}
+
+/// One test: it passes if it returns `Ok` and does not panic.
+pub struct Case {
+    pub name: &'static str,
+    pub needs: &'static [Need],
+    pub run: fn(&Cluster) -> Result<()>,
+}
+
+/// The cluster of this run, started by the first test that asks for it.
+struct Shared {
+    options: fn() -> Options,
+    cluster: OnceLock<Option<Cluster>>,
+}
+
+impl Shared {
+    fn cluster(&self) -> Result<&Cluster> {
+        let mut why = "the cluster did not start; the first test to ask for it says why".to_owned();
+        let cluster = self.cluster.get_or_init(|| match Cluster::start((self.options)()) {
+            Ok(cluster) => Some(cluster),
+            Err(e) => {
+                why = e;
+                None
+            }
+        });
+        cluster.as_ref().ok_or(why)
+    }
+}
+
+/// Runs the tests that the command line selects. What this machine cannot run is left out with a reason,
+/// and fails where `CI` is set: there, what is missing is a fault of the set-up.
+pub fn run(options: fn() -> Options, cases: Vec<Case>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(arguments.test_threads.unwrap_or(AT_ONCE).min(AT_ONCE));
+    let in_ci = std::env::var_os("CI").is_some_and(|v| !v.is_empty() && v != "false");
+    let programs = binaries::obtainable(&binaries::CONTROL_PLANE);
+    let kubelet = binaries::obtainable(&binaries::KUBELET);
+    let shared = Arc::new(Shared { options, cluster: OnceLock::new() });
+    let mut left_out: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut trials = Vec::new();
+    for case in cases {
+        let met = programs.clone().and_then(|()| case.needs.iter().try_for_each(|need| check(*need, &kubelet)));
+        let selected = arguments.filter.as_ref().is_none_or(|filter| case.name.contains(filter.as_str()));
+        if let (Err(why), false, true) = (&met, in_ci, selected) {
+            left_out.entry(why.clone()).or_default().push(case.name);
+        }
+        let shared = Arc::clone(&shared);
+        let ignored = met.is_err() && !in_ci;
+        let trial = Trial::test(case.name, move || {
+            met?;
+            Ok((case.run)(shared.cluster()?)?)
+        });
+        trials.push(trial.with_ignored_flag(ignored));
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    drop(shared);
+    if conclusion.num_ignored > 0 {
+        for (why, names) in left_out {
+            println!("{} left out: {}\n  {why}", names.len(), names.join(", "));
+        }
+        println!("(Where CI is set, these fail.)");
+    }
+    conclusion.exit_code()
+}
+
+fn check(need: Need, kubelet: &Result<()>) -> Result<()> {
+    match need {
+        Need::Root if Uid::effective().is_root() => Ok(()),
+        Need::Root => Err("it needs root".to_owned()),
+        Need::Kubelet => kubelet.clone(),
+    }
+}
