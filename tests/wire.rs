@@ -1,6 +1,8 @@
 //! Turns everything that may come back over a wire loose on the client: each has its own clear failure, memory stays
 //! bounded, and the next request works.
 
+#![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
