@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn the_headline_of_old_arm_kernels_is_no_processor() {
-        let cpuinfo = "Processor\t: ARMv7 Processor rev 4 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1694.10\n\nprocessor\t: 1\n";
+        let cpuinfo =
+            "Processor\t: ARMv7 Processor rev 4 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1694.10\n\nprocessor\t: 1\n";
         assert_eq!(count_of_cpuinfo(cpuinfo), Ok(2));
         assert_eq!(count_of_cpuinfo("processor\t: ARM\n").unwrap_err().word(), "malformed");
     }

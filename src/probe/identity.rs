@@ -69,7 +69,8 @@ pub(super) fn board_name(smbios: Smbios) -> Result<String, Why> {
     let [vendor, product] =
         [smbios.vendors, smbios.products].map(|candidates| candidates.into_iter().find_map(written));
     let product = product.ok_or_else(|| Why::Implausible("SMBIOS names no product".to_owned()))?;
-    let begins_with = |vendor: &str| product.get(..vendor.len()).is_some_and(|start| start.eq_ignore_ascii_case(vendor));
+    let begins_with =
+        |vendor: &str| product.get(..vendor.len()).is_some_and(|start| start.eq_ignore_ascii_case(vendor));
     match vendor {
         Some(vendor) if !begins_with(vendor) => Ok(format!("{vendor} {product}")),
         _ => Ok(product.to_owned()),
@@ -125,7 +126,8 @@ mod tests {
 
     #[test]
     fn a_modalias_still_has_what_the_files_lost() {
-        let modalias = "dmi:bvnIntelCorp.:bd10/14/2015:svn:pn:pvr:rvnIntelCorporation:rnDE3815TYKH:rvrH26998-401:ct3:cvr:";
+        let modalias =
+            "dmi:bvnIntelCorp.:bd10/14/2015:svn:pn:pvr:rvnIntelCorporation:rnDE3815TYKH:rvrH26998-401:ct3:cvr:";
         assert_eq!(board_name(smbios_of_modalias(modalias)).as_deref(), Ok("IntelCorporation DE3815TYKH"));
         assert_eq!(board_name(smbios_of_modalias("dmi")).unwrap_err().word(), "implausible");
     }

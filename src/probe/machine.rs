@@ -90,9 +90,8 @@ fn board_compatible(bytes: &[u8]) -> Result<Vec<String>, Why> {
 fn board_serial(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
     let believed = |text: String| identity::serial(&text);
     let serial = device_tree(root, "serial-number", |bytes| identity::serial(&attribute::text(bytes)));
-    let serial = otherwise(serial, || {
-        of_table(CPUINFO, cpuinfo, |table| identity::serial(cpu::field(table, "Serial")?))
-    });
+    let serial =
+        otherwise(serial, || of_table(CPUINFO, cpuinfo, |table| identity::serial(cpu::field(table, "Serial")?)));
     let places = [format!("{SOC}/serial_number"), format!("{DMI}/product_serial"), format!("{DMI}/board_serial")];
     places.iter().fold(serial, |serial, path| otherwise(serial, || text_as(root, path, believed)))
 }

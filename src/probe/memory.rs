@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn a_kernel_without_mem_available_is_estimated() {
-        let old = "MemTotal: 1000 kB\nMemFree: 100 kB\nBuffers: 20 kB\nCached: 300 kB\nShmem: 50 kB\nSReclaimable: 30 kB\n";
+        let old =
+            "MemTotal: 1000 kB\nMemFree: 100 kB\nBuffers: 20 kB\nCached: 300 kB\nShmem: 50 kB\nSReclaimable: 30 kB\n";
         assert_eq!(available_bytes(old), Ok(400 * 1024));
         assert_eq!(available_bytes("MemTotal: 1000 kB\nMemFree: 1 kB\n").unwrap_err().word(), "malformed");
     }

@@ -46,7 +46,10 @@ mod tests {
 
     #[test]
     fn the_name_loses_its_quotes_and_escapes() {
-        assert_eq!(pretty_name("ID=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"), "Debian GNU/Linux 12 (bookworm)");
+        assert_eq!(
+            pretty_name("ID=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            "Debian GNU/Linux 12 (bookworm)"
+        );
         assert_eq!(pretty_name("PRETTY_NAME='It''s a \\ \"board\"'"), "Its a \\ \"board\"");
         assert_eq!(pretty_name("PRETTY_NAME=\"\\$5 \\\"gateway\\\" \\n\""), "$5 \"gateway\" \\n");
         assert_eq!(pretty_name("PRETTY_NAME=Buildroot\\ 2026"), "Buildroot 2026");

@@ -14,7 +14,7 @@ const READINGS_PER_REFRESH: u32 = 360;
 
 /// What pressure is judged from, read once.
 pub fn readings(root: &Root, state_directory: &str) -> Readings {
-    Gauges::open(root, state_directory).read()
+    Gauges::open(root.clone(), state_directory).read()
 }
 
 /// The files of the readings, kept open.
@@ -42,9 +42,9 @@ enum MemoryFiles {
 
 impl Gauges {
     /// Looks where memory use is to be had; files that are missing make absent readings.
-    pub fn open(root: &Root, state_directory: &str) -> Gauges {
+    pub fn open(root: Root, state_directory: &str) -> Gauges {
         let mut gauges = Gauges {
-            root: root.clone(),
+            root,
             state_directory: state_directory.to_owned(),
             memory: MemoryFiles::MemAvailable { meminfo: Kept::new(MEMINFO) },
             memory_total_bytes: Err(Absent::new(MEMINFO, Why::NoSuchFile)),
@@ -83,7 +83,8 @@ impl Gauges {
         if says && !root.exists("/sys/fs/cgroup/memory.current") {
             return MemoryFiles::CgroupV2 { stat };
         }
-        if root.exists(CGROUP_V1) && root.exists(CGROUP_V1_USAGE) && root.exists("/sys/fs/cgroup/memory/release_agent") {
+        if root.exists(CGROUP_V1) && root.exists(CGROUP_V1_USAGE) && root.exists("/sys/fs/cgroup/memory/release_agent")
+        {
             return MemoryFiles::CgroupV1 { usage: Kept::new(CGROUP_V1_USAGE), stat: Kept::new(CGROUP_V1) };
         }
         MemoryFiles::MemAvailable { meminfo: Kept::new(MEMINFO) }
