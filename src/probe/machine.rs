@@ -153,7 +153,7 @@ fn device_tree_is_masked(root: &Root) -> bool {
         return false;
     }
     let devices = root.list(PLATFORM_DEVICES).unwrap_or_default();
-    devices.iter().any(|device| root.has_link(&format!("{PLATFORM_DEVICES}/{device}"), "of_node"))
+    devices.iter().any(|device| root.has_entry(&format!("{PLATFORM_DEVICES}/{device}"), "of_node"))
 }
 
 fn unless_masked<T>(masked: bool, fact: Fact<T>) -> Fact<T> {

@@ -132,8 +132,8 @@ impl Root {
         self.resolve(path).is_ok_and(|path| path.exists())
     }
 
-    /// Whether `directory` holds a link `name`, even one that leads nowhere.
-    fn has_link(&self, directory: &str, name: &str) -> bool {
+    /// Whether `directory` holds `name`, be it a link that leads nowhere.
+    fn has_entry(&self, directory: &str, name: &str) -> bool {
         self.resolve(directory).is_ok_and(|directory| fs::symlink_metadata(directory.join(name)).is_ok())
     }
 
