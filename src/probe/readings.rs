@@ -14,7 +14,7 @@ const READINGS_PER_REFRESH: u32 = 360;
 
 /// What pressure is judged from, read once.
 pub fn readings(root: &Root, state_directory: &str) -> Readings {
-    Gauges::open(root.clone(), state_directory).read()
+    Gauges::open(root, state_directory).read()
 }
 
 /// The files of the readings, kept open.
@@ -44,9 +44,9 @@ enum MemoryFiles {
 
 impl Gauges {
     /// Looks where memory use is to be had; files that are missing make absent readings.
-    pub fn open(root: Root, state_directory: &str) -> Gauges {
+    pub fn open(root: &Root, state_directory: &str) -> Gauges {
         let mut gauges = Gauges {
-            root,
+            root: root.clone(),
             state_directory: state_directory.to_owned(),
             existing_directory: String::new(),
             memory: MemoryFiles::MemAvailable { meminfo: Kept::new(MEMINFO) },
