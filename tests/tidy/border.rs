@@ -16,9 +16,11 @@ const OUTSIDE: &[(&[&str], &str)] = &[
     (&["Instant", "SystemTime"], "time is an argument: Now"),
     (&["TcpStream", "TcpListener", "UdpSocket", "ToSocketAddrs"], "sockets are io's"),
     (&["UnixStream", "UnixListener", "UnixDatagram"], "sockets are io's"),
-    (&["println", "eprintln", "print", "eprint", "dbg"], "text is returned; cli and io print it"),
     (&["nix", "rustls", "lexopt"], "the system is io's and cli's"),
 ];
+
+/// Macros that the core may not call.
+const PRINTERS: [&str; 5] = ["println", "eprintln", "print", "eprint", "dbg"];
 
 /// Below `std`, what the core may not name either.
 const OUTSIDE_STD: [&str; 5] = ["fs", "env", "process", "thread", "os"];
@@ -70,17 +72,21 @@ fn purity(sources: &[Source]) -> Vec<String> {
     let mut complaints = Vec::new();
     for source in sources.iter().filter(|source| is_core(source)) {
         let path = &source.path;
-        for token in &source.tokens {
+        for (place, token) in source.tokens.iter().enumerate() {
             for (_, instead) in OUTSIDE.iter().filter(|(words, _)| words.contains(&token.text.as_str())) {
                 complaints.push(format!("{path}:{}: `{}` left of io: {instead}", token.line, token.text));
+            }
+            if PRINTERS.contains(&token.text.as_str()) && source.word(place + 1) == "!" {
+                complaints.push(format!("{path}:{}: text is returned; cli and io print it", token.line));
             }
             if token.text.starts_with("disallowed_") {
                 complaints.push(format!("{path}:{}: the ban list is lifted left of io", token.line));
             }
         }
         for (segments, line) in source.paths() {
-            let ["std", part, ..] = segments.as_slice() else { continue };
-            let allowed = *part == "fs" && path == OPENS_FILES;
+            let ["std", part, rest @ ..] = segments.as_slice() else { continue };
+            // The constants of `std::env` are the compiler's, not the environment's.
+            let allowed = *part == "fs" && path == OPENS_FILES || *part == "env" && rest.first() == Some(&"consts");
             if OUTSIDE_STD.contains(part) && !allowed {
                 complaints.push(format!("{path}:{line}: `std::{part}` left of io: bytes and settings are arguments"));
             }
@@ -103,7 +109,7 @@ fn an_import_to_the_right_is_caught_however_it_is_written() {
         "use super::super::cli;",
         "pub use nodepulse::io;",
     ] {
-        assert_eq!(imports(&[Source::new("src/node/patch.rs", text)]).len(), 1, "{text}");
+        assert!(!imports(&[Source::new("src/node/patch.rs", text)]).is_empty(), "{text}");
     }
     let allowed = "use crate::{config::Settings, time};\nuse super::condition;\nfn f(io: u8) -> u8 { io }";
     assert_eq!(imports(&[Source::new("src/node/patch.rs", allowed)]), [""; 0]);

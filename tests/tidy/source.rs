@@ -16,7 +16,7 @@ pub struct Token {
     pub text: String,
     /// The first line is 1.
     pub line: usize,
-    /// Below `#[cfg(test)]`, or in a file that is.
+    /// Below `#[cfg(test)]`, or in a file that only tests compile.
     pub in_test: bool,
 }
 
@@ -34,7 +34,7 @@ impl Source {
     pub fn new(path: &str, text: &str) -> Source {
         let stream: TokenStream = text.parse().unwrap_or_else(|error| panic!("{path} is not Rust: {error}"));
         let mut tokens = Vec::new();
-        flatten(stream, is_test_file(path), &mut tokens);
+        flatten(stream, !path.starts_with("src/"), &mut tokens);
         Source { path: path.to_owned(), text: text.to_owned(), tokens }
     }
 
@@ -50,6 +50,19 @@ impl Source {
         let below = self.path.split_once('/').map_or("", |(_, below)| below);
         let names = below.trim_end_matches(".rs").split('/');
         names.filter(|name| !["mod", "lib", "main"].contains(name)).collect()
+    }
+
+    /// The modules that this file has in files of their own for tests only: `agent::tests`.
+    pub fn test_modules(&self) -> Vec<String> {
+        let places = (0..self.tokens.len()).filter(|place| self.word(*place) == "mod" && self.word(place + 2) == ";");
+        let places = places.filter(|place| self.tokens[*place].in_test);
+        let path = |place: usize| [self.module_path(), vec![self.word(place + 1)]].concat().join("::");
+        places.map(path).collect()
+    }
+
+    /// Everything in the file is for tests only.
+    pub fn mark_as_test(&mut self) {
+        self.tokens.iter_mut().for_each(|token| token.in_test = true);
     }
 
     /// Every path of the file, the groups of `use` taken apart: its segments, and the line it starts on.
@@ -161,11 +174,6 @@ impl Source {
     }
 }
 
-/// Files of `tests/` and `examples/`, and those that `mod tests;` leads to.
-fn is_test_file(path: &str) -> bool {
-    !path.starts_with("src/") || path.ends_with("/tests.rs") || path.contains("/tests/")
-}
-
 fn flatten(stream: TokenStream, in_test: bool, tokens: &mut Vec<Token>) {
     let mut waiting_for_item = false;
     for tree in stream {
@@ -227,5 +235,7 @@ mod tests {
         let source = Source::new("src/x.rs", text);
         let marked = |word| source.tokens.iter().any(|token| token.text == word && token.in_test);
         assert_eq!(["one", "two", "three", "four"].map(marked), [false, true, true, false]);
+        let parent = Source::new("src/io/mod.rs", "mod clock;\n#[cfg(test)]\nmod loopback;\nmod pool;");
+        assert_eq!(parent.test_modules(), ["io::loopback"]);
     }
 }

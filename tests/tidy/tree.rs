@@ -18,7 +18,15 @@ pub fn sources() -> &'static [Source] {
     SOURCES.get_or_init(|| {
         let is_rust = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "rs");
         let files = files();
-        let sources: Vec<_> = files.iter().filter(is_rust).map(|path| Source::new(&below(path), &read(path))).collect();
+        let mut sources: Vec<_> =
+            files.iter().filter(is_rust).map(|path| Source::new(&below(path), &read(path))).collect();
+        let test_modules: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
+        for source in &mut sources {
+            let path = format!("{}::", source.module_path().join("::"));
+            if test_modules.iter().any(|module| path.starts_with(&format!("{module}::"))) {
+                source.mark_as_test();
+            }
+        }
         assert!(sources.len() > 50, "found only {} Rust files", sources.len());
         sources
     })
