@@ -105,7 +105,7 @@ fn every_row_is_complete(page: &str) -> Vec<String> {
         if is_in_scope(id) && here.starts_with("Later") {
             complaints.push(format!("{PAGE}: {id} is in scope: now, not later"));
         }
-        if is_in_scope(id) && tests_named_in(shown_by).is_empty() {
+        if is_in_scope(id) && tests_named_in(shown_by).next().is_none() {
             complaints.push(format!("{PAGE}: {id} is in scope, and nothing shows it"));
         }
     }
@@ -115,38 +115,15 @@ fn every_row_is_complete(page: &str) -> Vec<String> {
 /// Every test that a row names is there.
 fn every_test_exists(page: &str, sources: &[Source]) -> Vec<String> {
     let functions = sources.iter().flat_map(Source::functions).filter(|function| function.is_test);
-    let functions: BTreeSet<String> = functions.map(|function| function.path).collect();
-    let is_case = |source: &&Source| source.path.starts_with("tests/") && !source.path.starts_with("tests/tidy");
-    let literals = sources.iter().filter(is_case).flat_map(|source| &source.tokens);
-    let cases: BTreeSet<&str> =
-        literals.map(|token| token.text.as_str()).filter(|text| text.starts_with('"')).collect();
-    let mut complaints = Vec::new();
-    for row in rows(page) {
-        for test in tests_named_in(row.shown_by) {
-            let exists = match test {
-                Test::Function(path) => functions.contains(path),
-                Test::Case(sentence) => cases.contains(format!("\"{sentence}\"").as_str()),
-            };
-            if !exists {
-                complaints.push(format!("{PAGE}: {} names a test that is not there: {test:?}", row.id));
-            }
-        }
-    }
-    complaints
+    let known: BTreeSet<String> = functions.map(|function| function.path).collect();
+    let named = rows(page).into_iter().flat_map(|row| tests_named_in(row.shown_by).map(move |test| (row.id, test)));
+    let missing = named.filter(|(_, test)| !known.contains(*test));
+    missing.map(|(id, test)| format!("{PAGE}: {id} names a test that is not there: {test}")).collect()
 }
 
-/// A test as the last column names it.
-#[derive(Debug, PartialEq, Eq)]
-enum Test<'a> {
-    /// In backticks: the path of a test function.
-    Function(&'a str),
-    /// In quotes: the name of a case on the real cluster, or beside the real kubelet.
-    Case(&'a str),
-}
-
-fn tests_named_in(cell: &str) -> Vec<Test<'_>> {
-    let functions = cell.split('`').skip(1).step_by(2).map(Test::Function);
-    functions.chain(cell.split('"').skip(1).step_by(2).map(Test::Case)).collect()
+/// What stands in backticks: the paths of tests.
+fn tests_named_in(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
 }
 
 fn the_page() -> String {
@@ -192,11 +169,10 @@ fn a_row_without_a_reason_or_a_test_is_caught() {
 fn a_test_that_is_not_there_is_caught() {
     let sources = [
         Source::new("src/node/patch.rs", "mod tests {\n#[test]\nfn one() {}\nfn no_test() {}\n}"),
-        Source::new("tests/cluster.rs", "const CASE: Case = Case { name: \"a Lease is renewed\" };"),
+        Source::new("tests/live/lease.rs", "fn all() { cases![&[], a_case] }\nfn a_case() {}\nfn no_case() {}"),
     ];
     let complaints = |shown_by: &str| every_test_exists(&format!("| D1 | x | Same | {shown_by} |"), &sources).len();
-    assert_eq!(complaints("`node::patch::tests::one`, \"a Lease is renewed\""), 0);
-    assert_eq!(complaints("`node::patch::one`"), 1);
+    assert_eq!(complaints("`node::patch::tests::one`, `live::lease::a_case`"), 0);
+    assert_eq!(complaints("`node::patch::one`, `live::lease::no_case`"), 2);
     assert_eq!(complaints("`node::patch::tests::no_test`"), 1);
-    assert_eq!(complaints("\"a Lease is stolen\""), 1);
 }

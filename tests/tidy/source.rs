@@ -1,6 +1,7 @@
 //! Turns the text of one Rust file into a flat list of tokens, each with its line and whether only tests compile it.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use std::collections::BTreeSet;
 
 /// One Rust file.
 pub struct Source {
@@ -26,7 +27,7 @@ pub struct Function {
     pub path: String,
     pub first_line: usize,
     pub last_line: usize,
-    /// Carries `#[test]`.
+    /// Carries `#[test]`, or is listed in the `cases!` of its file: a case of `tests/cluster.rs` or `tests/kubelet.rs`.
     pub is_test: bool,
 }
 
@@ -80,6 +81,7 @@ impl Source {
     }
 
     pub fn functions(&self) -> Vec<Function> {
+        let cases = self.cases();
         let mut functions = Vec::new();
         let mut modules: Vec<(&str, usize)> = self.module_path().into_iter().map(|name| (name, 0)).collect();
         let mut depth = 0;
@@ -101,7 +103,7 @@ impl Source {
                             path: names.join("::"),
                             first_line: self.tokens[place].line,
                             last_line: self.tokens[end].line,
-                            is_test: std::mem::take(&mut is_test),
+                            is_test: std::mem::take(&mut is_test) || cases.contains(self.word(place + 1)),
                         });
                     }
                 }
@@ -122,6 +124,25 @@ impl Source {
 
     fn is_word(&self, place: usize) -> bool {
         self.word(place).starts_with(|first: char| first.is_alphabetic() || first == '_')
+    }
+
+    /// Every word inside a `cases![...]`.
+    fn cases(&self) -> BTreeSet<&str> {
+        let mut words = BTreeSet::new();
+        for start in (0..self.tokens.len()).filter(|place| self.has(*place, &["cases", "!", "["])) {
+            let mut depth = 0;
+            for token in &self.tokens[start + 2..] {
+                match token.text.as_str() {
+                    "[" => depth += 1,
+                    "]" => depth -= 1,
+                    word => drop(words.insert(word)),
+                }
+                if depth == 0 {
+                    break;
+                }
+            }
+        }
+        words
     }
 
     /// Reads the path, or the group of paths, that starts at `place`, and answers where the next begins.
