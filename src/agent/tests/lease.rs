@@ -15,6 +15,14 @@ fn nothing_is_sent_before_the_node_exists() {
 }
 
 #[test]
+fn a_new_nodes_lease_is_looked_for_in_the_moment_the_node_exists() {
+    let mut script = Script::new();
+    let (asked_at, wish) = script.play(Lane::Lease, refused(404, "NotFound"));
+    assert_eq!((asked_at, wish), (100, Wish::ReadLease), "registration takes its first pause, and no longer");
+    assert_eq!(script.play_healthy(Lane::Lease).0, asked_at, "created at once");
+}
+
+#[test]
 fn a_lease_that_is_ours_is_stripped_and_renewed_by_patch() {
     let mut script = Script::new();
     assert_eq!(script.play_healthy(Lane::Lease).1, Wish::ReadLease);
@@ -69,17 +77,30 @@ fn a_writer_who_was_faster_is_read_again() {
 
 #[test]
 fn a_lease_with_another_owner_or_duration_is_adopted() {
-    for stored in [lease(None), lease(Some("another")), {
-        let mut short = lease(Some("uid1"));
-        short.spec.lease_duration_seconds = Some(5);
-        short
-    }] {
+    let mut short = lease(Some("uid1"));
+    short.spec.lease_duration_seconds = Some(5);
+    let mut taken = lease(Some("uid1"));
+    taken.spec.holder_identity = Some("another".to_owned());
+    for stored in [lease(None), lease(Some("another")), short, taken] {
         let mut script = Script::new();
         script.play(Lane::Lease, Ok(Document::Lease(Box::new(stored))));
         let body = body_of(&script.play_healthy(Lane::Lease).1);
         assert!(body["metadata"]["ownerReferences"].to_string().contains("uid1"), "{body}");
         assert_eq!(body["spec"]["leaseDurationSeconds"], 40);
+        assert_eq!(body["spec"]["holderIdentity"], "n1");
     }
+}
+
+#[test]
+fn a_conflict_looks_at_the_lease_again_at_once() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    let (conflict_at, _) = script.play(Lane::Lease, refused(409, "Conflict"));
+    let look = script.play_healthy(Lane::Lease);
+    let (renewed_at, renewal) = script.play_healthy(Lane::Lease);
+    assert_eq!(look, (conflict_at, Wish::ReadLease));
+    assert!(matches!(renewal, Wish::RenewLease { .. }) && renewed_at == conflict_at);
 }
 
 #[test]
