@@ -187,7 +187,10 @@ impl LeaseLane {
                 let wait = if self.tries == 1 { Duration::ZERO } else { self.backoff.step() };
                 wait / 2 + world.random.up_to(wait / 2)
             }
-            Class::Error | Class::Conflict | Class::Exists | Class::Missing if self.tries < TRIES_PER_RUN => {
+            // Renewals are tried back to back (LSE-7); looking for a Lease and creating it are not (LSE-11).
+            Class::Error | Class::Conflict | Class::Exists | Class::Missing
+                if renews(stage) && self.tries < TRIES_PER_RUN =>
+            {
                 Duration::ZERO
             }
             _ => self.backoff.step(),
@@ -197,6 +200,10 @@ impl LeaseLane {
             world.output(Output::DropConnections);
         }
     }
+}
+
+fn renews(stage: Stage) -> bool {
+    matches!(stage, Stage::Adopt | Stage::Renew)
 }
 
 fn verb_of(stage: Stage) -> &'static str {

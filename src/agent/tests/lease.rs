@@ -167,3 +167,16 @@ fn a_hanging_status_request_does_not_delay_a_renewal() {
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] < 10_400), "{times:?}");
     drop(hanging);
 }
+
+#[test]
+fn looking_for_a_lease_or_creating_it_backs_off_from_the_first_failure_on() {
+    for is_missing in [false, true] {
+        let mut script = Script::new();
+        if is_missing {
+            script.play(Lane::Lease, refused(404, "NotFound"));
+        }
+        let times: Vec<_> = (0..9).map(|_| script.play(Lane::Lease, refused(503, "")).0).collect();
+        let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(gaps, [200, 400, 800, 1600, 3200, 6400, 7000, 7000]);
+    }
+}
