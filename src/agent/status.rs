@@ -320,6 +320,8 @@ impl StatusLane {
             _ => {
                 if class == Class::Missing {
                     self.base = None;
+                    // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
+                    world.node_uid = None;
                 }
                 self.rest(world, now);
             }

@@ -180,3 +180,23 @@ fn looking_for_a_lease_or_creating_it_backs_off_from_the_first_failure_on() {
         assert_eq!(gaps, [200, 400, 800, 1600, 3200, 6400, 7000, 7000]);
     }
 }
+
+#[test]
+fn no_lease_is_kept_or_made_for_a_node_that_is_gone() {
+    let mut script = Script::with(Settings { reregister: false, ..Settings::default() });
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    while script.play(Lane::Status, refused(404, "NotFound")).1 != (Wish::ReadNode { heartbeat: true }) {}
+    let gone_at = script.up;
+    while script.up < gone_at + Duration::from_secs(60) {
+        let (sent, until) = script.drain();
+        for (ticket, wish) in sent {
+            assert_ne!(ticket.lane(), Lane::Lease, "{wish:?}");
+            script.answer(ticket, refused(404, "NotFound"));
+        }
+        script.up = script.up.max(until.as_duration());
+    }
+    script.play_healthy(Lane::Status);
+    assert!(matches!(script.play_healthy(Lane::Lease).1, Wish::RenewLease { .. }), "the Node is there again");
+}
