@@ -89,10 +89,11 @@ impl StatusLane {
     }
 
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
-        let must_report = self.must_report(world, now);
+        let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
         match &mut self.stage {
             Stage::Register(registration) => registration.poll(&mut self.truth, world, now),
-            Stage::Rest if now.up >= self.earliest || must_report => {
+            Stage::Rest if now.up >= self.earliest || may_hurry => {
+                world.report_at_once = false;
                 self.stage = Stage::Probe;
                 Step::Probe
             }
@@ -150,10 +151,6 @@ impl StatusLane {
             (stage, Err(refusal)) => self.refused(&stage, &refusal, world, now),
             (_, Ok(_)) => self.rest(world, now),
         }
-    }
-
-    fn must_report(&self, world: &World, now: Now) -> bool {
-        self.base.is_some() && world.report_in_full && !self.held_back(world, now)
     }
 
     /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,

@@ -43,6 +43,8 @@ pub(super) struct World {
     renewed_at: Option<Up>,
     /// The server may believe something else than we last heard: assert every condition whole (D4).
     pub(super) report_in_full: bool,
+    /// The uplink works again: one status run need not wait for its time.
+    pub(super) report_at_once: bool,
     /// Events that are not yet with the event lane.
     pub(super) fresh_events: Vec<NodeEvent>,
     pub(super) credential_dates: CredentialDates,
@@ -66,6 +68,7 @@ impl World {
             lost_since: None,
             renewed_at: None,
             report_in_full: true,
+            report_at_once: false,
             fresh_events: Vec::new(),
             credential_dates: CredentialDates::default(),
             credentials_read_at: None,
@@ -97,11 +100,12 @@ impl World {
 
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Up) {
-        if self.renewed_at.is_some_and(|last| now - last > GAP) {
+        let gap = self.renewed_at.is_some_and(|last| now - last > GAP);
+        if gap || self.lost_since.is_some() {
             self.report_in_full = true;
+            self.report_at_once = true;
         }
         if let Some(since) = self.lost_since.take() {
-            self.report_in_full = true;
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now - since)));
         }
         self.renewed_at = Some(now);

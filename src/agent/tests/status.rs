@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::api::PatchAnswer;
+use std::collections::BTreeSet;
 
 fn is_assertion(wish: &Wish) -> bool {
     matches!(wish, Wish::PatchStatus { answer: PatchAnswer::Metadata, .. })
@@ -224,4 +225,24 @@ fn a_cordon_is_told_once() {
     }
     let told = script.said.iter().filter(|notice| notice.text.starts_with("NodeNotSchedulable")).count();
     assert_eq!(told, 1);
+}
+
+#[test]
+fn a_status_that_only_itself_finds_no_answer_is_tried_once_a_run() {
+    for result in [unreachable(), refused(500, "")] {
+        let mut script = Script::new();
+        script.register();
+        script.facts.network.interfaces[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
+        let lost_at = script.play(Lane::Status, result.clone()).0;
+        let until = script.up + Duration::from_secs(60);
+        let mut tried_at = BTreeSet::from([lost_at]);
+        while script.up < until {
+            let (ticket, wish) = script.next(Lane::Status);
+            let is_patch = matches!(wish, Wish::PatchStatus { .. });
+            tried_at.insert(script.up.as_millis());
+            script.answer(ticket, if is_patch { result.clone() } else { Ok(healthy(&wish)) });
+        }
+        let times: Vec<_> = tried_at.into_iter().collect();
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 10_000), "{times:?}");
+    }
 }
