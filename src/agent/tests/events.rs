@@ -130,12 +130,12 @@ fn an_unreachable_server_is_tried_twelve_times_ten_seconds_apart() {
 }
 
 #[test]
-fn a_thousand_events_of_one_kind_are_a_burst_and_no_flood() {
+fn a_thousand_events_of_one_type_are_a_burst_and_no_flood() {
     let mut script = Script::new();
     script.register();
     for number in 0..1000 {
-        let message = format!("number {number}");
-        script.agent.world.fresh_events.push(NodeEvent { warning: true, reason: "Test", message });
+        let (reason, message) = (["One", "Two", "Three", "Four", "Five"][number % 5], format!("number {number}"));
+        script.agent.world.fresh_events.push(NodeEvent { warning: true, reason, message });
     }
     let mut sent = 0;
     for _ in 0..100 {
@@ -163,4 +163,21 @@ fn events_are_sent_no_faster_than_the_settings_allow() {
     assert_eq!(times[..3], [0, 0, 0]);
     let gaps: Vec<_> = times[2..].windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| (499..=502).contains(gap)), "{gaps:?}");
+}
+
+#[test]
+fn from_the_tenth_message_of_one_kind_on_all_are_counted_as_one() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    (0..12).for_each(|number| happen(&mut script, &format!("number {number}")));
+    let sent = play_all(&mut script);
+    let messages: Vec<_> = sent.iter().map(|wish| body_of(wish)["message"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(messages.len(), 10, "{messages:?}");
+    assert_eq!(messages[8], "number 8");
+    assert_eq!(messages[9], "(combined from similar events): number 11");
+    assert_eq!(body_of(&sent[9])["count"], 3);
+    happen(&mut script, "number 12");
+    let later = play_all(&mut script);
+    assert!(matches!(later.as_slice(), [Wish::PatchEvent { .. }]), "{later:?}");
+    assert_eq!(body_of(&later[0])["message"], "(combined from similar events): number 12");
 }
