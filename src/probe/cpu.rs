@@ -35,10 +35,12 @@ pub(super) fn count_of_list(list: &str) -> Result<u32, Why> {
     Ok(count)
 }
 
-/// `processor` lines with a number. Old ARM kernels add a headline `Processor` with the name of the core instead.
+/// `processor` lines with a number. Old ARM kernels add a headline `Processor` with the name of the core, and those
+/// built for one CPU have nothing else: a cpuinfo that describes a CPU without numbering it describes the only one.
 pub(super) fn count_of_cpuinfo(cpuinfo: &str) -> Result<u32, Why> {
     let processors = fields(cpuinfo).filter(|(key, value)| *key == "processor" && value.parse::<u32>().is_ok());
     match u32::try_from(processors.count()) {
+        Ok(0) if field(cpuinfo, "Processor").is_some() => Ok(1),
         Ok(count) if count > 0 => Ok(count),
         _ => Err(Why::Malformed("no processor line".to_owned())),
     }
@@ -81,6 +83,7 @@ mod tests {
         let cpuinfo =
             "Processor\t: ARMv7 Processor rev 4 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1694.10\n\nprocessor\t: 1\n";
         assert_eq!(count_of_cpuinfo(cpuinfo), Ok(2));
+        assert_eq!(count_of_cpuinfo("Processor\t: ARMv6-compatible processor rev 7 (v6l)\n"), Ok(1));
         assert_eq!(count_of_cpuinfo("processor\t: ARM\n").unwrap_err().word(), "malformed");
     }
 

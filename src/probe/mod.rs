@@ -140,7 +140,7 @@ impl Root {
     /// `path`, or as much of it as exists.
     fn nearest_existing<'a>(&self, path: &'a str) -> &'a str {
         let mut nearest = path;
-        while !self.exists(nearest) {
+        while !self.capture && !self.exists(nearest) {
             match nearest.trim_end_matches('/').rsplit_once('/') {
                 Some((parent, _)) if !parent.is_empty() => nearest = parent,
                 _ => return "/",
