@@ -9,6 +9,8 @@
 mod broken;
 #[path = "boards/captured.rs"]
 mod captured;
+#[path = "boards/gauges.rs"]
+mod gauges;
 #[path = "boards/shared.rs"]
 mod shared;
 
@@ -131,7 +133,10 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        // In memory where that is possible: these tests write a hundred thousand files.
+        let memory = Some(Path::new("/dev/shm")).filter(|memory| memory.is_dir());
+        let folder = memory.unwrap_or(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        let path = folder.join(format!("nodepulse-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Scratch(path)

@@ -1,14 +1,14 @@
 //! Turns `/sys/devices/system/cpu/online` and `/proc/cpuinfo` into the number of CPUs, and cpuinfo into its fields.
 //!
 //! ```text
-//! processor	: 0
-//! BogoMIPS	: 108.00
-//! Features	: fp asimd evtstrm crc32 cpuid
-//! CPU part	: 0xd08
+//! processor       : 0
+//! BogoMIPS        : 108.00
+//! Features        : fp asimd evtstrm crc32 cpuid
+//! CPU part        : 0xd08
 //!
-//! Revision	: c03111
-//! Serial		: 100000005a3c91e7
-//! Model		: Raspberry Pi 4 Model B Rev 1.1
+//! Revision        : c03111
+//! Serial          : 100000005a3c91e7
+//! Model           : Raspberry Pi 4 Model B Rev 1.1
 //! ```
 
 use super::Why;
