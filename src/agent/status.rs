@@ -39,6 +39,8 @@ pub(super) struct StatusLane {
     earliest: Up,
     latest: Up,
     try_again_at: Up,
+    /// When a request last failed, until one succeeds.
+    failed_at: Option<Up>,
     /// Set by a request that found no server: see `held_back`.
     held_until: Up,
     tries: u32,
@@ -78,6 +80,7 @@ impl StatusLane {
             earliest: now,
             latest: now,
             try_again_at: now,
+            failed_at: None,
             held_until: now,
             tries: 0,
             postponed: 0,
@@ -152,8 +155,10 @@ impl StatusLane {
         }
     }
 
+    /// A full report does not wait for the next look. After a failure it does, unless a renewal asked for it since.
     fn must_report(&self, world: &World, now: Now) -> bool {
-        self.base.is_some() && world.report_in_full && !self.held_back(world, now)
+        let asked_since = self.failed_at.is_none_or(|failed_at| world.full_report_asked_at > Some(failed_at));
+        self.base.is_some() && world.report_in_full && asked_since && !self.held_back(world, now)
     }
 
     /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,
@@ -253,6 +258,7 @@ impl StatusLane {
             self.reported = true;
         }
         self.truth.acknowledged();
+        self.failed_at = None;
         self.unsure = false;
         world.report_in_full = false;
         self.report_due = Some(report_due);
@@ -303,6 +309,7 @@ impl StatusLane {
             world.advise(refusal, verb, now)
         };
         world.say_if(self.trouble.failed(refusal, &advice, now.up));
+        self.failed_at = Some(now.up);
         self.tries += 1;
         match class {
             Class::After(wait) if self.postponed < INNER_RETRIES => {

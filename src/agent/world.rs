@@ -43,6 +43,8 @@ pub(super) struct World {
     renewed_at: Option<Up>,
     /// The server may believe something else than we last heard: assert every condition whole (D4).
     pub(super) report_in_full: bool,
+    /// When a renewal last asked for that.
+    pub(super) full_report_asked_at: Option<Up>,
     /// Events that are not yet with the event lane.
     pub(super) fresh_events: Vec<NodeEvent>,
     pub(super) credential_dates: CredentialDates,
@@ -66,6 +68,7 @@ impl World {
             lost_since: None,
             renewed_at: None,
             report_in_full: true,
+            full_report_asked_at: None,
             fresh_events: Vec::new(),
             credential_dates: CredentialDates::default(),
             credentials_read_at: None,
@@ -97,11 +100,11 @@ impl World {
 
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Up) {
-        if self.renewed_at.is_some_and(|last| now - last > GAP) {
+        if self.lost_since.is_some() || self.renewed_at.is_some_and(|last| now - last > GAP) {
             self.report_in_full = true;
+            self.full_report_asked_at = Some(now);
         }
         if let Some(since) = self.lost_since.take() {
-            self.report_in_full = true;
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now - since)));
         }
         self.renewed_at = Some(now);
