@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::Because;
 use super::notice::Level;
 use super::registration::Registration;
-use super::trouble::Trouble;
+use super::trouble::{Remedy, Trouble};
 use super::truth::Truth;
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, Wish};
@@ -124,10 +124,10 @@ impl StatusLane {
         }
     }
 
-    /// A link came back, or addresses changed: look again now.
-    pub(super) fn hurry(&mut self, now: Now) {
+    /// Addresses or settings changed: look again now.
+    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
         match &mut self.stage {
-            Stage::Register(registration) => registration.hurry(now),
+            Stage::Register(registration) => registration.hurry(remedy, now),
             Stage::Rest => self.earliest = now.up,
             // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
             _ => {}
