@@ -113,7 +113,9 @@ impl Registration {
 
     /// A link came back: try now.
     pub(super) fn hurry(&mut self, now: Now) {
-        if let Stage::Pause { until } = &mut self.stage {
+        if let Stage::Pause { until } = &mut self.stage
+            && self.trouble.ends_with_link()
+        {
             *until = (*until).min(now.up);
         }
     }

@@ -39,8 +39,6 @@ pub(super) struct StatusLane {
     earliest: Up,
     latest: Up,
     try_again_at: Up,
-    /// When a request last failed, until one succeeds.
-    failed_at: Option<Up>,
     /// Set by a request that found no server: see `held_back`.
     held_until: Up,
     tries: u32,
@@ -80,7 +78,6 @@ impl StatusLane {
             earliest: now,
             latest: now,
             try_again_at: now,
-            failed_at: None,
             held_until: now,
             tries: 0,
             postponed: 0,
@@ -92,10 +89,15 @@ impl StatusLane {
     }
 
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
-        let must_report = self.must_report(world, now);
+        if std::mem::take(&mut world.node_in_doubt) {
+            self.assert_due = now.up;
+            world.report_at_once = true;
+        }
+        let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
         match &mut self.stage {
             Stage::Register(registration) => registration.poll(&mut self.truth, world, now),
-            Stage::Rest if now.up >= self.earliest || must_report => {
+            Stage::Rest if now.up >= self.earliest || may_hurry => {
+                world.report_at_once = false;
                 self.stage = Stage::Probe;
                 Step::Probe
             }
@@ -127,7 +129,8 @@ impl StatusLane {
         match &mut self.stage {
             Stage::Register(registration) => registration.hurry(now),
             Stage::Rest => self.earliest = now.up,
-            _ => self.try_again_at = self.try_again_at.min(now.up),
+            // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
+            _ => {}
         }
     }
 
@@ -156,12 +159,6 @@ impl StatusLane {
             (stage, Err(refusal)) => self.refused(&stage, &refusal, world, now),
             (_, Ok(_)) => self.rest(world, now),
         }
-    }
-
-    /// A full report does not wait for the next look. After a failure it does, unless a renewal asked for it since.
-    fn must_report(&self, world: &World, now: Now) -> bool {
-        let asked_since = self.failed_at.is_none_or(|failed_at| world.full_report_asked_at > Some(failed_at));
-        self.base.is_some() && world.report_in_full && asked_since && !self.held_back(world, now)
     }
 
     /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,
@@ -261,7 +258,6 @@ impl StatusLane {
             self.reported = true;
         }
         self.truth.acknowledged();
-        self.failed_at = None;
         self.unsure = false;
         world.report_in_full = false;
         self.report_due = Some(report_due);
@@ -312,7 +308,6 @@ impl StatusLane {
             world.advise(refusal, verb, now)
         };
         world.say_if(self.trouble.failed(refusal, &advice, now.up));
-        self.failed_at = Some(now.up);
         self.tries += 1;
         match class {
             Class::After(wait) if self.postponed < INNER_RETRIES => {
@@ -330,6 +325,8 @@ impl StatusLane {
             _ => {
                 if class == Class::Missing {
                     self.base = None;
+                    // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
+                    world.node_uid = None;
                 }
                 self.rest(world, now);
             }

@@ -43,8 +43,10 @@ pub(super) struct World {
     renewed_at: Option<Up>,
     /// The server may believe something else than we last heard: assert every condition whole (D4).
     pub(super) report_in_full: bool,
-    /// When a renewal last asked for that.
-    pub(super) full_report_asked_at: Option<Up>,
+    /// The uplink works again: one status run need not wait for its time.
+    pub(super) report_at_once: bool,
+    /// Something suggests that the Node was deleted: ask before the next assertion is due.
+    pub(super) node_in_doubt: bool,
     /// Events that are not yet with the event lane.
     pub(super) fresh_events: Vec<NodeEvent>,
     pub(super) credential_dates: CredentialDates,
@@ -68,7 +70,8 @@ impl World {
             lost_since: None,
             renewed_at: None,
             report_in_full: true,
-            full_report_asked_at: None,
+            report_at_once: false,
+            node_in_doubt: false,
             fresh_events: Vec::new(),
             credential_dates: CredentialDates::default(),
             credentials_read_at: None,
@@ -100,9 +103,10 @@ impl World {
 
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Up) {
-        if self.lost_since.is_some() || self.renewed_at.is_some_and(|last| now - last > GAP) {
+        let gap = self.renewed_at.is_some_and(|last| now - last > GAP);
+        if gap || self.lost_since.is_some() {
             self.report_in_full = true;
-            self.full_report_asked_at = Some(now);
+            self.report_at_once = true;
         }
         if let Some(since) = self.lost_since.take() {
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now - since)));
