@@ -267,7 +267,7 @@ impl Registration {
 
 /// Discovery may be closed to us for good: 4xx except 429. What passes is waited for, as the version we claim may not be
 /// above the server's.
-fn closes_discovery(refusal: &Refusal) -> bool {
+pub(super) fn closes_discovery(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Status(StatusError { code: 400..=428 | 430..=499, .. }))
 }
 
