@@ -22,6 +22,8 @@ mod world;
 
 pub use notice::{Level, Notice};
 
+use std::time::Duration;
+
 use crate::api::{Answer, Lane, Wish};
 use crate::config::Settings;
 use crate::node::desired::NodeEvent;
@@ -74,8 +76,8 @@ pub enum Output {
     Say(Notice),
     /// Nothing to do until then, or until an input.
     Wait {
-        /// The deadline, on the boot-time clock; `None` while everything waits for answers.
-        until: Option<Up>,
+        /// The deadline, on the boot-time clock.
+        until: Up,
         /// Why then.
         because: Because,
     },
@@ -103,6 +105,9 @@ pub struct Because {
     /// What the server or the network said last, when that is why.
     pub after: Option<String>,
 }
+
+/// A look at everything this often costs nothing, and bounds what a missed input could do.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 const LANES: [Lane; 3] = [Lane::Lease, Lane::Status, Lane::Events];
 
@@ -200,10 +205,9 @@ impl Agent {
         if let Some(output) = self.world.next_output() {
             return output;
         }
-        match wait {
-            Some((until, because)) => Output::Wait { until: Some(until), because },
-            None => Output::Wait { until: None, because: Because { what: "an answer", after: None } },
-        }
+        let answers = Because { what: "the answer to a request in flight", after: None };
+        let (until, because) = wait.unwrap_or((now.up + LONGEST_WAIT, answers));
+        Output::Wait { until, because }
     }
 
     fn send(&mut self, place: usize, lane: Lane, wish: Wish) -> Output {

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     /// As a kube-apiserver 1.36 answers the PATCH of a Lease that is not there, `details` shortened.
-    const NOT_FOUND: &[u8] = b"k8s\0\n\x0c\n\x02v1\x12\x06Status\x12\x3a\n\x06\n\0\x12\0\x1a\0\x12\x07Failure\
+    const NOT_FOUND: &[u8] = b"k8s\0\n\x0c\n\x02v1\x12\x06Status\x12\x3c\n\x06\n\0\x12\0\x1a\0\x12\x07Failure\
 \x1a\x16leases \"n1\" not found!\"\x08NotFound*\x04\n\x02n10\x94\x03\x1a\0\"\0";
 
     #[test]

@@ -185,3 +185,109 @@ pub(super) fn print_periods(periods: &BTreeMap<Signal, Duration>) -> Value {
 fn print_signals(text_of: impl Fn(Signal) -> Option<String>) -> Value {
     Value::map(SIGNALS.into_iter().filter_map(|(name, signal)| Some((name.to_owned(), text_of(signal)?))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::Settings;
+
+    fn load(body: &str) -> Result<Settings, Vec<String>> {
+        let text = format!("apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n{body}");
+        match crate::config::settings(Some(("f", &text)), &[]) {
+            Ok(loaded) => Ok(loaded.settings),
+            Err(problems) => Err(problems.iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    fn hard(body: &str) -> BTreeMap<Signal, Threshold> {
+        load(body).unwrap().eviction.hard
+    }
+
+    const NODEFS: (Signal, Threshold) = (Signal::NodefsAvailable, Threshold::Percentage(10.0));
+    const INODES: (Signal, Threshold) = (Signal::NodefsInodesFree, Threshold::Percentage(5.0));
+    const MEMORY: (Signal, Threshold) = (Signal::MemoryAvailable, Threshold::SmallBoardMemory);
+    const PIDS: (Signal, Threshold) = (Signal::PidAvailable, Threshold::Quantity(100));
+
+    /// EVI-2.
+    #[test]
+    fn one_key_drops_all_other_defaults_unless_they_are_merged() {
+        assert_eq!(hard(""), BTreeMap::from([MEMORY, NODEFS, INODES]));
+        assert_eq!(hard("evictionHard: {pid.available: 100}"), BTreeMap::from([PIDS]));
+        assert_eq!(hard("evictionHard: {}"), BTreeMap::new());
+        assert_eq!(hard("evictionHard: null"), BTreeMap::from([MEMORY, NODEFS, INODES]));
+        let merged = "mergeDefaultEvictionSettings: true\n";
+        let all = BTreeMap::from([MEMORY, NODEFS, INODES, PIDS]);
+        assert_eq!(hard(&format!("{merged}evictionHard: {{pid.available: 100}}")), all);
+        let fewer = BTreeMap::from([MEMORY, INODES]);
+        assert_eq!(hard(&format!("evictionHard: {{nodefs.available: 0%}}\n{merged}")), fewer);
+    }
+
+    #[test]
+    fn no_and_all_percent_switch_a_signal_off() {
+        assert_eq!(hard("evictionHard: {memory.available: 0%, nodefs.available: 100%}"), BTreeMap::new());
+    }
+
+    #[test]
+    fn thresholds_are_amounts_or_shares() {
+        for (text, threshold) in [
+            ("100Mi", Threshold::Quantity(100 << 20)),
+            ("1.5Gi", Threshold::Quantity(3 << 29)),
+            ("1", Threshold::Quantity(1)),
+            ("12.5%", Threshold::Percentage(12.5)),
+        ] {
+            let read = hard(&format!("evictionHard: {{memory.available: {text}}}"));
+            assert_eq!(read, BTreeMap::from([(Signal::MemoryAvailable, threshold)]), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_no_threshold_can_be_is_refused() {
+        for (text, wrong) in [
+            ("0", "must be more than 0, not \"0\""),
+            ("-1Gi", "must be more than 0, not \"-1Gi\""),
+            ("101%", "must be from 0% to 100%, not \"101%\""),
+            ("-5%", "must be from 0% to 100%, not \"-5%\""),
+            ("nan%", "must be from 0% to 100%, not \"nan%\""),
+            ("'%'", "must be from 0% to 100%, not \"%\""),
+            ("[]", "must be a single value, not a list"),
+        ] {
+            let problems = load(&format!("evictionHard: {{memory.available: {text}}}")).unwrap_err();
+            assert_eq!(problems, [format!("f:3: evictionHard.memory.available: {wrong}")]);
+        }
+        let problems = load("evictionHard: {memory.available: lots}").unwrap_err();
+        assert!(problems[0].ends_with("write for example 100Mi or 10%"), "{problems:?}");
+        assert_eq!(
+            load("evictionHard: {memory.availble: 1Gi, swap: 1}").unwrap_err(),
+            [
+                "f:3: evictionHard: unknown signal \"memory.availble\": did you mean memory.available?",
+                "f:3: evictionHard: unknown signal \"swap\": the signals are memory.available, nodefs.available, \
+                 nodefs.inodesFree, pid.available",
+            ]
+        );
+        let problems = load("evictionHard: 10%").unwrap_err();
+        assert!(problems[0].contains("must be a map of signals"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_soft_threshold_needs_its_grace_period() {
+        let problems = load("\nevictionSoft: {memory.available: 1Gi, pid.available: 0%}").unwrap_err();
+        let text = "needs a grace period: add this signal to evictionSoftGracePeriod";
+        assert_eq!(problems, [format!("f:4: evictionSoft.memory.available: {text}")]);
+        let graced = "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 90s}";
+        let eviction = load(graced).unwrap().eviction;
+        assert_eq!(eviction.soft, BTreeMap::from([(Signal::MemoryAvailable, Threshold::Quantity(1 << 30))]));
+        assert_eq!(eviction.soft_grace_period, BTreeMap::from([(Signal::MemoryAvailable, Duration::from_secs(90))]));
+        let problems = load("evictionSoftGracePeriod: {memory.available: 90}").unwrap_err();
+        assert!(problems[0].starts_with("f:3: evictionSoftGracePeriod.memory.available: \"90\" has no unit"));
+    }
+
+    #[test]
+    fn a_minimum_reclaim_may_be_nothing_but_not_a_share_of_nothing() {
+        let reclaim = |text: &str| load(&format!("evictionMinimumReclaim: {{nodefs.available: {text}}}"));
+        let read = reclaim("0Mi").unwrap().eviction.minimum_reclaim;
+        assert_eq!(read, BTreeMap::from([(Signal::NodefsAvailable, Threshold::Quantity(0))]));
+        for (text, wrong) in [("0%", "must be more than 0%"), ("-1", "must not be negative, as \"-1\" is")] {
+            assert_eq!(reclaim(text).unwrap_err(), [format!("f:3: evictionMinimumReclaim.nodefs.available: {wrong}")]);
+        }
+    }
+}

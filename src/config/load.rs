@@ -248,3 +248,6 @@ fn merge(before: &mut Value, value: Value) {
         (before, value) => *before = value,
     }
 }
+
+#[cfg(test)]
+mod tests;

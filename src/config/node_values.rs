@@ -294,3 +294,6 @@ fn parts<'v, const N: usize>(
         _ => "",
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,7 +58,7 @@ impl Quantity {
         Quantity { nano: i128::from(milli) * (NANO_PER_UNIT / 1000), family: SuffixFamily::Decimal }
     }
 
-    /// Reads every form the API reads: `<sign><digits and one point><suffix>`, where the suffix is one of `n u m k M G T
+    /// Reads every form the API reads: `<sign><digits and one point><suffix>`, the suffix one of `n u m k M G T
     /// P E`, `Ki` to `Ei`, or a decimal exponent. What is finer than one billionth is rounded away from zero, what is
     /// larger than 2^63-1 is cut to it.
     pub fn parse(text: &str) -> Result<Quantity, QuantityError> {

@@ -89,8 +89,9 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.watch_links()).detach();
     executor.spawn(world.watch_clock()).detach();
     executor.spawn(world.watch_time_without_sign_of_life()).detach();
+    let seed = RandomState::new().build_hasher().finish();
     let shell = Shell {
-        agent: Agent::new(start.settings, world.node_name.clone(), RandomState::new().build_hasher().finish()),
+        agent: Agent::new(start.settings, world.node_name.clone(), seed, clock::now()),
         world: &world,
         executor: &executor,
         machine: start.machine,

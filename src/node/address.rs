@@ -152,3 +152,196 @@ fn family(ip: IpAddr) -> Family {
 fn text(ip: IpAddr) -> String {
     ip.to_canonical().to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::node::samples::{self, interface, ip, route};
+    use crate::probe::Facts;
+    use crate::probe::facts::InterfaceAddress;
+
+    fn with(node_ip: NodeIp, cloud_provider: CloudProvider) -> Settings {
+        Settings { node_ip, cloud_provider, ..samples::settings() }
+    }
+
+    /// `eth0` with both families and a default route of each.
+    fn dual_stack() -> Facts {
+        let mut facts = samples::facts();
+        facts.network.interfaces.push(interface("eth1", &["192.168.7.9", "fe80::9", "2001:db8::9"]));
+        facts.network.default_routes = vec![route("eth1", false, 0), route("eth1", true, 1024)];
+        facts
+    }
+
+    fn set_on(node: &mut Node, settings: &Settings, facts: &Facts) -> Result<String, String> {
+        set(node, &samples::board(settings, facts, samples::LATER)).map_err(|error| error.to_string())?;
+        let list: Vec<String> =
+            node.status.addresses.iter().map(|one| format!("{}={}", one.kind, one.address)).collect();
+        Ok(list.join(" "))
+    }
+
+    fn addresses(settings: &Settings, facts: &Facts) -> Result<String, String> {
+        set_on(&mut Node::default(), settings, facts)
+    }
+
+    fn annotation(node: &Node) -> Option<&str> {
+        node.metadata.annotations.get(PROVIDED_NODE_IP).map(String::as_str)
+    }
+
+    #[test]
+    fn without_node_ip_the_default_route_says_the_address_ipv4_first() {
+        let facts = dual_stack();
+        let detected = |node_ip| addresses(&with(node_ip, CloudProvider::None), &facts).unwrap();
+        assert_eq!(detected(NodeIp::Detect), "InternalIP=192.168.7.9 Hostname=edge-1");
+        assert_eq!(detected(NodeIp::Family(Family::V4)), "InternalIP=192.168.7.9 Hostname=edge-1");
+        assert_eq!(detected(NodeIp::Family(Family::V6)), "InternalIP=2001:db8::9 Hostname=edge-1");
+        let mut only_v6 = facts.clone();
+        only_v6.network.default_routes.remove(0);
+        let settings = with(NodeIp::Detect, CloudProvider::None);
+        assert_eq!(addresses(&settings, &only_v6).unwrap(), "InternalIP=2001:db8::9 Hostname=edge-1");
+    }
+
+    #[test]
+    fn configured_addresses_are_taken_in_the_order_given() {
+        let facts = dual_stack();
+        let one = with(NodeIp::One(ip("10.0.0.1")), CloudProvider::None);
+        assert_eq!(addresses(&one, &facts).unwrap(), "InternalIP=10.0.0.1 Hostname=edge-1");
+        let two = with(NodeIp::Two(ip("2001:db8::9"), ip("10.0.0.1")), CloudProvider::None);
+        assert_eq!(addresses(&two, &facts).unwrap(), "InternalIP=2001:db8::9 InternalIP=10.0.0.1 Hostname=edge-1");
+    }
+
+    #[test]
+    fn a_configured_address_that_cannot_be_used_leaves_the_addresses_as_they_are() {
+        let facts = dual_stack();
+        for (bad, words) in [
+            ("127.0.0.1", "nodeIP can't be loopback address"),
+            ("::1", "nodeIP can't be loopback address"),
+            ("224.0.0.1", "nodeIP can't be a multicast address"),
+            ("ff02::1", "nodeIP can't be a multicast address"),
+            ("169.254.1.1", "nodeIP can't be a link-local unicast address"),
+            ("fe80::1", "nodeIP can't be a link-local unicast address"),
+            ("0.0.0.0", "nodeIP can't be an all zeros address"),
+            ("::", "nodeIP can't be an all zeros address"),
+            ("1.2.3.4", "node IP: \"1.2.3.4\" not found in the host's network interfaces"),
+        ] {
+            let mut node = samples::node();
+            let before = node.status.addresses.clone();
+            let error = set_on(&mut node, &with(NodeIp::One(ip(bad)), CloudProvider::None), &facts).unwrap_err();
+            assert!(error.starts_with(&format!("failed to validate nodeIP: {words}")), "{error}");
+            assert_eq!(node.status.addresses, before);
+        }
+        let second = with(NodeIp::Two(ip("10.0.0.1"), ip("ff02::1")), CloudProvider::None);
+        assert!(addresses(&second, &facts).unwrap_err().starts_with("failed to validate secondaryNodeIP: "));
+    }
+
+    #[test]
+    fn an_external_cloud_provider_is_told_the_configured_address_and_keeps_its_own() {
+        let facts = dual_stack();
+        let external = |node_ip| with(node_ip, CloudProvider::External);
+        let mut node = Node::default();
+        assert_eq!(set_on(&mut node, &external(NodeIp::Detect), &facts).unwrap(), "Hostname=edge-1");
+        assert_eq!(annotation(&node), None);
+
+        let mut node = Node::default();
+        let one = external(NodeIp::One(ip("10.0.0.1")));
+        assert_eq!(set_on(&mut node, &one, &facts).unwrap(), "InternalIP=10.0.0.1 Hostname=edge-1");
+        assert_eq!(annotation(&node), Some("10.0.0.1"));
+
+        let two = external(NodeIp::Two(ip("10.0.0.1"), ip("2001:db8::9")));
+        assert_eq!(set_on(&mut node, &two, &facts).unwrap(), "InternalIP=10.0.0.1 Hostname=edge-1");
+        assert_eq!(annotation(&node), Some("10.0.0.1,2001:db8::9"));
+        let family = external(NodeIp::Family(Family::V6));
+        assert_eq!(addresses(&family, &facts).unwrap(), "InternalIP=2001:db8::9 Hostname=edge-1");
+    }
+
+    #[test]
+    fn a_stale_annotation_is_removed_without_a_cloud_provider() {
+        let mut node = samples::node();
+        node.metadata.annotations.insert(PROVIDED_NODE_IP.to_owned(), "10.0.0.1".to_owned());
+        set_on(&mut node, &with(NodeIp::One(ip("10.0.0.1")), CloudProvider::None), &dual_stack()).unwrap();
+        assert_eq!(annotation(&node), None);
+    }
+
+    #[test]
+    fn dns_counts_before_the_default_route_and_only_for_addresses_of_this_host() {
+        let mut facts = dual_stack();
+        facts.network.node_name_addresses = vec![ip("127.0.1.1"), ip("9.9.9.9"), ip("2001:db8::9")];
+        let settings = with(NodeIp::Detect, CloudProvider::None);
+        assert_eq!(addresses(&settings, &facts).unwrap(), "InternalIP=2001:db8::9 Hostname=edge-1");
+        facts.network.node_name_addresses.push(ip("10.0.0.1"));
+        assert_eq!(addresses(&settings, &facts).unwrap(), "InternalIP=10.0.0.1 Hostname=edge-1");
+        facts.network.node_name_addresses = vec![ip("127.0.1.1"), ip("9.9.9.9")];
+        assert_eq!(addresses(&settings, &facts).unwrap(), "InternalIP=192.168.7.9 Hostname=edge-1");
+    }
+
+    #[test]
+    fn the_lowest_metric_wins_and_a_link_without_carrier_loses() {
+        let mut facts = dual_stack();
+        facts.network.default_routes =
+            vec![route("eth1", false, 600), route("gone", false, 0), route("eth0", false, 100)];
+        let settings = with(NodeIp::Detect, CloudProvider::None);
+        assert_eq!(addresses(&settings, &facts).unwrap(), "InternalIP=10.0.0.1 Hostname=edge-1");
+        facts.network.interfaces[1].running = false;
+        assert_eq!(addresses(&settings, &facts).unwrap(), "InternalIP=192.168.7.9 Hostname=edge-1");
+        facts.network.interfaces[2].running = false;
+        assert_eq!(addresses(&settings, &facts).unwrap(), "InternalIP=10.0.0.1 Hostname=edge-1");
+        facts.network.interfaces[1].up = false;
+        assert_eq!(addresses(&settings, &facts).unwrap(), "InternalIP=192.168.7.9 Hostname=edge-1");
+    }
+
+    #[test]
+    fn a_tentative_ipv6_address_is_never_chosen_and_a_temporary_one_last() {
+        let mut facts = dual_stack();
+        let address = |text, unusable, second_choice| InterfaceAddress { ip: ip(text), unusable, second_choice };
+        let settings = with(NodeIp::Family(Family::V6), CloudProvider::None);
+        facts.network.interfaces[2].addresses = vec![
+            address("2001:db8::1", true, false),
+            address("2001:db8::2", false, true),
+            address("2001:db8::3", false, false),
+        ];
+        assert_eq!(addresses(&settings, &facts).unwrap(), "InternalIP=2001:db8::3 Hostname=edge-1");
+        facts.network.interfaces[2].addresses.pop();
+        assert_eq!(addresses(&settings, &facts).unwrap(), "InternalIP=2001:db8::2 Hostname=edge-1");
+        facts.network.interfaces[2].addresses.pop();
+        assert!(addresses(&settings, &facts).unwrap_err().contains("unable to select an IP"), "no IPv4 default route");
+    }
+
+    #[test]
+    fn an_unnumbered_uplink_borrows_the_address_of_loopback() {
+        let mut facts = dual_stack();
+        facts.network.interfaces[2].addresses.clear();
+        facts.network.interfaces[0] = interface("lo", &["127.0.0.1", "10.99.0.7"]);
+        let settings = with(NodeIp::Detect, CloudProvider::None);
+        assert_eq!(addresses(&settings, &facts).unwrap(), "InternalIP=10.99.0.7 Hostname=edge-1");
+    }
+
+    #[test]
+    fn with_no_address_at_all_the_old_ones_stay_and_the_error_says_what_to_do() {
+        let mut facts = samples::facts();
+        facts.network.default_routes.clear();
+        let mut node = samples::node();
+        let before = node.status.addresses.clone();
+        let error = set_on(&mut node, &with(NodeIp::Detect, CloudProvider::None), &facts).unwrap_err();
+        assert!(error.starts_with("can't get ip address of node edge-1. error: no default routes found"), "{error}");
+        assert!(error.contains("--node-ip"), "{error}");
+        assert_eq!(node.status.addresses, before);
+    }
+
+    #[test]
+    fn extra_addresses_follow_in_order_and_none_is_there_twice() {
+        let extra = |kind: &str, address: &str| (kind.to_owned(), address.to_owned());
+        let settings = Settings {
+            extra_addresses: vec![
+                extra("ExternalIP", "203.0.113.5"),
+                extra("InternalIP", "10.0.0.1"),
+                extra("ExternalDNS", "edge-1.example.com"),
+                extra("ExternalIP", "203.0.113.5"),
+            ],
+            ..samples::settings()
+        };
+        assert_eq!(
+            addresses(&settings, &samples::facts()).unwrap(),
+            "InternalIP=10.0.0.1 Hostname=edge-1 ExternalIP=203.0.113.5 ExternalDNS=edge-1.example.com"
+        );
+    }
+}

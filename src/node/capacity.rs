@@ -1,4 +1,4 @@
-//! Turns machine facts and reservations into capacity, allocatable and the identity part of `nodeInfo` (MI-1..10, ALC-*).
+//! Turns machine facts and reservations into capacity, allocatable and the identity in `nodeInfo` (MI-*, ALC-*).
 
 use std::collections::BTreeMap;
 
@@ -143,4 +143,216 @@ fn is_extended_resource(name: &str) -> bool {
 fn fact<'a, T>(fact: &'a Fact<T>, field: &'static str, problems: &mut Vec<NodeError>) -> Option<&'a T> {
     let absent = |absent: &Absent| problems.push(NodeError::NoFact { field, absent: absent.clone() });
     fact.as_ref().map_err(absent).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::Threshold;
+    use crate::node::samples::{self, absent};
+    use crate::probe::Facts;
+    use crate::probe::facts::{FileSystem, Hugepages};
+
+    /// Two cores and 1024 bytes, nothing reserved by eviction: the machine of the upstream tests.
+    fn small() -> (Settings, Facts) {
+        let mut settings = samples::settings();
+        settings.eviction.hard.clear();
+        let mut facts = samples::facts();
+        facts.machine.cpu_count = Ok(2);
+        facts.machine.memory_total_bytes = Ok(1024);
+        facts.machine.hugepages.clear();
+        facts.readings.node_file_system = absent();
+        (settings, facts)
+    }
+
+    struct Outcome {
+        node: Node,
+        events: Vec<NodeEvent>,
+        problems: Vec<NodeError>,
+    }
+
+    fn run_on(mut node: Node, settings: &Settings, facts: &Facts, remembered: &mut Remembered) -> Outcome {
+        let (mut events, mut problems) = (Vec::new(), Vec::new());
+        set(&mut node, &samples::board(settings, facts, samples::LATER), remembered, &mut events, &mut problems);
+        Outcome { node, events, problems }
+    }
+
+    fn run(settings: &Settings, facts: &Facts) -> Outcome {
+        run_on(Node::default(), settings, facts, &mut Remembered::default())
+    }
+
+    fn text(list: &Option<ResourceList>) -> String {
+        let pairs: Vec<String> = list.iter().flatten().map(|(name, value)| format!("{name}={value}")).collect();
+        pairs.join(" ")
+    }
+
+    fn quantity(text: &str) -> Quantity {
+        Quantity::parse(text).unwrap()
+    }
+
+    #[test]
+    fn machine_identifiers_basic_capacity_and_allocatable() {
+        let (settings, facts) = small();
+        let outcome = run(&settings, &facts);
+        assert_eq!(text(&outcome.node.status.capacity), "cpu=2 memory=1Ki pods=110");
+        assert_eq!(text(&outcome.node.status.allocatable), "cpu=2 memory=1Ki pods=110");
+        let info = &outcome.node.status.node_info;
+        assert_eq!(info.machine_id, "0123456789abcdef0123456789abcdef");
+        assert_eq!(info.system_uuid, "1b4e28ba-2fa1-11d2-883f-0016d3cca427");
+        assert_eq!(info.boot_id, "boot-1");
+        assert_eq!(info.swap, None);
+    }
+
+    #[test]
+    fn pods_are_the_smaller_of_per_core_and_maximum_and_none_when_podless() {
+        for (pods_per_core, max_pods, podless, expected) in
+            [(4, 10, false, 8), (6, 10, false, 10), (0, 10, false, 10), (4, 10, true, 0)]
+        {
+            let settings = Settings { pods_per_core, max_pods, podless, ..Settings::default() };
+            assert_eq!(pods(&settings, Some(2)), expected);
+        }
+        assert_eq!(pods(&Settings { pods_per_core: 4, podless: false, ..Settings::default() }, None), 110);
+        assert_eq!(
+            text(&run(&Settings::default(), &samples::facts()).node.status.capacity).split(' ').next_back(),
+            Some("pods=0")
+        );
+    }
+
+    #[test]
+    fn allocatable_is_capacity_minus_reservations() {
+        let (mut settings, facts) = small();
+        for (name, amount) in [("cpu", "1m"), ("memory", "1"), ("pods", "1"), ("foo", "1")] {
+            settings.system_reserved.insert(name.to_owned(), quantity(amount));
+        }
+        let outcome = run(&settings, &facts);
+        assert_eq!(text(&outcome.node.status.allocatable), "cpu=1999m memory=1023 pods=109");
+        settings.kube_reserved.insert("cpu".to_owned(), quantity("250m"));
+        assert_eq!(text(&run(&settings, &facts).node.status.allocatable), "cpu=1749m memory=1023 pods=109");
+        settings.reserved_system_cpus = Some(1);
+        assert_eq!(text(&run(&settings, &facts).node.status.allocatable), "cpu=1 memory=1023 pods=109");
+    }
+
+    #[test]
+    fn a_reservation_larger_than_the_machine_leaves_nothing_of_that_resource_alone() {
+        let (mut settings, facts) = small();
+        settings.kube_reserved.insert("cpu".to_owned(), quantity("40"));
+        assert_eq!(text(&run(&settings, &facts).node.status.allocatable), "cpu=0 memory=1Ki pods=110");
+    }
+
+    #[test]
+    fn hard_eviction_thresholds_are_kept_free() {
+        let outcome = run(&samples::settings(), &samples::facts());
+        assert_eq!(
+            text(&outcome.node.status.capacity),
+            "cpu=4 ephemeral-storage=104846316Ki hugepages-2Mi=0 memory=16265484Ki pods=110"
+        );
+        assert_eq!(
+            text(&outcome.node.status.allocatable),
+            "cpu=4 ephemeral-storage=96626364666 hugepages-2Mi=0 memory=16163084Ki pods=110"
+        );
+        let (mut settings, mut facts) = (samples::settings(), samples::facts());
+        settings.eviction.hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1_000_000_000));
+        let memory = |outcome: &Outcome| outcome.node.status.allocatable.as_ref().unwrap()["memory"].clone();
+        assert_eq!(memory(&run(&settings, &facts)), "15655855616");
+        facts.machine.memory_total_bytes = Ok(426_068 * 1024);
+        let small_board = run(&samples::settings(), &facts);
+        assert_eq!(memory(&small_board), (426_068 * 1024 - 43_629_363).to_string());
+    }
+
+    #[test]
+    fn memory_of_hugepages_is_not_allocatable_twice_and_never_below_zero() {
+        let (settings, mut facts) = small();
+        facts.machine.hugepages = vec![Hugepages { page_size_bytes: 512, pages: 1 }];
+        let outcome = run(&settings, &facts);
+        assert_eq!(text(&outcome.node.status.allocatable), "cpu=2 hugepages-512=512 memory=512 pods=110");
+        facts.machine.hugepages = vec![Hugepages { page_size_bytes: 1 << 30, pages: 2 }];
+        let outcome = run(&settings, &facts);
+        assert_eq!(text(&outcome.node.status.capacity), "cpu=2 hugepages-1Gi=2Gi memory=1Ki pods=110");
+        assert_eq!(text(&outcome.node.status.allocatable), "cpu=2 hugepages-1Gi=2Gi memory=0 pods=110");
+    }
+
+    #[test]
+    fn resources_of_others_stay_and_become_allocatable_and_negative_ones_become_zero() {
+        let (settings, facts) = small();
+        let mut node = Node::default();
+        let list = |pairs: &[(&str, &str)]| {
+            Some(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+        };
+        node.status.capacity = list(&[("vendor.example/dev", "3"), ("vendor.example/owed", "-1"), ("odd", "many")]);
+        node.status.allocatable = list(&[("vendor.example/gone", "1"), ("storage", "1")]);
+        let outcome = run_on(node, &settings, &facts, &mut Remembered::default());
+        assert_eq!(
+            text(&outcome.node.status.capacity),
+            "cpu=2 memory=1Ki odd=many pods=110 vendor.example/dev=3 vendor.example/owed=-1"
+        );
+        assert_eq!(
+            text(&outcome.node.status.allocatable),
+            "cpu=2 memory=1Ki odd=many pods=110 storage=1 vendor.example/dev=3 vendor.example/owed=0"
+        );
+    }
+
+    #[test]
+    fn what_is_unknown_of_the_machine_is_zero_and_said() {
+        let (mut settings, mut facts) = small();
+        settings.pods_per_core = 1;
+        facts.machine.cpu_count = absent();
+        facts.machine.memory_total_bytes = absent();
+        let outcome = run(&settings, &facts);
+        assert_eq!(text(&outcome.node.status.capacity), "cpu=0 memory=0 pods=110");
+        assert_eq!(text(&outcome.node.status.allocatable), "cpu=0 memory=0 pods=110");
+        let said: Vec<String> = outcome.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[0].starts_with("status.capacity.cpu: "), "{said:?}");
+    }
+
+    #[test]
+    fn the_file_system_is_sized_once_per_process() {
+        let (mut settings, mut facts) = small();
+        let mut remembered = Remembered::default();
+        let sized = |bytes| FileSystem {
+            capacity_bytes: bytes,
+            available_bytes: bytes,
+            inodes: 0,
+            inodes_free: 0,
+            read_only: false,
+        };
+        facts.readings.node_file_system = Ok(sized(5000));
+        let node = run_on(Node::default(), &settings, &facts, &mut remembered).node;
+        assert_eq!(node.status.capacity.as_ref().unwrap()["ephemeral-storage"], "5000");
+        facts.readings.node_file_system = Ok(sized(4000));
+        let node = run_on(node, &settings, &facts, &mut remembered).node;
+        assert_eq!(node.status.capacity.as_ref().unwrap()["ephemeral-storage"], "5000");
+        settings.local_storage_capacity_isolation = false;
+        assert_eq!(text(&run(&settings, &facts).node.status.capacity), "cpu=2 memory=1Ki pods=110");
+    }
+
+    #[test]
+    fn a_reboot_is_reported_once_per_process() {
+        let (settings, mut facts) = small();
+        let mut remembered = Remembered::default();
+        facts.machine.boot_id = absent();
+        let mut stored = Node::default();
+        stored.status.node_info.boot_id = "boot-0".to_owned();
+        let outcome = run_on(stored.clone(), &settings, &facts, &mut remembered);
+        assert!(outcome.events.is_empty(), "an unknown boot id is no reboot");
+        assert_eq!(outcome.node.status.node_info.boot_id, "boot-0");
+        facts.machine.boot_id = Ok("boot-1".to_owned());
+        let outcome = run_on(stored.clone(), &settings, &facts, &mut remembered);
+        let message = "Node edge-1 has been rebooted, boot id: boot-1".to_owned();
+        assert_eq!(outcome.events, [NodeEvent { warning: true, reason: "Rebooted", message }]);
+        assert_eq!(outcome.node.status.node_info.boot_id, "boot-1");
+        assert!(run_on(stored, &settings, &facts, &mut remembered).events.is_empty(), "the PATCH may have failed");
+        assert!(run(&settings, &facts).events.is_empty(), "a new Node has no boot id to differ from");
+    }
+
+    #[test]
+    fn swap_is_reported_only_where_there_is_some() {
+        let (settings, mut facts) = small();
+        facts.machine.swap_total_bytes = Ok(20 << 30);
+        let node = run(&settings, &facts).node;
+        assert_eq!(node.status.node_info.swap, Some(Swap { capacity_bytes: Some(20 << 30) }));
+        facts.machine.swap_total_bytes = Ok(0);
+        let kept = run_on(node, &settings, &facts, &mut Remembered::default()).node;
+        assert_eq!(kept.status.node_info.swap, Some(Swap { capacity_bytes: Some(20 << 30) }), "MI-8: never cleared");
+    }
 }

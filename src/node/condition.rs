@@ -38,7 +38,7 @@ pub(super) fn set_pressures(node: &mut Node, board: &Board, events: &mut Vec<Nod
     }
 }
 
-/// RDY-6: reason, message and heartbeat always; the transition time, and the event, only when an existing status changes.
+/// RDY-6: reason, message and heartbeat always; the transition time, and the event, only when the status changes.
 pub(super) fn set_ready(node: &mut Node, board: &Board, events: &mut Vec<NodeEvent>) {
     let stamp = Some(board.stamp.to_seconds_stamp());
     let message = not_ready_message(node, board);
@@ -125,4 +125,189 @@ fn face(kind: &str, pressed: bool) -> Face {
         (_, false) => ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
     };
     Face { status: if pressed { "True" } else { "False" }, reason, message, event }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::node::pressure::Pressures;
+    use crate::node::samples::{self, LATER, LATER_STAMP, START_STAMP, condition, condition_mut, foreign_condition};
+
+    fn pressed(kind: &str) -> Pressures {
+        Pressures { memory: kind == "MemoryPressure", disk: kind == "DiskPressure", pid: kind == "PIDPressure" }
+    }
+
+    fn reasons(events: &[NodeEvent]) -> Vec<&str> {
+        assert!(events.iter().all(|event| !event.warning));
+        events.iter().map(|event| event.reason).collect()
+    }
+
+    /// Runs both setters over `node`, at LATER.
+    fn run(node: &mut Node, settings: &Settings, pressures: Pressures, problems: &[String]) -> Vec<NodeEvent> {
+        let facts = samples::facts();
+        let board = Board { pressures, problems, ..samples::board(settings, &facts, LATER) };
+        let mut events = Vec::new();
+        set_pressures(node, &board, &mut events);
+        set_ready(node, &board, &mut events);
+        events
+    }
+
+    fn calm(node: &mut Node) -> Vec<NodeEvent> {
+        run(node, &samples::settings(), Pressures::default(), &[])
+    }
+
+    #[test]
+    fn new_conditions_stand_in_order_with_ready_last_and_only_the_pressures_emit_events() {
+        let mut node = samples::node();
+        node.status.conditions.clear();
+        let events = calm(&mut node);
+        let kinds: Vec<&str> = node.status.conditions.iter().map(|one| one.kind.as_str()).collect();
+        assert_eq!(kinds, OWN);
+        assert_eq!(reasons(&events), ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]);
+        assert_eq!(events[0].message, "Node edge-1 status is now: NodeHasSufficientMemory");
+        for one in &node.status.conditions {
+            assert_eq!(one.status, if one.kind == READY { "True" } else { "False" });
+            assert_eq!(one.last_heartbeat_time.as_deref(), Some(LATER_STAMP));
+            assert_eq!(one.last_transition_time.as_deref(), Some(LATER_STAMP));
+        }
+        assert_eq!(condition(&node, READY).reason, "KubeletReady");
+        assert_eq!(condition(&node, READY).message, "kubelet is posting ready status");
+    }
+
+    #[test]
+    fn each_pressure_has_the_kubelets_words_in_both_directions() {
+        for (kind, bad, bad_words, bad_event, good, good_words, good_event) in [
+            (
+                "MemoryPressure",
+                "KubeletHasInsufficientMemory",
+                "kubelet has insufficient memory available",
+                "NodeHasInsufficientMemory",
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+                "NodeHasSufficientMemory",
+            ),
+            (
+                "DiskPressure",
+                "KubeletHasDiskPressure",
+                "kubelet has disk pressure",
+                "NodeHasDiskPressure",
+                "KubeletHasNoDiskPressure",
+                "kubelet has no disk pressure",
+                "NodeHasNoDiskPressure",
+            ),
+            (
+                "PIDPressure",
+                "KubeletHasInsufficientPID",
+                "kubelet has insufficient PID available",
+                "NodeHasInsufficientPID",
+                "KubeletHasSufficientPID",
+                "kubelet has sufficient PID available",
+                "NodeHasSufficientPID",
+            ),
+        ] {
+            let mut node = samples::node();
+            let events = run(&mut node, &samples::settings(), pressed(kind), &[]);
+            assert_eq!(reasons(&events), [bad_event]);
+            let now = condition(&node, kind);
+            assert_eq!((now.status.as_str(), now.reason.as_str(), now.message.as_str()), ("True", bad, bad_words));
+            assert_eq!(now.last_transition_time.as_deref(), Some(LATER_STAMP));
+            assert_eq!(reasons(&calm(&mut node)), [good_event]);
+            let now = condition(&node, kind);
+            assert_eq!((now.status.as_str(), now.reason.as_str(), now.message.as_str()), ("False", good, good_words));
+        }
+    }
+
+    #[test]
+    fn a_pressure_condition_keeps_its_reason_when_the_status_stays() {
+        for pressures in [Pressures::default(), pressed("MemoryPressure")] {
+            let mut node = samples::node();
+            let memory = condition_mut(&mut node, "MemoryPressure");
+            memory.status = if pressures.memory { "True" } else { "False" }.to_owned();
+            memory.reason = "Somebody".to_owned();
+            memory.message = "else".to_owned();
+            assert!(run(&mut node, &samples::settings(), pressures, &[]).is_empty());
+            let memory = condition(&node, "MemoryPressure");
+            assert_eq!((memory.reason.as_str(), memory.message.as_str()), ("Somebody", "else"));
+            assert_eq!(memory.last_heartbeat_time.as_deref(), Some(LATER_STAMP));
+            assert_eq!(memory.last_transition_time.as_deref(), Some(START_STAMP));
+        }
+    }
+
+    #[test]
+    fn ready_gets_new_words_on_every_run_and_a_new_transition_only_with_a_new_status() {
+        let mut node = samples::node();
+        let down = ["uplink is down".to_owned()];
+        assert_eq!(reasons(&run(&mut node, &samples::settings(), Pressures::default(), &down)), ["NodeNotReady"]);
+        let ready = condition_mut(&mut node, READY);
+        assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "KubeletNotReady"));
+        assert_eq!(ready.last_transition_time.as_deref(), Some(LATER_STAMP));
+        ready.last_transition_time = Some(START_STAMP.to_owned());
+        let other = ["disk is gone".to_owned()];
+        assert!(run(&mut node, &samples::settings(), Pressures::default(), &other).is_empty());
+        let ready = condition(&node, READY);
+        assert_eq!(ready.message, "disk is gone");
+        assert_eq!(ready.last_transition_time.as_deref(), Some(START_STAMP));
+        assert_eq!(reasons(&calm(&mut node)), ["NodeReady"]);
+        assert!(calm(&mut node).is_empty());
+    }
+
+    #[test]
+    fn several_reasons_stand_in_brackets_once_each_with_missing_capacity_last() {
+        let message = |node: &mut Node, settings: &Settings, problems: &[&str]| {
+            let problems: Vec<String> = problems.iter().map(|text| (*text).to_owned()).collect();
+            run(node, settings, Pressures::default(), &problems);
+            condition(node, READY).message.clone()
+        };
+        let mut node = samples::node();
+        let settings = samples::settings();
+        assert_eq!(message(&mut node, &settings, &["runtime"]), "runtime");
+        assert_eq!(message(&mut node, &settings, &["runtime", "network", "runtime"]), "[runtime, network]");
+        node.status.capacity = None;
+        let missing = "missing node capacity for resources: cpu, memory, pods, ephemeral-storage";
+        assert_eq!(message(&mut node, &settings, &[]), missing);
+        assert_eq!(message(&mut node, &settings, &["runtime"]), format!("[runtime, {missing}]"));
+        let isolated = Settings { local_storage_capacity_isolation: false, ..settings };
+        assert_eq!(message(&mut node, &isolated, &[]), "missing node capacity for resources: cpu, memory, pods");
+    }
+
+    #[test]
+    fn an_unknown_status_is_repaired_with_transition_and_event() {
+        let mut node = samples::node();
+        for one in &mut node.status.conditions {
+            one.status = "Unknown".to_owned();
+            one.reason = "NodeStatusUnknown".to_owned();
+        }
+        let events = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"];
+        assert_eq!(reasons(&calm(&mut node)), events);
+        assert_eq!(condition(&node, READY).last_transition_time.as_deref(), Some(LATER_STAMP));
+    }
+
+    #[test]
+    fn a_status_that_an_assertion_repaired_still_gets_its_reason_transition_and_event() {
+        for reason in CONTROLLER_REASONS {
+            let mut node = samples::node();
+            for one in &mut node.status.conditions {
+                one.reason = reason.to_owned();
+                one.message = "Kubelet stopped posting node status.".to_owned();
+            }
+            assert_eq!(calm(&mut node).len(), 4);
+            let expected = samples::node();
+            for kind in OWN {
+                assert_eq!(condition(&node, kind).reason, condition(&expected, kind).reason);
+                assert_eq!(condition(&node, kind).message, condition(&expected, kind).message);
+                assert_eq!(condition(&node, kind).last_transition_time.as_deref(), Some(LATER_STAMP));
+            }
+            assert!(calm(&mut node).is_empty());
+        }
+    }
+
+    #[test]
+    fn conditions_of_others_stay_where_they_are() {
+        let mut node = samples::node();
+        node.status.conditions.insert(1, foreign_condition());
+        run(&mut node, &samples::settings(), pressed("DiskPressure"), &["down".to_owned()]);
+        assert_eq!(node.status.conditions[1], foreign_condition());
+        assert_eq!(node.status.conditions.len(), 5);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::identity::BOARD_SERIAL;
 use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus};
 use super::pressure::Pressures;
 use super::reconcile::same_status;
@@ -71,11 +72,15 @@ pub struct Update {
     pub problems: Vec<NodeError>,
 }
 
-/// The Node to register (INI-1..7): every setter has run on it. Its events are those of new conditions (PRS-0).
+/// The Node to register (INI-1..7): every setter has run on it, and it names the board it is made on, where that has a
+/// serial number (D10). Its events are those of new conditions (PRS-0).
 pub fn initial(board: &Board) -> (Node, Vec<NodeEvent>, Vec<NodeError>) {
     let mut annotations = BTreeMap::new();
     if board.settings.enable_controller_attach_detach {
         annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
+    }
+    if let Ok(serial) = &board.facts.machine.board_serial {
+        annotations.insert(BOARD_SERIAL.to_owned(), serial.clone());
     }
     let metadata = Metadata { name: board.name.to_owned(), labels: labels(board), annotations, ..Metadata::default() };
     let spec = NodeSpec {
@@ -175,5 +180,245 @@ impl NodeEvent {
     /// The wording of all events about a condition or about scheduling.
     pub fn status_is_now(node: &str, reason: &'static str) -> NodeEvent {
         NodeEvent { warning: false, reason, message: format!("Node {node} status is now: {reason}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::node::patch::create_body;
+    use crate::node::samples::{self, LATER_STAMP, START, START_STAMP, absent, condition, condition_mut};
+
+    fn taint_texts(settings: &Settings) -> Vec<String> {
+        taints(settings).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_new_node_is_the_complete_object_of_a_small_agent() {
+        let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+            json!({ "type": kind, "status": status, "lastHeartbeatTime": START_STAMP,
+                "lastTransitionTime": START_STAMP, "reason": reason, "message": message })
+        };
+        let architecture = version::architecture();
+        let expected = json!({
+            "kind": "Node",
+            "apiVersion": "v1",
+            "metadata": {
+                "name": "edge-1",
+                "labels": {
+                    "beta.kubernetes.io/arch": architecture,
+                    "beta.kubernetes.io/os": "linux",
+                    "kubernetes.io/arch": architecture,
+                    "kubernetes.io/hostname": "edge-1",
+                    "kubernetes.io/os": "linux",
+                },
+                "annotations": {
+                    "nodepulse.dev/board-serial": "10000000abcdef12",
+                    "volumes.kubernetes.io/controller-managed-attach-detach": "true",
+                },
+            },
+            "spec": {},
+            "status": {
+                "capacity": { "cpu": "4", "ephemeral-storage": "104846316Ki", "hugepages-2Mi": "0",
+                    "memory": "16265484Ki", "pods": "110" },
+                "allocatable": { "cpu": "4", "ephemeral-storage": "96626364666", "hugepages-2Mi": "0",
+                    "memory": "16163084Ki", "pods": "110" },
+                "conditions": [
+                    condition("MemoryPressure", "False", "KubeletHasSufficientMemory",
+                        "kubelet has sufficient memory available"),
+                    condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+                    condition("PIDPressure", "False", "KubeletHasSufficientPID",
+                        "kubelet has sufficient PID available"),
+                    condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+                ],
+                "addresses": [
+                    { "type": "InternalIP", "address": "10.0.0.1" },
+                    { "type": "Hostname", "address": "edge-1" },
+                ],
+                "daemonEndpoints": { "kubeletEndpoint": { "Port": 0 } },
+                "nodeInfo": {
+                    "machineID": "0123456789abcdef0123456789abcdef",
+                    "systemUUID": "1b4e28ba-2fa1-11d2-883f-0016d3cca427",
+                    "bootID": "boot-1",
+                    "kernelVersion": "6.1.0",
+                    "osImage": "Debian GNU/Linux 12 (bookworm)",
+                    "containerRuntimeVersion": "none://Unknown",
+                    "kubeletVersion": "v1.36.2",
+                    "kubeProxyVersion": "",
+                    "operatingSystem": "linux",
+                    "architecture": architecture,
+                },
+            },
+        });
+        let (settings, facts) = (samples::settings(), samples::facts());
+        let (node, events, problems) = initial(&samples::board(&settings, &facts, START));
+        assert_eq!(serde_json::from_str::<Value>(&create_body(&node)).unwrap(), expected);
+        let reasons: Vec<&str> = events.iter().map(|event| event.reason).collect();
+        assert_eq!(reasons, ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]);
+        assert_eq!(problems, []);
+    }
+
+    #[test]
+    fn a_podless_node_offers_no_pods_and_keeps_pods_and_load_balancers_away() {
+        let (settings, facts) = (Settings::default(), samples::facts());
+        let node = initial(&samples::board(&settings, &facts, START)).0;
+        assert_eq!(node.status.capacity.unwrap()["pods"], "0");
+        assert_eq!(node.metadata.labels[NO_LOAD_BALANCER_LABEL], "");
+        assert_eq!(taint_texts(&settings), ["nodepulse.dev/podless:NoSchedule", "nodepulse.dev/podless:NoExecute"]);
+        assert_eq!(condition(&samples::node(), "Ready").status, "True", "zero pods is a capacity (RDY-3)");
+    }
+
+    #[test]
+    fn taints_of_the_user_come_first_and_the_cloud_providers_last() {
+        let mut settings = Settings { cloud_provider: CloudProvider::External, ..Settings::default() };
+        for text in ["dedicated=edge:NoSchedule", "nodepulse.dev/podless=mine:NoSchedule"] {
+            settings.register_with_taints.push(Taint::parse(text).unwrap());
+        }
+        assert_eq!(
+            taint_texts(&settings),
+            [
+                "dedicated=edge:NoSchedule",
+                "nodepulse.dev/podless=mine:NoSchedule",
+                "nodepulse.dev/podless:NoExecute",
+                "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule",
+            ]
+        );
+        assert!(taint_texts(&samples::settings()).is_empty());
+    }
+
+    #[test]
+    fn labels_and_provider_id_come_from_settings_and_the_users_labels_win() {
+        let mut settings = Settings {
+            provider_id: "edge://1".to_owned(),
+            instance_type: "rpi-4".to_owned(),
+            zone: "hall-7".to_owned(),
+            enable_controller_attach_detach: false,
+            ..samples::settings()
+        };
+        settings.node_labels.insert("topology.kubernetes.io/zone".to_owned(), "mine".to_owned());
+        settings.node_labels.insert("team".to_owned(), "blue".to_owned());
+        let mut facts = samples::facts();
+        facts.machine.board_serial = absent();
+        let node = initial(&samples::board(&settings, &facts, START)).0;
+        let label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
+        assert_eq!(label("node.kubernetes.io/instance-type"), Some("rpi-4"));
+        assert_eq!(label("topology.kubernetes.io/zone"), Some("mine"));
+        assert_eq!(label("topology.kubernetes.io/region"), None);
+        assert_eq!(label("team"), Some("blue"));
+        assert_eq!(node.spec.provider_id, "edge://1");
+        assert!(node.metadata.annotations.is_empty());
+    }
+
+    #[test]
+    fn an_existing_status_is_brought_up_to_date_and_quiet_conditions_keep_their_transition() {
+        let mut base = samples::node();
+        condition_mut(&mut base, "Ready").status = "False".to_owned();
+        let update = samples::run(&base, &samples::settings(), &samples::facts());
+        assert!(update.changed);
+        for one in &update.node.status.conditions {
+            assert_eq!(one.last_heartbeat_time.as_deref(), Some(LATER_STAMP));
+            let expected = if one.kind == "Ready" { LATER_STAMP } else { START_STAMP };
+            assert_eq!(one.last_transition_time.as_deref(), Some(expected), "{}", one.kind);
+        }
+        let reasons: Vec<&str> = update.events.iter().map(|event| event.reason).collect();
+        assert_eq!(reasons, ["NodeReady"]);
+    }
+
+    #[test]
+    fn a_run_that_only_beats_is_no_change() {
+        let update = samples::run(&samples::node(), &samples::settings(), &samples::facts());
+        assert!(!update.changed);
+        assert!(update.events.is_empty() && update.problems.is_empty());
+        assert_ne!(update.node, samples::node(), "the heartbeats moved");
+    }
+
+    #[test]
+    fn capacity_that_doubles_is_a_change_without_a_transition() {
+        let mut facts = samples::facts();
+        facts.machine.memory_total_bytes = Ok(2 * 16_265_484 * 1024);
+        let update = samples::run(&samples::node(), &samples::settings(), &facts);
+        assert!(update.changed && update.events.is_empty());
+        assert_eq!(condition(&update.node, "Ready").last_transition_time.as_deref(), Some(START_STAMP));
+    }
+
+    #[test]
+    fn pod_cidrs_that_appear_are_one_change() {
+        let (settings, facts) = (samples::settings(), samples::facts());
+        let board = samples::board(&settings, &facts, START);
+        let mut remembered = Remembered::default();
+        let mut base = samples::node();
+        assert!(!updated(&base, &board, &mut remembered).changed);
+        base.spec.pod_cidrs = vec!["10.1.0.0/24".to_owned(), "fd00::/64".to_owned()];
+        assert!(updated(&base, &board, &mut remembered).changed);
+        assert_eq!(remembered.pod_cidrs, "10.1.0.0/24,fd00::/64");
+        assert!(!updated(&base, &board, &mut remembered).changed);
+        base.spec.pod_cidrs.clear();
+        assert!(!updated(&base, &board, &mut remembered).changed);
+        assert_eq!(remembered.pod_cidrs, "10.1.0.0/24,fd00::/64");
+    }
+
+    #[test]
+    fn only_the_labels_of_os_and_architecture_are_restored() {
+        let (settings, facts) = (samples::settings(), samples::facts());
+        let mut base = samples::node();
+        base.metadata.labels.remove("beta.kubernetes.io/os");
+        base.metadata.labels.insert("kubernetes.io/hostname".to_owned(), "other".to_owned());
+        base.metadata.labels.insert("team".to_owned(), "blue".to_owned());
+        assert!(!samples::run(&base, &settings, &facts).changed);
+        let expected = base.metadata.labels.clone();
+        base.metadata.labels.remove("kubernetes.io/os");
+        base.metadata.labels.insert("kubernetes.io/arch".to_owned(), "z80".to_owned());
+        let update = samples::run(&base, &settings, &facts);
+        assert!(update.changed);
+        assert_eq!(update.node.metadata.labels, expected);
+    }
+
+    #[test]
+    fn a_cordon_is_an_event_and_no_change() {
+        let (settings, facts) = (samples::settings(), samples::facts());
+        let board = samples::board(&settings, &facts, START);
+        let mut remembered = Remembered::default();
+        let mut base = samples::node();
+        for (unschedulable, expected) in
+            [(false, None), (true, Some("NodeNotSchedulable")), (true, None), (false, Some("NodeSchedulable"))]
+        {
+            base.spec.unschedulable = unschedulable;
+            let update = updated(&base, &board, &mut remembered);
+            assert!(!update.changed);
+            let expected = expected.map(|reason| NodeEvent::status_is_now("edge-1", reason));
+            assert_eq!(update.events.first(), expected.as_ref());
+        }
+    }
+
+    #[test]
+    fn one_source_that_fails_leaves_its_fields_and_the_others_still_move() {
+        let mut facts = samples::facts();
+        facts.network.default_routes.clear();
+        facts.machine.kernel_release = absent();
+        facts.machine.boot_id = Ok("boot-2".to_owned());
+        let update = samples::run(&samples::node(), &samples::settings(), &facts);
+        assert_eq!(update.node.status.addresses, samples::node().status.addresses);
+        assert_eq!(update.node.status.node_info.kernel_version, "6.1.0");
+        assert_eq!(update.node.status.node_info.boot_id, "boot-2");
+        let words: Vec<&str> = update.problems.iter().map(NodeError::word).collect();
+        assert_eq!(words, ["node-address-missing", "fact-absent"]);
+        assert_eq!(update.events.first().map(|event| event.reason), Some("Rebooted"));
+        assert_eq!(condition(&update.node, "Ready").status, "True");
+    }
+
+    #[test]
+    fn a_stored_node_with_fields_of_others_is_still_read() {
+        let text = r#"{"metadata":{"name":"edge-1","managedFields":[]},
+            "spec":{"taints":[{"key":"k","effect":"NoSchedule","timeAdded":"2026-01-01T00:00:00Z"},
+            {"key":"k","effect":"OfTomorrow"}],"podCIDR":"10.1.0.0/24"},"status":{"images":[{"names":["a"]}],
+            "conditions":[{"type":"Ready","status":"Unknown"}],"nodeInfo":{"swap":{}}}}"#;
+        let base: Node = serde_json::from_str(text).unwrap();
+        let update = samples::run(&base, &samples::settings(), &samples::facts());
+        assert!(update.changed);
+        assert_eq!(update.node.spec.taints, [Taint::parse("k:NoSchedule").unwrap()]);
+        assert_eq!(update.node.status.conditions[0].kind, "Ready", "replaced in place (RDY-7)");
+        assert_eq!(update.node.status.conditions.len(), 4);
     }
 }

@@ -109,7 +109,11 @@ mod tests {
     #[test]
     fn the_body_is_the_kubelets_but_for_component_and_uid() {
         let mut expected: Value = serde_json::from_str(
-            r#"{"metadata":{"name":"n1.18867251edfa0000","namespace":"default"},"involvedObject":{"kind":"Node","name":"n1","apiVersion":"v1"},"reason":"Starting","message":"Starting kubelet.","source":{"component":"kubelet","host":"n1"},"firstTimestamp":"2026-01-01T00:00:00Z","lastTimestamp":"2026-01-01T00:00:00Z","count":1,"type":"Normal","eventTime":null,"reportingComponent":"kubelet","reportingInstance":"n1"}"#,
+            r#"{"metadata":{"name":"n1.18867251edfa0000","namespace":"default"},
+            "involvedObject":{"kind":"Node","name":"n1","apiVersion":"v1"},"reason":"Starting",
+            "message":"Starting kubelet.","source":{"component":"kubelet","host":"n1"},
+            "firstTimestamp":"2026-01-01T00:00:00Z","lastTimestamp":"2026-01-01T00:00:00Z","count":1,
+            "type":"Normal","eventTime":null,"reportingComponent":"kubelet","reportingInstance":"n1"}"#,
         )
         .unwrap();
         expected["apiVersion"] = json!("v1");

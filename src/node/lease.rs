@@ -30,9 +30,9 @@ pub fn renew_body(renew_time: Wall, strip_managed_fields: bool) -> String {
     Value::Object(patch).to_string()
 }
 
-/// Strategic merge patch that renews and makes everything else ours again: for the first renewal of a Lease we found, and
-/// after the Node was created anew, because the garbage collector would take a Lease whose only owner is the old Node
-/// (D1). Owners merge by uid, so the list is replaced whole.
+/// Strategic merge patch that renews and makes everything else ours again: for the first renewal of a Lease we found,
+/// and after the Node was created anew, because the garbage collector would take a Lease whose only owner is the old
+/// Node (D1). Owners merge by uid, so the list is replaced whole.
 pub fn renew_and_adopt_body(name: &str, owner_uid: &str, duration_seconds: u32, renew_time: Wall) -> String {
     json!({
         "metadata": {
@@ -74,7 +74,9 @@ mod tests {
     #[test]
     fn a_new_lease_has_name_namespace_holder_duration_time_and_owner() {
         let mut expected = json(
-            r#"{"metadata":{"name":"n1","namespace":"kube-node-lease","ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u-1"}]},"spec":{"holderIdentity":"n1","leaseDurationSeconds":40,"renewTime":"2026-01-01T00:00:00.123456Z"}}"#,
+            r#"{"metadata":{"name":"n1","namespace":"kube-node-lease",
+            "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u-1"}]},
+            "spec":{"holderIdentity":"n1","leaseDurationSeconds":40,"renewTime":"2026-01-01T00:00:00.123456Z"}}"#,
         );
         expected["apiVersion"] = json!("coordination.k8s.io/v1");
         expected["kind"] = json!("Lease");
@@ -95,7 +97,11 @@ mod tests {
 
     #[test]
     fn adopting_replaces_the_owners_and_asserts_holder_and_duration() {
-        let expected = r#"{"metadata":{"managedFields":[{}],"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u-2"},{"$patch":"replace"}]},"spec":{"holderIdentity":"n1","leaseDurationSeconds":123,"renewTime":"2026-01-01T00:00:00.123456Z"}}"#;
+        let expected = concat!(
+            r#"{"metadata":{"managedFields":[{}],"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","#,
+            r#""uid":"u-2"},{"$patch":"replace"}]},"spec":{"holderIdentity":"n1","leaseDurationSeconds":123,"#,
+            r#""renewTime":"2026-01-01T00:00:00.123456Z"}}"#
+        );
         assert_eq!(renew_and_adopt_body("n1", "u-2", 123, AT), expected);
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::config::taint::Taint;
 
@@ -44,8 +44,14 @@ pub struct NodeSpec {
     pub provider_id: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unschedulable: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Read as far as we know their effects: one of tomorrow's must not make a Node unreadable.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "known_taints")]
     pub taints: Vec<Taint>,
+}
+
+fn known_taints<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Taint>, D::Error> {
+    let taints = Vec::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(taints.into_iter().filter_map(|taint| serde_json::from_value(taint).ok()).collect())
 }
 
 /// Resource name to quantity text; compared as quantities, never as text (CHG-2).

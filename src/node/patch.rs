@@ -16,6 +16,9 @@ pub fn create_body(node: &Node) -> String {
 
 /// The strategic merge patch of `nodes/NAME/status` that leads from `old`, the server's Node, to `new`: labels,
 /// annotations and status, never spec (PAT-2). `{}` when nothing differs.
+///
+/// Byte for byte what the kubelet sends, but for one case: the last of its labels or annotations that goes is removed
+/// by its key, not by `null` for the whole map, which would take along what others added since `old` was read.
 pub fn status_patch(old: &Node, new: &Node) -> String {
     let mut metadata = Map::new();
     put(&mut metadata, "labels", difference(&object(&old.metadata.labels), &object(&new.metadata.labels)));
@@ -35,8 +38,8 @@ pub fn status_patch(old: &Node, new: &Node) -> String {
     Value::Object(patch).to_string()
 }
 
-/// What should change nothing (D4): type and status of our conditions and nothing else, so that the server writes nothing
-/// while they are right. Where others changed a status it is repaired, without reason and times: the next
+/// What should change nothing (D4): type and status of our conditions and nothing else, so that the server writes
+/// nothing while they are right. Where others changed a status it is repaired, without reason and times: the next
 /// [`super::updated`] over the answer owes those.
 pub fn assertion(node: &Node) -> String {
     let own = |one: &&Condition| condition::OWN.contains(&one.kind.as_str());
@@ -44,15 +47,6 @@ pub fn assertion(node: &Node) -> String {
         .map(|one| json!({ "type": one.kind, "status": one.status }))
         .collect();
     json!({ "status": { "conditions": conditions } }).to_string()
-}
-
-/// Our conditions whole, with the true time of their last transition: sent after a gap, when the base may be stale.
-pub fn full_report(node: &Node) -> String {
-    let conditions = &node.status.conditions;
-    let own: Vec<Value> = (conditions.iter().filter(|one| condition::OWN.contains(&one.kind.as_str())))
-        .map(|one| Value::Object(object(one)))
-        .collect();
-    json!({ "status": { "conditions": own, SET_ELEMENT_ORDER: element_order(conditions) } }).to_string()
 }
 
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/conditions";
@@ -133,5 +127,158 @@ fn object<T: Serialize>(value: &T) -> Map<String, Value> {
     match serde_json::to_value(value) {
         Ok(Value::Object(object)) => object,
         _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::desired::MANAGED_ATTACH_DETACH;
+    use crate::node::object::Address;
+    use crate::node::samples::{self, LATER_STAMP, condition_mut, foreign_condition};
+
+    const ORDER: &str = concat!(
+        r#""$setElementOrder/conditions":[{"type":"MemoryPressure"},{"type":"DiskPressure"},"#,
+        r#"{"type":"PIDPressure"},{"type":"Ready"}]"#
+    );
+
+    fn beat(node: &mut Node) {
+        for one in &mut node.status.conditions {
+            one.last_heartbeat_time = Some(LATER_STAMP.to_owned());
+        }
+    }
+
+    fn addressed(list: &[(&str, &str)]) -> Node {
+        let mut node = Node::default();
+        let address = |(kind, address): &(&str, &str)| Address { kind: (*kind).into(), address: (*address).into() };
+        node.status.addresses = list.iter().map(address).collect();
+        node
+    }
+
+    #[test]
+    fn nothing_but_heartbeats_names_every_condition_and_its_heartbeat() {
+        let (old, mut new) = (samples::node(), samples::node());
+        beat(&mut new);
+        let beats: Vec<String> = (["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"].iter())
+            .map(|kind| format!(r#"{{"lastHeartbeatTime":"2026-01-01T00:05:00Z","type":"{kind}"}}"#))
+            .collect();
+        let expected = format!(r#"{{"status":{{{ORDER},"conditions":[{}]}}}}"#, beats.join(","));
+        assert_eq!(status_patch(&old, &new), expected);
+    }
+
+    #[test]
+    fn a_condition_that_changed_is_whole_and_the_others_are_not() {
+        let (old, mut new) = (samples::node(), samples::node());
+        beat(&mut new);
+        let memory = condition_mut(&mut new, "MemoryPressure");
+        memory.status = "True".to_owned();
+        memory.reason = "KubeletHasInsufficientMemory".to_owned();
+        memory.message = "kubelet has insufficient memory available".to_owned();
+        memory.last_transition_time = Some(LATER_STAMP.to_owned());
+        let expected = format!(
+            concat!(
+                r#"{{"status":{{{},"conditions":[{{"lastHeartbeatTime":"2026-01-01T00:05:00Z","#,
+                r#""lastTransitionTime":"2026-01-01T00:05:00Z","message":"kubelet has insufficient memory available","#,
+                r#""reason":"KubeletHasInsufficientMemory","status":"True","type":"MemoryPressure"}},"#,
+                r#"{{"lastHeartbeatTime":"2026-01-01T00:05:00Z","type":"DiskPressure"}},"#,
+                r#"{{"lastHeartbeatTime":"2026-01-01T00:05:00Z","type":"PIDPressure"}},"#,
+                r#"{{"lastHeartbeatTime":"2026-01-01T00:05:00Z","type":"Ready"}}]}}}}"#
+            ),
+            ORDER
+        );
+        assert_eq!(status_patch(&old, &new), expected);
+    }
+
+    #[test]
+    fn a_condition_of_others_is_named_in_the_order_and_nowhere_else() {
+        let mut old = samples::node();
+        old.status.conditions.insert(1, foreign_condition());
+        let mut new = old.clone();
+        condition_mut(&mut new, "Ready").message = "x".to_owned();
+        let expected = concat!(
+            r#"{"status":{"$setElementOrder/conditions":[{"type":"MemoryPressure"},{"type":"KernelDeadlock"},"#,
+            r#"{"type":"DiskPressure"},{"type":"PIDPressure"},{"type":"Ready"}],"#,
+            r#""conditions":[{"message":"x","type":"Ready"}]}}"#
+        );
+        assert_eq!(status_patch(&old, &new), expected);
+        assert!(!assertion(&new).contains("KernelDeadlock"));
+    }
+
+    #[test]
+    fn a_base_without_conditions_gets_the_list_whole_and_without_an_order() {
+        let (mut old, new) = (samples::node(), samples::node());
+        old.status.conditions.clear();
+        let patch: Value = serde_json::from_str(&status_patch(&old, &new)).unwrap();
+        assert_eq!(patch, json!({ "status": { "conditions": new.status.conditions } }));
+    }
+
+    #[test]
+    fn addresses_that_change_are_replaced_whole() {
+        let one = addressed(&[("InternalIP", "10.0.0.1"), ("Hostname", "n1")]);
+        let other = addressed(&[("InternalIP", "10.0.0.2"), ("Hostname", "n1")]);
+        let both = addressed(&[("InternalIP", "10.0.0.1"), ("InternalIP", "10.0.0.2"), ("Hostname", "n1")]);
+        let swapped = addressed(&[("InternalIP", "10.0.0.2"), ("InternalIP", "10.0.0.1"), ("Hostname", "n1")]);
+        let none = addressed(&[]);
+        let written = |node: &Node| {
+            let list = node.status.addresses.iter();
+            list.map(|one| format!(r#"{{"address":"{}","type":"{}"}}"#, one.address, one.kind))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        assert_eq!(
+            status_patch(&one, &other),
+            concat!(
+                r#"{"status":{"addresses":[{"address":"10.0.0.2","type":"InternalIP"},"#,
+                r#"{"address":"n1","type":"Hostname"},{"$patch":"replace"}]}}"#
+            )
+        );
+        assert_eq!(status_patch(&one, &none), r#"{"status":{"addresses":[{"$patch":"replace"}]}}"#);
+        assert_eq!(status_patch(&none, &both), format!(r#"{{"status":{{"addresses":[{}]}}}}"#, written(&both)));
+        for (old, new) in [(&one, &both), (&both, &one), (&both, &swapped)] {
+            let expected = format!(r#"{{"status":{{"addresses":[{},{{"$patch":"replace"}}]}}}}"#, written(new));
+            assert_eq!(status_patch(old, new), expected);
+            assert_eq!(status_patch(new, new), "{}");
+        }
+    }
+
+    #[test]
+    fn metadata_and_removed_resources_ride_in_the_same_patch() {
+        let mut new = Node::default();
+        new.metadata.labels.insert("kubernetes.io/arch".to_owned(), "arm64".to_owned());
+        new.status.capacity = Some([("cpu".to_owned(), "4".to_owned())].into());
+        let mut old = new.clone();
+        old.metadata.labels.insert("kubernetes.io/arch".to_owned(), "amd64".to_owned());
+        old.metadata.annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
+        old.metadata.annotations.insert("other".to_owned(), "stays".to_owned());
+        new.metadata.annotations.insert("other".to_owned(), "stays".to_owned());
+        old.status.capacity.as_mut().unwrap().insert("hugepages-1Gi".to_owned(), "1Gi".to_owned());
+        let expected = concat!(
+            r#"{"metadata":{"annotations":{"volumes.kubernetes.io/controller-managed-attach-detach":null},"#,
+            r#""labels":{"kubernetes.io/arch":"arm64"}},"status":{"capacity":{"hugepages-1Gi":null}}}"#
+        );
+        assert_eq!(status_patch(&old, &new), expected);
+    }
+
+    #[test]
+    fn nested_objects_are_patched_field_by_field_and_spec_never() {
+        let (old, mut new) = (samples::node(), samples::node());
+        new.status.node_info.boot_id = "boot-2".to_owned();
+        new.status.daemon_endpoints.kubelet_endpoint.port = 10250;
+        new.spec.unschedulable = true;
+        new.spec.provider_id = "edge://1".to_owned();
+        let expected =
+            r#"{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":10250}},"nodeInfo":{"bootID":"boot-2"}}}"#;
+        assert_eq!(status_patch(&old, &new), expected);
+        assert_eq!(status_patch(&old, &old), "{}");
+    }
+
+    #[test]
+    fn an_assertion_is_type_and_status_of_our_own_conditions() {
+        let expected = concat!(
+            r#"{"status":{"conditions":[{"status":"False","type":"MemoryPressure"},"#,
+            r#"{"status":"False","type":"DiskPressure"},{"status":"False","type":"PIDPressure"},"#,
+            r#"{"status":"True","type":"Ready"}]}}"#
+        );
+        assert_eq!(assertion(&samples::node()), expected);
     }
 }

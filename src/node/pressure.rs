@@ -120,8 +120,8 @@ fn observe(signal: Signal, machine: &Machine, readings: &Readings) -> Option<Obs
     Some(Observation { available: number(available), capacity: capacity.map(number) })
 }
 
-/// A threshold in bytes, inodes or PIDs; `None` when it depends on a capacity nobody knows. Allocatable is made with the
-/// same arithmetic (ALC-1).
+/// A threshold in bytes, inodes or PIDs; `None` when it depends on a capacity nobody knows. Allocatable is made with
+/// the same arithmetic (ALC-1).
 pub(super) fn threshold_value(threshold: Threshold, capacity: Option<i64>) -> Option<i64> {
     match threshold {
         Threshold::Quantity(value) => Some(value),
@@ -136,4 +136,175 @@ pub(super) fn threshold_value(threshold: Threshold, capacity: Option<i64>) -> Op
 /// ALC-2: the fraction has the precision of an `f32`, the product that of an `f64`, cut to an integer.
 fn part(capacity: i64, percentage: f32) -> i64 {
     (capacity as f64 * f64::from(percentage / 100.0)) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::node::samples::{self, absent};
+    use crate::probe::facts::{FileSystem, MemorySource, MemoryUse, Pids};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// A board whose readings a test turns, and the state of its agent.
+    struct Bench {
+        eviction: Eviction,
+        machine: Machine,
+        readings: Readings,
+        state: PressureState,
+        up: Up,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let facts = samples::facts();
+            let up = Up::since_boot(MINUTE);
+            let state = PressureState::default();
+            Bench { eviction: Eviction::default(), machine: facts.machine, readings: facts.readings, state, up }
+        }
+
+        /// Passes `span` of time and judges again.
+        fn after(&mut self, span: Duration) -> Pressures {
+            self.up = self.up + span;
+            self.state.observe(&self.eviction, &self.machine, &self.readings, self.up)
+        }
+
+        fn now(&mut self) -> Pressures {
+            self.after(Duration::ZERO)
+        }
+
+        fn memory(&mut self, available_bytes: u64) -> &mut Bench {
+            self.readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::CgroupV2 });
+            self
+        }
+
+        fn disk(&mut self, change: impl Fn(&mut FileSystem)) -> &mut Bench {
+            if let Ok(system) = &mut self.readings.node_file_system {
+                change(system);
+            }
+            self
+        }
+    }
+
+    #[test]
+    fn a_calm_board_has_no_pressure() {
+        assert_eq!(Bench::new().now(), Pressures::default());
+    }
+
+    #[test]
+    fn exactly_at_the_threshold_is_not_below_it() {
+        let limit = 100 * 1024 * 1024;
+        assert!(!Bench::new().memory(limit).now().memory);
+        assert_eq!(Bench::new().memory(limit - 1).now(), Pressures { memory: true, ..Pressures::default() });
+        let limit = 10_736_262_918;
+        assert!(!Bench::new().disk(|system| system.available_bytes = limit).now().disk);
+        assert!(Bench::new().disk(|system| system.available_bytes = limit - 1).now().disk);
+        assert!(!Bench::new().disk(|system| system.inodes_free = 50_000).now().disk);
+        assert!(Bench::new().disk(|system| system.inodes_free = 49_999).now().disk);
+    }
+
+    #[test]
+    fn the_memory_threshold_shrinks_with_the_board() {
+        for (total_kb, threshold_kb) in [
+            (94_412, 9441),
+            (252_308, 25_230),
+            (426_068, 42_606),
+            (1_024_000, 102_400),
+            (8_000_000, 102_400),
+            (50_000, 8192),
+        ] {
+            let value = threshold_value(Threshold::SmallBoardMemory, Some(total_kb * 1024)).unwrap();
+            assert_eq!(value / 1024, threshold_kb, "{total_kb}");
+        }
+    }
+
+    #[test]
+    fn a_percentage_is_cut_with_the_precision_of_the_kubelet() {
+        assert_eq!(threshold_value(Threshold::Percentage(10.0), Some(107_362_627_584)), Some(10_736_262_918));
+        assert_eq!(threshold_value(Threshold::Percentage(5.0), Some(0)), Some(0));
+        assert_eq!(threshold_value(Threshold::Percentage(5.0), None), None);
+        assert_eq!(threshold_value(Threshold::Quantity(7), None), Some(7));
+    }
+
+    #[test]
+    fn a_signal_without_data_is_never_met() {
+        let mut bench = Bench::new();
+        bench.eviction.hard.insert(Signal::PidAvailable, Threshold::Quantity(i64::MAX));
+        bench.readings = Readings { memory: absent(), node_file_system: absent(), pids: absent() };
+        assert_eq!(bench.now(), Pressures::default());
+        let mut bench = Bench::new();
+        bench.machine.memory_total_bytes = absent();
+        assert!(!bench.memory(0).now().memory);
+    }
+
+    #[test]
+    fn a_read_only_file_system_or_one_without_inodes_is_never_full() {
+        let full = |read_only| {
+            move |system: &mut FileSystem| {
+                (system.available_bytes, system.inodes_free, system.read_only) = (0, 0, read_only)
+            }
+        };
+        assert!(Bench::new().disk(full(false)).now().disk);
+        assert!(!Bench::new().disk(full(true)).now().disk);
+        let mut bench = Bench::new();
+        bench.eviction.hard.insert(Signal::NodefsInodesFree, Threshold::Quantity(1000));
+        assert!(!bench.disk(|system| (system.inodes, system.inodes_free) = (0, 0)).now().disk);
+    }
+
+    #[test]
+    fn pids_are_judged_only_when_a_threshold_asks_for_it() {
+        let mut bench = Bench::new();
+        bench.readings.pids = Ok(Pids { limit: 123, used: 719 });
+        assert!(!bench.now().pid);
+        bench.eviction.hard.insert(Signal::PidAvailable, Threshold::Percentage(5.0));
+        assert_eq!(bench.now(), Pressures { pid: true, ..Pressures::default() });
+    }
+
+    #[test]
+    fn pressure_comes_at_once_and_stays_for_the_transition_period() {
+        let mut bench = Bench::new();
+        assert!(bench.memory(0).now().memory);
+        bench.memory(8 << 30);
+        assert!(bench.after(Duration::from_secs(1)).memory);
+        assert!(bench.after(Duration::from_millis(298_999)).memory, "last observed 299.999 s ago");
+        assert!(!bench.after(Duration::from_millis(1)).memory, "last observed 300 s ago");
+        assert!(bench.memory(0).now().memory, "entering is never delayed");
+        assert!(bench.after(10 * MINUTE).memory, "and the period runs from the last observation");
+        assert!(bench.memory(8 << 30).after(4 * MINUTE).memory);
+        bench.eviction.pressure_transition_period = Duration::ZERO;
+        assert!(!bench.now().memory);
+        assert!(bench.memory(0).now().memory, "no period delays nothing, and hides nothing");
+    }
+
+    #[test]
+    fn a_threshold_once_met_stays_met_until_the_minimum_is_reclaimed() {
+        let mut bench = Bench::new();
+        bench.eviction.pressure_transition_period = Duration::ZERO;
+        bench.eviction.hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1000));
+        bench.eviction.minimum_reclaim.insert(Signal::MemoryAvailable, Threshold::Quantity(500));
+        assert!(!bench.memory(1499).now().memory, "the minimum does not count before the threshold was met");
+        assert!(bench.memory(999).now().memory);
+        assert!(bench.memory(1499).after(MINUTE).memory);
+        assert!(!bench.memory(1500).after(MINUTE).memory);
+        assert!(!bench.memory(1499).after(MINUTE).memory);
+    }
+
+    #[test]
+    fn a_soft_threshold_presses_at_once_but_holds_on_only_after_its_grace_period() {
+        let mut bench = Bench::new();
+        bench.eviction.pressure_transition_period = Duration::ZERO;
+        bench.eviction.hard.clear();
+        bench.eviction.soft.insert(Signal::NodefsAvailable, Threshold::Quantity(1000));
+        bench.eviction.soft_grace_period.insert(Signal::NodefsAvailable, 2 * MINUTE);
+        bench.eviction.minimum_reclaim.insert(Signal::NodefsAvailable, Threshold::Quantity(500));
+        let available = |bytes| move |system: &mut FileSystem| system.available_bytes = bytes;
+        assert!(bench.disk(available(999)).now().disk);
+        assert!(!bench.disk(available(1200)).after(MINUTE).disk, "the grace period had not passed");
+        assert!(bench.disk(available(999)).now().disk);
+        assert!(bench.after(2 * MINUTE).disk);
+        assert!(bench.disk(available(1200)).after(MINUTE).disk, "now the minimum has to be reclaimed");
+        assert!(!bench.disk(available(1500)).after(MINUTE).disk);
+    }
 }

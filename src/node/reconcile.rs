@@ -146,3 +146,154 @@ fn same_condition(left: &Condition, right: &Condition) -> bool {
         && (transitions.0 == transitions.1
             || (instant(transitions.0).is_some() && instant(transitions.0) == instant(transitions.1)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::object::Address;
+    use crate::node::samples::{self, condition_mut, foreign_condition};
+
+    fn list(pairs: &[(&str, &str)]) -> Option<ResourceList> {
+        Some(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    fn with_labels(pairs: &[(&str, &str)]) -> Node {
+        let mut node = Node::default();
+        node.metadata.labels = list(pairs).unwrap();
+        node
+    }
+
+    fn labels_after(existing: &[(&str, &str)], initial: &[(&str, &str)]) -> Option<ResourceList> {
+        reconcile(&with_labels(existing), &with_labels(initial)).map(|node| node.metadata.labels)
+    }
+
+    fn with_resources(capacity: Option<ResourceList>, allocatable: Option<ResourceList>) -> Node {
+        let mut node = Node::default();
+        (node.status.capacity, node.status.allocatable) = (capacity, allocatable);
+        node
+    }
+
+    #[test]
+    fn a_node_that_is_as_it_would_be_created_needs_no_update() {
+        assert_eq!(reconcile(&samples::node(), &samples::node()), None);
+    }
+
+    #[test]
+    fn default_labels_are_added_and_made_right_and_others_stay() {
+        let ours = [("kubernetes.io/hostname", "edge-1"), ("kubernetes.io/arch", "arm64")];
+        assert_eq!(labels_after(&[], &ours), list(&ours));
+        let stale = [("kubernetes.io/hostname", "old"), ("kubernetes.io/arch", "amd64"), ("team", "blue")];
+        let expected = [ours[0], ours[1], ("team", "blue")];
+        assert_eq!(labels_after(&stale, &ours), list(&expected));
+        assert_eq!(labels_after(&expected, &ours), None);
+    }
+
+    #[test]
+    fn labels_without_an_opinion_of_ours_are_neither_added_nor_removed() {
+        let zone = [("topology.kubernetes.io/zone", "a")];
+        assert_eq!(labels_after(&zone, &[]), None);
+        assert_eq!(labels_after(&zone, &[("team", "blue")]), None);
+        assert_eq!(labels_after(&zone, &[("topology.kubernetes.io/zone", "")]), Some(ResourceList::new()));
+    }
+
+    #[test]
+    fn the_attach_detach_annotation_is_set_corrected_and_removed() {
+        let annotated = |value: Option<&str>| {
+            let mut node = Node::default();
+            let annotations = &mut node.metadata.annotations;
+            annotations.extend(value.map(|value| (MANAGED_ATTACH_DETACH.to_owned(), value.to_owned())));
+            node
+        };
+        for (existing, initial, differs) in [
+            (None, None, false),
+            (Some("true"), Some("true"), false),
+            (Some("true"), None, true),
+            (None, Some("true"), true),
+            (Some("false"), Some("true"), true),
+        ] {
+            let reconciled = reconcile(&annotated(existing), &annotated(initial));
+            let annotation = |node: &Node| node.metadata.annotations.get(MANAGED_ATTACH_DETACH).cloned();
+            assert_eq!(reconciled.as_ref().map(annotation), differs.then(|| initial.map(str::to_owned)));
+        }
+    }
+
+    #[test]
+    fn resources_that_are_not_there_at_all_are_filled_in() {
+        let full = || with_resources(list(&[("cpu", "4")]), list(&[("cpu", "3")]));
+        let empty = || with_resources(Some(ResourceList::new()), Some(ResourceList::new()));
+        assert_eq!(reconcile(&empty(), &full()), None, "there, and empty");
+        assert_eq!(reconcile(&Node::default(), &Node::default()), None, "nobody knows any");
+        assert_eq!(reconcile(&Node::default(), &full()), Some(full()));
+        let capacity_only = with_resources(list(&[("cpu", "4")]), None);
+        assert_eq!(reconcile(&capacity_only, &full()), Some(full()));
+        let allocatable_only = with_resources(None, list(&[("cpu", "3")]));
+        assert_eq!(reconcile(&allocatable_only, &full()), Some(full()));
+    }
+
+    #[test]
+    fn hugepages_are_made_right_by_number_and_removed_when_the_board_has_none_such() {
+        let both = |pairs: &[(&str, &str)]| with_resources(list(pairs), list(pairs));
+        let small = &[("cpu", "4"), ("hugepages-2Mi", "100Mi")];
+        assert_eq!(reconcile(&both(&[("cpu", "4"), ("hugepages-2Mi", "102400Ki")]), &both(small)), None);
+        assert_eq!(reconcile(&both(&[("cpu", "4")]), &both(small)), Some(both(small)));
+        assert_eq!(reconcile(&both(&[("cpu", "4"), ("hugepages-2Mi", "1Mi")]), &both(small)), Some(both(small)));
+        let more = both(&[("cpu", "4"), ("hugepages-1Gi", "2Gi"), ("hugepages-2Mi", "100Mi")]);
+        assert_eq!(reconcile(&more, &both(small)), Some(both(small)));
+        let half = with_resources(list(small), list(&[("cpu", "4")]));
+        assert_eq!(reconcile(&half, &both(small)), Some(both(small)));
+    }
+
+    #[test]
+    fn extended_resources_of_others_taints_and_status_are_left_alone() {
+        let mut existing = samples::node();
+        existing.status.capacity.as_mut().unwrap().insert("vendor.example/dev".to_owned(), "3".to_owned());
+        existing.spec.unschedulable = true;
+        existing.status.addresses.clear();
+        let mut initial = samples::node();
+        assert_eq!(reconcile(&existing, &initial), None);
+        initial.metadata.labels.insert("kubernetes.io/arch".to_owned(), "other".to_owned());
+        let reconciled = reconcile(&existing, &initial).unwrap();
+        assert_eq!((&reconciled.spec, &reconciled.status), (&existing.spec, &existing.status));
+    }
+
+    #[test]
+    fn heartbeats_order_and_spelling_are_no_change_of_status() {
+        let node = samples::node();
+        assert!(same_status(&Node::default(), &Node::default()));
+        assert!(same_status(&node, &node));
+        let mut other = node.clone();
+        other.status.conditions.reverse();
+        condition_mut(&mut other, "Ready").last_heartbeat_time = Some("2027-01-01T00:00:00Z".to_owned());
+        condition_mut(&mut other, "Ready").last_transition_time = Some("2026-01-01T01:00:00.0+01:00".to_owned());
+        let capacity = other.status.capacity.as_mut().unwrap();
+        capacity.insert("cpu".to_owned(), "4000m".to_owned());
+        other.metadata.labels.clear();
+        assert!(same_status(&node, &other));
+        let empty = with_resources(Some(ResourceList::new()), None);
+        assert!(same_status(&Node::default(), &empty));
+    }
+
+    #[test]
+    fn everything_else_in_the_status_is_a_change() {
+        let changes: [fn(&mut Node); 12] = [
+            |node| condition_mut(node, "Ready").status = "False".to_owned(),
+            |node| condition_mut(node, "Ready").reason = "Other".to_owned(),
+            |node| condition_mut(node, "Ready").message = "other".to_owned(),
+            |node| condition_mut(node, "Ready").last_transition_time = Some("2026-01-01T00:00:01Z".to_owned()),
+            |node| condition_mut(node, "Ready").last_transition_time = None,
+            |node| node.status.conditions.push(foreign_condition()),
+            |node| node.status.conditions.clear(),
+            |node| node.status.addresses.reverse(),
+            |node| node.status.addresses.push(Address { kind: "InternalIP".to_owned(), address: "::2".to_owned() }),
+            |node| node.status.daemon_endpoints.kubelet_endpoint.port = 10250,
+            |node| node.status.node_info.boot_id = "boot-2".to_owned(),
+            |node| node.status.capacity = list(&[("cpu", "5")]),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut other = samples::node();
+            change(&mut other);
+            assert!(!same_status(&samples::node(), &other), "change {number}");
+            assert!(!same_status(&other, &samples::node()), "change {number}");
+        }
+    }
+}

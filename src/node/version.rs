@@ -10,9 +10,9 @@ pub const TESTED: (u32, u32, u32) = (1, 36, 3);
 pub const OPERATING_SYSTEM: &str = "linux";
 const CONTAINER_RUNTIME: &str = "none://Unknown";
 
-/// `nodeInfo.kubeletVersion`: `vX.Y.Z-nodepulse.VERSION`, where X.Y.Z is the server's own version, because a kubelet may
-/// not be newer than its server, but never above [`TESTED`]. A server whose version is unknown or not `vX.Y.Z...` counts
-/// as [`TESTED`].
+/// `nodeInfo.kubeletVersion`: `vX.Y.Z-nodepulse.VERSION`, where X.Y.Z is the server's own version, because a kubelet
+/// may not be newer than its server, but never above [`TESTED`]. A server whose version is unknown or not `vX.Y.Z...`
+/// counts as [`TESTED`].
 pub fn kubelet_version(server_git_version: Option<&str>) -> String {
     let (major, minor, patch) = server_git_version.and_then(parse).map_or(TESTED, |server| server.min(TESTED));
     format!("v{major}.{minor}.{patch}-nodepulse.{}", env!("CARGO_PKG_VERSION"))

@@ -45,7 +45,7 @@ impl Script {
     }
 
     /// Drains the outputs of this instant: the requests that start, and the deadline.
-    fn drain(&mut self) -> (Vec<(Ticket, Wish)>, Option<Up>) {
+    fn drain(&mut self) -> (Vec<(Ticket, Wish)>, Up) {
         let mut sent = Vec::new();
         for _ in 0..1000 {
             match self.agent.poll(self.now()) {
@@ -75,7 +75,6 @@ impl Script {
                 return wanted;
             }
             if !moved {
-                let until = until.expect("a deadline or a request");
                 assert!(until.as_duration() > self.up, "a deadline in the past");
                 self.up = until.as_duration();
             }

@@ -1,0 +1,105 @@
+//! Turns a JSON value into YAML as `kubectl -o yaml` would write it.
+
+use serde_json::Value;
+
+/// Block style, keys in the order of the value; strings quoted only where YAML would read something else.
+pub fn to_yaml(value: &Value) -> String {
+    let mut text = String::new();
+    write(value, 0, &mut text);
+    text
+}
+
+fn write(value: &Value, indent: usize, text: &mut String) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, value) in map {
+                push_indent(indent, text);
+                text.push_str(&scalar(&Value::String(key.clone())));
+                text.push(':');
+                write_below(value, indent, text);
+            }
+        }
+        Value::Array(list) if !list.is_empty() => {
+            for item in list {
+                push_indent(indent, text);
+                text.push('-');
+                let mut below = String::new();
+                match item {
+                    Value::Object(map) if !map.is_empty() => {
+                        write(item, indent + 1, &mut below);
+                        text.push(' ');
+                        text.push_str(below.trim_start());
+                    }
+                    _ => write_below(item, indent, text),
+                }
+            }
+        }
+        other => {
+            text.push_str(&scalar(other));
+            text.push('\n');
+        }
+    }
+}
+
+fn write_below(value: &Value, indent: usize, text: &mut String) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            text.push('\n');
+            write(value, indent + 1, text);
+        }
+        Value::Array(list) if !list.is_empty() => {
+            text.push('\n');
+            write(value, indent, text);
+        }
+        other => {
+            text.push(' ');
+            write(other, indent, text);
+        }
+    }
+}
+
+fn push_indent(indent: usize, text: &mut String) {
+    text.push_str(&"  ".repeat(indent));
+}
+
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(string) if is_plain(string) => string.clone(),
+        // A JSON string is a YAML double-quoted string.
+        other => other.to_string(),
+    }
+}
+
+/// Whether YAML reads these characters as this very string: no number, boolean, null, or punctuation with a meaning.
+fn is_plain(string: &str) -> bool {
+    let inside = |c: char| c.is_ascii_alphanumeric() || "-_./ ()+,".contains(c);
+    let first = string.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '/');
+    let word = string.to_ascii_lowercase();
+    let has_meaning = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"].contains(&word.as_str());
+    first && string.chars().all(inside) && !string.ends_with(' ') && !has_meaning
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn maps_lists_and_scalars_are_written_in_block_style() {
+        let value = json!({
+            "kind": "Node",
+            "spec": {},
+            "status": {
+                "addresses": [{ "address": "10.0.0.1", "type": "InternalIP" }],
+                "capacity": { "cpu": "4", "memory": "16265484Ki" },
+                "flags": ["fp", 7, []],
+                "note": "no: it is not"
+            },
+            "yes": "yes"
+        });
+        assert_eq!(
+            to_yaml(&value),
+            "kind: Node\nspec: {}\nstatus:\n  addresses:\n  - address: \"10.0.0.1\"\n    type: InternalIP\n  capacity:\n    cpu: \"4\"\n    memory: \"16265484Ki\"\n  flags:\n  - fp\n  - 7\n  - []\n  note: \"no: it is not\"\n\"yes\": \"yes\"\n"
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! Turns facts and settings into the Node that `run` would register, without a cluster (TR-9).
+
+use serde_json::Value;
+
+use super::CliError;
+use super::load::Sources;
+use crate::io::{clock, network};
+use crate::node::{Board, PressureState, initial, kubelet_version, node_name};
+use crate::probe::{self, Root};
+use crate::time::Wall;
+
+/// The Node as JSON, and what could not be filled in, one sentence each.
+pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), CliError> {
+    let loaded = sources.settings()?;
+    let settings = loaded.settings;
+    let root_folder = Root::new(root);
+    let mut facts = probe::facts(&root_folder, &settings.state_directory);
+    if root == "/" {
+        facts.network = network::with_live_addresses(facts.network);
+    }
+    let name = node_name(&settings, &facts.machine).map_err(CliError::Node)?;
+    let now = clock::now();
+    let pressures = PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, now.up);
+    let board = Board {
+        settings: &settings,
+        facts: &facts,
+        name: &name,
+        kubelet_version: &kubelet_version(None),
+        pressures,
+        stamp: now.wall.unwrap_or(Wall::from_unix_seconds(0)),
+        problems: &[],
+    };
+    let (node, _events, problems) = initial(&board);
+    let body = crate::node::patch::create_body(&node);
+    let node = serde_json::from_str(&body).map_err(|error| CliError::Output(error.to_string()))?;
+    let mut notes = loaded.notices;
+    notes.extend(problems.iter().map(ToString::to_string));
+    Ok((node, notes))
+}

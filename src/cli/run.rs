@@ -1,0 +1,50 @@
+//! Turns settings into a running agent.
+
+use super::CliError;
+use super::load::{Sources, kubeconfig};
+use crate::io;
+use crate::node::node_name;
+use crate::probe::{self, Gauges, Root};
+
+/// Runs until SIGTERM. `root` is where the board's `/proc`, `/sys` and `/etc` are: `/` but in tests.
+pub fn run(sources: Sources, root: &str) -> Result<(), CliError> {
+    let loaded = sources.settings()?;
+    let kubeconfig = kubeconfig(&loaded.settings)?;
+    let settings = loaded.settings;
+    io::log::start(settings.verbosity);
+    for notice in &loaded.notices {
+        log::warn!(target: "settings", "{notice}");
+    }
+    let machine = probe::machine(&Root::new(root));
+    let node_name = node_name(&settings, &machine).map_err(CliError::Node)?;
+    let mut gauges = Gauges::open(Root::new(root), &settings.state_directory);
+    let network_root = Root::new(root);
+    let name = node_name.clone();
+    let start = io::Start {
+        settings,
+        kubeconfig,
+        node_name,
+        machine,
+        read_readings: Box::new(move || gauges.read()),
+        read_network: Box::new(move || probe::network(&network_root)),
+        read_settings: Box::new(move || read_again(&sources, &name).map_err(|error| error.to_string())),
+        newest_stamp: None,
+    };
+    io::run(start).map_err(CliError::Io)
+}
+
+/// SIGHUP: the same places again. The Node's name cannot change under a running agent.
+fn read_again(
+    sources: &Sources,
+    name: &str,
+) -> Result<(crate::config::Settings, crate::config::kubeconfig::Kubeconfig), CliError> {
+    let loaded = sources.settings()?;
+    for notice in &loaded.notices {
+        log::warn!(target: "settings", "{notice}");
+    }
+    if loaded.settings.hostname_override.as_deref().is_some_and(|wanted| wanted != name) {
+        log::warn!(target: "settings", "hostnameOverride changed: it takes effect at the next start");
+    }
+    let kubeconfig = kubeconfig(&loaded.settings)?;
+    Ok((loaded.settings, kubeconfig))
+}

@@ -1,0 +1,296 @@
+//! What files and flags become, and that everything wrong is told at once, with its line and what is allowed.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use super::*;
+use crate::config::settings::{Family, NodeIp, Signal, Threshold};
+use crate::config::taint::{Effect, Taint};
+use crate::config::to_yaml;
+
+const OURS: &str = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n";
+const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+const PATH: &str = "/etc/nodepulse/config.yaml";
+
+fn flags(flags: &[(&str, &str)]) -> Vec<(String, String)> {
+    flags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn load(head: &str, body: &str, given: &[(&str, &str)]) -> Loaded {
+    let text = format!("{head}{body}");
+    match settings(Some((PATH, &text)), &flags(given)) {
+        Ok(loaded) => loaded,
+        Err(problems) => panic!("{problems:?}"),
+    }
+}
+
+fn problems(head: &str, body: &str, given: &[(&str, &str)]) -> Vec<String> {
+    let text = format!("{head}{body}");
+    let problems = settings(Some((PATH, &text)), &flags(given)).unwrap_err();
+    problems.iter().map(ToString::to_string).collect()
+}
+
+/// The one problem that a body makes; all in the same file.
+fn problem(body: &str) -> String {
+    let mut problems = problems(OURS, body, &[]);
+    assert_eq!(problems.len(), 1, "{body}: {problems:?}");
+    problems.remove(0).replace("/etc/nodepulse/", "")
+}
+
+#[test]
+fn nothing_given_is_the_defaults() {
+    let defaults = Loaded { settings: Settings::default(), notices: Vec::new() };
+    assert_eq!(settings(None, &[]), Ok(defaults.clone()));
+    for text in ["", "# all commented out\n", OURS, "---\n"] {
+        assert_eq!(settings(Some((PATH, text)), &[]), Ok(defaults.clone()), "{text}");
+    }
+}
+
+#[test]
+fn every_setting_is_read_from_a_file() {
+    let loaded = load(OURS, include_str!("every-setting.yaml"), &[]).settings;
+    let defaults = Settings::default();
+    for setting in SETTINGS {
+        let name = setting.name;
+        assert_ne!((setting.print)(&loaded), (setting.print)(&defaults), "{name} is not read");
+    }
+    assert_eq!(loaded.kubeconfig.as_deref(), Some("/etc/nodepulse/node.kubeconfig"));
+    assert_eq!(loaded.hostname_override.as_deref(), Some("gate-7"));
+    assert_eq!(loaded.node_ip, NodeIp::Two("192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()));
+    assert_eq!(loaded.register_with_taints[1].effect, Effect::PreferNoSchedule);
+    assert_eq!(loaded.extra_addresses[0], ("ExternalDNS".to_owned(), "gate-7.example.com".to_owned()));
+    assert_eq!(loaded.node_status_report_frequency, Duration::from_secs(90));
+    assert_eq!(loaded.eviction.hard[&Signal::MemoryAvailable], Threshold::Quantity(64 << 20));
+    assert_eq!(loaded.reserved_system_cpus, Some(3));
+}
+
+#[test]
+fn printed_settings_are_read_back_as_they_were() {
+    let full = load(OURS, include_str!("every-setting.yaml"), &[]).settings;
+    let mut merged = Settings::default();
+    merged.eviction.hard.remove(&Signal::NodefsInodesFree);
+    merged.eviction.hard.insert(Signal::PidAvailable, Threshold::Percentage(0.1));
+    let mut none = Settings::default();
+    none.eviction.hard.clear();
+    let mut strange =
+        Settings { provider_id: "\"a\\: #\u{e9}".to_owned(), zone: "true".to_owned(), ..Settings::default() };
+    strange.node_labels.insert("number".to_owned(), "1e3".to_owned());
+    strange.node_ip = NodeIp::Family(Family::V6);
+    for settings_before in [Settings::default(), full, merged, none, strange] {
+        let text = to_yaml(&settings_before);
+        match settings(Some((PATH, &text)), &[]) {
+            Ok(loaded) => assert_eq!(loaded.settings, settings_before, "{text}"),
+            Err(problems) => panic!("{problems:?}\n{text}"),
+        }
+    }
+}
+
+#[test]
+fn flags_win_over_the_file_setting_by_setting() {
+    let body = "nodeLabels: {from: file}\nmaxPods: 20\nregisterWithTaints: [{key: file, effect: NoExecute}]\n";
+    let given = [
+        ("node-labels", "a=1,b"),
+        ("register-with-taints", "one=x:NoSchedule"),
+        ("node-labels", "a=2, c=3 "),
+        ("register-with-taints", "two:NoExecute"),
+        ("podless", "false"),
+        ("node-ip", "10.0.0.1"),
+        ("node-ip", "10.0.0.2"),
+        ("eviction-hard", "memory.available<5%,nodefs.available<1Gi"),
+        ("kube-reserved", "cpu=100m,memory=64Mi"),
+        ("kubeconfig", "relative"),
+        ("v", "4"),
+    ];
+    let Settings { node_labels, register_with_taints, node_ip, max_pods, eviction, kubeconfig, verbosity, .. } =
+        load(OURS, body, &given).settings;
+    let labels: Vec<(&str, &str)> = node_labels.iter().map(|(key, value)| (&**key, &**value)).collect();
+    assert_eq!(labels, [("a", "2"), ("b", ""), ("c", "3")]);
+    let taint = |text| Taint::parse(text).unwrap();
+    assert_eq!(register_with_taints, [taint("one=x:NoSchedule"), taint("two:NoExecute")]);
+    assert_eq!(node_ip, NodeIp::One(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))));
+    assert_eq!(max_pods, 20);
+    assert_eq!(eviction.hard[&Signal::MemoryAvailable], Threshold::Percentage(5.0));
+    assert_eq!(eviction.hard.len(), 2);
+    assert_eq!(kubeconfig.as_deref(), Some("relative"));
+    assert_eq!(verbosity, 4);
+    assert!(load(OURS, body, &[("node-labels", "")]).settings.node_labels.is_empty());
+}
+
+#[test]
+fn the_report_frequency_follows_the_update_frequency_only_within_a_file() {
+    let report = |body, given: &[_]| load(OURS, body, given).settings.node_status_report_frequency.as_secs();
+    assert_eq!(report("", &[]), 300);
+    assert_eq!(report("nodeStatusUpdateFrequency: 20s", &[]), 20);
+    assert_eq!(report("nodeStatusUpdateFrequency: 20s\nnodeStatusReportFrequency: 1m", &[]), 60);
+    assert_eq!(report("", &[("node-status-update-frequency", "20s")]), 300);
+    assert_eq!(report("nodeStatusUpdateFrequency: 20s", &[("node-status-update-frequency", "30s")]), 20);
+}
+
+#[test]
+fn the_file_that_kubeadm_writes_is_used_as_far_as_it_applies() {
+    let loaded = load("", include_str!("kubeadm.yaml"), &[]);
+    assert_eq!(loaded.settings, Settings { verbosity: 0, ..Settings::default() });
+    let [notice] = loaded.notices.as_slice() else { panic!("{:?}", loaded.notices) };
+    assert!(notice.starts_with(
+        "/etc/nodepulse/config.yaml: fields of the kubelet without meaning here, ignored: authentication, "
+    ));
+    assert!(
+        notice.contains("clusterDNS") && notice.contains("logging.flushFrequency") && !notice.contains("verbosity")
+    );
+}
+
+#[test]
+fn a_kubelet_file_takes_only_what_the_kubelet_takes() {
+    let loaded =
+        load(KUBELET, "registerNode: false\nmaxPods: 30\nprotectKernelDefaults: true\n", &[("podless", "false")]);
+    assert_eq!((loaded.settings.register_node, loaded.settings.max_pods), (false, 30));
+    assert_eq!(
+        problems(KUBELET, "podless: false\nnodeLabels: {a: b}\nmaxPod: 1\nnodelabels: {}\n", &[]),
+        [
+            "/etc/nodepulse/config.yaml:3: podless: is no field of kind KubeletConfiguration: use kind \
+             NodePulseConfiguration, or the flag --podless",
+            "/etc/nodepulse/config.yaml:4: nodeLabels: is no field of kind KubeletConfiguration: use kind \
+             NodePulseConfiguration, or the flag --node-labels",
+            "/etc/nodepulse/config.yaml:5: unknown key \"maxPod\": did you mean maxPods?",
+            "/etc/nodepulse/config.yaml:6: unknown key \"nodelabels\": nodepulse help settings lists them",
+        ]
+    );
+}
+
+#[test]
+fn every_problem_is_told_at_once_files_before_flags_in_order_of_lines() {
+    let body = "\
+nodeLables: {}
+podless: maybe
+nodeLeaseDurationSeconds: 0
+nodeStatusUpdateFrequency: 10
+registerWithTaints:
+- {key: a, effect: NoSchedul}
+nodeLabels:
+  node-role.kubernetes.io/worker: ''
+kubeReserved: {gpu: 1}
+maxPods: 1
+maxPods: 2
+";
+    assert_eq!(
+        problems(OURS, body, &[("node-ip", "10.0.0.1,10.0.0.2"), ("kubeconfg", "x")]),
+        [
+            "/etc/nodepulse/config.yaml:3: unknown key \"nodeLables\": did you mean nodeLabels?",
+            "/etc/nodepulse/config.yaml:4: podless: must be true or false, not \"maybe\"",
+            "/etc/nodepulse/config.yaml:5: nodeLeaseDurationSeconds: must be a whole number from 1 to 2147483647, not \"0\"",
+            "/etc/nodepulse/config.yaml:6: nodeStatusUpdateFrequency: \"10\" has no unit: write for example 10s, 1m30s or 5m",
+            "/etc/nodepulse/config.yaml:8: registerWithTaints[0]: taint \"a=:NoSchedul\" has the unknown effect \
+             \"NoSchedul\"; use NoSchedule, PreferNoSchedule or NoExecute",
+            "/etc/nodepulse/config.yaml:10: nodeLabels: label node-role.kubernetes.io/worker: a node may not set this \
+             key on itself (NodeRestriction), every request would be refused; remove it here and let an administrator \
+             run: kubectl label node NAME node-role.kubernetes.io/worker=",
+            "/etc/nodepulse/config.yaml:11: kubeReserved: \"gpu\" cannot be reserved: use cpu, memory, \
+             ephemeral-storage, pid",
+            "/etc/nodepulse/config.yaml:13: `maxPods` stands already in line 12: keep one",
+            "--kubeconfg: unknown flag: did you mean --kubeconfig?",
+            "--node-ip: must be one IP address, or one IPv4 and one IPv6 address, neither of them 0.0.0.0 or ::",
+        ]
+    );
+}
+
+#[test]
+fn kind_and_version_must_be_known() {
+    let one = |text: &str| problems(text, "", &[]).join("\n");
+    assert_eq!(
+        one("maxPods: 1"),
+        "/etc/nodepulse/config.yaml: kind: is missing: write `apiVersion: nodepulse.dev/v1` and `kind: NodePulseConfiguration`"
+    );
+    assert!(one("kind: NodepulseConfig").contains(":1: kind: unknown kind"));
+    assert!(one("kind: KubeletConfigurations").ends_with("did you mean KubeletConfiguration?"));
+    assert!(one("apiVersion: v1\nkind: Config").contains("unknown kind \"Config\": write"));
+    let old = "apiVersion: nodepulse.dev/v2\nkind: NodePulseConfiguration";
+    assert_eq!(
+        one(old),
+        "/etc/nodepulse/config.yaml:1: apiVersion: must be nodepulse.dev/v1 for kind NodePulseConfiguration, not \"nodepulse.dev/v2\""
+    );
+    assert_eq!(one("- a"), "/etc/nodepulse/config.yaml:1: must be a map of settings, not a list");
+    assert_eq!(one("just text"), "/etc/nodepulse/config.yaml:1: must be a map of settings, not a single value");
+}
+
+#[test]
+fn values_of_the_wrong_shape_are_refused_with_the_right_one() {
+    for (body, text) in [
+        ("maxPods: [1]", "config.yaml:3: maxPods: must be a single value, not a list"),
+        ("maxPods: -1", "config.yaml:3: maxPods: must be a whole number from 0 to 2147483647, not \"-1\""),
+        ("port: 65536", "config.yaml:3: port: must be a whole number from 0 to 65535, not \"65536\""),
+        ("statusAssertFrequency: 10ms", "config.yaml:3: statusAssertFrequency: must be at least 1s, not \"10ms\""),
+        ("nodeLabels: a=b", "config.yaml:3: nodeLabels: must be a map of KEY: VALUE, not a single value"),
+        (
+            "registerWithTaints: {}",
+            "config.yaml:3: registerWithTaints: must be a list of maps with key, value and effect, not a map",
+        ),
+        ("stateDirectory: ''", "config.yaml:3: stateDirectory: must be an absolute path"),
+        ("providerID: \"a\\nb\"", "config.yaml:3: providerID: must be one line without control characters"),
+        (
+            "zone: -a-",
+            "config.yaml:3: zone: becomes a label, and the value may hold only A-Z a-z 0-9 - _ . and must begin and end alphanumeric",
+        ),
+        ("cloudProvider: aws", "config.yaml:3: cloudProvider: must be external or empty, not \"aws\""),
+        (
+            "cgroupDriver: systemd",
+            "config.yaml:3: cgroupDriver is a field of the kubelet that has no meaning without pods: remove it",
+        ),
+        (
+            "logging: {verbosity: 11}",
+            "config.yaml:3: logging.verbosity: must be a whole number from 0 to 10, not \"11\"",
+        ),
+        ("logging: 3", "config.yaml:3: unknown key \"logging\": nodepulse help settings lists them"),
+        ("a: *b", "config.yaml:3: not YAML: while parsing node, found unknown anchor"),
+    ] {
+        assert_eq!(problem(body), text);
+    }
+}
+
+#[test]
+fn a_file_full_of_mistakes_does_not_flood_the_terminal() {
+    let body: String = (0..4000).map(|index| format!("key{index}: 1\n")).collect();
+    assert_eq!(problems(OURS, &body, &[("bad", "1")]).len(), limits::PROBLEMS);
+}
+
+#[test]
+fn settings_without_effect_are_told() {
+    let told = load(OURS, "maxPods: 20\nevictionHard: {imagefs.available: 15%}\nnodeIP: 10.0.0.1, foo\n", &[]);
+    assert_eq!(
+        told.notices,
+        [
+            "/etc/nodepulse/config.yaml:4: evictionHard.imagefs.available: has no effect: there are no images, containers \
+             or pods here",
+            "/etc/nodepulse/config.yaml:5: nodeIP: \"foo\" is not an IP address and is left out, as the kubelet does",
+            "maxPods and podsPerCore have no effect as long as podless is true: capacity pods is 0",
+        ]
+        .map(str::to_owned)
+    );
+}
+
+#[test]
+fn the_table_tells_the_truth_about_defaults() {
+    for setting in SETTINGS {
+        let name = setting.name;
+        if name == "evictionHard" || name == "mergeDefaultEvictionSettings" {
+            continue; // D7's memory threshold has no text in a file.
+        }
+        let printed = (setting.print)(&Settings::default());
+        let empty = [Value::text(""), Value::list([]), Value::map([])];
+        if setting.default.is_empty() {
+            assert!(empty.contains(&printed), "{name}: {printed:?}");
+        } else {
+            assert_eq!(printed, Value::text(setting.default), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_table_names_each_setting_once() {
+    for (index, setting) in SETTINGS.iter().enumerate() {
+        for other in &SETTINGS[..index] {
+            assert!(setting.name != other.name && setting.flag != other.flag, "{}", setting.name);
+        }
+        assert!(!kubelet_fields::is_not_applicable(setting.name));
+        assert!(setting.meaning.len() > 10 && !setting.meaning.ends_with('.'));
+    }
+}
