@@ -148,7 +148,7 @@ impl Agent {
             Input::Woke => {}
             Input::Facts(facts) => {
                 self.probing = false;
-                self.status.observed(facts, &self.world, now);
+                self.status.observed(facts, &mut self.world, now);
             }
             Input::Answered(ticket, answer) => self.answered(&ticket, answer, now),
             Input::LinkChanged => {

@@ -37,8 +37,18 @@ enum Stage {
     Version,
     Create,
     Existing,
-    Suspect { node: Box<Node>, who: Stranger, lease_seen: Option<Option<Lease>>, ask_at: Up },
+    Suspect(Suspect),
     Reconcile { node: Box<Node> },
+}
+
+/// A Node that another machine wrote, while its Lease is watched (D10).
+#[derive(Debug)]
+struct Suspect {
+    node: Box<Node>,
+    who: Stranger,
+    /// The first look at the Lease: `Some(None)` when there was none.
+    first_look: Option<Option<Lease>>,
+    ask_at: Up,
 }
 
 /// A machine that takes our name away is asked about again this often (D10).
@@ -77,12 +87,12 @@ impl Registration {
                     return Step::Send(Wish::CreateNode { body: create_body(&node) });
                 }
                 Stage::Existing => return Step::Send(Wish::ReadNode { heartbeat: false }),
-                Stage::Suspect { ask_at, .. } if now.up < *ask_at => {
+                Stage::Suspect(Suspect { ask_at, .. }) if now.up < *ask_at => {
                     let because =
                         Because { what: "watching whether another machine holds this Node's name", after: None };
                     return Step::Wait { until: *ask_at, because };
                 }
-                Stage::Suspect { .. } => return Step::Send(Wish::ReadLease),
+                Stage::Suspect(_) => return Step::Send(Wish::ReadLease),
                 Stage::Reconcile { node } => {
                     let initial = world.stamp(now).and_then(|stamp| truth.initial(world, stamp));
                     let wanted = initial.and_then(|initial| reconcile(node, &initial));
@@ -139,11 +149,11 @@ impl Registration {
                 self.stage = Stage::Existing;
             }
             (Stage::Existing, Ok(Document::Node(node))) => return self.existing(node, truth, world, now),
-            (Stage::Suspect { node, who, lease_seen, .. }, Ok(Document::Lease(lease))) => {
-                return self.watched(node, who, lease_seen, Some(*lease), truth, world, now);
+            (Stage::Suspect(suspect), Ok(Document::Lease(lease))) => {
+                return self.watched(suspect, Some(*lease), truth, world, now);
             }
-            (Stage::Suspect { node, who, lease_seen, .. }, Err(refusal)) if refusal.class() == Class::Missing => {
-                return self.watched(node, who, lease_seen, None, truth, world, now);
+            (Stage::Suspect(suspect), Err(refusal)) if refusal.class() == Class::Missing => {
+                return self.watched(suspect, None, truth, world, now);
             }
             (Stage::Reconcile { .. }, Ok(Document::Node(node))) => {
                 world.say(Level::Info, "registered", format!("registered: reconciled Node {}", world.node_name));
@@ -166,7 +176,7 @@ impl Registration {
                 "stranger",
                 format!("Node {} was written by {who}: checking whether it still lives", world.node_name),
             );
-            self.stage = Stage::Suspect { node, who, lease_seen: None, ask_at: now.up };
+            self.stage = Stage::Suspect(Suspect { node, who, first_look: None, ask_at: now.up });
             return None;
         }
         self.adopt(node, &mine, world, now)
@@ -184,21 +194,20 @@ impl Registration {
     /// The Lease of a Node that another machine wrote: read twice, further apart than its renewals (D10).
     fn watched(
         &mut self,
-        node: Box<Node>,
-        who: Stranger,
-        seen: Option<Option<Lease>>,
+        suspect: Suspect,
         lease: Option<Lease>,
         truth: &mut Truth,
         world: &mut World,
         now: Now,
     ) -> Option<Box<Node>> {
         let renewed = |lease: &Option<Lease>| lease.as_ref().and_then(|lease| lease.spec.renew_time.clone());
-        let Some(seen) = seen else {
+        let Suspect { node, who, first_look, .. } = suspect;
+        let Some(seen) = first_look else {
             let duration_seconds = lease.as_ref().and_then(|lease| lease.spec.lease_duration_seconds).unwrap_or(0);
             // A quarter of the duration, the jitter, and a slow link.
             let wait = Duration::from_secs(u64::try_from(duration_seconds).unwrap_or(0).min(3600)) / 3
                 + Duration::from_secs(3);
-            self.stage = Stage::Suspect { node, who, lease_seen: Some(lease), ask_at: now.up + wait };
+            self.stage = Stage::Suspect(Suspect { node, who, first_look: Some(lease), ask_at: now.up + wait });
             return None;
         };
         if renewed(&lease).is_some() && renewed(&lease) != renewed(&seen) {
@@ -232,7 +241,7 @@ impl Registration {
     fn failed(&mut self, stage: &Stage, refusal: &Refusal, world: &mut World, now: Now) {
         let verb = match stage {
             Stage::Create => "create nodes",
-            Stage::Suspect { .. } => "get leases",
+            Stage::Suspect(_) => "get leases",
             Stage::Reconcile { .. } => "patch nodes/status",
             _ => "get nodes",
         };

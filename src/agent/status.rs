@@ -105,7 +105,7 @@ impl StatusLane {
         }
     }
 
-    pub(super) fn observed(&mut self, facts: Box<Facts>, world: &World, now: Now) {
+    pub(super) fn observed(&mut self, facts: Box<Facts>, world: &mut World, now: Now) {
         self.truth.observe(facts, world, now.up);
         match &mut self.stage {
             Stage::Register(registration) => registration.observed(),

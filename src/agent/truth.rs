@@ -11,6 +11,7 @@ use crate::node::object::{Condition, Node};
 use crate::node::pressure::{PressureState, Pressures};
 use crate::node::version::kubelet_version;
 use crate::probe::Facts;
+use crate::probe::facts::MemorySource;
 use crate::time::{Up, Wall};
 
 #[derive(Debug, Default)]
@@ -25,6 +26,7 @@ pub(super) struct Truth {
     unacknowledged: Vec<Condition>,
     /// Events of transitions that no server has acknowledged: told once, not once a try.
     told: BTreeSet<&'static str>,
+    said_memory_source: bool,
     /// Setter problems already in the log.
     complaints: BTreeSet<String>,
 }
@@ -36,7 +38,13 @@ pub(super) struct Wanted {
 }
 
 impl Truth {
-    pub(super) fn observe(&mut self, facts: Box<Facts>, world: &World, now: Up) {
+    pub(super) fn observe(&mut self, facts: Box<Facts>, world: &mut World, now: Up) {
+        let source = facts.readings.memory.as_ref().ok().map(|memory| memory.source);
+        if source == Some(MemorySource::MemAvailable) && !self.said_memory_source {
+            self.said_memory_source = true;
+            let text = "no memory cgroup at the root: memory pressure is judged by MemAvailable";
+            world.say(Level::Info, "memory-source", text);
+        }
         self.pressures = self.pressure.observe(&world.settings.eviction, &facts.machine, &facts.readings, now);
         self.facts = Some(facts);
     }

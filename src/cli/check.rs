@@ -1,12 +1,14 @@
 //! Turns settings, kubeconfig and a few questions to the server into a list of what is well and what to do about the rest.
 
-use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::load::{Sources, kubeconfig};
-use super::{CliError, EXIT_FAILED, EXIT_NO_RIGHTS, EXIT_OK};
+use super::CliError;
+use super::args::Sources;
+use super::commands::exit;
+use super::load::{self, kubeconfig};
+use super::palette::Palette;
 use crate::api::{Answer, Class, Document, Refusal, Wish};
 use crate::io::{Session, clock};
 use crate::node::node_name;
@@ -44,16 +46,10 @@ impl Report {
     pub fn exit_code(&self) -> u8 {
         let any = |verdict| self.findings.iter().any(|finding| finding.verdict == verdict);
         match (any(Verdict::NoRights), any(Verdict::Failed)) {
-            (true, _) => EXIT_NO_RIGHTS,
-            (false, true) => EXIT_FAILED,
-            (false, false) => EXIT_OK,
+            (true, _) => exit::NO_PERMISSION,
+            (false, true) => exit::SOFTWARE,
+            (false, false) => exit::OK,
         }
-    }
-
-    /// For programs.
-    pub fn to_json(&self) -> Value {
-        let finding = |one: &Finding| json!({ "what": one.what, "verdict": one.verdict.word(), "text": one.text, "next": one.next });
-        json!({ "findings": self.findings.iter().map(finding).collect::<Vec<_>>(), "exitCode": self.exit_code() })
     }
 
     fn add(&mut self, what: &'static str, verdict: Verdict, text: impl Into<String>) {
@@ -77,26 +73,29 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<9} {:<12} {}", self.verdict.word(), self.what, self.text)?;
+impl Finding {
+    /// The finding as a line for people, and one below it with what to type next.
+    pub fn to_line(&self, palette: &Palette) -> String {
+        let colour = match self.verdict {
+            Verdict::Well => palette.good,
+            Verdict::Warning => palette.warning,
+            Verdict::Failed | Verdict::NoRights => palette.bad,
+        };
+        let reset = palette.reset;
+        let mut line = format!("{colour}{:<9}{reset} {:<12} {}\n", self.verdict.word(), self.what, self.text);
         if let Some(next) = &self.next {
-            write!(f, "\n{:>22} try: {next}", "")?;
+            line.push_str(&format!("{:>22} try: {next}\n", ""));
         }
-        Ok(())
+        line
     }
 }
 
 /// Looks at everything `run` needs. Wrong settings end it at once, as nothing else would mean anything.
 pub fn check(sources: &Sources, root: &str) -> Result<Report, CliError> {
-    let loaded = sources.settings()?;
+    let loaded = load::settings(sources)?;
     let settings = loaded.settings;
     let mut report = Report::default();
-    report.add(
-        "settings",
-        Verdict::Well,
-        sources.settings_file.as_deref().unwrap_or("no file named: defaults and flags"),
-    );
+    report.add("settings", Verdict::Well, sources.config.as_deref().unwrap_or("no file named: defaults and flags"));
     for notice in loaded.notices {
         report.add("settings", Verdict::Warning, notice);
     }
@@ -247,13 +246,13 @@ mod tests {
     #[test]
     fn missing_rights_win_over_other_failures_in_the_exit_code() {
         let mut report = Report::default();
-        assert_eq!(report.exit_code(), EXIT_OK);
+        assert_eq!(report.exit_code(), exit::OK);
         report.add("server", Verdict::Warning, "slow");
-        assert_eq!(report.exit_code(), EXIT_OK);
+        assert_eq!(report.exit_code(), exit::OK);
         report.add("server", Verdict::Failed, "gone");
-        assert_eq!(report.exit_code(), EXIT_FAILED);
+        assert_eq!(report.exit_code(), exit::SOFTWARE);
         report.add_with("rights", Verdict::NoRights, "may not create nodes", "kubectl create clusterrolebinding");
-        assert_eq!(report.exit_code(), EXIT_NO_RIGHTS);
+        assert_eq!(report.exit_code(), exit::NO_PERMISSION);
     }
 
     #[test]
@@ -264,6 +263,9 @@ mod tests {
             text: "1970".to_owned(),
             next: Some("date -u".to_owned()),
         };
-        assert_eq!(finding.to_string(), "warning   clock        1970\n                       try: date -u");
+        assert_eq!(
+            finding.to_line(&Palette::for_terminal(false)),
+            "warning   clock        1970\n                       try: date -u\n"
+        );
     }
 }

@@ -3,35 +3,20 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::CliError;
+use super::args::Sources;
+use super::commands::DEFAULT_CONFIG;
+use super::{CliError, DEFAULT_KUBECONFIG};
 use crate::config::kubeconfig::Kubeconfig;
-use crate::config::load::{Loaded, settings};
-use crate::config::{Settings, limits};
+use crate::config::{self, Loaded, Settings, limits};
 
-/// Read when `--config` is not given and it exists.
-pub const DEFAULT_SETTINGS: &str = "/etc/nodepulse/config.yaml";
-/// Read when neither `--kubeconfig` nor the settings name one and it exists.
-pub const DEFAULT_KUBECONFIG: &str = "/etc/nodepulse/kubeconfig";
-
-/// Where the settings come from: kept, so that SIGHUP can read the same places again.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sources {
-    /// `--config`.
-    pub settings_file: Option<String>,
-    /// Flags of settings, names without dashes, in the order given.
-    pub flags: Vec<(String, String)>,
-}
-
-impl Sources {
-    /// Settings file and flags, checked together.
-    pub fn settings(&self) -> Result<Loaded, CliError> {
-        let path = match &self.settings_file {
-            Some(path) => Some(path.as_str()),
-            None => Some(DEFAULT_SETTINGS).filter(|path| Path::new(path).exists()),
-        };
-        let text = path.map(read_bounded).transpose()?;
-        settings(path.zip(text.as_deref()), &self.flags).map_err(CliError::Settings)
-    }
+/// Settings file and flags, checked together.
+pub fn settings(sources: &Sources) -> Result<Loaded, CliError> {
+    let path = match &sources.config {
+        Some(path) => Some(path.as_str()),
+        None => Some(DEFAULT_CONFIG).filter(|path| Path::new(path).exists()),
+    };
+    let text = path.map(read_bounded).transpose()?;
+    config::settings(path.zip(text.as_deref()), &sources.flags).map_err(CliError::Settings)
 }
 
 /// The kubeconfig that `settings` name, or the default one.
@@ -80,9 +65,9 @@ mod tests {
 
     #[test]
     fn a_settings_file_that_was_named_must_exist() {
-        let sources = Sources { settings_file: Some("/nonexistent/config.yaml".to_owned()), flags: Vec::new() };
-        let error = sources.settings().unwrap_err();
-        assert_eq!(error.exit_code(), super::super::EXIT_SETTINGS);
+        let sources = Sources { config: Some("/nonexistent/config.yaml".to_owned()), flags: Vec::new() };
+        let error = super::settings(&sources).unwrap_err();
+        assert_eq!(error.exit_code(), crate::cli::commands::exit::CONFIG);
         assert!(error.to_string().starts_with("/nonexistent/config.yaml: cannot be opened"), "{error}");
     }
 }

@@ -1,28 +1,110 @@
 //! Turns arguments into one command, text and an exit code.
 
+pub mod args;
 mod check;
+pub mod commands;
+pub mod completions;
 mod document;
+pub mod help;
 mod load;
+pub mod man;
+pub mod palette;
 mod render;
 mod run;
 
+use std::ffi::OsString;
 use std::fmt;
+use std::io::{IsTerminal, Write};
 
+use args::{Invocation, Sources};
+use commands::{Format, exit};
+use palette::Palette;
+
+use crate::config::Problem;
 use crate::config::kubeconfig::KubeconfigError;
-use crate::config::problem::Problem;
-use crate::io::IoError;
+use crate::io::{self, IoError};
 use crate::node::NodeError;
+use crate::probe::{self, Root};
 
-/// Done.
-pub const EXIT_OK: u8 = 0;
-/// The command line is wrong (sysexits EX_USAGE).
-pub const EXIT_USAGE: u8 = 64;
-/// It did not work, and not because of settings or rights (EX_SOFTWARE).
-pub const EXIT_FAILED: u8 = 70;
-/// The server or the kernel does not allow it (EX_NOPERM).
-pub const EXIT_NO_RIGHTS: u8 = 77;
-/// Settings or kubeconfig are wrong (EX_CONFIG).
-pub const EXIT_SETTINGS: u8 = 78;
+/// Read when neither `--kubeconfig` nor the settings name one and it exists.
+pub const DEFAULT_KUBECONFIG: &str = "/etc/nodepulse/kubeconfig";
+
+/// Runs the command that `args`, the program's own name left out, ask for; answers the exit code.
+pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
+    let invocation = match args::parse(args) {
+        Ok(invocation) => invocation,
+        Err(error) => {
+            eprintln!("nodepulse: {error}");
+            return exit::USAGE;
+        }
+    };
+    match execute(invocation) {
+        Ok(code) => code,
+        // Whoever reads no further (`| head`) has what they want.
+        Err(CliError::Output(_)) if !std::io::stdout().is_terminal() => exit::OK,
+        Err(error) => {
+            eprintln!("nodepulse: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+fn execute(invocation: Invocation) -> Result<u8, CliError> {
+    let palette = Palette::for_terminal(wants_colour(&std::io::stdout()));
+    match &invocation {
+        Invocation::Version => print(&help::version())?,
+        Invocation::Help(topic) => print(&help::help(*topic, &palette))?,
+        Invocation::Man => print(&man::man())?,
+        Invocation::Completions(shell) => print(&completions::completions(*shell))?,
+        Invocation::Probe { root, format, sources } => print_probe(root, *format, sources)?,
+        Invocation::Render { root, format, sources } => {
+            let (node, notes) = render::render(sources, root)?;
+            notes.iter().for_each(|note| eprintln!("nodepulse: {note}"));
+            print(&document(&node, *format))?;
+        }
+        Invocation::Check(sources) => {
+            let report = check::check(sources, "/")?;
+            report.findings.iter().try_for_each(|finding| print(&finding.to_line(&palette)))?;
+            return Ok(report.exit_code());
+        }
+        Invocation::Run(_) => {}
+    }
+    if let Invocation::Run(sources) = invocation {
+        run::run(sources)?;
+    }
+    Ok(exit::OK)
+}
+
+fn print_probe(root: &str, format: Format, sources: &Sources) -> Result<(), CliError> {
+    let settings = load::settings(sources)?.settings;
+    let mut facts = probe::facts(&Root::new(root), &settings.state_directory);
+    if root == "/" {
+        facts.network = io::network::with_live_addresses(facts.network);
+    }
+    match format {
+        Format::Text => print(&probe::report::to_text(&facts)),
+        Format::Json | Format::Yaml => print(&document(&probe::report::to_json(&facts), format)),
+    }
+}
+
+fn document(value: &serde_json::Value, format: Format) -> String {
+    match format {
+        Format::Json => format!("{value:#}\n"),
+        Format::Yaml | Format::Text => document::to_yaml(value),
+    }
+}
+
+fn print(text: &str) -> Result<(), CliError> {
+    let mut output = std::io::stdout().lock();
+    let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    written.map_err(|error| CliError::Output(error.to_string()))
+}
+
+/// Colours only for people who want them: a terminal, not a dumb one, and no `NO_COLOR`.
+fn wants_colour(output: &impl IsTerminal) -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
+    output.is_terminal() && !dumb && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
@@ -54,8 +136,8 @@ impl CliError {
             | CliError::File { .. }
             | CliError::Kubeconfig { .. }
             | CliError::NoKubeconfig
-            | CliError::Node(_) => EXIT_SETTINGS,
-            CliError::Io(_) | CliError::Output(_) => EXIT_FAILED,
+            | CliError::Node(_) => exit::CONFIG,
+            CliError::Io(_) | CliError::Output(_) => exit::SOFTWARE,
         }
     }
 }
@@ -77,7 +159,7 @@ impl fmt::Display for CliError {
             CliError::NoKubeconfig => write!(
                 f,
                 "no kubeconfig: give --kubeconfig FILE, set kubeconfig in the settings, or put it at {}; `nodepulse render` shows the Node without a cluster",
-                load::DEFAULT_KUBECONFIG
+                DEFAULT_KUBECONFIG
             ),
             CliError::Node(error) => error.fmt(f),
             CliError::Io(error) => error.fmt(f),

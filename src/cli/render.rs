@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::CliError;
-use super::load::Sources;
+use super::args::Sources;
+use super::load;
 use crate::io::{clock, network};
 use crate::node::{Board, PressureState, initial, kubelet_version, node_name};
 use crate::probe::{self, Root};
@@ -11,7 +12,7 @@ use crate::time::Wall;
 
 /// The Node as JSON, and what could not be filled in, one sentence each.
 pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), CliError> {
-    let loaded = sources.settings()?;
+    let loaded = load::settings(sources)?;
     let settings = loaded.settings;
     let root_folder = Root::new(root);
     let mut facts = probe::facts(&root_folder, &settings.state_directory);

@@ -1,24 +1,25 @@
 //! Turns settings into a running agent.
 
 use super::CliError;
-use super::load::{Sources, kubeconfig};
+use super::args::Sources;
+use super::load::{self, kubeconfig};
 use crate::io;
 use crate::node::node_name;
 use crate::probe::{self, Gauges, Root};
 
-/// Runs until SIGTERM. `root` is where the board's `/proc`, `/sys` and `/etc` are: `/` but in tests.
-pub fn run(sources: Sources, root: &str) -> Result<(), CliError> {
-    let loaded = sources.settings()?;
+/// Runs until SIGTERM.
+pub fn run(sources: Sources) -> Result<(), CliError> {
+    let loaded = load::settings(&sources)?;
     let kubeconfig = kubeconfig(&loaded.settings)?;
     let settings = loaded.settings;
     io::log::start(settings.verbosity);
     for notice in &loaded.notices {
-        log::warn!(target: "settings", "{notice}");
+        ::log::warn!(target: "settings", "{notice}");
     }
-    let machine = probe::machine(&Root::new(root));
+    let machine = probe::machine(&Root::new("/"));
     let node_name = node_name(&settings, &machine).map_err(CliError::Node)?;
-    let mut gauges = Gauges::open(Root::new(root), &settings.state_directory);
-    let network_root = Root::new(root);
+    let mut gauges = Gauges::open(&Root::new("/"), &settings.state_directory);
+    let network_root = Root::new("/");
     let name = node_name.clone();
     let start = io::Start {
         settings,
@@ -38,12 +39,12 @@ fn read_again(
     sources: &Sources,
     name: &str,
 ) -> Result<(crate::config::Settings, crate::config::kubeconfig::Kubeconfig), CliError> {
-    let loaded = sources.settings()?;
+    let loaded = load::settings(sources)?;
     for notice in &loaded.notices {
-        log::warn!(target: "settings", "{notice}");
+        ::log::warn!(target: "settings", "{notice}");
     }
     if loaded.settings.hostname_override.as_deref().is_some_and(|wanted| wanted != name) {
-        log::warn!(target: "settings", "hostnameOverride changed: it takes effect at the next start");
+        ::log::warn!(target: "settings", "hostnameOverride changed: it takes effect at the next start");
     }
     let kubeconfig = kubeconfig(&loaded.settings)?;
     Ok((loaded.settings, kubeconfig))

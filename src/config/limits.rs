@@ -42,3 +42,11 @@ pub const NAME_LOOKUPS: usize = 2;
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest a sent segment stays unacknowledged before the kernel gives the connection up; ms.
 pub const TCP_USER_TIMEOUT_MS: u32 = 15_000;
+/// One attribute of sysfs, bytes: `show` fills one page at the most.
+pub const ATTRIBUTE_BYTES: usize = 4096;
+/// One table of procfs, bytes: a router with every route of the Internet has 100 MiB of them, its default route first.
+pub const TABLE_BYTES: usize = 1024 * 1024;
+/// Names of one directory below the probe's root.
+pub const DIRECTORY_NAMES: usize = 4096;
+/// Symbolic links followed for one path below the probe's root, as in the kernel.
+pub const SYMBOLIC_LINKS: u32 = 40;

@@ -153,6 +153,18 @@ pub struct DefaultRoute {
     pub metric: u32,
 }
 
+impl Absent {
+    /// A fact that `path` should have given.
+    pub fn new(path: &str, why: Why) -> Absent {
+        Absent { path: path.to_owned(), why }
+    }
+}
+
+/// The first fact, else the next one. When both are absent the more telling reason stays: a missing file tells least.
+pub fn otherwise<T>(first: Fact<T>, next: impl FnOnce() -> Fact<T>) -> Fact<T> {
+    first.or_else(|first| next().map_err(|next| if first.why == Why::NoSuchFile { next } else { first }))
+}
+
 impl Why {
     /// The machine word.
     pub fn word(&self) -> &'static str {

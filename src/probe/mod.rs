@@ -1,5 +1,287 @@
 //! Turns the files below a root into facts, each present or absent with a reason.
+//!
+//! The only file of the probe that touches files; the others parse what is read here.
+//!
+//! ```text
+//! Root -> text -> machine  (once)         identity, cpu, memory, hugepages, os_release
+//!              -> readings (each run)     memory, pids
+//!              -> network  (on change)    routes, addresses
+//! ```
 
+mod addresses;
+mod attribute;
+mod cpu;
 pub mod facts;
+mod identity;
+mod machine;
+mod memory;
+mod network;
+mod os_release;
+mod pids;
+mod readings;
+pub mod report;
+mod routes;
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use nix::libc;
+use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+use crate::config::limits;
+use facts::{FileSystem, otherwise};
 
 pub use facts::{Absent, Fact, Facts, Machine, Network, Readings, Why};
+pub use machine::machine;
+pub use network::network;
+pub use readings::{Gauges, readings};
+
+/// Everything the Node is made from, read now. `state_directory` is below `root`, as the agent itself would name it.
+pub fn facts(root: &Root, state_directory: &str) -> Facts {
+    Facts { machine: machine(root), readings: readings(root, state_directory), network: network(root) }
+}
+
+/// The directory that every path of the probe is below: `/`, the mounted root of a host, or a capture of a machine.
+///
+/// Symbolic links are followed inside it: an absolute link starts again at the root, and `..` cannot leave it.
+#[derive(Debug, Clone)]
+pub struct Root {
+    directory: PathBuf,
+    /// Its `/proc` is plain files: what the kernel answers by system call is then not about the captured machine.
+    capture: bool,
+}
+
+impl Root {
+    /// The root at `directory`; one that does not exist has no facts.
+    pub fn new(directory: impl Into<PathBuf>) -> Root {
+        let directory = directory.into();
+        let is_procfs = |path: &Path| statfs(path).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC);
+        let capture = directory != Path::new("/") && !is_procfs(&directory.join("proc"));
+        Root { directory, capture }
+    }
+
+    /// The bytes of one attribute: one read of a page, and one more if that was full, because drivers exist that
+    /// answer a reader who waits for the end with EAGAIN for ever. Never sized by `stat`, which lies about them.
+    pub fn read_attribute(&self, path: &str) -> Fact<Vec<u8>> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = self.open(path)?;
+            let mut bytes = vec![0; limits::ATTRIBUTE_BYTES];
+            let mut length = read_once(&mut file, &mut bytes)?;
+            if length == bytes.len() {
+                bytes.resize(2 * length, 0);
+                length += read_once(&mut file, bytes.get_mut(length..).unwrap_or_default())?;
+            }
+            bytes.truncate(length);
+            Ok(bytes)
+        };
+        read().map_err(|error| absent(path, &error))
+    }
+
+    /// One attribute as text: trimmed, and without control characters. Nothing left is an absence of its own.
+    pub fn read_text(&self, path: &str) -> Fact<String> {
+        let text = attribute::text(&self.read_attribute(path)?);
+        if text.is_empty() { Err(Absent::new(path, Why::Empty)) } else { Ok(text) }
+    }
+
+    /// A file of lines, read to its end or to [`limits::TABLE_BYTES`], and then without the line that was cut.
+    pub fn read_table(&self, path: &str) -> Fact<String> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            self.open(path)?.take(limits::TABLE_BYTES as u64).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let mut bytes = read().map_err(|error| absent(path, &error))?;
+        if bytes.len() == limits::TABLE_BYTES {
+            drop_cut_line(&mut bytes);
+        }
+        if bytes.is_empty() {
+            return Err(Absent::new(path, Why::Empty));
+        }
+        Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// A table of `/proc/net`, which is a link to `self/net`: a capture may have only one of the two.
+    fn read_net_table(&self, name: &str) -> Fact<String> {
+        let read = |directory: &str| self.read_table(&format!("{directory}/{name}"));
+        otherwise(read("/proc/net"), || otherwise(read("/proc/self/net"), || read("/proc/1/net")))
+    }
+
+    /// The names in a directory, numbers in them in numeric order (`cpu10` after `cpu9`), as the kernel's order is none.
+    pub fn list(&self, path: &str) -> Fact<Vec<String>> {
+        let read = || -> io::Result<Vec<String>> {
+            let entries = fs::read_dir(self.resolve(path)?)?;
+            let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            Ok(names.take(limits::DIRECTORY_NAMES).collect())
+        };
+        let mut names = read().map_err(|error| absent(path, &error))?;
+        names.sort_by(|one, other| attribute::numeric_order(one, other));
+        Ok(names)
+    }
+
+    /// Whether a directory is there, at the end of all links.
+    fn is_directory(&self, path: &str) -> bool {
+        self.resolve(path).is_ok_and(|path| path.is_dir())
+    }
+
+    /// Whether a file is there, at the end of all links; it may be unreadable.
+    fn exists(&self, path: &str) -> bool {
+        self.resolve(path).is_ok_and(|path| path.exists())
+    }
+
+    /// Whether `directory` holds a link `name`, even one that leads nowhere.
+    fn has_link(&self, directory: &str, name: &str) -> bool {
+        self.resolve(directory).is_ok_and(|directory| fs::symlink_metadata(directory.join(name)).is_ok())
+    }
+
+    /// The file system that holds `path`, or that would if it existed (SRC-8).
+    fn file_system(&self, path: &str) -> Fact<FileSystem> {
+        if self.capture {
+            return Err(Absent::new(path, Why::Implausible("the disk of a capture is not the machine's".to_owned())));
+        }
+        let mut asked = path;
+        loop {
+            let found = self.resolve(asked).map_err(|error| absent(asked, &error));
+            let error = match found.map(|found| statvfs(&found)) {
+                Ok(Ok(found)) => return Ok(measured(&found)),
+                Ok(Err(errno)) => absent(asked, &io::Error::from(errno)),
+                Err(error) => error,
+            };
+            let parent = asked.trim_end_matches('/').rfind('/').and_then(|slash| asked.get(..slash.max(1)));
+            match parent {
+                Some(parent) if error.why == Why::NoSuchFile && parent != asked => asked = parent,
+                _ => return Err(error),
+            }
+        }
+    }
+
+    fn open(&self, path: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.resolve(path)?)
+    }
+
+    /// The file that a path below the root means. At `/` that is the path itself, and costs nothing.
+    fn resolve(&self, path: &str) -> io::Result<PathBuf> {
+        if self.directory == Path::new("/") {
+            return Ok(PathBuf::from(path));
+        }
+        let mut found = self.directory.clone();
+        let mut depth = 0_usize;
+        let mut links = 0;
+        let mut names = names_reversed(Path::new(path));
+        while let Some(name) = names.pop() {
+            if name == ".." {
+                if depth > 0 {
+                    found.pop();
+                    depth -= 1;
+                }
+                continue;
+            }
+            found.push(&name);
+            let Ok(target) = fs::read_link(&found) else {
+                depth += 1;
+                continue;
+            };
+            links += 1;
+            if links > limits::SYMBOLIC_LINKS {
+                return Err(io::Error::from_raw_os_error(libc::ELOOP));
+            }
+            found.pop();
+            if target.is_absolute() {
+                found.clone_from(&self.directory);
+                depth = 0;
+            }
+            names.extend(names_reversed(&target));
+        }
+        Ok(found)
+    }
+}
+
+/// A file that stays open, because opening it again every ten seconds would be two more system calls.
+#[derive(Debug)]
+struct Kept {
+    path: &'static str,
+    file: Option<File>,
+}
+
+impl Kept {
+    fn new(path: &'static str) -> Kept {
+        Kept { path, file: None }
+    }
+
+    /// What the file says now: one system call. A handle that fails is opened again, once.
+    fn read<'a>(&mut self, root: &Root, buffer: &'a mut Vec<u8>) -> Fact<&'a str> {
+        buffer.resize(limits::ATTRIBUTE_BYTES, 0);
+        let kept = self.file.as_ref().and_then(|file| read_from_start(file, buffer).ok()).filter(|length| *length > 0);
+        let length = match kept {
+            Some(length) => length,
+            None => {
+                let file = root.open(self.path).map_err(|error| absent(self.path, &error))?;
+                let length = read_from_start(&file, buffer).map_err(|error| absent(self.path, &error))?;
+                self.file = Some(file);
+                length
+            }
+        };
+        buffer.truncate(length);
+        if length == limits::ATTRIBUTE_BYTES {
+            drop_cut_line(buffer);
+        }
+        if buffer.is_empty() {
+            return Err(Absent::new(self.path, Why::Empty));
+        }
+        str::from_utf8(buffer).map_err(|_| Absent::new(self.path, Why::Malformed("not UTF-8".to_owned())))
+    }
+}
+
+fn read_once(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
+}
+
+fn read_from_start(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read_at(buffer, 0) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
+}
+
+fn drop_cut_line(bytes: &mut Vec<u8>) {
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    bytes.truncate(end);
+}
+
+fn names_reversed(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    let mut names: Vec<_> = names.map(|part| part.as_os_str().to_owned()).collect();
+    names.reverse();
+    names
+}
+
+fn measured(found: &nix::sys::statvfs::Statvfs) -> FileSystem {
+    let block_bytes = found.fragment_size() as u64;
+    FileSystem {
+        capacity_bytes: block_bytes.saturating_mul(found.blocks() as u64),
+        available_bytes: block_bytes.saturating_mul(found.blocks_available() as u64),
+        inodes: found.files() as u64,
+        inodes_free: found.files_free() as u64,
+        read_only: found.flags().contains(FsFlags::ST_RDONLY),
+    }
+}
+
+fn absent(path: &str, error: &io::Error) -> Absent {
+    let why = match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR) => Why::NoSuchFile,
+        Some(libc::EACCES | libc::EPERM) => Why::NotPermitted,
+        Some(errno) => Why::Errno(errno),
+        None => Why::Malformed(error.to_string()),
+    };
+    Absent::new(path, why)
+}

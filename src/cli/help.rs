@@ -1,0 +1,227 @@
+//! Turns the tables of commands, options and settings into help for a terminal and the table of the README.
+
+use super::args::Topic;
+use super::commands::{COMMANDS, Command, OPTIONS, OptionRow, exit};
+use super::palette::Palette;
+use crate::config::setting::{Setting, Whose};
+use crate::config::table::SETTINGS;
+
+/// Columns of the narrowest terminal that help is made for.
+pub const WIDTH: usize = 80;
+/// The settings that the first screen names: what most boards need.
+const FIRST: [&str; 4] = ["kubeconfig", "nodeLabels", "nodeIP", "registerWithTaints"];
+
+/// The text of a topic, with a line feed at its end.
+pub fn help(topic: Topic, palette: &Palette) -> String {
+    match topic {
+        Topic::Main => main(palette),
+        Topic::Command(command) => command_help(command, palette),
+        Topic::Settings => settings(palette),
+        Topic::SettingsTable => settings_table(),
+        Topic::ExitCodes => exit_codes(palette),
+    }
+}
+
+/// `nodepulse 0.1.0 (linux/aarch64)`.
+pub fn version() -> String {
+    format!("nodepulse {} ({}/{})\n", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH)
+}
+
+fn heading(text: &str, palette: &Palette) -> String {
+    format!("{}{text}{}\n", palette.bold, palette.reset)
+}
+
+/// One screen of 80 columns and 24 lines.
+fn main(palette: &Palette) -> String {
+    let mut text = "Makes this Linux board a live Kubernetes Node: registers it, renews its Lease,\n\
+        keeps its status true. Runs no pods.\n\n"
+        .to_owned();
+    text += &heading("Usage: nodepulse [COMMAND] [OPTION]... [SETTING]...", palette);
+    for row in COMMANDS.iter().filter(|row| !row.hidden) {
+        text += &entry(&format!("{} {}", row.name, row.argument), row.meaning, 14);
+    }
+    text += &heading("Options", palette);
+    for row in &OPTIONS {
+        text += &entry(&option_form(row), row.meaning, 20);
+    }
+    text += &heading("Settings (keys of the file, or flags, which win)", palette);
+    for setting in SETTINGS.iter().filter(|setting| FIRST.contains(&setting.name)) {
+        text += &format!("  {}\n", flag_form(setting));
+    }
+    text += &format!("  and {} more: nodepulse help settings\n", SETTINGS.len() - FIRST.len());
+    text
+}
+
+fn command_help(command: Command, palette: &Palette) -> String {
+    let row = command.row();
+    let mut usage = format!("Usage: nodepulse {} {}", row.name, row.argument).trim_end().to_owned();
+    if row.settings {
+        usage += " [OPTION]... [SETTING]...";
+    }
+    let mut text = format!("{}\n\n{}", row.meaning, heading(&usage, palette));
+    for option in OPTIONS.iter().filter(|option| (option.of)(row)) {
+        text += &entry(&option_form(option), option.meaning, 20);
+    }
+    if let Some(first) = row.formats.first() {
+        let names: Vec<&str> = row.formats.iter().map(|format| format.name()).collect();
+        text += &format!("\nFormats of -o: {}; {} if it is not given.\n", names.join(", "), first.name());
+    }
+    if row.settings {
+        text += "\nSettings: nodepulse help settings\n";
+    }
+    if command == Command::Check || command == Command::Run {
+        text += "Exit codes: nodepulse help exit-codes\n";
+    }
+    text
+}
+
+fn settings(palette: &Palette) -> String {
+    let mut text = String::new();
+    for line in wrap(
+        "Every setting is a key of the settings file (kind NodePulseConfiguration) and a flag; flags win. \
+         A file of kind KubeletConfiguration is read as well, as far as it applies. Names, defaults and meaning are the \
+         kubelet's, unless marked with *.",
+        WIDTH,
+    ) {
+        text += &format!("{line}\n");
+    }
+    for setting in SETTINGS {
+        let mark = if setting.whose == Whose::Ours { " *" } else { "" };
+        text += &format!("\n{}{}{}{mark}\n  {}\n", palette.bold, setting.name, palette.reset, flag_form(setting));
+        let default = if setting.default.is_empty() { String::new() } else { format!(" ({})", setting.default) };
+        for line in wrap(&format!("{}{default}", setting.meaning), WIDTH - 4) {
+            text += &format!("    {line}\n");
+        }
+    }
+    text
+}
+
+fn exit_codes(palette: &Palette) -> String {
+    let mut text = heading("Exit codes", palette);
+    for (code, meaning) in exit::ALL {
+        text += &entry(&code.to_string(), meaning, 4);
+    }
+    text + "\nOnce it runs, no answer of the server and no state of the network ends it.\n"
+}
+
+/// A Markdown table, one row for each setting.
+fn settings_table() -> String {
+    let mut text = "| key | flag | default | meaning |\n|---|---|---|---|\n".to_owned();
+    for setting in SETTINGS {
+        let whose = if setting.whose == Whose::Ours { " *" } else { "" };
+        let default = if setting.default.is_empty() { String::new() } else { format!("`{}`", setting.default) };
+        let flag = setting.dashed_flag();
+        text += &format!("| `{}`{whose} | `{flag}` | {default} | {} |\n", setting.name, setting.meaning);
+    }
+    text
+}
+
+/// `--node-labels KEY=VALUE,...`; a truth value may be left out.
+pub(super) fn flag_form(setting: &Setting) -> String {
+    use crate::config::setting::Shape;
+    let placeholder = setting.shape.placeholder();
+    match setting.shape {
+        Shape::Boolean => format!("{}[={placeholder}]", setting.dashed_flag()),
+        _ => format!("{} {placeholder}", setting.dashed_flag()),
+    }
+}
+
+pub(super) fn option_form(row: &OptionRow) -> String {
+    format!("{} {}", row.names.join(", "), row.placeholder).trim_end().to_owned()
+}
+
+/// `  left   right`, the right column at `column` + 2, wrapped below itself.
+fn entry(left: &str, right: &str, column: usize) -> String {
+    let mut text = String::new();
+    let mut left = left.trim_end();
+    for line in wrap(right, WIDTH - column - 2) {
+        text += &format!("  {left:<column$}{line}\n");
+        left = "";
+    }
+    text
+}
+
+/// Lines of at most `width` characters, broken at blanks; a longer word stands alone.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Palette = Palette::for_terminal(false);
+
+    fn topics() -> Vec<Topic> {
+        let commands = COMMANDS.iter().map(|row| Topic::Command(row.command));
+        commands.chain([Topic::Main, Topic::Settings, Topic::ExitCodes]).collect()
+    }
+
+    #[test]
+    fn the_first_screen_is_one_screen() {
+        let text = help(Topic::Main, &PLAIN);
+        assert!(text.lines().count() <= 24, "{} lines:\n{text}", text.lines().count());
+        for row in COMMANDS.iter().filter(|row| !row.hidden) {
+            assert!(text.contains(row.meaning), "{}", row.name);
+        }
+        for name in OPTIONS.iter().flat_map(|row| row.names) {
+            assert!(text.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_line_of_help_is_wider_than_a_terminal() {
+        for topic in topics() {
+            for line in help(topic, &PLAIN).lines() {
+                assert!(line.chars().count() <= WIDTH, "{topic:?}: {line}");
+                assert_eq!(line, line.trim_end(), "{topic:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_setting_is_explained_by_key_and_by_flag() {
+        for text in [help(Topic::Settings, &PLAIN), help(Topic::SettingsTable, &PLAIN)] {
+            for setting in SETTINGS {
+                assert!(text.contains(setting.name) && text.contains(&setting.dashed_flag()), "{}", setting.name);
+            }
+        }
+        assert_eq!(help(Topic::SettingsTable, &PLAIN).lines().count(), SETTINGS.len() + 2);
+    }
+
+    #[test]
+    fn every_exit_code_is_explained() {
+        let text = help(Topic::ExitCodes, &PLAIN);
+        for code in ["  0 ", "  64 ", "  70 ", "  77 ", "  78 "] {
+            assert!(text.contains(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn colours_change_nothing_but_colours() {
+        let bright = Palette::for_terminal(true);
+        for topic in topics() {
+            let stripped = help(topic, &bright).replace(bright.bold, "").replace(bright.reset, "");
+            assert_eq!(stripped, help(topic, &PLAIN));
+        }
+    }
+
+    #[test]
+    fn a_command_explains_only_what_it_takes() {
+        let run = help(Topic::Command(Command::Run), &PLAIN);
+        assert!(run.contains("--config FILE") && !run.contains("--root DIR") && !run.contains("--output"));
+        let render = help(Topic::Command(Command::Render), &PLAIN);
+        assert!(render.contains("--root DIR") && render.contains("Formats of -o: yaml, json; yaml if"));
+        assert!(version().starts_with("nodepulse 0."));
+    }
+}

@@ -1,0 +1,92 @@
+//! Turns the bytes of one attribute into text, a list of strings, or a number.
+//!
+//! ```text
+//! /proc/device-tree/model        Raspberry Pi 4 Model B Rev 1.1\0
+//! /proc/device-tree/compatible   raspberrypi,4-model-b\0brcm,bcm2711\0
+//! /proc/sys/kernel/pid_max       32768\n
+//! ```
+
+use std::cmp::Ordering;
+
+use super::Why;
+
+/// Errors that vendor drivers print as a value instead of returning them: EIO, EAGAIN, ENODEV, EINVAL, ENODATA, ETIMEDOUT.
+const ERRORS_PRINTED_AS_VALUES: [i64; 6] = [-5, -11, -19, -22, -61, -110];
+
+/// Trimmed of blanks and NULs; what is not UTF-8 or a control character becomes U+FFFD.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_matches(|character: char| character == '\0' || character.is_whitespace());
+    text.replace(char::is_control, "\u{FFFD}")
+}
+
+/// A device tree's list of strings, each ended by a NUL.
+pub(super) fn strings(bytes: &[u8]) -> Vec<String> {
+    bytes.split(|byte| *byte == 0).map(text).filter(|text| !text.is_empty()).collect()
+}
+
+/// A number that cannot be negative. What does not fit is unknown: drivers print `18446744073709551594` for -22.
+pub(super) fn count(text: &str) -> Result<u64, Why> {
+    let text = text.trim();
+    let number = text.parse::<i64>().map_err(|_| Why::Malformed(format!("{:?} is no number", shortened(text))))?;
+    u64::try_from(number).map_err(|_| {
+        let printed = ERRORS_PRINTED_AS_VALUES.contains(&number);
+        Why::Implausible(format!("{number} {}", if printed { "is an error printed as a value" } else { "is negative" }))
+    })
+}
+
+/// A number in hexadecimal, with or without `0x`.
+pub(super) fn hexadecimal(text: &str) -> Option<u32> {
+    let text = text.trim();
+    u32::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
+/// `cpu9` before `cpu10`.
+pub(super) fn numeric_order(one: &str, other: &str) -> Ordering {
+    let key = |name: &str| {
+        let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
+        let digits = name.get(stem.len()..).unwrap_or_default();
+        (stem.to_owned(), digits.parse::<u64>().unwrap_or(0))
+    };
+    key(one).cmp(&key(other)).then_with(|| one.cmp(other))
+}
+
+/// Enough of bad input to recognise it by.
+pub(super) fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_loses_its_padding_and_its_control_characters() {
+        assert_eq!(text(b"Raspberry Pi 5 Model B Rev 1.0\0"), "Raspberry Pi 5 Model B Rev 1.0");
+        assert_eq!(text(b"\t PowerEdge \n\0\n"), "PowerEdge");
+        assert_eq!(text(b"a\x1b[2Jb\xffc"), "a\u{FFFD}[2Jb\u{FFFD}c");
+        assert_eq!(text(b"\0\0\n"), "");
+    }
+
+    #[test]
+    fn a_string_list_is_split_at_each_nul() {
+        assert_eq!(strings(b"raspberrypi,5-model-b\0brcm,bcm2712\0"), ["raspberrypi,5-model-b", "brcm,bcm2712"]);
+        assert!(strings(b"\0\0").is_empty());
+    }
+
+    #[test]
+    fn a_number_that_is_an_error_in_disguise_is_unknown() {
+        assert_eq!(count("32768\n"), Ok(32768));
+        assert_eq!(count("-19").unwrap_err().to_string(), "implausible: -19 is an error printed as a value");
+        assert_eq!(count("-3").unwrap_err().word(), "implausible");
+        assert_eq!(count("18446744073709551594").unwrap_err().word(), "malformed");
+        assert_eq!(count("").unwrap_err().word(), "malformed");
+    }
+
+    #[test]
+    fn names_are_ordered_by_their_numbers() {
+        let mut names = ["cpu10", "cpu9", "cpuidle", "cpu", "eth0", "cpu99999999999999999999999"];
+        names.sort_by(|one, other| numeric_order(one, other));
+        assert_eq!(names, ["cpu", "cpu99999999999999999999999", "cpu9", "cpu10", "cpuidle", "eth0"]);
+    }
+}

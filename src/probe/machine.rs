@@ -1,0 +1,172 @@
+//! Turns identity, CPU, memory and device tree files into the facts that hold for the life of the process (MI-10).
+
+use super::facts::{Hugepages, otherwise};
+use super::identity::{self, Smbios};
+use super::{Absent, Fact, Machine, Root, Why, attribute, cpu, memory, os_release};
+
+const CPU_DIRECTORY: &str = "/sys/devices/system/cpu";
+const CPUINFO: &str = "/proc/cpuinfo";
+pub(super) const MEMINFO: &str = "/proc/meminfo";
+const HUGEPAGES: &str = "/sys/kernel/mm/hugepages";
+const DMI: &str = "/sys/class/dmi/id";
+const SOC: &str = "/sys/devices/soc0";
+/// The first is a link to the second.
+const DEVICE_TREES: [&str; 2] = ["/proc/device-tree", "/sys/firmware/devicetree/base"];
+const PLATFORM_DEVICES: &str = "/sys/bus/platform/devices";
+const MACHINE_ID: &str = "/etc/machine-id";
+
+/// What the machine is.
+pub fn machine(root: &Root) -> Machine {
+    let cpuinfo = root.read_table(CPUINFO);
+    let meminfo = root.read_table(MEMINFO);
+    let masked = device_tree_is_masked(root);
+    Machine {
+        hostname: text_as(root, "/proc/sys/kernel/hostname", |text| identity::hostname(&text)),
+        machine_id: machine_id(root),
+        system_uuid: system_uuid(root),
+        boot_id: root.read_text("/proc/sys/kernel/random/boot_id"),
+        kernel_release: root.read_text("/proc/sys/kernel/osrelease"),
+        os_image: os_image(root),
+        board_model: unless_masked(masked, board_model(root, &cpuinfo)),
+        board_compatible: unless_masked(masked, device_tree(root, "compatible", board_compatible)),
+        board_serial: unless_masked(masked, board_serial(root, &cpuinfo)),
+        cpu_count: cpu_count(root, &cpuinfo),
+        memory_total_bytes: of_table(MEMINFO, &meminfo, memory::total_bytes),
+        swap_total_bytes: of_table(MEMINFO, &meminfo, memory::swap_total_bytes),
+        hugepages: hugepages(root),
+    }
+}
+
+/// SRC-5, except that a file that says nothing, or `uninitialized`, is passed over.
+fn machine_id(root: &Root) -> Fact<String> {
+    let read = |path| text_as(root, path, identity::machine_id);
+    otherwise(read(MACHINE_ID), || read("/var/lib/dbus/machine-id"))
+}
+
+/// SRC-6, case kept, and kept where boards share it: a kubelet on this machine would say the same.
+fn system_uuid(root: &Root) -> Fact<String> {
+    let uuid = root.read_text("/sys/class/dmi/id/product_uuid");
+    let uuid = otherwise(uuid, || root.read_text("/proc/device-tree/system-id"));
+    let uuid = otherwise(uuid, || root.read_text("/proc/device-tree/vm,uuid"));
+    otherwise(uuid, || text_as(root, MACHINE_ID, identity::machine_id))
+}
+
+/// VER-1.
+fn os_image(root: &Root) -> Fact<String> {
+    let found = otherwise(root.read_table("/etc/os-release"), || root.read_table("/usr/lib/os-release"));
+    match found {
+        Ok(table) => Ok(os_release::pretty_name(&table)),
+        Err(absent) if absent.why == Why::Empty => Ok(os_release::pretty_name("")),
+        Err(absent) if absent.why == Why::NoSuchFile => Ok("Unknown".to_owned()),
+        Err(absent) => Err(absent),
+    }
+}
+
+fn board_model(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
+    let model = device_tree(root, "model", |bytes| Ok(attribute::text(bytes)));
+    let model = otherwise(model, || smbios_model(root));
+    let model = otherwise(model, || root.read_text(&format!("{SOC}/machine")));
+    ["Model", "Hardware", "machine"].into_iter().fold(model, |model, key| {
+        otherwise(model, || of_table(CPUINFO, cpuinfo, |table| cpu::field(table, key).map(str::to_owned)))
+    })
+}
+
+fn smbios_model(root: &Root) -> Fact<String> {
+    let path = |name: &str| format!("{DMI}/{name}");
+    let [vendor, board_vendor, product, board] = ["sys_vendor", "board_vendor", "product_name", "board_name"]
+        .map(|name| root.read_text(&path(name)).unwrap_or_default());
+    let smbios = Smbios { vendors: [&vendor, &board_vendor], products: [&product, &board] };
+    identity::board_name(smbios).or_else(|_| {
+        let named = |modalias: String| identity::board_name(identity::smbios_of_modalias(&modalias));
+        text_as(root, &path("modalias"), named)
+    })
+}
+
+fn board_compatible(bytes: &[u8]) -> Result<Vec<String>, Why> {
+    let names = attribute::strings(bytes);
+    if names.is_empty() { Err(Why::Empty) } else { Ok(names) }
+}
+
+fn board_serial(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
+    let believed = |text: String| identity::serial(&text);
+    let serial = device_tree(root, "serial-number", |bytes| identity::serial(&attribute::text(bytes)));
+    let serial =
+        otherwise(serial, || of_table(CPUINFO, cpuinfo, |table| identity::serial(cpu::field(table, "Serial")?)));
+    let places = [format!("{SOC}/serial_number"), format!("{DMI}/product_serial"), format!("{DMI}/board_serial")];
+    places.iter().fold(serial, |serial, path| otherwise(serial, || text_as(root, path, believed)))
+}
+
+/// `online`, else the `cpuN` directories that are not switched off, else cpuinfo.
+///
+/// The kubelet counts otherwise (SRC-3): per NUMA node, and without NUMA nodes every `cpuN`, also those switched off.
+fn cpu_count(root: &Root, cpuinfo: &Fact<String>) -> Fact<u32> {
+    let online = text_as(root, "/sys/devices/system/cpu/online", |text| cpu::count_of_list(&text));
+    let counted = otherwise(online, || cpu_directories(root));
+    counted.or_else(|_| of_table(CPUINFO, cpuinfo, cpu::count_of_cpuinfo))
+}
+
+fn cpu_directories(root: &Root) -> Fact<u32> {
+    let names = root.list(CPU_DIRECTORY)?;
+    let directories = names.iter().filter(|name| cpu::number_of(name).is_some());
+    let online = directories.map(|name| format!("{CPU_DIRECTORY}/{name}")).filter(|directory| {
+        root.is_directory(directory) && root.read_text(&format!("{directory}/online")).as_deref() != Ok("0")
+    });
+    match u32::try_from(online.count()) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(Absent::new(CPU_DIRECTORY, Why::NoSuchFile)),
+    }
+}
+
+/// SRC-4: every size, also those without pages.
+fn hugepages(root: &Root) -> Vec<Hugepages> {
+    let names = root.list(HUGEPAGES).unwrap_or_default();
+    let sizes = names.iter().filter_map(|name| {
+        let kibibytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let pages = text_as(root, &format!("{HUGEPAGES}/{name}/nr_hugepages"), |text| attribute::count(&text)).ok()?;
+        Some(Hugepages { page_size_bytes: kibibytes.checked_mul(1024)?, pages })
+    });
+    let mut sizes: Vec<_> = sizes.collect();
+    sizes.sort_by_key(|size| size.page_size_bytes);
+    sizes
+}
+
+/// A property at the root of the device tree.
+fn device_tree<T>(root: &Root, property: &str, parse: impl Fn(&[u8]) -> Result<T, Why>) -> Fact<T> {
+    let read = |directory: &str| {
+        let path = format!("{directory}/{property}");
+        let bytes = root.read_attribute(&path)?;
+        let parsed = if attribute::text(&bytes).is_empty() { Err(Why::Empty) } else { parse(&bytes) };
+        parsed.map_err(|why| Absent::new(&path, why))
+    };
+    let [first, second] = DEVICE_TREES;
+    otherwise(read(first), || read(second))
+}
+
+/// Container engines put an empty directory over `/sys/firmware`. Devices still say that they come from a device tree.
+fn device_tree_is_masked(root: &Root) -> bool {
+    let [_, tree] = DEVICE_TREES;
+    if root.exists(&format!("{tree}/compatible")) || root.exists("/proc/device-tree/compatible") {
+        return false;
+    }
+    let devices = root.list(PLATFORM_DEVICES).unwrap_or_default();
+    devices.iter().any(|device| root.has_link(&format!("{PLATFORM_DEVICES}/{device}"), "of_node"))
+}
+
+fn unless_masked<T>(masked: bool, fact: Fact<T>) -> Fact<T> {
+    fact.map_err(|absent| if masked && absent.why == Why::NoSuchFile { masked_tree() } else { absent })
+}
+
+fn masked_tree() -> Absent {
+    let [_, tree] = DEVICE_TREES;
+    Absent::new(tree, Why::Masked)
+}
+
+/// One attribute, parsed.
+pub(super) fn text_as<T>(root: &Root, path: &str, parse: impl FnOnce(String) -> Result<T, Why>) -> Fact<T> {
+    parse(root.read_text(path)?).map_err(|why| Absent::new(path, why))
+}
+
+/// Something in a table that may not have been there.
+pub(super) fn of_table<T>(path: &str, table: &Fact<String>, parse: impl FnOnce(&str) -> Result<T, Why>) -> Fact<T> {
+    parse(table.as_ref().map_err(Absent::clone)?).map_err(|why| Absent::new(path, why))
+}

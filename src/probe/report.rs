@@ -1,0 +1,218 @@
+//! Turns facts into JSON for programs and into a page for people.
+
+use serde_json::{Value, json};
+
+use super::facts::{Facts, FileSystem, Interface, MemorySource, MemoryUse, Pids};
+use super::{Absent, Fact};
+
+/// All facts, in camel case. An absent one is `{"absent": word, "path": ..., "why": ...}`.
+pub fn to_json(facts: &Facts) -> Value {
+    let Facts { machine, readings, network } = facts;
+    let hugepages = machine.hugepages.iter();
+    let interfaces = network.interfaces.iter().map(interface_json);
+    let routes = network.default_routes.iter();
+    json!({
+        "machine": {
+            "hostname": fact(&machine.hostname),
+            "machineID": fact(&machine.machine_id),
+            "systemUUID": fact(&machine.system_uuid),
+            "bootID": fact(&machine.boot_id),
+            "kernelRelease": fact(&machine.kernel_release),
+            "osImage": fact(&machine.os_image),
+            "boardModel": fact(&machine.board_model),
+            "boardCompatible": fact(&machine.board_compatible),
+            "boardSerial": fact(&machine.board_serial),
+            "cpuCount": fact(&machine.cpu_count),
+            "memoryTotalBytes": fact(&machine.memory_total_bytes),
+            "swapTotalBytes": fact(&machine.swap_total_bytes),
+            "hugepages": hugepages
+                .map(|size| json!({ "pageSizeBytes": size.page_size_bytes, "pages": size.pages }))
+                .collect::<Vec<_>>(),
+        },
+        "readings": {
+            "memory": fact_as(&readings.memory, memory_json),
+            "nodeFileSystem": fact_as(&readings.node_file_system, file_system_json),
+            "pids": fact_as(&readings.pids, |pids| json!({ "limit": pids.limit, "used": pids.used })),
+        },
+        "network": {
+            "interfaces": interfaces.collect::<Vec<_>>(),
+            "defaultRoutes": routes
+                .map(|route| json!({ "interface": route.interface, "isV6": route.is_v6, "metric": route.metric }))
+                .collect::<Vec<_>>(),
+            "nodeNameAddresses": network.node_name_addresses,
+        },
+    })
+}
+
+/// What a person asks first: which board, how large, where; then what could not be had, and why.
+pub fn to_text(facts: &Facts) -> String {
+    let Facts { machine, readings, network } = facts;
+    let mut page = Page::default();
+    page.line("board", &machine.board_model, String::clone);
+    page.line("compatible", &machine.board_compatible, |names| names.join(" "));
+    page.line("serial", &machine.board_serial, String::clone);
+    page.line("hostname", &machine.hostname, String::clone);
+    page.line("cpus", &machine.cpu_count, u32::to_string);
+    page.line("memory", &machine.memory_total_bytes, |bytes| size(*bytes));
+    page.line("available", &readings.memory, |memory| {
+        format!("{} ({})", size(memory.available_bytes), source(memory.source))
+    });
+    page.line("swap", &machine.swap_total_bytes, |bytes| size(*bytes));
+    for pages in machine.hugepages.iter().filter(|pages| pages.pages > 0) {
+        page.text("hugepages", &format!("{} of {}", pages.pages, size(pages.page_size_bytes)));
+    }
+    page.line("disk", &readings.node_file_system, file_system_text);
+    page.line("pids", &readings.pids, |Pids { limit, used }| format!("{used} of {limit}"));
+    for interface in &network.interfaces {
+        page.text("interface", &interface_text(interface));
+    }
+    for route in &network.default_routes {
+        let family = if route.is_v6 { "IPv6" } else { "IPv4" };
+        page.text("route", &format!("{family} default by {}, metric {}", route.interface, route.metric));
+    }
+    page.line("os", &machine.os_image, String::clone);
+    page.line("kernel", &machine.kernel_release, String::clone);
+    page.line("machine-id", &machine.machine_id, String::clone);
+    page.line("system-uuid", &machine.system_uuid, String::clone);
+    page.line("boot-id", &machine.boot_id, String::clone);
+    page.finish()
+}
+
+#[derive(Default)]
+struct Page {
+    known: String,
+    absent: String,
+}
+
+impl Page {
+    fn line<T>(&mut self, name: &str, fact: &Fact<T>, print: impl Fn(&T) -> String) {
+        match fact {
+            Ok(value) => self.text(name, &print(value)),
+            Err(absent) => self.absent += &format!("  {name:<12} {absent}\n"),
+        }
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.known += &format!("{name:<14} {value}\n");
+    }
+
+    fn finish(self) -> String {
+        if self.absent.is_empty() { self.known } else { format!("{}absent\n{}", self.known, self.absent) }
+    }
+}
+
+fn fact<T: serde::Serialize>(fact: &Fact<T>) -> Value {
+    fact_as(fact, |value| json!(value))
+}
+
+fn fact_as<T>(fact: &Fact<T>, print: impl Fn(&T) -> Value) -> Value {
+    match fact {
+        Ok(value) => print(value),
+        Err(Absent { path, why }) => json!({ "absent": why.word(), "path": path, "why": why.to_string() }),
+    }
+}
+
+fn memory_json(memory: &MemoryUse) -> Value {
+    json!({ "availableBytes": memory.available_bytes, "source": source(memory.source) })
+}
+
+fn file_system_json(system: &FileSystem) -> Value {
+    json!({
+        "capacityBytes": system.capacity_bytes,
+        "availableBytes": system.available_bytes,
+        "inodes": system.inodes,
+        "inodesFree": system.inodes_free,
+        "readOnly": system.read_only,
+    })
+}
+
+fn interface_json(interface: &Interface) -> Value {
+    let addresses = interface.addresses.iter();
+    let addresses = addresses
+        .map(|one| json!({ "ip": one.ip, "unusable": one.unusable, "secondChoice": one.second_choice }))
+        .collect::<Vec<_>>();
+    json!({
+        "name": interface.name,
+        "up": interface.up,
+        "running": interface.running,
+        "loopback": interface.loopback,
+        "pointToPoint": interface.point_to_point,
+        "addresses": addresses,
+    })
+}
+
+fn source(source: MemorySource) -> &'static str {
+    match source {
+        MemorySource::CgroupV2 => "cgroup-v2",
+        MemorySource::CgroupV1 => "cgroup-v1",
+        MemorySource::MemAvailable => "mem-available",
+    }
+}
+
+fn file_system_text(system: &FileSystem) -> String {
+    let free = format!("{} free of {}", size(system.available_bytes), size(system.capacity_bytes));
+    let inodes = if system.inodes == 0 {
+        "no limit on inodes".to_owned()
+    } else {
+        format!("{} of {} inodes free", system.inodes_free, system.inodes)
+    };
+    format!("{free}, {inodes}{}", if system.read_only { ", read-only" } else { "" })
+}
+
+fn interface_text(interface: &Interface) -> String {
+    let state = match (interface.up, interface.running) {
+        (true, true) => "up",
+        (true, false) => "no carrier",
+        (false, _) => "down",
+    };
+    let addresses: String = interface.addresses.iter().map(|one| format!(" {}", one.ip)).collect();
+    format!("{} {state}{addresses}", interface.name)
+}
+
+/// With one decimal, cut, not rounded: 99.9 % of a limit is not the limit.
+fn size(bytes: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {
+        Some((unit, shift)) => {
+            let tenths = (u128::from(bytes) * 10) >> shift;
+            format!("{}.{} {unit}", tenths / 10, tenths % 10)
+        }
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::{Root, facts};
+
+    #[test]
+    fn sizes_are_cut_to_one_decimal() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(1024 * 1024 - 1), "1023.9 KiB");
+        assert_eq!(size(998_408 * 1024), "975.0 MiB");
+        assert_eq!(size(u64::MAX), "16777215.9 TiB");
+    }
+
+    #[test]
+    fn a_machine_that_says_nothing_is_a_list_of_reasons() {
+        let nothing = facts(&Root::new("/nonexistent"), "/var/lib/nodepulse");
+        let json = to_json(&nothing);
+        assert_eq!(json["machine"]["cpuCount"]["absent"], "no-such-file");
+        assert_eq!(json["machine"]["cpuCount"]["path"], "/proc/cpuinfo");
+        assert_eq!(json["machine"]["osImage"], "Unknown");
+        assert_eq!(json["readings"]["nodeFileSystem"]["absent"], "implausible");
+        let text = to_text(&nothing);
+        assert!(text.starts_with("os             Unknown\nabsent\n"), "{text}");
+        assert!(text.contains("  memory       /proc/meminfo: no such file\n"), "{text}");
+    }
+
+    #[test]
+    fn absent_facts_come_last_with_their_reason() {
+        let here = facts(&Root::new("/"), "/");
+        let text = to_text(&here);
+        assert!(text.contains("cpus           "), "{text}");
+        assert!(to_json(&here)["machine"]["memoryTotalBytes"].as_u64().is_some());
+    }
+}

@@ -1,0 +1,164 @@
+//! Turns `/proc/net/route` and `/proc/net/ipv6_route` into default routes, and the first also into whose network is where.
+//!
+//! ```text
+//! Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+//! eth0	00000000	0101A8C0	0003	0	0	100	00000000	0	0	0
+//! eth0	0001A8C0	00000000	0001	0	0	100	00FFFFFF	0	0	0
+//! ```
+//!
+//! Words of IPv4 are in the byte order of the machine. Those of IPv6 are in network order:
+//!
+//! ```text
+//! destination                      pl source                           sl gateway                          metric
+//! 00000000000000000000000000000000 00 00000000000000000000000000000000 00 fe80000000000000022590fffe1a2b3c 00000064 \
+//!     00000001 00000000 00000003     eth0
+//! 00000000000000000000000000000000 00 00000000000000000000000000000000 00 00000000000000000000000000000000 ffffffff \
+//!     00000001 00000000 00200200       lo
+//! ```
+
+use std::net::Ipv4Addr;
+
+use super::attribute::hexadecimal;
+use super::facts::DefaultRoute;
+
+const UP: u32 = 0x1;
+const REJECT: u32 = 0x200;
+const NOWHERE: &str = "00000000000000000000000000000000";
+
+/// One line of `/proc/net/route` that leads somewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Route<'a> {
+    pub interface: &'a str,
+    destination: u32,
+    mask: u32,
+    metric: u32,
+}
+
+impl Route<'_> {
+    fn is_default(&self) -> bool {
+        self.destination == 0 && self.mask == 0
+    }
+
+    fn leads_to(&self, ip: Ipv4Addr) -> bool {
+        u32::from_ne_bytes(ip.octets()) & self.mask == self.destination
+    }
+}
+
+/// The usable routes, in file order. A blackhole's interface is `*`; the headline has no numbers.
+pub(super) fn routes_v4(table: &str) -> Vec<Route<'_>> {
+    table.lines().filter_map(route_v4).collect()
+}
+
+fn route_v4(line: &str) -> Option<Route<'_>> {
+    let mut fields = line.split_ascii_whitespace();
+    let interface = fields.next()?;
+    let destination = hexadecimal(fields.next()?)?;
+    let flags = hexadecimal(fields.nth(1)?)?;
+    let metric = fields.nth(2)?.parse().ok()?;
+    let mask = hexadecimal(fields.next()?)?;
+    let usable = flags & UP != 0 && flags & REJECT == 0 && interface != "*";
+    usable.then_some(Route { interface, destination, mask, metric })
+}
+
+/// Default routes in file order. The kubelet takes any route to `00000000` for one, also the half of `0.0.0.0/1` that
+/// a VPN sets.
+pub(super) fn defaults_v4(routes: &[Route]) -> Vec<DefaultRoute> {
+    let defaults = routes.iter().filter(|route| route.is_default());
+    defaults.map(|route| found(route.interface, false, route.metric)).collect()
+}
+
+/// The interface of the longest prefix that an address is in.
+pub(super) fn interface_of<'a>(routes: &[Route<'a>], ip: Ipv4Addr) -> Option<&'a str> {
+    let leading = routes.iter().filter(|route| route.leads_to(ip));
+    leading.max_by_key(|route| route.mask.count_ones()).map(|route| route.interface)
+}
+
+/// Default routes with a gateway, in file order, each once.
+pub(super) fn defaults_v6(table: &str) -> Vec<DefaultRoute> {
+    let mut routes: Vec<DefaultRoute> = Vec::new();
+    for route in table.lines().filter_map(default_v6) {
+        if !routes.contains(&route) {
+            routes.push(route);
+        }
+    }
+    routes
+}
+
+fn default_v6(line: &str) -> Option<DefaultRoute> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let &[destination, prefix, _, _, gateway, metric, _, _, flags, interface] = fields.as_slice() else { return None };
+    let flags = hexadecimal(flags)?;
+    let leads_on = destination == NOWHERE && prefix == "00" && gateway.len() == NOWHERE.len() && gateway != NOWHERE;
+    let usable = leads_on && flags & UP != 0 && flags & REJECT == 0;
+    if usable { Some(found(interface, true, hexadecimal(metric)?)) } else { None }
+}
+
+fn found(interface: &str, is_v6: bool, metric: u32) -> DefaultRoute {
+    DefaultRoute { interface: interface.to_owned(), is_v6, metric }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
+
+    fn word(ip: [u8; 4]) -> String {
+        format!("{:08X}", u32::from_ne_bytes(ip))
+    }
+
+    fn line(interface: &str, destination: [u8; 4], flags: &str, metric: u32, mask: [u8; 4]) -> String {
+        let (destination, mask) = (word(destination), word(mask));
+        format!("{interface}\t{destination}\t00000000\t{flags}\t0\t0\t{metric}\t{mask}\t0\t0\t0   \n")
+    }
+
+    #[test]
+    fn only_a_default_route_that_is_up_and_leads_somewhere_counts() {
+        let table = [
+            HEAD.to_owned(),
+            line("*", [0; 4], "0201", 0, [0; 4]),
+            line("tun0", [0; 4], "0003", 0, [128, 0, 0, 0]),
+            line("eth1", [0; 4], "0002", 5, [0; 4]),
+            line("wwan0", [0; 4], "0003", 700, [0; 4]),
+            line("eth0", [0; 4], "0003", 100, [0; 4]),
+        ];
+        let table = table.concat();
+        let defaults = defaults_v4(&routes_v4(&table));
+        assert_eq!(defaults, [found("wwan0", false, 700), found("eth0", false, 100)]);
+    }
+
+    #[test]
+    fn an_address_belongs_to_the_longest_prefix() {
+        let table = line("eth0", [0; 4], "0003", 0, [0; 4])
+            + &line("eth1", [10, 0, 0, 0], "0001", 0, [255, 0, 0, 0])
+            + &line("eth2", [10, 1, 2, 0], "0001", 0, [255, 255, 255, 0]);
+        let routes = routes_v4(&table);
+        assert_eq!(interface_of(&routes, Ipv4Addr::new(10, 1, 2, 9)), Some("eth2"));
+        assert_eq!(interface_of(&routes, Ipv4Addr::new(10, 9, 2, 9)), Some("eth1"));
+        assert_eq!(interface_of(&routes, Ipv4Addr::new(192, 0, 2, 1)), Some("eth0"));
+        assert_eq!(interface_of(&routes[1..], Ipv4Addr::new(192, 0, 2, 1)), None);
+    }
+
+    #[test]
+    fn a_v6_default_without_a_gateway_leads_nowhere() {
+        let line = |gateway: &str, metric: &str, flags: &str, interface: &str| {
+            format!("{NOWHERE} 00 {NOWHERE} 00 {gateway} {metric} 00000001 00000000 {flags}     {interface}\n")
+        };
+        let gateway = "fe80000000000000022590fffe1a2b3c";
+        let table = line(gateway, "00000400", "00450003", "eth0")
+            + &line(gateway, "00000400", "00450003", "eth0")
+            + &line(NOWHERE, "00000400", "00000001", "br0")
+            + &line(NOWHERE, "ffffffff", "00200200", "lo");
+        assert_eq!(defaults_v6(&table), [found("eth0", true, 1024)]);
+        assert!(defaults_v6("00 00\n\n").is_empty());
+    }
+
+    #[test]
+    fn a_line_that_ends_before_its_mask_is_passed_over() {
+        let table = line("eth0", [0; 4], "0003", 100, [0; 4]);
+        let mask = table.rfind("00000000").unwrap();
+        for end in 0..mask {
+            assert!(routes_v4(&table[..end]).is_empty(), "{:?}", &table[..end]);
+        }
+    }
+}
