@@ -88,7 +88,8 @@ struct Stderr {
 
 impl Log for Stderr {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= log::max_level()
+        // Our targets are words; a library's is a module path, and what it says is about itself.
+        metadata.level() <= log::max_level() && !metadata.target().contains("::")
     }
 
     fn log(&self, record: &Record<'_>) {
