@@ -4,12 +4,12 @@ use super::super::agent::Launch;
 use super::super::cluster::audit::micros;
 use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::trials::Case;
-use super::{GRACE, SOON, cases, is_lease, is_renewal, line, lines, status_of, uid, wait_for_requests, wait_until_ready};
+use super::{GRACE, SOON, is_lease, is_renewal, line, lines, status_of, uid, wait_for_requests, wait_until_ready};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
-    cases![
+    named![
         &[],
         a_renewed_lease_keeps_the_node_ready_for_many_grace_periods,
         a_lease_says_who_holds_it_and_belongs_to_the_node,

@@ -6,6 +6,13 @@
 // The linter keeps clocks out of the agent, not out of tests.
 #![allow(clippy::disallowed_methods)]
 
+/// A list of cases, each named as its function is.
+macro_rules! named {
+    ($needs:expr, $($run:ident),+ $(,)?) => {
+        vec![$(super::Case { name: stringify!($run), needs: $needs, run: $run }),+]
+    };
+}
+
 mod credentials;
 mod expected;
 mod faults;
@@ -26,14 +33,6 @@ use std::time::{Duration, SystemTime};
 pub const SOON: Duration = Duration::from_secs(15);
 /// After so much silence the controller calls a Node Unknown.
 pub const GRACE: Duration = Duration::from_secs(6);
-
-/// A list of cases, each named as its function is.
-macro_rules! cases {
-    ($needs:expr, $($run:ident),+ $(,)?) => {
-        vec![$(super::Case { name: stringify!($run), needs: $needs, run: $run }),+]
-    };
-}
-use cases;
 
 /// A controller with so little patience that several of its grace periods fit into a test.
 pub fn options() -> Options {
