@@ -147,7 +147,7 @@ pub const OPTIONS: [OptionRow; 5] = [
     OptionRow {
         names: &["--config"],
         placeholder: "FILE",
-        meaning: "Settings file; else /etc/nodepulse/config.yaml, if it is there",
+        meaning: "Settings file instead of /etc/nodepulse/config.yaml",
         of: |row| row.settings,
     },
     OptionRow {

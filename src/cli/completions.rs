@@ -257,7 +257,8 @@ mod tests {
         let completed = |words: &str| {
             let script = completions(Shell::Bash);
             let ask = format!(
-                "{script}\ncompopt() {{ :; }}\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}}-1)); _nodepulse; echo \"${{COMPREPLY[*]}}\"\n"
+                "{script}\ncompopt() {{ :; }}\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}}-1))\n\
+                 _nodepulse; echo \"${{COMPREPLY[*]}}\"\n"
             );
             bash(&["--norc"], &ask).trim_end().to_owned()
         };

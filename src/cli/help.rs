@@ -40,10 +40,12 @@ fn main(palette: &Palette) -> String {
     for row in COMMANDS.iter().filter(|row| !row.hidden) {
         text += &entry(&format!("{} {}", row.name, row.argument), row.meaning, 14);
     }
+    text += "\n";
     text += &heading("Options", palette);
     for row in &OPTIONS {
-        text += &entry(&option_form(row), row.meaning, 20);
+        text += &entry(&option_form(row), row.meaning, 21);
     }
+    text += "\n";
     text += &heading("Settings (keys of the file, or flags, which win)", palette);
     for setting in SETTINGS.iter().filter(|setting| FIRST.contains(&setting.name)) {
         text += &format!("  {}\n", flag_form(setting));
@@ -60,7 +62,7 @@ fn command_help(command: Command, palette: &Palette) -> String {
     }
     let mut text = format!("{}\n\n{}", row.meaning, heading(&usage, palette));
     for option in OPTIONS.iter().filter(|option| (option.of)(row)) {
-        text += &entry(&option_form(option), option.meaning, 20);
+        text += &entry(&option_form(option), option.meaning, 21);
     }
     if let Some(first) = row.formats.first() {
         let names: Vec<&str> = row.formats.iter().map(|format| format.name()).collect();
@@ -79,8 +81,8 @@ fn settings(palette: &Palette) -> String {
     let mut text = String::new();
     for line in wrap(
         "Every setting is a key of the settings file (kind NodePulseConfiguration) and a flag; flags win. \
-         A file of kind KubeletConfiguration is read as well, as far as it applies. Names, defaults and meaning are the \
-         kubelet's, unless marked with *.",
+         A file of kind KubeletConfiguration is read as well, as far as it applies. Names, defaults and meaning are \
+         the kubelet's, unless marked with *.",
         WIDTH,
     ) {
         text += &format!("{line}\n");
@@ -88,7 +90,8 @@ fn settings(palette: &Palette) -> String {
     for setting in SETTINGS {
         let mark = if setting.whose == Whose::Ours { " *" } else { "" };
         text += &format!("\n{}{}{}{mark}\n  {}\n", palette.bold, setting.name, palette.reset, flag_form(setting));
-        let default = if setting.default.is_empty() { String::new() } else { format!(" ({})", setting.default) };
+        let default =
+            if setting.default.is_empty() { String::new() } else { format!(" (default: {})", setting.default) };
         for line in wrap(&format!("{}{default}", setting.meaning), WIDTH - 4) {
             text += &format!("    {line}\n");
         }

@@ -1,4 +1,4 @@
-//! Turns a key of a `KubeletConfiguration` into a verdict: a field of the kubelet that has no meaning here, or a mistake.
+//! Turns a key of a `KubeletConfiguration` into a verdict: a field of the kubelet without meaning here, or a mistake.
 
 /// Fields of `kubelet.config.k8s.io/v1beta1` (Kubernetes 1.36) that are about pods, containers, images, volumes or the
 /// kubelet's own server. Those that apply to a Node stand in [`super::table::SETTINGS`].

@@ -131,6 +131,9 @@ impl Reading {
     }
 
     fn read_entry(&mut self, origin: &Origin, kind: Kind, entry: &Entry, ignored: &mut Vec<String>) {
+        if self.problems.len() >= limits::PROBLEMS {
+            return; // Nothing more would be told, and looking for the nearest key costs time.
+        }
         let name = entry.key.as_str();
         let Some(setting) = table::by_name(name) else {
             return match kind {

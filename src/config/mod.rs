@@ -10,7 +10,7 @@ mod load;
 mod nearest;
 mod node_values;
 mod print;
-mod problem;
+pub mod problem;
 pub mod quantity;
 mod scalars;
 pub mod setting;

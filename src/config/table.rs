@@ -1,5 +1,5 @@
-//! Turns the key of a file or the name of a flag into its setting: the one table that files, flags, help, manual, README
-//! and completions follow.
+//! Turns the key of a file or the name of a flag into its setting: the one table that files, flags, help, manual,
+//! README and completions follow.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub const SETTINGS: &[Setting] = &[
         flag: "kubeconfig",
         shape: Shape::File,
         default: "",
-        meaning: "Server and credentials; without it nothing is sent (stand-alone)",
+        meaning: "Server and credentials; else /etc/nodepulse/kubeconfig, if it is there",
         whose: Whose::KubeletFlag,
         read: |draft, value, report| {
             let path = path(value, report).map(|path| Some(path).filter(|path| !path.is_empty()));
@@ -174,7 +174,7 @@ pub const SETTINGS: &[Setting] = &[
         flag: "podless",
         shape: Shape::Boolean,
         default: "true",
-        meaning: "Keep pods away: capacity pods 0, the taint nodepulse.dev/podless, no load balancer; false: maxPods, no taint",
+        meaning: "Keep pods away: capacity for 0 pods, taint nodepulse.dev/podless, no load balancer; false: maxPods",
         whose: Whose::Ours,
         read: |draft, value, report| set(&mut draft.settings.podless, boolean(value, report)),
         print: |settings| Value::text(&settings.podless.to_string()),
@@ -218,7 +218,7 @@ pub const SETTINGS: &[Setting] = &[
         flag: "node-status-report-frequency",
         shape: Shape::Duration,
         default: "5m0s",
-        meaning: "How often the status is sent without a change; follows nodeStatusUpdateFrequency where only that is in the file",
+        meaning: "How often an unchanged status is sent; nodeStatusUpdateFrequency, if only that is in the file",
         whose: Whose::Kubelet,
         read: |draft, value, report| {
             set(&mut draft.settings.node_status_report_frequency, span(value, LEAST_PERIOD, report));
@@ -230,7 +230,7 @@ pub const SETTINGS: &[Setting] = &[
         flag: "status-assert-frequency",
         shape: Shape::Duration,
         default: "1m0s",
-        meaning: "How often the conditions are asserted without a change, which heals what others wrote; instead of the kubelet's watch",
+        meaning: "How often conditions are asserted without a change, which heals what others wrote (no watch)",
         whose: Whose::Ours,
         read: |draft, value, report| {
             set(&mut draft.settings.status_assert_frequency, span(value, LEAST_PERIOD, report));

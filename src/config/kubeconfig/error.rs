@@ -88,7 +88,9 @@ impl fmt::Display for Why {
             Why::NotAKubeconfig(found) => write!(f, "not a kubeconfig (kind Config) but {found}"),
             Why::NoContext(known) if known.is_empty() => f.write_str("no context: is this file a kubeconfig?"),
             Why::NoContext(known) => write!(f, "no current-context: set it to one of {known}"),
-            Why::NoSuchName { name, known } if known.is_empty() => write!(f, "no entry is named {name:?}: the list is empty"),
+            Why::NoSuchName { name, known } if known.is_empty() => {
+                write!(f, "no entry is named {name:?}: the list is empty")
+            }
             Why::NoSuchName { name, known } => write!(f, "no entry is named {name:?}; there are {known}"),
             Why::Missing => f.write_str("is missing"),
             Why::NotText(found) => write!(f, "must be text, not {found}"),
@@ -100,8 +102,8 @@ impl fmt::Display for Why {
                  certificate-authority to the cluster's CA (kubectl config view --raw --minify shows it)",
             ),
             Why::Refused("exec" | "auth-provider") => f.write_str(
-                "is not supported: a plugin is another program, which this board may not have; use a client certificate \
-                 or a tokenFile",
+                "is not supported: a plugin is another program, which this board may not have; use a client \
+                 certificate or a tokenFile",
             ),
             Why::Refused("username" | "password") => f.write_str(
                 "is not supported, as the API server has known no passwords since 1.19; use a client certificate or a \

@@ -177,8 +177,10 @@ maxPods: 2
         [
             "/etc/nodepulse/config.yaml:3: unknown key \"nodeLables\": did you mean nodeLabels?",
             "/etc/nodepulse/config.yaml:4: podless: must be true or false, not \"maybe\"",
-            "/etc/nodepulse/config.yaml:5: nodeLeaseDurationSeconds: must be a whole number from 1 to 2147483647, not \"0\"",
-            "/etc/nodepulse/config.yaml:6: nodeStatusUpdateFrequency: \"10\" has no unit: write for example 10s, 1m30s or 5m",
+            "/etc/nodepulse/config.yaml:5: nodeLeaseDurationSeconds: must be a whole number from 1 to 2147483647, \
+             not \"0\"",
+            "/etc/nodepulse/config.yaml:6: nodeStatusUpdateFrequency: \"10\" has no unit: write for example \
+             10s, 1m30s or 5m",
             "/etc/nodepulse/config.yaml:8: registerWithTaints[0]: taint \"a=:NoSchedul\" has the unknown effect \
              \"NoSchedul\"; use NoSchedule, PreferNoSchedule or NoExecute",
             "/etc/nodepulse/config.yaml:10: nodeLabels: label node-role.kubernetes.io/worker: a node may not set this \
@@ -198,7 +200,8 @@ fn kind_and_version_must_be_known() {
     let one = |text: &str| problems(text, "", &[]).join("\n");
     assert_eq!(
         one("maxPods: 1"),
-        "/etc/nodepulse/config.yaml: kind: is missing: write `apiVersion: nodepulse.dev/v1` and `kind: NodePulseConfiguration`"
+        "/etc/nodepulse/config.yaml: kind: is missing: write \
+         `apiVersion: nodepulse.dev/v1` and `kind: NodePulseConfiguration`"
     );
     assert!(one("kind: NodepulseConfig").contains(":1: kind: unknown kind"));
     assert!(one("kind: KubeletConfigurations").ends_with("did you mean KubeletConfiguration?"));
@@ -206,7 +209,8 @@ fn kind_and_version_must_be_known() {
     let old = "apiVersion: nodepulse.dev/v2\nkind: NodePulseConfiguration";
     assert_eq!(
         one(old),
-        "/etc/nodepulse/config.yaml:1: apiVersion: must be nodepulse.dev/v1 for kind NodePulseConfiguration, not \"nodepulse.dev/v2\""
+        "/etc/nodepulse/config.yaml:1: apiVersion: must be nodepulse.dev/v1 for \
+         kind NodePulseConfiguration, not \"nodepulse.dev/v2\""
     );
     assert_eq!(one("- a"), "/etc/nodepulse/config.yaml:1: must be a map of settings, not a list");
     assert_eq!(one("just text"), "/etc/nodepulse/config.yaml:1: must be a map of settings, not a single value");
@@ -228,7 +232,8 @@ fn values_of_the_wrong_shape_are_refused_with_the_right_one() {
         ("providerID: \"a\\nb\"", "config.yaml:3: providerID: must be one line without control characters"),
         (
             "zone: -a-",
-            "config.yaml:3: zone: becomes a label, and the value may hold only A-Z a-z 0-9 - _ . and must begin and end alphanumeric",
+            "config.yaml:3: zone: becomes a label, and the value may hold \
+             only A-Z a-z 0-9 - _ . and must begin and end alphanumeric",
         ),
         ("cloudProvider: aws", "config.yaml:3: cloudProvider: must be external or empty, not \"aws\""),
         (
@@ -258,8 +263,8 @@ fn settings_without_effect_are_told() {
     assert_eq!(
         told.notices,
         [
-            "/etc/nodepulse/config.yaml:4: evictionHard.imagefs.available: has no effect: there are no images, containers \
-             or pods here",
+            "/etc/nodepulse/config.yaml:4: evictionHard.imagefs.available: has no effect: there are no images, \
+             containers or pods here",
             "/etc/nodepulse/config.yaml:5: nodeIP: \"foo\" is not an IP address and is left out, as the kubelet does",
             "maxPods and podsPerCore have no effect as long as podless is true: capacity pods is 0",
         ]
