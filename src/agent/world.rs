@@ -119,10 +119,9 @@ impl World {
 
     /// Answers what to add to a refusal for people, and asks for fresh credentials where they may help.
     pub(super) fn advise(&mut self, refusal: &Refusal, wish: &'static str, now: Now) -> String {
-        let rights = refusal.class() == Class::Rights;
-        if (rights || refusal.word() == "tls-refused-by-peer" || refusal.word() == "credentials-unreadable")
-            && self.credentials_read_at.is_none_or(|last| now.up - last >= RELOAD_SPACING)
-        {
+        let may_be_cured = refusal.class() == Class::Rights
+            || matches!(&*refusal.word(), "tls-refused-by-peer" | "tls-unknown-issuer" | "credentials-unreadable");
+        if may_be_cured && self.credentials_read_at.is_none_or(|last| now.up - last >= RELOAD_SPACING) {
             self.credentials_read_at = Some(now.up);
             self.output(Output::ReloadCredentials);
         }
