@@ -89,6 +89,7 @@ impl StatusLane {
     }
 
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
+        world.notice_gap(now.up);
         let must_report = self.must_report(world, now);
         match &mut self.stage {
             Stage::Register(registration) => registration.poll(&mut self.truth, world, now),

@@ -41,6 +41,8 @@ pub(super) struct World {
     pub(super) lost_since: Option<Up>,
     /// When a Lease renewal was last acknowledged.
     renewed_at: Option<Up>,
+    /// The renewal after which a gap was noticed before the next one ended it.
+    gap_noticed_after: Option<Up>,
     /// The server may believe something else than we last heard: assert every condition whole (D4).
     pub(super) report_in_full: bool,
     /// Events that are not yet with the event lane.
@@ -50,8 +52,8 @@ pub(super) struct World {
     outputs: VecDeque<Output>,
 }
 
-/// A gap in acknowledged renewals after which the controller may have judged us (D4).
-const GAP: Duration = Duration::from_secs(20);
+/// A gap in acknowledged renewals after which the controller may have judged us (D4): half the Lease, but at least this.
+const LEAST_GAP: Duration = Duration::from_secs(20);
 /// Credentials are read again at most this often.
 const RELOAD_SPACING: Duration = Duration::from_secs(30);
 
@@ -65,6 +67,7 @@ impl World {
             node_uid: None,
             lost_since: None,
             renewed_at: None,
+            gap_noticed_after: None,
             report_in_full: true,
             fresh_events: Vec::new(),
             credential_dates: CredentialDates::default(),
@@ -97,14 +100,23 @@ impl World {
 
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Up) {
-        if self.renewed_at.is_some_and(|last| now - last > GAP) {
-            self.report_in_full = true;
-        }
+        self.notice_gap(now);
         if let Some(since) = self.lost_since.take() {
             self.report_in_full = true;
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now - since)));
         }
         self.renewed_at = Some(now);
+    }
+
+    /// After a suspend all lanes are due at once: the report must not go out as if nothing had happened, because the
+    /// renewal that would say so is still on its way.
+    pub(super) fn notice_gap(&mut self, now: Up) {
+        let lease = Duration::from_secs(u64::from(self.settings.node_lease_duration_seconds));
+        let Some(last) = self.renewed_at.filter(|last| now - *last > LEAST_GAP.max(lease / 2)) else { return };
+        if self.gap_noticed_after != Some(last) {
+            self.gap_noticed_after = Some(last);
+            self.report_in_full = true;
+        }
     }
 
     /// A request found no server.
