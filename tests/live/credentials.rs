@@ -46,14 +46,17 @@ fn is_healed(cluster: &Cluster, node: &NodeIdentity, agent: &mut Nodepulse, with
 
 fn a_client_certificate_that_has_expired_is_told_and_its_successor_found(cluster: &Cluster) -> Result<()> {
     let (node, mut agent) = start(cluster, Credential::Expired, "expired")?;
-    agent.wait_for_line(&["server answered 401", "the client certificate expired at"], SOON)?;
+    agent.wait_for_line(&["registration failed", "server answered 401", "the client certificate expired at"], SOON)?;
     cluster.renew(&node, Credential::Valid)?;
     is_healed(cluster, &node, &mut agent, READ_AGAIN)
 }
 
 fn a_wrong_authority_is_told_and_the_right_one_found(cluster: &Cluster) -> Result<()> {
     let (node, mut agent) = start(cluster, Credential::OtherServerAuthority, "mistrustful")?;
-    agent.wait_for_line(&["signed by nobody the kubeconfig trusts", "certificate-authority"], SOON)?;
+    agent.wait_for_line(
+        &["registration failed", "signed by nobody the kubeconfig trusts", "certificate-authority"],
+        SOON,
+    )?;
     assert_eq!(cluster.audit_of(&node)?.len(), 0, "nothing is sent to a server that is not trusted");
     cluster.renew(&node, Credential::Valid)?;
     is_healed(cluster, &node, &mut agent, READ_AGAIN)
@@ -61,7 +64,10 @@ fn a_wrong_authority_is_told_and_the_right_one_found(cluster: &Cluster) -> Resul
 
 fn a_client_certificate_of_tomorrow_is_told_and_replaced_at_sighup(cluster: &Cluster) -> Result<()> {
     let (node, mut agent) = start(cluster, Credential::NotYetValid, "tomorrow")?;
-    agent.wait_for_line(&["server answered 401", "the client certificate is not valid before", "clock"], SOON)?;
+    agent.wait_for_line(
+        &["registration failed", "server answered 401", "the client certificate is not valid before", "clock"],
+        SOON,
+    )?;
     cluster.renew(&node, Credential::Valid)?;
     agent.signal(Signal::SIGHUP)?;
     is_healed(cluster, &node, &mut agent, SOON)
@@ -69,7 +75,10 @@ fn a_client_certificate_of_tomorrow_is_told_and_replaced_at_sighup(cluster: &Clu
 
 fn a_client_certificate_of_a_stranger_is_told(cluster: &Cluster) -> Result<()> {
     let (node, mut agent) = start(cluster, Credential::OtherClientAuthority, "stranger")?;
-    agent.wait_for_line(&["server answered 401", "does not know this certificate's issuer"], SOON)?;
+    agent.wait_for_line(
+        &["registration failed", "server answered 401", "does not know this certificate's issuer"],
+        SOON,
+    )?;
     cluster.renew(&node, Credential::Valid)?;
     agent.signal(Signal::SIGHUP)?;
     is_healed(cluster, &node, &mut agent, SOON)
@@ -77,7 +86,7 @@ fn a_client_certificate_of_a_stranger_is_told(cluster: &Cluster) -> Result<()> {
 
 fn a_missing_group_is_told_with_the_verb_and_granted_rights_are_found(cluster: &Cluster) -> Result<()> {
     let (node, mut agent) = start(cluster, Credential::NoGroup, "powerless")?;
-    agent.wait_for_line(&["server answered 403", "`create nodes`", "system:nodes"], SOON)?;
+    agent.wait_for_line(&["registration failed", "server answered 403", "`create nodes`", "system:nodes"], SOON)?;
     assert_eq!(cluster.find_node(&node.name)?, None);
     bind(cluster, &node)?;
     is_healed(cluster, &node, &mut agent, SOON)
@@ -98,12 +107,12 @@ fn rights_that_are_taken_away_are_told_and_do_not_end_it(cluster: &Cluster) -> R
 }
 
 fn a_server_certificate_that_has_expired_is_told_and_its_successor_trusted(cluster: &Cluster) -> Result<()> {
-    let told = ["the server's certificate has expired", "valid until"];
+    let told = ["registration failed", "the server's certificate has expired", "valid until"];
     server_certificate_is_told(cluster, Validity::Expired, "outlived", &told)
 }
 
 fn a_server_certificate_of_tomorrow_is_told(cluster: &Cluster) -> Result<()> {
-    let told = ["the server's certificate is not valid yet", "clock"];
+    let told = ["registration failed", "the server's certificate is not valid yet", "clock"];
     server_certificate_is_told(cluster, Validity::NotYet, "hasty", &told)
 }
 
@@ -124,7 +133,7 @@ fn a_captive_portal_is_told_from_an_api_server(cluster: &Cluster) -> Result<()> 
     proxy.become_a(Manner::Serve(config.clone(), page));
     let node = cluster.node("captive")?;
     let mut agent = Launch::quick(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).start(cluster)?;
-    agent.wait_for_line(&["text/html", "captive portal"], SOON)?;
+    agent.wait_for_line(&["registration failed", "text/html", "captive portal"], SOON)?;
     let elsewhere = "HTTP/1.1 302 Found\r\nLocation: http://portal.example/login\r\nContent-Length: 0\r\n\r\n";
     proxy.become_a(Manner::Serve(config, elsewhere));
     agent.wait_for_line(&["redirected to http://portal.example/login"], SOON)?;
@@ -137,7 +146,10 @@ fn a_key_that_cannot_be_read_is_told_with_its_path(cluster: &Cluster) -> Result<
     let elsewhere = node.key.with_extension("elsewhere");
     fs::rename(&node.key, &elsewhere).map_err(|e| e.to_string())?;
     let mut agent = Launch::quick(&node).start(cluster)?;
-    agent.wait_for_line(&["cannot read client-key", &node.key.display().to_string(), "No such file"], SOON)?;
+    agent.wait_for_line(
+        &["registration failed", "cannot read client-key", &node.key.display().to_string(), "No such file"],
+        SOON,
+    )?;
     fs::rename(&elsewhere, &node.key).map_err(|e| e.to_string())?;
     is_healed(cluster, &node, &mut agent, SOON)
 }

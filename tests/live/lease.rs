@@ -31,7 +31,7 @@ fn renewals(cluster: &Cluster, node: &NodeIdentity, many: usize) -> Result<Vec<A
 fn a_renewed_lease_keeps_the_node_ready_for_many_grace_periods(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("steady")?;
     // Status is as rare as by default: only the Lease can keep this Node Ready.
-    let launch = Launch::with_defaults(&node).set("nodeLeaseDurationSeconds", "6");
+    let launch = Launch::with_defaults(&node).set("nodeLeaseDurationSeconds", "12");
     let _agent = launch.start(cluster)?;
     let first = wait_until_ready(cluster, &node)?;
     let since = |node: &Value| condition(node, "Ready").map(|c| c["lastTransitionTime"].clone());

@@ -81,7 +81,7 @@ fn labels_of_system_and_architecture_are_restored(cluster: &Cluster) -> Result<(
     let _agent = Launch::quick(&node).start(cluster)?;
     let before = wait_until_ready(cluster, &node)?;
     let labels = json!({
-        "kubernetes.io/os": "windows", "kubernetes.io/arch": null, "beta.kubernetes.io/os": null,
+        "kubernetes.io/os": "windows", "kubernetes.io/arch": null, "kubernetes.io/hostname": "somebody-else",
         "example.com/room": "cellar",
     });
     cluster.patch_node(&node.name, &json!({"metadata": {"labels": labels}}))?;
@@ -90,7 +90,7 @@ fn labels_of_system_and_architecture_are_restored(cluster: &Cluster) -> Result<(
         let same = |key| label(found, key) == label(&before, key);
         (same("kubernetes.io/os") && same("kubernetes.io/arch")).then(|| found.clone())
     })?;
-    assert_eq!(label(&after, "beta.kubernetes.io/os"), Value::Null, "UPD-2: only these two");
+    assert_eq!(label(&after, "kubernetes.io/hostname"), "somebody-else", "UPD-2: only these two");
     assert_eq!(label(&after, "example.com/room"), "cellar");
     let requests = cluster.audit_of(&node)?;
     let fix = requests.iter().find(|e| !e.body["metadata"]["labels"].is_null() && e.verb == "patch");
@@ -198,7 +198,7 @@ fn settings_that_are_wrong_at_reload_change_nothing(cluster: &Cluster) -> Result
     agent.reload_with("nodeLeaseDurationSecond", "7")?;
     let line = agent.wait_for_line(&["reload-refused:"], SOON)?;
     assert!(line.contains("nodeLeaseDurationSeconds"), "names the nearest setting: {line}");
-    let renewed = cluster.get_lease(&node.name)?["spec"]["renewTime"].clone();
+    let renewed = wait_until("a Lease", SOON, || cluster.get_lease(&node.name))?["spec"]["renewTime"].clone();
     wait_until("a renewal after the refused reload", SOON, || {
         let now = cluster.get_lease(&node.name)?["spec"]["renewTime"].clone();
         if now.as_str() > renewed.as_str() { Ok(()) } else { Err(format!("it is {now}")) }
