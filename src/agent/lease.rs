@@ -106,9 +106,9 @@ impl LeaseLane {
         }
     }
 
-    /// A link came back: what waits for a back-off is tried now.
+    /// A link came back: what waited for one is tried now.
     pub(super) fn hurry(&mut self, now: Now) {
-        if self.trouble.last().is_some() {
+        if self.trouble.ends_with_link() {
             self.try_at(now.up);
         }
     }
@@ -174,6 +174,8 @@ impl LeaseLane {
         if let Some(next_stage) = next_stage {
             if (stage, next_stage) == (Stage::Renew, Stage::Create) {
                 world.say(Level::Warning, "lease-missing", "somebody deleted the Lease: creating it again");
+                // Garbage collection deletes it when its owner, the Node, is gone.
+                world.node_in_doubt = true;
             }
             self.stage = next_stage;
             if self.tries < TRIES_PER_RUN {
@@ -194,7 +196,10 @@ impl LeaseLane {
                 let wait = if self.tries == 1 { Duration::ZERO } else { self.backoff.step() };
                 wait / 2 + world.random.up_to(wait / 2)
             }
-            Class::Error | Class::Conflict | Class::Exists | Class::Missing if self.tries < TRIES_PER_RUN => {
+            // Renewals are tried back to back (LSE-7); looking for a Lease and creating it are not (LSE-11).
+            Class::Error | Class::Conflict | Class::Exists | Class::Missing
+                if renews(stage) && self.tries < TRIES_PER_RUN =>
+            {
                 Duration::ZERO
             }
             _ => self.backoff.step(),
@@ -204,6 +209,10 @@ impl LeaseLane {
             world.output(Output::DropConnections);
         }
     }
+}
+
+fn renews(stage: Stage) -> bool {
+    matches!(stage, Stage::Adopt | Stage::Renew)
 }
 
 fn verb_of(stage: Stage) -> &'static str {

@@ -90,10 +90,15 @@ impl StatusLane {
 
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
         world.notice_gap(now.up);
-        let must_report = self.must_report(world, now);
+        if std::mem::take(&mut world.node_in_doubt) {
+            self.assert_due = now.up;
+            world.report_at_once = true;
+        }
+        let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
         match &mut self.stage {
             Stage::Register(registration) => registration.poll(&mut self.truth, world, now),
-            Stage::Rest if now.up >= self.earliest || must_report => {
+            Stage::Rest if now.up >= self.earliest || may_hurry => {
+                world.report_at_once = false;
                 self.stage = Stage::Probe;
                 Step::Probe
             }
@@ -125,7 +130,8 @@ impl StatusLane {
         match &mut self.stage {
             Stage::Register(registration) => registration.hurry(now),
             Stage::Rest => self.earliest = now.up,
-            _ => self.try_again_at = self.try_again_at.min(now.up),
+            // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
+            _ => {}
         }
     }
 
@@ -151,10 +157,6 @@ impl StatusLane {
             (stage, Err(refusal)) => self.refused(&stage, &refusal, world, now),
             (_, Ok(_)) => self.rest(world, now),
         }
-    }
-
-    fn must_report(&self, world: &World, now: Now) -> bool {
-        self.base.is_some() && world.report_in_full && !self.held_back(world, now)
     }
 
     /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,
@@ -321,6 +323,8 @@ impl StatusLane {
             _ => {
                 if class == Class::Missing {
                     self.base = None;
+                    // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
+                    world.node_uid = None;
                 }
                 self.rest(world, now);
             }

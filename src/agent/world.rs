@@ -45,6 +45,10 @@ pub(super) struct World {
     gap_noticed_after: Option<Up>,
     /// The server may believe something else than we last heard: assert every condition whole (D4).
     pub(super) report_in_full: bool,
+    /// The uplink works again: one status run need not wait for its time.
+    pub(super) report_at_once: bool,
+    /// Something suggests that the Node was deleted: ask before the next assertion is due.
+    pub(super) node_in_doubt: bool,
     /// Events that are not yet with the event lane.
     pub(super) fresh_events: Vec<NodeEvent>,
     pub(super) credential_dates: CredentialDates,
@@ -69,6 +73,8 @@ impl World {
             renewed_at: None,
             gap_noticed_after: None,
             report_in_full: true,
+            report_at_once: false,
+            node_in_doubt: false,
             fresh_events: Vec::new(),
             credential_dates: CredentialDates::default(),
             credentials_read_at: None,
@@ -101,21 +107,25 @@ impl World {
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Up) {
         self.notice_gap(now);
-        if let Some(since) = self.lost_since.take() {
+        if self.lost_since.is_some() {
             self.report_in_full = true;
+            self.report_at_once = true;
+        }
+        if let Some(since) = self.lost_since.take() {
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now - since)));
         }
         self.renewed_at = Some(now);
     }
 
-    /// After a suspend all lanes are due at once: the report must not go out as if nothing had happened, because the
-    /// renewal that would say so is still on its way.
+    /// Whether the controller may have judged us since the last acknowledged renewal. After a suspend all lanes are due
+    /// at once: the report must not go out as if nothing had happened while the renewal is still on its way.
     pub(super) fn notice_gap(&mut self, now: Up) {
         let lease = Duration::from_secs(u64::from(self.settings.node_lease_duration_seconds));
         let Some(last) = self.renewed_at.filter(|last| now - *last > LEAST_GAP.max(lease / 2)) else { return };
         if self.gap_noticed_after != Some(last) {
             self.gap_noticed_after = Some(last);
             self.report_in_full = true;
+            self.report_at_once = true;
         }
     }
 
