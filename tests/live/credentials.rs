@@ -15,7 +15,7 @@ use std::time::Duration;
 const READ_AGAIN: Duration = Duration::from_secs(45);
 
 pub fn cases() -> Vec<Case> {
-    named![
+    cases![
         &[],
         a_client_certificate_that_has_expired_is_told_and_its_successor_found,
         a_wrong_authority_is_told_and_the_right_one_found,

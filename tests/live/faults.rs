@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
-    named![
+    cases![
         &[],
         a_machine_that_was_suspended_is_ready_again_with_two_requests,
         a_frozen_server_costs_time_and_nothing_else,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
-    named![
+    cases![
         &[],
         a_renewed_lease_keeps_the_node_ready_for_many_grace_periods,
         a_lease_says_who_holds_it_and_belongs_to_the_node,

@@ -7,7 +7,7 @@
 #![allow(clippy::disallowed_methods)]
 
 /// A list of cases, each named as its function is.
-macro_rules! named {
+macro_rules! cases {
     ($needs:expr, $($run:ident),+ $(,)?) => {
         vec![$(super::Case { name: stringify!($run), needs: $needs, run: $run }),+]
     };

@@ -7,13 +7,13 @@ use super::{SOON, line, lines, stored_node, wait_for_node, wait_until_ready};
 use serde_json::json;
 
 pub fn cases() -> Vec<Case> {
-    let mut all = named![
+    let mut all = cases![
         &[],
         a_label_that_a_node_may_not_set_is_refused_before_anything_is_sent,
         settings_with_several_faults_are_refused_with_all_of_them,
         a_node_of_a_machine_that_is_gone_is_taken_over,
     ];
-    all.extend(named![&[Need::Root], of_two_machines_with_one_name_the_second_gives_way]);
+    all.extend(cases![&[Need::Root], of_two_machines_with_one_name_the_second_gives_way]);
     all
 }
 

@@ -12,7 +12,7 @@ use std::fs;
 use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
-    named![
+    cases![
         &[],
         a_new_node_is_registered_as_this_machine_is,
         the_server_keeps_the_new_node_and_adds_only_its_own,

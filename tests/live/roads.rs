@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 pub fn cases() -> Vec<Case> {
-    named![
+    cases![
         &[],
         a_service_accounts_token_is_enough,
         a_token_file_is_read_again_when_it_changes,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
-    named![
+    cases![
         &[],
         the_first_half_minute_by_default_is_a_handful_of_requests,
         sigterm_ends_it_at_once_and_writes_nothing,

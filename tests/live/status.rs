@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
-    named![
+    cases![
         &[],
         conditions_that_somebody_made_unknown_are_repaired_with_reason_and_time,
         a_condition_of_somebody_else_stays_where_it_is,
