@@ -141,7 +141,9 @@ impl EventLane {
 
     /// A link came back: try now.
     pub(super) fn hurry(&mut self, now: Now) {
-        self.not_before = self.not_before.min(now.up);
+        if self.trouble.ends_with_link() {
+            self.not_before = self.not_before.min(now.up);
+        }
     }
 
     fn delivered(&mut self) {

@@ -100,9 +100,9 @@ impl LeaseLane {
         }
     }
 
-    /// A link came back: what waits for a back-off is tried now.
+    /// A link came back: what waited for one is tried now.
     pub(super) fn hurry(&mut self, now: Now) {
-        if self.trouble.last().is_some() {
+        if self.trouble.ends_with_link() {
             self.try_at(now.up);
         }
     }
@@ -168,6 +168,8 @@ impl LeaseLane {
         if let Some(next_stage) = next_stage {
             if (stage, next_stage) == (Stage::Renew, Stage::Create) {
                 world.say(Level::Warning, "lease-missing", "somebody deleted the Lease: creating it again");
+                // Garbage collection deletes it when its owner, the Node, is gone.
+                world.node_in_doubt = true;
             }
             self.stage = next_stage;
             if self.tries < TRIES_PER_RUN {

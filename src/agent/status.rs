@@ -89,6 +89,10 @@ impl StatusLane {
     }
 
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
+        if std::mem::take(&mut world.node_in_doubt) {
+            self.assert_due = now.up;
+            world.report_at_once = true;
+        }
         let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
         match &mut self.stage {
             Stage::Register(registration) => registration.poll(&mut self.truth, world, now),
@@ -125,7 +129,8 @@ impl StatusLane {
         match &mut self.stage {
             Stage::Register(registration) => registration.hurry(now),
             Stage::Rest => self.earliest = now.up,
-            _ => self.try_again_at = self.try_again_at.min(now.up),
+            // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
+            _ => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::notice::{Level, Notice};
-use crate::api::Refusal;
+use crate::api::{Class, Refusal};
 use crate::time::Up;
 
 /// The failures of one lane since its last success.
@@ -23,6 +23,8 @@ struct Current {
     failures: u32,
     kind: String,
     text: String,
+    /// The last failure found no server; a link that comes back may change that.
+    unreachable: bool,
 }
 
 /// A failure that goes on is mentioned again this often.
@@ -38,14 +40,16 @@ impl Trouble {
         let kind = refusal.word().into_owned();
         let text = format!("{refusal}{advice}");
         let what = self.what;
+        let unreachable = refusal.class() == Class::Unreachable;
         let Some(current) = &mut self.current else {
             let notice = Notice::new(Level::Warning, "failing", format!("{what} failed: {text}"));
-            self.current = Some(Current { since: now, said_at: now, unsaid: 0, failures: 1, kind, text });
+            self.current = Some(Current { since: now, said_at: now, unsaid: 0, failures: 1, kind, text, unreachable });
             return Some(notice);
         };
         current.failures = current.failures.saturating_add(1);
         current.unsaid = current.unsaid.saturating_add(1);
         current.text = text;
+        current.unreachable = unreachable;
         let changed = current.kind != kind;
         if !changed && now - current.said_at < REMIND_AFTER {
             return None;
@@ -69,6 +73,11 @@ impl Trouble {
         let tries = if current.failures == 1 { "try" } else { "tries" };
         let text = format!("{} works again after {spent} and {} failed {tries}", self.what, current.failures);
         Some(Notice::new(Level::Info, "recovered", text))
+    }
+
+    /// Whether a link that came back is a reason to try now: not when the server itself asked for patience.
+    pub(super) fn ends_with_link(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.unreachable)
     }
 
     /// What the last failure said, for the reason of a deadline.

@@ -45,6 +45,8 @@ pub(super) struct World {
     pub(super) report_in_full: bool,
     /// The uplink works again: one status run need not wait for its time.
     pub(super) report_at_once: bool,
+    /// Something suggests that the Node was deleted: ask before the next assertion is due.
+    pub(super) node_in_doubt: bool,
     /// Events that are not yet with the event lane.
     pub(super) fresh_events: Vec<NodeEvent>,
     pub(super) credential_dates: CredentialDates,
@@ -69,6 +71,7 @@ impl World {
             renewed_at: None,
             report_in_full: true,
             report_at_once: false,
+            node_in_doubt: false,
             fresh_events: Vec::new(),
             credential_dates: CredentialDates::default(),
             credentials_read_at: None,

@@ -20,8 +20,8 @@ const RETRY_AFTER_US: u64 = 5_000_000;
 const POSTPONEMENTS: u32 = 10;
 /// A deadline in the past may come once; again without anything done in between is a busy loop.
 const STUCK_WAITS: u32 = 2;
-/// With nothing in flight the status lane looks at the board every 10.4 s.
-const LONGEST_IDLE_US: u64 = 10_400_000;
+/// With nothing in flight the status lane looks at the board every 10.4 s, or registration obeys Retry-After up to 30 s.
+const LONGEST_IDLE_US: u64 = 30_000_000;
 
 type Checked = Result<(), String>;
 

@@ -211,3 +211,31 @@ fn no_lease_is_kept_or_made_for_a_node_that_is_gone() {
     script.play_healthy(Lane::Status);
     assert!(matches!(script.play_healthy(Lane::Lease).1, Wish::RenewLease { .. }), "the Node is there again");
 }
+
+#[test]
+fn a_link_that_comes_back_ends_a_back_off_but_not_the_patience_a_server_asked_for() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    for _ in 0..10 {
+        script.play(Lane::Lease, unreachable());
+    }
+    script.agent.handle(Input::LinkChanged, script.now());
+    let before = script.up.as_millis();
+    let (asked_at, _) = script.play(Lane::Lease, refused_after(503, 5));
+    assert_eq!(asked_at, before);
+    script.agent.handle(Input::LinkChanged, script.now());
+    assert_eq!(script.play_healthy(Lane::Lease).0 - asked_at, 5000);
+}
+
+#[test]
+fn a_missing_lease_makes_the_status_lane_ask_for_the_node_at_once() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    let (lost_at, _) = script.play(Lane::Lease, refused(404, "NotFound"));
+    let (asked_at, wish) = script.play(Lane::Status, refused(404, "NotFound"));
+    assert_eq!((asked_at, wish.verb()), (lost_at, "PATCH"));
+    assert!(matches!(script.next(Lane::Status).1, Wish::CreateNode { .. }));
+}

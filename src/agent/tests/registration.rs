@@ -39,6 +39,15 @@ fn a_version_that_may_not_be_read_does_not_stop_registration() {
 }
 
 #[test]
+fn a_version_that_cannot_be_read_right_now_is_waited_for() {
+    let mut script = Script::new();
+    let (asked_at, _) = script.play(Lane::Status, refused_after(503, 2));
+    let (asked_again_at, again) = script.play_healthy(Lane::Status);
+    assert_eq!((again, asked_again_at - asked_at), (Wish::ReadVersion, 2000));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+}
+
+#[test]
 fn an_existing_node_that_is_up_to_date_is_read_and_reported_to_once() {
     for (code, reason) in [(409, "AlreadyExists"), (403, "Forbidden")] {
         let mut script = Script::new();

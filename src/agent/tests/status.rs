@@ -207,6 +207,20 @@ fn while_the_lease_finds_no_server_status_does_not_try_either() {
 }
 
 #[test]
+fn a_status_that_fails_while_leases_do_not_is_tried_at_each_look_and_no_faster() {
+    for failure in [unreachable(), refused(403, "Forbidden")] {
+        let mut script = Script::new();
+        script.register();
+        script.play_healthy(Lane::Lease);
+        let start = script.up;
+        script.agent.world.report_in_full = true;
+        let tries = std::iter::repeat_with(|| script.play(Lane::Status, failure.clone()).0);
+        let tries = tries.take(100).take_while(|at_ms| *at_ms < start.as_millis() + 120_000).count();
+        assert!((10..=13).contains(&tries), "{tries} tries in two minutes");
+    }
+}
+
+#[test]
 fn a_cordon_is_told_once() {
     let mut script = Script::new();
     script.register();
