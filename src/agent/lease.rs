@@ -85,6 +85,8 @@ impl LeaseLane {
             }
             Stage::Renew => Wish::RenewLease { body: body::renew_body(renew_time, self.strip_managed_fields) },
         };
+        // A creation is tracked whatever it says (`wire.md` 4), even one whose answer is lost: the renewal after it strips.
+        self.strip_managed_fields |= self.stage == Stage::Create;
         if self.stage != Stage::Find {
             self.last_renew_time = Some(renew_time);
             self.owner_uid = Some(uid.clone());
@@ -143,8 +145,7 @@ impl LeaseLane {
             world.say(Level::Debug, "lease-renewed", "Lease renewed");
         }
         self.held = true;
-        // A creation is tracked whatever it says of managedFields (`wire.md` 4): the renewal after it strips.
-        self.strip_managed_fields = self.stage == Stage::Create;
+        self.strip_managed_fields &= self.stage == Stage::Create;
         self.stage = Stage::Renew;
         self.tries = 0;
         self.postponed = 0;

@@ -67,6 +67,19 @@ fn the_first_renewal_of_a_created_lease_strips_it() {
 }
 
 #[test]
+fn a_lease_whose_creation_was_not_answered_is_stripped_as_well() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    script.play(Lane::Lease, refused(404, "NotFound"));
+    assert!(matches!(script.play(Lane::Lease, refused(502, "")).1, Wish::CreateLease { .. }));
+    script.play(Lane::Lease, refused(409, "AlreadyExists"));
+    assert_eq!(script.play_healthy(Lane::Lease).1, Wish::ReadLease);
+    let (_, first) = script.play_healthy(Lane::Lease);
+    assert_eq!(body_of(&first)["metadata"]["managedFields"], serde_json::json!([{}]));
+}
+
+#[test]
 fn a_lease_deleted_meanwhile_is_created_within_the_same_beat() {
     let mut script = Script::new();
     script.play_healthy(Lane::Lease);
