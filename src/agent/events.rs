@@ -6,7 +6,7 @@ use heapless::{Deque, Vec as Bounded};
 
 use super::Because;
 use super::notice::Level;
-use super::trouble::Trouble;
+use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Refusal, Wish};
 use crate::config::limits::{INNER_RETRIES, TRIES_PER_EVENT, WAITING_EVENTS};
@@ -139,9 +139,9 @@ impl EventLane {
         }
     }
 
-    /// A link came back: try now.
-    pub(super) fn hurry(&mut self, now: Now) {
-        if self.trouble.ends_with_link() {
+    /// What waited for this remedy is tried now.
+    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
+        if self.trouble.may_end_with(remedy) {
             self.not_before = self.not_before.min(now.up);
         }
     }

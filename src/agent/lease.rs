@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::backoff::{Backoff, CEILING};
 use super::notice::Level;
-use super::trouble::Trouble;
+use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
 use super::{Because, Output};
 use crate::api::{Answer, Class, Document, Refusal, Wish};
@@ -29,6 +29,8 @@ pub(super) struct LeaseLane {
     earliest: Up,
     latest: Up,
     tries: u32,
+    /// Changes of stage since the last success: a Lease that is there and not there by turns is backed off from.
+    turns: u32,
     postponed: u32,
     backoff: Backoff,
     trouble: Trouble,
@@ -55,6 +57,7 @@ impl LeaseLane {
             earliest: Up::BOOT,
             latest: Up::BOOT,
             tries: 0,
+            turns: 0,
             postponed: 0,
             backoff: Backoff::starting_at(Duration::from_millis(200)),
             trouble: Trouble::of("Lease renewal"),
@@ -102,9 +105,9 @@ impl LeaseLane {
         }
     }
 
-    /// A link came back: what waited for one is tried now.
-    pub(super) fn hurry(&mut self, now: Now) {
-        if self.trouble.ends_with_link() {
+    /// What waited for this remedy is tried now.
+    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
+        if self.trouble.may_end_with(remedy) {
             self.try_at(now.up);
         }
     }
@@ -148,6 +151,7 @@ impl LeaseLane {
         self.strip_managed_fields &= self.stage == Stage::Create;
         self.stage = Stage::Renew;
         self.tries = 0;
+        self.turns = 0;
         self.postponed = 0;
         self.backoff.reset();
         world.renewed(now.up);
@@ -172,8 +176,10 @@ impl LeaseLane {
                 // Garbage collection deletes it when its owner, the Node, is gone.
                 world.node_in_doubt = true;
             }
+            world.reached(now.up);
             self.stage = next_stage;
-            if self.tries < TRIES_PER_RUN {
+            self.turns += 1;
+            if self.turns < TRIES_PER_RUN {
                 return self.try_at(now.up);
             }
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::Because;
 use super::backoff::Backoff;
 use super::notice::Level;
-use super::trouble::Trouble;
+use super::trouble::{Remedy, Trouble};
 use super::truth::Truth;
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, StatusError, Wish};
@@ -111,10 +111,10 @@ impl Registration {
         }
     }
 
-    /// A link came back: try now.
-    pub(super) fn hurry(&mut self, now: Now) {
+    /// What waited for this remedy is tried now.
+    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
         if let Stage::Pause { until } = &mut self.stage
-            && self.trouble.ends_with_link()
+            && self.trouble.may_end_with(remedy)
         {
             *until = (*until).min(now.up);
         }
@@ -267,7 +267,7 @@ impl Registration {
 
 /// Discovery may be closed to us for good: 4xx except 429. What passes is waited for, as the version we claim may not be
 /// above the server's.
-fn closes_discovery(refusal: &Refusal) -> bool {
+pub(super) fn closes_discovery(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Status(StatusError { code: 400..=428 | 430..=499, .. }))
 }
 

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use super::Because;
 use super::notice::Level;
-use super::registration::Registration;
-use super::trouble::Trouble;
+use super::registration::{Registration, closes_discovery};
+use super::trouble::{Remedy, Trouble};
 use super::truth::Truth;
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, Wish};
@@ -124,10 +124,10 @@ impl StatusLane {
         }
     }
 
-    /// A link came back, or addresses changed: look again now.
-    pub(super) fn hurry(&mut self, now: Now) {
+    /// Addresses or settings changed: look again now.
+    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
         match &mut self.stage {
-            Stage::Register(registration) => registration.hurry(now),
+            Stage::Register(registration) => registration.hurry(remedy, now),
             Stage::Rest => self.earliest = now.up,
             // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
             _ => {}
@@ -145,7 +145,10 @@ impl StatusLane {
                 }
             }
             (Stage::Version, Ok(Document::Version(version))) => self.truth.server_version = Some(version),
-            (Stage::Version, Err(Refusal::Status(_)) | Ok(_)) => {
+            (Stage::Version, Err(refusal)) if !closes_discovery(&refusal) => {
+                self.refused(&Stage::Version, &refusal, world, now);
+            }
+            (Stage::Version, _) => {
                 self.truth.server_version.get_or_insert_default();
             }
             (Stage::Read, Ok(Document::Node(node))) => self.read(node, world),
@@ -292,8 +295,8 @@ impl StatusLane {
             return self.register_again(world, now);
         }
         match stage {
-            Stage::Patch { .. } if class == Class::Unreachable => self.unsure = true,
-            Stage::Version if self.truth.server_version.is_none() => self.version_due = now.up,
+            Stage::Patch { .. } if may_have_been_done(refusal) => self.unsure = true,
+            Stage::Version => self.version_due = now.up,
             _ => {}
         }
         let advice = if class == Class::Missing {
@@ -343,5 +346,13 @@ impl StatusLane {
         self.earliest = now.up + period;
         self.latest = now.up + world.random.jittered(period);
         self.stage = Stage::Rest;
+    }
+}
+
+/// Whether the server may have done what it was asked although it did not say so.
+fn may_have_been_done(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::Failed(_) => true,
+        Refusal::Status(status) => status.code >= 500,
     }
 }

@@ -103,15 +103,21 @@ impl World {
 
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Up) {
-        let gap = self.renewed_at.is_some_and(|last| now - last > GAP);
-        if gap || self.lost_since.is_some() {
+        if self.renewed_at.is_some_and(|last| now - last > GAP) {
             self.report_in_full = true;
             self.report_at_once = true;
         }
+        self.reached(now);
+        self.renewed_at = Some(now);
+    }
+
+    /// An API server that knows of Leases answered: the uplink works.
+    pub(super) fn reached(&mut self, now: Up) {
         if let Some(since) = self.lost_since.take() {
+            self.report_in_full = true;
+            self.report_at_once = true;
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now - since)));
         }
-        self.renewed_at = Some(now);
     }
 
     /// A request found no server.

@@ -48,6 +48,15 @@ fn a_version_that_cannot_be_read_right_now_is_waited_for() {
 }
 
 #[test]
+fn without_register_node_the_version_is_waited_for_as_well() {
+    let mut script = Script::with(Settings { register_node: false, ..Settings::default() });
+    let (asked_at, first) = script.play(Lane::Status, refused_after(503, 2));
+    let (asked_again_at, again) = script.play_healthy(Lane::Status);
+    assert_eq!((first, again, asked_again_at - asked_at), (Wish::ReadVersion, Wish::ReadVersion, 2000));
+    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: true });
+}
+
+#[test]
 fn an_existing_node_that_is_up_to_date_is_read_and_reported_to_once() {
     for (code, reason) in [(409, "AlreadyExists"), (403, "Forbidden")] {
         let mut script = Script::new();

@@ -221,6 +221,25 @@ fn a_status_that_fails_while_leases_do_not_is_tried_at_each_look_and_no_faster()
 }
 
 #[test]
+fn a_patch_that_may_have_been_done_is_repeated_whole() {
+    for failure in [unreachable(), refused_after(504, 1)] {
+        let mut script = Script::new();
+        first_report(&mut script);
+        script.play(Lane::Status, failure);
+        let (_, repeat) = script.play_healthy(Lane::Status);
+        let addresses = body_of(&repeat)["status"]["addresses"].as_array().unwrap().clone();
+        assert_eq!(addresses.last(), Some(&serde_json::json!({"$patch": "replace"})));
+        let (_, next) = script.play_healthy(Lane::Status);
+        assert!(is_assertion(&next));
+    }
+}
+
+/// Up to the moment before the first report.
+fn first_report(script: &mut Script) {
+    while !matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }) {}
+}
+
+#[test]
 fn a_cordon_is_told_once() {
     let mut script = Script::new();
     script.register();
