@@ -143,8 +143,9 @@ impl LeaseLane {
             world.say(Level::Debug, "lease-renewed", "Lease renewed");
         }
         self.held = true;
+        // A creation is tracked whatever it says of managedFields (`wire.md` 4): the renewal after it strips.
+        self.strip_managed_fields = self.stage == Stage::Create;
         self.stage = Stage::Renew;
-        self.strip_managed_fields = false;
         self.tries = 0;
         self.postponed = 0;
         self.backoff.reset();

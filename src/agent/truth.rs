@@ -59,7 +59,7 @@ impl Truth {
         let board = board(self.facts.as_deref()?, self.pressures, &version, world, stamp);
         let (node, events, problems) = desired::initial(&board);
         self.complain(problems.into_iter().map(|problem| problem.to_string()).collect(), world);
-        self.tell(events, world);
+        self.tell(events, Level::Debug, world);
         Some(node)
     }
 
@@ -77,7 +77,7 @@ impl Truth {
         let update = desired::updated(&carried, &board, &mut self.remembered);
         self.complain(update.problems.iter().map(ToString::to_string).collect(), world);
         let changed = update.changed || !self.unacknowledged.is_empty();
-        self.tell(update.events, world);
+        self.tell(update.events, Level::Info, world);
         if changed {
             let ours = |one: &&Condition| condition::OWN.contains(&one.kind.as_str());
             self.unacknowledged = update.node.status.conditions.iter().filter(ours).cloned().collect();
@@ -91,10 +91,10 @@ impl Truth {
         self.told.clear();
     }
 
-    fn tell(&mut self, events: Vec<NodeEvent>, world: &mut World) {
+    fn tell(&mut self, events: Vec<NodeEvent>, normal: Level, world: &mut World) {
         for event in events {
             if self.told.insert(event.reason) {
-                let level = if event.warning { Level::Warning } else { Level::Info };
+                let level = if event.warning { Level::Warning } else { normal };
                 world.say(level, "node-event", format!("{}: {}", event.reason, event.message));
                 world.fresh_events.push(event);
             }

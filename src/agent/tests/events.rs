@@ -74,3 +74,16 @@ fn a_thousand_events_of_one_kind_are_a_burst_and_no_flood() {
     }
     assert!((20..=35).contains(&sent), "{sent}");
 }
+
+#[test]
+fn events_are_sent_no_faster_than_the_settings_allow() {
+    let mut script = Script::with(Settings { event_record_qps: 2, event_burst: 3, ..Settings::default() });
+    for reason in ["A", "B", "C", "D", "E", "F"] {
+        let message = "a test".to_owned();
+        script.agent.world.fresh_events.push(NodeEvent { warning: true, reason, message });
+    }
+    let times: Vec<_> = (0..7).map(|_| script.play_healthy(Lane::Events).0).collect();
+    assert_eq!(times[..3], [0, 0, 0]);
+    let gaps: Vec<_> = times[2..].windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| (499..=502).contains(gap)), "{gaps:?}");
+}

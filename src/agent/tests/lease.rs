@@ -48,6 +48,17 @@ fn a_missing_lease_is_created_with_its_owner_at_once() {
 }
 
 #[test]
+fn the_first_renewal_of_a_created_lease_strips_it() {
+    let mut script = Script::new();
+    script.play(Lane::Lease, refused(404, "NotFound"));
+    script.play_healthy(Lane::Lease);
+    let (_, first) = script.play_healthy(Lane::Lease);
+    assert_eq!(body_of(&first)["metadata"]["managedFields"], serde_json::json!([{}]));
+    let (_, second) = script.play_healthy(Lane::Lease);
+    assert!(body_of(&second).get("metadata").is_none());
+}
+
+#[test]
 fn a_lease_deleted_meanwhile_is_created_within_the_same_beat() {
     let mut script = Script::new();
     script.play_healthy(Lane::Lease);

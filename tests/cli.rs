@@ -1,0 +1,272 @@
+//! Turns the built program's arguments into what a person sees: output, exit codes, signals.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+fn nodepulse(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nodepulse"));
+    command.args(args).env_remove("NOTIFY_SOCKET").output().expect("the program starts")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+/// A folder of this test's own, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("nodepulse-cli-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("a file");
+        path.to_str().expect("text").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A kubeconfig for a loopback port that nobody listens on.
+fn kubeconfig_to_nowhere(folder: &Folder, extra: &str) -> String {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("a port").port();
+    folder.write(
+        "kubeconfig",
+        &format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: edge\ncontexts:\n- name: edge\n  context: {{cluster: c, user: u}}\n\
+             clusters:\n- name: c\n  cluster:\n    server: https://127.0.0.1:{port}\n{extra}users:\n- name: u\n  user: {{token: secret-token}}\n"
+        ),
+    )
+}
+
+#[test]
+fn version_is_one_line() {
+    let output = nodepulse(&["version"]);
+    assert!(output.status.success());
+    assert_eq!(out(&output).lines().count(), 1);
+    assert!(out(&output).starts_with(concat!("nodepulse ", env!("CARGO_PKG_VERSION"))), "{}", out(&output));
+}
+
+#[test]
+fn help_fits_a_screen_and_colours_nothing_in_a_pipe() {
+    let text = out(&nodepulse(&["help"]));
+    assert!(text.lines().count() <= 24, "{} lines", text.lines().count());
+    assert!(text.lines().all(|line| line.chars().count() <= 80));
+    assert!(!text.contains('\x1b'));
+}
+
+#[test]
+fn a_mistyped_flag_is_answered_with_the_nearest_one() {
+    let output = nodepulse(&["run", "--kubeconfg", "x"]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(err(&output).contains("--kubeconfig"), "{}", err(&output));
+}
+
+#[test]
+fn an_unknown_command_is_a_usage_error() {
+    assert_eq!(nodepulse(&["rnu"]).status.code(), Some(64));
+}
+
+#[test]
+fn every_problem_of_a_settings_file_is_told_with_its_line() {
+    let folder = Folder::new();
+    let path = folder.write(
+        "config.yaml",
+        "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nnodeLeaseDurationSeconds: 0\nmaxPodz: 5\nnodeIP: not-an-address\n",
+    );
+    let output = nodepulse(&["render", "--config", &path]);
+    assert_eq!(output.status.code(), Some(78));
+    let text = err(&output);
+    assert!(text.contains("config.yaml:3: nodeLeaseDurationSeconds"), "{text}");
+    assert!(text.contains("config.yaml:4: unknown key \"maxPodz\": did you mean maxPods?"), "{text}");
+}
+
+#[test]
+fn a_forbidden_label_is_refused_with_the_administrators_command() {
+    let output = nodepulse(&["render", "--node-labels", "node-role.kubernetes.io/edge=true"]);
+    assert_eq!(output.status.code(), Some(78));
+    let text = err(&output);
+    assert!(text.contains("node-role.kubernetes.io/edge") && text.contains("kubectl label"), "{text}");
+}
+
+#[test]
+fn without_a_kubeconfig_run_says_where_it_looked() {
+    let output = nodepulse(&["run", "--kubeconfig", "/nonexistent/kubeconfig"]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(err(&output).contains("/nonexistent/kubeconfig"), "{}", err(&output));
+}
+
+#[test]
+fn a_kubeconfig_that_is_a_directory_is_a_settings_error() {
+    let output = nodepulse(&["run", "--kubeconfig", "/proc"]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(err(&output).contains("is a directory"), "{}", err(&output));
+}
+
+#[test]
+fn skipping_tls_verification_is_refused_with_the_reason() {
+    let folder = Folder::new();
+    let path = kubeconfig_to_nowhere(&folder, "    insecure-skip-tls-verify: true\n");
+    let output = nodepulse(&["run", "--kubeconfig", &path]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(err(&output).contains("insecure-skip-tls-verify"), "{}", err(&output));
+}
+
+#[test]
+fn probe_prints_json_that_names_this_kernel() {
+    let output = nodepulse(&["probe", "-o", "json"]);
+    assert!(output.status.success());
+    let facts: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a kernel");
+    assert!(facts.to_string().contains(kernel.trim()), "{facts:#}");
+}
+
+#[test]
+fn probe_of_an_empty_root_says_what_is_absent_and_does_not_fail() {
+    let folder = Folder::new();
+    let output = nodepulse(&["probe", "--root", folder.0.to_str().expect("text")]);
+    assert!(output.status.success());
+    assert!(out(&output).contains("no such file"), "{}", out(&output));
+}
+
+#[test]
+fn render_prints_the_same_node_as_yaml_and_as_json() {
+    let yaml = nodepulse(&["render", "--hostname-override", "edge-1"]);
+    let json = nodepulse(&["render", "--hostname-override", "edge-1", "-o", "json"]);
+    assert!(yaml.status.success() && json.status.success());
+    assert!(out(&yaml).contains("\n  name: edge-1\n"), "{}", out(&yaml));
+    let node: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(node["metadata"]["name"], "edge-1");
+    assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn check_of_a_server_that_is_not_there_fails_with_what_to_type_next() {
+    let folder = Folder::new();
+    let path = kubeconfig_to_nowhere(&folder, "");
+    let output = nodepulse(&["check", "--kubeconfig", &path]);
+    assert_eq!(output.status.code(), Some(70), "{}{}", out(&output), err(&output));
+    let text = out(&output);
+    assert!(text.contains("server") && text.contains("try: curl"), "{text}");
+    assert!(!text.contains("secret-token"));
+}
+
+#[test]
+fn completions_and_manual_name_the_settings() {
+    for args in [["completions", "bash"], ["completions", "zsh"], ["completions", "fish"]] {
+        assert!(out(&nodepulse(&args)).contains("node-labels"), "{args:?}");
+    }
+    let manual = out(&nodepulse(&["man"]));
+    assert!(manual.starts_with(".") && manual.contains("NodePulseConfiguration"));
+}
+
+#[test]
+fn a_reader_who_stops_early_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_nodepulse"))
+        .args(["help", "settings"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    drop(child.stdout.take());
+    let mut text = String::new();
+    child.stderr.take().expect("stderr").read_to_string(&mut text).expect("text");
+    assert!(child.wait().expect("an end").success(), "{text}");
+}
+
+/// A running agent and the lines of its log.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Running {
+    fn start(args: &[&str]) -> Running {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nodepulse"))
+            .args(args)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let stderr = child.stderr.take().expect("stderr");
+        let (sender, lines) = channel();
+        std::thread::Builder::new()
+            .spawn(move || BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| sender.send(line)))
+            .expect("a thread");
+        Running { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits for a line that holds `text`.
+    fn wait_for(&mut self, text: &str) {
+        while !self.seen.last().is_some_and(|line| line.contains(text)) {
+            match self.lines.recv_timeout(Duration::from_secs(20)) {
+                Ok(line) => self.seen.push(line),
+                Err(_) => panic!("no line with {text:?} among {:#?}", self.seen),
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).expect("a pid");
+        kill(Pid::from_raw(pid), signal).expect("the agent runs");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_agent_without_a_server_goes_on_trying_and_ends_well_on_sigterm() {
+    let folder = Folder::new();
+    let path = kubeconfig_to_nowhere(&folder, "");
+    let mut agent = Running::start(&["run", "--kubeconfig", &path, "--hostname-override", "edge-1"]);
+    agent.wait_for("registration failed: cannot connect to 127.0.0.1");
+    assert!(agent.child.try_wait().expect("a state").is_none());
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.child.wait().expect("an end").code(), Some(0));
+}
+
+#[test]
+fn settings_that_turn_bad_do_not_end_a_running_agent() {
+    let folder = Folder::new();
+    let kubeconfig = kubeconfig_to_nowhere(&folder, "");
+    let header = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n";
+    let config = folder.write("config.yaml", header);
+    let args = ["run", "--kubeconfig", &kubeconfig, "--config", &config, "--hostname-override", "edge-1"];
+    let mut agent = Running::start(&args);
+    agent.wait_for("registration failed");
+    folder.write("config.yaml", &format!("{header}nodeLeaseDurationSeconds: minus\n"));
+    agent.signal(Signal::SIGHUP);
+    agent.wait_for("nodeLeaseDurationSeconds");
+    folder.write("config.yaml", &format!("{header}nodeLeaseDurationSeconds: 20\n"));
+    agent.signal(Signal::SIGHUP);
+    agent.wait_for("read again");
+    assert!(agent.child.try_wait().expect("a state").is_none());
+}
