@@ -38,6 +38,8 @@ pub(super) struct LeaseLane {
     last_renew_time: Option<Wall>,
     /// Owner the stored Lease is known to have.
     owner_uid: Option<String>,
+    /// Duration it is known to have.
+    duration_seconds: Option<u32>,
     strip_managed_fields: bool,
     held: bool,
 }
@@ -63,6 +65,7 @@ impl LeaseLane {
             trouble: Trouble::of("Lease renewal"),
             last_renew_time: None,
             owner_uid: None,
+            duration_seconds: None,
             strip_managed_fields: true,
             held: false,
         }
@@ -70,16 +73,18 @@ impl LeaseLane {
 
     pub(super) fn poll(&mut self, world: &World, now: Now) -> Step {
         let Some(uid) = &world.node_uid else { return Step::Idle };
-        let orphaned = self.stage == Stage::Renew && self.owner_uid.as_ref() != Some(uid);
-        if now.up < self.earliest && !(orphaned && self.trouble.last().is_none()) {
+        let duration_seconds = world.settings.node_lease_duration_seconds;
+        // The Node was created again, or the settings were read again (LSE-5).
+        let outdated = self.owner_uid.as_ref() != Some(uid) || self.duration_seconds != Some(duration_seconds);
+        let outdated = outdated && self.stage == Stage::Renew;
+        if now.up < self.earliest && !(outdated && self.trouble.last().is_none()) {
             return Step::Wait { until: self.latest, because: self.because() };
         }
         let Some(renew_time) = self.next_renew_time(world, now) else { return Step::Idle };
-        if orphaned {
+        if outdated {
             self.stage = Stage::Adopt;
         }
         let name = world.node_name.as_str();
-        let duration_seconds = world.settings.node_lease_duration_seconds;
         let wish = match self.stage {
             Stage::Find => Wish::ReadLease,
             Stage::Create => Wish::CreateLease { body: body::create_body(name, uid, duration_seconds, renew_time) },
@@ -93,6 +98,7 @@ impl LeaseLane {
         if self.stage != Stage::Find {
             self.last_renew_time = Some(renew_time);
             self.owner_uid = Some(uid.clone());
+            self.duration_seconds = Some(duration_seconds);
         }
         Step::Send(wish)
     }
@@ -132,8 +138,8 @@ impl LeaseLane {
         let owner = lease.metadata.owner_references.iter().find(|owner| owner.kind == "Node");
         self.owner_uid = owner.map(|owner| owner.uid.clone());
         let holder_is_us = lease.spec.holder_identity.as_ref() == Some(&world.node_name);
-        let duration_is_ours =
-            lease.spec.lease_duration_seconds == Some(i64::from(world.settings.node_lease_duration_seconds));
+        self.duration_seconds = lease.spec.lease_duration_seconds.and_then(|seconds| u32::try_from(seconds).ok());
+        let duration_is_ours = self.duration_seconds == Some(world.settings.node_lease_duration_seconds);
         let ours = holder_is_us && duration_is_ours && self.owner_uid == world.node_uid;
         self.stage = if ours { Stage::Renew } else { Stage::Adopt };
         self.try_at(now.up);

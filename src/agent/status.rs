@@ -89,6 +89,7 @@ impl StatusLane {
     }
 
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
+        world.notice_gap(now.up);
         if std::mem::take(&mut world.node_in_doubt) {
             self.assert_due = now.up;
             world.report_at_once = true;

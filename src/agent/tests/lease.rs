@@ -9,9 +9,8 @@ fn renew_time(wish: &Wish) -> String {
 #[test]
 fn nothing_is_sent_before_the_node_exists() {
     let mut script = Script::new();
-    let (status, _) = script.next(Lane::Status);
+    let (_hanging, _) = script.next(Lane::Status);
     assert!(script.drain().0.iter().all(|(ticket, _)| ticket.lane() != Lane::Lease));
-    drop(status);
 }
 
 #[test]
@@ -186,10 +185,36 @@ fn missing_rights_are_named_and_credentials_read_again() {
 fn a_hanging_status_request_does_not_delay_a_renewal() {
     let mut script = Script::new();
     script.register();
-    let (hanging, _) = script.next(Lane::Status);
+    let (_hanging, _) = script.next(Lane::Status);
     let times: Vec<_> = (0..5).map(|_| script.play_healthy(Lane::Lease).0).collect();
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] < 10_400), "{times:?}");
-    drop(hanging);
+}
+
+#[test]
+fn a_duration_from_reloaded_settings_is_on_the_lease_at_once_and_renewed_in_its_rhythm() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    let settings = Settings { node_lease_duration_seconds: 120, ..Settings::default() };
+    script.agent.handle(Input::Reloaded(Box::new(settings)), script.now());
+    let reloaded_at = script.up.as_millis();
+    let (asserted_at, adopted) = script.play_healthy(Lane::Lease);
+    assert_eq!(body_of(&adopted)["spec"]["leaseDurationSeconds"], 120);
+    assert_eq!(asserted_at, reloaded_at);
+    let (renewed_at, renewal) = script.play_healthy(Lane::Lease);
+    assert_eq!(body_of(&renewal)["spec"].as_object().unwrap().len(), 1);
+    assert!((30_000..31_200).contains(&(renewed_at - asserted_at)), "{renewed_at}");
+}
+
+#[test]
+fn an_authority_that_may_have_been_replaced_is_read_again_now_and_then() {
+    let untrusted = || Err(Refusal::Failed(Failure::Tls(crate::api::failure::TlsFailure::UnknownIssuer)));
+    let mut script = Script::new();
+    let until = script.up + Duration::from_secs(100);
+    while script.up < until {
+        script.play(Lane::Lease, untrusted());
+    }
+    assert_eq!(script.reloads, 4, "at once and then every half minute");
 }
 
 #[test]

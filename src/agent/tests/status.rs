@@ -260,6 +260,41 @@ fn a_cordon_is_told_once() {
     assert_eq!(told, 1);
 }
 
+fn is_whole(wish: &Wish) -> bool {
+    let body = body_of(wish);
+    let conditions = body["status"]["conditions"].as_array().unwrap();
+    conditions.len() == 4 && conditions.iter().all(|condition| condition.as_object().unwrap().len() == 6)
+}
+
+#[test]
+fn after_a_suspend_lease_and_whole_report_go_out_together() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    script.up += Duration::from_secs(3600);
+    let (sent, _) = script.drain();
+    let lanes: Vec<Lane> = sent.iter().map(|(ticket, _)| ticket.lane()).filter(|lane| *lane != Lane::Events).collect();
+    assert_eq!(lanes, [Lane::Lease, Lane::Status]);
+    let (_, report) = sent.iter().find(|(ticket, _)| ticket.lane() == Lane::Status).unwrap();
+    assert!(is_whole(report), "{report:?}");
+    for (ticket, wish) in sent {
+        let document = healthy(&wish);
+        script.answer(ticket, Ok(document));
+    }
+    assert!(is_assertion(&script.play_healthy(Lane::Status).1), "said once");
+}
+
+#[test]
+fn renewals_that_are_rare_by_the_settings_are_no_gaps() {
+    let mut script = Script::with(Settings { node_lease_duration_seconds: 160, ..Settings::default() });
+    script.register();
+    for _ in 0..10 {
+        let (_, wish) = script.play_healthy(Lane::Status);
+        assert!(is_assertion(&wish) || !is_whole(&wish), "{wish:?}");
+    }
+}
+
 #[test]
 fn a_status_that_only_itself_finds_no_answer_is_tried_once_a_run() {
     for result in [unreachable(), refused(500, "")] {
