@@ -163,11 +163,10 @@ fn every_planted_fault_is_noticed() {
     let mut unnoticed = Vec::new();
     let mut noticed = Vec::new();
     for fault in PLANTED {
-        match find_bad(WORLDS_PER_PLANTED_FAULT, |seed| run(seed, Some(fault), false).violation.is_some()) {
-            Some(seed) => noticed.push(format!(
-                "{fault:?} by seed {seed}: {}",
-                run(seed, Some(fault), false).violation.unwrap_or_default()
-            )),
+        let violation = |seed| run(seed, Some(fault), false).violation.filter(|why| why.contains(fault.sign()));
+        let found = find_bad(WORLDS_PER_PLANTED_FAULT, |seed| violation(seed).is_some());
+        match found.and_then(|seed| Some((seed, violation(seed)?))) {
+            Some((seed, why)) => noticed.push(format!("{fault:?}, by seed {seed}: {why:.120}")),
             None => unnoticed.push(fault),
         }
     }

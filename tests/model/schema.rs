@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
     Text,
+    /// Printed though it is empty (no `omitempty`).
+    TextAlways,
     Bool,
     Integer,
     /// `metav1.Time`.
@@ -27,6 +29,7 @@ pub enum Shape {
 }
 
 const TEXT: Shape = Shape::Text;
+const ALWAYS: Shape = Shape::TextAlways;
 const TEXTS: Shape = Shape::List(&TEXT);
 
 const METADATA: Shape = Shape::Object(&[
@@ -46,10 +49,10 @@ const METADATA: Shape = Shape::Object(&[
         Shape::ListByKey(
             "uid",
             &Shape::Object(&[
-                ("apiVersion", TEXT),
-                ("kind", TEXT),
-                ("name", TEXT),
-                ("uid", TEXT),
+                ("apiVersion", ALWAYS),
+                ("kind", ALWAYS),
+                ("name", ALWAYS),
+                ("uid", ALWAYS),
                 ("controller", Shape::Bool),
                 ("blockOwnerDeletion", Shape::Bool),
             ]),
@@ -58,8 +61,8 @@ const METADATA: Shape = Shape::Object(&[
 ]);
 
 const CONDITION: Shape = Shape::Object(&[
-    ("type", TEXT),
-    ("status", TEXT),
+    ("type", ALWAYS),
+    ("status", ALWAYS),
     ("lastHeartbeatTime", Shape::Time),
     ("lastTransitionTime", Shape::Time),
     ("reason", TEXT),
@@ -85,7 +88,7 @@ const NODE_STATUS: Shape = Shape::Object(&[
     ("allocatable", Shape::Map(&Shape::Quantity)),
     ("phase", TEXT),
     ("conditions", Shape::ListByKey("type", &CONDITION)),
-    ("addresses", Shape::ListByKey("type", &Shape::Object(&[("type", TEXT), ("address", TEXT)]))),
+    ("addresses", Shape::ListByKey("type", &Shape::Object(&[("type", ALWAYS), ("address", ALWAYS)]))),
     ("daemonEndpoints", Shape::Object(&[("kubeletEndpoint", Shape::Object(&[("Port", Shape::Integer)]))])),
     ("nodeInfo", NODE_INFO),
     ("images", Shape::List(&Shape::Object(&[("names", TEXTS), ("sizeBytes", Shape::Integer)]))),
@@ -97,7 +100,7 @@ const NODE_STATUS: Shape = Shape::Object(&[
     ("declaredFeatures", TEXTS),
 ]);
 
-const TAINT: Shape = Shape::Object(&[("key", TEXT), ("value", TEXT), ("effect", TEXT), ("timeAdded", Shape::Time)]);
+const TAINT: Shape = Shape::Object(&[("key", ALWAYS), ("value", TEXT), ("effect", ALWAYS), ("timeAdded", Shape::Time)]);
 
 pub const NODE: Shape = Shape::Object(&[
     ("apiVersion", TEXT),
@@ -177,7 +180,9 @@ impl Shape {
     /// Leaves in `value` what a typed decoder keeps. Unknown fields go into `unknown`; `Err` is what a decoder says.
     pub fn decode(self, value: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
         match (self, value) {
-            (Shape::Any, _) | (Shape::Text, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => Ok(()),
+            (Shape::Any, _) | (Shape::Text | Shape::TextAlways, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => {
+                Ok(())
+            }
             (Shape::Integer, Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(()),
             (Shape::Time, value) => decode_time(value, path),
             (Shape::MicroTime, value) => decode_micro_time(value, path),
@@ -196,7 +201,7 @@ impl Shape {
 
     fn word(self) -> &'static str {
         match self {
-            Shape::Text => "type string",
+            Shape::Text | Shape::TextAlways => "type string",
             Shape::Bool => "type bool",
             Shape::Integer => "type int",
             Shape::Quantity => "type resource.Quantity",
@@ -229,6 +234,11 @@ fn decode_object(
         shape.field(key).decode(value, &inner, unknown)?;
     }
     map.retain(|_, value| !is_empty(value));
+    for (key, shape) in fields {
+        if matches!(shape, Shape::TextAlways) && !map.contains_key(*key) {
+            map.insert((*key).to_owned(), json!(""));
+        }
+    }
     Ok(())
 }
 
@@ -306,6 +316,12 @@ mod tests {
             json!({"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": "2026-01-01T00:00:00.9Z"}]}});
         let (value, _) = decode(NODE, node).unwrap();
         assert_eq!(value["status"]["conditions"][0]["lastHeartbeatTime"], "2026-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn a_condition_has_a_status_though_nobody_wrote_one() {
+        let (value, _) = decode(NODE, json!({"status": {"conditions": [{"type": "Ready"}]}})).unwrap();
+        assert_eq!(value["status"]["conditions"][0], json!({"type": "Ready", "status": ""}));
     }
 
     #[test]

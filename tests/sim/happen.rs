@@ -141,6 +141,9 @@ impl World {
         self.asleep_until_us = self.now_us;
         self.resume();
         self.board.make_readable();
+        if self.agent.is_none() {
+            self.schedule(0, Event::Start);
+        }
         if was_down {
             self.schedule(0, Event::LinkChanged);
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::world::{Event, NODE, World};
 use crate::model::controller::condition;
 
-/// A Node at rest: six renewals, an assertion, now and then a report or an event.
+/// A Node at rest: six renewals, at most three assertions, now and then a report. Events come on top.
 const IDLE_REQUESTS_PER_MINUTE: u64 = 12;
 /// Renewals come every 10.4 s at most, and travel.
 const FRESH_US: i64 = 12_000_000;
@@ -21,7 +21,7 @@ impl World {
     /// A minute after peace, and a minute after that, and again.
     pub fn judge(&mut self) {
         let rate = self.judge_rate();
-        self.requests_at_judgement = self.watch.requests;
+        self.requests_at_judgement = self.steady_requests();
         self.judged += 1;
         let judged = self.judge_node().and_then(|()| self.judge_status()).and_then(|()| self.judge_lease()).and(rate);
         let seconds = self.judged * self.calm_us() / 1_000_000;
@@ -29,8 +29,12 @@ impl World {
         self.schedule(self.calm_us(), Event::Judge);
     }
 
+    fn steady_requests(&self) -> u64 {
+        self.watch.requests - self.watch.event_requests
+    }
+
     fn judge_rate(&self) -> Judged {
-        let requests = self.watch.requests - self.requests_at_judgement;
+        let requests = self.steady_requests() - self.requests_at_judgement;
         if self.judged > 0 && requests * 60_000_000 > IDLE_REQUESTS_PER_MINUTE * self.calm_us() {
             return Err(format!("{requests} requests in a minute of peace"));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nodepulse::agent::Ticket;
+use nodepulse::agent::{Input, Ticket};
 use nodepulse::api::failure::TlsFailure;
 use nodepulse::api::{Answer, Exchange, Failure, Lane, Progress, Refusal, Wish};
 use nodepulse::time::Wall;
@@ -51,7 +51,11 @@ pub enum Reply {
 /// A request that somebody waits for.
 #[derive(Debug)]
 pub struct Flight {
-    ticket: Ticket,
+    lane: Lane,
+    /// `None`: a planted fault gave it back too early.
+    ticket: Option<Ticket>,
+    /// Kept only where a planted fault repeats it.
+    wish: Option<Wish>,
     exchange: Exchange,
 }
 
@@ -72,7 +76,7 @@ impl Flights {
     }
 
     fn waits_for(&self, lane: Lane) -> bool {
-        self.open.values().any(|flight| flight.ticket.lane() == lane)
+        self.open.values().any(|flight| flight.lane == lane)
     }
 }
 
@@ -85,6 +89,7 @@ impl World {
         }
         let given_up = self.shim.has_given_up && matches!(wish, Wish::CreateNode { .. });
         let wish = self.shim.wish(wish, self.now().wall);
+        let kept = self.shim.is(Planted::Impatient).then(|| wish.clone());
         if let Wish::RenewLease { body } | Wish::CreateLease { body } = &wish {
             let checked = self.watch.renews(renew_time(body));
             self.check(checked);
@@ -97,24 +102,19 @@ impl World {
         self.trace.mix(&bytes);
         self.flights.count += 1;
         let number = self.flights.count;
-        self.flights.open.insert(number, Flight { ticket, exchange });
+        self.flights.open.insert(number, Flight { lane, ticket: Some(ticket), wish: kept, exchange });
         let checked = self.watch.sent(lane, number, self.now_us);
         self.check(checked);
-        self.send_again_if_planted(lane, number);
+        self.shim.sends += 1;
+        if self.shim.is(Planted::TwoInFlight) && self.shim.sends.is_multiple_of(40) {
+            self.schedule(100, Event::ForgetFlight { flight: number });
+        }
         self.schedule(
             PATIENCE_US,
             Event::Fail { flight: number, failure: Failure::TimedOut { after_ms: PATIENCE_US / 1000 } },
         );
         if !given_up {
             self.decide_fate(number, lane, bytes);
-        }
-    }
-
-    fn send_again_if_planted(&mut self, lane: Lane, number: u64) {
-        self.shim.sends += 1;
-        if self.shim.is(Planted::TwoInFlight) && self.shim.sends.is_multiple_of(40) {
-            let checked = self.watch.sent(lane, number, self.now_us);
-            self.check(checked);
         }
     }
 
@@ -220,7 +220,6 @@ impl World {
                 (self.random.pick(&[PORTAL, REDIRECT, HALF_JSON, b"SSH-2.0-OpenSSH_9.2\r\n"]).to_vec(), true)
             }
         };
-        let bytes = self.shim.reply(bytes);
         let latency_us = self.latency_us();
         self.schedule(latency_us, Event::Deliver { flight, bytes, closes });
     }
@@ -246,7 +245,7 @@ impl World {
             self.server.answer(&request, &caller, wall_us)
         };
         if !stray && [400, 403, 405, 406, 415, 422].contains(&response.code) {
-            let body = String::from_utf8_lossy(&response.body).into_owned();
+            let body: String = String::from_utf8_lossy(&response.body).chars().filter(|c| !c.is_control()).collect();
             self.violated(format!("the server finds fault with {} {}: {body}", request.method, request.path));
         }
         if let Some(warning) = self.server.warnings.pop() {
@@ -281,13 +280,14 @@ impl World {
             input.extend(piece);
             match flight.exchange.feed(&mut input) {
                 Ok(Progress::NeedMore) => {}
-                Ok(Progress::Done { answer, .. }) => return self.finish(flight.ticket, answer),
-                Err(failure) => return self.finish(flight.ticket, failed(failure)),
+                Ok(Progress::Done { answer, .. }) => return self.finish(flight, answer),
+                Err(failure) => return self.finish(flight, failed(failure)),
             }
         }
         if closes {
-            let answer = flight.exchange.end_of_stream().unwrap_or_else(failed);
-            return self.finish(flight.ticket, answer);
+            let Flight { lane, ticket, wish, exchange } = flight;
+            let answer = exchange.end_of_stream().unwrap_or_else(failed);
+            return self.end(lane, ticket, wish, answer);
         }
         self.flights.open.insert(number, flight);
     }
@@ -295,27 +295,34 @@ impl World {
     /// A request fails without a reply.
     pub fn fail(&mut self, number: u64, failure: Failure) {
         if let Some(flight) = self.flights.open.remove(&number) {
-            self.finish(flight.ticket, failed(failure));
+            self.finish(flight, failed(failure));
         }
     }
 
-    fn finish(&mut self, ticket: Ticket, answer: Answer) {
-        let lane = ticket.lane();
+    fn finish(&mut self, flight: Flight, answer: Answer) {
+        self.end(flight.lane, flight.ticket, flight.wish, answer);
+    }
+
+    fn end(&mut self, lane: Lane, ticket: Option<Ticket>, wish: Option<Wish>, mut answer: Answer) {
         self.trace.say(|| match &answer.result {
             Ok(_) => format!("<- {lane:?} done"),
             Err(refusal) => format!("<- {lane:?} {refusal}"),
         });
-        if self.shim.is(Planted::GivenUpOn404) && lane == Lane::Status {
-            self.shim.has_given_up |= matches!(&answer.result, Err(Refusal::Status(status)) if status.code == 404);
-        }
         self.watch.answered(lane, &answer, self.now_us);
-        if self.shim.is(Planted::Impatient) && answer.result.is_err() {
-            for _ in 0..30 {
-                let checked = self.watch.sent(Lane::Events, 0, self.now_us);
-                self.check(checked.or_else(|why| if why.contains("in a minute") { Err(why) } else { Ok(()) }));
-            }
+        self.shim.answer(lane, &mut answer);
+        match (ticket, wish) {
+            (Some(ticket), Some(wish)) if answer.result.is_err() && self.violation.is_none() => self.send(ticket, wish),
+            (Some(ticket), _) => self.feed(Input::Answered(ticket, answer)),
+            (None, _) => {}
         }
-        self.feed(nodepulse::agent::Input::Answered(ticket, answer));
+    }
+
+    /// A planted fault: the agent takes a request for ended that is not.
+    pub fn forget_flight(&mut self, number: u64) {
+        let ticket = self.flights.open.get_mut(&number).and_then(|flight| flight.ticket.take());
+        if let Some(ticket) = ticket {
+            self.feed(Input::Answered(ticket, failed(Failure::TimedOut { after_ms: 0 })));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Turns a correct agent into one with a known fault, by standing between it and its world.
 
-use nodepulse::api::Wish;
+use nodepulse::api::{Answer, Lane, Refusal, Wish};
 use nodepulse::probe::Facts;
 use nodepulse::time::Wall;
 use serde_json::{Value, json};
@@ -60,6 +60,30 @@ pub const PLANTED: [Planted; 16] = [
     Planted::ProbedOnce,
     Planted::FieldMisspelt,
 ];
+
+impl Planted {
+    /// What the violation says by which it is noticed: another one would be an accident.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Planted::OwnerNeverRefreshed => "Lease",
+            Planted::LinkChangeSwallowed => "the Lease is late",
+            Planted::RenewTimeIsTheWallClock => "is not after the last one",
+            Planted::RenewTimeWithThreeDigits => "spec.renewTime",
+            Planted::TwoInFlight => "in flight",
+            Planted::StatusBlocksLease => "in flight are [Status]",
+            Planted::ConditionsNeverAsserted => "is \"Unknown\", in truth it is",
+            Planted::PidPressureForgotten => "PIDPressure is \"Unknown\"",
+            Planted::GivenUpOn404 => "there is no Node",
+            Planted::BusyLoop => "a busy loop",
+            Planted::AddressesMerged => "addresses",
+            Planted::Impatient => "requests in a minute",
+            Planted::RetryAfterIgnored => "Retry-After",
+            Planted::LabelsNeverSent => "kubernetes.io/",
+            Planted::ProbedOnce => "in truth it is",
+            Planted::FieldMisspelt => "unknown field",
+        }
+    }
+}
 
 /// What a planted fault remembers.
 #[derive(Debug, Default)]
@@ -126,7 +150,7 @@ impl Shim {
         let mut patch: Value = serde_json::from_str(body).unwrap_or_default();
         match self.fault {
             Some(Planted::ConditionsNeverAsserted) => {
-                remove(&mut patch["status"], &["conditions", "$setElementOrder/conditions"])
+                remove(&mut patch, "status", &["conditions", "$setElementOrder/conditions"])
             }
             Some(Planted::PidPressureForgotten) => {
                 for key in ["conditions", "$setElementOrder/conditions"] {
@@ -140,26 +164,25 @@ impl Shim {
                     list.retain(|address| address.get("$patch").is_none());
                 }
             }
-            Some(Planted::LabelsNeverSent) => remove(&mut patch["metadata"], &["labels"]),
+            Some(Planted::LabelsNeverSent) => remove(&mut patch, "metadata", &["labels"]),
             _ => {}
         }
         patch.to_string()
     }
 
-    /// The reply as the faulty agent would have read it.
-    pub fn reply(&self, bytes: Vec<u8>) -> Vec<u8> {
-        if !self.is(Planted::RetryAfterIgnored) {
-            return bytes;
-        }
-        match bytes.windows(13).position(|window| window == b"Retry-After: ") {
-            Some(start) => [&bytes[..start], b"X-Ignore-It: ", &bytes[start + 13..]].concat(),
-            None => bytes,
+    /// The answer as the faulty agent would have read it.
+    pub fn answer(&mut self, lane: Lane, answer: &mut Answer) {
+        let Err(Refusal::Status(status)) = &mut answer.result else { return };
+        match self.fault {
+            Some(Planted::RetryAfterIgnored) => status.retry_after = None,
+            Some(Planted::GivenUpOn404) => self.has_given_up |= lane == Lane::Status && status.code == 404,
+            _ => {}
         }
     }
 }
 
-fn remove(object: &mut Value, keys: &[&str]) {
-    if let Some(map) = object.as_object_mut() {
+fn remove(object: &mut Value, part: &str, keys: &[&str]) {
+    if let Some(map) = object.get_mut(part).and_then(Value::as_object_mut) {
         map.retain(|key, _| !keys.contains(&key.as_str()));
     }
 }

@@ -31,6 +31,8 @@ pub struct Watch {
     in_flight: BTreeMap<Lane, u64>,
     sends_us: VecDeque<u64>,
     pub requests: u64,
+    /// Those of the event lane; what waited for Retry-After may come minutes after peace.
+    pub event_requests: u64,
     /// Most requests in one minute.
     pub busiest: usize,
     last_renew_time: Option<Wall>,
@@ -80,6 +82,7 @@ impl Watch {
     pub fn sent(&mut self, lane: Lane, flight: u64, now_us: u64) -> Checked {
         self.stuck_waits = 0;
         self.requests += 1;
+        self.event_requests += u64::from(lane == Lane::Events);
         self.sends_us.push_back(now_us);
         while self.sends_us.front().is_some_and(|sent_us| now_us - sent_us >= 60_000_000) {
             self.sends_us.pop_front();

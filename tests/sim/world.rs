@@ -58,6 +58,9 @@ pub enum Event {
         failure: Failure,
     },
     LinkChanged,
+    ForgetFlight {
+        flight: u64,
+    },
     Resume,
     Controllers,
     Happen(Happening),
@@ -193,6 +196,7 @@ impl World {
                 | Event::Deliver { .. }
                 | Event::Fail { .. }
                 | Event::LinkChanged
+                | Event::ForgetFlight { .. }
         );
         if for_agent && self.is_asleep {
             return self.asleep.push(event);
@@ -213,6 +217,7 @@ impl World {
             Event::Arrive { flight, bytes, orders } => self.arrive(flight, bytes, orders),
             Event::Deliver { flight, bytes, closes } => self.deliver(flight, bytes, closes),
             Event::Fail { flight, failure } => self.fail(flight, failure),
+            Event::ForgetFlight { flight } => self.forget_flight(flight),
             Event::LinkChanged => self.link_changed(),
             Event::Resume => self.resume(),
             Event::Controllers => {
@@ -229,6 +234,9 @@ impl World {
     }
 
     fn start(&mut self) {
+        if self.agent.is_some() {
+            return;
+        }
         self.life += 1;
         let seed = self.random.next();
         self.trace.say(|| "the process starts".to_owned());
