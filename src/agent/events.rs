@@ -128,6 +128,7 @@ impl EventLane {
             Class::After(wait) if first.postponed < INNER_RETRIES => {
                 first.postponed += 1;
                 self.not_before = now.up + wait.min(CEILING);
+                world.say_if(self.trouble.failed(&refusal, "", now.up));
             }
             Class::Unreachable if first.tries + 1 < TRIES_PER_EVENT => {
                 first.tries += 1;
