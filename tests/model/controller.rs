@@ -80,14 +80,14 @@ impl Controllers {
 
     /// NLC-5.
     fn copy_beta_labels(&mut self, store: &mut Store, name: &str) {
-        store.edit(Resource::Nodes, name, |node| {
-            for key in ["os", "arch"] {
-                let stable = node["metadata"]["labels"].get(format!("kubernetes.io/{key}")).cloned();
-                if let Some(stable) = stable {
-                    node["metadata"]["labels"][format!("beta.kubernetes.io/{key}")] = stable;
-                }
+        for key in ["os", "arch"] {
+            let (stable, beta) = (format!("kubernetes.io/{key}"), format!("beta.kubernetes.io/{key}"));
+            let Some(labels) = store.get(Resource::Nodes, name).map(|node| &node["metadata"]["labels"]) else { return };
+            let wanted = labels.get(&stable).filter(|wanted| labels.get(&beta) != Some(*wanted)).cloned();
+            if let Some(wanted) = wanted {
+                store.edit(Resource::Nodes, name, |node| node["metadata"]["labels"][&beta] = wanted);
             }
-        });
+        }
     }
 
     /// NLC-1 to NLC-3, as `tryUpdateNodeHealth` does it: what is remembered of a name outlives its Node; a status
@@ -176,40 +176,42 @@ pub fn set_unknown(store: &mut Store, name: &str, now_us: i64) -> bool {
 
 /// Taints follow conditions; those of others stay.
 fn taint(store: &mut Store, name: &str) {
-    let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
-    store.edit(Resource::Nodes, name, |node| {
-        let Some(ready) = condition(node, "Ready").and_then(|ready| ready["status"].as_str()) else { return };
-        let mut wanted = match ready {
-            "True" => Vec::new(),
-            "False" => vec![
-                taint("node.kubernetes.io/not-ready", "NoSchedule"),
-                taint("node.kubernetes.io/not-ready", "NoExecute"),
-            ],
-            _ => vec![
-                taint("node.kubernetes.io/unreachable", "NoSchedule"),
-                taint("node.kubernetes.io/unreachable", "NoExecute"),
-            ],
-        };
-        for (kind, key) in MONITORED {
-            let is_true = condition(node, kind).is_some_and(|condition| condition["status"] == "True");
-            wanted.extend(key.filter(|_| is_true).map(|key| taint(key, "NoSchedule")));
-        }
-        if node["spec"]["unschedulable"] == true {
-            wanted.push(taint("node.kubernetes.io/unschedulable", "NoSchedule"));
-        }
-        let ours = ["not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "unschedulable"];
-        let is_ours = |taint: &Value| {
-            let key = taint["key"].as_str().and_then(|key| key.strip_prefix("node.kubernetes.io/"));
-            key.is_some_and(|key| ours.contains(&key))
-        };
-        let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-        taints.retain(|taint| !is_ours(taint) || wanted.contains(taint));
-        let missing: Vec<Value> = wanted.into_iter().filter(|taint| !taints.contains(taint)).collect();
-        taints.extend(missing);
-        match node["spec"].as_object_mut() {
+    let Some(node) = store.get(Resource::Nodes, name) else { return };
+    let Some(wanted) = wanted_taints(node) else { return };
+    let ours = ["not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "unschedulable"];
+    let is_ours = |taint: &Value| {
+        let key = taint["key"].as_str().and_then(|key| key.strip_prefix("node.kubernetes.io/"));
+        key.is_some_and(|key| ours.contains(&key))
+    };
+    let stored = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let mut taints = stored.clone();
+    taints.retain(|taint| !is_ours(taint) || wanted.contains(taint));
+    let missing: Vec<Value> = wanted.into_iter().filter(|taint| !taints.contains(taint)).collect();
+    taints.extend(missing);
+    if taints != stored {
+        store.edit(Resource::Nodes, name, |node| match node["spec"].as_object_mut() {
             Some(spec) if taints.is_empty() => drop(spec.remove("taints")),
             Some(spec) => drop(spec.insert("taints".to_owned(), Value::Array(taints))),
             None => {}
-        }
-    });
+        });
+    }
+}
+
+/// `None` while nothing is known of Ready.
+fn wanted_taints(node: &Value) -> Option<Vec<Value>> {
+    let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
+    let both = |key: &str| vec![taint(key, "NoSchedule"), taint(key, "NoExecute")];
+    let mut wanted = match condition(node, "Ready")?["status"].as_str()? {
+        "True" => Vec::new(),
+        "False" => both("node.kubernetes.io/not-ready"),
+        _ => both("node.kubernetes.io/unreachable"),
+    };
+    for (kind, key) in MONITORED {
+        let is_true = condition(node, kind).is_some_and(|condition| condition["status"] == "True");
+        wanted.extend(key.filter(|_| is_true).map(|key| taint(key, "NoSchedule")));
+    }
+    if node["spec"]["unschedulable"] == true {
+        wanted.push(taint("node.kubernetes.io/unschedulable", "NoSchedule"));
+    }
+    Some(wanted)
 }

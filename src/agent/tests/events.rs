@@ -51,6 +51,15 @@ fn a_repeat_counts_on_the_event_that_the_server_has() {
 }
 
 #[test]
+fn a_link_does_not_shorten_a_retry_after() {
+    let mut script = Script::new();
+    script.play(Lane::Events, unreachable());
+    let (refused_at, _) = script.play(Lane::Events, refused_after(503, 60));
+    script.agent.handle(Input::LinkChanged, script.now());
+    assert_eq!(script.play_healthy(Lane::Events).0 - refused_at, 60_000);
+}
+
+#[test]
 fn a_repeat_of_an_event_that_the_server_forgot_is_posted_again_under_its_name() {
     let mut script = Script::new();
     play_all(&mut script);
