@@ -263,6 +263,15 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_is_named_by_an_address_has_that_address() {
+        let (settings, facts) = (samples::settings(), dual_stack());
+        let mut node = Node::default();
+        let board = Board { name: "192.0.2.7", ..samples::board(&settings, &facts, samples::LATER) };
+        set(&mut node, &board).unwrap();
+        assert_eq!(node.status.addresses[0].address, "192.0.2.7");
+    }
+
+    #[test]
     fn dns_counts_before_the_default_route_and_only_for_addresses_of_this_host() {
         let mut facts = dual_stack();
         facts.network.node_name_addresses = vec![ip("127.0.1.1"), ip("9.9.9.9"), ip("2001:db8::9")];
