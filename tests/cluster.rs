@@ -13,5 +13,6 @@ mod trials;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    harness::held().unwrap_or_else(|| trials::run(live::options, live::cases().into_iter().chain(harness::cases()).collect()))
+    harness::held()
+        .unwrap_or_else(|| trials::run(live::options, live::cases().into_iter().chain(harness::cases()).collect()))
 }

@@ -3,6 +3,8 @@
 //! Each rule is a function from sources to complaints. Each is held against the tree, and against a small planted
 //! violation: a rule that cannot fail is no rule.
 
+#![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
+
 #[path = "tidy/border.rs"]
 mod border;
 #[path = "tidy/conformance.rs"]

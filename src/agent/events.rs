@@ -6,12 +6,13 @@ use heapless::{Deque, Vec as Bounded};
 
 use super::Because;
 use super::notice::Level;
-use super::trouble::Trouble;
+use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Refusal, Wish};
 use crate::config::limits::{INNER_RETRIES, TRIES_PER_EVENT, WAITING_EVENTS};
 use crate::node::Event;
 use crate::node::desired::NodeEvent;
+use crate::node::event::COMBINED;
 use crate::time::{Now, Up, Wall};
 
 #[derive(Debug)]
@@ -127,6 +128,7 @@ impl EventLane {
             Class::After(wait) if first.postponed < INNER_RETRIES => {
                 first.postponed += 1;
                 self.not_before = now.up + wait.min(CEILING);
+                world.say_if(self.trouble.failed(&refusal, "", now.up));
             }
             Class::Unreachable if first.tries + 1 < TRIES_PER_EVENT => {
                 first.tries += 1;
@@ -138,9 +140,11 @@ impl EventLane {
         }
     }
 
-    /// A link came back: try now.
-    pub(super) fn hurry(&mut self, now: Now) {
-        self.not_before = self.not_before.min(now.up);
+    /// What waited for this remedy is tried now.
+    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
+        if self.trouble.may_end_with(remedy) {
+            self.not_before = self.not_before.min(now.up);
+        }
     }
 
     fn delivered(&mut self) {
@@ -171,12 +175,12 @@ impl EventLane {
             return;
         }
         if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.event.repeats(&event)) {
-            return waiting.event.seen_again(stamp);
+            return waiting.event.seen_again(&event, stamp);
         }
         let (event, state) = match self.delivered.iter().find(|delivered| delivered.repeats(&event)) {
             Some(delivered) => {
                 let mut again = delivered.clone();
-                again.seen_again(stamp);
+                again.seen_again(&event, stamp);
                 (again, Known::ToServer)
             }
             None => {
@@ -204,12 +208,13 @@ impl EventLane {
             let _ = self.similar.push(first);
             return message;
         };
-        if similar.messages.len() >= SIMILAR_MESSAGES {
-            return format!("(combined from similar events): {message}");
+        if similar.messages.contains(&message) {
+            return message;
         }
-        if !similar.messages.contains(&message) {
-            similar.messages.push(message.clone());
+        if similar.messages.len() + 1 >= SIMILAR_MESSAGES {
+            return format!("{COMBINED}{message}");
         }
+        similar.messages.push(message.clone());
         message
     }
 }

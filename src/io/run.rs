@@ -357,7 +357,6 @@ impl Shell<'_, '_> {
                 self.world.pool.replace(kubeconfig);
                 self.reload_credentials();
                 self.handle(Input::Reloaded(Box::new(settings)));
-                ::log::info!(target: "reloaded", "settings and credentials were read again");
             }
             Err(problems) => {
                 ::log::error!(target: "reload-refused", "the settings in use stay, the new ones are wrong: {problems}");

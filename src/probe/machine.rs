@@ -13,7 +13,6 @@ const SOC: &str = "/sys/devices/soc0";
 /// The first is a link to the second.
 const DEVICE_TREES: [&str; 2] = ["/proc/device-tree", "/sys/firmware/devicetree/base"];
 const PLATFORM_DEVICES: &str = "/sys/bus/platform/devices";
-const MACHINE_ID: &str = "/etc/machine-id";
 
 /// What the machine is.
 pub fn machine(root: &Root) -> Machine {
@@ -40,15 +39,16 @@ pub fn machine(root: &Root) -> Machine {
 /// SRC-5, except that a file that says nothing, or `uninitialized`, is passed over.
 fn machine_id(root: &Root) -> Fact<String> {
     let read = |path| text_as(root, path, identity::machine_id);
-    otherwise(read(MACHINE_ID), || read("/var/lib/dbus/machine-id"))
+    otherwise(read("/etc/machine-id"), || read("/var/lib/dbus/machine-id"))
 }
 
-/// SRC-6, case kept, and kept where boards share it: a kubelet on this machine would say the same.
+/// SRC-6, case kept, and kept where boards share it: a kubelet on this machine would say the same. Without SMBIOS, as on
+/// most ARM boards, it is the machine-id.
 fn system_uuid(root: &Root) -> Fact<String> {
     let uuid = root.read_text("/sys/class/dmi/id/product_uuid");
     let uuid = otherwise(uuid, || root.read_text("/proc/device-tree/system-id"));
     let uuid = otherwise(uuid, || root.read_text("/proc/device-tree/vm,uuid"));
-    otherwise(uuid, || text_as(root, MACHINE_ID, identity::machine_id))
+    otherwise(uuid, || machine_id(root))
 }
 
 /// VER-1.

@@ -140,7 +140,7 @@ impl Root {
     /// `path`, or as much of it as exists.
     fn nearest_existing<'a>(&self, path: &'a str) -> &'a str {
         let mut nearest = path;
-        while !self.exists(nearest) {
+        while !self.capture && !self.exists(nearest) {
             match nearest.trim_end_matches('/').rsplit_once('/') {
                 Some((parent, _)) if !parent.is_empty() => nearest = parent,
                 _ => return "/",
@@ -266,14 +266,19 @@ fn names_reversed(path: &Path) -> Vec<OsString> {
 }
 
 fn measured(found: &nix::sys::statvfs::Statvfs) -> FileSystem {
-    let block_bytes = found.fragment_size() as u64;
+    let block_bytes = wide(found.fragment_size());
     FileSystem {
-        capacity_bytes: block_bytes.saturating_mul(found.blocks() as u64),
-        available_bytes: block_bytes.saturating_mul(found.blocks_available() as u64),
-        inodes: found.files() as u64,
-        inodes_free: found.files_free() as u64,
+        capacity_bytes: block_bytes.saturating_mul(wide(found.blocks())),
+        available_bytes: block_bytes.saturating_mul(wide(found.blocks_available())),
+        inodes: wide(found.files()),
+        inodes_free: wide(found.files_free()),
         read_only: found.flags().contains(FsFlags::ST_RDONLY),
     }
+}
+
+/// These are 32 bits wide on some processors and C libraries.
+fn wide(number: impl Into<u64>) -> u64 {
+    number.into()
 }
 
 fn absent(path: &str, error: &io::Error) -> Absent {

@@ -118,7 +118,7 @@ fn tenth(of: u64) -> u64 {
 /// As Kubernetes prints a number of bytes: the largest binary suffix that leaves an integer.
 fn quantity(bytes: u64) -> String {
     let suffixes = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
-    let fits = suffixes.iter().find(|(shift, _)| bytes > 0 && bytes % (1 << shift) == 0);
+    let fits = suffixes.iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
     fits.map_or_else(|| bytes.to_string(), |(shift, suffix)| format!("{}{suffix}", bytes >> shift))
 }
 

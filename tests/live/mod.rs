@@ -6,6 +6,13 @@
 // The linter keeps clocks out of the agent, not out of tests.
 #![allow(clippy::disallowed_methods)]
 
+/// A list of cases, each named as its function is.
+macro_rules! cases {
+    ($needs:expr, $($run:ident),+ $(,)?) => {
+        vec![$(super::Case { name: stringify!($run), needs: $needs, run: $run }),+]
+    };
+}
+
 mod credentials;
 mod expected;
 mod faults;
@@ -24,18 +31,10 @@ use std::time::{Duration, SystemTime};
 
 /// Long enough for anything that should happen at once, on a machine that is busy with other things.
 pub const SOON: Duration = Duration::from_secs(15);
-/// After so much silence the controller calls a Node Unknown.
-pub const GRACE: Duration = Duration::from_secs(6);
+/// After so much silence the controller calls a Node Unknown: as short as default renewals allow.
+pub const GRACE: Duration = Duration::from_secs(12);
 
-/// A list of cases, each named as its function is.
-macro_rules! cases {
-    ($needs:expr, $($run:ident),+ $(,)?) => {
-        vec![$(super::Case { name: stringify!($run), needs: $needs, run: $run }),+]
-    };
-}
-use cases;
-
-/// A controller with so little patience that several of its grace periods fit into a test.
+/// A controller with so little patience that a test can outlast it.
 pub fn options() -> Options {
     Options { node_monitor_grace_period: GRACE, node_startup_grace_period: GRACE, ..Options::default() }
 }
@@ -43,10 +42,10 @@ pub fn options() -> Options {
 /// The longest first, so that the short ones fill the gaps at the end.
 pub fn cases() -> Vec<Case> {
     let groups = [
+        lease::cases(),
         credentials::cases(),
         faults::cases(),
         start::cases(),
-        lease::cases(),
         names::cases(),
         registration::cases(),
         status::cases(),
@@ -55,7 +54,7 @@ pub fn cases() -> Vec<Case> {
     groups.into_iter().flatten().collect()
 }
 
-/// The Node once it is Ready and the agent itself has said so after registering it.
+/// The Node once it is Ready.
 pub fn wait_until_ready(cluster: &Cluster, node: &NodeIdentity) -> Result<Value> {
     cluster.wait_for_condition(&node.name, "Ready", "True", SOON)
 }

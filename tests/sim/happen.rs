@@ -82,7 +82,7 @@ impl World {
 
     fn reload(&mut self) {
         if self.agent.is_some() && !self.is_asleep {
-            self.watch.hurried(self.now_us);
+            self.watch.hurried(true, self.now_us);
             self.feed(Input::Reloaded(Box::new(self.plan.settings.clone())));
         }
     }

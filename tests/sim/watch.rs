@@ -20,8 +20,8 @@ const RETRY_AFTER_US: u64 = 5_000_000;
 const POSTPONEMENTS: u32 = 10;
 /// A deadline in the past may come once; again without anything done in between is a busy loop.
 const STUCK_WAITS: u32 = 2;
-/// With nothing in flight the status lane looks at the board every 10.4 s.
-const LONGEST_IDLE_US: u64 = 10_400_000;
+/// With nothing in flight the status lane looks at the board every 10.4 s, or registration obeys Retry-After up to 30 s.
+const LONGEST_IDLE_US: u64 = 30_000_000;
 
 type Checked = Result<(), String>;
 
@@ -36,7 +36,8 @@ pub struct Watch {
     last_renew_time: Option<Wall>,
     /// When the next Lease request must have been sent; `None` while nothing can be said.
     lease_due_us: Option<u64>,
-    lease_failing: bool,
+    /// How the last Lease request failed.
+    lease_failure: Option<Class>,
     /// The Node is gone and has to be registered first; Leases wait for that.
     node_missing: bool,
     not_before_us: BTreeMap<Lane, u64>,
@@ -53,7 +54,7 @@ impl Watch {
         self.postponements.clear();
         self.last_renew_time = None;
         self.lease_due_us = None;
-        self.lease_failing = false;
+        self.lease_failure = None;
         self.node_missing = false;
         self.stuck_waits = 0;
         self.probing = false;
@@ -117,7 +118,7 @@ impl Watch {
         self.in_flight.remove(&lane);
         let class = answer.result.as_ref().err().map(Refusal::class);
         if lane == Lane::Lease {
-            self.lease_failing = class.is_some();
+            self.lease_failure = class;
             self.lease_due_us = Some(now_us + if class.is_some() { LEASE_BACKOFF_US } else { LEASE_SPACING_US });
         }
         self.node_missing |= lane == Lane::Status && class == Some(Class::Missing);
@@ -136,10 +137,15 @@ impl Watch {
         }
     }
 
-    /// Something that makes waiting pointless: a link, a reload.
-    pub fn hurried(&mut self, now_us: u64) {
-        self.not_before_us.clear();
-        if self.lease_failing && self.lease_due_us.is_some() {
+    /// A link came back, or (`reload`) settings and credentials were read again: what may be cured by that is tried at once.
+    /// A server that asked for patience gets it all the same.
+    pub fn hurried(&mut self, reload: bool, now_us: u64) {
+        let cured = match self.lease_failure {
+            None | Some(Class::After(_)) => false,
+            Some(Class::Unreachable) => true,
+            Some(_) => reload,
+        };
+        if cured && self.lease_due_us.is_some() {
             self.lease_due_us = Some(now_us);
         }
     }

@@ -303,7 +303,7 @@ impl World {
             return;
         }
         self.trace.say(|| "the link changed".to_owned());
-        self.watch.hurried(self.now_us);
+        self.watch.hurried(false, self.now_us);
         if !self.shim.is(Planted::LinkChangeSwallowed) {
             self.feed(Input::LinkChanged);
         }

@@ -98,7 +98,7 @@ fn every_row_is_complete(page: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     for Row { id, what, here, shown_by } in rows(page) {
         let verdict = VERDICTS.iter().find(|verdict| here.starts_with(*verdict));
-        let has_reason = verdict.is_some_and(|verdict| *verdict == "Same" || here.len() > verdict.len() + 10);
+        let has_reason = verdict.is_some_and(|verdict| *verdict == "Same" || here.len() > verdict.len() + 3);
         if what.is_empty() || !has_reason {
             complaints.push(format!("{PAGE}: {id}: the third column is one of {VERDICTS:?}, then a reason"));
         }

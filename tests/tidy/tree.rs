@@ -67,7 +67,8 @@ fn files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root().to_owned()];
     while let Some(folder) = folders.pop() {
-        if folder.join("CACHEDIR.TAG").exists() || folder.ends_with(".git") || folder.ends_with("tests/boards") {
+        let is_board = folder.parent().is_some_and(|above| above.ends_with("tests/boards"));
+        if folder.join("CACHEDIR.TAG").exists() || folder.ends_with(".git") || is_board {
             continue;
         }
         let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
