@@ -1,9 +1,12 @@
 //! Turns a real kubelet on this machine into the measure that nodepulse is held against.
 
+#[path = "support/agent.rs"]
+mod agent;
 #[path = "support/cluster.rs"]
 mod cluster;
 #[path = "support/harness.rs"]
 mod harness;
+mod side;
 #[path = "support/trials.rs"]
 mod trials;
 
@@ -11,5 +14,8 @@ use cluster::Options;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    trials::run(Options::default, harness::kubelet_cases())
+    let cases = side::cases().into_iter().chain(harness::kubelet_cases()).collect();
+    let code = trials::run(Options::default, cases);
+    side::print_reports();
+    code
 }

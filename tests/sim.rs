@@ -1,3 +1,180 @@
-//! Turns seeds into worlds.
+//! Turns seeds into worlds and says whether what must hold held: the whole core against a model API server, through a
+//! network with faults, then peace.
+//!
+//! ```text
+//! cargo test --test sim                 2,000 worlds
+//! SEEDS=100000 cargo test --test sim    more
+//! SEED=7 cargo test --test sim          one, with everything that happened
+//! ```
+#![allow(clippy::disallowed_methods, reason = "a test may read the clock to say how long it took")]
 
 mod model;
+mod sim {
+    pub mod board;
+    pub mod happen;
+    pub mod judge;
+    pub mod network;
+    pub mod plan;
+    pub mod planted;
+    pub mod random;
+    pub mod trace;
+    pub mod watch;
+    pub mod world;
+}
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use sim::planted::{PLANTED, Planted};
+use sim::world::{Outcome, World};
+
+const WORLDS: u64 = 2_000;
+/// Every planted fault is noticed in one of so many worlds.
+const WORLDS_PER_PLANTED_FAULT: u64 = 200;
+const WORLDS_RUN_TWICE: u64 = 100;
+const LINES_ON_FAILURE: usize = 40;
+
+fn run(seed: u64, fault: Option<Planted>, keep_lines: bool) -> Outcome {
+    let world = AssertUnwindSafe(|| World::new(seed, fault, keep_lines).run());
+    catch_unwind(world).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let violation = Some(format!("panic: {}", text.unwrap_or_default()));
+        Outcome { hash: 0, violation, lines: Vec::new(), requests: 0, busiest: 0, simulated_us: 0 }
+    })
+}
+
+fn number_from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().filter(|text| !text.is_empty()).map(|text| text.parse().unwrap())
+}
+
+/// Past the capture of the test harness: somebody who runs worlds wants to see how many.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Runs every seed below `end` on every core, until one answers false.
+fn each_seed(end: u64, run_one: impl Fn(u64) -> bool + Sync) {
+    let next = AtomicU64::new(0);
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end || !run_one(seed) {
+                        next.fetch_max(end, Ordering::Relaxed);
+                        return;
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// A bad seed below `end`; looks no further once there is one.
+fn find_bad(end: u64, is_bad: impl Fn(u64) -> bool + Sync) -> Option<u64> {
+    let bad = AtomicU64::new(u64::MAX);
+    each_seed(end, |seed| {
+        let found = is_bad(seed);
+        if found {
+            bad.fetch_min(seed, Ordering::Relaxed);
+        }
+        !found
+    });
+    Some(bad.into_inner()).filter(|seed| *seed != u64::MAX)
+}
+
+/// Kinds of violations, numbers left out, with how many worlds have them and the smallest seed of each.
+type Violations = BTreeMap<String, (u64, u64)>;
+
+fn count(violations: &mut Violations, seed: u64, text: &str) {
+    let kind: String = text.chars().filter(|c| !c.is_ascii_digit()).take(90).collect();
+    let known = violations.entry(kind).or_insert((0, seed));
+    *known = (known.0 + 1, known.1.min(seed));
+}
+
+fn explain(seed: u64) -> String {
+    let outcome = run(seed, None, true);
+    let first = outcome.lines.first().cloned().unwrap_or_default();
+    let last = outcome.lines.len().saturating_sub(LINES_ON_FAILURE);
+    let tail = outcome.lines[last..].join("\n");
+    let why = outcome.violation.unwrap_or_else(|| "nothing, this time: the world is not deterministic".to_owned());
+    format!("{first}\n...\n{tail}\nseed {seed}: {why}\nreplay it with SEED={seed} cargo test --test sim")
+}
+
+#[test]
+fn what_must_hold_holds_in_every_world() {
+    if let Some(seed) = number_from_environment("SEED") {
+        let outcome = run(seed, None, true);
+        say(&outcome.lines.join("\n"));
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        return;
+    }
+    let worlds = number_from_environment("SEEDS").unwrap_or(WORLDS);
+    let start = Instant::now();
+    let (requests, busiest, simulated_us) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let violations = Mutex::new(Violations::new());
+    each_seed(worlds, |seed| {
+        let outcome = run(seed, None, false);
+        requests.fetch_add(outcome.requests, Ordering::Relaxed);
+        busiest.fetch_max(outcome.busiest as u64, Ordering::Relaxed);
+        simulated_us.fetch_add(outcome.simulated_us, Ordering::Relaxed);
+        if let Some(text) = outcome.violation {
+            count(&mut violations.lock().unwrap(), seed, &text);
+        }
+        true
+    });
+    let violations = violations.into_inner().unwrap();
+    if let Some(seed) = violations.values().map(|(_, seed)| *seed).min() {
+        say(&explain(seed));
+        let list: Vec<String> = violations
+            .iter()
+            .map(|(kind, (worlds, seed))| format!("{worlds} worlds, first seed {seed}: {kind}"))
+            .collect();
+        panic!("of {worlds} worlds:\n{}", list.join("\n"));
+    }
+    say(&format!(
+        "sim: {worlds} worlds, {:.0} simulated hours, {} requests, at most {} in a minute, in {:.1} s: all as it should be",
+        simulated_us.into_inner() as f64 / 3.6e9,
+        requests.into_inner(),
+        busiest.into_inner(),
+        start.elapsed().as_secs_f64(),
+    ));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_world() {
+    let differs = |seed| {
+        let (first, second) = (run(seed, None, false), run(seed, None, true));
+        (first.hash, first.requests) != (second.hash, second.requests)
+    };
+    assert_eq!(find_bad(WORLDS_RUN_TWICE, differs), None, "a seed whose two runs differ");
+    assert_ne!(run(1, None, false).hash, run(2, None, false).hash);
+}
+
+#[test]
+fn every_planted_fault_is_noticed() {
+    let mut unnoticed = Vec::new();
+    let mut noticed = Vec::new();
+    for fault in PLANTED {
+        match find_bad(WORLDS_PER_PLANTED_FAULT, |seed| run(seed, Some(fault), false).violation.is_some()) {
+            Some(seed) => noticed.push(format!(
+                "{fault:?} by seed {seed}: {}",
+                run(seed, Some(fault), false).violation.unwrap_or_default()
+            )),
+            None => unnoticed.push(fault),
+        }
+    }
+    say(&format!(
+        "sim: {} planted faults noticed within {WORLDS_PER_PLANTED_FAULT} worlds each:\n  {}",
+        noticed.len(),
+        noticed.join("\n  ")
+    ));
+    assert_eq!(unnoticed, [], "not noticed within {WORLDS_PER_PLANTED_FAULT} worlds");
+}

@@ -6,12 +6,13 @@ use heapless::{Deque, Vec as Bounded};
 
 use super::Because;
 use super::notice::Level;
-use super::trouble::Trouble;
+use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Refusal, Wish};
 use crate::config::limits::{INNER_RETRIES, TRIES_PER_EVENT, WAITING_EVENTS};
 use crate::node::Event;
 use crate::node::desired::NodeEvent;
+use crate::node::event::COMBINED;
 use crate::time::{Now, Up, Wall};
 
 #[derive(Debug)]
@@ -19,7 +20,10 @@ pub(super) struct EventLane {
     waiting: Deque<Waiting, WAITING_EVENTS>,
     /// The latest events the server has, newest last: a repeat counts instead of adding (EVT-5).
     delivered: Bounded<Event, REMEMBERED>,
+    /// One for each event type: how many are taken in (EVT-6).
     spam: [Bucket; 2],
+    /// How many are sent: `eventRecordQPS` and `eventBurst` (TR-1).
+    rate: Bucket,
     similar: Bounded<Similar, REMEMBERED>,
     trouble: Trouble,
     not_before: Up,
@@ -43,7 +47,7 @@ enum Known {
     ToServer,
 }
 
-/// Tokens for one event type (EVT-6).
+/// Tokens that come back with time.
 #[derive(Debug)]
 struct Bucket {
     tokens: f64,
@@ -60,7 +64,7 @@ struct Similar {
 }
 
 const BURST: f64 = 25.0;
-const REFILL_SECONDS: f64 = 300.0;
+const REFILL_PER_SECOND: f64 = 1.0 / 300.0;
 const REMEMBERED: usize = 16;
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 const SIMILAR_MESSAGES: usize = 10;
@@ -69,11 +73,12 @@ const CEILING: Duration = Duration::from_secs(300);
 
 impl EventLane {
     pub(super) fn new() -> EventLane {
-        let bucket = || Bucket { tokens: BURST, filled_at: None };
+        let bucket = || Bucket { tokens: f64::INFINITY, filled_at: None };
         EventLane {
             waiting: Deque::new(),
             delivered: Bounded::new(),
             spam: [bucket(), bucket()],
+            rate: bucket(),
             similar: Bounded::new(),
             trouble: Trouble::of("event delivery"),
             not_before: Up::BOOT,
@@ -91,6 +96,13 @@ impl EventLane {
         if now.up < self.not_before {
             let after = self.trouble.last().map(str::to_owned);
             return Step::Wait { until: self.not_before, because: Because { what: "an event", after } };
+        }
+        let (burst, per_second) = (world.settings.event_burst, world.settings.event_record_qps);
+        if per_second > 0
+            && let Err(wait) = self.rate.take(f64::from(burst.max(1)), f64::from(per_second), now.up)
+        {
+            self.not_before = now.up + wait;
+            return Step::Wait { until: self.not_before, because: Because { what: "an event", after: None } };
         }
         let event = &mut first.event;
         if let Some(uid) = &world.node_uid {
@@ -116,6 +128,7 @@ impl EventLane {
             Class::After(wait) if first.postponed < INNER_RETRIES => {
                 first.postponed += 1;
                 self.not_before = now.up + wait.min(CEILING);
+                world.say_if(self.trouble.failed(&refusal, "", now.up));
             }
             Class::Unreachable if first.tries + 1 < TRIES_PER_EVENT => {
                 first.tries += 1;
@@ -127,9 +140,11 @@ impl EventLane {
         }
     }
 
-    /// A link came back: try now.
-    pub(super) fn hurry(&mut self, now: Now) {
-        self.not_before = self.not_before.min(now.up);
+    /// What waited for this remedy is tried now.
+    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
+        if self.trouble.may_end_with(remedy) {
+            self.not_before = self.not_before.min(now.up);
+        }
     }
 
     fn delivered(&mut self) {
@@ -156,16 +171,16 @@ impl EventLane {
         let mut event = event;
         event.message = self.aggregate(&event, now);
         let Some(bucket) = self.spam.get_mut(usize::from(event.warning)) else { return };
-        if !bucket.take(now) {
+        if bucket.take(BURST, REFILL_PER_SECOND, now).is_err() {
             return;
         }
         if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.event.repeats(&event)) {
-            return waiting.event.seen_again(stamp);
+            return waiting.event.seen_again(&event, stamp);
         }
         let (event, state) = match self.delivered.iter().find(|delivered| delivered.repeats(&event)) {
             Some(delivered) => {
                 let mut again = delivered.clone();
-                again.seen_again(stamp);
+                again.seen_again(&event, stamp);
                 (again, Known::ToServer)
             }
             None => {
@@ -193,27 +208,28 @@ impl EventLane {
             let _ = self.similar.push(first);
             return message;
         };
-        if similar.messages.len() >= SIMILAR_MESSAGES {
-            return format!("(combined from similar events): {message}");
+        if similar.messages.contains(&message) {
+            return message;
         }
-        if !similar.messages.contains(&message) {
-            similar.messages.push(message.clone());
+        if similar.messages.len() + 1 >= SIMILAR_MESSAGES {
+            return format!("{COMBINED}{message}");
         }
+        similar.messages.push(message.clone());
         message
     }
 }
 
 impl Bucket {
-    fn take(&mut self, now: Up) -> bool {
-        if let Some(filled_at) = self.filled_at {
-            let refill = (now - filled_at).as_secs_f64() / REFILL_SECONDS;
-            self.tokens = (self.tokens + refill).min(BURST);
-        }
+    /// Takes one token, or says how long until there is one. A bucket starts full.
+    fn take(&mut self, burst: f64, per_second: f64, now: Up) -> Result<(), Duration> {
+        let elapsed = self.filled_at.map_or(Duration::ZERO, |filled_at| now - filled_at);
+        self.tokens = (self.tokens + elapsed.as_secs_f64() * per_second).min(burst);
         self.filled_at = Some(now);
-        let has_token = self.tokens >= 1.0;
-        if has_token {
+        if self.tokens >= 1.0 {
             self.tokens -= 1.0;
+            return Ok(());
         }
-        has_token
+        // A millisecond more than it takes: rounding must not leave a sliver missing.
+        Err(Duration::from_secs_f64((1.0 - self.tokens) / per_second) + Duration::from_millis(1))
     }
 }

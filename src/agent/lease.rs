@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::backoff::{Backoff, CEILING};
 use super::notice::Level;
-use super::trouble::Trouble;
+use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
 use super::{Because, Output};
 use crate::api::{Answer, Class, Document, Refusal, Wish};
@@ -29,6 +29,8 @@ pub(super) struct LeaseLane {
     earliest: Up,
     latest: Up,
     tries: u32,
+    /// Changes of stage since the last success: a Lease that is there and not there by turns is backed off from.
+    turns: u32,
     postponed: u32,
     backoff: Backoff,
     trouble: Trouble,
@@ -36,6 +38,8 @@ pub(super) struct LeaseLane {
     last_renew_time: Option<Wall>,
     /// Owner the stored Lease is known to have.
     owner_uid: Option<String>,
+    /// Duration it is known to have.
+    duration_seconds: Option<u32>,
     strip_managed_fields: bool,
     held: bool,
 }
@@ -55,11 +59,13 @@ impl LeaseLane {
             earliest: Up::BOOT,
             latest: Up::BOOT,
             tries: 0,
+            turns: 0,
             postponed: 0,
             backoff: Backoff::starting_at(Duration::from_millis(200)),
             trouble: Trouble::of("Lease renewal"),
             last_renew_time: None,
             owner_uid: None,
+            duration_seconds: None,
             strip_managed_fields: true,
             held: false,
         }
@@ -67,16 +73,18 @@ impl LeaseLane {
 
     pub(super) fn poll(&mut self, world: &World, now: Now) -> Step {
         let Some(uid) = &world.node_uid else { return Step::Idle };
-        let orphaned = self.stage == Stage::Renew && self.owner_uid.as_ref() != Some(uid);
-        if now.up < self.earliest && !(orphaned && self.trouble.last().is_none()) {
+        let duration_seconds = world.settings.node_lease_duration_seconds;
+        // The Node was created again, or the settings were read again (LSE-5).
+        let outdated = self.owner_uid.as_ref() != Some(uid) || self.duration_seconds != Some(duration_seconds);
+        let outdated = outdated && self.stage == Stage::Renew;
+        if now.up < self.earliest && !(outdated && self.trouble.last().is_none()) {
             return Step::Wait { until: self.latest, because: self.because() };
         }
         let Some(renew_time) = self.next_renew_time(world, now) else { return Step::Idle };
-        if orphaned {
+        if outdated {
             self.stage = Stage::Adopt;
         }
         let name = world.node_name.as_str();
-        let duration_seconds = world.settings.node_lease_duration_seconds;
         let wish = match self.stage {
             Stage::Find => Wish::ReadLease,
             Stage::Create => Wish::CreateLease { body: body::create_body(name, uid, duration_seconds, renew_time) },
@@ -85,9 +93,12 @@ impl LeaseLane {
             }
             Stage::Renew => Wish::RenewLease { body: body::renew_body(renew_time, self.strip_managed_fields) },
         };
+        // A creation is tracked whatever it says (`wire.md` 4), even one whose answer is lost: the renewal after it strips.
+        self.strip_managed_fields |= self.stage == Stage::Create;
         if self.stage != Stage::Find {
             self.last_renew_time = Some(renew_time);
             self.owner_uid = Some(uid.clone());
+            self.duration_seconds = Some(duration_seconds);
         }
         Step::Send(wish)
     }
@@ -100,9 +111,9 @@ impl LeaseLane {
         }
     }
 
-    /// A link came back: what waits for a back-off is tried now.
-    pub(super) fn hurry(&mut self, now: Now) {
-        if self.trouble.last().is_some() {
+    /// What waited for this remedy is tried now.
+    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
+        if self.trouble.may_end_with(remedy) {
             self.try_at(now.up);
         }
     }
@@ -127,8 +138,8 @@ impl LeaseLane {
         let owner = lease.metadata.owner_references.iter().find(|owner| owner.kind == "Node");
         self.owner_uid = owner.map(|owner| owner.uid.clone());
         let holder_is_us = lease.spec.holder_identity.as_ref() == Some(&world.node_name);
-        let duration_is_ours =
-            lease.spec.lease_duration_seconds == Some(i64::from(world.settings.node_lease_duration_seconds));
+        self.duration_seconds = lease.spec.lease_duration_seconds.and_then(|seconds| u32::try_from(seconds).ok());
+        let duration_is_ours = self.duration_seconds == Some(world.settings.node_lease_duration_seconds);
         let ours = holder_is_us && duration_is_ours && self.owner_uid == world.node_uid;
         self.stage = if ours { Stage::Renew } else { Stage::Adopt };
         self.try_at(now.up);
@@ -143,9 +154,10 @@ impl LeaseLane {
             world.say(Level::Debug, "lease-renewed", "Lease renewed");
         }
         self.held = true;
+        self.strip_managed_fields &= self.stage == Stage::Create;
         self.stage = Stage::Renew;
-        self.strip_managed_fields = false;
         self.tries = 0;
+        self.turns = 0;
         self.postponed = 0;
         self.backoff.reset();
         world.renewed(now.up);
@@ -167,9 +179,13 @@ impl LeaseLane {
         if let Some(next_stage) = next_stage {
             if (stage, next_stage) == (Stage::Renew, Stage::Create) {
                 world.say(Level::Warning, "lease-missing", "somebody deleted the Lease: creating it again");
+                // Garbage collection deletes it when its owner, the Node, is gone.
+                world.node_in_doubt = true;
             }
+            world.reached(now.up);
             self.stage = next_stage;
-            if self.tries < TRIES_PER_RUN {
+            self.turns += 1;
+            if self.turns < TRIES_PER_RUN {
                 return self.try_at(now.up);
             }
         }
@@ -187,7 +203,10 @@ impl LeaseLane {
                 let wait = if self.tries == 1 { Duration::ZERO } else { self.backoff.step() };
                 wait / 2 + world.random.up_to(wait / 2)
             }
-            Class::Error | Class::Conflict | Class::Exists | Class::Missing if self.tries < TRIES_PER_RUN => {
+            // Renewals are tried back to back (LSE-7); looking for a Lease and creating it are not (LSE-11).
+            Class::Error | Class::Conflict | Class::Exists | Class::Missing
+                if renews(stage) && self.tries < TRIES_PER_RUN =>
+            {
                 Duration::ZERO
             }
             _ => self.backoff.step(),
@@ -197,6 +216,10 @@ impl LeaseLane {
             world.output(Output::DropConnections);
         }
     }
+}
+
+fn renews(stage: Stage) -> bool {
+    matches!(stage, Stage::Adopt | Stage::Renew)
 }
 
 fn verb_of(stage: Stage) -> &'static str {

@@ -32,6 +32,7 @@ use crate::time::{Now, Up, Wall};
 use events::EventLane;
 use lease::LeaseLane;
 use status::StatusLane;
+use trouble::Remedy;
 use world::{Step, World};
 
 /// What happened.
@@ -155,15 +156,12 @@ impl Agent {
                 if self.world.lost_since.is_some() {
                     self.world.output(Output::DropConnections);
                 }
-                self.lease.hurry(now);
-                self.status.hurry(now);
-                self.events.hurry(now);
+                self.hurry(Remedy::Link, now);
             }
             Input::Reloaded(settings) => {
                 self.world.settings = *settings;
                 self.world.say(Level::Info, "reloaded", "settings and credentials read again");
-                self.lease.hurry(now);
-                self.status.hurry(now);
+                self.hurry(Remedy::Reload, now);
             }
             Input::Credentials(dates) => self.world.credential_dates = dates,
         }
@@ -208,6 +206,12 @@ impl Agent {
         let answers = Because { what: "the answer to a request in flight", after: None };
         let (until, because) = wait.unwrap_or((now.up + LONGEST_WAIT, answers));
         Output::Wait { until, because }
+    }
+
+    fn hurry(&mut self, remedy: Remedy, now: Now) {
+        self.lease.hurry(remedy, now);
+        self.status.hurry(remedy, now);
+        self.events.hurry(remedy, now);
     }
 
     fn send(&mut self, place: usize, lane: Lane, wish: Wish) -> Output {

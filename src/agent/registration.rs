@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::Because;
 use super::backoff::Backoff;
 use super::notice::Level;
-use super::trouble::Trouble;
+use super::trouble::{Remedy, Trouble};
 use super::truth::Truth;
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, StatusError, Wish};
@@ -111,9 +111,11 @@ impl Registration {
         }
     }
 
-    /// A link came back: try now.
-    pub(super) fn hurry(&mut self, now: Now) {
-        if let Stage::Pause { until } = &mut self.stage {
+    /// What waited for this remedy is tried now.
+    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
+        if let Stage::Pause { until } = &mut self.stage
+            && self.trouble.may_end_with(remedy)
+        {
             *until = (*until).min(now.up);
         }
     }
@@ -132,8 +134,11 @@ impl Registration {
                 truth.server_version = Some(version);
                 self.stage = Stage::Create;
             }
-            (Stage::Version, Err(Refusal::Status(_)) | Ok(_)) => {
-                // Discovery may be closed to us; the version we were tested with is good enough.
+            (Stage::Version, Err(refusal)) if !closes_discovery(&refusal) => {
+                self.failed(&Stage::Version, &refusal, world, now);
+            }
+            (Stage::Version, _) => {
+                // The version we were tested with is good enough.
                 truth.server_version = Some(String::new());
                 self.stage = Stage::Create;
             }
@@ -240,6 +245,7 @@ impl Registration {
 
     fn failed(&mut self, stage: &Stage, refusal: &Refusal, world: &mut World, now: Now) {
         let verb = match stage {
+            Stage::Version => "get /version",
             Stage::Create => "create nodes",
             Stage::Suspect(_) => "get leases",
             Stage::Reconcile { .. } => "patch nodes/status",
@@ -257,6 +263,12 @@ impl Registration {
     fn pause(&mut self, now: Now, at_least: Duration) {
         self.stage = Stage::Pause { until: now.up + self.backoff.step().max(at_least) };
     }
+}
+
+/// Discovery may be closed to us for good: 4xx except 429. What passes is waited for, as the version we claim may not be
+/// above the server's.
+pub(super) fn closes_discovery(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Status(StatusError { code: 400..=428 | 430..=499, .. }))
 }
 
 fn is_forbidden(refusal: &Refusal) -> bool {

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use super::Because;
 use super::notice::Level;
-use super::registration::Registration;
-use super::trouble::Trouble;
+use super::registration::{Registration, closes_discovery};
+use super::trouble::{Remedy, Trouble};
 use super::truth::Truth;
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, Wish};
@@ -52,7 +52,7 @@ pub(super) struct StatusLane {
 
 #[derive(Debug)]
 enum Stage {
-    Register(Registration),
+    Register(Box<Registration>),
     Rest,
     Probe,
     Decide,
@@ -70,7 +70,7 @@ const VERSION_FREQUENCY: Duration = Duration::from_secs(24 * 3600);
 impl StatusLane {
     pub(super) fn new(now: Up, register_node: bool) -> StatusLane {
         StatusLane {
-            stage: if register_node { Stage::Register(Registration::new(now)) } else { Stage::Rest },
+            stage: if register_node { Stage::Register(Box::new(Registration::new(now))) } else { Stage::Rest },
             truth: Truth::default(),
             trouble: Trouble::of("NodeStatus"),
             base: None,
@@ -89,10 +89,16 @@ impl StatusLane {
     }
 
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
-        let must_report = self.must_report(world, now);
+        world.notice_gap(now.up);
+        if std::mem::take(&mut world.node_in_doubt) {
+            self.assert_due = now.up;
+            world.report_at_once = true;
+        }
+        let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
         match &mut self.stage {
             Stage::Register(registration) => registration.poll(&mut self.truth, world, now),
-            Stage::Rest if now.up >= self.earliest || must_report => {
+            Stage::Rest if now.up >= self.earliest || may_hurry => {
+                world.report_at_once = false;
                 self.stage = Stage::Probe;
                 Step::Probe
             }
@@ -119,12 +125,13 @@ impl StatusLane {
         }
     }
 
-    /// A link came back, or addresses changed: look again now.
-    pub(super) fn hurry(&mut self, now: Now) {
+    /// Addresses or settings changed: look again now.
+    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
         match &mut self.stage {
-            Stage::Register(registration) => registration.hurry(now),
+            Stage::Register(registration) => registration.hurry(remedy, now),
             Stage::Rest => self.earliest = now.up,
-            _ => self.try_again_at = self.try_again_at.min(now.up),
+            // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
+            _ => {}
         }
     }
 
@@ -139,7 +146,10 @@ impl StatusLane {
                 }
             }
             (Stage::Version, Ok(Document::Version(version))) => self.truth.server_version = Some(version),
-            (Stage::Version, Err(Refusal::Status(_)) | Ok(_)) => {
+            (Stage::Version, Err(refusal)) if !closes_discovery(&refusal) => {
+                self.refused(&Stage::Version, &refusal, world, now);
+            }
+            (Stage::Version, _) => {
                 self.truth.server_version.get_or_insert_default();
             }
             (Stage::Read, Ok(Document::Node(node))) => self.read(node, world),
@@ -150,10 +160,6 @@ impl StatusLane {
             (stage, Err(refusal)) => self.refused(&stage, &refusal, world, now),
             (_, Ok(_)) => self.rest(world, now),
         }
-    }
-
-    fn must_report(&self, world: &World, now: Now) -> bool {
-        self.base.is_some() && world.report_in_full && !self.held_back(world, now)
     }
 
     /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,
@@ -290,8 +296,8 @@ impl StatusLane {
             return self.register_again(world, now);
         }
         match stage {
-            Stage::Patch { .. } if class == Class::Unreachable => self.unsure = true,
-            Stage::Version if self.truth.server_version.is_none() => self.version_due = now.up,
+            Stage::Patch { .. } if may_have_been_done(refusal) => self.unsure = true,
+            Stage::Version => self.version_due = now.up,
             _ => {}
         }
         let advice = if class == Class::Missing {
@@ -320,6 +326,8 @@ impl StatusLane {
             _ => {
                 if class == Class::Missing {
                     self.base = None;
+                    // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
+                    world.node_uid = None;
                 }
                 self.rest(world, now);
             }
@@ -331,7 +339,7 @@ impl StatusLane {
         self.base = None;
         self.unsure = false;
         self.reported = false;
-        self.stage = Stage::Register(Registration::new(now.up));
+        self.stage = Stage::Register(Box::new(Registration::new(now.up)));
     }
 
     fn rest(&mut self, world: &mut World, now: Now) {
@@ -339,5 +347,13 @@ impl StatusLane {
         self.earliest = now.up + period;
         self.latest = now.up + world.random.jittered(period);
         self.stage = Stage::Rest;
+    }
+}
+
+/// Whether the server may have done what it was asked although it did not say so.
+fn may_have_been_done(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::Failed(_) => true,
+        Refusal::Status(status) => status.code >= 500,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::notice::{Level, Notice};
-use crate::api::Refusal;
+use crate::api::{Class, Refusal};
 use crate::time::Up;
 
 /// The failures of one lane since its last success.
@@ -23,6 +23,17 @@ struct Current {
     failures: u32,
     kind: String,
     text: String,
+    /// What the last failure was.
+    class: Class,
+}
+
+/// What may end a run of failures before its next try is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// An address, a route or a carrier changed.
+    Link,
+    /// Settings and credentials were read again.
+    Reload,
 }
 
 /// A failure that goes on is mentioned again this often.
@@ -38,14 +49,16 @@ impl Trouble {
         let kind = refusal.word().into_owned();
         let text = format!("{refusal}{advice}");
         let what = self.what;
+        let class = refusal.class();
         let Some(current) = &mut self.current else {
             let notice = Notice::new(Level::Warning, "failing", format!("{what} failed: {text}"));
-            self.current = Some(Current { since: now, said_at: now, unsaid: 0, failures: 1, kind, text });
+            self.current = Some(Current { since: now, said_at: now, unsaid: 0, failures: 1, kind, text, class });
             return Some(notice);
         };
         current.failures = current.failures.saturating_add(1);
         current.unsaid = current.unsaid.saturating_add(1);
         current.text = text;
+        current.class = class;
         let changed = current.kind != kind;
         if !changed && now - current.said_at < REMIND_AFTER {
             return None;
@@ -69,6 +82,15 @@ impl Trouble {
         let tries = if current.failures == 1 { "try" } else { "tries" };
         let text = format!("{} works again after {spent} and {} failed {tries}", self.what, current.failures);
         Some(Notice::new(Level::Info, "recovered", text))
+    }
+
+    /// Whether `event` is a reason to try now. Never when the server itself asked for patience.
+    pub(super) fn may_end_with(&self, event: Remedy) -> bool {
+        self.current.as_ref().is_some_and(|current| match (current.class, event) {
+            (Class::After(_), _) => false,
+            (Class::Unreachable, _) | (_, Remedy::Reload) => true,
+            (_, Remedy::Link) => false,
+        })
     }
 
     /// What the last failure said, for the reason of a deadline.

@@ -41,8 +41,14 @@ pub(super) struct World {
     pub(super) lost_since: Option<Up>,
     /// When a Lease renewal was last acknowledged.
     renewed_at: Option<Up>,
+    /// The renewal after which a gap was noticed before the next one ended it.
+    gap_noticed_after: Option<Up>,
     /// The server may believe something else than we last heard: assert every condition whole (D4).
     pub(super) report_in_full: bool,
+    /// The uplink works again: one status run need not wait for its time.
+    pub(super) report_at_once: bool,
+    /// Something suggests that the Node was deleted: ask before the next assertion is due.
+    pub(super) node_in_doubt: bool,
     /// Events that are not yet with the event lane.
     pub(super) fresh_events: Vec<NodeEvent>,
     pub(super) credential_dates: CredentialDates,
@@ -50,8 +56,8 @@ pub(super) struct World {
     outputs: VecDeque<Output>,
 }
 
-/// A gap in acknowledged renewals after which the controller may have judged us (D4).
-const GAP: Duration = Duration::from_secs(20);
+/// A gap in acknowledged renewals after which the controller may have judged us (D4): half the Lease, but at least this.
+const LEAST_GAP: Duration = Duration::from_secs(20);
 /// Credentials are read again at most this often.
 const RELOAD_SPACING: Duration = Duration::from_secs(30);
 
@@ -65,7 +71,10 @@ impl World {
             node_uid: None,
             lost_since: None,
             renewed_at: None,
+            gap_noticed_after: None,
             report_in_full: true,
+            report_at_once: false,
+            node_in_doubt: false,
             fresh_events: Vec::new(),
             credential_dates: CredentialDates::default(),
             credentials_read_at: None,
@@ -97,14 +106,30 @@ impl World {
 
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Up) {
-        if self.renewed_at.is_some_and(|last| now - last > GAP) {
-            self.report_in_full = true;
-        }
+        self.notice_gap(now);
+        self.reached(now);
+        self.renewed_at = Some(now);
+    }
+
+    /// An API server that knows of Leases answered: the uplink works.
+    pub(super) fn reached(&mut self, now: Up) {
         if let Some(since) = self.lost_since.take() {
             self.report_in_full = true;
+            self.report_at_once = true;
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now - since)));
         }
-        self.renewed_at = Some(now);
+    }
+
+    /// Whether the controller may have judged us since the last acknowledged renewal. After a suspend all lanes are due
+    /// at once: the report must not go out as if nothing had happened while the renewal is still on its way.
+    pub(super) fn notice_gap(&mut self, now: Up) {
+        let lease = Duration::from_secs(u64::from(self.settings.node_lease_duration_seconds));
+        let Some(last) = self.renewed_at.filter(|last| now - *last > LEAST_GAP.max(lease / 2)) else { return };
+        if self.gap_noticed_after != Some(last) {
+            self.gap_noticed_after = Some(last);
+            self.report_in_full = true;
+            self.report_at_once = true;
+        }
     }
 
     /// A request found no server.
@@ -119,10 +144,9 @@ impl World {
 
     /// Answers what to add to a refusal for people, and asks for fresh credentials where they may help.
     pub(super) fn advise(&mut self, refusal: &Refusal, wish: &'static str, now: Now) -> String {
-        let rights = refusal.class() == Class::Rights;
-        if (rights || refusal.word() == "tls-refused-by-peer" || refusal.word() == "credentials-unreadable")
-            && self.credentials_read_at.is_none_or(|last| now.up - last >= RELOAD_SPACING)
-        {
+        let may_be_cured = refusal.class() == Class::Rights
+            || matches!(&*refusal.word(), "tls-refused-by-peer" | "tls-unknown-issuer" | "credentials-unreadable");
+        if may_be_cured && self.credentials_read_at.is_none_or(|last| now.up - last >= RELOAD_SPACING) {
             self.credentials_read_at = Some(now.up);
             self.output(Output::ReloadCredentials);
         }

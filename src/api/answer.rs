@@ -233,3 +233,48 @@ struct AccessReview {
 struct AccessReviewStatus {
     allowed: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::TlsFailure;
+
+    fn refusal(code: u16, reason: &str, retry_after: Option<u64>) -> Refusal {
+        let retry_after = retry_after.map(Duration::from_secs);
+        Refusal::Status(StatusError { code, reason: reason.to_owned(), message: "no".to_owned(), retry_after })
+    }
+
+    #[test]
+    fn every_status_has_its_class() {
+        for (code, reason, retry_after, class) in [
+            (401, "Unauthorized", None, Class::Rights),
+            (403, "Forbidden", Some(1), Class::Rights),
+            (404, "NotFound", None, Class::Missing),
+            (410, "Expired", None, Class::Missing),
+            (409, "AlreadyExists", None, Class::Exists),
+            (409, "Conflict", None, Class::Conflict),
+            (409, "", None, Class::Conflict),
+            (422, "Invalid", None, Class::Conflict),
+            (429, "TooManyRequests", Some(2), Class::After(Duration::from_secs(2))),
+            (503, "ServiceUnavailable", Some(30), Class::After(Duration::from_secs(30))),
+            (429, "TooManyRequests", None, Class::Error),
+            (500, "InternalError", None, Class::Error),
+            (400, "BadRequest", Some(1), Class::Error),
+        ] {
+            assert_eq!(refusal(code, reason, retry_after).class(), class, "{code} {reason}");
+        }
+        assert_eq!(Refusal::Failed(Failure::Closed { received_bytes: 0 }).class(), Class::Unreachable);
+    }
+
+    #[test]
+    fn a_refusal_is_a_word_for_machines_and_a_sentence_for_people() {
+        let forbidden = refusal(403, "Forbidden", None);
+        assert_eq!(
+            (forbidden.word(), forbidden.to_string()),
+            ("http-403".into(), "server answered 403 Forbidden: no".into())
+        );
+        let untrusted = Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer));
+        assert_eq!(untrusted.word(), "tls-unknown-issuer");
+        assert!(untrusted.to_string().contains("certificate-authority"));
+    }
+}

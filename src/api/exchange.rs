@@ -15,6 +15,9 @@ use super::failure::Failure;
 use super::wish::Wish;
 use crate::config::limits;
 
+#[cfg(test)]
+mod tests;
+
 /// Product token of this program, and its name as a field manager (TR-4).
 pub const USER_AGENT: &str = concat!("nodepulse/", env!("CARGO_PKG_VERSION"));
 

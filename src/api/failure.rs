@@ -167,3 +167,50 @@ impl fmt::Display for TlsFailure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn every_failure() -> Vec<Failure> {
+        let text = || "DETAIL".to_owned();
+        let tls = [
+            TlsFailure::UnknownIssuer,
+            TlsFailure::Expired { detail: text() },
+            TlsFailure::NotYetValid { detail: text() },
+            TlsFailure::NotValidForName { name: text() },
+            TlsFailure::RefusedByPeer { alert: text() },
+            TlsFailure::Other { detail: text() },
+        ];
+        let others = [
+            Failure::Credentials { what: text() },
+            Failure::Resolve { host: text(), detail: text() },
+            Failure::Connect { address: text(), detail: text() },
+            Failure::Proxy { address: text(), detail: text() },
+            Failure::TimedOut { after_ms: 10_000 },
+            Failure::Closed { received_bytes: 17 },
+            Failure::Broken { detail: text() },
+            Failure::HeaderTooLarge { limit_bytes: 16_384 },
+            Failure::BodyTooLarge { limit_bytes: 1_048_576 },
+            Failure::Malformed { detail: text() },
+            Failure::Redirected { location: text() },
+            Failure::NotJson { content_type: text(), detail: text() },
+        ];
+        others.into_iter().chain(tls.into_iter().map(Failure::Tls)).collect()
+    }
+
+    #[test]
+    fn every_failure_has_a_word_of_its_own_and_a_sentence_with_what_is_known() {
+        let failures = every_failure();
+        let words: BTreeSet<_> = failures.iter().map(Failure::word).collect();
+        assert_eq!(words.len(), failures.len());
+        for failure in failures {
+            let (debug, sentence) = (format!("{failure:?}"), failure.to_string());
+            assert!(!sentence.is_empty());
+            for known in ["DETAIL", "10000", "17", "16384", "1048576"] {
+                assert_eq!(debug.contains(known), sentence.contains(known), "{sentence}");
+            }
+        }
+    }
+}

@@ -154,3 +154,95 @@ impl Wish {
 fn timeout(heartbeat: bool) -> &'static str {
     if heartbeat { "?timeout=10s" } else { "" }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_wish() -> [Wish; 13] {
+        let body = || "{}".to_owned();
+        let status = |answer, heartbeat| Wish::PatchStatus { body: body(), answer, heartbeat };
+        [
+            Wish::ReadVersion,
+            Wish::CreateNode { body: body() },
+            Wish::ReadNode { heartbeat: false },
+            Wish::ReadNode { heartbeat: true },
+            status(PatchAnswer::Node, false),
+            status(PatchAnswer::Node, true),
+            status(PatchAnswer::Metadata, true),
+            Wish::ReadLease,
+            Wish::CreateLease { body: body() },
+            Wish::RenewLease { body: body() },
+            Wish::CreateEvent { body: body() },
+            Wish::PatchEvent { name: "n1.1".to_owned(), body: body() },
+            Wish::ReviewAccess { body: body() },
+        ]
+    }
+
+    /// Verb and path of everything that the Node authorizer lets `system:node:n1` do and that we have a use for;
+    /// reading `/version` and reviewing one's own access is everybody's.
+    const ALLOWED: [&str; 10] = [
+        "GET /version",
+        "POST /api/v1/nodes",
+        "GET /api/v1/nodes/n1",
+        "PATCH /api/v1/nodes/n1/status",
+        "GET /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1",
+        "POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+        "PATCH /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1",
+        "POST /api/v1/namespaces/default/events",
+        "PATCH /api/v1/namespaces/default/events/n1.1",
+        "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+    ];
+
+    #[test]
+    fn nothing_is_asked_that_a_node_may_not_ask() {
+        for wish in every_wish() {
+            let path = wish.path("n1");
+            let request = format!("{} {}", wish.verb(), path.split('?').next().unwrap());
+            assert!(ALLOWED.contains(&request.as_str()), "{request}");
+            assert!(!path.contains("watch") && !path.contains("resourceVersion") && !path.contains("fieldManager"));
+        }
+    }
+
+    #[test]
+    fn heartbeats_carry_their_time_out_and_everything_else_does_not() {
+        for wish in every_wish() {
+            let is_heartbeat = match &wish {
+                Wish::ReadNode { heartbeat } | Wish::PatchStatus { heartbeat, .. } => *heartbeat,
+                Wish::ReadLease | Wish::CreateLease { .. } | Wish::RenewLease { .. } => true,
+                _ => false,
+            };
+            assert_eq!(wish.path("n1").ends_with("?timeout=10s"), is_heartbeat, "{wish:?}");
+        }
+    }
+
+    #[test]
+    fn a_patch_is_a_strategic_merge_and_other_bodies_are_json() {
+        for wish in every_wish() {
+            let is_patch = wish.verb() == "PATCH";
+            let expected = if is_patch { "application/strategic-merge-patch+json" } else { "application/json" };
+            assert_eq!(wish.content_type(), expected);
+            assert_eq!(wish.body().is_some(), wish.verb() != "GET", "{wish:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_read_is_asked_for_in_json() {
+        let accepts: Vec<_> = every_wish().iter().map(Wish::accept).collect();
+        assert_eq!(accepts[1], "application/json", "the Node, as the server made it");
+        assert!(accepts[6].contains("PartialObjectMetadata"), "an assertion wants the metadata only");
+        assert_eq!(accepts[9], "application/vnd.kubernetes.protobuf", "nobody reads the answer to a renewal");
+    }
+
+    #[test]
+    fn a_label_names_verb_and_resource_as_rbac_does() {
+        for wish in every_wish() {
+            let verb = match wish.verb() {
+                "POST" => "create",
+                "PATCH" => "patch",
+                _ => "get",
+            };
+            assert_eq!(wish.label().split(' ').next(), Some(verb));
+        }
+    }
+}

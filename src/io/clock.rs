@@ -123,6 +123,14 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_nobody_sets_wakes_nobody() {
+        let reactor = Reactor::new().unwrap();
+        let watch = ClockWatch::new(&reactor).unwrap();
+        let soon = up() + Duration::from_millis(20);
+        assert!(reactor.block_on(reactor.before(soon, watch.stepped())).unwrap().is_none());
+    }
+
+    #[test]
     fn the_release_date_is_what_its_comment_says() {
         assert_eq!(Wall::from_unix_seconds(RELEASED_UNIX_SECONDS).to_seconds_stamp(), "2026-11-21T00:00:00Z");
         assert_eq!(parse_seconds(b"1795219200"), RELEASED_UNIX_SECONDS);

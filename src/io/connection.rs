@@ -65,10 +65,13 @@ impl Connection {
     pub fn is_usable(&mut self) -> bool {
         while self.socket.may_be_readable() {
             match receive(&self.socket, self.socket.get(), &mut self.tls, &mut self.plaintext) {
-                Ok(Received::Bytes) => {}
-                Ok(Received::End) | Err(Trouble::Tls(_)) => return false,
-                Err(Trouble::Socket(error)) if error.kind() == io::ErrorKind::WouldBlock => self.socket.set_drained(),
-                Err(Trouble::Socket(_)) => return false,
+                // Tickets, and nothing else that could be meant for us now.
+                Ok(Received::Bytes) if self.plaintext.is_empty() => {}
+                Err(Trouble::Socket(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.socket.set_drained();
+                    break;
+                }
+                _ => return false,
             }
         }
         // A server that talks without being asked is not one whose next answer could be trusted to be ours.

@@ -133,6 +133,7 @@ mod tests {
         let socket = run(async |reactor| dial(reactor, &[closed(), good], in_ms(10_000)).await).unwrap();
         assert_eq!(socket.get().peer_addr().unwrap(), good);
         assert!(socket.get().nodelay().unwrap());
+        assert_eq!(getsockopt(socket.get(), sockopt::TcpUserTimeout), Ok(limits::TCP_USER_TIMEOUT_MS));
         assert!(clock::up() - start < HEAD_START);
     }
 

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
-use nix::sys::stat::fstat;
+use nix::sys::stat::{SFlag, fstat};
 
 use super::clock;
 use crate::agent::{Notice, notice};
@@ -18,11 +17,14 @@ use crate::time::{Now, Up};
 /// Equal lines within this span are counted instead of printed.
 const REPEAT_SPAN: Duration = Duration::from_secs(300);
 
-/// Sets the process's log up, once. `verbosity` as `-v`: 2 is the default, 4 and more say why the agent waits.
+/// Sets the process's log up, once. `verbosity` as `-v`: 2 is the default, 4 and more say why the agent waits, 9 and 10
+/// let libraries speak too.
 pub fn start(verbosity: u8) {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let layout = if is_standard_error(&stream) { Layout::Journal } else { Layout::Plain };
-    let stderr = Stderr { layout, repeats: Mutex::default(), lost: AtomicU64::new(0) };
+    let is_socket = fstat(std::io::stderr())
+        .is_ok_and(|file| SFlag::from_bits_truncate(file.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK);
+    let stderr = Stderr { layout, is_socket, repeats: Mutex::default(), lost: AtomicU64::new(0) };
     // A second start in one process keeps the first log.
     let _ = log::set_logger(Box::leak(Box::new(stderr)));
     set_verbosity(verbosity);
@@ -34,7 +36,8 @@ pub fn set_verbosity(verbosity: u8) {
         0 => LevelFilter::Error,
         1 => LevelFilter::Warn,
         2..=3 => LevelFilter::Info,
-        _ => LevelFilter::Debug,
+        4..=8 => LevelFilter::Debug,
+        _ => LevelFilter::Trace,
     });
 }
 
@@ -81,6 +84,8 @@ impl Layout {
 
 struct Stderr {
     layout: Layout,
+    /// The journal's, or another log collector's.
+    is_socket: bool,
     repeats: Mutex<Repeats>,
     /// Lines that standard error did not take.
     lost: AtomicU64,
@@ -88,8 +93,9 @@ struct Stderr {
 
 impl Log for Stderr {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Our targets are words; a library's is a module path, and what it says is about itself.
-        metadata.level() <= log::max_level() && !metadata.target().contains("::")
+        // Our targets are words, those of libraries are paths of modules.
+        let ours = !metadata.target().contains("::") || log::max_level() == LevelFilter::Trace;
+        ours && metadata.level() <= log::max_level()
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -117,11 +123,12 @@ impl Stderr {
     fn write(&self, line: &str) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         let line = if lost == 0 { line.to_owned() } else { format!("{lost} lines were lost here\n{line}") };
-        // A journal that hangs must not stop the Lease: a socket is never waited for.
         let stderr = std::io::stderr();
-        let sent = match send(stderr.as_raw_fd(), line.as_bytes(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
-            Err(Errno::ENOTSOCK) => stderr.lock().write_all(line.as_bytes()).is_ok(),
-            sent => sent.is_ok(),
+        let sent = if self.is_socket {
+            // A journal that hangs must not stop the Lease: a socket is never waited for.
+            send(stderr.as_raw_fd(), line.as_bytes(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
+        } else {
+            stderr.lock().write_all(line.as_bytes()).is_ok()
         };
         if !sent {
             self.lost.fetch_add(lost + 1, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 //! `tests/wire.rs` includes this file too.
 
 #![allow(clippy::disallowed_methods, reason = "the other end of the wire is another thread, as it would be in life")]
+#![allow(clippy::unwrap_used, reason = "a test whose server cannot start has failed")]
 #![allow(dead_code, reason = "two test crates use different halves")]
 
 use std::io::{Read, Write};
@@ -143,6 +144,11 @@ impl Listener {
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
+}
+
+/// Runs one side of a conversation.
+pub fn in_background(side: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(side);
 }
 
 /// Head and body of the next request; `None` when the peer has gone.

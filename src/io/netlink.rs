@@ -46,3 +46,47 @@ fn read_one(socket: &OwnedFd) -> io::Result<()> {
         Err(errno) => Err(errno.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::clock;
+    use std::process::Command;
+    use std::time::Duration;
+
+    /// Set for the second process of the test, which has a network of its own.
+    const INSIDE: &str = "NODEPULSE_TEST_INSIDE_NAMESPACE";
+
+    fn bring_loopback_up() {
+        assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+    }
+
+    #[test]
+    fn a_carrier_that_comes_up_is_heard_once_for_all_its_messages() {
+        if std::env::var_os(INSIDE).is_none() {
+            let test = "io::netlink::tests::a_carrier_that_comes_up_is_heard_once_for_all_its_messages";
+            let mut unshare = Command::new("unshare");
+            unshare.args(["--map-root-user", "--net"]);
+            if !unshare.arg("true").status().is_ok_and(|status| status.success()) {
+                eprintln!("left out: this machine gives no network namespace to this user");
+                return;
+            }
+            let mut inside = Command::new("unshare");
+            inside.args(["--map-root-user", "--net"]).arg(std::env::current_exe().unwrap()).args(["--exact", test]);
+            assert!(inside.env(INSIDE, "1").status().unwrap().success());
+            return;
+        }
+        let reactor = Reactor::new().unwrap();
+        let links = LinkWatch::new(&reactor).unwrap();
+        let within = |ms| clock::up() + Duration::from_millis(ms);
+        let nothing = reactor.block_on(reactor.before(within(20), links.changed())).unwrap();
+        assert!(nothing.is_none(), "nothing has changed yet");
+        bring_loopback_up();
+        let heard = reactor.block_on(reactor.before(within(10_000), links.changed())).unwrap();
+        assert!(heard.unwrap().is_ok());
+        reactor.block_on(reactor.sleep_until(within(100))).unwrap();
+        links.forget();
+        let nothing = reactor.block_on(reactor.before(within(20), links.changed())).unwrap();
+        assert!(nothing.is_none(), "all messages were read");
+    }
+}

@@ -3,10 +3,14 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::Duration;
+
+use smol::channel::Receiver;
 
 use super::clock;
 use super::reactor::Reactor;
@@ -56,23 +60,41 @@ impl Resolver {
         if Arc::strong_count(&ticket) > limits::NAME_LOOKUPS + 1 {
             return Err("earlier look-ups still hang".to_owned());
         }
-        let owned = host.to_owned();
         let started = clock::up();
-        let lookup = smol::unblock(move || {
-            let _ticket = ticket;
-            (owned.as_str(), 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect::<Vec<_>>())
-        });
-        match self.reactor.before(deadline, lookup).await {
-            None => Err(format!("no answer from DNS within {} ms", (deadline - started).as_millis())),
-            Some(Err(error)) => {
+        let answer = begin(host, ticket).map_err(|error| format!("no helper thread: {error}"))?;
+        match self.reactor.before(deadline, answer.recv()).await {
+            // A helper that ends without an answer has panicked: libc's business, told like a silence.
+            None | Some(Err(_)) => Err(format!("no answer from DNS within {} ms", (deadline - started).as_millis())),
+            Some(Ok(Err(error))) => {
                 let text = error.to_string();
                 Err(text.rsplit("lookup address information: ").next().unwrap_or_default().to_owned())
             }
-            Some(Ok(found)) if found.is_empty() => Err("no address".to_owned()),
-            Some(Ok(found)) => Ok(found),
+            Some(Ok(Ok(found))) if found.is_empty() => Err("no address".to_owned()),
+            Some(Ok(Ok(found))) => Ok(found),
         }
     }
 }
+
+type Found = io::Result<Vec<IpAddr>>;
+
+/// The one helper thread of the process, gone as soon as libc has answered. (A thread pool would keep one that wakes
+/// twice a second for nothing.)
+fn begin(host: &str, ticket: Arc<()>) -> io::Result<Receiver<Found>> {
+    let (sender, receiver) = smol::channel::bounded(1);
+    let host = host.to_owned();
+    let helper = Builder::new().name(HELPER_NAME.to_owned()).stack_size(HELPER_STACK_BYTES);
+    helper.spawn(move || {
+        let found = (host.as_str(), 0).to_socket_addrs();
+        // Whoever asked may have stopped waiting.
+        let _ = sender.try_send(found.map(|found| found.map(|address| address.ip()).collect()));
+        drop(ticket);
+    })?;
+    Ok(receiver)
+}
+
+const HELPER_NAME: &str = "name-lookup";
+/// Enough for the modules of glibc's name service switch; only touched pages count.
+const HELPER_STACK_BYTES: usize = 512 * 1024;
 
 /// Families in turn, beginning with that of the first address; each once; at most [`limits::SERVER_ADDRESSES`].
 fn alternate(found: Vec<IpAddr>) -> Vec<IpAddr> {
@@ -133,6 +155,24 @@ mod tests {
         assert!(matches!(&failure, Failure::Resolve { host, .. } if host == name), "{failure}");
         resolver.known.borrow_mut().insert(name.to_owned(), ips(&["10.0.0.1"]));
         assert_eq!(reactor.block_on(resolver.server_addresses(name, soon())).unwrap().unwrap(), ips(&["10.0.0.1"]));
+    }
+
+    fn helper_threads() -> usize {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        names.filter(|name| name.trim_end() == HELPER_NAME).count()
+    }
+
+    #[test]
+    fn the_helper_thread_is_gone_after_the_answer() {
+        let reactor = Reactor::new().unwrap();
+        let resolver = Resolver::new(Rc::clone(&reactor));
+        assert!(reactor.block_on(resolver.look_up("localhost", soon())).unwrap().is_ok());
+        let deadline = soon();
+        while helper_threads() > 0 {
+            assert!(clock::up() < deadline, "a helper thread stays");
+            std::thread::yield_now();
+        }
     }
 
     #[test]

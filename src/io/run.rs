@@ -8,10 +8,11 @@
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use smol::LocalExecutor;
+use smol::{LocalExecutor, Task};
 
 use super::clock::{self, CertificateClock, ClockWatch};
 use super::inbox::Inbox;
@@ -52,7 +53,8 @@ enum Message {
     Signal(Request),
     /// The kernel said so, or may have changed something where it cannot say.
     NetworkMayHaveChanged,
-    NameLookedUp(Vec<std::net::IpAddr>),
+    /// What DNS says of the node name; `None` when it said nothing.
+    NameLookedUp(Option<Vec<IpAddr>>),
     /// The service manager wants a sign of life, which only the loop itself may give.
     SignOfLife,
 }
@@ -65,6 +67,10 @@ const LINK_PAUSE: Duration = Duration::from_secs(2);
 const LINK_FALLBACK: Duration = Duration::from_secs(60);
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
 const NAME_LOOKUP: Duration = Duration::from_secs(2);
+
+/// When a name that DNS did not know is looked up again, first and at last.
+const NAME_RETRY_FIRST: Duration = Duration::from_secs(60);
+const NAME_RETRY_LAST: Duration = Duration::from_secs(3600);
 
 /// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server or the credentials do ends it.
 pub fn run(start: Start) -> Result<(), IoError> {
@@ -97,6 +103,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         machine: start.machine,
         network: None,
         name_addresses: None,
+        name_lookup: None,
         facts_wanted: false,
         read_readings: start.read_readings,
         read_network: start.read_network,
@@ -154,10 +161,19 @@ impl World {
         self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
     }
 
+    /// Once, and again ever more rarely while nobody knows the name.
     async fn look_up_node_name(&self) {
-        let deadline = clock::up() + NAME_LOOKUP;
-        let found = self.resolver.look_up(&self.node_name, deadline).await;
-        self.inbox.push(Message::NameLookedUp(found.unwrap_or_default()));
+        let mut pause = NAME_RETRY_FIRST;
+        loop {
+            let found = self.resolver.look_up(&self.node_name, clock::up() + NAME_LOOKUP).await.ok();
+            let is_known = found.is_some();
+            self.inbox.push(Message::NameLookedUp(found));
+            if is_known {
+                return;
+            }
+            self.reactor.sleep_until(clock::up() + pause).await;
+            pause = (pause * 2).min(NAME_RETRY_LAST);
+        }
     }
 
     async fn watch_signals(&self, signals: Signals) {
@@ -206,7 +222,9 @@ struct Shell<'a, 'world> {
     machine: Machine,
     network: Option<Network>,
     /// `None` until the first look-up of the node name has ended.
-    name_addresses: Option<Vec<std::net::IpAddr>>,
+    name_addresses: Option<Vec<IpAddr>>,
+    /// Dropping it ends the look-up.
+    name_lookup: Option<Task<()>>,
     /// The agent waits for facts, which wait for that look-up.
     facts_wanted: bool,
     read_readings: Box<dyn FnMut() -> Readings>,
@@ -223,14 +241,12 @@ impl Shell<'_, '_> {
         self.handle(Input::Woke);
         loop {
             let until = self.drain();
-            let message = match self.world.reactor.before(until, self.world.inbox.next()).await {
-                Some(message) => message,
-                None => {
-                    // Other tasks run even if the agent should want to be woken at once, again and again.
-                    smol::future::yield_now().await;
-                    Message::Input(Input::Woke)
-                }
-            };
+            let message = self.world.reactor.before(until, self.world.inbox.next()).await;
+            if message.is_none() {
+                // Other tasks run even if the agent should want to be woken at once, again and again.
+                smol::future::yield_now().await;
+            }
+            let message = message.unwrap_or(Message::Input(Input::Woke));
             match message {
                 Message::Input(input) => self.handle(input),
                 Message::NetworkMayHaveChanged => self.look_at_network(),
@@ -309,16 +325,18 @@ impl Shell<'_, '_> {
     }
 
     /// A name that is an address is not looked up (ADR-6 step 2).
-    fn spawn_name_lookup(&self) {
-        if self.world.node_name.parse::<std::net::IpAddr>().is_ok() {
-            self.world.inbox.push(Message::NameLookedUp(Vec::new()));
+    fn spawn_name_lookup(&mut self) {
+        if self.world.node_name.parse::<IpAddr>().is_ok() {
+            self.name_addresses = Some(Vec::new());
         } else {
-            self.executor.spawn(self.world.look_up_node_name()).detach();
+            self.name_lookup = Some(self.executor.spawn(self.world.look_up_node_name()));
         }
     }
 
-    fn name_looked_up(&mut self, addresses: Vec<std::net::IpAddr>) {
-        self.name_addresses = Some(addresses);
+    /// A DNS that is down takes no address away: whether it is still ours is checked for each Node anyway.
+    fn name_looked_up(&mut self, found: Option<Vec<IpAddr>>) {
+        let known = self.name_addresses.take().unwrap_or_default();
+        self.name_addresses = Some(found.unwrap_or(known));
         if std::mem::take(&mut self.facts_wanted) {
             self.probe();
         }
@@ -339,7 +357,6 @@ impl Shell<'_, '_> {
                 self.world.pool.replace(kubeconfig);
                 self.reload_credentials();
                 self.handle(Input::Reloaded(Box::new(settings)));
-                ::log::info!(target: "reloaded", "settings and credentials were read again");
             }
             Err(problems) => {
                 ::log::error!(target: "reload-refused", "the settings in use stay, the new ones are wrong: {problems}");
@@ -348,3 +365,6 @@ impl Shell<'_, '_> {
         self.world.manager.ready();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -210,3 +210,168 @@ fn short_list(presented: &[String]) -> String {
     }
     names.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::clock::CertificateClock;
+    use crate::io::loopback::{Authority, Signed};
+    use rustls::pki_types::pem::PemObject;
+    use rustls::{ServerConfig, ServerConnection};
+
+    const YEAR_SECONDS: i64 = 365 * 86_400;
+
+    fn client(authority: &Authority, signed: Option<Signed>, clock: Arc<CertificateClock>, name: &str) -> Tls {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(&authority.pem()).unwrap()).unwrap();
+        let identity = signed.map(|signed| Identity {
+            chain: vec![signed.certificate.der().clone()],
+            key: PrivateKeyDer::try_from(signed.key.serialize_der()).unwrap(),
+        });
+        Tls::new(client_config(roots, identity, clock).unwrap(), name).unwrap()
+    }
+
+    /// Lets both sides talk in memory until neither has more to say. Gives the server's flights, each whole.
+    fn talk(client: &mut Tls, server: &mut ServerConnection, plaintext: &mut Vec<u8>) -> Result<usize, TlsFailure> {
+        let mut flights = 0;
+        while client.has_outgoing() {
+            let records = std::mem::take(client.take());
+            flights += 1;
+            let mut unread = records.as_slice();
+            while !unread.is_empty() {
+                server.read_tls(&mut unread).unwrap();
+                // A refusal is told to the client by its alert.
+                let _ = server.process_new_packets();
+            }
+            let mut reply = Vec::new();
+            while server.wants_write() {
+                server.write_tls(&mut reply).unwrap();
+            }
+            client.feed(&reply, plaintext)?;
+        }
+        Ok(flights)
+    }
+
+    fn server(config: Arc<ServerConfig>) -> ServerConnection {
+        ServerConnection::new(config).unwrap()
+    }
+
+    fn meet(
+        authority: &Authority,
+        signed: &Signed,
+        clock: Arc<CertificateClock>,
+        name: &str,
+    ) -> Result<(), TlsFailure> {
+        let mut client = client(authority, None, clock, name);
+        talk(&mut client, &mut server(authority.server_config(signed)), &mut Vec::new()).map(drop)
+    }
+
+    #[test]
+    fn the_first_request_leaves_with_the_last_flight_of_the_handshake() {
+        let authority = Authority::new();
+        let mut server = server(authority.server_config(&authority.sign(&["api"])));
+        let mut client = client(&authority, Some(authority.sign(&["board"])), CertificateClock::new(), "api");
+        let mut plaintext = Vec::new();
+        // The client's hello, and the server's flight in answer to it.
+        let mut hello = client.take().as_slice();
+        server.read_tls(&mut hello).unwrap();
+        server.process_new_packets().unwrap();
+        client.take().clear();
+        let mut reply = Vec::new();
+        server.write_tls(&mut reply).unwrap();
+        assert!(!client.is_ready());
+        client.feed(&reply, &mut plaintext).unwrap();
+        assert!(client.is_ready() && client.has_outgoing());
+        client.seal(b"GET /version").unwrap();
+        assert_eq!(talk(&mut client, &mut server, &mut plaintext).unwrap(), 1, "one flight carries both");
+        let mut request = [0; 12];
+        server.reader().read_exact(&mut request).unwrap();
+        assert_eq!(&request, b"GET /version");
+        assert_eq!(server.peer_certificates().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn records_may_be_cut_anywhere() {
+        let authority = Authority::new();
+        let mut server = server(authority.server_config(&authority.sign(&["api"])));
+        let mut client = client(&authority, None, CertificateClock::new(), "api");
+        let mut plaintext = Vec::new();
+        talk(&mut client, &mut server, &mut plaintext).unwrap();
+        let sent = vec![b'x'; 40_000];
+        let mut records = Vec::new();
+        server.set_buffer_limit(None);
+        server.writer().write_all(&sent).unwrap();
+        server.send_close_notify();
+        while server.wants_write() {
+            server.write_tls(&mut records).unwrap();
+        }
+        for piece in records.chunks(777) {
+            client.feed(piece, &mut plaintext).unwrap();
+        }
+        assert!(plaintext == sent && client.is_closed_by_peer());
+    }
+
+    #[test]
+    fn a_server_of_another_ca_has_an_unknown_issuer_even_if_the_ca_bears_the_same_name() {
+        let (ours, theirs) = (Authority::new(), Authority::new());
+        let failure = talk(
+            &mut client(&ours, None, CertificateClock::new(), "api"),
+            &mut server(theirs.server_config(&theirs.sign(&["api"]))),
+            &mut Vec::new(),
+        );
+        assert_eq!(failure, Err(TlsFailure::UnknownIssuer));
+    }
+
+    #[test]
+    fn dates_that_do_not_fit_are_told_with_both_times() {
+        let authority = Authority::new();
+        let expired = meet(&authority, &authority.sign_for_years(&["api"], 2001, 2002), CertificateClock::new(), "api");
+        let Err(TlsFailure::Expired { detail }) = expired else { panic!("{expired:?}") };
+        assert!(detail.starts_with("valid until 2002-01-01T00:00:00Z, here it is 20"), "{detail}");
+        let future = meet(&authority, &authority.sign_for_years(&["api"], 2090, 2095), CertificateClock::new(), "api");
+        let Err(TlsFailure::NotYetValid { detail }) = future else { panic!("{future:?}") };
+        assert!(detail.starts_with("valid from 2090-01-01T00:00:00Z, here it is 20"), "{detail}");
+    }
+
+    #[test]
+    fn a_clock_behind_a_known_stamp_does_not_make_a_certificate_too_young() {
+        let authority = Authority::new();
+        let signed = authority.sign_for_years(&["api"], 2090, 2095);
+        let clock = CertificateClock::new();
+        clock.raise(Wall::from_unix_seconds(121 * YEAR_SECONDS));
+        assert_eq!(meet(&authority, &signed, clock, "api"), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_name_is_told_with_the_names_there_are() {
+        let authority = Authority::new();
+        let signed = authority.sign(&["kubernetes", "10.96.0.1"]);
+        assert_eq!(meet(&authority, &signed, CertificateClock::new(), "10.96.0.1"), Ok(()));
+        let wrong = meet(&authority, &signed, CertificateClock::new(), "api.example");
+        let Err(TlsFailure::NotValidForName { name }) = wrong else { panic!("{wrong:?}") };
+        assert_eq!(name, "api.example (only for kubernetes, 10.96.0.1)");
+    }
+
+    #[test]
+    fn a_client_certificate_that_the_server_refuses_is_told_as_its_alert() {
+        let authority = Authority::new();
+        let stranger = Authority::new().sign(&["board"]);
+        let mut client = client(&authority, Some(stranger), CertificateClock::new(), "api");
+        let refused =
+            talk(&mut client, &mut server(authority.server_config(&authority.sign(&["api"]))), &mut Vec::new());
+        assert!(
+            matches!(&refused, Err(TlsFailure::RefusedByPeer { alert }) if alert.starts_with("alert ")),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
+    fn a_port_that_does_not_speak_tls_is_told_apart() {
+        let mut client = client(&Authority::new(), None, CertificateClock::new(), "api");
+        let failure = client.feed(b"HTTP/1.1 400 Bad Request\r\n\r\n", &mut Vec::new());
+        assert!(
+            matches!(&failure, Err(TlsFailure::Other { detail }) if detail.contains("does not speak TLS")),
+            "{failure:?}"
+        );
+    }
+}

@@ -188,7 +188,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::node::patch::create_body;
+    use crate::node::patch::{create_body, status_patch};
     use crate::node::samples::{self, LATER_STAMP, START, START_STAMP, absent, condition, condition_mut};
 
     fn taint_texts(settings: &Settings) -> Vec<String> {
@@ -373,6 +373,17 @@ mod tests {
         let update = samples::run(&base, &settings, &facts);
         assert!(update.changed);
         assert_eq!(update.node.metadata.labels, expected);
+    }
+
+    #[test]
+    fn an_annotation_that_is_stale_triggers_nothing_and_rides_with_the_next_patch() {
+        let stale = "alpha.kubernetes.io/provided-node-ip";
+        let mut base = samples::node();
+        base.metadata.annotations.insert(stale.to_owned(), "10.0.0.9".to_owned());
+        let update = samples::run(&base, &samples::settings(), &samples::facts());
+        assert!(!update.changed);
+        let patch: Value = serde_json::from_str(&status_patch(&base, &update.node)).unwrap();
+        assert_eq!(patch["metadata"]["annotations"], json!({ stale: null }));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::time::Wall;
 pub const NAMESPACE: &str = "default";
 /// `source.component`: nobody may take us for a kubelet.
 pub const COMPONENT: &str = "nodepulse";
+/// Begins the message of an event that stands for many (EVT-6).
+pub const COMBINED: &str = "(combined from similar events): ";
 
 /// One Event of the API, as it is or will be on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,13 +48,16 @@ impl Event {
         }
     }
 
-    /// Whether `what` is this event again (EVT-5).
+    /// Whether `what` is this event again (EVT-5); one that stands for many is, whichever message came last (EVT-6).
     pub fn repeats(&self, what: &NodeEvent) -> bool {
-        self.warning == what.warning && self.reason == what.reason && self.message == what.message
+        let both_combined = self.message.starts_with(COMBINED) && what.message.starts_with(COMBINED);
+        let same_message = self.message == what.message || both_combined;
+        self.warning == what.warning && self.reason == what.reason && same_message
     }
 
-    /// Counts one more sighting.
-    pub fn seen_again(&mut self, at: Wall) {
+    /// Counts one more sighting, with what it said.
+    pub fn seen_again(&mut self, what: &NodeEvent, at: Wall) {
+        self.message.clone_from(&what.message);
         self.count = self.count.saturating_add(1);
         self.last_seen = self.last_seen.max(at);
     }
@@ -136,10 +141,10 @@ mod tests {
         let mut event = Event::new("n1", "u-1", &starting(), AT, 0);
         assert!(event.repeats(&starting()));
         assert!(!event.repeats(&NodeEvent { warning: true, ..starting() }));
-        event.seen_again(Wall::from_unix_seconds(1_767_225_660));
+        event.seen_again(&starting(), Wall::from_unix_seconds(1_767_225_660));
         let expected = r#"{"count":2,"lastTimestamp":"2026-01-01T00:01:00Z","message":"Starting kubelet."}"#;
         assert_eq!(event.repeat_body(), expected);
-        event.seen_again(AT);
+        event.seen_again(&starting(), AT);
         assert!(event.repeat_body().contains("00:01:00Z"), "a clock stepped back must not take the last sighting back");
     }
 

@@ -1,14 +1,14 @@
 //! Turns `/sys/devices/system/cpu/online` and `/proc/cpuinfo` into the number of CPUs, and cpuinfo into its fields.
 //!
 //! ```text
-//! processor	: 0
-//! BogoMIPS	: 108.00
-//! Features	: fp asimd evtstrm crc32 cpuid
-//! CPU part	: 0xd08
+//! processor       : 0
+//! BogoMIPS        : 108.00
+//! Features        : fp asimd evtstrm crc32 cpuid
+//! CPU part        : 0xd08
 //!
-//! Revision	: c03111
-//! Serial		: 100000005a3c91e7
-//! Model		: Raspberry Pi 4 Model B Rev 1.1
+//! Revision        : c03111
+//! Serial          : 100000005a3c91e7
+//! Model           : Raspberry Pi 4 Model B Rev 1.1
 //! ```
 
 use super::Why;
@@ -35,10 +35,12 @@ pub(super) fn count_of_list(list: &str) -> Result<u32, Why> {
     Ok(count)
 }
 
-/// `processor` lines with a number. Old ARM kernels add a headline `Processor` with the name of the core instead.
+/// `processor` lines with a number. Old ARM kernels add a headline `Processor` with the name of the core, and those
+/// built for one CPU have nothing else: a cpuinfo that describes a CPU without numbering it describes the only one.
 pub(super) fn count_of_cpuinfo(cpuinfo: &str) -> Result<u32, Why> {
     let processors = fields(cpuinfo).filter(|(key, value)| *key == "processor" && value.parse::<u32>().is_ok());
     match u32::try_from(processors.count()) {
+        Ok(0) if field(cpuinfo, "Processor").is_some() => Ok(1),
         Ok(count) if count > 0 => Ok(count),
         _ => Err(Why::Malformed("no processor line".to_owned())),
     }
@@ -50,9 +52,8 @@ pub(super) fn number_of(name: &str) -> Option<u32> {
 }
 
 /// The first value of a key that says anything.
-pub(super) fn field<'a>(cpuinfo: &'a str, wanted: &str) -> Result<&'a str, Why> {
-    let found = fields(cpuinfo).find(|(key, value)| *key == wanted && !value.is_empty());
-    found.map(|(_, value)| value).ok_or_else(|| Why::Malformed(format!("no {wanted} line")))
+pub(super) fn field<'a>(cpuinfo: &'a str, wanted: &str) -> Option<&'a str> {
+    fields(cpuinfo).find(|(key, value)| *key == wanted && !value.is_empty()).map(|(_, value)| value)
 }
 
 fn fields(cpuinfo: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -82,13 +83,14 @@ mod tests {
         let cpuinfo =
             "Processor\t: ARMv7 Processor rev 4 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1694.10\n\nprocessor\t: 1\n";
         assert_eq!(count_of_cpuinfo(cpuinfo), Ok(2));
+        assert_eq!(count_of_cpuinfo("Processor\t: ARMv6-compatible processor rev 7 (v6l)\n"), Ok(1));
         assert_eq!(count_of_cpuinfo("processor\t: ARM\n").unwrap_err().word(), "malformed");
     }
 
     #[test]
     fn a_field_is_found_by_its_whole_name() {
         let cpuinfo = "model\t\t: 142\nmodel name\t: Some CPU\nModel\t\t: \nModel\t\t: A board\n";
-        assert_eq!(field(cpuinfo, "Model"), Ok("A board"));
-        assert_eq!(field(cpuinfo, "Serial").unwrap_err().to_string(), "malformed: no Serial line");
+        assert_eq!(field(cpuinfo, "Model"), Some("A board"));
+        assert_eq!(field(cpuinfo, "Serial"), None);
     }
 }

@@ -9,7 +9,7 @@ pub type Fact<T> = Result<T, Absent>;
 /// Why a fact is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
-    /// The last path that was asked, below the root.
+    /// The path that was asked, below the root; of several the preferred one.
     pub path: String,
     pub why: Why,
 }
@@ -160,9 +160,11 @@ impl Absent {
     }
 }
 
-/// The first fact, else the next one. When both are absent the more telling reason stays: a missing file tells least.
+/// The first fact, else the next one. When both are absent the first reason stays, unless all it says is that there is
+/// no such file, and the next says more.
 pub fn otherwise<T>(first: Fact<T>, next: impl FnOnce() -> Fact<T>) -> Fact<T> {
-    first.or_else(|first| next().map_err(|next| if first.why == Why::NoSuchFile { next } else { first }))
+    let says_more = |first: &Absent, next: &Absent| first.why == Why::NoSuchFile && next.why != Why::NoSuchFile;
+    first.or_else(|first| next().map_err(|next| if says_more(&first, &next) { next } else { first }))
 }
 
 impl Why {

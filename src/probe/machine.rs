@@ -13,7 +13,6 @@ const SOC: &str = "/sys/devices/soc0";
 /// The first is a link to the second.
 const DEVICE_TREES: [&str; 2] = ["/proc/device-tree", "/sys/firmware/devicetree/base"];
 const PLATFORM_DEVICES: &str = "/sys/bus/platform/devices";
-const MACHINE_ID: &str = "/etc/machine-id";
 
 /// What the machine is.
 pub fn machine(root: &Root) -> Machine {
@@ -40,15 +39,16 @@ pub fn machine(root: &Root) -> Machine {
 /// SRC-5, except that a file that says nothing, or `uninitialized`, is passed over.
 fn machine_id(root: &Root) -> Fact<String> {
     let read = |path| text_as(root, path, identity::machine_id);
-    otherwise(read(MACHINE_ID), || read("/var/lib/dbus/machine-id"))
+    otherwise(read("/etc/machine-id"), || read("/var/lib/dbus/machine-id"))
 }
 
-/// SRC-6, case kept, and kept where boards share it: a kubelet on this machine would say the same.
+/// SRC-6, case kept, and kept where boards share it: a kubelet on this machine would say the same. Without SMBIOS, as on
+/// most ARM boards, it is the machine-id.
 fn system_uuid(root: &Root) -> Fact<String> {
     let uuid = root.read_text("/sys/class/dmi/id/product_uuid");
     let uuid = otherwise(uuid, || root.read_text("/proc/device-tree/system-id"));
     let uuid = otherwise(uuid, || root.read_text("/proc/device-tree/vm,uuid"));
-    otherwise(uuid, || text_as(root, MACHINE_ID, identity::machine_id))
+    otherwise(uuid, || machine_id(root))
 }
 
 /// VER-1.
@@ -66,9 +66,11 @@ fn board_model(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
     let model = device_tree(root, "model", |bytes| Ok(attribute::text(bytes)));
     let model = otherwise(model, || smbios_model(root));
     let model = otherwise(model, || root.read_text(&format!("{SOC}/machine")));
-    ["Model", "Hardware", "machine"].into_iter().fold(model, |model, key| {
-        otherwise(model, || of_table(CPUINFO, cpuinfo, |table| cpu::field(table, key).map(str::to_owned)))
-    })
+    let mut fields = ["Model", "Hardware", "machine"].into_iter();
+    match fields.find_map(|key| cpu::field(cpuinfo.as_deref().ok()?, key)) {
+        Some(named) => otherwise(model, || Ok(attribute::text(named.as_bytes()))),
+        None => model,
+    }
 }
 
 fn smbios_model(root: &Root) -> Fact<String> {
@@ -90,8 +92,10 @@ fn board_compatible(bytes: &[u8]) -> Result<Vec<String>, Why> {
 fn board_serial(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
     let believed = |text: String| identity::serial(&text);
     let serial = device_tree(root, "serial-number", |bytes| identity::serial(&attribute::text(bytes)));
-    let serial =
-        otherwise(serial, || of_table(CPUINFO, cpuinfo, |table| identity::serial(cpu::field(table, "Serial")?)));
+    let serial = match cpuinfo.as_deref().ok().and_then(|table| cpu::field(table, "Serial")) {
+        Some(line) => otherwise(serial, || identity::serial(line).map_err(|why| Absent::new(CPUINFO, why))),
+        None => serial,
+    };
     let places = [format!("{SOC}/serial_number"), format!("{DMI}/product_serial"), format!("{DMI}/board_serial")];
     places.iter().fold(serial, |serial, path| otherwise(serial, || text_as(root, path, believed)))
 }
@@ -149,7 +153,7 @@ fn device_tree_is_masked(root: &Root) -> bool {
         return false;
     }
     let devices = root.list(PLATFORM_DEVICES).unwrap_or_default();
-    devices.iter().any(|device| root.has_link(&format!("{PLATFORM_DEVICES}/{device}"), "of_node"))
+    devices.iter().any(|device| root.has_entry(&format!("{PLATFORM_DEVICES}/{device}"), "of_node"))
 }
 
 fn unless_masked<T>(masked: bool, fact: Fact<T>) -> Fact<T> {

@@ -132,30 +132,30 @@ impl Root {
         self.resolve(path).is_ok_and(|path| path.exists())
     }
 
-    /// Whether `directory` holds a link `name`, even one that leads nowhere.
-    fn has_link(&self, directory: &str, name: &str) -> bool {
+    /// Whether `directory` holds `name`, be it a link that leads nowhere.
+    fn has_entry(&self, directory: &str, name: &str) -> bool {
         self.resolve(directory).is_ok_and(|directory| fs::symlink_metadata(directory.join(name)).is_ok())
     }
 
-    /// The file system that holds `path`, or that would if it existed (SRC-8).
+    /// `path`, or as much of it as exists.
+    fn nearest_existing<'a>(&self, path: &'a str) -> &'a str {
+        let mut nearest = path;
+        while !self.capture && !self.exists(nearest) {
+            match nearest.trim_end_matches('/').rsplit_once('/') {
+                Some((parent, _)) if !parent.is_empty() => nearest = parent,
+                _ => return "/",
+            }
+        }
+        nearest
+    }
+
+    /// The file system that holds `path` (SRC-8).
     fn file_system(&self, path: &str) -> Fact<FileSystem> {
         if self.capture {
             return Err(Absent::new(path, Why::Implausible("the disk of a capture is not the machine's".to_owned())));
         }
-        let mut asked = path;
-        loop {
-            let found = self.resolve(asked).map_err(|error| absent(asked, &error));
-            let error = match found.map(|found| statvfs(&found)) {
-                Ok(Ok(found)) => return Ok(measured(&found)),
-                Ok(Err(errno)) => absent(asked, &io::Error::from(errno)),
-                Err(error) => error,
-            };
-            let parent = asked.trim_end_matches('/').rfind('/').and_then(|slash| asked.get(..slash.max(1)));
-            match parent {
-                Some(parent) if error.why == Why::NoSuchFile && parent != asked => asked = parent,
-                _ => return Err(error),
-            }
-        }
+        let found = self.resolve(path).and_then(|found| statvfs(&found).map_err(io::Error::from));
+        found.map(|found| measured(&found)).map_err(|error| absent(path, &error))
     }
 
     fn open(&self, path: &str) -> io::Result<File> {
@@ -266,14 +266,19 @@ fn names_reversed(path: &Path) -> Vec<OsString> {
 }
 
 fn measured(found: &nix::sys::statvfs::Statvfs) -> FileSystem {
-    let block_bytes = found.fragment_size() as u64;
+    let block_bytes = wide(found.fragment_size());
     FileSystem {
-        capacity_bytes: block_bytes.saturating_mul(found.blocks() as u64),
-        available_bytes: block_bytes.saturating_mul(found.blocks_available() as u64),
-        inodes: found.files() as u64,
-        inodes_free: found.files_free() as u64,
+        capacity_bytes: block_bytes.saturating_mul(wide(found.blocks())),
+        available_bytes: block_bytes.saturating_mul(wide(found.blocks_available())),
+        inodes: wide(found.files()),
+        inodes_free: wide(found.files_free()),
         read_only: found.flags().contains(FsFlags::ST_RDONLY),
     }
+}
+
+/// These are 32 bits wide on some processors and C libraries.
+fn wide(number: impl Into<u64>) -> u64 {
+    number.into()
 }
 
 fn absent(path: &str, error: &io::Error) -> Absent {

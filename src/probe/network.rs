@@ -34,7 +34,8 @@ pub fn network(root: &Root) -> Network {
     }
     let mut default_routes = routes::defaults_v4(&routes);
     default_routes.extend(routes::defaults_v6(&table("ipv6_route")));
-    let used = |name: &str| found.contains_key(name) || routes.iter().any(|route| route.interface == name);
+    let used =
+        |name: &str| name == "lo" || found.contains_key(name) || routes.iter().any(|route| route.interface == name);
     let mut interfaces: Vec<Interface> =
         names(root, &table("dev")).into_iter().map(|name| interface(root, &name, used(&name))).collect();
     for interface in &mut interfaces {

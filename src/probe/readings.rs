@@ -25,6 +25,8 @@ pub fn readings(root: &Root, state_directory: &str) -> Readings {
 pub struct Gauges {
     root: Root,
     state_directory: String,
+    /// As much of the state directory as exists: what is not there yet will be on the same file system.
+    existing_directory: String,
     memory: MemoryFiles,
     memory_total_bytes: Fact<u64>,
     pid_limit: Fact<u64>,
@@ -46,6 +48,7 @@ impl Gauges {
         let mut gauges = Gauges {
             root: root.clone(),
             state_directory: state_directory.to_owned(),
+            existing_directory: String::new(),
             memory: MemoryFiles::MemAvailable { meminfo: Kept::new(MEMINFO) },
             memory_total_bytes: Err(Absent::new(MEMINFO, Why::NoSuchFile)),
             pid_limit: Err(Absent::new(LOADAVG, Why::NoSuchFile)),
@@ -72,6 +75,7 @@ impl Gauges {
         let total = |table: String| memory::total_bytes(&table).map_err(|why| Absent::new(MEMINFO, why));
         self.memory_total_bytes = self.root.read_table(MEMINFO).and_then(total);
         self.pid_limit = pid_limit(&self.root);
+        self.find_existing_directory();
     }
 
     /// A container sees its own cgroup where the root's should be: only the root of version 2 lacks `memory.current`,
@@ -114,8 +118,17 @@ impl Gauges {
         }
     }
 
-    fn node_file_system(&self) -> Fact<FileSystem> {
-        self.root.file_system(&self.state_directory)
+    fn find_existing_directory(&mut self) {
+        self.root.nearest_existing(&self.state_directory).clone_into(&mut self.existing_directory);
+    }
+
+    fn node_file_system(&mut self) -> Fact<FileSystem> {
+        let found = self.root.file_system(&self.existing_directory);
+        if !found.as_ref().is_err_and(|absent| absent.why == Why::NoSuchFile) {
+            return found;
+        }
+        self.find_existing_directory();
+        self.root.file_system(&self.existing_directory)
     }
 
     fn pids(&mut self) -> Fact<Pids> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::facts::{Facts, FileSystem, Interface, MemorySource, MemoryUse, Pids};
+use super::facts::{Facts, FileSystem, Interface, InterfaceAddress, MemorySource, MemoryUse, Pids};
 use super::{Absent, Fact};
 
 /// All facts, in camel case. An absent one is `{"absent": word, "path": ..., "why": ...}`.
@@ -165,7 +165,8 @@ fn interface_text(interface: &Interface) -> String {
         (true, false) => "no carrier",
         (false, _) => "down",
     };
-    let addresses: String = interface.addresses.iter().map(|one| format!(" {}", one.ip)).collect();
+    let address = |one: &InterfaceAddress| format!(" {}{}", one.ip, if one.unusable { " (unusable)" } else { "" });
+    let addresses: String = interface.addresses.iter().map(address).collect();
     format!("{} {state}{addresses}", interface.name)
 }
 

@@ -1,9 +1,9 @@
 //! Turns `/proc/net/route` and `/proc/net/ipv6_route` into default routes, and the first also into whose network is where.
 //!
 //! ```text
-//! Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
-//! eth0	00000000	0101A8C0	0003	0	0	100	00000000	0	0	0
-//! eth0	0001A8C0	00000000	0001	0	0	100	00FFFFFF	0	0	0
+//! Iface   Destination     Gateway         Flags   RefCnt  Use     Metric  Mask            MTU     Window  IRTT
+//! eth0    00000000        0101A8C0        0003    0       0       100     00000000        0       0       0
+//! eth0    0001A8C0        00000000        0001    0       0       100     00FFFFFF        0       0       0
 //! ```
 //!
 //! Words of IPv4 are in the byte order of the machine. Those of IPv6 are in network order:

@@ -33,9 +33,9 @@ pub struct Controllers {
 
 #[derive(Debug, Clone)]
 struct Health {
-    uid: String,
     /// By the controller's own clock (NLC-2).
     heartbeat_us: i64,
+    /// `lastHeartbeatTime` of Ready; `None` while there is no such condition.
     ready_heartbeat: Option<String>,
     renewed: Option<Wall>,
 }
@@ -50,7 +50,6 @@ impl ModelServer {
             controllers.judge(store, &name, now_us);
             taint(store, &name);
         }
-        controllers.health.retain(|name, _| store.get(Resource::Nodes, name).is_some());
         controllers.collect_leases(store);
         let expired = |event: &Value| {
             let stamp = event["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
@@ -81,45 +80,43 @@ impl Controllers {
 
     /// NLC-5.
     fn copy_beta_labels(&mut self, store: &mut Store, name: &str) {
-        store.edit(Resource::Nodes, name, |node| {
-            for key in ["os", "arch"] {
-                let stable = node["metadata"]["labels"].get(format!("kubernetes.io/{key}")).cloned();
-                if let Some(stable) = stable {
-                    node["metadata"]["labels"][format!("beta.kubernetes.io/{key}")] = stable;
-                }
+        for key in ["os", "arch"] {
+            let (stable, beta) = (format!("kubernetes.io/{key}"), format!("beta.kubernetes.io/{key}"));
+            let Some(labels) = store.get(Resource::Nodes, name).map(|node| &node["metadata"]["labels"]) else { return };
+            let wanted = labels.get(&stable).filter(|wanted| labels.get(&beta) != Some(*wanted)).cloned();
+            if let Some(wanted) = wanted {
+                store.edit(Resource::Nodes, name, |node| node["metadata"]["labels"][&beta] = wanted);
             }
-        });
+        }
     }
 
-    /// NLC-1 to NLC-3.
+    /// NLC-1 to NLC-3, as `tryUpdateNodeHealth` does it: what is remembered of a name outlives its Node; a status
+    /// heartbeat makes it forget the last renewal, and so does a verdict, so that the next one counts whatever it says.
     fn judge(&mut self, store: &mut Store, name: &str, now_us: i64) {
         let Some(node) = store.get(Resource::Nodes, name) else { return };
-        let uid = node["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        let ready = condition(node, "Ready");
-        let ready_heartbeat = ready.map(|ready| ready["lastHeartbeatTime"].as_str().unwrap_or_default().to_owned());
+        let created = node["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
+        let ready_heartbeat = ready_heartbeat_of(node);
         let renewed = store.get(Resource::Leases, name).and_then(|lease| lease["spec"]["renewTime"].as_str());
         let renewed = renewed.and_then(Wall::parse_stamp);
-        let grace_us = if ready.is_some() { GRACE_US } else { STARTUP_GRACE_US };
-        let first_sight = Health { uid, heartbeat_us: now_us, ready_heartbeat: None, renewed: None };
-        let health = self.health.entry(name.to_owned()).or_insert(first_sight.clone());
-        if health.uid != first_sight.uid {
-            *health = first_sight;
-        }
+        let (grace_us, first_us) = match ready_heartbeat {
+            Some(_) => (GRACE_US, now_us),
+            None => (STARTUP_GRACE_US, created.map_or(now_us, Wall::unix_us)),
+        };
+        let first_sight = Health { heartbeat_us: first_us, ready_heartbeat: ready_heartbeat.clone(), renewed: None };
+        let health = self.health.entry(name.to_owned()).or_insert(first_sight);
+        let saved_renewal = health.renewed;
         if health.ready_heartbeat != ready_heartbeat {
-            health.ready_heartbeat = ready_heartbeat;
-            health.heartbeat_us = now_us;
+            *health = Health { heartbeat_us: now_us, ready_heartbeat, renewed: None };
         }
-        if renewed > health.renewed {
+        if renewed > saved_renewal {
             health.renewed = renewed;
             health.heartbeat_us = now_us;
         }
         if now_us - health.heartbeat_us > grace_us && set_unknown(store, name, now_us) {
             self.happened
                 .push(format!("controller: Node {name} has been silent for {} s: Ready=Unknown", grace_us / 1_000_000));
-            if let Some(node) = store.get(Resource::Nodes, name) {
-                health.ready_heartbeat = condition(node, "Ready")
-                    .map(|ready| ready["lastHeartbeatTime"].as_str().unwrap_or_default().to_owned());
-            }
+            health.renewed = renewed;
+            health.ready_heartbeat = store.get(Resource::Nodes, name).and_then(ready_heartbeat_of);
         }
     }
 
@@ -138,6 +135,10 @@ impl Controllers {
             }
         }
     }
+}
+
+fn ready_heartbeat_of(node: &Value) -> Option<String> {
+    condition(node, "Ready").map(|ready| ready["lastHeartbeatTime"].as_str().unwrap_or_default().to_owned())
 }
 
 /// The condition of this type.
@@ -175,40 +176,42 @@ pub fn set_unknown(store: &mut Store, name: &str, now_us: i64) -> bool {
 
 /// Taints follow conditions; those of others stay.
 fn taint(store: &mut Store, name: &str) {
-    let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
-    store.edit(Resource::Nodes, name, |node| {
-        let Some(ready) = condition(node, "Ready").and_then(|ready| ready["status"].as_str()) else { return };
-        let mut wanted = match ready {
-            "True" => Vec::new(),
-            "False" => vec![
-                taint("node.kubernetes.io/not-ready", "NoSchedule"),
-                taint("node.kubernetes.io/not-ready", "NoExecute"),
-            ],
-            _ => vec![
-                taint("node.kubernetes.io/unreachable", "NoSchedule"),
-                taint("node.kubernetes.io/unreachable", "NoExecute"),
-            ],
-        };
-        for (kind, key) in MONITORED {
-            let is_true = condition(node, kind).is_some_and(|condition| condition["status"] == "True");
-            wanted.extend(key.filter(|_| is_true).map(|key| taint(key, "NoSchedule")));
-        }
-        if node["spec"]["unschedulable"] == true {
-            wanted.push(taint("node.kubernetes.io/unschedulable", "NoSchedule"));
-        }
-        let ours = ["not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "unschedulable"];
-        let is_ours = |taint: &Value| {
-            let key = taint["key"].as_str().and_then(|key| key.strip_prefix("node.kubernetes.io/"));
-            key.is_some_and(|key| ours.contains(&key))
-        };
-        let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-        taints.retain(|taint| !is_ours(taint) || wanted.contains(taint));
-        let missing: Vec<Value> = wanted.into_iter().filter(|taint| !taints.contains(taint)).collect();
-        taints.extend(missing);
-        match node["spec"].as_object_mut() {
+    let Some(node) = store.get(Resource::Nodes, name) else { return };
+    let Some(wanted) = wanted_taints(node) else { return };
+    let ours = ["not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "unschedulable"];
+    let is_ours = |taint: &Value| {
+        let key = taint["key"].as_str().and_then(|key| key.strip_prefix("node.kubernetes.io/"));
+        key.is_some_and(|key| ours.contains(&key))
+    };
+    let stored = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let mut taints = stored.clone();
+    taints.retain(|taint| !is_ours(taint) || wanted.contains(taint));
+    let missing: Vec<Value> = wanted.into_iter().filter(|taint| !taints.contains(taint)).collect();
+    taints.extend(missing);
+    if taints != stored {
+        store.edit(Resource::Nodes, name, |node| match node["spec"].as_object_mut() {
             Some(spec) if taints.is_empty() => drop(spec.remove("taints")),
             Some(spec) => drop(spec.insert("taints".to_owned(), Value::Array(taints))),
             None => {}
-        }
-    });
+        });
+    }
+}
+
+/// `None` while nothing is known of Ready.
+fn wanted_taints(node: &Value) -> Option<Vec<Value>> {
+    let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
+    let both = |key: &str| vec![taint(key, "NoSchedule"), taint(key, "NoExecute")];
+    let mut wanted = match condition(node, "Ready")?["status"].as_str()? {
+        "True" => Vec::new(),
+        "False" => both("node.kubernetes.io/not-ready"),
+        _ => both("node.kubernetes.io/unreachable"),
+    };
+    for (kind, key) in MONITORED {
+        let is_true = condition(node, kind).is_some_and(|condition| condition["status"] == "True");
+        wanted.extend(key.filter(|_| is_true).map(|key| taint(key, "NoSchedule")));
+    }
+    if node["spec"]["unschedulable"] == true {
+        wanted.push(taint("node.kubernetes.io/unschedulable", "NoSchedule"));
+    }
+    Some(wanted)
 }

@@ -48,7 +48,7 @@ fn merge_map(shape: Shape, mut original: Object, mut patch: Object) -> Result<Ob
             (None, value) => without_directives(value),
             (Some(Value::Object(old)), Value::Object(new)) => Some(merge_map(shape.field(&key), old, new)?.into()),
             (Some(Value::Array(old)), Value::Array(new)) => Some(merge_list(shape.field(&key), old, new)?.into()),
-            (Some(_), value) => Some(value),
+            (Some(_), value) => without_directives(value),
         };
         if let Some(merged) = merged {
             original.insert(key, merged);

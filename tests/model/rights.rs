@@ -89,7 +89,7 @@ impl Caller {
         if forbidden.is_empty() {
             return Ok(());
         }
-        refuse(format!("node \"{node}\" is not allowed to modify labels: {}", joined(forbidden.into_iter())))
+        refuse(format!("is not allowed to modify labels: {}", joined(forbidden.into_iter())))
     }
 
     /// NodeRestriction on a Lease: its own name only.

@@ -85,6 +85,7 @@ impl Store {
         let Some(object) = self.objects.get_mut(&(resource, name.to_owned())) else { return false };
         let before = object.clone();
         change(object);
+        prune_nulls(object);
         if *object == before {
             return false;
         }
@@ -212,6 +213,18 @@ fn track(object: &mut Value, entry: Value) {
     match entries.iter_mut().find(|known| same(known)) {
         Some(known) => *known = entry,
         None => entries.push(entry),
+    }
+}
+
+/// Looking at a field that is not there leaves a null behind; a server stores none.
+fn prune_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(prune_nulls);
+        }
+        Value::Array(list) => list.iter_mut().for_each(prune_nulls),
+        _ => {}
     }
 }
 

@@ -157,6 +157,16 @@ impl Cluster {
         NodeIdentity::new(&self.home.path, &name, api, &self.pki.authority, credential)
     }
 
+    /// Other keys in the place of a node's, in the files that its kubeconfig names.
+    pub fn renew(&self, node: &NodeIdentity, credential: Credential) -> Result<()> {
+        node.renew(&self.pki.authority, credential)
+    }
+
+    /// What a server of this cluster could show, with these dates.
+    pub fn serving_certificate(&self, validity: Validity) -> Result<pki::Keypair> {
+        self.pki.authority.server(&[IpAddr::from([127, 0, 0, 1])], validity)
+    }
+
     /// A bootstrap token, as `kubeadm token create` makes one: its owner may ask for a node certificate, which
     /// the controller-manager approves and signs.
     pub fn bootstrap_token(&self) -> Result<String> {

@@ -7,6 +7,7 @@
 use super::Result;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -53,6 +54,16 @@ exit "$code"
 /// Waits for the end of the pipe that we and every holder have open, then removes the folder.
 const SWEEPER: &str = r#"cat >/dev/null; exec rm -rf --one-file-system -- "$1""#;
 
+thread_local! {
+    /// Logs of the daemons that this thread started: what a failed test of this thread shows.
+    static STARTED_HERE: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The logs of the daemons that this thread has started since the last call.
+pub fn take_logs() -> Vec<PathBuf> {
+    STARTED_HERE.take()
+}
+
 /// A running program, its log, and the pipe whose end is its end.
 pub struct Daemon {
     pub name: String,
@@ -82,6 +93,7 @@ impl Daemon {
         let stdout = holder.stdout.take().ok_or("the holder has no standard output")?;
         BufReader::new(stdout).read_line(&mut line).map_err(|e| format!("{name}: {e}"))?;
         let pid = line.trim().parse().map_err(|_| format!("the shell that holds {name} did not start it"))?;
+        STARTED_HERE.with_borrow_mut(|logs| logs.push(log.clone()));
         Ok(Self { name: name.to_owned(), log, pid, holder, lifeline })
     }
 
@@ -109,6 +121,15 @@ impl Daemon {
     pub fn kill(&mut self) -> Result<()> {
         self.signal(Signal::SIGKILL)?;
         self.holder.wait().map(drop).map_err(|e| format!("{}: {e}", self.name))
+    }
+
+    /// Its exit code once it has ended by itself or by a signal, which counts as 128 and the signal's number.
+    pub fn exit_code(&mut self, within: Duration) -> Result<i32> {
+        wait_until(&format!("{} to end", self.name), within, || match self.holder.try_wait() {
+            Ok(Some(status)) => Ok(status.code().ok_or_else(|| format!("its shell was ended: {status}"))),
+            Ok(None) => Err("it runs".to_owned()),
+            Err(e) => Err(e.to_string()),
+        })?
     }
 
     /// Begins to end it (SIGTERM, SIGKILL three seconds later) without waiting; dropping waits.
@@ -226,14 +247,20 @@ fn create_private_folder() -> Result<PathBuf> {
 /// Looks again and again until `look` has an answer; at the deadline the error says what was waited for
 /// and what was in the way at the last look.
 pub fn wait_until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Result<T>) -> Result<T> {
+    const LONGEST_PAUSE: Duration = Duration::from_millis(160);
     let began = Instant::now();
+    let mut pause = Duration::from_millis(10);
     loop {
         match look() {
             Ok(value) => return Ok(value),
             Err(last) if began.elapsed() >= within => {
                 return Err(format!("waited {:.1} s for {what}; at the last look: {last}", within.as_secs_f64()));
             }
-            Err(_) => sleep(Duration::from_millis(20)),
+            Err(_) => {
+                // Most looks are a TLS handshake, and there are two cores for everyone.
+                sleep(pause);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
         }
     }
 }

@@ -48,17 +48,9 @@ impl NodeIdentity {
     ) -> Result<Self> {
         let dir = folder.join(name);
         fs::create_dir(&dir).map_err(|e| format!("cannot create {}: {e}", dir.display()))?;
-        let stranger = Authority::new("nobody-trusts-this")?;
         let user = format!("system:node:{name}");
-        let group = (credential != Credential::NoGroup).then_some("system:nodes");
-        let (validity, issuer) = match credential {
-            Credential::Expired => (Validity::Expired, authority),
-            Credential::NotYetValid => (Validity::NotYet, authority),
-            Credential::OtherClientAuthority => (Validity::Now, &stranger),
-            _ => (Validity::Now, authority),
-        };
-        let own = issuer.client(&user, group, validity)?;
-        let trusted = if credential == Credential::OtherServerAuthority { &stranger } else { authority };
+        let (own, trusted) = keys(&user, authority, credential)?;
+        let trusted = trusted.as_ref().unwrap_or(authority);
         let kubeconfig = write_kubeconfig(&dir, "node", &api.url(), trusted, &own)?;
         Ok(Self {
             name: name.to_owned(),
@@ -72,6 +64,19 @@ impl NodeIdentity {
         })
     }
 
+    pub(super) fn renew(&self, authority: &Authority, credential: Credential) -> Result<()> {
+        let (own, trusted) = keys(&self.user, authority, credential)?;
+        let trusted = trusted.as_ref().unwrap_or(authority);
+        // Each in one step, as whoever rotates them should; the certificate last, so that it never waits for its key.
+        for (path, text) in
+            [(&self.authority, &trusted.certificate()), (&self.key, &own.key), (&self.certificate, &own.certificate)]
+        {
+            let fresh = write_private(&path.with_extension("new"), text)?;
+            fs::rename(&fresh, path).map_err(|e| format!("cannot replace {}: {e}", path.display()))?;
+        }
+        Ok(())
+    }
+
     /// Another kubeconfig of this node, for a way to the server that is not the direct one: a proxy's port,
     /// an address in a network of the test's own.
     pub fn kubeconfig_via(&self, server: &str) -> Result<PathBuf> {
@@ -83,6 +88,20 @@ impl NodeIdentity {
         let name: String = server.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         write_private(&self.dir.join(format!("{name}.kubeconfig")), &lines.collect::<String>())
     }
+}
+
+/// The client's keys, and whom it trusts if that is not the cluster's authority.
+fn keys(user: &str, authority: &Authority, credential: Credential) -> Result<(Keypair, Option<Authority>)> {
+    let stranger = Authority::new("nobody-trusts-this")?;
+    let group = (credential != Credential::NoGroup).then_some("system:nodes");
+    let (validity, issuer) = match credential {
+        Credential::Expired => (Validity::Expired, authority),
+        Credential::NotYetValid => (Validity::NotYet, authority),
+        Credential::OtherClientAuthority => (Validity::Now, &stranger),
+        _ => (Validity::Now, authority),
+    };
+    let own = issuer.client(user, group, validity)?;
+    Ok((own, (credential == Credential::OtherServerAuthority).then_some(stranger)))
 }
 
 /// Writes NAME.kubeconfig and beside it NAME.crt, NAME.key and NAME-ca.crt, which it names by path.

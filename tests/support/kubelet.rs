@@ -59,6 +59,21 @@ impl Kubelet {
         Ok(Self { kubelet, containerd, identity, port })
     }
 
+    /// Kills it, waits, and lets `meanwhile` do what it likes; then starts it again as the same Node. Its containerd
+    /// goes on.
+    pub fn restart(
+        &mut self,
+        cluster: &Cluster,
+        configuration: &str,
+        meanwhile: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let programs = binaries::find(&binaries::KUBELET)?;
+        self.kubelet.kill()?;
+        meanwhile()?;
+        self.kubelet = start_kubelet(cluster, &self.identity, &programs["kubelet"], self.port, configuration)?;
+        Ok(())
+    }
+
     /// Waits until the API server has its Node with Ready=True; an early end of either program ends the wait.
     pub fn wait_until_ready(&mut self, cluster: &Cluster) -> Result<serde_json::Value> {
         wait_until("the kubelet's Node to be Ready", START_WITHIN, || {

@@ -3,10 +3,12 @@
 // Every user takes a part of it.
 #![allow(dead_code)]
 
-use super::cluster::{Cluster, Options, Result, binaries};
+use super::cluster::{Cluster, Options, Result, binaries, daemon};
 use libtest_mimic::{Arguments, Trial};
 use nix::unistd::Uid;
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
@@ -69,7 +71,12 @@ pub fn run(options: fn() -> Options, cases: Vec<Case>) -> ExitCode {
         let ignored = met.is_err() && !in_ci;
         let trial = Trial::test(case.name, move || {
             met?;
-            Ok((case.run)(shared.cluster()?)?)
+            let cluster = shared.cluster()?;
+            daemon::take_logs();
+            // A panic is an answer like any other here: what the test's own daemons said belongs to both.
+            let outcome = catch_unwind(AssertUnwindSafe(|| (case.run)(cluster))).unwrap_or_else(|e| Err(message(&*e)));
+            let logs = daemon::take_logs();
+            Ok(outcome.map_err(|e| logs.iter().fold(e, |text, log| format!("{text}\n{}", daemon::tail(log, 40))))?)
         });
         trials.push(trial.with_ignored_flag(ignored));
     }
@@ -82,6 +89,12 @@ pub fn run(options: fn() -> Options, cases: Vec<Case>) -> ExitCode {
         println!("(Where CI is set, these fail.)");
     }
     conclusion.exit_code()
+}
+
+/// What a panic said; where, the panic itself has printed.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panicked: {}", text.unwrap_or("without words"))
 }
 
 fn check(need: Need, kubelet: &Result<()>) -> Result<()> {

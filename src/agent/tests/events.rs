@@ -24,6 +24,91 @@ fn events_of_a_registered_node_carry_its_uid() {
     assert_eq!(body_of(&pressed)["involvedObject"]["uid"], "uid1");
 }
 
+/// Plays what the event lane has within a minute.
+fn play_all(script: &mut Script) -> Vec<Wish> {
+    let is_event = |wish: &Wish| matches!(wish, Wish::CreateEvent { .. } | Wish::PatchEvent { .. });
+    script.pass(Duration::from_secs(60)).into_iter().filter(is_event).collect()
+}
+
+fn happen(script: &mut Script, message: &str) {
+    let message = message.to_owned();
+    script.agent.world.fresh_events.push(NodeEvent { warning: true, reason: "Test", message });
+}
+
+#[test]
+fn a_repeat_counts_on_the_event_that_the_server_has() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    happen(&mut script, "again");
+    let first = play_all(&mut script);
+    happen(&mut script, "again");
+    let second = play_all(&mut script);
+    let [Wish::PatchEvent { name, .. }] = second.as_slice() else { panic!("{second:?}") };
+    assert_eq!(body_of(&first[0])["metadata"]["name"], name.as_str());
+    let body = body_of(&second[0]);
+    assert_eq!(body.as_object().unwrap().keys().collect::<Vec<_>>(), ["count", "lastTimestamp", "message"]);
+    assert_eq!(body["count"], 2);
+}
+
+#[test]
+fn a_link_does_not_shorten_a_retry_after() {
+    let mut script = Script::new();
+    script.play(Lane::Events, unreachable());
+    let (refused_at, _) = script.play(Lane::Events, refused_after(503, 60));
+    script.agent.handle(Input::LinkChanged, script.now());
+    assert_eq!(script.play_healthy(Lane::Events).0 - refused_at, 60_000);
+}
+
+#[test]
+fn a_repeat_of_an_event_that_the_server_forgot_is_posted_again_under_its_name() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    happen(&mut script, "again");
+    let first = play_all(&mut script);
+    happen(&mut script, "again");
+    assert!(matches!(script.play(Lane::Events, refused(404, "NotFound")).1, Wish::PatchEvent { .. }));
+    let (_, again) = script.play_healthy(Lane::Events);
+    assert!(matches!(again, Wish::CreateEvent { .. }));
+    assert_eq!(body_of(&again)["metadata"]["name"], body_of(&first[0])["metadata"]["name"]);
+    assert_eq!(body_of(&again)["count"], 2);
+}
+
+#[test]
+fn an_event_that_hangs_delays_neither_registration_nor_lease() {
+    let mut script = Script::new();
+    let (_hanging, _) = script.next(Lane::Events);
+    script.register();
+    let times: Vec<_> = (0..5).map(|_| script.play_healthy(Lane::Lease).0).collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] < 10_400), "{times:?}");
+}
+
+#[test]
+fn a_node_tells_only_what_a_kubelet_would_tell_and_leaves_the_rest_to_the_controllers() {
+    let mut script = Script::new();
+    let mut sent = script.pass(Duration::from_secs(30));
+    script.facts.machine.boot_id = Ok("another".to_owned());
+    script.facts.readings.memory = Ok(MemoryUse { available_bytes: 1 << 20, source: MemorySource::CgroupV2 });
+    script.facts.readings.pids = Ok(Pids { limit: 100, used: 100 });
+    sent.extend(script.pass(Duration::from_secs(30)));
+    script.play(Lane::Status, refused(404, "NotFound"));
+    sent.extend(script.pass(Duration::from_secs(60)));
+    let events = sent.iter().filter(|wish| matches!(wish, Wish::CreateEvent { .. }));
+    let mut reasons: Vec<_> = events.map(|wish| body_of(wish)["reason"].as_str().unwrap().to_owned()).collect();
+    reasons.sort();
+    reasons.dedup();
+    assert_eq!(
+        reasons,
+        [
+            "NodeHasInsufficientMemory",
+            "NodeHasNoDiskPressure",
+            "NodeHasSufficientMemory",
+            "NodeHasSufficientPID",
+            "Rebooted",
+            "Starting"
+        ]
+    );
+}
+
 #[test]
 fn an_event_that_exists_counts_as_delivered() {
     let mut script = Script::new();
@@ -53,12 +138,12 @@ fn an_unreachable_server_is_tried_twelve_times_ten_seconds_apart() {
 }
 
 #[test]
-fn a_thousand_events_of_one_kind_are_a_burst_and_no_flood() {
+fn a_thousand_events_of_one_type_are_a_burst_and_no_flood() {
     let mut script = Script::new();
     script.register();
     for number in 0..1000 {
-        let message = format!("number {number}");
-        script.agent.world.fresh_events.push(NodeEvent { warning: true, reason: "Test", message });
+        let (reason, message) = (["One", "Two", "Three", "Four", "Five"][number % 5], format!("number {number}"));
+        script.agent.world.fresh_events.push(NodeEvent { warning: true, reason, message });
     }
     let mut sent = 0;
     for _ in 0..100 {
@@ -73,4 +158,45 @@ fn a_thousand_events_of_one_kind_are_a_burst_and_no_flood() {
         }
     }
     assert!((20..=35).contains(&sent), "{sent}");
+}
+
+#[test]
+fn events_are_sent_no_faster_than_the_settings_allow() {
+    let mut script = Script::with(Settings { event_record_qps: 2, event_burst: 3, ..Settings::default() });
+    for reason in ["A", "B", "C", "D", "E", "F"] {
+        let message = "a test".to_owned();
+        script.agent.world.fresh_events.push(NodeEvent { warning: true, reason, message });
+    }
+    let times: Vec<_> = (0..7).map(|_| script.play_healthy(Lane::Events).0).collect();
+    assert_eq!(times[..3], [0, 0, 0]);
+    let gaps: Vec<_> = times[2..].windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| (499..=502).contains(gap)), "{gaps:?}");
+}
+
+#[test]
+fn from_the_tenth_message_of_one_kind_on_all_are_counted_as_one() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    (0..12).for_each(|number| happen(&mut script, &format!("number {number}")));
+    let sent = play_all(&mut script);
+    let messages: Vec<_> = sent.iter().map(|wish| body_of(wish)["message"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(messages.len(), 10, "{messages:?}");
+    assert_eq!(messages[8], "number 8");
+    assert_eq!(messages[9], "(combined from similar events): number 11");
+    assert_eq!(body_of(&sent[9])["count"], 3);
+    happen(&mut script, "number 12");
+    let later = play_all(&mut script);
+    assert!(matches!(later.as_slice(), [Wish::PatchEvent { .. }]), "{later:?}");
+    assert_eq!(body_of(&later[0])["message"], "(combined from similar events): number 12");
+}
+
+#[test]
+fn a_link_that_comes_back_does_not_cut_the_patience_that_the_server_asked_for() {
+    let mut script = Script::new();
+    script.play(Lane::Events, unreachable());
+    let (asked_at, _) = script.play(Lane::Events, refused_after(429, 5));
+    script.up += Duration::from_secs(1);
+    let now = script.now();
+    script.agent.handle(Input::LinkChanged, now);
+    assert_eq!(script.play_healthy(Lane::Events).0 - asked_at, 5000);
 }

@@ -9,9 +9,16 @@ fn renew_time(wish: &Wish) -> String {
 #[test]
 fn nothing_is_sent_before_the_node_exists() {
     let mut script = Script::new();
-    let (status, _) = script.next(Lane::Status);
+    let (_hanging, _) = script.next(Lane::Status);
     assert!(script.drain().0.iter().all(|(ticket, _)| ticket.lane() != Lane::Lease));
-    drop(status);
+}
+
+#[test]
+fn a_new_nodes_lease_is_looked_for_in_the_moment_the_node_exists() {
+    let mut script = Script::new();
+    let (asked_at, wish) = script.play(Lane::Lease, refused(404, "NotFound"));
+    assert_eq!((asked_at, wish), (100, Wish::ReadLease), "registration takes its first pause, and no longer");
+    assert_eq!(script.play_healthy(Lane::Lease).0, asked_at, "created at once");
 }
 
 #[test]
@@ -48,6 +55,30 @@ fn a_missing_lease_is_created_with_its_owner_at_once() {
 }
 
 #[test]
+fn the_first_renewal_of_a_created_lease_strips_it() {
+    let mut script = Script::new();
+    script.play(Lane::Lease, refused(404, "NotFound"));
+    script.play_healthy(Lane::Lease);
+    let (_, first) = script.play_healthy(Lane::Lease);
+    assert_eq!(body_of(&first)["metadata"]["managedFields"], serde_json::json!([{}]));
+    let (_, second) = script.play_healthy(Lane::Lease);
+    assert!(body_of(&second).get("metadata").is_none());
+}
+
+#[test]
+fn a_lease_whose_creation_was_not_answered_is_stripped_as_well() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    script.play(Lane::Lease, refused(404, "NotFound"));
+    assert!(matches!(script.play(Lane::Lease, refused(502, "")).1, Wish::CreateLease { .. }));
+    script.play(Lane::Lease, refused(409, "AlreadyExists"));
+    assert_eq!(script.play_healthy(Lane::Lease).1, Wish::ReadLease);
+    let (_, first) = script.play_healthy(Lane::Lease);
+    assert_eq!(body_of(&first)["metadata"]["managedFields"], serde_json::json!([{}]));
+}
+
+#[test]
 fn a_lease_deleted_meanwhile_is_created_within_the_same_beat() {
     let mut script = Script::new();
     script.play_healthy(Lane::Lease);
@@ -69,17 +100,30 @@ fn a_writer_who_was_faster_is_read_again() {
 
 #[test]
 fn a_lease_with_another_owner_or_duration_is_adopted() {
-    for stored in [lease(None), lease(Some("another")), {
-        let mut short = lease(Some("uid1"));
-        short.spec.lease_duration_seconds = Some(5);
-        short
-    }] {
+    let mut short = lease(Some("uid1"));
+    short.spec.lease_duration_seconds = Some(5);
+    let mut taken = lease(Some("uid1"));
+    taken.spec.holder_identity = Some("another".to_owned());
+    for stored in [lease(None), lease(Some("another")), short, taken] {
         let mut script = Script::new();
         script.play(Lane::Lease, Ok(Document::Lease(Box::new(stored))));
         let body = body_of(&script.play_healthy(Lane::Lease).1);
         assert!(body["metadata"]["ownerReferences"].to_string().contains("uid1"), "{body}");
         assert_eq!(body["spec"]["leaseDurationSeconds"], 40);
+        assert_eq!(body["spec"]["holderIdentity"], "n1");
     }
+}
+
+#[test]
+fn a_conflict_looks_at_the_lease_again_at_once() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    let (conflict_at, _) = script.play(Lane::Lease, refused(409, "Conflict"));
+    let look = script.play_healthy(Lane::Lease);
+    let (renewed_at, renewal) = script.play_healthy(Lane::Lease);
+    assert_eq!(look, (conflict_at, Wish::ReadLease));
+    assert!(matches!(renewal, Wish::RenewLease { .. }) && renewed_at == conflict_at);
 }
 
 #[test]
@@ -141,8 +185,95 @@ fn missing_rights_are_named_and_credentials_read_again() {
 fn a_hanging_status_request_does_not_delay_a_renewal() {
     let mut script = Script::new();
     script.register();
-    let (hanging, _) = script.next(Lane::Status);
+    let (_hanging, _) = script.next(Lane::Status);
     let times: Vec<_> = (0..5).map(|_| script.play_healthy(Lane::Lease).0).collect();
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] < 10_400), "{times:?}");
-    drop(hanging);
+}
+
+#[test]
+fn a_duration_from_reloaded_settings_is_on_the_lease_at_once_and_renewed_in_its_rhythm() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    let settings = Settings { node_lease_duration_seconds: 120, ..Settings::default() };
+    script.agent.handle(Input::Reloaded(Box::new(settings)), script.now());
+    let reloaded_at = script.up.as_millis();
+    let (asserted_at, adopted) = script.play_healthy(Lane::Lease);
+    assert_eq!(body_of(&adopted)["spec"]["leaseDurationSeconds"], 120);
+    assert_eq!(asserted_at, reloaded_at);
+    let (renewed_at, renewal) = script.play_healthy(Lane::Lease);
+    assert_eq!(body_of(&renewal)["spec"].as_object().unwrap().len(), 1);
+    assert!((30_000..31_200).contains(&(renewed_at - asserted_at)), "{renewed_at}");
+}
+
+#[test]
+fn an_authority_that_may_have_been_replaced_is_read_again_now_and_then() {
+    let untrusted = || Err(Refusal::Failed(Failure::Tls(crate::api::failure::TlsFailure::UnknownIssuer)));
+    let mut script = Script::new();
+    let until = script.up + Duration::from_secs(100);
+    while script.up < until {
+        script.play(Lane::Lease, untrusted());
+    }
+    assert_eq!(script.reloads, 4, "at once and then every half minute");
+}
+
+#[test]
+fn looking_for_a_lease_or_creating_it_backs_off_from_the_first_failure_on() {
+    for is_missing in [false, true] {
+        let mut script = Script::new();
+        if is_missing {
+            script.play(Lane::Lease, refused(404, "NotFound"));
+        }
+        let times: Vec<_> = (0..9).map(|_| script.play(Lane::Lease, refused(503, "")).0).collect();
+        let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(gaps, [200, 400, 800, 1600, 3200, 6400, 7000, 7000]);
+    }
+}
+
+#[test]
+fn no_lease_is_kept_or_made_for_a_node_that_is_gone() {
+    let mut script = Script::with(Settings { reregister: false, ..Settings::default() });
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    while script.play(Lane::Status, refused(404, "NotFound")).1 != (Wish::ReadNode { heartbeat: true }) {}
+    let gone_at = script.up;
+    while script.up < gone_at + Duration::from_secs(60) {
+        let (sent, until) = script.drain();
+        for (ticket, wish) in sent {
+            assert_ne!(ticket.lane(), Lane::Lease, "{wish:?}");
+            script.answer(ticket, refused(404, "NotFound"));
+        }
+        script.up = script.up.max(until.as_duration());
+    }
+    script.play_healthy(Lane::Status);
+    assert!(matches!(script.play_healthy(Lane::Lease).1, Wish::RenewLease { .. }), "the Node is there again");
+}
+
+#[test]
+fn a_link_that_comes_back_ends_a_back_off_but_not_the_patience_a_server_asked_for() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    for _ in 0..10 {
+        script.play(Lane::Lease, unreachable());
+    }
+    script.agent.handle(Input::LinkChanged, script.now());
+    let before = script.up.as_millis();
+    let (asked_at, _) = script.play(Lane::Lease, refused_after(503, 5));
+    assert_eq!(asked_at, before);
+    script.agent.handle(Input::LinkChanged, script.now());
+    assert_eq!(script.play_healthy(Lane::Lease).0 - asked_at, 5000);
+}
+
+#[test]
+fn a_missing_lease_makes_the_status_lane_ask_for_the_node_at_once() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    let (lost_at, _) = script.play(Lane::Lease, refused(404, "NotFound"));
+    let (asked_at, wish) = script.play(Lane::Status, refused(404, "NotFound"));
+    assert_eq!((asked_at, wish.verb()), (lost_at, "PATCH"));
+    assert!(matches!(script.next(Lane::Status).1, Wish::CreateNode { .. }));
 }

@@ -24,7 +24,10 @@ struct Script {
     agent: Agent,
     up: Duration,
     facts: Facts,
+    /// Without it, neither the board nor the server knows the time of day.
+    has_clock: bool,
     said: Vec<Notice>,
+    probes: Vec<Duration>,
     reloads: usize,
     drops: usize,
 }
@@ -37,11 +40,12 @@ impl Script {
     fn with(settings: Settings) -> Script {
         let now = Now { up: Up::BOOT, wall: Some(START) };
         let agent = Agent::new(settings, "n1".to_owned(), 1, now);
-        Script { agent, up: Duration::ZERO, facts: facts(), said: Vec::new(), reloads: 0, drops: 0 }
+        let (up, facts, said, probes) = (Duration::ZERO, facts(), Vec::new(), Vec::new());
+        Script { agent, up, facts, has_clock: true, said, probes, reloads: 0, drops: 0 }
     }
 
     fn now(&self) -> Now {
-        Now { up: Up::since_boot(self.up), wall: Some(START.plus(self.up)) }
+        Now { up: Up::since_boot(self.up), wall: self.has_clock.then(|| START.plus(self.up)) }
     }
 
     /// Drains the outputs of this instant: the requests that start, and the deadline.
@@ -49,7 +53,10 @@ impl Script {
         let mut sent = Vec::new();
         for _ in 0..1000 {
             match self.agent.poll(self.now()) {
-                Output::Probe => self.agent.handle(Input::Facts(Box::new(self.facts.clone())), self.now()),
+                Output::Probe => {
+                    self.probes.push(self.up);
+                    self.agent.handle(Input::Facts(Box::new(self.facts.clone())), self.now());
+                }
                 Output::Send(ticket, wish) => sent.push((ticket, wish)),
                 Output::ReloadCredentials => self.reloads += 1,
                 Output::DropConnections => self.drops += 1,
@@ -106,6 +113,26 @@ impl Script {
     /// Until the first status report is acknowledged.
     fn register(&mut self) {
         while !matches!(self.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }) {}
+    }
+
+    /// Lets time pass with a healthy server, and answers what was sent.
+    fn pass(&mut self, span: Duration) -> Vec<Wish> {
+        let end = self.up + span;
+        let mut wishes = Vec::new();
+        loop {
+            let (sent, until) = self.drain();
+            if sent.is_empty() {
+                self.up = end.min(until.as_duration());
+                if self.up == end {
+                    return wishes;
+                }
+            }
+            for (ticket, wish) in sent {
+                let document = healthy(&wish);
+                self.answer(ticket, Ok(document));
+                wishes.push(wish);
+            }
+        }
     }
 
     fn words(&self) -> Vec<&'static str> {

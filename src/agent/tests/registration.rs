@@ -39,6 +39,24 @@ fn a_version_that_may_not_be_read_does_not_stop_registration() {
 }
 
 #[test]
+fn a_version_that_cannot_be_read_right_now_is_waited_for() {
+    let mut script = Script::new();
+    let (asked_at, _) = script.play(Lane::Status, refused_after(503, 2));
+    let (asked_again_at, again) = script.play_healthy(Lane::Status);
+    assert_eq!((again, asked_again_at - asked_at), (Wish::ReadVersion, 2000));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+}
+
+#[test]
+fn without_register_node_the_version_is_waited_for_as_well() {
+    let mut script = Script::with(Settings { register_node: false, ..Settings::default() });
+    let (asked_at, first) = script.play(Lane::Status, refused_after(503, 2));
+    let (asked_again_at, again) = script.play_healthy(Lane::Status);
+    assert_eq!((first, again, asked_again_at - asked_at), (Wish::ReadVersion, Wish::ReadVersion, 2000));
+    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: true });
+}
+
+#[test]
 fn an_existing_node_that_is_up_to_date_is_read_and_reported_to_once() {
     for (code, reason) in [(409, "AlreadyExists"), (403, "Forbidden")] {
         let mut script = Script::new();
@@ -52,6 +70,68 @@ fn an_existing_node_that_is_up_to_date_is_read_and_reported_to_once() {
 fn a_conflict_that_is_not_already_exists_is_a_failed_attempt() {
     let mut script = Script::new();
     first_attempt(&mut script, refused(409, "Conflict"));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+}
+
+#[test]
+fn every_other_failure_is_a_failed_attempt_without_a_look_at_the_node() {
+    for result in [refused(409, "Conflict"), refused(500, ""), refused(429, ""), refused(422, "Invalid"), unreachable()]
+    {
+        let mut script = Script::new();
+        let (failed_at, _) = first_attempt(&mut script, result);
+        let (tried_at, wish) = script.play_healthy(Lane::Status);
+        assert!(matches!(wish, Wish::CreateNode { .. }));
+        assert_eq!(tried_at - failed_at, 200);
+    }
+}
+
+#[test]
+fn an_attempt_waits_as_long_as_the_server_asks_and_no_longer_than_half_a_minute() {
+    let mut script = Script::new();
+    let (first, _) = first_attempt(&mut script, refused_after(429, 3));
+    let (second, _) = script.play(Lane::Status, refused_after(503, 3600));
+    let (third, _) = script.play_healthy(Lane::Status);
+    assert_eq!([second - first, third - second], [3000, 30_000]);
+}
+
+#[test]
+fn an_attempt_without_a_time_to_stamp_sends_nothing_and_the_next_one_comes() {
+    let mut script = Script::new();
+    script.has_clock = false;
+    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadVersion);
+    assert_eq!(script.pass(Duration::from_secs(60)), []);
+    assert!(script.probes.len() > 8, "tried at {:?}", script.probes);
+    script.has_clock = true;
+    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+}
+
+#[test]
+fn the_answer_to_the_registration_is_the_base_of_the_first_report() {
+    let mut script = Script::new();
+    first_attempt(&mut script, Ok(Document::Node(Box::new(registered_node()))));
+    let (_, report) = script.play_healthy(Lane::Status);
+    assert!(matches!(report, Wish::PatchStatus { heartbeat: true, .. }), "no look at the Node in between");
+}
+
+#[test]
+fn a_new_node_is_ready_in_its_first_object_and_nothing_has_to_hurry() {
+    let mut script = Script::new();
+    let (_, create) = first_attempt(&mut script, Ok(Document::Node(Box::new(registered_node()))));
+    let ready = body_of(&create)["status"]["conditions"][3].clone();
+    assert_eq!([&ready["type"], &ready["status"], &ready["reason"]], ["Ready", "True", "KubeletReady"]);
+    let sent = script.pass(Duration::from_secs(45));
+    assert_eq!(sent.iter().filter(|wish| matches!(wish, Wish::PatchStatus { .. })).count(), 1);
+}
+
+#[test]
+fn a_reconcile_that_is_refused_is_a_failed_attempt() {
+    let mut script = Script::new();
+    first_attempt(&mut script, refused(409, "AlreadyExists"));
+    let mut node = registered_node();
+    node.metadata.labels.remove("kubernetes.io/os");
+    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    let (_, reconcile) = script.play(Lane::Status, refused(500, ""));
+    assert!(matches!(reconcile, Wish::PatchStatus { heartbeat: false, .. }));
     assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
 }
 
@@ -89,8 +169,7 @@ fn stranger(leases: [&str; 2]) -> (Script, Wish) {
         let (_, wish) = script.play(Lane::Status, Ok(Document::Lease(Box::new(stored))));
         assert_eq!(wish, Wish::ReadLease);
     }
-    let (ticket, next) = script.next(Lane::Status);
-    drop(ticket);
+    let (_, next) = script.next(Lane::Status);
     (script, next)
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::api::PatchAnswer;
+use std::collections::BTreeSet;
 
 fn is_assertion(wish: &Wish) -> bool {
     matches!(wish, Wish::PatchStatus { answer: PatchAnswer::Metadata, .. })
@@ -89,6 +90,51 @@ fn a_server_error_is_tried_five_times_with_a_fresh_base_and_then_rests() {
 }
 
 #[test]
+fn looks_at_the_board_are_ten_seconds_apart_and_at_most_four_percent_more() {
+    let mut script = Script::new();
+    script.register();
+    script.probes.clear();
+    script.pass(Duration::from_secs(600));
+    let gaps: Vec<_> = script.probes.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+    assert!(gaps.len() > 50 && gaps.iter().all(|gap| (10_000..10_400).contains(gap)), "{gaps:?}");
+}
+
+#[test]
+fn a_report_that_failed_is_due_again_at_every_run_until_it_is_taken() {
+    let mut script = Script::new();
+    script.register();
+    let due = loop {
+        let (ticket, wish) = script.next(Lane::Status);
+        if !is_assertion(&wish) {
+            break ticket;
+        }
+        script.answer(ticket, Ok(healthy(&wish)));
+    };
+    let (mut last, mut patches) = (script.up, 0);
+    script.answer(due, refused(403, "Forbidden"));
+    for _ in 0..3 {
+        let (at_ms, wish) = script.play(Lane::Status, refused(403, "Forbidden"));
+        assert!(!is_assertion(&wish) && (10_000..=10_400).contains(&(at_ms - last.as_millis())), "{wish:?}");
+        last = script.up;
+        patches += usize::from(matches!(wish, Wish::PatchStatus { .. }));
+    }
+    assert_eq!(patches, 3);
+    script.play_healthy(Lane::Status);
+    assert!(is_assertion(&script.play_healthy(Lane::Status).1), "taken: nothing is due");
+}
+
+#[test]
+fn retry_after_postpones_a_try_without_spending_it_ten_times_at_most() {
+    let mut script = Script::new();
+    script.register();
+    script.facts.network.interfaces[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
+    let times: Vec<_> = (0..12).map(|_| script.play(Lane::Status, refused_after(429, 2)).0).collect();
+    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(gaps[..10], [2000; 10]);
+    assert!(gaps[10] >= 10_000, "the eleventh ends the run: {gaps:?}");
+}
+
+#[test]
 fn a_conflict_reads_once_and_tries_once_more() {
     let mut script = Script::new();
     script.register();
@@ -161,6 +207,39 @@ fn while_the_lease_finds_no_server_status_does_not_try_either() {
 }
 
 #[test]
+fn a_status_that_fails_while_leases_do_not_is_tried_at_each_look_and_no_faster() {
+    for failure in [unreachable(), refused(403, "Forbidden")] {
+        let mut script = Script::new();
+        script.register();
+        script.play_healthy(Lane::Lease);
+        let start = script.up;
+        script.agent.world.report_in_full = true;
+        let tries = std::iter::repeat_with(|| script.play(Lane::Status, failure.clone()).0);
+        let tries = tries.take(100).take_while(|at_ms| *at_ms < start.as_millis() + 120_000).count();
+        assert!((10..=13).contains(&tries), "{tries} tries in two minutes");
+    }
+}
+
+#[test]
+fn a_patch_that_may_have_been_done_is_repeated_whole() {
+    for failure in [unreachable(), refused_after(504, 1)] {
+        let mut script = Script::new();
+        first_report(&mut script);
+        script.play(Lane::Status, failure);
+        let (_, repeat) = script.play_healthy(Lane::Status);
+        let addresses = body_of(&repeat)["status"]["addresses"].as_array().unwrap().clone();
+        assert_eq!(addresses.last(), Some(&serde_json::json!({"$patch": "replace"})));
+        let (_, next) = script.play_healthy(Lane::Status);
+        assert!(is_assertion(&next));
+    }
+}
+
+/// Up to the moment before the first report.
+fn first_report(script: &mut Script) {
+    while !matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }) {}
+}
+
+#[test]
 fn a_cordon_is_told_once() {
     let mut script = Script::new();
     script.register();
@@ -179,4 +258,59 @@ fn a_cordon_is_told_once() {
     }
     let told = script.said.iter().filter(|notice| notice.text.starts_with("NodeNotSchedulable")).count();
     assert_eq!(told, 1);
+}
+
+fn is_whole(wish: &Wish) -> bool {
+    let body = body_of(wish);
+    let conditions = body["status"]["conditions"].as_array().unwrap();
+    conditions.len() == 4 && conditions.iter().all(|condition| condition.as_object().unwrap().len() == 6)
+}
+
+#[test]
+fn after_a_suspend_lease_and_whole_report_go_out_together() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    script.up += Duration::from_secs(3600);
+    let (sent, _) = script.drain();
+    let lanes: Vec<Lane> = sent.iter().map(|(ticket, _)| ticket.lane()).filter(|lane| *lane != Lane::Events).collect();
+    assert_eq!(lanes, [Lane::Lease, Lane::Status]);
+    let (_, report) = sent.iter().find(|(ticket, _)| ticket.lane() == Lane::Status).unwrap();
+    assert!(is_whole(report), "{report:?}");
+    for (ticket, wish) in sent {
+        let document = healthy(&wish);
+        script.answer(ticket, Ok(document));
+    }
+    assert!(is_assertion(&script.play_healthy(Lane::Status).1), "said once");
+}
+
+#[test]
+fn renewals_that_are_rare_by_the_settings_are_no_gaps() {
+    let mut script = Script::with(Settings { node_lease_duration_seconds: 160, ..Settings::default() });
+    script.register();
+    for _ in 0..10 {
+        let (_, wish) = script.play_healthy(Lane::Status);
+        assert!(is_assertion(&wish) || !is_whole(&wish), "{wish:?}");
+    }
+}
+
+#[test]
+fn a_status_that_only_itself_finds_no_answer_is_tried_once_a_run() {
+    for result in [unreachable(), refused(500, "")] {
+        let mut script = Script::new();
+        script.register();
+        script.facts.network.interfaces[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
+        let lost_at = script.play(Lane::Status, result.clone()).0;
+        let until = script.up + Duration::from_secs(60);
+        let mut tried_at = BTreeSet::from([lost_at]);
+        while script.up < until {
+            let (ticket, wish) = script.next(Lane::Status);
+            let is_patch = matches!(wish, Wish::PatchStatus { .. });
+            tried_at.insert(script.up.as_millis());
+            script.answer(ticket, if is_patch { result.clone() } else { Ok(healthy(&wish)) });
+        }
+        let times: Vec<_> = tried_at.into_iter().collect();
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 10_000), "{times:?}");
+    }
 }

@@ -1,0 +1,324 @@
+//! Turns replies as servers, portals and broken lines send them into what one exchange makes of them.
+
+use super::*;
+use crate::api::{Class, Document, PatchAnswer, Refusal, StatusError};
+use crate::time::Wall;
+use std::time::Duration;
+
+fn target() -> Target {
+    Target {
+        authority: "api.example:6443".to_owned(),
+        path_prefix: "/clusters/a".to_owned(),
+        node_name: "n1".to_owned(),
+        bearer_token: None,
+    }
+}
+
+fn start(wish: Wish) -> Exchange {
+    Exchange::start(wish, &target()).unwrap().1
+}
+
+fn renewal() -> Wish {
+    Wish::RenewLease { body: "{}".to_owned() }
+}
+
+fn created() -> Wish {
+    Wish::CreateNode { body: "{}".to_owned() }
+}
+
+/// Feeds the bytes in pieces of `size`; the answer, and whether the connection may be used again.
+fn feed(wish: Wish, reply: &[u8], size: usize) -> Result<(Answer, bool), Failure> {
+    let mut exchange = start(wish);
+    let mut input = Vec::new();
+    for piece in reply.chunks(size) {
+        input.extend_from_slice(piece);
+        if let Progress::Done { answer, reusable } = exchange.feed(&mut input)? {
+            assert!(input.is_empty(), "{} bytes are left", input.len());
+            return Ok((answer, reusable));
+        }
+    }
+    exchange.end_of_stream().map(|answer| (answer, false))
+}
+
+/// As `feed`, and the same whatever the pieces.
+fn read(wish: &Wish, reply: &str) -> Result<(Answer, bool), Failure> {
+    let whole = feed(wish.clone(), reply.as_bytes(), reply.len().max(1));
+    for size in [1, 2, 7, 100] {
+        assert_eq!(feed(wish.clone(), reply.as_bytes(), size), whole, "in pieces of {size}");
+    }
+    whole
+}
+
+fn with_length(head: &str, body: &str) -> String {
+    format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+const JSON: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json";
+const NODE: &str = r#"{"metadata":{"name":"n1","uid":"u1","resourceVersion":"7"}}"#;
+
+fn refused(answer: Answer) -> StatusError {
+    match answer.result {
+        Err(Refusal::Status(status)) => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn node_of(answer: Answer) -> (String, String) {
+    match answer.result {
+        Ok(Document::Node(node)) => (node.metadata.name, node.metadata.uid),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_request_is_written_whole_with_the_headers_it_needs() {
+    let mut target = target();
+    target.bearer_token = Some("secret".to_owned());
+    let wish = Wish::PatchStatus { body: r#"{"a":1}"#.to_owned(), answer: PatchAnswer::Node, heartbeat: true };
+    let text = String::from_utf8(Exchange::start(wish, &target).unwrap().0).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let mut lines = head.split("\r\n");
+    assert_eq!(lines.next(), Some("PATCH /clusters/a/api/v1/nodes/n1/status?timeout=10s HTTP/1.1"));
+    let headers: Vec<String> = lines.map(|line| line.split_once(':').unwrap().0.to_lowercase()).collect();
+    for header in ["host", "user-agent", "accept", "content-type", "content-length", "authorization"] {
+        assert_eq!(headers.iter().filter(|one| *one == header).count(), 1, "{header} in {headers:?}");
+    }
+    assert_eq!(headers.len(), 6, "{headers:?}");
+    assert!(head.contains("Bearer secret") && head.contains("api.example:6443"), "{head}");
+    assert_eq!(body, r#"{"a":1}"#);
+    assert!(!format!("{target:?}").contains("secret"));
+}
+
+#[test]
+fn the_product_is_named_before_its_version() {
+    let bytes = Exchange::start(Wish::ReadVersion, &target()).unwrap().0;
+    let text = String::from_utf8(bytes).unwrap().to_lowercase();
+    assert!(text.contains(concat!("user-agent: nodepulse/", env!("CARGO_PKG_VERSION"), "\r\n")), "{text}");
+    assert!(!text.contains("content-"), "a GET has no body: {text}");
+}
+
+#[test]
+fn a_token_as_long_as_a_file_allows_still_fits() {
+    let mut target = target();
+    target.bearer_token = Some("t".repeat(limits::CREDENTIAL_FILE_BYTES));
+    let (bytes, _) = Exchange::start(created(), &target).unwrap();
+    assert!(bytes.len() > limits::CREDENTIAL_FILE_BYTES && bytes.ends_with(b"\r\n\r\n{}"));
+}
+
+#[test]
+fn a_node_is_read_from_a_body_of_known_length() {
+    let (answer, reusable) = read(&created(), &with_length(JSON, NODE)).unwrap();
+    assert_eq!(node_of(answer), ("n1".to_owned(), "u1".to_owned()));
+    assert!(reusable);
+}
+
+#[test]
+fn a_chunked_body_is_put_together() {
+    let (first, second) = NODE.split_at(10);
+    let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+    let reply = format!("{JSON}\r\nTransfer-Encoding: chunked\r\n\r\n{}{}0\r\n\r\n", chunk(first), chunk(second));
+    let (answer, reusable) = read(&created(), &reply).unwrap();
+    assert_eq!(node_of(answer).0, "n1");
+    assert!(reusable);
+}
+
+#[test]
+fn a_body_may_end_with_the_connection_which_is_then_not_used_again() {
+    let (answer, reusable) = read(&created(), &format!("{JSON}\r\n\r\n{NODE}")).unwrap();
+    assert_eq!(node_of(answer).0, "n1");
+    assert!(!reusable);
+}
+
+#[test]
+fn a_server_that_closes_is_taken_at_its_word() {
+    let closing = with_length(&format!("{JSON}\r\nConnection: close"), NODE);
+    assert!(!read(&created(), &closing).unwrap().1);
+    let old = with_length(&JSON.replace("HTTP/1.1", "HTTP/1.0"), NODE);
+    assert!(!read(&created(), &old).unwrap().1);
+}
+
+#[test]
+fn replies_before_the_reply_are_passed_over() {
+    let reply = format!("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n{}", with_length(JSON, NODE));
+    assert_eq!(node_of(read(&created(), &reply).unwrap().0).0, "n1");
+}
+
+#[test]
+fn a_reply_cut_at_any_byte_is_an_unfinished_answer() {
+    let chunked = format!("{JSON}\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{NODE}\r\n0\r\n\r\n", NODE.len());
+    for reply in [with_length(JSON, NODE), chunked] {
+        for end in 0..reply.len() {
+            let cut = feed(created(), &reply.as_bytes()[..end], 1000);
+            assert!(matches!(cut, Err(Failure::Closed { received_bytes }) if received_bytes <= end), "{end}: {cut:?}");
+        }
+        assert!(feed(created(), reply.as_bytes(), 1000).is_ok());
+    }
+}
+
+#[test]
+fn a_closed_connection_says_whether_a_reply_had_begun() {
+    let mut exchange = start(renewal());
+    assert!(!exchange.has_begun());
+    let mut input = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\n{".to_vec();
+    assert!(matches!(exchange.feed(&mut input), Ok(Progress::NeedMore)));
+    assert!(exchange.has_begun());
+}
+
+/// What ends the feeding of `piece` after `piece`, and how much was held by then.
+fn pour(exchange: &mut Exchange, mut input: Vec<u8>, piece: &[u8]) -> (Option<Failure>, usize) {
+    let failure = (0..=limits::REPLY_BODY_BYTES / piece.len()).find_map(|_| {
+        input.extend_from_slice(piece);
+        exchange.feed(&mut input).err()
+    });
+    (failure, input.len())
+}
+
+#[test]
+fn headers_without_an_end_are_given_up_at_the_limit() {
+    let too_large = Failure::HeaderTooLarge { limit_bytes: limits::REPLY_HEADER_BYTES };
+    let (failure, held) = pour(&mut start(renewal()), b"HTTP/1.1 200 OK\r\nX-Filler: ".to_vec(), &[b'a'; 100]);
+    assert_eq!(failure, Some(too_large));
+    assert!(held < limits::REPLY_HEADER_BYTES + 200);
+    let (failure, held) = pour(&mut start(renewal()), b"HTTP/1.1 200 OK\r\n".to_vec(), b"X-Filler: a\r\n");
+    assert_eq!(failure.map(|failure| failure.word()), Some("reply-malformed"));
+    assert!(held < limits::REPLY_HEADER_BYTES);
+}
+
+#[test]
+fn a_body_without_an_end_is_given_up_at_the_limit_even_if_nobody_reads_it() {
+    for wish in [renewal(), created()] {
+        let head = format!("{JSON}\r\nContent-Length: 1000000000\r\n\r\n").into_bytes();
+        let (failure, held) = pour(&mut start(wish), head, &[b' '; 1000]);
+        assert!(held <= 1000, "{held} bytes are held");
+        assert_eq!(failure, Some(Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES }));
+    }
+}
+
+#[test]
+fn a_body_nobody_reads_is_not_kept() {
+    let mut exchange = start(renewal());
+    let mut input = format!("{JSON}\r\nContent-Length: 500000\r\n\r\n").into_bytes();
+    input.resize(input.len() + 400_000, b' ');
+    assert!(matches!(exchange.feed(&mut input), Ok(Progress::NeedMore)));
+    assert!(matches!(&exchange.state, State::Body(body) if body.kept.capacity() == 0));
+}
+
+#[test]
+fn a_redirect_is_told_with_its_target() {
+    for code in [301, 302, 307, 308] {
+        let reply =
+            format!("HTTP/1.1 {code} Moved\r\nLocation: http://portal.example/login\r\nContent-Length: 0\r\n\r\n");
+        let redirected = Failure::Redirected { location: "http://portal.example/login".to_owned() };
+        assert_eq!(read(&renewal(), &reply).unwrap_err(), redirected);
+    }
+    let long = format!("HTTP/1.1 302 Found\r\nLocation: /{}\r\nContent-Length: 0\r\n\r\n", "x".repeat(5000));
+    assert!(matches!(read(&renewal(), &long), Err(Failure::Redirected { location }) if location.len() == 200));
+}
+
+#[test]
+fn the_page_of_a_captive_portal_is_no_success() {
+    let page = with_length("HTTP/1.1 200 OK\r\nContent-Type: text/html", "<html>Please log in</html>");
+    for wish in [created(), renewal(), Wish::ReadLease, Wish::ReadVersion] {
+        let failure = read(&wish, &page).unwrap_err();
+        assert_eq!(failure.word(), "reply-not-json", "{wish:?}");
+        assert!(failure.to_string().contains("text/html"));
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_the_object_asked_for_is_no_success() {
+    for body in ["{}", r#"{"metadata":{"name":""}}"#, "[]", "null", "{\"metadata\":", ""] {
+        let failure = read(&created(), &with_length(JSON, body)).unwrap_err();
+        assert_eq!(failure.word(), "reply-not-json", "{body}");
+    }
+    assert_eq!(read(&Wish::ReadVersion, &with_length(JSON, "{}")).unwrap_err().word(), "reply-not-json");
+}
+
+#[test]
+fn an_assertion_is_answered_with_metadata_only() {
+    let wish = Wish::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata, heartbeat: true };
+    let (answer, _) = read(&wish, &with_length(JSON, NODE)).unwrap();
+    let metadata = Document::Metadata { uid: "u1".to_owned(), resource_version: "7".to_owned() };
+    assert_eq!(answer.result, Ok(metadata));
+}
+
+#[test]
+fn a_refusal_keeps_reason_message_and_retry_after() {
+    let body = r#"{"kind":"Status","reason":"TooManyRequests","message":"later"}"#;
+    let head = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 7";
+    let (answer, reusable) = read(&renewal(), &with_length(head, body)).unwrap();
+    assert!(reusable, "a refusal is an answer");
+    assert_eq!(answer.result.clone().unwrap_err().class(), Class::After(Duration::from_secs(7)));
+    let status = refused(answer);
+    assert_eq!((status.reason.as_str(), status.message.as_str()), ("TooManyRequests", "later"));
+}
+
+#[test]
+fn a_retry_after_that_is_no_number_of_seconds_is_none() {
+    for value in ["soon", "-1", "1.5", "Wed, 21 Oct 2026 07:28:00 GMT", ""] {
+        let head = format!("HTTP/1.1 503 Unavailable\r\nContent-Type: application/json\r\nRetry-After: {value}");
+        assert_eq!(refused(read(&renewal(), &with_length(&head, "{}")).unwrap().0).retry_after, None, "{value}");
+    }
+}
+
+#[test]
+fn a_refusal_in_protobuf_is_understood() {
+    let body = b"k8s\0\n\x0c\n\x02v1\x12\x06Status\x12\x25\x1a\x16leases \"n1\" not found!\"\x08NotFound0\x94\x03";
+    let head = "HTTP/1.1 404 Not Found\r\nContent-Type: application/vnd.kubernetes.protobuf";
+    let mut reply = format!("{head}\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+    reply.extend_from_slice(body);
+    let (answer, _) = feed(renewal(), &reply, 3).unwrap();
+    let status = refused(answer);
+    assert_eq!((status.reason.as_str(), status.message.as_str()), ("NotFound", "leases \"n1\" not found!"));
+}
+
+#[test]
+fn a_refusal_of_something_that_is_no_api_server_says_so() {
+    let page = with_length("HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html", "<html>nginx</html>");
+    let status = refused(read(&renewal(), &page).unwrap().0);
+    assert_eq!(status.message, "with text/html instead of the Status of an API server");
+    let silent = with_length("HTTP/1.1 503 Service Unavailable", "");
+    assert_eq!(refused(read(&renewal(), &silent).unwrap().0).message, "");
+}
+
+#[test]
+fn a_message_without_an_end_is_cut() {
+    let body = format!(r#"{{"kind":"Status","message":"{}"}}"#, "é".repeat(5000));
+    let head = "HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json";
+    assert_eq!(refused(read(&renewal(), &with_length(head, &body)).unwrap().0).message.chars().count(), 600);
+}
+
+#[test]
+fn the_servers_clock_comes_with_every_answer() {
+    let date = "Date: Thu, 01 Jan 2026 00:00:00 GMT";
+    let at = |head: &str| read(&renewal(), &with_length(head, "{}")).unwrap().0.date;
+    assert_eq!(at(&format!("{JSON}\r\n{date}")), Some(Wall::from_unix_seconds(1_767_225_600)));
+    let refusal = "HTTP/1.1 403 Forbidden\r\nContent-Type: application/json";
+    assert_eq!(at(&format!("{refusal}\r\n{date}")), Some(Wall::from_unix_seconds(1_767_225_600)));
+    assert_eq!(at(&format!("{JSON}\r\nDate: yesterday")), None);
+}
+
+#[test]
+fn what_is_not_http_is_malformed() {
+    for reply in ["SSH-2.0-OpenSSH_9.2\r\n\r\n", "\0\0\0\0\0\0\0\0\r\n\r\n", "HTTP/1.1 abc OK\r\n\r\n"] {
+        let failure = read(&renewal(), reply).unwrap_err();
+        assert_eq!(failure.word(), "reply-malformed", "{reply:?}");
+    }
+}
+
+#[test]
+fn no_bytes_make_an_exchange_panic() {
+    let reply = with_length(JSON, NODE).into_bytes();
+    for place in 0..reply.len() {
+        for bit in 0..8 {
+            let mut bytes = reply.clone();
+            bytes[place] ^= 1 << bit;
+            let mut exchange = start(created());
+            let mut input = bytes;
+            if let Ok(Progress::NeedMore) = exchange.feed(&mut input) {
+                assert!(exchange.received_bytes() <= reply.len());
+                let _ = exchange.end_of_stream();
+            }
+        }
+    }
+}

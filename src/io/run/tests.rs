@@ -1,0 +1,168 @@
+//! Turns the whole loop loose on a scripted API server: real sockets, TLS, signals and clock.
+
+#![allow(clippy::disallowed_methods, reason = "the loop is stopped by a signal that another thread sends")]
+
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::io::loopback::{Authority, Listener, Stream, json_reply, kubeconfig, read_request, version_reply};
+use crate::probe::facts::{Absent, Why};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Just enough of an API server: what is created exists from then on.
+fn answer(request: &str, node: &Mutex<Value>) -> Vec<u8> {
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    let mut words = head.split(' ');
+    let (verb, path) = (words.next().unwrap(), words.next().unwrap().split('?').next().unwrap());
+    match (verb, path) {
+        ("GET", "/version") => version_reply(),
+        ("GET", _) => json_reply("404 Not Found", r#"{"kind":"Status","reason":"NotFound"}"#),
+        ("POST", "/api/v1/nodes") => {
+            let mut created: Value = serde_json::from_str(body).unwrap();
+            created["metadata"]["uid"] = json!("6f1c4a52-0000-4000-8000-000000000001");
+            created["metadata"]["resourceVersion"] = json!("7");
+            *node.lock().unwrap() = created;
+            json_reply("201 Created", &node.lock().unwrap().to_string())
+        }
+        ("PATCH", "/api/v1/nodes/board/status") => json_reply("200 OK", &node.lock().unwrap().to_string()),
+        ("POST", _) => json_reply("201 Created", "{}"),
+        _ => json_reply("200 OK", "{}"),
+    }
+}
+
+fn api_server(authority: &Authority) -> (Listener, Receiver<String>) {
+    let (requests, seen) = channel();
+    let requests: Mutex<Sender<String>> = Mutex::new(requests);
+    let node = Mutex::new(Value::Null);
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let server = Listener::tls(config, move |_, mut stream: Stream| {
+        while let Some(request) = read_request(&mut stream) {
+            let reply = answer(&request, &node);
+            let line = request.lines().next().unwrap_or_default().to_owned();
+            let _ = requests.lock().unwrap().send(line);
+            if stream.write_all(&reply).is_err() {
+                return;
+            }
+        }
+    });
+    (server, seen)
+}
+
+fn wait_for(seen: &Receiver<String>, start: &str) {
+    let mut lines = Vec::new();
+    while let Ok(line) = seen.recv_timeout(PATIENCE) {
+        if line.starts_with(start) {
+            return;
+        }
+        lines.push(line);
+    }
+    panic!("no {start} among {lines:#?}");
+}
+
+fn absent<T>() -> Result<T, Absent> {
+    Err(Absent { path: "/none".to_owned(), why: Why::NoSuchFile })
+}
+
+fn machine() -> Machine {
+    Machine {
+        hostname: Ok("board".to_owned()),
+        machine_id: Ok("0123456789abcdef0123456789abcdef".to_owned()),
+        system_uuid: absent(),
+        boot_id: Ok("1fd52ea7-0f0b-4a1e-9a3c-000000000001".to_owned()),
+        kernel_release: Ok("6.12.0".to_owned()),
+        os_image: Ok("Debian GNU/Linux 13 (trixie)".to_owned()),
+        board_model: absent(),
+        board_compatible: absent(),
+        board_serial: absent(),
+        cpu_count: Ok(4),
+        memory_total_bytes: Ok(1 << 30),
+        swap_total_bytes: absent(),
+        hugepages: Vec::new(),
+    }
+}
+
+/// The loop in a thread of its own.
+struct Running {
+    thread: Pthread,
+    ended: JoinHandle<Result<(), IoError>>,
+    reloads: Receiver<()>,
+}
+
+fn run_against(kubeconfig: Kubeconfig) -> Running {
+    let (own_thread, thread) = channel();
+    let (reloaded, reloads) = channel();
+    let ended = std::thread::spawn(move || {
+        own_thread.send(pthread_self()).unwrap();
+        let for_reload = kubeconfig.clone();
+        run(Start {
+            settings: Settings::default(),
+            kubeconfig,
+            node_name: "board".to_owned(),
+            machine: machine(),
+            read_readings: Box::new(|| Readings { memory: absent(), node_file_system: absent(), pids: absent() }),
+            read_network: Box::new(Network::default),
+            read_settings: Box::new(move || {
+                reloaded.send(()).unwrap();
+                Ok((Settings::default(), for_reload.clone()))
+            }),
+            newest_stamp: None,
+        })
+    });
+    Running { thread: thread.recv().unwrap(), ended, reloads }
+}
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        pthread_kill(self.thread, signal).unwrap();
+    }
+
+    fn stop(self) {
+        self.signal(Signal::SIGTERM);
+        assert_eq!(self.ended.join().unwrap(), Ok(()));
+    }
+}
+
+#[test]
+fn a_board_registers_gets_its_lease_and_stops_when_asked() {
+    let authority = Authority::new();
+    let (server, seen) = api_server(&authority);
+    let running = run_against(kubeconfig(&authority, server.port));
+    wait_for(&seen, "POST /api/v1/nodes ");
+    wait_for(&seen, "POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
+    assert_eq!(server.accepted(), 1, "all lanes share one connection");
+    running.stop();
+}
+
+#[test]
+fn sighup_reads_the_settings_again_and_the_loop_goes_on() {
+    let authority = Authority::new();
+    let (server, seen) = api_server(&authority);
+    let running = run_against(kubeconfig(&authority, server.port));
+    wait_for(&seen, "POST /api/v1/nodes ");
+    running.signal(Signal::SIGHUP);
+    running.reloads.recv_timeout(PATIENCE).unwrap();
+    wait_for(&seen, "POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
+    running.stop();
+}
+
+#[test]
+fn a_server_that_is_not_trusted_does_not_end_the_loop() {
+    let authority = Authority::new();
+    let (server, _seen) = api_server(&authority);
+    let running = run_against(kubeconfig(&Authority::new(), server.port));
+    let start = clock::up();
+    while server.accepted() < 2 {
+        assert!(clock::up() - start < PATIENCE, "the agent gave up");
+        std::thread::yield_now();
+    }
+    assert!(!running.ended.is_finished());
+    running.stop();
+}

@@ -1,0 +1,171 @@
+//! Turns every folder of `tests/boards` into facts and a Node, and compares both with the golden ones beside it.
+//!
+//! `UPDATE_GOLDEN=1 cargo test --test boards` writes them anew; read the difference before it is committed. A new board
+//! is a new folder: `make board NAME=...` on the machine, a `SOURCE.md`, then the golden files.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "boards/broken.rs"]
+mod broken;
+#[path = "boards/captured.rs"]
+mod captured;
+#[path = "boards/gauges.rs"]
+mod gauges;
+#[path = "boards/shared.rs"]
+mod shared;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nodepulse::config::Settings;
+use nodepulse::node::patch::create_body;
+use nodepulse::node::{Board, PressureState, initial, node_name};
+use nodepulse::probe::facts::FileSystem;
+use nodepulse::probe::{Facts, Root, facts, report};
+use nodepulse::time::{Up, Wall};
+use serde_json::{Value, json};
+
+const STATE_DIRECTORY: &str = "/var/lib/nodepulse";
+/// 2026-01-01T00:00:00Z.
+const STAMP: Wall = Wall::from_unix_seconds(1_767_225_600);
+/// No capture holds a disk.
+const DISK: FileSystem = FileSystem {
+    capacity_bytes: 15_461_882_265,
+    available_bytes: 12_884_901_888,
+    inodes: 943_712,
+    inodes_free: 890_112,
+    read_only: false,
+};
+
+#[test]
+fn every_board_gives_its_golden_facts_and_its_golden_node() {
+    let boards = boards();
+    assert!(boards.len() >= 10, "only {boards:?}");
+    let mut wrong = Vec::new();
+    for board in boards {
+        assert!(board.join("SOURCE.md").is_file(), "{}: say in SOURCE.md what it is shaped after", board.display());
+        let facts = facts(&Root::new(&board), STATE_DIRECTORY);
+        wrong.extend(compare(&board.join("golden-facts.json"), &report::to_json(&facts)));
+        wrong.extend(compare(&board.join("golden-node.json"), &node(facts)));
+    }
+    assert!(wrong.is_empty(), "{}\nUPDATE_GOLDEN=1 writes them anew", wrong.join("\n"));
+}
+
+/// The Node that the board would register with default settings, or why it has no name.
+fn node(mut facts: Facts) -> Value {
+    facts.readings.node_file_system = Ok(DISK);
+    let settings = Settings::default();
+    let name = match node_name(&settings, &facts.machine) {
+        Ok(name) => name,
+        Err(refused) => return json!({ "refused": refused.to_string() }),
+    };
+    let up = Up::since_boot(std::time::Duration::from_secs(60));
+    let pressures = PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, up);
+    let board = Board {
+        settings: &settings,
+        facts: &facts,
+        name: &name,
+        kubelet_version: "v1.36.0",
+        pressures,
+        stamp: STAMP,
+        problems: &[],
+    };
+    let (node, events, problems) = initial(&board);
+    let mut body: Value = serde_json::from_str(&create_body(&node)).unwrap();
+    // Those of the program under test, not of the board.
+    for pointer in [
+        "/metadata/labels/kubernetes.io~1arch",
+        "/metadata/labels/beta.kubernetes.io~1arch",
+        "/status/nodeInfo/architecture",
+    ] {
+        *body.pointer_mut(pointer).unwrap() = json!("(the program's)");
+    }
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let events: Vec<&str> = events.iter().map(|event| event.message.as_str()).collect();
+    json!({ "node": body, "events": events, "problems": problems })
+}
+
+fn compare(golden: &Path, found: &Value) -> Option<String> {
+    let found = format!("{found:#}\n");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(golden, found).unwrap();
+        return None;
+    }
+    let expected = fs::read_to_string(golden).unwrap_or_default();
+    let mut lines = (1..).zip(expected.lines().zip(found.lines()));
+    if expected == found {
+        return None;
+    }
+    let difference = lines.find(|(_, (expected, found))| expected != found);
+    Some(match difference {
+        Some((line, (expected, found))) => format!("{}:{line}: expected {expected}, found {found}", golden.display()),
+        None => format!("{}: of another length", golden.display()),
+    })
+}
+
+fn boards() -> Vec<PathBuf> {
+    folders(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/boards"))
+}
+
+fn folders(directory: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<_> = paths.filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+/// Every file of a tree, and every symbolic link.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() { waiting.push(entry.path()) } else { found.push(entry.path()) }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A folder of its own for one test, gone when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        // In memory where that is possible: these tests write a hundred thousand files.
+        let memory = Some(Path::new("/dev/shm")).filter(|memory| memory.is_dir());
+        let folder = memory.unwrap_or(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        let path = folder.join(format!("nodepulse-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn link(&self, path: &str, target: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, path).unwrap();
+    }
+
+    /// A copy of a board's tree without what the tests keep in it.
+    fn of_board(name: &str, board: &Path) -> Scratch {
+        let scratch = Scratch::new(name);
+        for file in files(board).iter().filter(|file| file.parent() != Some(board)) {
+            scratch.write(file.strip_prefix(board).unwrap().to_str().unwrap(), fs::read(file).unwrap());
+        }
+        scratch
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

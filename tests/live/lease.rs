@@ -1,0 +1,173 @@
+//! The Lease: what is in it, how it is renewed, and what the controller makes of it (LSE-*, D2, D3, D5).
+
+use super::super::agent::Launch;
+use super::super::cluster::audit::micros;
+use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Result, condition, wait_until};
+use super::super::trials::Case;
+use super::{GRACE, SOON, is_lease, is_renewal, line, lines, status_of, uid, wait_for_requests, wait_until_ready};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+pub fn cases() -> Vec<Case> {
+    cases![
+        &[],
+        a_renewed_lease_keeps_the_node_ready_for_many_grace_periods,
+        a_lease_says_who_holds_it_and_belongs_to_the_node,
+        a_renewal_is_sixty_bytes_and_only_moves_forward,
+        a_deleted_lease_is_created_again_with_its_owner,
+        a_lease_that_somebody_else_took_is_taken_back,
+        a_lease_from_the_future_is_renewed_past_it,
+    ]
+}
+
+/// Lease requests of a node once it has renewed so many times.
+fn renewals(cluster: &Cluster, node: &NodeIdentity, many: usize) -> Result<Vec<AuditEntry>> {
+    let what = format!("{many} renewals");
+    let enough = |all: &[AuditEntry]| all.iter().filter(|e| is_renewal(e)).count() >= many;
+    let all = wait_for_requests(&cluster.api, node, &what, SOON, enough)?;
+    Ok(all.into_iter().filter(is_lease).collect())
+}
+
+fn a_renewed_lease_keeps_the_node_ready_for_many_grace_periods(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("steady")?;
+    // Status is as rare as by default: only the Lease can keep this Node Ready.
+    let launch = Launch::with_defaults(&node).set("nodeLeaseDurationSeconds", "12");
+    let _agent = launch.start(cluster)?;
+    let first = wait_until_ready(cluster, &node)?;
+    let since = |node: &Value| condition(node, "Ready").map(|c| c["lastTransitionTime"].clone());
+    let began = Instant::now();
+    wait_until("three grace periods to pass", 4 * GRACE, || {
+        let found = cluster.get_node(&node.name)?;
+        if status_of(&found, "Ready") != "True" || since(&found) != since(&first) {
+            return Ok(Err(format!("after {:?} it is {:?}", began.elapsed(), condition(&found, "Ready"))));
+        }
+        if began.elapsed() > 3 * GRACE { Ok(Ok(())) } else { Err("they have not".to_owned()) }
+    })??;
+    let reports = cluster.audit_of(&node)?.iter().filter(|e| super::is_status_patch(e)).count();
+    assert!(reports <= 3, "{reports} PATCHes of the status in {GRACE:?} * 3: the Lease was not alone");
+    Ok(())
+}
+
+fn a_lease_says_who_holds_it_and_belongs_to_the_node(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("holder")?;
+    let _agent = Launch::quick(&node).start(cluster)?;
+    let requests = renewals(cluster, &node, 1)?;
+    let created = requests.iter().find(|e| e.verb == "create").ok_or("no POST of a Lease")?;
+    assert_eq!(line(created), "POST leases?timeout=10s 201");
+    let mut body = created.body.clone();
+    let renewed = body["spec"]["renewTime"].take();
+    let expected = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": node.name, "namespace": "kube-node-lease",
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": uid(&cluster.get_node(&node.name)?)},
+            ],
+        },
+        "spec": {"holderIdentity": node.name, "leaseDurationSeconds": 4, "renewTime": null},
+    });
+    let mut found = body;
+    if let Some(metadata) = found["metadata"].as_object_mut() {
+        metadata.retain(|_, value| !value.is_null());
+    }
+    assert_eq!(found, expected);
+    // LSE-3, and D2: the Lease is there as soon as the Node is.
+    let renewed = renewed.as_str().unwrap_or_default();
+    assert_eq!(renewed.len(), "2026-01-01T00:00:00.123456Z".len(), "{renewed}");
+    let registered = cluster.audit_of(&node)?.into_iter().find(|e| line(e) == "POST nodes 201").ok_or("no POST")?;
+    let after_ms = created.received_at_us.saturating_sub(registered.completed_at_us) / 1000;
+    assert!(after_ms < 2000, "the Lease came {after_ms} ms after the Node");
+    Ok(())
+}
+
+fn a_renewal_is_sixty_bytes_and_only_moves_forward(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("renewed")?;
+    let _agent = Launch::quick(&node).start(cluster)?;
+    let requests = renewals(cluster, &node, 5)?;
+    let renewals: Vec<&AuditEntry> = requests.iter().filter(|e| is_renewal(e)).collect();
+    assert!(requests.iter().all(|e| e.verb != "update"), "D3: {:#?}", lines(&requests));
+    let times: Vec<&str> = renewals.iter().filter_map(|e| e.body["spec"]["renewTime"].as_str()).collect();
+    assert!(times.len() == renewals.len() && times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+    // The first one strips what the server wrote about who wrote what; from then on only the time is sent.
+    assert_eq!(renewals[0].body["metadata"], json!({"managedFields": [{}]}));
+    for renewal in &renewals[1..] {
+        let body = renewal.body.to_string();
+        assert!(body.len() <= 60 && renewal.body["spec"]["renewTime"].is_string(), "{} bytes: {body}", body.len());
+        assert_eq!(renewal.body.as_object().map(|o| o.len()), Some(1), "{body}");
+        assert_eq!(line(renewal), "PATCH leases?timeout=10s 200");
+    }
+    let stored = cluster.get_lease(&node.name)?;
+    assert_eq!(stored["metadata"]["managedFields"], Value::Null, "stripped, and it stays so: {stored}");
+    assert_eq!(stored["spec"]["holderIdentity"], node.name.as_str());
+    // LSE-4: a quarter of four seconds, up to 4 % late, from the answer to one to the next.
+    for pair in renewals[1..].windows(2) {
+        let gap_ms = pair[1].received_at_us.saturating_sub(pair[0].completed_at_us) / 1000;
+        assert!((900..2500).contains(&gap_ms), "{gap_ms} ms between two renewals");
+    }
+    Ok(())
+}
+
+fn a_deleted_lease_is_created_again_with_its_owner(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("robbed")?;
+    let mut agent = Launch::quick(&node).start(cluster)?;
+    renewals(cluster, &node, 2)?;
+    let before = cluster.get_lease(&node.name)?;
+    cluster.delete_lease(&node.name)?;
+    let after = wait_until("another Lease", SOON, || cluster.get_lease(&node.name))?;
+    assert_ne!(uid(&after), uid(&before));
+    for part in ["holderIdentity", "leaseDurationSeconds"] {
+        assert_eq!(after["spec"][part], before["spec"][part]);
+    }
+    assert_eq!(after["metadata"]["ownerReferences"], before["metadata"]["ownerReferences"]);
+    assert!(after["spec"]["renewTime"].as_str() > before["spec"]["renewTime"].as_str());
+    agent.wait_for_line(&["lease-missing:"], SOON)?;
+    wait_until("a new Lease without managed fields", SOON, || {
+        let fields = cluster.get_lease(&node.name)?["metadata"]["managedFields"].clone();
+        if fields.is_null() { Ok(()) } else { Err(format!("they are {fields}")) }
+    })?;
+    let requests: Vec<String> = cluster.audit_of(&node)?.iter().filter(|e| is_lease(e)).map(line).collect();
+    let missed = requests.iter().position(|l| l == "PATCH leases?timeout=10s 404").ok_or("no PATCH met the gap")?;
+    assert_eq!(requests.get(missed + 1).map(String::as_str), Some("POST leases?timeout=10s 201"), "{requests:#?}");
+    Ok(())
+}
+
+fn a_lease_that_somebody_else_took_is_taken_back(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("usurped")?;
+    let strange = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": node.name, "namespace": "kube-node-lease", "labels": {"example.com/room": "cellar"}},
+        "spec": {"holderIdentity": "somebody-else", "leaseDurationSeconds": 900},
+    });
+    cluster.api.admin.post("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", &strange)?;
+    let _agent = Launch::quick(&node).start(cluster)?;
+    renewals(cluster, &node, 2)?;
+    let lease = cluster.get_lease(&node.name)?;
+    assert_eq!(lease["spec"]["holderIdentity"], node.name.as_str());
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 4);
+    assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], uid(&cluster.get_node(&node.name)?));
+    assert_eq!(lease["metadata"]["labels"]["example.com/room"], "cellar", "what is not ours stays");
+    Ok(())
+}
+
+/// D5: a board whose clock was ahead, and is right now, must not fall silent in the controller's eyes.
+fn a_lease_from_the_future_is_renewed_past_it(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("early")?;
+    let future = "2099-01-01T00:00:00.000000Z";
+    let ahead = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": node.name, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": node.name, "leaseDurationSeconds": 4, "renewTime": future},
+    });
+    cluster.api.admin.post("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", &ahead)?;
+    let _agent = Launch::quick(&node).start(cluster)?;
+    let requests = renewals(cluster, &node, 4)?;
+    let times: Vec<Option<u64>> =
+        requests.iter().filter(|e| is_renewal(e)).map(|e| micros(e.body["spec"]["renewTime"].as_str()?)).collect();
+    let first = micros(future);
+    assert!(times[0] > first && times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?} after {first:?}");
+    let last = times.last().copied().flatten().unwrap_or_default();
+    let past = Duration::from_micros(last.saturating_sub(first.unwrap_or_default()));
+    assert!(past < Duration::from_secs(1), "no further ahead than it must: {past:?}");
+    assert_eq!(status_of(&wait_until_ready(cluster, &node)?, "Ready"), "True");
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Turns a real kubelet and nodepulse, side by side on this machine, into a record of what the API server saw of both.
+
+use super::super::agent::{Launch, Nodepulse};
+use super::super::cluster::{AuditEntry, Cluster, Kubelet, NodeIdentity, Result, condition, wait_until};
+use super::reaction::{self, Reaction};
+use serde_json::Value;
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How much of their first minute is compared, with the default settings of both: the start and three renewals of the
+/// Lease, none of them near the end. The rest of that minute is more of the same renewals.
+pub const FIRST: Duration = Duration::from_secs(35);
+/// Long enough for anything that should happen at once, on a machine that is busy with other things.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What both run with while they are provoked, so that a reaction takes two seconds instead of ten.
+const QUICK: [(&str, &str); 3] =
+    [("nodeStatusUpdateFrequency", "2s"), ("nodeStatusReportFrequency", "5m"), ("nodeLeaseDurationSeconds", "8")];
+
+/// Everything that the comparisons are made from.
+pub struct Recording {
+    /// The first half minute with the default settings; ours with `podless: false`.
+    pub kubelet: Seen,
+    pub nodepulse: Seen,
+    /// nodepulse as it comes, podless.
+    pub podless: Seen,
+    pub reactions: Vec<Reaction>,
+}
+
+/// One Node as the API server has it, and what its owner asked for.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub name: String,
+    pub node: Value,
+    pub lease: Value,
+    /// Those of the agent and those of the controllers, oldest first.
+    pub events: Vec<Value>,
+    pub requests: Vec<AuditEntry>,
+}
+
+/// The one recording of this run; both programs have ended when it is there.
+pub fn recording(cluster: &Cluster) -> Result<&'static Recording> {
+    static RECORDING: OnceLock<Result<Recording>> = OnceLock::new();
+    RECORDING.get_or_init(|| record(cluster)).as_ref().map_err(Clone::clone)
+}
+
+/// Both programs, at work.
+pub struct Pair<'a> {
+    pub cluster: &'a Cluster,
+    pub kubelet: Kubelet,
+    pub board: &'a NodeIdentity,
+    nodepulse: Nodepulse,
+}
+
+fn record(cluster: &Cluster) -> Result<Recording> {
+    let (board, podless) = (cluster.node("side-nodepulse")?, cluster.node("side-podless")?);
+    let kubelet = Kubelet::start(cluster, "side-kubelet", "")?;
+    let nodepulse = Launch::with_defaults(&board).set("podless", "false").start(cluster)?;
+    let mut pair = Pair { cluster, kubelet, board: &board, nodepulse };
+    let mut bare = Launch::with_defaults(&podless).start(cluster)?;
+    let began = Instant::now();
+    let names = pair.names();
+    wait_until("all three Nodes to be settled", SOON, || {
+        pair.check()?;
+        names.iter().chain([&podless.name]).try_for_each(|name| settled(&cluster.get_node(name)?))
+    })?;
+    sleep(FIRST.saturating_sub(began.elapsed()));
+    pair.check()?;
+    bare.check()?;
+    let [seen_kubelet, seen_nodepulse] = names.map(|name| see(cluster, &name));
+    let seen_podless = see(cluster, &podless.name)?;
+    bare.stop()?;
+    let reactions = reaction::provoke_all(&mut pair)?;
+    pair.check()?;
+    pair.nodepulse.stop()?;
+    Ok(Recording { kubelet: seen_kubelet?, nodepulse: seen_nodepulse?, podless: seen_podless, reactions })
+}
+
+impl Pair<'_> {
+    /// The kubelet's Node, then ours.
+    pub fn names(&self) -> [String; 2] {
+        [&self.kubelet.identity.name, &self.board.name].map(Clone::clone)
+    }
+
+    /// An error if one of them has ended.
+    pub fn check(&mut self) -> Result<()> {
+        self.kubelet.kubelet.check()?;
+        self.nodepulse.check()
+    }
+
+    /// Ends both, lets `meanwhile` do what it likes, and starts both with quick settings.
+    pub fn restart(&mut self, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
+        let (cluster, nodepulse, board) = (self.cluster, &mut self.nodepulse, self.board);
+        let yaml: String = QUICK.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
+        self.kubelet.restart(cluster, &yaml, || {
+            nodepulse.stop()?;
+            meanwhile()
+        })?;
+        let launch = Launch::with_defaults(board).set("podless", "false").set("statusAssertFrequency", "2s");
+        *nodepulse = QUICK.iter().fold(launch, |launch, (key, value)| launch.set(key, value)).start(cluster)?;
+        Ok(())
+    }
+}
+
+/// Nothing of the controllers is still to come.
+fn settled(node: &Value) -> Result<()> {
+    let taints = node["spec"]["taints"].to_string();
+    let done = condition(node, "Ready").is_some_and(|ready| ready["status"] == "True")
+        && !taints.contains("node.kubernetes.io/")
+        && node["spec"]["podCIDR"].is_string()
+        && node["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"].is_string();
+    if done { Ok(()) } else { Err(node.to_string()) }
+}
+
+/// The Node and all that belongs to it, now.
+pub fn see(cluster: &Cluster, name: &str) -> Result<Seen> {
+    let user = format!("system:node:{name}");
+    let mut events = cluster.events(&format!("involvedObject.kind=Node,involvedObject.name={name}"))?;
+    events.sort_by_key(|event| event["metadata"]["creationTimestamp"].to_string());
+    Ok(Seen {
+        name: name.to_owned(),
+        node: cluster.find_node(name)?.unwrap_or_default(),
+        lease: cluster.find_lease(name)?.unwrap_or_default(),
+        events,
+        requests: cluster.api.audit(|entry| entry.user == user)?,
+    })
+}

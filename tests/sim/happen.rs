@@ -1,0 +1,152 @@
+//! Turns a kind of happening into what it does to the cluster, the link or the board, and peace into its end.
+
+use nodepulse::agent::Input;
+use nodepulse::api::Failure;
+
+use super::plan::Happening;
+use super::world::{Event, NODE, World};
+
+impl World {
+    pub fn schedule_happening(&mut self, kind: Happening) {
+        let mean_seconds = self.plan.happenings.get(&kind).copied().unwrap_or(u64::MAX / 4_000_000);
+        let delay_us = self.random.below(mean_seconds * 2_000_000) + 1;
+        if self.now_us + delay_us < self.plan.trouble_us {
+            self.schedule(delay_us, Event::Happen(kind));
+        }
+    }
+
+    pub fn happen(&mut self, kind: Happening) {
+        if self.peace {
+            return;
+        }
+        self.trace.say(|| format!("*** {kind:?}"));
+        let wall_us = self.server_wall_us();
+        match kind {
+            Happening::NodeDeleted => drop(self.server.delete_node(NODE)),
+            Happening::NodeReplaced => self.server.replace_node(NODE, wall_us),
+            Happening::LeaseDeleted => drop(self.server.delete_lease(NODE)),
+            Happening::Cordon => {
+                let cordon = self.random.per_mille(500);
+                self.server.set_unschedulable(NODE, cordon);
+            }
+            Happening::ForcedUnknown => drop(self.server.force_unknown(NODE, wall_us)),
+            Happening::LabelWiped => {
+                let key = self.random.pick(&["kubernetes.io/os", "kubernetes.io/arch"]);
+                self.server.set_label(NODE, key, None);
+            }
+            Happening::LabelOfOthers => drop(self.server.set_label(NODE, "node-role.kubernetes.io/edge", Some(""))),
+            Happening::ConditionOfOthers => drop(self.server.add_foreign_condition(NODE, "KernelDeadlock", wall_us)),
+            Happening::ServerRestart => self.restart_server(),
+            Happening::ServerFrozen => {
+                self.server_frozen_until_us = self.now_us + self.random.between(1, 40) * 1_000_000
+            }
+            Happening::ServerUpgrade => "v1.37.1".clone_into(&mut self.server.git_version),
+            Happening::LinkDown => self.take_link_down(90_000_000),
+            Happening::LinkFlap => self.take_link_down(3_000_000),
+            Happening::BoardChange => {
+                let what = self.board.change(&mut self.random);
+                self.trace.say(|| format!("    {what}"));
+            }
+            Happening::Reload => self.reload(),
+            Happening::Suspend => self.suspend(),
+            Happening::Crash => self.crash(),
+            Happening::ClockStep => {
+                let step_us = self.random.pick(&[-3_600_000_000, -30_000_000, -1_000, 2_000_000, 900_000_000]);
+                self.plan.clock_offset_us += step_us;
+            }
+        }
+        self.schedule_happening(kind);
+    }
+
+    fn restart_server(&mut self) {
+        self.server_down_until_us = self.now_us + self.random.between(500, 20_000) * 1_000;
+        self.break_connections();
+    }
+
+    fn break_connections(&mut self) {
+        for flight in self.flights.numbers() {
+            let failure = Failure::Broken { detail: "Connection reset by peer".to_owned() };
+            self.schedule(1, Event::Fail { flight, failure });
+        }
+    }
+
+    fn take_link_down(&mut self, longest_us: u64) {
+        let down_us = self.random.between(200_000, longest_us);
+        self.link_down_until_us = self.link_down_until_us.max(self.now_us + down_us);
+        if self.random.per_mille(500) {
+            self.schedule(1_000, Event::LinkChanged);
+        }
+        let up_us = self.link_down_until_us - self.now_us;
+        self.schedule(up_us, Event::LinkChanged);
+    }
+
+    fn reload(&mut self) {
+        if self.agent.is_some() && !self.is_asleep {
+            self.watch.hurried(true, self.now_us);
+            self.feed(Input::Reloaded(Box::new(self.plan.settings.clone())));
+        }
+    }
+
+    fn suspend(&mut self) {
+        let asleep_us = self.random.between(1, 150) * 1_000_000;
+        self.asleep_until_us = self.asleep_until_us.max(self.now_us + asleep_us);
+        self.is_asleep = true;
+        let left_us = self.asleep_until_us - self.now_us;
+        self.schedule(left_us, Event::Resume);
+    }
+
+    pub fn resume(&mut self) {
+        if self.is_asleep && self.asleep_until_us <= self.now_us {
+            self.trace.say(|| "    the machine wakes".to_owned());
+            self.is_asleep = false;
+            self.watch.resumed(self.now_us);
+            for event in std::mem::take(&mut self.asleep) {
+                self.schedule(1_000, event);
+            }
+            if self.random.per_mille(500) {
+                self.break_connections();
+            }
+        }
+    }
+
+    /// The process dies, or the whole board restarts.
+    fn crash(&mut self) {
+        if self.agent.take().is_none() {
+            return;
+        }
+        self.life += 1;
+        self.flights.forget_all();
+        self.watch.process_ended();
+        if self.random.per_mille(500) {
+            self.trace.say(|| "    the board restarts".to_owned());
+            self.boot_offset_us = -(self.now_us as i64) + self.random.between(5, 20) as i64 * 1_000_000;
+            self.board.restart(self.life);
+            if self.plan.clock_known_from_us.is_some_and(|from_us| from_us > 0) {
+                self.plan.clock_known_from_us = Some(self.now_us + self.random.below(120_000_000));
+            }
+        }
+        let delay_us = self.random.between(100, 30_000) * 1_000;
+        self.schedule(delay_us, Event::Start);
+    }
+
+    /// Every fault ends; nothing new happens.
+    pub fn make_peace(&mut self) {
+        self.trace.say(|| "*** peace".to_owned());
+        self.peace = true;
+        self.plan.faults.clear();
+        let was_down = self.is_link_down();
+        self.link_down_until_us = self.now_us;
+        self.server_down_until_us = self.now_us;
+        self.server_frozen_until_us = self.now_us;
+        self.asleep_until_us = self.now_us;
+        self.resume();
+        self.board.make_readable();
+        if was_down {
+            self.schedule(0, Event::LinkChanged);
+        }
+        if !self.plan.settings.reregister && self.server.node(NODE).is_none() {
+            self.server.replace_node(NODE, self.server_wall_us());
+        }
+        self.schedule(self.calm_us(), Event::Judge);
+    }
+}

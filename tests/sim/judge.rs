@@ -1,0 +1,126 @@
+//! Turns the state of a world at peace into "as it should be" or a sentence saying what is not.
+
+use nodepulse::node::desired::{self, Remembered};
+use nodepulse::node::object::Node;
+use nodepulse::node::patch::status_patch;
+use nodepulse::node::pressure::PressureState;
+use nodepulse::time::Wall;
+use serde_json::Value;
+
+use super::world::{Event, NODE, World};
+use crate::model::controller::condition;
+
+/// A Node at rest: six renewals, an assertion, now and then a report or an event.
+const IDLE_REQUESTS_PER_MINUTE: u64 = 12;
+/// Renewals come every 10.4 s at most, and travel.
+const FRESH_US: i64 = 12_000_000;
+
+type Judged = Result<(), String>;
+
+impl World {
+    /// A minute after peace, and a minute after that, and again.
+    pub fn judge(&mut self) {
+        let rate = self.judge_rate();
+        self.requests_at_judgement = self.watch.requests;
+        self.judged += 1;
+        let judged = self.judge_node().and_then(|()| self.judge_status()).and_then(|()| self.judge_lease()).and(rate);
+        let seconds = self.judged * self.calm_us() / 1_000_000;
+        self.check(judged.map_err(|why| format!("{seconds} s after peace: {why}")));
+        self.schedule(self.calm_us(), Event::Judge);
+    }
+
+    fn judge_rate(&self) -> Judged {
+        let requests = self.watch.requests - self.requests_at_judgement;
+        if self.judged > 0 && requests * 60_000_000 > IDLE_REQUESTS_PER_MINUTE * self.calm_us() {
+            return Err(format!("{requests} requests in a minute of peace"));
+        }
+        Ok(())
+    }
+
+    /// What anybody sees with kubectl.
+    fn judge_node(&self) -> Judged {
+        let node = self.server.node(NODE).ok_or("there is no Node")?;
+        for (kind, status) in self.true_conditions() {
+            let stored = condition(node, kind).ok_or_else(|| format!("the Node has no condition {kind}"))?;
+            if stored["status"] != status {
+                return Err(format!("{kind} is {}, in truth it is {status}", stored["status"]));
+            }
+            if stored["reason"] == "NodeStatusUnknown" || stored["reason"] == "NodeStatusNeverUpdated" {
+                return Err(format!("{kind} has the controller's reason: {stored}"));
+            }
+        }
+        let taints = node["spec"]["taints"].to_string();
+        if taints.contains("unreachable") || taints.contains("not-ready") {
+            return Err(format!("the controller still taints it: {taints}"));
+        }
+        let addresses = node["status"]["addresses"].as_array().map_or(0, Vec::len);
+        let expected = if self.plan.settings.node_ip == nodepulse::config::settings::NodeIp::Detect { 2 } else { 3 };
+        if addresses != expected {
+            return Err(format!("{expected} addresses are expected: {}", node["status"]["addresses"]));
+        }
+        Ok(())
+    }
+
+    /// By rules of this file's own, not the agent's.
+    fn true_conditions(&self) -> [(&'static str, &'static str); 4] {
+        let readings = &self.board.facts.readings;
+        let word = |pressed: bool| if pressed { "True" } else { "False" };
+        let memory = readings.memory.as_ref().is_ok_and(|memory| memory.available_bytes < 100 << 20);
+        let disk = readings.node_file_system.as_ref().is_ok_and(|disk| disk.available_bytes < disk.capacity_bytes / 10);
+        [("MemoryPressure", word(memory)), ("DiskPressure", word(disk)), ("PIDPressure", "False"), ("Ready", "True")]
+    }
+
+    /// The agent's own rules find nothing left to change.
+    fn judge_status(&self) -> Judged {
+        let stored = self.server.node(NODE).cloned().unwrap_or_default();
+        let base: Node = serde_json::from_value(stored).map_err(|error| format!("the stored Node is odd: {error}"))?;
+        let facts = &self.board.facts;
+        let settings = &self.plan.settings;
+        let pressures =
+            PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, self.now().up);
+        let board = desired::Board {
+            settings,
+            facts,
+            name: NODE,
+            kubelet_version: &base.status.node_info.kubelet_version,
+            pressures,
+            stamp: Wall::from_unix_us(self.server_wall_us()),
+            problems: &[],
+        };
+        let mut remembered =
+            Remembered { pod_cidrs: base.spec.pod_cidrs.join(","), reboot_reported: true, ..Remembered::default() };
+        remembered.unschedulable = base.spec.unschedulable;
+        let update = desired::updated(&base, &board, &mut remembered);
+        if update.changed {
+            return Err(format!(
+                "the server's status is not the board's: missing {}",
+                status_patch(&base, &update.node)
+            ));
+        }
+        if !base.status.node_info.kubelet_version.starts_with("v1.3") {
+            return Err(format!("kubeletVersion is {:?}", base.status.node_info.kubelet_version));
+        }
+        Ok(())
+    }
+
+    fn judge_lease(&self) -> Judged {
+        let node = self.server.node(NODE).ok_or("there is no Node")?;
+        let lease = self.server.lease(NODE).ok_or("there is no Lease")?;
+        let owners: Vec<&Value> = lease["metadata"]["ownerReferences"].as_array().into_iter().flatten().collect();
+        let owned = matches!(owners[..], [owner] if owner["uid"] == node["metadata"]["uid"] && owner["kind"] == "Node");
+        if !owned {
+            return Err(format!("the Lease has owners {owners:?}, the Node has uid {}", node["metadata"]["uid"]));
+        }
+        if lease["spec"]["holderIdentity"] != NODE || lease["spec"]["leaseDurationSeconds"] != 40 {
+            return Err(format!("the Lease says {}", lease["spec"]));
+        }
+        if lease["metadata"].get("managedFields").is_some() {
+            return Err("the Lease still carries managedFields".to_owned());
+        }
+        let silent_us = self.server_wall_us() - self.lease_renewed_at_us;
+        if silent_us > FRESH_US {
+            return Err(format!("the Lease was last renewed {} s ago", silent_us / 1_000_000));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,329 @@
+//! Turns a request of the agent into its fate: what reaches the server, what comes back, and when.
+
+use std::collections::BTreeMap;
+
+use nodepulse::agent::Ticket;
+use nodepulse::api::failure::TlsFailure;
+use nodepulse::api::{Answer, Exchange, Failure, Lane, Progress, Refusal, Wish};
+use nodepulse::time::Wall;
+use serde_json::Value;
+
+use super::plan::{FAULTS, Fault};
+use super::planted::Planted;
+use super::world::{Event, World};
+use crate::model::http::Request;
+use crate::model::http::Response;
+use crate::model::problem::Problem;
+use crate::model::rights::Caller;
+use crate::model::store::Resource;
+
+/// When the shell gives a request up.
+const PATIENCE_US: u64 = 10_000_000;
+/// Refusals that may come from anything between agent and server.
+const CODES: [u16; 13] = [401, 403, 404, 409, 410, 422, 429, 429, 500, 502, 503, 503, 504];
+const PORTAL: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 20\r\n\r\n<html>log in</html>\n";
+const REDIRECT: &[u8] = b"HTTP/1.1 302 Found\r\nLocation: http://portal.example/\r\nContent-Length: 0\r\n\r\n";
+const HALF_JSON: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{\"kind\":\"";
+
+/// What a request meets at the server.
+#[derive(Debug, Clone, Default)]
+pub struct Orders {
+    /// Answered without being looked at.
+    pub refuse: Option<Problem>,
+    /// Done first, though refused.
+    pub done: bool,
+    /// It comes when nobody waits for it any more, or for the second time.
+    pub stray: bool,
+    pub reply: Reply,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reply {
+    #[default]
+    Whole,
+    Lost,
+    Cut,
+    /// The connection closes without a byte.
+    Closed,
+    Garbage,
+}
+
+/// A request that somebody waits for.
+#[derive(Debug)]
+pub struct Flight {
+    ticket: Ticket,
+    exchange: Exchange,
+}
+
+/// Requests by number.
+#[derive(Debug, Default)]
+pub struct Flights {
+    open: BTreeMap<u64, Flight>,
+    count: u64,
+}
+
+impl Flights {
+    pub fn numbers(&self) -> Vec<u64> {
+        self.open.keys().copied().collect()
+    }
+
+    pub fn forget_all(&mut self) {
+        self.open.clear();
+    }
+
+    fn waits_for(&self, lane: Lane) -> bool {
+        self.open.values().any(|flight| flight.ticket.lane() == lane)
+    }
+}
+
+impl World {
+    /// The agent wants this sent.
+    pub fn send(&mut self, ticket: Ticket, wish: Wish) {
+        let lane = ticket.lane();
+        if self.shim.is(Planted::StatusBlocksLease) && lane == Lane::Lease && self.flights.waits_for(Lane::Status) {
+            return self.schedule(100_000, Event::Held { ticket, wish });
+        }
+        let given_up = self.shim.has_given_up && matches!(wish, Wish::CreateNode { .. });
+        let wish = self.shim.wish(wish, self.now().wall);
+        if let Wish::RenewLease { body } | Wish::CreateLease { body } = &wish {
+            let checked = self.watch.renews(renew_time(body));
+            self.check(checked);
+        }
+        self.trace.say(|| format!("-> {wish:?}"));
+        let (bytes, exchange) = match Exchange::start(wish, &self.target) {
+            Ok(started) => started,
+            Err(failure) => return self.violated(format!("a request cannot be built: {failure}")),
+        };
+        self.trace.mix(&bytes);
+        self.flights.count += 1;
+        let number = self.flights.count;
+        self.flights.open.insert(number, Flight { ticket, exchange });
+        let checked = self.watch.sent(lane, number, self.now_us);
+        self.check(checked);
+        self.send_again_if_planted(lane, number);
+        self.schedule(
+            PATIENCE_US,
+            Event::Fail { flight: number, failure: Failure::TimedOut { after_ms: PATIENCE_US / 1000 } },
+        );
+        if !given_up {
+            self.decide_fate(number, lane, bytes);
+        }
+    }
+
+    fn send_again_if_planted(&mut self, lane: Lane, number: u64) {
+        self.shim.sends += 1;
+        if self.shim.is(Planted::TwoInFlight) && self.shim.sends.is_multiple_of(40) {
+            let checked = self.watch.sent(lane, number, self.now_us);
+            self.check(checked);
+        }
+    }
+
+    fn decide_fate(&mut self, flight: u64, lane: Lane, bytes: Vec<u8>) {
+        if self.is_link_down() {
+            if self.random.per_mille(500) {
+                let failure = Failure::Connect {
+                    address: "10.0.0.1:6443".to_owned(),
+                    detail: "Network is unreachable".to_owned(),
+                };
+                self.schedule(1_000, Event::Fail { flight, failure });
+            }
+            return;
+        }
+        let latency_us = self.latency_us();
+        let mut orders = Orders::default();
+        let mut delay_us = latency_us;
+        match self.draw_fault(lane) {
+            None => {}
+            Some(Fault::RequestLost | Fault::Hung) => return,
+            Some(Fault::ReplyLost) => orders.reply = Reply::Lost,
+            Some(Fault::Late) => {
+                orders.reply = Reply::Lost;
+                orders.stray = true;
+                delay_us = PATIENCE_US + self.random.between(500_000, 20_000_000);
+            }
+            Some(Fault::Duplicated) => {
+                let again = Orders { stray: true, reply: Reply::Lost, ..Orders::default() };
+                let later_us = delay_us + self.random.below(3_000_000);
+                self.schedule(later_us, Event::Arrive { flight, bytes: bytes.clone(), orders: again });
+            }
+            Some(Fault::Cut) => orders.reply = Reply::Cut,
+            Some(fault @ (Fault::Refused | Fault::DoneAndRefused)) => {
+                orders.done = fault == Fault::DoneAndRefused;
+                orders.refuse = Some(self.draw_problem(orders.done));
+            }
+            Some(Fault::Slow) => delay_us += self.random.between(1_000_000, 9_000_000),
+            Some(Fault::HalfClosed) => orders.reply = Reply::Closed,
+            Some(Fault::Garbage) => orders.reply = Reply::Garbage,
+            Some(Fault::ConnectFailed) => {
+                let failure = self.draw_failure();
+                return self.schedule(latency_us, Event::Fail { flight, failure });
+            }
+        }
+        self.schedule(delay_us, Event::Arrive { flight, bytes, orders });
+    }
+
+    fn draw_fault(&mut self, lane: Lane) -> Option<Fault> {
+        for fault in FAULTS {
+            let rate = self.plan.faults.get(&fault).copied().unwrap_or(0);
+            // Only status hangs for long, so that Leases can be watched to go on meanwhile (LSE-16).
+            let rate = if fault == Fault::Hung && lane != Lane::Status { 0 } else { rate };
+            if rate > 0 && self.random.per_mille(rate) {
+                return Some(fault);
+            }
+        }
+        None
+    }
+
+    fn draw_problem(&mut self, done: bool) -> Problem {
+        let code = if done { self.random.pick(&[500, 502, 504]) } else { self.random.pick(&CODES) };
+        let may_wait = code == 429 || code >= 500;
+        let wait = self.random.pick(&[1, 2, 5, 30, 3600]);
+        Problem::injected(code, (may_wait && self.random.per_mille(500)).then_some(wait))
+    }
+
+    fn draw_failure(&mut self) -> Failure {
+        let address = "10.0.0.1:6443".to_owned();
+        match self.random.below(4) {
+            0 => Failure::Resolve { host: "api.example".to_owned(), detail: "no answer".to_owned() },
+            1 => Failure::Tls(TlsFailure::NotYetValid { detail: "until 2026".to_owned() }),
+            _ => Failure::Connect { address, detail: "Connection refused".to_owned() },
+        }
+    }
+
+    /// A request reaches the place where the server is.
+    pub fn arrive(&mut self, flight: u64, bytes: Vec<u8>, orders: Orders) {
+        if self.is_link_down() || (orders.stray && self.peace) {
+            return;
+        }
+        if let Some(wait_us) = self.server_frozen_for_us() {
+            return self.schedule(wait_us + 1_000, Event::Arrive { flight, bytes, orders });
+        }
+        if self.is_server_down() {
+            let failure =
+                Failure::Connect { address: "10.0.0.1:6443".to_owned(), detail: "Connection refused".to_owned() };
+            return self.schedule(1_000, Event::Fail { flight, failure });
+        }
+        let wall_us = self.server_wall_us();
+        let done = orders.refuse.is_none() || orders.done;
+        let mut response = done.then(|| self.serve(&bytes, orders.stray || !self.flights.open.contains_key(&flight)));
+        if let Some(problem) = orders.refuse {
+            response = Some(self.server.refuse(problem, wall_us));
+        }
+        let Some(response) = response else { return };
+        let whole = response.to_bytes();
+        let (bytes, closes) = match orders.reply {
+            Reply::Whole => (whole, false),
+            Reply::Lost => return,
+            Reply::Cut => (whole[..self.random.below(whole.len() as u64) as usize].to_vec(), true),
+            Reply::Closed => (Vec::new(), true),
+            Reply::Garbage => {
+                (self.random.pick(&[PORTAL, REDIRECT, HALF_JSON, b"SSH-2.0-OpenSSH_9.2\r\n"]).to_vec(), true)
+            }
+        };
+        let bytes = self.shim.reply(bytes);
+        let latency_us = self.latency_us();
+        self.schedule(latency_us, Event::Deliver { flight, bytes, closes });
+    }
+
+    /// The server does it. What it finds wrong with a request of ours is a violation: only faults may refuse so, and a
+    /// request that comes too late may not fit any more.
+    fn serve(&mut self, bytes: &[u8], stray: bool) -> Response {
+        let caller = Caller::Node(self.target.node_name.clone());
+        let wall_us = self.server_wall_us();
+        let request = match Request::parse(bytes) {
+            Ok(Some((request, used))) if used == bytes.len() => request,
+            other => {
+                self.violated(format!("not one whole request: {other:?}"));
+                return self.server.refuse(Problem::injected(500, None), wall_us);
+            }
+        };
+        let stored_before = self.stored_renew_time();
+        let response = if self.trace.keeps_lines() {
+            let (response, line) = self.server.answer_aloud(&request, &caller, wall_us);
+            self.trace.say(|| format!("   server: {line}"));
+            response
+        } else {
+            self.server.answer(&request, &caller, wall_us)
+        };
+        if !stray && [400, 403, 405, 406, 415, 422].contains(&response.code) {
+            let body = String::from_utf8_lossy(&response.body).into_owned();
+            self.violated(format!("the server finds fault with {} {}: {body}", request.method, request.path));
+        }
+        if let Some(warning) = self.server.warnings.pop() {
+            self.violated(format!("the server warns of {} {}: {warning}", request.method, request.path));
+        }
+        if request.path.contains("/leases") && request.method != "GET" && response.is_success() {
+            self.lease_renewed_at_us = wall_us;
+            let stored = self.stored_renew_time();
+            if !stray && stored_before.is_some() && stored <= stored_before {
+                self.violated(format!("renewTime did not rise on the server: {stored_before:?} then {stored:?}"));
+            }
+        }
+        self.trace.mix(&response.body);
+        response
+    }
+
+    fn stored_renew_time(&self) -> Option<Wall> {
+        let lease = self.server.store.get(Resource::Leases, &self.target.node_name)?;
+        lease["spec"]["renewTime"].as_str().and_then(Wall::parse_stamp)
+    }
+
+    /// Reply bytes reach the agent's machine.
+    pub fn deliver(&mut self, number: u64, mut bytes: Vec<u8>, closes: bool) {
+        if self.is_link_down() {
+            return;
+        }
+        let Some(mut flight) = self.flights.open.remove(&number) else { return };
+        let first = self.random.below(bytes.len() as u64 + 1) as usize;
+        let rest = bytes.split_off(first);
+        let mut input = Vec::new();
+        for piece in [bytes, rest] {
+            input.extend(piece);
+            match flight.exchange.feed(&mut input) {
+                Ok(Progress::NeedMore) => {}
+                Ok(Progress::Done { answer, .. }) => return self.finish(flight.ticket, answer),
+                Err(failure) => return self.finish(flight.ticket, failed(failure)),
+            }
+        }
+        if closes {
+            let answer = flight.exchange.end_of_stream().unwrap_or_else(failed);
+            return self.finish(flight.ticket, answer);
+        }
+        self.flights.open.insert(number, flight);
+    }
+
+    /// A request fails without a reply.
+    pub fn fail(&mut self, number: u64, failure: Failure) {
+        if let Some(flight) = self.flights.open.remove(&number) {
+            self.finish(flight.ticket, failed(failure));
+        }
+    }
+
+    fn finish(&mut self, ticket: Ticket, answer: Answer) {
+        let lane = ticket.lane();
+        self.trace.say(|| match &answer.result {
+            Ok(_) => format!("<- {lane:?} done"),
+            Err(refusal) => format!("<- {lane:?} {refusal}"),
+        });
+        if self.shim.is(Planted::GivenUpOn404) && lane == Lane::Status {
+            self.shim.has_given_up |= matches!(&answer.result, Err(Refusal::Status(status)) if status.code == 404);
+        }
+        self.watch.answered(lane, &answer, self.now_us);
+        if self.shim.is(Planted::Impatient) && answer.result.is_err() {
+            for _ in 0..30 {
+                let checked = self.watch.sent(Lane::Events, 0, self.now_us);
+                self.check(checked.or_else(|why| if why.contains("in a minute") { Err(why) } else { Ok(()) }));
+            }
+        }
+        self.feed(nodepulse::agent::Input::Answered(ticket, answer));
+    }
+}
+
+fn failed(failure: Failure) -> Answer {
+    Answer { date: None, result: Err(Refusal::Failed(failure)) }
+}
+
+fn renew_time(body: &str) -> Option<Wall> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    Wall::parse_stamp(body["spec"]["renewTime"].as_str()?)
+}

@@ -1,0 +1,195 @@
+//! Turns a seed into a plan: settings, clocks, how often which fault strikes, how long until peace.
+//!
+//! Swarm testing: each kind of fault is off in about half of the worlds, so that no kind hides another, and its rate
+//! differs widely where it is on.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nodepulse::config::Settings;
+use nodepulse::config::settings::NodeIp;
+use nodepulse::config::taint::{Effect, Taint};
+
+use super::board::DUAL_STACK;
+use super::random::Random;
+
+/// Faults of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    RequestLost,
+    ReplyLost,
+    /// The server gets it after we gave up.
+    Late,
+    Duplicated,
+    Cut,
+    /// Refused by something that did not look at it.
+    Refused,
+    /// Done, and then answered as if it were not.
+    DoneAndRefused,
+    Slow,
+    Hung,
+    HalfClosed,
+    /// A captive portal, a proxy, noise.
+    Garbage,
+    ConnectFailed,
+}
+
+/// Things that befall the cluster, the board or the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Happening {
+    NodeDeleted,
+    NodeReplaced,
+    LeaseDeleted,
+    Cordon,
+    ForcedUnknown,
+    LabelWiped,
+    LabelOfOthers,
+    ConditionOfOthers,
+    ServerRestart,
+    ServerFrozen,
+    ServerUpgrade,
+    LinkDown,
+    LinkFlap,
+    BoardChange,
+    Reload,
+    Suspend,
+    Crash,
+    ClockStep,
+}
+
+pub const FAULTS: [Fault; 12] = [
+    Fault::RequestLost,
+    Fault::ReplyLost,
+    Fault::Late,
+    Fault::Duplicated,
+    Fault::Cut,
+    Fault::Refused,
+    Fault::DoneAndRefused,
+    Fault::Slow,
+    Fault::Hung,
+    Fault::HalfClosed,
+    Fault::Garbage,
+    Fault::ConnectFailed,
+];
+
+pub const HAPPENINGS: [Happening; 18] = [
+    Happening::NodeDeleted,
+    Happening::NodeReplaced,
+    Happening::LeaseDeleted,
+    Happening::Cordon,
+    Happening::ForcedUnknown,
+    Happening::LabelWiped,
+    Happening::LabelOfOthers,
+    Happening::ConditionOfOthers,
+    Happening::ServerRestart,
+    Happening::ServerFrozen,
+    Happening::ServerUpgrade,
+    Happening::LinkDown,
+    Happening::LinkFlap,
+    Happening::BoardChange,
+    Happening::Reload,
+    Happening::Suspend,
+    Happening::Crash,
+    Happening::ClockStep,
+];
+
+/// What a seed decides before the first moment.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub settings: Settings,
+    /// Chance of each fault, in a thousand requests.
+    pub faults: BTreeMap<Fault, u64>,
+    /// Mean seconds between two happenings of a kind.
+    pub happenings: BTreeMap<Happening, u64>,
+    /// How long the trouble lasts; then peace.
+    pub trouble_us: u64,
+    /// Time since boot when the agent starts.
+    pub boot_us: u64,
+    /// The board's wall clock minus the server's, once it is known.
+    pub clock_offset_us: i64,
+    /// When the wall clock becomes known; `None`: never.
+    pub clock_known_from_us: Option<u64>,
+    pub latency_us: u64,
+}
+
+impl Plan {
+    pub fn new(random: &mut Random) -> Plan {
+        let mut faults = BTreeMap::new();
+        for fault in FAULTS {
+            let rate = [2, 10, 40, 150][random.below(4) as usize];
+            if random.per_mille(450) {
+                faults.insert(fault, rate);
+            }
+        }
+        let mut happenings = BTreeMap::new();
+        for happening in HAPPENINGS {
+            let mean_seconds = [20, 60, 200][random.below(3) as usize];
+            if random.per_mille(450) {
+                happenings.insert(happening, mean_seconds);
+            }
+        }
+        let settings = settings(random);
+        if !settings.reregister {
+            // Nobody would bring the Node back.
+            happenings.remove(&Happening::NodeDeleted);
+        }
+        let day_us = 86_400_000_000_i64;
+        let clock_known_from_us = match random.below(4) {
+            0 => None,
+            1 => Some(random.below(300_000_000)),
+            _ => Some(0),
+        };
+        Plan {
+            settings,
+            faults,
+            happenings,
+            trouble_us: random.between(60, 420) * 1_000_000,
+            boot_us: random.below(40_000_000),
+            clock_offset_us: random.pick(&[0, 0, 0, 300_000, -2_000_000, 3_600_000_000, -day_us, 400 * day_us]),
+            clock_known_from_us,
+            latency_us: random.pick(&[500, 5_000, 40_000, 300_000]),
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        format!(
+            "trouble for {} s, latency {} us, clock {:+} s known from {:?} us, faults {:?}, happenings {:?}, register {}, reregister {}, podless {}, transition period {:?}",
+            self.trouble_us / 1_000_000,
+            self.latency_us,
+            self.clock_offset_us / 1_000_000,
+            self.clock_known_from_us,
+            self.faults,
+            self.happenings,
+            self.settings.register_node,
+            self.settings.reregister,
+            self.settings.podless,
+            self.settings.eviction.pressure_transition_period,
+        )
+    }
+}
+
+fn settings(random: &mut Random) -> Settings {
+    let mut settings = Settings {
+        register_node: random.per_mille(900),
+        reregister: random.per_mille(900),
+        podless: random.per_mille(700),
+        ..Settings::default()
+    };
+    if !settings.register_node {
+        // Then an administrator does, and never takes it back.
+        settings.reregister = false;
+    }
+    settings.status_assert_frequency = Duration::from_secs(random.pick(&[20, 40, 60]));
+    settings.eviction.pressure_transition_period = Duration::from_secs(random.pick(&[0, 5, 30]));
+    if random.per_mille(300) {
+        settings.node_ip = NodeIp::Two(DUAL_STACK.0, DUAL_STACK.1);
+    }
+    if random.per_mille(300) {
+        settings.node_labels.insert("example.com/site".to_owned(), "roof".to_owned());
+    }
+    if random.per_mille(300) {
+        let taint = Taint { key: "example.com/edge".to_owned(), value: String::new(), effect: Effect::NoSchedule };
+        settings.register_with_taints.push(taint);
+    }
+    settings
+}

@@ -1,0 +1,165 @@
+//! Turns a correct agent into one with a known fault, by standing between it and its world.
+
+use nodepulse::api::Wish;
+use nodepulse::probe::Facts;
+use nodepulse::time::Wall;
+use serde_json::{Value, json};
+
+/// Faults that the simulator must notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Planted {
+    /// The Lease keeps the first owner it ever had (LSE-6's bug).
+    OwnerNeverRefreshed,
+    /// A link that comes back is not noticed.
+    LinkChangeSwallowed,
+    /// renewTime is the wall clock, steps included (undoes D5).
+    RenewTimeIsTheWallClock,
+    /// renewTime with milliseconds.
+    RenewTimeWithThreeDigits,
+    /// A lane sends again while it waits.
+    TwoInFlight,
+    /// The Lease waits for a hung status (undoes LSE-16).
+    StatusBlocksLease,
+    /// Conditions are sent only when the board changes, never asserted (undoes D4, PRS-7).
+    ConditionsNeverAsserted,
+    /// One condition is forgotten in every patch.
+    PidPressureForgotten,
+    /// After a 404 the Node is never registered again (undoes D1).
+    GivenUpOn404,
+    /// Deadlines in the past.
+    BusyLoop,
+    /// Addresses merged by type, as the API declares them (PAT-4's bug).
+    AddressesMerged,
+    /// Refused requests repeated at once.
+    Impatient,
+    /// Retry-After is not read.
+    RetryAfterIgnored,
+    /// Wiped labels stay wiped (undoes UPD-2).
+    LabelsNeverSent,
+    /// The board is probed once and never again.
+    ProbedOnce,
+    /// A misspelt field.
+    FieldMisspelt,
+}
+
+pub const PLANTED: [Planted; 16] = [
+    Planted::OwnerNeverRefreshed,
+    Planted::LinkChangeSwallowed,
+    Planted::RenewTimeIsTheWallClock,
+    Planted::RenewTimeWithThreeDigits,
+    Planted::TwoInFlight,
+    Planted::StatusBlocksLease,
+    Planted::ConditionsNeverAsserted,
+    Planted::PidPressureForgotten,
+    Planted::GivenUpOn404,
+    Planted::BusyLoop,
+    Planted::AddressesMerged,
+    Planted::Impatient,
+    Planted::RetryAfterIgnored,
+    Planted::LabelsNeverSent,
+    Planted::ProbedOnce,
+    Planted::FieldMisspelt,
+];
+
+/// What a planted fault remembers.
+#[derive(Debug, Default)]
+pub struct Shim {
+    fault: Option<Planted>,
+    first_owner: Option<Value>,
+    first_facts: Option<Facts>,
+    pub has_given_up: bool,
+    pub sends: u64,
+}
+
+impl Shim {
+    pub fn new(fault: Option<Planted>) -> Shim {
+        Shim { fault, ..Shim::default() }
+    }
+
+    pub fn is(&self, fault: Planted) -> bool {
+        self.fault == Some(fault)
+    }
+
+    pub fn facts(&mut self, facts: Facts) -> Facts {
+        if self.is(Planted::ProbedOnce) { self.first_facts.get_or_insert(facts).clone() } else { facts }
+    }
+
+    /// The wish as the faulty agent would have had it.
+    pub fn wish(&mut self, wish: Wish, wall: Option<Wall>) -> Wish {
+        if self.fault.is_none() {
+            return wish;
+        }
+        match wish {
+            Wish::CreateLease { body } => Wish::CreateLease { body: self.lease_body(&body, wall) },
+            Wish::RenewLease { body } => Wish::RenewLease { body: self.lease_body(&body, wall) },
+            Wish::CreateNode { body } if self.is(Planted::FieldMisspelt) => {
+                Wish::CreateNode { body: body.replacen("\"machineID\"", "\"machineId\"", 1) }
+            }
+            Wish::PatchStatus { body, answer, heartbeat } => {
+                Wish::PatchStatus { body: self.status_body(&body), answer, heartbeat }
+            }
+            other => other,
+        }
+    }
+
+    fn lease_body(&mut self, body: &str, wall: Option<Wall>) -> String {
+        let mut lease: Value = serde_json::from_str(body).unwrap_or_default();
+        match (self.fault, wall) {
+            (Some(Planted::OwnerNeverRefreshed), _) => {
+                if let Some(uid) = lease.pointer_mut("/metadata/ownerReferences/0/uid") {
+                    *uid = self.first_owner.get_or_insert(uid.clone()).clone();
+                }
+            }
+            (Some(Planted::RenewTimeIsTheWallClock), Some(wall)) => {
+                lease["spec"]["renewTime"] = json!(wall.to_micro_stamp())
+            }
+            (Some(Planted::RenewTimeWithThreeDigits), _) => {
+                let stamp = lease["spec"]["renewTime"].as_str().unwrap_or_default().to_owned();
+                lease["spec"]["renewTime"] = json!(format!("{}Z", stamp.get(..23).unwrap_or_default()));
+            }
+            _ => {}
+        }
+        lease.to_string()
+    }
+
+    fn status_body(&self, body: &str) -> String {
+        let mut patch: Value = serde_json::from_str(body).unwrap_or_default();
+        match self.fault {
+            Some(Planted::ConditionsNeverAsserted) => {
+                remove(&mut patch["status"], &["conditions", "$setElementOrder/conditions"])
+            }
+            Some(Planted::PidPressureForgotten) => {
+                for key in ["conditions", "$setElementOrder/conditions"] {
+                    if let Some(list) = patch["status"].get_mut(key).and_then(Value::as_array_mut) {
+                        list.retain(|condition| condition["type"] != "PIDPressure");
+                    }
+                }
+            }
+            Some(Planted::AddressesMerged) => {
+                if let Some(list) = patch["status"].get_mut("addresses").and_then(Value::as_array_mut) {
+                    list.retain(|address| address.get("$patch").is_none());
+                }
+            }
+            Some(Planted::LabelsNeverSent) => remove(&mut patch["metadata"], &["labels"]),
+            _ => {}
+        }
+        patch.to_string()
+    }
+
+    /// The reply as the faulty agent would have read it.
+    pub fn reply(&self, bytes: Vec<u8>) -> Vec<u8> {
+        if !self.is(Planted::RetryAfterIgnored) {
+            return bytes;
+        }
+        match bytes.windows(13).position(|window| window == b"Retry-After: ") {
+            Some(start) => [&bytes[..start], b"X-Ignore-It: ", &bytes[start + 13..]].concat(),
+            None => bytes,
+        }
+    }
+}
+
+fn remove(object: &mut Value, keys: &[&str]) {
+    if let Some(map) = object.as_object_mut() {
+        map.retain(|key, _| !keys.contains(&key.as_str()));
+    }
+}

@@ -1,0 +1,182 @@
+//! Turns every send, answer and wait of the agent into "as it should be" or a sentence saying what must never happen.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use nodepulse::api::{Answer, Class, Lane, Refusal};
+use nodepulse::time::Wall;
+
+/// No world may see more requests than this in any minute: five tries of PATCH and GET each ten seconds in the worst case,
+/// as many of the Lease, and events.
+pub const REQUESTS_PER_MINUTE: usize = 120;
+/// Renewals are due every 10 to 10.4 s (LSE-4); the rest is for timers and probes that are late.
+const LEASE_SPACING_US: u64 = 10_400_000 + SLACK_US;
+/// After a failure the Lease is tried again within 7 s (LSE-11), whatever Retry-After says.
+const LEASE_BACKOFF_US: u64 = 7_000_000 + SLACK_US;
+const SLACK_US: u64 = 200_000;
+/// Retry-After is obeyed up to here in every lane; the Lease's ceiling is 7 s.
+const RETRY_AFTER_US: u64 = 5_000_000;
+/// TR-5: more postponements than this count as failures.
+const POSTPONEMENTS: u32 = 10;
+/// A deadline in the past may come once; again without anything done in between is a busy loop.
+const STUCK_WAITS: u32 = 2;
+/// With nothing in flight the status lane looks at the board every 10.4 s, or registration obeys Retry-After up to 30 s.
+const LONGEST_IDLE_US: u64 = 30_000_000;
+
+type Checked = Result<(), String>;
+
+/// What was seen of the agent so far.
+#[derive(Debug, Default)]
+pub struct Watch {
+    in_flight: BTreeMap<Lane, u64>,
+    sends_us: VecDeque<u64>,
+    pub requests: u64,
+    /// Most requests in one minute.
+    pub busiest: usize,
+    last_renew_time: Option<Wall>,
+    /// When the next Lease request must have been sent; `None` while nothing can be said.
+    lease_due_us: Option<u64>,
+    /// How the last Lease request failed.
+    lease_failure: Option<Class>,
+    /// The Node is gone and has to be registered first; Leases wait for that.
+    node_missing: bool,
+    not_before_us: BTreeMap<Lane, u64>,
+    postponements: BTreeMap<Lane, u32>,
+    stuck_waits: u32,
+    probing: bool,
+}
+
+impl Watch {
+    /// The process is gone, and everything in flight with it.
+    pub fn process_ended(&mut self) {
+        self.in_flight.clear();
+        self.not_before_us.clear();
+        self.postponements.clear();
+        self.last_renew_time = None;
+        self.lease_due_us = None;
+        self.lease_failure = None;
+        self.node_missing = false;
+        self.stuck_waits = 0;
+        self.probing = false;
+    }
+
+    /// The machine slept: what was due then is due now.
+    pub fn resumed(&mut self, now_us: u64) {
+        self.lease_due_us = self.lease_due_us.map(|due| due.max(now_us + SLACK_US));
+    }
+
+    pub fn probes(&mut self) -> Checked {
+        self.stuck_waits = 0;
+        if std::mem::replace(&mut self.probing, true) {
+            return Err("a second probe before the first was answered".to_owned());
+        }
+        Ok(())
+    }
+
+    pub fn probed(&mut self) {
+        self.probing = false;
+    }
+
+    pub fn sent(&mut self, lane: Lane, flight: u64, now_us: u64) -> Checked {
+        self.stuck_waits = 0;
+        self.requests += 1;
+        self.sends_us.push_back(now_us);
+        while self.sends_us.front().is_some_and(|sent_us| now_us - sent_us >= 60_000_000) {
+            self.sends_us.pop_front();
+        }
+        self.busiest = self.busiest.max(self.sends_us.len());
+        if self.sends_us.len() > REQUESTS_PER_MINUTE {
+            return Err(format!("more than {REQUESTS_PER_MINUTE} requests in a minute"));
+        }
+        if let Some(other) = self.in_flight.insert(lane, flight) {
+            return Err(format!("lane {lane:?} has requests {other} and {flight} in flight"));
+        }
+        if lane == Lane::Lease {
+            self.lease_due_us = None;
+            self.node_missing = false;
+        }
+        match self.not_before_us.remove(&lane) {
+            Some(not_before_us) if now_us < not_before_us => {
+                let early = Duration::from_micros(not_before_us - now_us);
+                Err(format!("lane {lane:?} sends {early:?} before the Retry-After it was given"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// `None` where a body has none.
+    pub fn renews(&mut self, renew_time: Option<Wall>) -> Checked {
+        let Some(renew_time) = renew_time else { return Err("a Lease write without renewTime".to_owned()) };
+        let last = self.last_renew_time.replace(renew_time);
+        if last.is_some_and(|last| renew_time <= last) {
+            return Err(format!("renewTime {} is not after the last one", renew_time.to_micro_stamp()));
+        }
+        Ok(())
+    }
+
+    pub fn answered(&mut self, lane: Lane, answer: &Answer, now_us: u64) {
+        self.in_flight.remove(&lane);
+        let class = answer.result.as_ref().err().map(Refusal::class);
+        if lane == Lane::Lease {
+            self.lease_failure = class;
+            self.lease_due_us = Some(now_us + if class.is_some() { LEASE_BACKOFF_US } else { LEASE_SPACING_US });
+        }
+        self.node_missing |= lane == Lane::Status && class == Some(Class::Missing);
+        if self.node_missing {
+            self.lease_due_us = None;
+        }
+        let Some(Class::After(wait)) = class else {
+            self.postponements.remove(&lane);
+            return;
+        };
+        let postponed = self.postponements.entry(lane).or_default();
+        *postponed += 1;
+        if *postponed <= POSTPONEMENTS {
+            let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX).min(RETRY_AFTER_US);
+            self.not_before_us.insert(lane, now_us + wait_us);
+        }
+    }
+
+    /// A link came back, or (`reload`) settings and credentials were read again: what may be cured by that is tried at once.
+    /// A server that asked for patience gets it all the same.
+    pub fn hurried(&mut self, reload: bool, now_us: u64) {
+        let cured = match self.lease_failure {
+            None | Some(Class::After(_)) => false,
+            Some(Class::Unreachable) => true,
+            Some(_) => reload,
+        };
+        if cured && self.lease_due_us.is_some() {
+            self.lease_due_us = Some(now_us);
+        }
+    }
+
+    pub fn waits(&mut self, until_us: u64, now_us: u64) -> Checked {
+        if until_us <= now_us {
+            self.stuck_waits += 1;
+            return if self.stuck_waits < STUCK_WAITS {
+                Ok(())
+            } else {
+                Err("a busy loop: deadline after deadline in the past".to_owned())
+            };
+        }
+        self.stuck_waits = 0;
+        if self.in_flight.is_empty() && !self.probing && until_us - now_us > LONGEST_IDLE_US {
+            return Err(format!("the agent waits {} s with nothing in flight", (until_us - now_us) / 1_000_000));
+        }
+        Ok(())
+    }
+
+    /// Looked at with every event, before it happens.
+    pub fn is_lease_in_time(&self, now_us: u64) -> Checked {
+        match self.lease_due_us {
+            Some(due_us) if now_us > due_us => {
+                let others: Vec<Lane> = self.in_flight.keys().copied().collect();
+                Err(format!(
+                    "the Lease is late: a request was due at {:.3} s; in flight are {others:?}",
+                    due_us as f64 / 1e6
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}

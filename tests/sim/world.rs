@@ -1,0 +1,359 @@
+//! Turns a seed into a world: one agent, one board, one server, a network with faults, two clocks, then peace.
+//!
+//! Time is a number that jumps from event to event, so ten minutes take milliseconds.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
+use nodepulse::api::{Failure, Target, Wish};
+use nodepulse::time::{Now, Up, Wall};
+
+use super::board::Board;
+use super::network::{Flights, Orders};
+use super::plan::{Happening, Plan};
+use super::planted::{Planted, Shim};
+use super::random::Random;
+use super::trace::Trace;
+use super::watch::Watch;
+use crate::model::ModelServer;
+use crate::model::controller::MONITOR_PERIOD_US;
+
+pub const NODE: &str = "edge-1";
+/// 2026-01-01T00:00:00Z, by the server's clock, when a world begins.
+const EPOCH_US: i64 = 1_767_225_600_000_000;
+/// More outputs than this for one input are a loop.
+const OUTPUTS_PER_INPUT: usize = 64;
+const JUDGEMENTS: u64 = 3;
+
+#[derive(Debug)]
+pub enum Event {
+    Start,
+    Wake {
+        number: u64,
+    },
+    Facts {
+        life: u64,
+    },
+    Credentials {
+        life: u64,
+    },
+    /// A planted fault keeps a request back.
+    Held {
+        ticket: Ticket,
+        wish: Wish,
+    },
+    Arrive {
+        flight: u64,
+        bytes: Vec<u8>,
+        orders: Orders,
+    },
+    Deliver {
+        flight: u64,
+        bytes: Vec<u8>,
+        closes: bool,
+    },
+    Fail {
+        flight: u64,
+        failure: Failure,
+    },
+    LinkChanged,
+    Resume,
+    Controllers,
+    Happen(Happening),
+    Peace,
+    Judge,
+}
+
+/// How a world ended.
+#[derive(Debug)]
+pub struct Outcome {
+    pub hash: u64,
+    pub violation: Option<String>,
+    pub lines: Vec<String>,
+    pub requests: u64,
+    pub busiest: usize,
+    pub simulated_us: u64,
+}
+
+pub struct World {
+    pub plan: Plan,
+    pub random: Random,
+    pub now_us: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    scheduled: u64,
+    pub agent: Option<Agent>,
+    /// Counts processes; what an earlier one asked for is not for the present one.
+    pub life: u64,
+    wait_number: u64,
+    pub boot_offset_us: i64,
+    pub board: Board,
+    pub server: ModelServer,
+    pub target: Target,
+    pub flights: Flights,
+    pub watch: Watch,
+    pub shim: Shim,
+    pub trace: Trace,
+    pub violation: Option<String>,
+    pub link_down_until_us: u64,
+    pub server_down_until_us: u64,
+    pub server_frozen_until_us: u64,
+    pub asleep_until_us: u64,
+    pub is_asleep: bool,
+    /// What comes for the agent while the machine sleeps.
+    pub asleep: Vec<Event>,
+    pub peace: bool,
+    pub judged: u64,
+    pub requests_at_judgement: u64,
+    /// When the server last accepted a renewal, by its clock.
+    pub lease_renewed_at_us: i64,
+}
+
+impl World {
+    pub fn new(seed: u64, fault: Option<Planted>, keep_lines: bool) -> World {
+        let mut random = Random::new(seed);
+        let plan = Plan::new(&mut random);
+        let mut world = World {
+            board: Board::new(&mut random),
+            boot_offset_us: plan.boot_us as i64,
+            random,
+            now_us: 0,
+            queue: BTreeMap::new(),
+            scheduled: 0,
+            agent: None,
+            life: 0,
+            wait_number: 0,
+            server: ModelServer::default(),
+            target: Target {
+                authority: "api.example:6443".to_owned(),
+                path_prefix: String::new(),
+                node_name: NODE.to_owned(),
+                bearer_token: None,
+            },
+            flights: Flights::default(),
+            watch: Watch::default(),
+            shim: Shim::new(fault),
+            trace: Trace::new(keep_lines),
+            violation: None,
+            link_down_until_us: 0,
+            server_down_until_us: 0,
+            server_frozen_until_us: 0,
+            asleep_until_us: 0,
+            is_asleep: false,
+            asleep: Vec::new(),
+            peace: false,
+            judged: 0,
+            requests_at_judgement: 0,
+            lease_renewed_at_us: 0,
+            plan,
+        };
+        world.trace.say(|| format!("seed {seed}: {}", world.plan.describe()));
+        world.schedule(0, Event::Start);
+        world.schedule(1_000_000, Event::Controllers);
+        world.schedule(world.plan.trouble_us, Event::Peace);
+        for kind in world.plan.happenings.clone().into_keys() {
+            world.schedule_happening(kind);
+        }
+        world
+    }
+
+    /// To the end, or to the first violation.
+    pub fn run(mut self) -> Outcome {
+        while self.violation.is_none()
+            && self.judged < JUDGEMENTS
+            && let Some(((moment_us, _), event)) = self.queue.pop_first()
+        {
+            self.now_us = moment_us;
+            self.trace.at(moment_us);
+            if self.agent.is_some() && !self.is_asleep {
+                let checked = self.watch.is_lease_in_time(self.now_us);
+                self.check(checked);
+            }
+            self.happens(event);
+        }
+        if let Some(violation) = &self.violation {
+            self.trace.say(|| format!("VIOLATION: {violation}"));
+        }
+        Outcome {
+            hash: self.trace.hash(),
+            violation: self.violation,
+            lines: self.trace.into_lines(),
+            requests: self.watch.requests,
+            busiest: self.watch.busiest,
+            simulated_us: self.now_us,
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        let for_agent = matches!(
+            event,
+            Event::Wake { .. }
+                | Event::Facts { .. }
+                | Event::Credentials { .. }
+                | Event::Deliver { .. }
+                | Event::Fail { .. }
+                | Event::LinkChanged
+        );
+        if for_agent && self.is_asleep {
+            return self.asleep.push(event);
+        }
+        match event {
+            Event::Start => self.start(),
+            Event::Wake { number } if number == self.wait_number => self.feed(Input::Woke),
+            Event::Facts { life } if life == self.life => {
+                self.watch.probed();
+                let facts = self.shim.facts(self.board.facts.clone());
+                self.feed(Input::Facts(Box::new(facts)));
+            }
+            Event::Credentials { life } if life == self.life => {
+                self.feed(Input::Credentials(CredentialDates::default()))
+            }
+            Event::Wake { .. } | Event::Facts { .. } | Event::Credentials { .. } => {}
+            Event::Held { ticket, wish } => self.send(ticket, wish),
+            Event::Arrive { flight, bytes, orders } => self.arrive(flight, bytes, orders),
+            Event::Deliver { flight, bytes, closes } => self.deliver(flight, bytes, closes),
+            Event::Fail { flight, failure } => self.fail(flight, failure),
+            Event::LinkChanged => self.link_changed(),
+            Event::Resume => self.resume(),
+            Event::Controllers => {
+                self.server.tick(self.server_wall_us());
+                for line in std::mem::take(&mut self.server.controllers.happened) {
+                    self.trace.say(|| format!("   {line}"));
+                }
+                self.schedule(MONITOR_PERIOD_US as u64, Event::Controllers);
+            }
+            Event::Happen(kind) => self.happen(kind),
+            Event::Peace => self.make_peace(),
+            Event::Judge => self.judge(),
+        }
+    }
+
+    fn start(&mut self) {
+        self.life += 1;
+        let seed = self.random.next();
+        self.trace.say(|| "the process starts".to_owned());
+        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, self.now()));
+        self.feed(Input::Credentials(CredentialDates::default()));
+        self.feed(Input::Woke);
+    }
+
+    /// One input, then every output up to the next wait.
+    pub fn feed(&mut self, input: Input) {
+        let Some(mut agent) = self.agent.take() else { return };
+        let now = self.now();
+        agent.handle(input, now);
+        let mut outputs = 0;
+        while self.violation.is_none() {
+            outputs += 1;
+            if outputs > OUTPUTS_PER_INPUT {
+                self.violated(format!("more than {OUTPUTS_PER_INPUT} outputs for one input"));
+            }
+            match agent.poll(now) {
+                Output::Wait { until, because } => {
+                    self.trace.say(|| format!("   waits {:.3} s for {because:?}", (until - now.up).as_secs_f64()));
+                    self.wait(until);
+                    break;
+                }
+                output => self.perform(output),
+            }
+        }
+        self.agent = Some(agent);
+    }
+
+    fn perform(&mut self, output: Output) {
+        let life = self.life;
+        match output {
+            Output::Probe => {
+                let checked = self.watch.probes();
+                self.check(checked);
+                let slow_us = if self.random.per_mille(20) { 2_000_000 } else { 10_000 };
+                let delay_us = self.random.between(500, slow_us);
+                self.trace.say(|| "   probes the board".to_owned());
+                self.schedule(delay_us, Event::Facts { life });
+            }
+            Output::Send(ticket, wish) => self.send(ticket, wish),
+            Output::ReloadCredentials => self.schedule(500, Event::Credentials { life }),
+            Output::DropConnections => self.trace.say(|| "   drops its connections".to_owned()),
+            Output::Say(notice) => {
+                self.trace.mix(notice.word.as_bytes());
+                self.trace.say(|| format!("   says {:?} {}: {}", notice.level, notice.word, notice.text));
+            }
+            Output::Wait { .. } => {}
+        }
+    }
+
+    fn wait(&mut self, until: Up) {
+        self.wait_number += 1;
+        let up_us = |up: Up| up.as_duration().as_micros() as i64 - self.boot_offset_us;
+        let mut until_us = u64::try_from(up_us(until)).unwrap_or(0);
+        if self.shim.is(Planted::BusyLoop) && self.wait_number.is_multiple_of(50) {
+            until_us = self.now_us;
+            self.wait_number -= 1;
+        }
+        let checked = self.watch.waits(until_us, self.now_us);
+        self.check(checked);
+        // A timer is never early and always a little late.
+        let late_us = self.random.between(1, 2_000);
+        let delay_us = if until_us <= self.now_us { 0 } else { until_us - self.now_us + late_us };
+        self.schedule(delay_us, Event::Wake { number: self.wait_number });
+    }
+
+    fn link_changed(&mut self) {
+        if self.agent.is_none() {
+            return;
+        }
+        self.trace.say(|| "the link changed".to_owned());
+        self.watch.hurried(false, self.now_us);
+        if !self.shim.is(Planted::LinkChangeSwallowed) {
+            self.feed(Input::LinkChanged);
+        }
+    }
+
+    pub fn schedule(&mut self, delay_us: u64, event: Event) {
+        self.scheduled += 1;
+        self.queue.insert((self.now_us + delay_us, self.scheduled), event);
+    }
+
+    pub fn now(&self) -> Now {
+        let up_us = u64::try_from(self.now_us as i64 + self.boot_offset_us).unwrap_or(0);
+        let knows = self.plan.clock_known_from_us.is_some_and(|from_us| self.now_us >= from_us);
+        let wall = knows.then(|| Wall::from_unix_us(self.server_wall_us() + self.plan.clock_offset_us));
+        Now { up: Up::since_boot(Duration::from_micros(up_us)), wall }
+    }
+
+    /// "After peace, within a minute": what others wrote is healed by an assertion and the status run nearest to it.
+    pub fn calm_us(&self) -> u64 {
+        let assertions_us = self.plan.settings.status_assert_frequency.as_micros() as u64;
+        60_000_000.max(assertions_us + 16_000_000)
+    }
+
+    pub fn server_wall_us(&self) -> i64 {
+        EPOCH_US + self.now_us as i64
+    }
+
+    pub fn latency_us(&mut self) -> u64 {
+        self.plan.latency_us / 2 + self.random.below(self.plan.latency_us)
+    }
+
+    pub fn is_link_down(&self) -> bool {
+        self.link_down_until_us > self.now_us
+    }
+
+    pub fn is_server_down(&self) -> bool {
+        self.server_down_until_us > self.now_us
+    }
+
+    pub fn server_frozen_for_us(&self) -> Option<u64> {
+        self.server_frozen_until_us.checked_sub(self.now_us).filter(|wait_us| *wait_us > 0)
+    }
+
+    pub fn check(&mut self, checked: Result<(), String>) {
+        if let Err(why) = checked {
+            self.violated(why);
+        }
+    }
+
+    pub fn violated(&mut self, why: String) {
+        self.violation.get_or_insert(why);
+    }
+}

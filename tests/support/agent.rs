@@ -1,0 +1,199 @@
+//! Turns a node's identity and a few settings into the built program at work, which a test can signal, read and end.
+
+// Every user takes a part of it.
+#![allow(dead_code)]
+// The linter keeps clocks out of the agent, not out of tests.
+#![allow(clippy::disallowed_methods)]
+
+use super::cluster::daemon::{Daemon, write_private};
+use super::cluster::{Cluster, NodeIdentity, Result, wait_until};
+use nix::sys::signal::Signal;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// More than any test makes it say: a log that grows past this is a fault of its own.
+const LOG_BYTES: usize = 256 * 1024;
+/// How long the end of the program may take.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Settings that make a test take seconds: a renewal and a look at the board every second, an assertion every two.
+/// The report without a change is left at its default, so that a PATCH always means something.
+pub const QUICK: [(&str, &str); 4] = [
+    ("nodeLeaseDurationSeconds", "4"),
+    ("nodeStatusUpdateFrequency", "1s"),
+    ("nodeStatusReportFrequency", "5m"),
+    ("statusAssertFrequency", "2s"),
+];
+
+/// `$1` stands in for `/etc/machine-id`, in a mount namespace of our own: the rest is another machine.
+const OTHER_MACHINE: &str = r#"mount --bind "$1" /etc/machine-id && shift && exec "$@""#;
+
+/// What the program is started with.
+pub struct Launch<'a> {
+    identity: &'a NodeIdentity,
+    kubeconfig: PathBuf,
+    settings: BTreeMap<String, String>,
+    flags: Vec<String>,
+    machine_id: Option<&'a str>,
+}
+
+impl<'a> Launch<'a> {
+    /// With [`QUICK`] settings.
+    pub fn quick(identity: &'a NodeIdentity) -> Self {
+        QUICK.iter().fold(Self::with_defaults(identity), |launch, (key, value)| launch.set(key, value))
+    }
+
+    /// With the program's own defaults.
+    pub fn with_defaults(identity: &'a NodeIdentity) -> Self {
+        Self {
+            identity,
+            kubeconfig: identity.kubeconfig.clone(),
+            settings: BTreeMap::from([("stateDirectory".to_owned(), identity.dir.join("state").display().to_string())]),
+            flags: Vec::new(),
+            machine_id: None,
+        }
+    }
+
+    /// A key of the settings file; the value is YAML.
+    pub fn set(mut self, key: &str, yaml: &str) -> Self {
+        self.settings.insert(key.to_owned(), yaml.to_owned());
+        self
+    }
+
+    pub fn flag(mut self, flag: impl Into<String>) -> Self {
+        self.flags.push(flag.into());
+        self
+    }
+
+    pub fn kubeconfig(mut self, file: &Path) -> Self {
+        file.clone_into(&mut self.kubeconfig);
+        self
+    }
+
+    /// As if on another machine; needs root.
+    pub fn machine_id(mut self, id: &'a str) -> Self {
+        self.machine_id = Some(id);
+        self
+    }
+
+    pub fn start(self, cluster: &Cluster) -> Result<Nodepulse> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let name = format!("{}-nodepulse-{}", self.identity.name, NEXT.fetch_add(1, Ordering::Relaxed));
+        let settings_file = self.identity.dir.join(format!("{name}.yaml"));
+        fs::create_dir_all(self.identity.dir.join("state")).map_err(|e| e.to_string())?;
+        let mut agent = Nodepulse { daemon: None, log: PathBuf::new(), settings_file, settings: self.settings };
+        agent.write_settings()?;
+        let mut command = self.machine_id.map_or(Ok(Vec::new()), |id| on_other_machine(self.identity, id))?;
+        command.extend([
+            env!("CARGO_BIN_EXE_nodepulse").to_owned(),
+            "run".to_owned(),
+            format!("--config={}", agent.settings_file.display()),
+            format!("--kubeconfig={}", self.kubeconfig.display()),
+            format!("--hostname-override={}", self.identity.name),
+        ]);
+        command.extend(self.flags);
+        let daemon = Daemon::start(cluster.home(), &name, &command)?;
+        agent.log.clone_from(&daemon.log);
+        agent.daemon = Some(daemon);
+        Ok(agent)
+    }
+}
+
+fn on_other_machine(identity: &NodeIdentity, id: &str) -> Result<Vec<String>> {
+    let file = write_private(&identity.dir.join(format!("machine-id-{id}")), &format!("{id}\n"))?;
+    let before = ["unshare", "--mount", "--propagation", "private", "sh", "-c", OTHER_MACHINE, "other-machine"];
+    Ok(before.map(str::to_owned).into_iter().chain([file.display().to_string()]).collect())
+}
+
+/// The program while it runs, and what it left behind. It ends when this value, or the whole test process, does.
+pub struct Nodepulse {
+    daemon: Option<Daemon>,
+    pub log: PathBuf,
+    settings_file: PathBuf,
+    settings: BTreeMap<String, String>,
+}
+
+impl Nodepulse {
+    /// Its process id while it runs.
+    pub fn pid(&self) -> Option<i32> {
+        self.daemon.as_ref().map(Daemon::pid)
+    }
+
+    /// An error with the end of its log if it has ended by itself.
+    pub fn check(&mut self) -> Result<()> {
+        self.running()?.check()
+    }
+
+    /// Everything it said so far.
+    pub fn said(&self) -> Result<String> {
+        let bytes = fs::read(&self.log).map_err(|e| format!("{}: {e}", self.log.display()))?;
+        if bytes.len() > LOG_BYTES {
+            return Err(format!("it said {} bytes; nobody reads that", bytes.len()));
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// How many lines so far contain `text`.
+    pub fn count_lines(&self, text: &str) -> Result<usize> {
+        Ok(self.said()?.lines().filter(|line| line.contains(text)).count())
+    }
+
+    /// The first line that contains every one of `words`, while it goes on running.
+    pub fn wait_for_line(&mut self, words: &[&str], within: Duration) -> Result<String> {
+        let what = format!("a line with {}", words.join(" and "));
+        wait_until(&what, within, || {
+            if let Err(e) = self.check() {
+                return Ok(Err(e));
+            }
+            let said = self.said()?;
+            let found = said.lines().find(|line| words.iter().all(|word| line.contains(word)));
+            found.map(|line| Ok(line.to_owned())).ok_or_else(|| "no such line".to_owned())
+        })?
+    }
+
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.running()?.signal(signal)
+    }
+
+    /// As a machine that was suspended, or that has no time for us.
+    pub fn freeze(&mut self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    pub fn thaw(&mut self) -> Result<()> {
+        self.signal(Signal::SIGCONT)
+    }
+
+    /// Other settings in the same file, and SIGHUP.
+    pub fn reload_with(&mut self, key: &str, yaml: &str) -> Result<()> {
+        self.settings.insert(key.to_owned(), yaml.to_owned());
+        self.write_settings()?;
+        self.signal(Signal::SIGHUP)
+    }
+
+    /// SIGTERM; the exit code.
+    pub fn stop(&mut self) -> Result<i32> {
+        self.signal(Signal::SIGTERM)?;
+        self.exit_code(END_WITHIN)
+    }
+
+    /// The exit code once it has ended by itself; 128 and the signal's number if a signal ended it.
+    pub fn exit_code(&mut self, within: Duration) -> Result<i32> {
+        self.running()?.exit_code(within)
+    }
+
+    fn running(&mut self) -> Result<&mut Daemon> {
+        self.daemon.as_mut().ok_or_else(|| "it was not started".to_owned())
+    }
+
+    fn write_settings(&self) -> Result<()> {
+        let mut text = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n".to_owned();
+        for (key, yaml) in &self.settings {
+            text.push_str(&format!("{key}: {yaml}\n"));
+        }
+        write_private(&self.settings_file, &text).map(drop)
+    }
+}

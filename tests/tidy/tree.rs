@@ -1,0 +1,85 @@
+//! Turns the folder of this package into its files: every Rust source, every script, and the pages that rules read.
+
+use super::source::Source;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A file that a shell runs.
+pub struct Script {
+    /// Below the root of the package.
+    pub path: String,
+    pub text: String,
+}
+
+/// Every Rust file of the package, in the order of their paths.
+pub fn sources() -> &'static [Source] {
+    static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
+    SOURCES.get_or_init(|| {
+        let is_rust = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "rs");
+        let files = files();
+        let mut sources: Vec<_> =
+            files.iter().filter(is_rust).map(|path| Source::new(&below(path), &read(path))).collect();
+        let test_modules: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
+        for source in &mut sources {
+            let path = format!("{}::", source.module_path().join("::"));
+            if test_modules.iter().any(|module| path.starts_with(&format!("{module}::"))) {
+                source.mark_as_test();
+            }
+        }
+        assert!(sources.len() > 50, "found only {} Rust files", sources.len());
+        sources
+    })
+}
+
+/// Every file that starts with `#!` and a shell.
+pub fn scripts() -> Vec<Script> {
+    let is_script =
+        |text: &[u8]| text.starts_with(b"#!") && text.split(|byte| *byte == b'\n').next().is_some_and(names_shell);
+    let read_bytes = |path: &PathBuf| fs::read(path).ok().filter(|text| is_script(text));
+    let scripts = files().into_iter().filter_map(|path| Some((below(&path), read_bytes(&path)?)));
+    scripts.map(|(path, text)| Script { path, text: String::from_utf8_lossy(&text).into_owned() }).collect()
+}
+
+/// A page of the package, if it is there.
+pub fn page(path: &str) -> Option<String> {
+    fs::read_to_string(root().join(path)).ok()
+}
+
+fn names_shell(line: &[u8]) -> bool {
+    String::from_utf8_lossy(line).ends_with("sh")
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn below(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Files in the order of their paths, without what git, cargo and captured boards bring.
+fn files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().to_owned()];
+    while let Some(folder) = folders.pop() {
+        let is_board = folder.parent().is_some_and(|above| above.ends_with("tests/boards"));
+        if folder.join("CACHEDIR.TAG").exists() || folder.ends_with(".git") || is_board {
+            continue;
+        }
+        let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        for entry in entries.map(|entry| entry.unwrap()) {
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => folders.push(entry.path()),
+                kind if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    files
+}

@@ -1,0 +1,287 @@
+//! Turns everything that may come back over a wire loose on the client: each has its own clear failure, memory stays
+//! bounded, and the next request works.
+
+#![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use nodepulse::api::failure::TlsFailure;
+use nodepulse::api::{Answer, Document, Failure, Refusal, Wish};
+use nodepulse::config;
+use nodepulse::config::kubeconfig::{Kubeconfig, Material, Server};
+use nodepulse::config::limits;
+use nodepulse::io::Session;
+
+#[path = "../src/io/loopback.rs"]
+mod loopback;
+use loopback::{Authority, Listener, Stream, TempFolder, json_reply, kubeconfig, read_request, version_reply};
+
+fn open(kubeconfig: Kubeconfig) -> Session {
+    Session::open(kubeconfig, "board".to_owned()).unwrap()
+}
+
+fn ask(session: &Session) -> Answer {
+    session.ask(Wish::ReadVersion).unwrap()
+}
+
+fn failure(answer: Answer) -> Failure {
+    match answer.result {
+        Err(Refusal::Failed(failure)) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn assert_works(session: &Session) {
+    assert_eq!(ask(session).result, Ok(Document::Version("v1.36.3".to_owned())));
+}
+
+/// A server whose first connections misbehave, one script each; every later one is good.
+fn misbehaving(
+    authority: &Authority,
+    times: usize,
+    script: impl Fn(usize, &mut Stream) + Send + Sync + 'static,
+) -> Listener {
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    Listener::tls(config, move |number, mut stream| {
+        while read_request(&mut stream).is_some() {
+            if number < times {
+                return script(number, &mut stream);
+            }
+            stream.write_all(&version_reply()).unwrap();
+        }
+    })
+}
+
+/// What one bad answer leads to, and that the next request works.
+fn failure_of(reply: &'static [u8]) -> Failure {
+    let authority = Authority::new();
+    let server = misbehaving(&authority, 1, move |_, stream| {
+        let _ = stream.write_all(reply);
+    });
+    let session = open(kubeconfig(&authority, server.port));
+    let failure = failure(ask(&session));
+    assert_works(&session);
+    failure
+}
+
+/// Writes `piece` until the client has had enough.
+fn pour(stream: &mut Stream, piece: &[u8]) {
+    while stream.write_all(piece).is_ok() {}
+}
+
+/// The most memory this process ever had, bytes.
+fn peak_memory_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn a_reply_cut_at_every_byte_is_an_unfinished_answer() {
+    let authority = Authority::new();
+    let whole = version_reply();
+    let length = whole.len();
+    let server = misbehaving(&authority, length * 2, move |number, stream| {
+        stream.write_all(&whole[..number / 2]).unwrap();
+        if number % 2 == 1 {
+            // Once with, once without the close_notify that tells an end from an accident.
+            stream.conn.send_close_notify();
+            stream.flush().unwrap();
+        }
+    });
+    let session = open(kubeconfig(&authority, server.port));
+    for cut in 0..length * 2 {
+        let failure = failure(ask(&session));
+        assert!(matches!(failure, Failure::Closed { .. }), "cut after {} bytes: {failure:?}", cut / 2);
+    }
+    assert_works(&session);
+}
+
+#[test]
+fn headers_without_an_end_are_given_up_at_their_limit() {
+    let authority = Authority::new();
+    let server = misbehaving(&authority, 1, |_, stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nX: ").unwrap();
+        pour(stream, &[b'a'; 4096]);
+    });
+    let session = open(kubeconfig(&authority, server.port));
+    let expected = Failure::HeaderTooLarge { limit_bytes: limits::REPLY_HEADER_BYTES };
+    assert_eq!(failure(ask(&session)), expected);
+    assert_works(&session);
+}
+
+#[test]
+fn a_body_of_a_gigabyte_is_given_up_at_its_limit_whether_it_is_read_or_not() {
+    let authority = Authority::new();
+    let server = misbehaving(&authority, 2, |_, stream| {
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000000\r\n\r\n")
+            .unwrap();
+        pour(stream, &[b' '; 16 * 1024]);
+    });
+    let session = open(kubeconfig(&authority, server.port));
+    let before = peak_memory_bytes();
+    let expected = Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES };
+    assert_eq!(failure(ask(&session)), expected);
+    let unread = Wish::RenewLease { body: "{}".to_owned() };
+    assert_eq!(failure(session.ask(unread).unwrap()), expected);
+    assert!(peak_memory_bytes() - before < 16 << 20, "a gigabyte must not be kept");
+    assert_works(&session);
+}
+
+#[test]
+fn a_body_in_endless_chunks_is_given_up_at_its_limit() {
+    let authority = Authority::new();
+    let server = misbehaving(&authority, 1, |_, stream| {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head).unwrap();
+        pour(stream, b"8\r\n        \r\n");
+    });
+    let session = open(kubeconfig(&authority, server.port));
+    assert_eq!(failure(ask(&session)), Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES });
+    assert_works(&session);
+}
+
+#[test]
+fn a_redirect_is_told_with_its_target() {
+    let reply = b"HTTP/1.1 302 Found\r\nLocation: http://login.hotel/\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(failure_of(reply), Failure::Redirected { location: "http://login.hotel/".to_owned() });
+}
+
+#[test]
+fn a_page_of_a_captive_portal_is_not_an_answer() {
+    let page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 12\r\n\r\n<html>Log in";
+    let failure = failure_of(page);
+    assert!(matches!(&failure, Failure::NotJson { content_type, .. } if content_type == "text/html"), "{failure:?}");
+}
+
+#[test]
+fn what_is_not_http_is_malformed() {
+    let failure = failure_of(b"SSH-2.0-OpenSSH_9.2\r\n\r\n");
+    assert!(matches!(failure, Failure::Malformed { .. }), "{failure:?}");
+}
+
+#[test]
+fn a_body_that_ends_with_the_connection_counts_only_if_tls_says_that_it_ended() {
+    const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"gitVersion\":\"v1.36.3\"}";
+    let failure = failure_of(REPLY);
+    assert!(matches!(failure, Failure::Closed { .. }), "{failure:?}");
+    let authority = Authority::new();
+    let server = misbehaving(&authority, 1, |_, stream| {
+        stream.write_all(REPLY).unwrap();
+        stream.conn.send_close_notify();
+        stream.flush().unwrap();
+    });
+    assert_works(&open(kubeconfig(&authority, server.port)));
+}
+
+#[test]
+fn a_connection_on_which_more_came_than_the_answer_is_not_used_again() {
+    let authority = Authority::new();
+    let server = misbehaving(&authority, 1, |_, stream| {
+        let smuggled = json_reply("200 OK", r#"{"gitVersion":"v0.0.0-forged"}"#);
+        stream.write_all(&[version_reply(), smuggled].concat()).unwrap();
+        read_request(stream);
+    });
+    let session = open(kubeconfig(&authority, server.port));
+    assert_works(&session);
+    assert_works(&session);
+    assert_eq!(server.accepted(), 2);
+}
+
+#[test]
+fn an_interceptor_is_not_trusted_and_the_true_server_is_afterwards() {
+    let (authority, interceptor) = (Authority::new(), Authority::new());
+    let true_config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let false_config = interceptor.server_config(&interceptor.sign(&["127.0.0.1"]));
+    let server = Listener::tcp(move |number, socket| {
+        let config = if number == 0 { &false_config } else { &true_config };
+        let connection = rustls::ServerConnection::new(config.clone()).unwrap();
+        let mut stream = Stream::new(connection, socket);
+        while read_request(&mut stream).is_some() {
+            stream.write_all(&version_reply()).unwrap();
+        }
+    });
+    let session = open(kubeconfig(&authority, server.port));
+    assert_eq!(failure(ask(&session)), Failure::Tls(TlsFailure::UnknownIssuer));
+    assert_works(&session);
+}
+
+#[test]
+fn a_plain_http_port_and_a_port_that_hangs_up_are_told_apart() {
+    let authority = Authority::new();
+    let server = Listener::tcp(|number, mut socket| {
+        let _ = socket.read(&mut [0; 2048]);
+        if number == 0 {
+            let _ =
+                socket.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTPS request to an HTTP server.\n");
+        }
+    });
+    let session = open(kubeconfig(&authority, server.port));
+    let plain = failure(ask(&session)).to_string();
+    assert!(plain.contains("does not speak TLS"), "{plain}");
+    let silent = failure(ask(&session)).to_string();
+    assert!(silent.contains("closed the connection during the handshake"), "{silent}");
+}
+
+#[test]
+fn a_certificate_authority_that_is_a_directory_is_told_and_can_be_put_right_meanwhile() {
+    let authority = Authority::new();
+    let server = Listener::answering(&authority, version_reply());
+    let folder = TempFolder::new();
+    let path = folder.path("ca.crt");
+    std::fs::create_dir(&path).unwrap();
+    let mut kubeconfig = kubeconfig(&authority, server.port);
+    kubeconfig.certificate_authority = Some(Material::File(path.clone()));
+    let session = open(kubeconfig);
+    let told = failure(ask(&session)).to_string();
+    assert!(told.contains(&path) && told.contains("is a directory"), "{told}");
+    std::fs::remove_dir(&path).unwrap();
+    folder.write("ca.crt", &authority.pem());
+    assert_works(&session);
+}
+
+fn through_proxy(kubeconfig: Kubeconfig, proxy_port: u16) -> Kubeconfig {
+    let proxy = Server { host: "127.0.0.1".to_owned(), port: proxy_port, path_prefix: String::new() };
+    Kubeconfig { proxy: Some(proxy), ..kubeconfig }
+}
+
+#[test]
+fn a_proxy_carries_the_connection_to_where_the_request_names() {
+    let authority = Authority::new();
+    let server = Listener::answering(&authority, version_reply());
+    let port = server.port;
+    let proxy = Listener::tcp(move |_, mut near| {
+        let request = read_request(&mut near).unwrap();
+        assert!(request.starts_with(&format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n")), "{request}");
+        let far = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        near.write_all(b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n").unwrap();
+        let (mut near_in, mut far_out) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+        loopback::in_background(move || drop(std::io::copy(&mut near_in, &mut far_out)));
+        let _ = std::io::copy(&mut &far, &mut near);
+    });
+    let session = open(through_proxy(kubeconfig(&authority, server.port), proxy.port));
+    assert_works(&session);
+    assert_works(&session);
+    assert_eq!((proxy.accepted(), server.accepted()), (1, 1));
+}
+
+#[test]
+fn a_proxy_that_refuses_is_named_with_its_answer() {
+    let authority = Authority::new();
+    let proxy = Listener::tcp(|number, mut near| {
+        read_request(&mut near);
+        let _ = match number {
+            0 => near.write_all(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"),
+            1 => near.write_all(&[b'a'; 2 * limits::REPLY_HEADER_BYTES]),
+            _ => Ok(()),
+        };
+    });
+    let session = open(through_proxy(kubeconfig(&authority, 443), proxy.port));
+    let address = format!("127.0.0.1:{}", proxy.port);
+    let refused = |detail: &str| Failure::Proxy { address: address.clone(), detail: detail.to_owned() };
+    assert_eq!(failure(ask(&session)), refused("HTTP/1.1 407 Proxy Authentication Required"));
+    assert_eq!(failure(ask(&session)), refused("its answer is longer than 16384 bytes"));
+    assert_eq!(failure(ask(&session)), refused("it closed the connection"));
+}
