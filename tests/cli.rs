@@ -1,5 +1,8 @@
 //! Turns the built program's arguments into what a person sees: output, exit codes, signals.
 
+// A test that cannot go on says where by panicking, its own functions included.
+#![allow(clippy::expect_used)]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;

@@ -93,7 +93,7 @@ impl LeaseLane {
             }
             Stage::Renew => Wish::RenewLease { body: body::renew_body(renew_time, self.strip_managed_fields) },
         };
-        // A creation is tracked whatever it says (`wire.md` 4), even one whose answer is lost: the renewal after it strips.
+        // A creation is tracked whatever it says, even one whose answer is lost: the renewal after it strips.
         self.strip_managed_fields |= self.stage == Stage::Create;
         if self.stage != Stage::Find {
             self.last_renew_time = Some(renew_time);

@@ -52,7 +52,7 @@ pub(super) struct StatusLane {
 
 #[derive(Debug)]
 enum Stage {
-    Register(Registration),
+    Register(Box<Registration>),
     Rest,
     Probe,
     Decide,
@@ -70,7 +70,7 @@ const VERSION_FREQUENCY: Duration = Duration::from_secs(24 * 3600);
 impl StatusLane {
     pub(super) fn new(now: Up, register_node: bool) -> StatusLane {
         StatusLane {
-            stage: if register_node { Stage::Register(Registration::new(now)) } else { Stage::Rest },
+            stage: if register_node { Stage::Register(Box::new(Registration::new(now))) } else { Stage::Rest },
             truth: Truth::default(),
             trouble: Trouble::of("NodeStatus"),
             base: None,
@@ -339,7 +339,7 @@ impl StatusLane {
         self.base = None;
         self.unsure = false;
         self.reported = false;
-        self.stage = Stage::Register(Registration::new(now.up));
+        self.stage = Stage::Register(Box::new(Registration::new(now.up)));
     }
 
     fn rest(&mut self, world: &mut World, now: Now) {

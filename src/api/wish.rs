@@ -61,7 +61,7 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/le
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const JSON: &str = "application/json";
-/// The smallest answer where nobody reads the body (`wire.md` 3).
+/// The smallest answer where nobody reads the body.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";

@@ -92,7 +92,7 @@ pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= PREFIX_MAX && text.split('.').all(part_holds)
 }
 
-/// Makes free text, such as a board's model, a label value; `None` when nothing of it is left (hardware notes, 2.9).
+/// Makes free text, such as a board's model, a label value; `None` when nothing of it is left.
 pub fn sanitise_label_value(text: &str) -> Option<String> {
     let replaced: String =
         text.trim_end_matches('\0').chars().map(|c| if is_label_char(c) { c } else { '_' }).collect();

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vectors_of_the_behaviour_file_hold() {
+    fn what_a_kubelet_makes_of_memory_disk_and_reservations() {
         let memory = Quantity::from_bytes(16_265_484 * 1024);
         assert_eq!(memory.to_string(), "16265484Ki");
         assert_eq!(memory.minus_floored(Quantity::parse("100Mi").unwrap()).to_string(), "16163084Ki");

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::quantity::Quantity;
 use super::taint::Taint;
 
-/// Checked settings. Names, defaults and meaning are those of the kubelet wherever the kubelet has the field
-/// (section 1.Q of its behaviour); the rest is explained where it stands.
+/// Checked settings. Names, defaults and meaning are those of the kubelet wherever the kubelet has the
+/// field; the rest is explained where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// `--hostname-override`: the Node's name instead of the host's; trimmed and lower-cased (ST-6).

@@ -17,7 +17,7 @@ use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
 use crate::time::Up;
 
-/// Bytes read at once. Answers to heartbeats fit; a deframer that holds no more shrinks back to this (`wire.md` 10).
+/// Bytes read at once. Answers to heartbeats fit; a deframer that holds no more shrinks back to this.
 const READ_BYTES: usize = 4096;
 
 /// A connection to the API server that carries one exchange at a time.
@@ -40,7 +40,7 @@ pub enum Carried {
 
 impl Connection {
     /// Looks the server (or the proxy) up and connects. The TLS handshake happens with the first exchange, so that the
-    /// request leaves together with the client's last flight (`wire.md` 7).
+    /// request leaves together with the client's last flight.
     pub async fn open(
         reactor: &Rc<Reactor>,
         resolver: &Resolver,

@@ -20,7 +20,7 @@ use crate::config::limits;
 use crate::time::Up;
 
 /// How long a request waits for a connection that is in use: less than a heartbeat would notice, more than an answer
-/// takes. A second connection costs 3.4 KB of handshake, a kept one nothing (`wire.md` 11).
+/// takes. A second connection costs 3.4 KB of handshake, a kept one nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The connections to one API server, and what they prove with.

@@ -77,7 +77,7 @@ fn detected(board: &Board) -> Result<IpAddr, NodeError> {
 ///
 /// Unlike the kubelet we take the lowest metric first, pass over interfaces without a carrier while another default
 /// route has one, and never an IPv6 address that is tentative or duplicate; a temporary or deprecated one only when
-/// there is no other (hardware notes, 3.1).
+/// there is no other.
 fn of_default_route(network: &Network, preferred: Family) -> Result<IpAddr, &'static str> {
     if network.default_routes.is_empty() {
         return Err("no default routes found in /proc/net/route or /proc/net/ipv6_route");
@@ -260,6 +260,15 @@ mod tests {
         node.metadata.annotations.insert(PROVIDED_NODE_IP.to_owned(), "10.0.0.1".to_owned());
         set_on(&mut node, &with(NodeIp::One(ip("10.0.0.1")), CloudProvider::None), &dual_stack()).unwrap();
         assert_eq!(annotation(&node), None);
+    }
+
+    #[test]
+    fn a_node_that_is_named_by_an_address_has_that_address() {
+        let (settings, facts) = (samples::settings(), dual_stack());
+        let mut node = Node::default();
+        let board = Board { name: "192.0.2.7", ..samples::board(&settings, &facts, samples::LATER) };
+        set(&mut node, &board).unwrap();
+        assert_eq!(node.status.addresses[0].address, "192.0.2.7");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::desired::{Board, NodeEvent};
 use super::object::{Condition, Node};
 
-/// The conditions that are ours, in the order of a new Node: Ready last (1.I).
+/// The conditions that are ours, in the order of a new Node: Ready last.
 pub const OWN: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", READY];
 pub const READY: &str = "Ready";
 

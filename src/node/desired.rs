@@ -114,7 +114,7 @@ pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered) -> Updat
     Update { node, changed, events, problems }
 }
 
-/// The setters in the kubelet's order (1.I); one that fails leaves its fields and the others still run (UPD-3).
+/// The setters in the kubelet's order; one that fails leaves its fields and the others still run (UPD-3).
 fn run_setters(node: &mut Node, board: &Board, remembered: &mut Remembered) -> (Vec<NodeEvent>, Vec<NodeError>) {
     let (mut events, mut problems) = (Vec::new(), Vec::new());
     problems.extend(address::set(node, board).err());

@@ -19,8 +19,8 @@ pub fn create_body(name: &str, owner_uid: &str, duration_seconds: u32, renew_tim
     .to_string()
 }
 
-/// Strategic merge patch of the steady state: 52 bytes (`wire.md` 2). With `strip_managed_fields` the server also
-/// forgets who wrote what, and so tracks no more (`wire.md` 4): asked for once, by the first renewal.
+/// Strategic merge patch of the steady state: 52 bytes. With `strip_managed_fields` the server also
+/// forgets who wrote what, and so tracks no more: asked for once, by the first renewal.
 pub fn renew_body(renew_time: Wall, strip_managed_fields: bool) -> String {
     let mut patch = Map::new();
     if strip_managed_fields {

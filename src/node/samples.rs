@@ -1,4 +1,4 @@
-//! Turns nothing into a board, a Node and settings for the tests of this module: the small agent of A.11.
+//! Turns nothing into a board, a Node and settings for the tests of this module: a small agent of four cores.
 
 use std::net::IpAddr;
 
@@ -80,7 +80,7 @@ pub(super) fn facts() -> Facts {
     }
 }
 
-/// A.11 speaks of 110 pods and no taint.
+/// As a kubelet: 110 pods and no taint.
 pub(super) fn settings() -> Settings {
     Settings { podless: false, ..Settings::default() }
 }
@@ -90,7 +90,7 @@ pub(super) fn board<'a>(settings: &'a Settings, facts: &'a Facts, stamp: Wall) -
     Board { settings, facts, name: "edge-1", kubelet_version: "v1.36.2", pressures, stamp, problems: &[] }
 }
 
-/// The Node of A.11 as the server has it since [`START`].
+/// The Node of that agent as the server has it since [`START`].
 pub(super) fn node() -> Node {
     initial(&board(&settings(), &facts(), START)).0
 }

@@ -50,7 +50,7 @@ pub fn architecture() -> &'static str {
     go_architecture(std::env::consts::ARCH, cfg!(target_endian = "little"))
 }
 
-/// Hardware notes, 2.1a. Rust's own name where Go has no port.
+/// The same machine has another name in Go; Rust's own where Go has no port.
 fn go_architecture(rust: &'static str, little_endian: bool) -> &'static str {
     match (rust, little_endian) {
         ("aarch64", _) => "arm64",

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// A fact, or why there is none. Missing is not zero (hardware notes, 0).
+/// A fact, or why there is none. Missing is not zero.
 pub type Fact<T> = Result<T, Absent>;
 
 /// Why a fact is absent.

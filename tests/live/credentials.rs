@@ -1,5 +1,5 @@
 //! Credentials that are wrong on either side: each is told in its own words, none ends the agent, all can be repaired
-//! under it (AUT-*, design 4).
+//! under it (AUT-*).
 
 use super::super::agent::{Launch, Nodepulse};
 use super::super::cluster::{Cluster, Credential, NodeIdentity, Result, Validity};

@@ -1,4 +1,4 @@
-//! What breaks between the agent and its server, and that it is whole again by itself (design 4, TR-7, LSE-16).
+//! What breaks between the agent and its server, and that it is whole again by itself (TR-7, LSE-16).
 
 use super::super::agent::{Launch, Nodepulse};
 use super::super::cluster::apiserver::free_port;

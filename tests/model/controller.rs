@@ -1,5 +1,5 @@
 //! Turns what Nodes and Leases say, and the controllers' own clock, into what the control plane concludes: Unknown after
-//! silence, taints, pod CIDRs, Leases without an owner collected (section 1.R of the behaviour notes).
+//! silence, taints, pod CIDRs, Leases without an owner collected (NLC-*).
 
 use std::collections::BTreeMap;
 

@@ -1,25 +1,47 @@
-//! x
+//! Turns what the API server saw of a real kubelet and of nodepulse beside it into one table of differences, each with
+//! its reason: a difference that nobody explains fails, and so does a reason that explains nothing any more.
+
+// The linter keeps sleeps out of the agent, not out of tests.
 #![allow(clippy::disallowed_methods)]
+
+mod differences;
+mod objects;
+mod outcomes;
+mod plain;
 mod reaction;
 mod record;
-use super::cluster::{Cluster, Result};
+mod requests;
+mod table;
+
+pub use table::print_reports;
+
 use super::trials::{Case, Need};
-pub fn cases() -> Vec<Case> {
-    vec![Case { name: "dump", needs: &[Need::Root, Need::Kubelet], run: dump }]
+
+/// A list of cases, each named as its function is.
+macro_rules! cases {
+    ($($module:ident::$run:ident),+ $(,)?) => {
+        vec![$(Case { name: stringify!($run), needs: &[Need::Root, Need::Kubelet], run: $module::$run }),+]
+    };
 }
-pub fn print_reports() {}
-fn dump(c: &Cluster) -> Result<()> {
-    let r = record::recording(c)?;
-    for s in [&r.kubelet, &r.nodepulse, &r.podless] {
-        let reqs: Vec<_> = s.requests.iter().map(|e| serde_json::json!({"at":e.received_at_us,"verb":e.verb,"uri":e.uri,"code":e.code,"body":e.body,"ua":e.user_agent})).collect();
-        std::fs::write(
-            format!("/tmp/side-{}.json", s.name),
-            serde_json::to_string_pretty(
-                &serde_json::json!({"node":s.node,"lease":s.lease,"events":s.events,"requests":reqs}),
-            )
-            .unwrap(),
-        )
-        .unwrap();
-    }
-    Ok(())
+
+/// They all look at one recording, which the first of them makes.
+pub fn cases() -> Vec<Case> {
+    cases![
+        objects::every_field_of_the_node_is_the_kubelets,
+        objects::what_nobody_explains_fails_and_so_does_a_stale_reason,
+        objects::what_keeps_pods_away_is_all_that_podless_changes,
+        objects::conditions_are_in_the_kubelets_order,
+        objects::the_lease_is_the_kubelets,
+        objects::the_first_events_are_the_kubelets,
+        requests::the_first_requests_are_the_kubelets,
+        outcomes::a_restart_reconciles_the_same_and_leaves_the_rest_alone,
+        outcomes::a_deleted_lease_is_created_again_with_its_owner,
+        outcomes::a_wiped_os_label_is_restored_and_the_hostname_is_not,
+        outcomes::conditions_forced_to_unknown_are_repaired,
+        outcomes::only_ready_gets_its_words_back,
+        outcomes::an_overwritten_status_is_the_machines_again,
+        outcomes::foreign_resources_and_conditions_are_kept,
+        outcomes::a_cordon_is_told_and_so_is_its_end,
+        outcomes::a_deleted_node_is_where_we_part,
+    ]
 }

@@ -6,11 +6,12 @@ use super::reaction::{self, Reaction};
 use serde_json::Value;
 use std::sync::OnceLock;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How much of their first minute is compared, with the default settings of both: the start and three renewals of the
-/// Lease, none of them near the end. The rest of that minute is more of the same renewals.
-pub const FIRST: Duration = Duration::from_secs(35);
+/// How much of their first minute is compared, with the default settings of both: the start and what makes up the
+/// steady state, a renewal every 10 to 10.4 seconds, none of them near the end. The rest of that minute is more of the
+/// same, and a test has better things to do.
+const FIRST: Duration = Duration::from_secs(36);
 /// Long enough for anything that should happen at once, on a machine that is busy with other things.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -39,6 +40,15 @@ pub struct Seen {
     pub requests: Vec<AuditEntry>,
 }
 
+impl Seen {
+    /// Without the requests that came more than [`FIRST`] after its own first one.
+    fn at_first(mut self) -> Self {
+        let end = self.requests.first().map(|entry| u128::from(entry.received_at_us) + FIRST.as_micros());
+        self.requests.retain(|entry| end.is_some_and(|end| u128::from(entry.received_at_us) <= end));
+        self
+    }
+}
+
 /// The one recording of this run; both programs have ended when it is there.
 pub fn recording(cluster: &Cluster) -> Result<&'static Recording> {
     static RECORDING: OnceLock<Result<Recording>> = OnceLock::new();
@@ -59,16 +69,15 @@ fn record(cluster: &Cluster) -> Result<Recording> {
     let nodepulse = Launch::with_defaults(&board).set("podless", "false").start(cluster)?;
     let mut pair = Pair { cluster, kubelet, board: &board, nodepulse };
     let mut bare = Launch::with_defaults(&podless).start(cluster)?;
-    let began = Instant::now();
     let names = pair.names();
     wait_until("all three Nodes to be settled", SOON, || {
         pair.check()?;
         names.iter().chain([&podless.name]).try_for_each(|name| settled(&cluster.get_node(name)?))
     })?;
-    sleep(FIRST.saturating_sub(began.elapsed()));
+    sleep(FIRST);
     pair.check()?;
     bare.check()?;
-    let [seen_kubelet, seen_nodepulse] = names.map(|name| see(cluster, &name));
+    let [seen_kubelet, seen_nodepulse] = names.map(|name| see(cluster, &name).map(Seen::at_first));
     let seen_podless = see(cluster, &podless.name)?;
     bare.stop()?;
     let reactions = reaction::provoke_all(&mut pair)?;
@@ -115,7 +124,6 @@ fn settled(node: &Value) -> Result<()> {
 
 /// The Node and all that belongs to it, now.
 pub fn see(cluster: &Cluster, name: &str) -> Result<Seen> {
-    let user = format!("system:node:{name}");
     let mut events = cluster.events(&format!("involvedObject.kind=Node,involvedObject.name={name}"))?;
     events.sort_by_key(|event| event["metadata"]["creationTimestamp"].to_string());
     Ok(Seen {
@@ -123,6 +131,18 @@ pub fn see(cluster: &Cluster, name: &str) -> Result<Seen> {
         node: cluster.find_node(name)?.unwrap_or_default(),
         lease: cluster.find_lease(name)?.unwrap_or_default(),
         events,
-        requests: cluster.api.audit(|entry| entry.user == user)?,
+        requests: requests(cluster, &format!("system:node:{name}"))?,
     })
+}
+
+/// What one user asked for; a watch counts once, whether it has ended or not.
+fn requests(cluster: &Cluster, user: &str) -> Result<Vec<AuditEntry>> {
+    let mut all = cluster.api.watches(|entry| entry.user == user)?;
+    for finished in cluster.api.audit(|entry| entry.user == user)? {
+        if all.iter().all(|watch| watch.audit_id != finished.audit_id) {
+            all.push(finished);
+        }
+    }
+    all.sort_by_key(|entry| entry.received_at_us);
+    Ok(all)
 }

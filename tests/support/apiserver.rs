@@ -170,6 +170,11 @@ impl ApiServer {
         self.audit.entries(keep)
     }
 
+    /// Watches of this server that `keep` accepts, whether they go on or not, in order of arrival.
+    pub fn watches(&self, keep: impl Fn(&AuditEntry) -> bool) -> Result<Vec<AuditEntry>> {
+        self.audit.watches(keep)
+    }
+
     pub fn log_tail(&self, lines: usize) -> String {
         tail(&self.home.path.join(format!("{}.log", self.name)), lines)
     }

@@ -60,10 +60,19 @@ impl AuditLog {
 
     /// The finished requests that `keep` accepts, in order of arrival.
     pub fn entries(&self, keep: impl Fn(&AuditEntry) -> bool) -> Result<Vec<AuditEntry>> {
+        self.select(|e| e.stage == "ResponseComplete" && keep(e))
+    }
+
+    /// The watches that `keep` accepts, whether they go on or not, in order of arrival.
+    pub fn watches(&self, keep: impl Fn(&AuditEntry) -> bool) -> Result<Vec<AuditEntry>> {
+        self.select(|e| e.stage == "ResponseStarted" && keep(e))
+    }
+
+    fn select(&self, keep: impl Fn(&AuditEntry) -> bool) -> Result<Vec<AuditEntry>> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let (offset, entries) = &mut *read;
         self.read_on(offset, entries).map_err(|e| format!("cannot read {}: {e}", self.path.display()))?;
-        let mut found: Vec<_> = entries.iter().filter(|e| e.stage == "ResponseComplete" && keep(e)).cloned().collect();
+        let mut found: Vec<_> = entries.iter().filter(|e| keep(e)).cloned().collect();
         found.sort_by_key(|e| e.received_at_us);
         Ok(found)
     }

@@ -47,8 +47,12 @@ impl Kubelet {
     /// Starts both; the Node appears and becomes Ready within a second or two (`wait_for_condition`).
     /// `configuration` is YAML that is added to its KubeletConfiguration.
     pub fn start(cluster: &Cluster, hint: &str, configuration: &str) -> Result<Self> {
+        Self::start_as(cluster, cluster.node(hint)?, configuration)
+    }
+
+    /// The same as a node that has its identity already, and perhaps another way to the server.
+    pub fn start_as(cluster: &Cluster, identity: NodeIdentity, configuration: &str) -> Result<Self> {
         let programs = binaries::find(&binaries::KUBELET)?;
-        let identity = cluster.node(hint)?;
         let containerd = start_containerd(cluster, &identity, &programs["containerd"])?;
         let port = free_port()?;
         let kubelet = start_kubelet(cluster, &identity, &programs["kubelet"], port, configuration)?;

@@ -2,7 +2,7 @@
 
 use super::hold;
 use super::source::Source;
-use super::tree::{Script, scripts, sources};
+use super::tree::{Script, pages, scripts, sources};
 
 const FILE_LINES: usize = 500;
 /// Clippy counts a body without its comments; here a function is as long as it looks.
@@ -66,6 +66,22 @@ fn names(sources: &[Source]) -> Vec<String> {
     complaints
 }
 
+/// Pages that a source speaks of and that nobody who has only this tree could read.
+fn references(sources: &[Source], pages: &[String]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for source in sources {
+        for (number, line) in source.text.lines().enumerate() {
+            let words = line.split(|c: char| !(c.is_alphanumeric() || "._-/".contains(c)));
+            let names = words.filter(|word| word.len() > ".md".len() && word.ends_with(".md"));
+            for name in names.filter(|name| !pages.iter().any(|page| page.ends_with(*name))) {
+                let place = format!("{}:{}", source.path, number + 1);
+                complaints.push(format!("{place}: {name} is not in this tree: say here what it says"));
+            }
+        }
+    }
+    complaints
+}
+
 #[test]
 fn files_and_functions_are_short() {
     hold(lengths(sources()));
@@ -106,4 +122,16 @@ fn a_module_named_for_being_useful_is_caught() {
     assert_eq!(of("tests/common/mod.rs", ""), 1);
     assert_eq!(of("src/io/mod.rs", "mod connection_manager;"), 1);
     assert_eq!(of("src/io/mod.rs", "mod connection;\nfn f(helper: u8) -> u8 { helper }"), 0);
+}
+
+#[test]
+fn a_source_refers_only_to_what_is_in_the_tree() {
+    hold(references(sources(), &pages()));
+}
+
+#[test]
+fn a_reference_to_a_page_that_is_elsewhere_is_caught() {
+    let of = |text: &str| references(&[Source::new("src/a.rs", text)], &["docs/conformance.md".to_owned()]).len();
+    assert_eq!(of(concat!("/// As `notes", ".md` 3 says.\nfn f() {}")), 1);
+    assert_eq!(of("/// See `docs/conformance.md`, or conformance.md.\nfn f() {}"), 0);
 }

@@ -41,6 +41,12 @@ pub fn scripts() -> Vec<Script> {
     scripts.map(|(path, text)| Script { path, text: String::from_utf8_lossy(&text).into_owned() }).collect()
 }
 
+/// The paths of every page of prose; each board has one of its own (`tests/boards.rs`).
+pub fn pages() -> Vec<String> {
+    let paths = files().into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    paths.map(|path| below(&path)).chain(["tests/boards/NAME/SOURCE.md".to_owned()]).collect()
+}
+
 /// A page of the package, if it is there.
 pub fn page(path: &str) -> Option<String> {
     fs::read_to_string(root().join(path)).ok()

@@ -189,3 +189,14 @@ fn from_the_tenth_message_of_one_kind_on_all_are_counted_as_one() {
     assert!(matches!(later.as_slice(), [Wish::PatchEvent { .. }]), "{later:?}");
     assert_eq!(body_of(&later[0])["message"], "(combined from similar events): number 12");
 }
+
+#[test]
+fn a_link_that_comes_back_does_not_cut_the_patience_that_the_server_asked_for() {
+    let mut script = Script::new();
+    script.play(Lane::Events, unreachable());
+    let (asked_at, _) = script.play(Lane::Events, refused_after(429, 5));
+    script.up += Duration::from_secs(1);
+    let now = script.now();
+    script.agent.handle(Input::LinkChanged, now);
+    assert_eq!(script.play_healthy(Lane::Events).0 - asked_at, 5000);
+}

@@ -1,0 +1,84 @@
+//! Turns `/proc/PID` into what a process uses, and two looks at it into what it used between them.
+
+use std::fs;
+use std::path::Path;
+
+use super::cluster::Result;
+
+/// One look. Counters run since the process began.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Usage {
+    pub threads: u64,
+    pub rss_kib: u64,
+    pub rss_anon_kib: u64,
+    /// Voluntary and not, over all threads.
+    pub switches: u64,
+    /// Time on a processor, over all threads.
+    pub cpu_ns: u64,
+    /// Sent to the storage layer.
+    pub written_bytes: u64,
+}
+
+impl Usage {
+    pub fn of(pid: i32) -> Result<Usage> {
+        let status = read(&format!("/proc/{pid}/status"))?;
+        let written_bytes = field(&read(&format!("/proc/{pid}/io"))?, "write_bytes:")?;
+        let mut usage = Usage {
+            threads: field(&status, "Threads:")?,
+            rss_kib: field(&status, "VmRSS:")?,
+            rss_anon_kib: field(&status, "RssAnon:")?,
+            written_bytes,
+            ..Usage::default()
+        };
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|e| format!("/proc/{pid}/task: {e}"))?;
+        for task in tasks.flatten() {
+            // A thread that ends between two reads is left out.
+            let _ = usage.add_thread(&task.path());
+        }
+        Ok(usage)
+    }
+
+    fn add_thread(&mut self, task: &Path) -> Result<()> {
+        let status = read(&task.join("status").display().to_string())?;
+        self.switches += field(&status, "voluntary_ctxt_switches:")? + field(&status, "nonvoluntary_ctxt_switches:")?;
+        // In nanoseconds; `stat` counts hundredths of a second, which is a day's worth of a renewal.
+        let schedstat = read(&task.join("schedstat").display().to_string())?;
+        self.cpu_ns += schedstat.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+        Ok(())
+    }
+
+    /// The counters since `earlier`; the rest as it is now.
+    pub fn since(self, earlier: Usage) -> Usage {
+        Usage {
+            switches: self.switches.saturating_sub(earlier.switches),
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+            ..self
+        }
+    }
+}
+
+impl std::ops::Add for Usage {
+    type Output = Usage;
+
+    fn add(self, other: Usage) -> Usage {
+        Usage {
+            threads: self.threads + other.threads,
+            rss_kib: self.rss_kib + other.rss_kib,
+            rss_anon_kib: self.rss_anon_kib + other.rss_anon_kib,
+            switches: self.switches + other.switches,
+            cpu_ns: self.cpu_ns + other.cpu_ns,
+            written_bytes: self.written_bytes + other.written_bytes,
+        }
+    }
+}
+
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))
+}
+
+fn field(text: &str, name: &str) -> Result<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    number.ok_or_else(|| format!("no {name} where it should be"))
+}

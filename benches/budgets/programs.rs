@@ -1,0 +1,70 @@
+//! Turns sources into the programs to be measured, as they would be shipped.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::cluster::Result;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// nodepulse and its target: musl where rustc has that target, as the one static binary that is shipped; else what
+/// cargo has just built beside this benchmark. `NODEPULSE=/path` measures another one.
+pub fn nodepulse() -> Result<(PathBuf, String)> {
+    if let Some(path) = std::env::var_os("NODEPULSE") {
+        let path = PathBuf::from(path);
+        let triple = path.display().to_string();
+        return Ok((path, triple));
+    }
+    let musl = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from(ROOT).join("target"), PathBuf::from);
+    let mut build = cargo(&["build", "--release", "--locked", "--bin", "nodepulse"]);
+    build.current_dir(ROOT);
+    if !has_target(&musl) {
+        eprintln!(
+            "bench: rustc cannot build for {musl} (rustup target add {musl}); measuring the build for this system"
+        );
+        finish(build, "nodepulse")?;
+        return Ok((folder.join("release/nodepulse"), format!("{}, this system's C library", std::env::consts::ARCH)));
+    }
+    let compiler = format!("CC_{}", musl.replace('-', "_"));
+    if !on_path("musl-gcc") && std::env::var_os(&compiler).is_none() {
+        // ring's C needs nothing that differs between the two C libraries' headers.
+        build.env(compiler, "cc");
+    }
+    build.args(["--target", &musl]);
+    finish(build, "nodepulse")?;
+    Ok((folder.join(&musl).join("release/nodepulse"), musl))
+}
+
+/// The client of forty lines; its dependencies take some minutes the first time.
+pub fn kube_rs() -> Result<PathBuf> {
+    let folder = PathBuf::from(ROOT).join("target/bench");
+    let mut build = cargo(&["build", "--release", "--locked"]);
+    build.current_dir(PathBuf::from(ROOT).join("benches/kube-rs")).env("CARGO_TARGET_DIR", &folder);
+    finish(build, "the kube-rs client")?;
+    Ok(folder.join("release/kube-rs"))
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).stdin(Stdio::null());
+    // What cargo told this benchmark about its own build is not about the next.
+    command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_PKG_NAME");
+    command
+}
+
+fn finish(mut build: Command, what: &str) -> Result<()> {
+    let status = build.status().map_err(|e| format!("cannot run cargo for {what}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{what} did not build ({status}); cargo said why above")) }
+}
+
+fn has_target(triple: &str) -> bool {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).args(["--print", "target-libdir", "--target", triple]).output();
+    output.is_ok_and(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
