@@ -65,7 +65,9 @@ pub fn verdict(title: &str, kubelet: &Leaves, nodepulse: &Leaves, rows: &[Row]) 
     let same: Vec<_> = kubelet.iter().filter(|(at, value)| nodepulse.get(*at) == Some(value)).collect();
     let mut text = format!("{title}: {} the same, {} different\n", same.len(), found.len());
     if same.len() <= SHOWN_WHOLE {
-        same.iter().for_each(|(at, value)| drop(writeln!(text, "  {at}: {}", cut(value, 90))));
+        for (at, value) in same {
+            let _ = writeln!(text, "  {at}: {}", cut(value, 90));
+        }
     }
     text.push_str(&blocks(&found, &reasons));
     let unexplained = found.iter().zip(&reasons).filter(|(_, row)| row.is_none()).map(|(one, _)| {
