@@ -1,6 +1,7 @@
 //! Turns the two Nodes, Leases and lists of events into what differs, each with its reason.
 
 use super::super::cluster::{Cluster, Result};
+use super::super::trials::Case;
 use super::differences::{Leaves, leaves};
 use super::plain::Whose;
 use super::record::{Seen, recording};
@@ -11,8 +12,7 @@ const NO_RUNTIME: &str = "no container runtime, so no pods";
 const OWN_NAME: &str = "TR-4: a client with a name of its own";
 
 const NODE: &[Row] = &[
-    row("metadata.managedFields.the agent Update", "kubelet", "nodepulse", OWN_NAME),
-    row("metadata.managedFields.the agent Update status", "kubelet", "nodepulse", OWN_NAME),
+    row("metadata.managedFields.the agent", "kubelet", "nodepulse", OWN_NAME),
     sometimes(
         "metadata.annotations.nodepulse.dev/board-serial",
         "-",
@@ -39,7 +39,7 @@ const PODLESS_NODE: &[Row] = &[
 ];
 
 const LEASE: &[Row] = &[row(
-    "stored.metadata.managedFields.the agent Update",
+    "stored.metadata.managedFields.the agent",
     "kubelet",
     "-",
     "D3: the first renewal strips managedFields: fewer bytes in every answer",
@@ -47,7 +47,7 @@ const LEASE: &[Row] = &[row(
 
 const EVENTS: &[Row] = &[
     row("*.involvedObject.uid", "-", "<the Node>", "D6: kubectl describe node shows only events with a uid"),
-    row("*.metadata.managedFields.the agent Update", "kubelet", "nodepulse", OWN_NAME),
+    row("*.metadata.managedFields.the agent", "kubelet", "nodepulse", OWN_NAME),
     row("*.reportingComponent", "kubelet", "nodepulse", OWN_NAME),
     row("*.source.component", "kubelet", "nodepulse", OWN_NAME),
     row("Starting.message", "Starting kubelet.", "Starting nodepulse.", OWN_NAME),
@@ -68,18 +68,29 @@ const EVENTS: &[Row] = &[
     sometimes("PossibleMemoryBackedVolumesOnDisk", "Warning: *", "-", NO_RUNTIME),
 ];
 
-pub fn every_field_of_the_node_is_the_kubelets(cluster: &Cluster) -> Result<()> {
+pub fn cases() -> Vec<Case> {
+    cases![
+        every_field_of_the_node_is_the_kubelets,
+        what_keeps_pods_away_is_all_that_podless_changes,
+        conditions_are_in_the_kubelets_order,
+        the_lease_is_the_kubelets,
+        the_first_events_are_the_kubelets,
+        what_nobody_explains_fails_and_so_does_a_stale_reason,
+    ]
+}
+
+fn every_field_of_the_node_is_the_kubelets(cluster: &Cluster) -> Result<()> {
     let record = recording(cluster)?;
     judge("Node", &node(&record.kubelet), &node(&record.nodepulse), NODE)
 }
 
-pub fn what_keeps_pods_away_is_all_that_podless_changes(cluster: &Cluster) -> Result<()> {
+fn what_keeps_pods_away_is_all_that_podless_changes(cluster: &Cluster) -> Result<()> {
     let record = recording(cluster)?;
     // Between two of ours nothing else is explained.
     judge("Node of the default settings", &node(&record.nodepulse), &node(&record.podless), PODLESS_NODE)
 }
 
-pub fn conditions_are_in_the_kubelets_order(cluster: &Cluster) -> Result<()> {
+fn conditions_are_in_the_kubelets_order(cluster: &Cluster) -> Result<()> {
     let record = recording(cluster)?;
     let [kubelet, nodepulse] = [&record.kubelet, &record.nodepulse].map(|seen| {
         let list = seen.node["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -89,19 +100,19 @@ pub fn conditions_are_in_the_kubelets_order(cluster: &Cluster) -> Result<()> {
     judge("Order of conditions", &kubelet, &nodepulse, &[])
 }
 
-pub fn the_lease_is_the_kubelets(cluster: &Cluster) -> Result<()> {
+fn the_lease_is_the_kubelets(cluster: &Cluster) -> Result<()> {
     let record = recording(cluster)?;
     judge("Lease", &lease(&record.kubelet)?, &lease(&record.nodepulse)?, LEASE)
 }
 
-pub fn the_first_events_are_the_kubelets(cluster: &Cluster) -> Result<()> {
+fn the_first_events_are_the_kubelets(cluster: &Cluster) -> Result<()> {
     let record = recording(cluster)?;
     let (kubelet, nodepulse) = (&record.kubelet, &record.nodepulse);
     judge("Events", &events(kubelet, nodepulse), &events(nodepulse, kubelet), EVENTS)
 }
 
 /// The comparison itself: whatever is changed in a Node of ours is noticed, and so is a row too many or too few.
-pub fn what_nobody_explains_fails_and_so_does_a_stale_reason(cluster: &Cluster) -> Result<()> {
+fn what_nobody_explains_fails_and_so_does_a_stale_reason(cluster: &Cluster) -> Result<()> {
     let record = recording(cluster)?;
     let (kubelet, nodepulse) = (node(&record.kubelet), node(&record.nodepulse));
     let fails = |nodepulse: &Leaves, rows: &[Row], word: &str| {

@@ -1,56 +1,77 @@
 //! Turns what became of both Nodes after something was done to them into what differs, each with its reason.
 
 use super::super::cluster::{Cluster, Result};
+use super::super::trials::Case;
 use super::differences::{Leaves, changes, leaves};
 use super::plain::Whose;
-use super::reaction::{self, Reaction, told};
+use super::reaction::{self, Reaction, is_report, told};
 use super::record::{Seen, recording};
 use super::table::{Row, judge, row, sometimes};
 use serde_json::Value;
 
 const NO_RUNTIME: &str = "no container runtime, so no pods";
 
-pub fn a_restart_reconciles_the_same_and_leaves_the_rest_alone(cluster: &Cluster) -> Result<()> {
+pub fn cases() -> Vec<Case> {
+    cases![
+        a_restart_reconciles_the_same_and_leaves_the_rest_alone,
+        a_deleted_lease_is_created_again_with_its_owner,
+        a_wiped_os_label_is_restored_and_the_hostname_is_not,
+        conditions_forced_to_unknown_are_repaired,
+        only_ready_gets_its_words_back,
+        an_overwritten_status_is_the_machines_again,
+        foreign_resources_and_conditions_are_kept,
+        a_cordon_is_told_and_so_is_its_end,
+        a_deleted_node_is_where_we_part,
+    ]
+}
+
+fn a_restart_reconciles_the_same_and_leaves_the_rest_alone(cluster: &Cluster) -> Result<()> {
     const ROWS: &[Row] = &[
         row("event Starting", "Normal: Starting kubelet.", "Normal: Starting nodepulse.", "TR-4: a name of our own"),
         sometimes("event NodeNotReady", "Normal: *", "-", "FST: there is no container runtime to wait for"),
         sometimes("event NodeReady", "Normal: *", "-", "FST: there is no container runtime to wait for"),
     ];
-    compare(cluster, reaction::RESTART, "Reaction: changed while down, then restarted", ROWS)
+    compare(cluster, reaction::RESTART, "Reaction: changed while down, then restarted", Report::First, ROWS)
 }
 
-pub fn a_deleted_lease_is_created_again_with_its_owner(cluster: &Cluster) -> Result<()> {
-    compare(cluster, reaction::DELETED_LEASE, "Reaction: deleted Lease", &[])
+fn a_deleted_lease_is_created_again_with_its_owner(cluster: &Cluster) -> Result<()> {
+    compare(cluster, reaction::DELETED_LEASE, "Reaction: deleted Lease", Report::None, &[])
 }
 
-pub fn a_wiped_os_label_is_restored_and_the_hostname_is_not(cluster: &Cluster) -> Result<()> {
-    compare(cluster, reaction::WIPED_LABELS, "Reaction: wiped and altered labels", &[])
+fn a_wiped_os_label_is_restored_and_the_hostname_is_not(cluster: &Cluster) -> Result<()> {
+    compare(cluster, reaction::WIPED_LABELS, "Reaction: wiped and altered labels", Report::Last, &[])
 }
 
-pub fn conditions_forced_to_unknown_are_repaired(cluster: &Cluster) -> Result<()> {
+fn conditions_forced_to_unknown_are_repaired(cluster: &Cluster) -> Result<()> {
     const WHY: &str = "D4: no watch; the assertion that noticed it had set the statuses right already";
     const ROWS: &[Row] = &[row("PATCH.status.conditions[*].status", "False|True", "-", WHY)];
-    compare(cluster, reaction::UNKNOWN, "Reaction: conditions forced to Unknown", ROWS)
+    compare(cluster, reaction::UNKNOWN, "Reaction: conditions forced to Unknown", Report::Last, ROWS)
 }
 
-pub fn only_ready_gets_its_words_back(cluster: &Cluster) -> Result<()> {
-    compare(cluster, reaction::WORDING, "Reaction: other words in MemoryPressure and Ready", &[])
+fn only_ready_gets_its_words_back(cluster: &Cluster) -> Result<()> {
+    compare(cluster, reaction::WORDING, "Reaction: other words in MemoryPressure and Ready", Report::Last, &[])
 }
 
-pub fn an_overwritten_status_is_the_machines_again(cluster: &Cluster) -> Result<()> {
-    compare(cluster, reaction::OVERWRITTEN, "Reaction: overwritten addresses, resources and nodeInfo", &[])
+fn an_overwritten_status_is_the_machines_again(cluster: &Cluster) -> Result<()> {
+    compare(
+        cluster,
+        reaction::OVERWRITTEN,
+        "Reaction: overwritten addresses, resources and nodeInfo",
+        Report::Last,
+        &[],
+    )
 }
 
-pub fn foreign_resources_and_conditions_are_kept(cluster: &Cluster) -> Result<()> {
-    compare(cluster, reaction::FOREIGN, "Reaction: a foreign resource and a foreign condition", &[])
+fn foreign_resources_and_conditions_are_kept(cluster: &Cluster) -> Result<()> {
+    compare(cluster, reaction::FOREIGN, "Reaction: a foreign resource and a foreign condition", Report::Last, &[])
 }
 
-pub fn a_cordon_is_told_and_so_is_its_end(cluster: &Cluster) -> Result<()> {
-    compare(cluster, reaction::CORDON, "Reaction: cordon", &[])?;
-    compare(cluster, reaction::UNCORDON, "Reaction: uncordon", &[])
+fn a_cordon_is_told_and_so_is_its_end(cluster: &Cluster) -> Result<()> {
+    compare(cluster, reaction::CORDON, "Reaction: cordon", Report::None, &[])?;
+    compare(cluster, reaction::UNCORDON, "Reaction: uncordon", Report::None, &[])
 }
 
-pub fn a_deleted_node_is_where_we_part(cluster: &Cluster) -> Result<()> {
+fn a_deleted_node_is_where_we_part(cluster: &Cluster) -> Result<()> {
     const WHY: &str = "D1: the most repeated complaint of the field";
     const ROWS: &[Row] = &[row("Node", "gone", "registered again", WHY)];
     let found = find(cluster, reaction::DELETED_NODE)?;
@@ -75,35 +96,45 @@ const MACHINE: &[Row] = &[
     sometimes("event ImageGCFailed", "Warning: *", "-", NO_RUNTIME),
 ];
 
+/// Which of the reports that followed is compared, byte for byte but for times.
+#[derive(Clone, Copy)]
+enum Report {
+    /// None has to follow.
+    None,
+    /// What registration reconciles.
+    First,
+    /// What brought the Node in order.
+    Last,
+}
+
 /// Compares what changed, so that what always differs (table of the Node) is not explained again.
-fn compare(cluster: &Cluster, name: &str, title: &'static str, rows: &[Row]) -> Result<()> {
+fn compare(cluster: &Cluster, name: &str, title: &'static str, report: Report, rows: &[Row]) -> Result<()> {
     let found = find(cluster, name)?;
-    let [kubelet, nodepulse] = [0, 1].map(|n| outcome(&found.before[n], &found.after[n], found.done[n]));
+    let [kubelet, nodepulse] = [0, 1].map(|n| outcome(&found.before[n], &found.after[n], found.done[n], report));
     judge(title, &kubelet, &nodepulse, &[rows, MACHINE].concat())
 }
 
-fn outcome(before: &Seen, after: &Seen, done: bool) -> Leaves {
+fn outcome(before: &Seen, after: &Seen, done: bool, report: Report) -> Leaves {
     let mut all = changes(&state(before), &state(after));
     all.insert("what was waited for".to_owned(), if done { "came" } else { "did not come" }.to_owned());
     let whose = Whose::of(before);
     all.extend(told(before, after).into_iter().map(|(reason, text)| (format!("event {reason}"), whose.text(&text))));
-    if let Some(patch) = first_report(before, after) {
+    let patch = match report {
+        Report::None => None,
+        Report::First => reports(before, after).next(),
+        Report::Last => reports(before, after).next_back(),
+    };
+    if let Some(patch) = patch {
         all.extend(leaves("PATCH", &whose.plain(patch)));
     }
     all
 }
 
-/// The body of the first status PATCH that says more than the four statuses (D4 asserts these now and then).
-fn first_report<'a>(before: &Seen, after: &'a Seen) -> Option<&'a Value> {
+/// The reports that were sent in between.
+fn reports<'a>(before: &Seen, after: &'a Seen) -> impl DoubleEndedIterator<Item = &'a Value> {
     let since = before.requests.last().map_or(0, |entry| entry.received_at_us);
-    let fresh = after.requests.iter().filter(|entry| entry.received_at_us > since);
-    let mut patches = fresh.filter(|entry| entry.verb == "patch" && entry.uri.contains("/status"));
-    patches.find(|entry| !is_assertion(&entry.body)).map(|entry| &entry.body)
-}
-
-fn is_assertion(patch: &Value) -> bool {
-    let is_bare = |c: &Value| c.as_object().is_some_and(|c| c.keys().eq(["status", "type"]));
-    patch["status"]["conditions"].as_array().is_some_and(|all| all.iter().all(is_bare))
+    let fresh = after.requests.iter().filter(move |entry| entry.received_at_us > since);
+    fresh.filter(|entry| is_report(entry)).map(|entry| &entry.body)
 }
 
 /// The Node and its Lease, without who wrote which field: that is the table of the Node.

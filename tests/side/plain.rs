@@ -55,14 +55,12 @@ impl<'a> Whose<'a> {
     }
 }
 
-/// Who wrote what, without the fields: which heartbeats fell into one second decides about those.
+/// Who wrote anything, without the fields: which heartbeats fell into one second decides about those.
 fn managers(list: &[Value]) -> Value {
     let entries = list.iter().map(|entry| {
         let manager = entry["manager"].as_str().unwrap_or_default();
         let who = if matches!(manager, "kubelet" | "nodepulse") { "the agent" } else { manager };
-        let (operation, what) = (entry["operation"].as_str(), entry["subresource"].as_str());
-        let key = [Some(who), operation, what].into_iter().flatten().collect::<Vec<_>>().join(" ");
-        (key, entry["manager"].clone())
+        (who.to_owned(), entry["manager"].clone())
     });
     Value::Object(entries.collect::<Map<_, _>>())
 }

@@ -1,14 +1,17 @@
 //! Turns something done to both Nodes at once into what each of their owners made of it.
 
-use super::super::cluster::{Cluster, Result, condition, wait_until};
+use super::super::cluster::{AuditEntry, Cluster, Result, condition, wait_until};
 use super::plain::LONG_AGO;
 use super::record::{Pair, Seen, see};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Many times what it takes either of them with quick settings.
 const WITHIN: Duration = Duration::from_secs(20);
+
+/// Nobody who has more to say waits as long.
+const QUIET: Duration = Duration::from_millis(500);
 
 /// Both Nodes before and after something was done to them: the kubelet's, then ours.
 pub struct Reaction {
@@ -58,7 +61,11 @@ pub fn provoke_all(pair: &mut Pair) -> Result<Vec<Reaction>> {
 fn provoke(pair: &mut Pair, one: &Provocation) -> Result<Reaction> {
     let (cluster, [kubelet, nodepulse]) = (pair.cluster, pair.names());
     let see_both = || -> Result<[Seen; 2]> { Ok([see(cluster, &kubelet)?, see(cluster, &nodepulse)?]) };
-    let before = see_both()?;
+    // What the last provocation left to say must not be taken for an answer to this one.
+    let before = wait_until("both to have said all", WITHIN, || {
+        let both = see_both()?;
+        if both.iter().all(is_quiet) { Ok(both) } else { Err("one of them still speaks".to_owned()) }
+    })?;
     let provoke_both = || [&kubelet, &nodepulse].iter().try_for_each(|name| (one.provoke)(cluster, name));
     if one.name == RESTART {
         pair.restart(provoke_both)?
@@ -80,6 +87,21 @@ fn provoke(pair: &mut Pair, one: &Provocation) -> Result<Reaction> {
         return Err(format!("{}: the kubelet itself did not react as expected: {:?}", one.name, after[0].node));
     }
     Ok(Reaction { name: one.name, before, after, done })
+}
+
+/// Neither an event nor a report for a while.
+fn is_quiet(seen: &Seen) -> bool {
+    let said = seen.requests.iter().filter(|e| e.uri.contains("/events") || is_report(e));
+    let last = said.map(|entry| Duration::from_micros(entry.completed_at_us)).max().unwrap_or_default();
+    SystemTime::UNIX_EPOCH.elapsed().is_ok_and(|now| now.saturating_sub(last) > QUIET)
+}
+
+/// A status PATCH that says more than the four statuses, which D4 asserts now and then.
+pub fn is_report(entry: &AuditEntry) -> bool {
+    let is_bare = |c: &Value| c.as_object().is_some_and(|c| c.keys().eq(["status", "type"]));
+    let conditions = entry.body["status"]["conditions"].as_array();
+    let is_assertion = conditions.is_some_and(|all| !all.is_empty() && all.iter().all(is_bare));
+    entry.verb == "patch" && entry.uri.contains("/status") && !is_assertion
 }
 
 /// The agent's own events that are new, or were seen again: type and message by reason. The controllers have theirs,

@@ -1,6 +1,7 @@
 //! Turns the audit log of the first half minute into which requests came, how often, in which order and how far apart.
 
 use super::super::cluster::{AuditEntry, Cluster, Result};
+use super::super::trials::Case;
 use super::differences::Leaves;
 use super::record::{Seen, recording};
 use super::table::{Row, judge, row, sometimes};
@@ -39,7 +40,11 @@ const REQUESTS: &[Row] = &[
     row("watch /api/v1/services 200", "*", "-", NO_PODS),
 ];
 
-pub fn the_first_requests_are_the_kubelets(cluster: &Cluster) -> Result<()> {
+pub fn cases() -> Vec<Case> {
+    cases![the_first_requests_are_the_kubelets,]
+}
+
+fn the_first_requests_are_the_kubelets(cluster: &Cluster) -> Result<()> {
     let record = recording(cluster)?;
     judge("Requests", &requests(&record.kubelet)?, &requests(&record.nodepulse)?, REQUESTS)
 }

@@ -65,7 +65,7 @@ pub fn verdict(title: &str, kubelet: &Leaves, nodepulse: &Leaves, rows: &[Row]) 
     let same: Vec<_> = kubelet.iter().filter(|(at, value)| nodepulse.get(*at) == Some(value)).collect();
     let mut text = format!("{title}: {} the same, {} different\n", same.len(), found.len());
     if same.len() <= SHOWN_WHOLE {
-        for (at, value) in &same {
+        for (at, value) in same {
             let _ = writeln!(text, "  {at}: {}", cut(value, 90));
         }
     }
