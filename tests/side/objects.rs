@@ -183,10 +183,7 @@ fn events(seen: &Seen, other: &Seen) -> Leaves {
         }
         all.extend(leaves(&reason, &event));
     }
-    let mut common: Vec<Value> = seen.events.iter().filter(|event| both(event)).cloned().collect();
-    // The name carries the nanosecond of the first sighting; the controller's is another clock's.
-    common.retain(|event| event["source"]["component"] != "node-controller");
-    common.sort_by_key(|event| event["metadata"]["name"].to_string());
+    let common: Vec<Value> = seen.events.iter().filter(|event| both(event)).cloned().collect();
     all.insert("order".to_owned(), texts(&common, "reason"));
     all
 }

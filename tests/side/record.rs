@@ -35,7 +35,7 @@ pub struct Seen {
     pub name: String,
     pub node: Value,
     pub lease: Value,
-    /// Those of the agent and those of the controllers, oldest first.
+    /// The agent's own, oldest first: the controllers have theirs about any Node, and chance decides about those.
     pub events: Vec<Value>,
     pub requests: Vec<AuditEntry>,
 }
@@ -125,7 +125,9 @@ fn settled(node: &Value) -> Result<()> {
 /// The Node and all that belongs to it, now.
 pub fn see(cluster: &Cluster, name: &str) -> Result<Seen> {
     let mut events = cluster.events(&format!("involvedObject.kind=Node,involvedObject.name={name}"))?;
-    events.sort_by_key(|event| event["metadata"]["creationTimestamp"].to_string());
+    events.retain(|event| event["source"]["component"] == "kubelet" || event["source"]["component"] == "nodepulse");
+    // The name carries the nanosecond of the first sighting.
+    events.sort_by_key(|event| event["metadata"]["name"].to_string());
     Ok(Seen {
         name: name.to_owned(),
         node: cluster.find_node(name)?.unwrap_or_default(),
