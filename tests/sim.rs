@@ -50,7 +50,7 @@ fn run(seed: u64, fault: Option<Planted>, keep_lines: bool) -> Outcome {
 }
 
 fn number_from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok().filter(|text| !text.is_empty()).map(|text| text.parse().unwrap())
+    std::env::var(name).ok().filter(|text| !text.is_empty()).and_then(|text| text.parse().ok())
 }
 
 /// Past the capture of the test harness: somebody who runs worlds wants to see how many.
