@@ -27,6 +27,7 @@ const MONITORED: [(&str, Option<&str>); 4] = [
 pub struct Controllers {
     health: BTreeMap<String, Health>,
     cidrs: u32,
+    events_expired_us: i64,
     /// What they did, in plain words; the owner of the server takes the lines out.
     pub happened: Vec<String>,
 }
@@ -51,15 +52,22 @@ impl ModelServer {
             taint(store, &name);
         }
         controllers.collect_leases(store);
-        let expired = |event: &Value| {
-            let stamp = event["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
-            stamp.is_some_and(|stamp| now_us - stamp.unix_us() > EVENT_TTL_US)
-        };
-        let old: Vec<String> =
-            store.list(Resource::Events).filter(|(_, event)| expired(event)).map(|(name, _)| name.to_owned()).collect();
-        for name in old {
-            store.delete(Resource::Events, &name);
+        if now_us - controllers.events_expired_us > EVENT_TTL_US / 60 {
+            controllers.events_expired_us = now_us;
+            expire_events(store, now_us);
         }
+    }
+}
+
+fn expire_events(store: &mut Store, now_us: i64) {
+    let is_old = |event: &Value| {
+        let stamp = event["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
+        stamp.is_some_and(|stamp| now_us - stamp.unix_us() > EVENT_TTL_US)
+    };
+    let old = store.list(Resource::Events).filter(|(_, event)| is_old(event));
+    let old: Vec<String> = old.map(|(name, _)| name.to_owned()).collect();
+    for name in old {
+        store.delete(Resource::Events, &name);
     }
 }
 

@@ -372,6 +372,16 @@ fn a_lease_goes_with_the_node_that_owned_it() {
 }
 
 #[test]
+fn events_are_forgotten_after_an_hour() {
+    let mut server = ModelServer::default();
+    send(&mut server, "POST", EVENTS, &event());
+    server.tick(NOW + 3_599_000_000);
+    assert_eq!(server.store.names(Resource::Events).len(), 1);
+    server.tick(NOW + 3_700_000_000);
+    assert_eq!(server.store.names(Resource::Events).len(), 0);
+}
+
+#[test]
 fn a_request_that_is_no_request_is_400_and_every_answer_has_its_headers() {
     let mut server = ModelServer::default();
     let bytes = server.exchange(b"nonsense", &caller(), NOW);

@@ -236,7 +236,8 @@ impl World {
                 return self.server.refuse(Problem::injected(500, None), wall_us);
             }
         };
-        let stored_before = self.stored_renew_time();
+        let renews = request.method != "GET" && request.path.contains("/leases");
+        let stored_before = if renews { self.stored_renew_time() } else { None };
         let response = if self.trace.keeps_lines() {
             let (response, line) = self.server.answer_aloud(&request, &caller, wall_us);
             self.trace.say(|| format!("   server: {line}"));
@@ -251,7 +252,7 @@ impl World {
         if let Some(warning) = self.server.warnings.pop() {
             self.violated(format!("the server warns of {} {}: {warning}", request.method, request.path));
         }
-        if request.path.contains("/leases") && request.method != "GET" && response.is_success() {
+        if renews && response.is_success() {
             self.lease_renewed_at_us = wall_us;
             let stored = self.stored_renew_time();
             if !stray && stored_before.is_some() && stored <= stored_before {

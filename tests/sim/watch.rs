@@ -8,7 +8,7 @@ use nodepulse::time::Wall;
 
 /// No world may see more requests than this in any minute: five tries of PATCH and GET each ten seconds in the worst case,
 /// as many of the Lease, and events.
-pub const REQUESTS_PER_MINUTE: usize = 120;
+pub const REQUESTS_PER_MINUTE: usize = 100;
 /// Renewals are due every 10 to 10.4 s (LSE-4); the rest is for timers and probes that are late.
 const LEASE_SPACING_US: u64 = 10_400_000 + SLACK_US;
 /// After a failure the Lease is tried again within 7 s (LSE-11), whatever Retry-After says.
