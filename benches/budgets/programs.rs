@@ -18,7 +18,9 @@ pub fn nodepulse() -> Result<(PathBuf, String)> {
     let musl = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from(ROOT).join("target"), PathBuf::from);
     if !libraries_for(&musl).is_dir() {
-        eprintln!("bench: rustc cannot build for {musl} (rustup target add {musl}); measuring the build for this system");
+        eprintln!(
+            "bench: rustc cannot build for {musl} (rustup target add {musl}); measuring the build for this system"
+        );
         let mut build = cargo(&["build", "--release", "--locked", "--bin", "nodepulse"]);
         build.current_dir(ROOT);
         finish(build, "nodepulse")?;
