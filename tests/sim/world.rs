@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
 use nodepulse::api::{Failure, Target, Wish};
+use nodepulse::probe::{Machine, Network};
 use nodepulse::time::{Now, Up, Wall};
 
 use super::board::Board;
@@ -91,6 +92,8 @@ pub struct World {
     wait_number: u64,
     pub boot_offset_us: i64,
     pub board: Board,
+    /// Machine and network as the agent of this life was told last.
+    given: Option<(u64, Machine, Network)>,
     pub server: ModelServer,
     pub target: Target,
     pub flights: Flights,
@@ -118,6 +121,7 @@ impl World {
         let plan = Plan::new(&mut random);
         let mut world = World {
             board: Board::new(&mut random),
+            given: None,
             boot_offset_us: plan.boot_us as i64,
             random,
             now_us: 0,
@@ -206,8 +210,8 @@ impl World {
             Event::Wake { number } if number == self.wait_number => self.feed(Input::Woke),
             Event::Facts { life } if life == self.life => {
                 self.watch.probed();
-                let facts = self.shim.facts(self.board.facts.clone());
-                self.feed(Input::Facts(Box::new(facts)));
+                let seen = self.look();
+                self.feed(seen);
             }
             Event::Credentials { life } if life == self.life => {
                 self.feed(Input::Credentials(CredentialDates::default()))
@@ -231,6 +235,17 @@ impl World {
             Event::Peace => self.make_peace(),
             Event::Judge => self.judge(),
         }
+    }
+
+    /// As the shell does: the whole board when machine or network changed, readings otherwise.
+    fn look(&mut self) -> Input {
+        let facts = self.shim.facts(self.board.facts.clone());
+        let board = (self.life, facts.machine.clone(), facts.network.clone());
+        if self.given.as_ref() == Some(&board) {
+            return Input::Readings(Box::new(facts.readings));
+        }
+        self.given = Some(board);
+        Input::Facts(Box::new(facts))
     }
 
     fn start(&mut self) {
