@@ -27,12 +27,13 @@ use std::time::Duration;
 use crate::api::{Answer, Lane, Wish};
 use crate::config::Settings;
 use crate::node::desired::NodeEvent;
-use crate::probe::Facts;
+use crate::probe::{Facts, Readings};
 use crate::time::{Now, Up, Wall};
 use events::EventLane;
 use lease::LeaseLane;
 use status::StatusLane;
 use trouble::Remedy;
+use truth::Seen;
 use world::{Step, World};
 
 /// What happened.
@@ -42,6 +43,8 @@ pub enum Input {
     Woke,
     /// The answer to [`Output::Probe`].
     Facts(Box<Facts>),
+    /// The same where machine and network are still those of the last [`Input::Facts`].
+    Readings(Box<Readings>),
     /// The end of the request that carried this ticket.
     Answered(Ticket, Answer),
     /// An address, a route or a carrier changed: worth trying at once.
@@ -147,10 +150,8 @@ impl Agent {
     pub fn handle(&mut self, input: Input, now: Now) {
         match input {
             Input::Woke => {}
-            Input::Facts(facts) => {
-                self.probing = false;
-                self.status.observed(facts, &mut self.world, now);
-            }
+            Input::Facts(facts) => self.observed(Seen::Board(facts), now),
+            Input::Readings(readings) => self.observed(Seen::Readings(readings), now),
             Input::Answered(ticket, answer) => self.answered(&ticket, answer, now),
             Input::LinkChanged => {
                 if self.world.lost_since.is_some() {
@@ -206,6 +207,11 @@ impl Agent {
         let answers = Because { what: "the answer to a request in flight", after: None };
         let (until, because) = wait.unwrap_or((now.up + LONGEST_WAIT, answers));
         Output::Wait { until, because }
+    }
+
+    fn observed(&mut self, seen: Seen, now: Now) {
+        self.probing = false;
+        self.status.observed(seen, &mut self.world, now);
     }
 
     fn hurry(&mut self, remedy: Remedy, now: Now) {

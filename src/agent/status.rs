@@ -17,13 +17,12 @@ use super::Because;
 use super::notice::Level;
 use super::registration::{Registration, closes_discovery};
 use super::trouble::{Remedy, Trouble};
-use super::truth::Truth;
+use super::truth::{Seen, Truth};
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, Wish};
 use crate::config::limits::{INNER_RETRIES, TRIES_PER_RUN};
 use crate::node::object::Node;
 use crate::node::{patch, report};
-use crate::probe::Facts;
 use crate::time::{Now, Up};
 
 #[derive(Debug)]
@@ -111,8 +110,8 @@ impl StatusLane {
         }
     }
 
-    pub(super) fn observed(&mut self, facts: Box<Facts>, world: &mut World, now: Now) {
-        self.truth.observe(facts, world, now.up);
+    pub(super) fn observed(&mut self, seen: Seen, world: &mut World, now: Now) {
+        self.truth.observe(seen, world, now.up);
         match &mut self.stage {
             Stage::Register(registration) => registration.observed(),
             Stage::Probe => {
@@ -127,6 +126,7 @@ impl StatusLane {
 
     /// Addresses or settings changed: look again now.
     pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
+        self.truth.unsettle();
         match &mut self.stage {
             Stage::Register(registration) => registration.hurry(remedy, now),
             Stage::Rest => self.earliest = now.up,
@@ -145,7 +145,10 @@ impl StatusLane {
                     None => self.stage = Stage::Register(registration),
                 }
             }
-            (Stage::Version, Ok(Document::Version(version))) => self.truth.server_version = Some(version),
+            (Stage::Version, Ok(Document::Version(version))) => {
+                self.truth.server_version = Some(version);
+                self.truth.unsettle();
+            }
             (Stage::Version, Err(refusal)) if !closes_discovery(&refusal) => {
                 self.refused(&Stage::Version, &refusal, world, now);
             }
@@ -178,6 +181,7 @@ impl StatusLane {
         world.report_in_full = false;
         self.version_due = now.up + VERSION_FREQUENCY;
         self.report_due = None;
+        self.truth.unsettle();
         self.base = Some(node);
         self.tries = 0;
         self.try_again_at = now.up;
@@ -202,13 +206,13 @@ impl StatusLane {
             self.stage = Stage::Read;
             return Step::Send(Wish::ReadNode { heartbeat: true });
         };
-        let wanted = world.stamp(now).and_then(|stamp| self.truth.updated(base, world, stamp));
-        let Some(wanted) = wanted else {
-            self.rest(world, now);
-            return Step::Wait { until: self.latest, because: self.because() };
+        let must_send = self.report_due.is_none_or(|due| now.up >= due) || world.report_in_full || self.unsure;
+        let wanted = if must_send || !self.truth.is_settled() {
+            world.stamp(now).and_then(|stamp| self.truth.updated(base, world, stamp))
+        } else {
+            None
         };
-        let report_is_due = self.report_due.is_none_or(|due| now.up >= due);
-        if wanted.changed || report_is_due || world.report_in_full || self.unsure {
+        if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
             let body = if self.unsure {
                 report::whole_status(base, &wanted.node)
             } else if world.report_in_full {
@@ -241,6 +245,7 @@ impl StatusLane {
     }
 
     fn read(&mut self, node: Box<Node>, world: &mut World) {
+        self.truth.unsettle();
         if world.node_uid.as_ref() != Some(&node.metadata.uid) {
             world.node_found(&node.metadata.uid);
         }

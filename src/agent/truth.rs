@@ -10,8 +10,8 @@ use crate::node::desired::{self, Board, NodeEvent, Remembered};
 use crate::node::object::{Condition, Node};
 use crate::node::pressure::{PressureState, Pressures};
 use crate::node::version::kubelet_version;
-use crate::probe::Facts;
 use crate::probe::facts::MemorySource;
+use crate::probe::{Facts, Readings};
 use crate::time::{Up, Wall};
 
 #[derive(Debug, Default)]
@@ -26,9 +26,19 @@ pub(super) struct Truth {
     unacknowledged: Vec<Condition>,
     /// Events of transitions that no server has acknowledged: told once, not once a try.
     told: BTreeSet<&'static str>,
+    /// Nothing that `updated` depends on has changed since it last found nothing to send.
+    settled: bool,
     said_memory_source: bool,
     /// Setter problems already in the log.
     complaints: BTreeSet<String>,
+}
+
+/// One look at the board.
+#[derive(Debug)]
+pub(super) enum Seen {
+    Board(Box<Facts>),
+    /// Machine and network are as they were.
+    Readings(Box<Readings>),
 }
 
 /// The Node as it should be, and whether that is worth a PATCH of its own.
@@ -38,15 +48,40 @@ pub(super) struct Wanted {
 }
 
 impl Truth {
-    pub(super) fn observe(&mut self, facts: Box<Facts>, world: &mut World, now: Up) {
+    pub(super) fn observe(&mut self, seen: Seen, world: &mut World, now: Up) {
+        let (facts, same_board) = match (seen, self.facts.take()) {
+            (Seen::Board(facts), known) => {
+                let same_board = known.is_some_and(|known| looks_the_same(&known, &facts));
+                (facts, same_board)
+            }
+            (Seen::Readings(readings), Some(mut known)) => {
+                let same_board = size(&known.readings) == size(&readings);
+                known.readings = *readings;
+                (known, same_board)
+            }
+            // Readings of a board that was never seen whole say nothing.
+            (Seen::Readings(_), None) => return,
+        };
         let source = facts.readings.memory.as_ref().ok().map(|memory| memory.source);
         if source == Some(MemorySource::MemAvailable) && !self.said_memory_source {
             self.said_memory_source = true;
             let text = "no memory cgroup at the root: memory pressure is judged by MemAvailable";
             world.say(Level::Info, "memory-source", text);
         }
-        self.pressures = self.pressure.observe(&world.settings.eviction, &facts.machine, &facts.readings, now);
+        let pressures = self.pressure.observe(&world.settings.eviction, &facts.machine, &facts.readings, now);
+        self.settled &= same_board && pressures == self.pressures;
+        self.pressures = pressures;
         self.facts = Some(facts);
+    }
+
+    /// Whether another look would find nothing to send: the Node need not be made again to know that.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled
+    }
+
+    /// The base, the settings or the version changed.
+    pub(super) fn unsettle(&mut self) {
+        self.settled = false;
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -82,6 +117,7 @@ impl Truth {
             let ours = |one: &&Condition| condition::OWN.contains(&one.kind.as_str());
             self.unacknowledged = update.node.status.conditions.iter().filter(ours).cloned().collect();
         }
+        self.settled = !changed;
         Some(Wanted { node: update.node, changed })
     }
 
@@ -107,6 +143,16 @@ impl Truth {
         }
         self.complaints = problems;
     }
+}
+
+/// Whether two looks at the board make the same Node, pressure aside: readings move all the time, and only the size of
+/// the file system among them is on the Node.
+fn looks_the_same(one: &Facts, other: &Facts) -> bool {
+    one.machine == other.machine && one.network == other.network && size(&one.readings) == size(&other.readings)
+}
+
+fn size(readings: &Readings) -> Option<u64> {
+    readings.node_file_system.as_ref().ok().map(|system| system.capacity_bytes)
 }
 
 fn board<'a>(

@@ -103,6 +103,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         machine: start.machine,
         network: None,
         name_addresses: None,
+        board_given: false,
         name_lookup: None,
         facts_wanted: false,
         read_readings: start.read_readings,
@@ -223,6 +224,8 @@ struct Shell<'a, 'world> {
     network: Option<Network>,
     /// `None` until the first look-up of the node name has ended.
     name_addresses: Option<Vec<IpAddr>>,
+    /// The agent has the machine and the network as they are: it needs only readings.
+    board_given: bool,
     /// Dropping it ends the look-up.
     name_lookup: Option<Task<()>>,
     /// The agent waits for facts, which wait for that look-up.
@@ -306,12 +309,18 @@ impl Shell<'_, '_> {
             self.facts_wanted = true;
             return;
         };
+        let readings = (self.read_readings)();
+        if self.board_given {
+            self.world.inbox.push(Message::Input(Input::Readings(Box::new(readings))));
+            return;
+        }
+        self.board_given = true;
         let network = match &self.network {
             Some(network) => network.clone(),
             None => self.network.insert(network::with_live_addresses((self.read_network)())).clone(),
         };
         let network = Network { node_name_addresses: name_addresses.clone(), ..network };
-        let facts = Facts { machine: self.machine.clone(), readings: (self.read_readings)(), network };
+        let facts = Facts { machine: self.machine.clone(), readings, network };
         self.world.inbox.push(Message::Input(Input::Facts(Box::new(facts))));
     }
 
@@ -319,6 +328,7 @@ impl Shell<'_, '_> {
         let network = network::with_live_addresses((self.read_network)());
         if self.network.as_ref() != Some(&network) {
             self.network = Some(network);
+            self.board_given = false;
             self.spawn_name_lookup();
             self.handle(Input::LinkChanged);
         }
@@ -328,6 +338,7 @@ impl Shell<'_, '_> {
     fn spawn_name_lookup(&mut self) {
         if self.world.node_name.parse::<IpAddr>().is_ok() {
             self.name_addresses = Some(Vec::new());
+            self.board_given = false;
         } else {
             self.name_lookup = Some(self.executor.spawn(self.world.look_up_node_name()));
         }
@@ -337,6 +348,7 @@ impl Shell<'_, '_> {
     fn name_looked_up(&mut self, found: Option<Vec<IpAddr>>) {
         let known = self.name_addresses.take().unwrap_or_default();
         self.name_addresses = Some(found.unwrap_or(known));
+        self.board_given = false;
         if std::mem::take(&mut self.facts_wanted) {
             self.probe();
         }

@@ -314,3 +314,18 @@ fn a_status_that_only_itself_finds_no_answer_is_tried_once_a_run() {
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 10_000), "{times:?}");
     }
 }
+
+#[test]
+fn an_address_that_changes_is_sent_at_the_next_look_however_long_nothing_did() {
+    let mut script = Script::new();
+    script.register();
+    for _ in 0..30 {
+        script.play_healthy(Lane::Status);
+    }
+    script.facts.network.interfaces[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
+    let before = script.up;
+    let change =
+        std::iter::repeat_with(|| script.play_healthy(Lane::Status)).find(|(_, wish)| !is_assertion(wish)).unwrap();
+    assert!(change.0 - before.as_millis() <= 10_400);
+    assert!(body_of(&change.1)["status"]["addresses"].to_string().contains("10.0.0.2"));
+}
