@@ -7,14 +7,25 @@ CARGO ?= cargo
 SEEDS ?= 2000
 NAME ?=
 ARGS ?=
+COMMA := ,
 
-.PHONY: help build run test lint fmt cluster bench sim board install clean
+# The static binary: for musl, and where rustup has the source of the standard library (rustup component add rust-src),
+# with one that is built for size and without backtraces.
+MUSL := $(shell uname -m)-unknown-linux-musl
+STD := $(wildcard $(shell rustc --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std)
+STD_FLAGS := $(if $(STD),-Zbuild-std=std$(COMMA)panic_abort -Zbuild-std-features=optimize_for_size)
+
+.PHONY: help build static run test lint fmt cluster bench sim board install clean
 
 help: ## What each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## The release binary: target/release/nodepulse
 	$(CARGO) build --release --locked
+
+static: ## The smallest one: target/ARCH-unknown-linux-musl/release/nodepulse (rustup target add ARCH-unknown-linux-musl)
+	$(if $(STD),RUSTC_BOOTSTRAP=1) CC_$(subst -,_,$(MUSL))=$${CC:-cc} \
+	    $(CARGO) build --release --locked --bin nodepulse --target $(MUSL) --config .cargo/small.toml $(STD_FLAGS)
 
 run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model API server
 	@if [ -n "$$KUBECONFIG" ]; then \
@@ -42,8 +53,7 @@ cluster: ## Start the real test cluster, print its kubeconfig, keep it until Ctr
 
 bench: ## Sizes, memory, wake-ups and bytes beside their budgets
 	./tests/cluster/build
-	$(CARGO) build --release --locked
-	$(CARGO) bench --locked $(ARGS)
+	$(CARGO) bench --locked --bench budgets -- $(ARGS)
 
 sim: ## Simulated worlds: make sim SEEDS=100000, or SEED=7 to replay one with its trace
 	SEEDS=$(SEEDS) SEED=$(SEED) $(CARGO) test --locked --release --test sim -- --nocapture

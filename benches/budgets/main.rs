@@ -27,8 +27,9 @@ use wire::{Capture, Exchange, Kind};
 const DAY_SECONDS: f64 = 86_400.0;
 
 fn main() -> ExitCode {
-    let quick = std::env::args().any(|argument| argument == "--quick");
-    match run(quick) {
+    let has = |flag: &str| std::env::args().any(|argument| argument == flag);
+    let ended = if has("--heap") { print_heap() } else { run(has("--quick")) };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("bench: {why}");
@@ -236,6 +237,16 @@ fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures], h
     }
     let (renewals, bytes) = (heap.renewals, heap.bytes);
     println!("The core and its HTTP allocate {bytes:.0} bytes per renewal (mean of {renewals} simulated ones).");
+}
+
+/// `--heap`: only the simulated renewals, for a profiler.
+fn print_heap() -> Result<()> {
+    let heap = heap::simulate()?;
+    println!(
+        "{:.1} allocations and {:.0} bytes per renewal; growth {}",
+        heap.allocations, heap.bytes, heap.growth_bytes
+    );
+    Ok(())
 }
 
 /// Where our own system calls go.

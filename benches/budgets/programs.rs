@@ -7,31 +7,27 @@ use super::cluster::Result;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// nodepulse and its target: musl where rustc has that target, as the one static binary that is shipped; else what
-/// cargo has just built beside this benchmark. `NODEPULSE=/path` measures another one.
+/// nodepulse and how it was built: for musl as it is shipped, where rustc has that target, else for this system.
+/// `NODEPULSE=/path` measures another one.
 pub fn nodepulse() -> Result<(PathBuf, String)> {
     if let Some(path) = std::env::var_os("NODEPULSE") {
         let path = PathBuf::from(path);
-        let triple = path.display().to_string();
-        return Ok((path, triple));
+        let built = path.display().to_string();
+        return Ok((path, built));
     }
     let musl = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from(ROOT).join("target"), PathBuf::from);
-    let mut build = cargo(&["build", "--release", "--locked", "--bin", "nodepulse"]);
-    build.current_dir(ROOT);
-    if !has_target(&musl) {
+    if !libraries_for(&musl).is_dir() {
         eprintln!(
             "bench: rustc cannot build for {musl} (rustup target add {musl}); measuring the build for this system"
         );
+        let mut build = cargo(&["build", "--release", "--locked", "--bin", "nodepulse"]);
+        build.current_dir(ROOT);
         finish(build, "nodepulse")?;
         return Ok((folder.join("release/nodepulse"), format!("{}, this system's C library", std::env::consts::ARCH)));
     }
-    let compiler = format!("CC_{}", musl.replace('-', "_"));
-    if !on_path("musl-gcc") && std::env::var_os(&compiler).is_none() {
-        // ring's C needs nothing that differs between the two C libraries' headers.
-        build.env(compiler, "cc");
-    }
-    build.args(["--target", &musl]);
+    let mut build = Command::new("make");
+    build.args(["--silent", "static"]).current_dir(ROOT).stdin(Stdio::null());
     finish(build, "nodepulse")?;
     Ok((folder.join(&musl).join("release/nodepulse"), musl))
 }
@@ -58,13 +54,8 @@ fn finish(mut build: Command, what: &str) -> Result<()> {
     if status.success() { Ok(()) } else { Err(format!("{what} did not build ({status}); cargo said why above")) }
 }
 
-fn has_target(triple: &str) -> bool {
+fn libraries_for(triple: &str) -> PathBuf {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).args(["--print", "target-libdir", "--target", triple]).output();
-    output.is_ok_and(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
-}
-
-fn on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    output.map_or_else(|_| PathBuf::new(), |output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }

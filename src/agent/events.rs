@@ -1,8 +1,9 @@
 //! Turns what happened to the Node into Event requests: counted, thinned out, one at a time, never in the way (EVT-*, D6).
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use heapless::{Deque, Vec as Bounded};
+use heapless::Vec as Bounded;
 
 use super::Because;
 use super::notice::Level;
@@ -17,7 +18,9 @@ use crate::time::{Now, Up, Wall};
 
 #[derive(Debug)]
 pub(super) struct EventLane {
-    waiting: Deque<Waiting, WAITING_EVENTS>,
+    /// At most [`WAITING_EVENTS`], on the heap: room for all inside the agent would be 20 KB, which the stack would keep a
+    /// copy of for every hand-over.
+    waiting: VecDeque<Waiting>,
     /// The latest events the server has, newest last: a repeat counts instead of adding (EVT-5).
     delivered: Bounded<Event, REMEMBERED>,
     /// One for each event type: how many are taken in (EVT-6).
@@ -75,7 +78,7 @@ impl EventLane {
     pub(super) fn new() -> EventLane {
         let bucket = || Bucket { tokens: f64::INFINITY, filled_at: None };
         EventLane {
-            waiting: Deque::new(),
+            waiting: VecDeque::new(),
             delivered: Bounded::new(),
             spam: [bucket(), bucket()],
             rate: bucket(),
@@ -189,13 +192,13 @@ impl EventLane {
                 (Event::new(&world.node_name, uid, &event, stamp, self.names), Known::ToNobody)
             }
         };
-        if self.waiting.is_full() {
+        if self.waiting.len() >= WAITING_EVENTS {
             self.waiting.pop_front();
             self.dropped = self.dropped.saturating_add(1);
             let text = format!("the queue of events is full: {} dropped so far, oldest first", self.dropped);
             world.say(Level::Warning, "events-dropped", text);
         }
-        let _ = self.waiting.push_back(Waiting { event, state, tries: 0, postponed: 0 });
+        self.waiting.push_back(Waiting { event, state, tries: 0, postponed: 0 });
     }
 
     fn aggregate(&mut self, event: &NodeEvent, now: Up) -> String {

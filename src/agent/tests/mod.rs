@@ -66,7 +66,8 @@ impl Script {
             match self.agent.poll(self.now()) {
                 Output::Probe => {
                     self.probes.push(self.up);
-                    self.agent.handle(Input::Facts(Box::new(self.facts.clone())), self.now());
+                    let input = self.look();
+                    self.agent.handle(input, self.now());
                 }
                 Output::Send(ticket, wish) => sent.push((ticket, wish)),
                 Output::ReloadCredentials => self.reloads += 1,
