@@ -166,9 +166,10 @@ impl StatusLane {
     }
 
     /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,
-    /// Lease then status. One report in a report period goes anyway, in case only Leases are lost.
+    /// Lease then status. One report in a report period goes anyway, in case only Leases are lost. While the Node is missing
+    /// no Lease is renewed, so nothing is waited for.
     fn held_back(&self, world: &World, now: Now) -> bool {
-        world.lost_since.is_some() && now.up < self.held_until
+        world.lost_since.is_some() && world.node_uid.is_some() && now.up < self.held_until
     }
 
     fn because(&self) -> Because {

@@ -1,12 +1,17 @@
 //! Turns request bytes and the time into reply bytes: a kube-apiserver for exactly what a node agent sends, pure and
 //! deterministic, with the controllers that judge Nodes.
 //!
-//! What it assumes of the real one, where no document of ours says it was measured (to be held against the real server):
-//! - bodies above 2,048 bytes are chunked, as Go's `net/http` does;
-//! - a body that does not decode is 400 on POST and PUT, 422 on PATCH;
-//! - where a field is not there yet, a patch's value is taken without its directives and nulls (Kubernetes 1.27 and later);
-//! - NodeRestriction sees a `/status` patch before `spec` is put back, so a taint in it is refused, not ignored;
-//! - PUT of a missing Lease with a uid is 409, with a resourceVersion alone 409 too (the registry's own error is odder).
+//! What it does as read in the source of Kubernetes 1.36, but not measured against the running server:
+//! - bodies above 2,048 bytes are chunked (Go's `net/http`);
+//! - where a field is not there yet, a patch's value is taken without its directives and nulls;
+//! - NodeRestriction sees a `/status` patch before `spec` is put back: a taint in it is refused, not ignored;
+//! - the lifecycle controller's memory of a name outlives the Node, and a status heartbeat makes it forget the last Lease.
+//!
+//! What it simplifies:
+//! - a body that does not decode is 400 on POST and PUT, 422 on PATCH; a patch that cannot be merged is 400 (some are 500);
+//! - PUT of a missing Lease with a resourceVersion alone is 409 (the registry's own error is odder);
+//! - one managed-fields entry for each manager and subresource, without the fields;
+//! - quantities are checked, not brought into their canonical form; no merge patch, JSON patch, apply, list or watch.
 
 pub mod admin;
 pub mod controller;

@@ -20,7 +20,7 @@ impl ModelServer {
         let response = self.answer(request, caller, now_us);
         let after = stored(self);
         let line = match &route {
-            _ if !response.is_success() => refusal(request, &response),
+            _ if !response.is_success() => refusal(request, &response, route.as_ref()),
             Some(Route::Version) => format!("asked which version this is: {}", self.git_version),
             Some(Route::Review) => "asked what it may do".to_owned(),
             Some(Route::Object { verb, resource, subresource, name }) => {
@@ -33,10 +33,18 @@ impl ModelServer {
     }
 }
 
-fn refusal(request: &Request, response: &Response) -> String {
+fn refusal(request: &Request, response: &Response, route: Option<&Route>) -> String {
     let status: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let message = status["message"].as_str().unwrap_or_default();
-    format!("{} {} is answered {} {message}", request.method, request.path, response.code).trim_end().to_owned()
+    match route {
+        Some(Route::Object { verb: Verb::Get, resource, name, .. }) if response.code == 404 => {
+            format!("{} {name} asked for: there is none", resource.kind())
+        }
+        Some(Route::Object { verb: Verb::Create, .. }) if response.code == 409 => format!("nothing created: {message}"),
+        _ => {
+            format!("{} {} is answered {} {message}", request.method, request.path, response.code).trim_end().to_owned()
+        }
+    }
 }
 
 fn done(
@@ -95,7 +103,8 @@ fn status_change(before: Option<&Value>, after: &Value) -> String {
     for condition in after["status"]["conditions"].as_array().into_iter().flatten() {
         let known = before["status"]["conditions"].as_array().into_iter().flatten();
         let mut known = known.filter(|known| known["type"] == condition["type"]);
-        if known.next().is_none_or(|known| known["status"] != condition["status"]) {
+        let differs = |known: &Value| ["status", "reason"].iter().any(|key| known[*key] != condition[*key]);
+        if known.next().is_none_or(differs) {
             let text = |key: &str| condition[key].as_str().unwrap_or_default().to_owned();
             changes.push(format!("{}={} ({})", text("type"), text("status"), text("reason")));
         }
@@ -113,4 +122,28 @@ fn status_change(before: Option<&Value>, after: &Value) -> String {
         }
     }
     if changes.is_empty() { "heartbeat".to_owned() } else { changes.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_is_told_in_few_words() {
+        let node = |cpu: &str, memory: &str| json!({"status": {"capacity": {"cpu": cpu, "memory": memory}, "nodeInfo": {"architecture": "arm64"}}});
+        assert_eq!(machine(&node("4", "1855468Ki")), "4 CPUs, 1.9 GB, arm64");
+        assert_eq!(machine(&node("1", "512Mi")), "1 CPU, 512Mi, arm64");
+    }
+
+    #[test]
+    fn a_status_is_told_by_what_changed() {
+        let node = |status: &str, reason: &str, heartbeat: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": reason, "lastHeartbeatTime": heartbeat}]}});
+        let ready = node("True", "KubeletReady", "1");
+        assert_eq!(status_change(Some(&ready), &ready), "asserted, nothing differs");
+        assert_eq!(status_change(Some(&ready), &node("True", "KubeletReady", "2")), "heartbeat");
+        let unknown = node("True", "NodeStatusUnknown", "1");
+        assert_eq!(status_change(Some(&unknown), &ready), "Ready=True (KubeletReady)");
+    }
 }

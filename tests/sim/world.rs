@@ -113,6 +113,10 @@ pub struct World {
     pub requests_at_judgement: u64,
     /// When the server last accepted a renewal, by its clock.
     pub lease_renewed_at_us: i64,
+    /// A creation that came late made the Lease: nobody knows that it is to be stripped.
+    pub lease_made_by_stray: bool,
+    /// When the server last did to the Node what came late or twice.
+    pub stray_write_us: Option<u64>,
 }
 
 impl World {
@@ -152,6 +156,8 @@ impl World {
             judged: 0,
             requests_at_judgement: 0,
             lease_renewed_at_us: 0,
+            lease_made_by_stray: false,
+            stray_write_us: None,
             plan,
         };
         world.trace.say(|| format!("seed {seed}: {}", world.plan.describe()));

@@ -124,6 +124,20 @@ fn a_new_node_is_ready_in_its_first_object_and_nothing_has_to_hurry() {
 }
 
 #[test]
+fn a_node_that_goes_missing_in_an_outage_is_looked_for_after_it() {
+    let mut script = Script::with(Settings { register_node: false, ..Settings::default() });
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play(Lane::Status, unreachable());
+    let (status, _) = script.next(Lane::Status);
+    script.play(Lane::Lease, unreachable());
+    script.answer(status, refused(404, "NotFound"));
+    let missed_at = script.up;
+    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: true });
+    assert!(script.up - missed_at <= Duration::from_millis(10_400));
+}
+
+#[test]
 fn a_reconcile_that_is_refused_is_a_failed_attempt() {
     let mut script = Script::new();
     first_attempt(&mut script, refused(409, "AlreadyExists"));
