@@ -125,7 +125,11 @@ impl EventLane {
             return self.delivered();
         };
         match refusal.class() {
-            Class::Exists => self.delivered(),
+            Class::Exists => {
+                // An earlier try was done, and its answer lost.
+                world.say_if(self.trouble.ended(now.up));
+                self.delivered();
+            }
             // The server forgot it (events expire): the same name again (EVT-5).
             Class::Missing if first.state == Known::ToServer => first.state = Known::ToNobody,
             Class::After(wait) if first.postponed < INNER_RETRIES => {

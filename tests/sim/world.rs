@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
 use nodepulse::api::{Failure, Target, Wish};
-use nodepulse::probe::{Machine, Network};
+use nodepulse::probe::Facts;
 use nodepulse::time::{Now, Up, Wall};
 
 use super::board::Board;
@@ -92,8 +92,8 @@ pub struct World {
     wait_number: u64,
     pub boot_offset_us: i64,
     pub board: Board,
-    /// Machine and network as the agent of this life was told last.
-    given: Option<(u64, Machine, Network)>,
+    /// What the last whole answer to a probe of this process was.
+    given: Option<Facts>,
     pub server: ModelServer,
     pub target: Target,
     pub flights: Flights,
@@ -216,8 +216,8 @@ impl World {
             Event::Wake { number } if number == self.wait_number => self.feed(Input::Woke),
             Event::Facts { life } if life == self.life => {
                 self.watch.probed();
-                let seen = self.look();
-                self.feed(seen);
+                let input = self.probe_result();
+                self.feed(input);
             }
             Event::Credentials { life } if life == self.life => {
                 self.feed(Input::Credentials(CredentialDates::default()))
@@ -243,27 +243,28 @@ impl World {
         }
     }
 
-    /// As the shell does: the whole board when machine or network changed, readings otherwise.
-    fn look(&mut self) -> Input {
-        let facts = self.shim.facts(self.board.facts.clone());
-        let board = (self.life, facts.machine.clone(), facts.network.clone());
-        if self.given.as_ref() == Some(&board) {
-            return Input::Readings(Box::new(facts.readings));
-        }
-        self.given = Some(board);
-        Input::Facts(Box::new(facts))
-    }
-
     fn start(&mut self) {
         if self.agent.is_some() {
             return;
         }
         self.life += 1;
+        self.given = None;
         let seed = self.random.next();
         self.trace.say(|| "the process starts".to_owned());
         self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, self.now()));
         self.feed(Input::Credentials(CredentialDates::default()));
         self.feed(Input::Woke);
+    }
+
+    /// As the shell hands it over: machine and network only when they are not those of the last time.
+    fn probe_result(&mut self) -> Input {
+        let facts = self.shim.facts(self.board.facts.clone());
+        let is_known = |given: &&Facts| given.machine == facts.machine && given.network == facts.network;
+        if self.given.as_ref().filter(is_known).is_some() {
+            return Input::Readings(Box::new(facts.readings));
+        }
+        self.given = Some(facts.clone());
+        Input::Facts(Box::new(facts))
     }
 
     /// One input, then every output up to the next wait.

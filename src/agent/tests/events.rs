@@ -200,3 +200,13 @@ fn a_link_that_comes_back_does_not_cut_the_patience_that_the_server_asked_for() 
     script.agent.handle(Input::LinkChanged, now);
     assert_eq!(script.play_healthy(Lane::Events).0 - asked_at, 5000);
 }
+
+#[test]
+fn an_event_whose_first_answer_was_lost_ends_the_trouble_when_it_is_found_to_exist() {
+    let mut script = Script::new();
+    script.play(Lane::Events, unreachable());
+    script.play(Lane::Events, refused(409, "AlreadyExists"));
+    script.drain();
+    let recovered = script.said.iter().filter(|notice| notice.word == "recovered").count();
+    assert_eq!(recovered, 1, "{:?}", script.words());
+}
