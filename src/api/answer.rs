@@ -159,8 +159,12 @@ impl Head {
     fn document(&self, wish: &Wish, body: &[u8]) -> Result<Document, Failure> {
         match wish {
             Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
-                let object: Node = self.json(body)?;
-                let Metadata { uid, resource_version, .. } = object.metadata;
+                if !self.is_protobuf() {
+                    let Metadata { uid, resource_version, .. } = self.json::<Node>(body)?.metadata;
+                    return Ok(Document::Metadata { uid, resource_version });
+                }
+                let (uid, resource_version) = protobuf::read_metadata(body)
+                    .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned()))?;
                 Ok(Document::Metadata { uid, resource_version })
             }
             Wish::CreateNode { .. } | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => {
@@ -186,12 +190,16 @@ impl Head {
         serde_json::from_slice(body).map_err(|error| self.not_json(error.to_string()))
     }
 
+    fn is_protobuf(&self) -> bool {
+        self.content_type.starts_with("application/vnd.kubernetes.protobuf")
+    }
+
     fn not_json(&self, detail: String) -> Failure {
         Failure::NotJson { content_type: self.content_type.clone(), detail }
     }
 
     fn refusal(self, body: &[u8]) -> Refusal {
-        let status = if self.content_type.starts_with("application/vnd.kubernetes.protobuf") {
+        let status = if self.is_protobuf() {
             protobuf::read_status(body).unwrap_or_default()
         } else {
             serde_json::from_slice::<StatusText>(body).unwrap_or_default()

@@ -1,9 +1,11 @@
-//! Turns the protobuf form of a `metav1.Status` into its reason and message.
+//! Turns the protobuf form of a `metav1.Status` into its reason and message, and of an object's metadata into its version.
 //!
-//! A Lease is renewed with protobuf accepted, as that answer is the shortest; a refusal then comes in protobuf too.
+//! A Lease is renewed and a status asserted with protobuf accepted, as that answer is the shortest; the refusal of a
+//! renewal then comes in protobuf too.
 //!
 //! ```text
 //! "k8s\0"  Unknown { 1: TypeMeta { 1: apiVersion, 2: kind }, 2: raw }      raw = Status { 3: message, 4: reason, ... }
+//!                 or PartialObjectMetadata { 1: ObjectMeta { 5: uid, 6: resourceVersion, ... } }
 //! ```
 
 use super::answer::StatusText;
@@ -12,15 +14,45 @@ const MAGIC: &[u8] = b"k8s\0";
 
 /// `None` for anything that is not a well-formed `Status`.
 pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
+    let (kind, raw) = read_unknown(body)?;
+    let mut status = StatusText { kind, ..StatusText::default() };
+    for field in Fields(raw) {
+        match field? {
+            (3, Value::Bytes(message)) => status.message = text(message),
+            (4, Value::Bytes(reason)) => status.reason = text(reason),
+            _ => {}
+        }
+    }
+    (status.kind == "Status").then_some(status)
+}
+
+/// `(uid, resourceVersion)` of a `PartialObjectMetadata`; `None` for anything else.
+pub(super) fn read_metadata(body: &[u8]) -> Option<(String, String)> {
+    let (kind, raw) = read_unknown(body)?;
+    let (mut uid, mut resource_version) = (String::new(), String::new());
+    for field in Fields(raw) {
+        let (1, Value::Bytes(metadata)) = field? else { continue };
+        for field in Fields(metadata) {
+            match field? {
+                (5, Value::Bytes(found)) => uid = text(found),
+                (6, Value::Bytes(found)) => resource_version = text(found),
+                _ => {}
+            }
+        }
+    }
+    (kind == "PartialObjectMetadata" && !uid.is_empty()).then_some((uid, resource_version))
+}
+
+/// Kind and content of the envelope.
+fn read_unknown(body: &[u8]) -> Option<(String, &[u8])> {
     let unknown = body.strip_prefix(MAGIC)?;
-    let mut status = StatusText::default();
-    let mut raw: &[u8] = &[];
+    let (mut kind, mut raw): (String, &[u8]) = (String::new(), &[]);
     for field in Fields(unknown) {
         match field? {
             (1, Value::Bytes(type_meta)) => {
                 for field in Fields(type_meta) {
-                    if let (2, Value::Bytes(kind)) = field? {
-                        status.kind = String::from_utf8_lossy(kind).into_owned();
+                    if let (2, Value::Bytes(found)) = field? {
+                        kind = text(found);
                     }
                 }
             }
@@ -28,14 +60,11 @@ pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
             _ => {}
         }
     }
-    for field in Fields(raw) {
-        match field? {
-            (3, Value::Bytes(message)) => status.message = String::from_utf8_lossy(message).into_owned(),
-            (4, Value::Bytes(reason)) => status.reason = String::from_utf8_lossy(reason).into_owned(),
-            _ => {}
-        }
-    }
-    (status.kind == "Status").then_some(status)
+    Some((kind, raw))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 enum Value<'a> {
@@ -110,14 +139,28 @@ mod tests {
         assert_eq!((status.reason.as_str(), status.message.as_str()), ("NotFound", "leases \"n1\" not found!"));
     }
 
+    /// As a kube-apiserver 1.36 answers the PATCH of a status that wants metadata only, without labels and managedFields.
+    const METADATA: &[u8] = b"k8s\0\n\x27\n\x0emeta.k8s.io/v1\x12\x15PartialObjectMetadata\x12\x48\n\x46\n\x07board-1\
+\x12\0\x1a\0\"\0*\x241aca1a69-ce46-4c5d-99c4-aac1e6e04c7a2\x033948\0B\x08\x08\xa3\xa1\x86\xd8\x06\x10\0\x1a\0\"\0";
+
+    #[test]
+    fn uid_and_version_are_read() {
+        let (uid, resource_version) = read_metadata(METADATA).unwrap();
+        assert_eq!((uid.as_str(), resource_version.as_str()), ("1aca1a69-ce46-4c5d-99c4-aac1e6e04c7a", "394"));
+        assert_eq!((read_metadata(NOT_FOUND), read_status(METADATA)), (None, None), "each only for its kind");
+    }
+
     #[test]
     fn every_cut_and_every_flipped_byte_is_survived() {
-        for end in 0..NOT_FOUND.len() {
-            let _ = read_status(&NOT_FOUND[..end]);
-            for bit in 0..8 {
-                let mut bytes = NOT_FOUND.to_vec();
-                bytes[end] ^= 1 << bit;
-                let _ = read_status(&bytes);
+        for end in 0..NOT_FOUND.len().max(METADATA.len()) {
+            for whole in [NOT_FOUND, METADATA] {
+                let end = end.min(whole.len() - 1);
+                let _ = (read_status(&whole[..end]), read_metadata(&whole[..end]));
+                for bit in 0..8 {
+                    let mut bytes = whole.to_vec();
+                    bytes[end] ^= 1 << bit;
+                    let _ = (read_status(&bytes), read_metadata(&bytes));
+                }
             }
         }
         assert_eq!(read_status(b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), None);

@@ -63,7 +63,8 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const JSON: &str = "application/json";
 /// The smallest answer where nobody reads the body.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// In protobuf, because managedFields come along: 1,883 bytes instead of 2,338.
+const METADATA_ONLY: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
 impl Wish {

@@ -237,9 +237,12 @@ impl ModelServer {
             ("Cache-Control", "no-cache, private".to_owned()),
         ];
         let (code, body, protobuf) = match result {
+            Ok((code, object)) if form.metadata_only && form.protobuf => {
+                (code, protobuf::encode_metadata(&object["metadata"]), true)
+            }
             Ok((code, object)) if form.metadata_only => {
                 let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
-                (code, encode(&partial, form.protobuf), form.protobuf)
+                (code, encode(&partial, false), false)
             }
             Ok((code, object)) => (code, encode(&object, form.protobuf), form.protobuf),
             Err(problem) => {

@@ -1,6 +1,6 @@
 //! Turns an object into the envelope of the API's protobuf form.
 //!
-//! A `Status` is encoded truly, as the agent reads it; any other object is its JSON inside the envelope, as the agent
+//! A `Status` and metadata are encoded truly, as the agent reads them; any other object is its JSON inside the envelope, as the agent
 //! reads no more than the status code of such an answer (D3).
 
 use serde_json::Value;
@@ -15,6 +15,14 @@ pub fn encode_status(problem: &Problem) -> Vec<u8> {
     raw.extend([6 << 3]);
     raw.extend(varint(u64::from(problem.code)));
     envelope("v1", "Status", &raw)
+}
+
+/// A `PartialObjectMetadata`, as far as the agent reads it: name, uid and resourceVersion.
+pub fn encode_metadata(metadata: &Value) -> Vec<u8> {
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let numbers = [(1, "name"), (5, "uid"), (6, "resourceVersion")];
+    let fields: Vec<u8> = numbers.iter().flat_map(|(number, key)| field(*number, text(key).as_bytes())).collect();
+    envelope("meta.k8s.io/v1", "PartialObjectMetadata", &field(1, &fields))
 }
 
 pub fn encode_opaque(object: &Value) -> Vec<u8> {
