@@ -1,6 +1,6 @@
 //! The first minute and the last second: what is sent by default, and that the end is quiet (ST-*, SHD-3).
 
-use super::super::agent::Launch;
+use super::super::agent::{Launch, ROOM_ON_DISK};
 use super::super::cluster::{Cluster, Result, wait_until};
 use super::super::trials::Case;
 use super::{SOON, is_event, is_lease, is_renewal, line, lines, now_us, wait_for_requests, wait_until_ready};
@@ -76,13 +76,14 @@ fn sigterm_ends_it_at_once_and_writes_nothing(cluster: &Cluster) -> Result<()> {
 
 fn a_second_start_writes_only_what_a_start_needs(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("restarted")?;
-    let mut first = Launch::quick(&node).start(cluster)?;
+    let quick = || Launch::quick(&node).set(ROOM_ON_DISK.0, ROOM_ON_DISK.1);
+    let mut first = quick().start(cluster)?;
     wait_until_ready(cluster, &node)?;
     wait_until("a Lease", SOON, || cluster.get_lease(&node.name))?;
     let lease = cluster.get_lease(&node.name)?;
     assert_eq!(first.stop()?, 0);
     let old = cluster.audit_of(&node)?.len();
-    let _second = Launch::quick(&node).start(cluster)?;
+    let _second = quick().start(cluster)?;
     let all = wait_for_requests(&cluster.api, &node, "three renewals of the second", SOON, |all| {
         all.iter().skip(old).filter(|e| is_renewal(e)).count() >= 3
     })?;

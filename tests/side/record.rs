@@ -1,6 +1,6 @@
 //! Turns a real kubelet and nodepulse, side by side on this machine, into a record of what the API server saw of both.
 
-use super::super::agent::{Launch, Nodepulse};
+use super::super::agent::{Launch, Nodepulse, ROOM_ON_DISK};
 use super::super::cluster::{AuditEntry, Cluster, Kubelet, NodeIdentity, Result, condition, wait_until};
 use super::reaction::{self, Reaction};
 use serde_json::Value;
@@ -16,8 +16,12 @@ const FIRST: Duration = Duration::from_secs(36);
 const SOON: Duration = Duration::from_secs(30);
 
 /// What both run with while they are provoked, so that a reaction takes two seconds instead of ten.
-const QUICK: [(&str, &str); 3] =
-    [("nodeStatusUpdateFrequency", "2s"), ("nodeStatusReportFrequency", "5m"), ("nodeLeaseDurationSeconds", "8")];
+const QUICK: [(&str, &str); 4] = [
+    ("nodeStatusUpdateFrequency", "2s"),
+    ("nodeStatusReportFrequency", "5m"),
+    ("nodeLeaseDurationSeconds", "8"),
+    ROOM_ON_DISK,
+];
 
 /// Everything that the comparisons are made from.
 pub struct Recording {
@@ -65,10 +69,10 @@ pub struct Pair<'a> {
 
 fn record(cluster: &Cluster) -> Result<Recording> {
     let (board, podless) = (cluster.node("side-nodepulse")?, cluster.node("side-podless")?);
-    let kubelet = Kubelet::start(cluster, "side-kubelet", "")?;
-    let nodepulse = Launch::with_defaults(&board).set("podless", "false").start(cluster)?;
+    let kubelet = Kubelet::start(cluster, "side-kubelet", &yaml(&[ROOM_ON_DISK]))?;
+    let nodepulse = launch(&board, &[ROOM_ON_DISK]).set("podless", "false").start(cluster)?;
     let mut pair = Pair { cluster, kubelet, board: &board, nodepulse };
-    let mut bare = Launch::with_defaults(&podless).start(cluster)?;
+    let mut bare = launch(&podless, &[ROOM_ON_DISK]).start(cluster)?;
     let names = pair.names();
     wait_until("all three Nodes to be settled", SOON, || {
         pair.check()?;
@@ -101,15 +105,24 @@ impl Pair<'_> {
     /// Ends both, lets `meanwhile` do what it likes, and starts both with quick settings.
     pub fn restart(&mut self, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
         let (cluster, nodepulse, board) = (self.cluster, &mut self.nodepulse, self.board);
-        let yaml: String = QUICK.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
-        self.kubelet.restart(cluster, &yaml, || {
+        self.kubelet.restart(cluster, &yaml(&QUICK), || {
             nodepulse.stop()?;
             meanwhile()
         })?;
-        let launch = Launch::with_defaults(board).set("podless", "false").set("statusAssertFrequency", "2s");
-        *nodepulse = QUICK.iter().fold(launch, |launch, (key, value)| launch.set(key, value)).start(cluster)?;
+        let launch = launch(board, &QUICK).set("podless", "false").set("statusAssertFrequency", "2s");
+        *nodepulse = launch.start(cluster)?;
         Ok(())
     }
+}
+
+/// Settings that both programs know, for the kubelet.
+fn yaml(settings: &[(&str, &str)]) -> String {
+    settings.iter().map(|(key, value)| format!("{key}: {value}\n")).collect()
+}
+
+/// The same for ours.
+fn launch<'a>(board: &'a NodeIdentity, settings: &[(&str, &str)]) -> Launch<'a> {
+    settings.iter().fold(Launch::with_defaults(board), |launch, (key, value)| launch.set(key, value))
 }
 
 /// Nothing of the controllers is still to come.

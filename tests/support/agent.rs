@@ -28,6 +28,10 @@ pub const QUICK: [(&str, &str); 4] = [
     ("statusAssertFrequency", "2s"),
 ];
 
+/// `evictionHard` under which the disk of the machine that runs the tests is not full, whatever lies on it.
+pub const ROOM_ON_DISK: (&str, &str) =
+    ("evictionHard", "{memory.available: 100Mi, nodefs.available: 100Mi, nodefs.inodesFree: '1000'}");
+
 /// `$1` stands in for `/etc/machine-id`, in a mount namespace of our own: the rest is another machine.
 const OTHER_MACHINE: &str = r#"mount --bind "$1" /etc/machine-id && shift && exec "$@""#;
 

@@ -153,6 +153,7 @@ cgroupsPerQOS: false
 enforceNodeAllocatable: []
 failSwapOn: false
 makeIPTablesUtilChains: false
+imageGCHighThresholdPercent: 100
 containerRuntimeEndpoint: unix://{dir}/containerd.sock
 podLogsDir: {dir}/pod-logs
 volumePluginDir: {dir}/volume-plugins
