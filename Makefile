@@ -10,10 +10,11 @@ ARGS ?=
 COMMA := ,
 
 # The static binary: for musl, and where rustup has the source of the standard library (rustup component add rust-src),
-# with one that is built for size and without backtraces.
+# with one that is built for size and without backtraces, and without paths of the machine it was built on.
 MUSL := $(shell uname -m)-unknown-linux-musl
 STD := $(wildcard $(shell rustc --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std)
-STD_FLAGS := $(if $(STD),-Zbuild-std=std$(COMMA)panic_abort -Zbuild-std-features=optimize_for_size)
+STD_FLAGS := $(if $(STD),-Zbuild-std=std$(COMMA)panic_abort -Zbuild-std-features=optimize_for_size \
+    -Ztrim-paths --config 'profile.release.trim-paths="all"')
 
 .PHONY: help build static run test lint fmt cluster bench sim board install clean
 
