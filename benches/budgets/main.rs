@@ -41,9 +41,12 @@ fn main() -> ExitCode {
 /// How long everything takes.
 struct Plan {
     seconds_per_renewal: u32,
-    /// After the last Node is Ready, until start-up work is over.
+    /// After the last Node is Ready, until start-up work is over. A Node's name that DNS does not know is looked up again
+    /// after one minute and after three, and then ever less.
     settle: Duration,
     window: Duration,
+    /// Until strace, so that the third look-up of a name that DNS does not know falls into no window.
+    pause: Duration,
     traced: Duration,
 }
 
@@ -51,9 +54,21 @@ impl Plan {
     fn new(quick: bool) -> Plan {
         let seconds = Duration::from_secs;
         if quick {
-            Plan { seconds_per_renewal: 1, settle: seconds(8), window: seconds(30), traced: seconds(10) }
+            Plan {
+                seconds_per_renewal: 1,
+                settle: seconds(8),
+                window: seconds(30),
+                pause: seconds(0),
+                traced: seconds(10),
+            }
         } else {
-            Plan { seconds_per_renewal: 10, settle: seconds(20), window: seconds(120), traced: seconds(60) }
+            Plan {
+                seconds_per_renewal: 10,
+                settle: seconds(68),
+                window: seconds(110),
+                pause: seconds(12),
+                traced: seconds(60),
+            }
         }
     }
 }
@@ -112,7 +127,7 @@ fn measure(
     subjects: &[Subject],
     say: &dyn Fn(&str),
 ) -> Result<Vec<Figures>> {
-    let total = plan.settle + plan.window + plan.traced;
+    let total = plan.settle + plan.window + plan.pause + plan.traced;
     say(&format!("{} Nodes are Ready; the rest takes {} s", subjects.len(), total.as_secs()));
     std::thread::sleep(plan.settle);
     say(&format!("counting for {} s", plan.window.as_secs()));
@@ -121,6 +136,7 @@ fn measure(
     std::thread::sleep(plan.window);
     let to_us = now_us()?;
     let after = subjects.iter().map(Subject::usage).collect::<Result<Vec<_>>>()?;
+    std::thread::sleep(plan.pause);
     say(&format!("counting system calls for {} s", plan.traced.as_secs()));
     let output = |subject: &Subject| cluster.folder().join(format!("{}.strace", subject.node));
     let attach = |subject: &Subject| Trace::attach(subject.pid, output(subject)).inspect_err(|why| say(why)).ok();

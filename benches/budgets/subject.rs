@@ -15,6 +15,9 @@ use super::cluster::daemon::Daemon;
 use super::cluster::{AuditEntry, Cluster, Kubelet, NodeIdentity, Result, binaries};
 use super::process::Usage;
 
+/// Names of three characters for all, as each further one costs four bytes a renewal.
+const NAME: &str = "n";
+
 /// The server as each of the three sees it; the controllers and the bench itself use 127.0.0.1.
 const ADDRESSES: [Ipv4Addr; 3] =
     [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3), Ipv4Addr::new(127, 0, 0, 4)];
@@ -47,7 +50,7 @@ enum Running {
 
 impl Subject {
     pub fn nodepulse(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
-        let identity = cluster.node("nodepulse")?;
+        let identity = cluster.node(NAME)?;
         let settings = identity.dir.join("config.yaml");
         let text = format!(
             "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nnodeLeaseDurationSeconds: {}\n",
@@ -67,7 +70,7 @@ impl Subject {
     }
 
     pub fn kube_rs(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
-        let identity = cluster.node("kube-rs")?;
+        let identity = cluster.node(NAME)?;
         let kubeconfig = identity.kubeconfig_via(&url(cluster, ADDRESSES[1]))?;
         let command = [
             "env".to_owned(),
@@ -82,7 +85,7 @@ impl Subject {
 
     pub fn kubelet(cluster: &Cluster, seconds_per_renewal: u32) -> Result<Subject> {
         let program = binaries::find(&binaries::KUBELET)?;
-        let mut identity = cluster.node("kubelet")?;
+        let mut identity = cluster.node(NAME)?;
         identity.kubeconfig = identity.kubeconfig_via(&url(cluster, ADDRESSES[2]))?;
         let (node, user) = (identity.name.clone(), identity.user.clone());
         let settings = format!("nodeLeaseDurationSeconds: {}", 4 * seconds_per_renewal);
