@@ -1,6 +1,7 @@
 //! Turns facts as they come in into the Node as it should be now, keeping what must survive between two looks:
 //! hysteresis, transition times that no server has acknowledged yet, and which events were already told.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::notice::Level;
@@ -102,11 +103,12 @@ impl Truth {
     pub(super) fn updated(&mut self, base: &Node, world: &mut World, stamp: Wall) -> Option<Wanted> {
         let version = kubelet_version(self.server_version.as_deref());
         let board = board(self.facts.as_deref()?, self.pressures, &version, world, stamp);
-        let mut carried = base.clone();
+        let mut carried = Cow::Borrowed(base);
         for condition in &self.unacknowledged {
-            match carried.status.conditions.iter_mut().find(|theirs| theirs.kind == condition.kind) {
+            let conditions = &mut carried.to_mut().status.conditions;
+            match conditions.iter_mut().find(|theirs| theirs.kind == condition.kind) {
                 Some(theirs) => *theirs = condition.clone(),
-                None => carried.status.conditions.push(condition.clone()),
+                None => conditions.push(condition.clone()),
             }
         }
         let update = desired::updated(&carried, &board, &mut self.remembered);

@@ -127,13 +127,14 @@ fn same_quantity(left: &str, right: &str) -> bool {
 }
 
 fn same_conditions(left: &[Condition], right: &[Condition]) -> bool {
-    let sorted = |conditions: &[Condition]| {
-        let mut sorted: Vec<Condition> = conditions.to_vec();
-        sorted.sort_by(|left, right| left.kind.cmp(&right.kind));
-        sorted
-    };
     let (left, right) = (sorted(left), sorted(right));
-    left.len() == right.len() && left.iter().zip(&right).all(|(left, right)| same_condition(left, right))
+    left.len() == right.len() && left.into_iter().zip(right).all(|(left, right)| same_condition(left, right))
+}
+
+fn sorted(conditions: &[Condition]) -> Vec<&Condition> {
+    let mut sorted: Vec<&Condition> = conditions.iter().collect();
+    sorted.sort_by(|left, right| left.kind.cmp(&right.kind));
+    sorted
 }
 
 fn same_condition(left: &Condition, right: &Condition) -> bool {
