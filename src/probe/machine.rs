@@ -45,9 +45,10 @@ fn machine_id(root: &Root) -> Fact<String> {
 /// SRC-6, case kept, and kept where boards share it: a kubelet on this machine would say the same. Without SMBIOS, as on
 /// most ARM boards, it is the machine-id.
 fn system_uuid(root: &Root) -> Fact<String> {
-    let uuid = root.read_text("/sys/class/dmi/id/product_uuid");
-    let uuid = otherwise(uuid, || root.read_text("/proc/device-tree/system-id"));
-    let uuid = otherwise(uuid, || root.read_text("/proc/device-tree/vm,uuid"));
+    let of_tree = |property| device_tree(root, property, |bytes| Ok(attribute::string(bytes)));
+    let uuid = root.read_text(&format!("{DMI}/product_uuid"));
+    let uuid = otherwise(uuid, || of_tree("system-id"));
+    let uuid = otherwise(uuid, || of_tree("vm,uuid"));
     otherwise(uuid, || machine_id(root))
 }
 
@@ -63,7 +64,7 @@ fn os_image(root: &Root) -> Fact<String> {
 }
 
 fn board_model(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
-    let model = device_tree(root, "model", |bytes| Ok(attribute::text(bytes)));
+    let model = device_tree(root, "model", |bytes| Ok(attribute::string(bytes)));
     let model = otherwise(model, || smbios_model(root));
     let model = otherwise(model, || root.read_text(&format!("{SOC}/machine")));
     let mut fields = ["Model", "Hardware", "machine"].into_iter();
@@ -91,7 +92,7 @@ fn board_compatible(bytes: &[u8]) -> Result<Vec<String>, Why> {
 
 fn board_serial(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
     let believed = |text: String| identity::serial(&text);
-    let serial = device_tree(root, "serial-number", |bytes| identity::serial(&attribute::text(bytes)));
+    let serial = device_tree(root, "serial-number", |bytes| identity::serial(&attribute::string(bytes)));
     let serial = match cpuinfo.as_deref().ok().and_then(|table| cpu::field(table, "Serial")) {
         Some(line) => otherwise(serial, || identity::serial(line).map_err(|why| Absent::new(CPUINFO, why))),
         None => serial,
@@ -139,7 +140,7 @@ fn device_tree<T>(root: &Root, property: &str, parse: impl Fn(&[u8]) -> Result<T
     let read = |directory: &str| {
         let path = format!("{directory}/{property}");
         let bytes = root.read_attribute(&path)?;
-        let parsed = if attribute::text(&bytes).is_empty() { Err(Why::Empty) } else { parse(&bytes) };
+        let parsed = if attribute::string(&bytes).is_empty() { Err(Why::Empty) } else { parse(&bytes) };
         parsed.map_err(|why| Absent::new(&path, why))
     };
     let [first, second] = DEVICE_TREES;
