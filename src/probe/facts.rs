@@ -56,6 +56,8 @@ pub struct Machine {
     /// Most specific first.
     pub board_compatible: Fact<Vec<String>>,
     pub board_serial: Fact<String>,
+    /// Of the first interface with one that stays: `dc:a6:32:5c:0f:fe`.
+    pub mac_address: Fact<String>,
     pub cpu_count: Fact<u32>,
     pub memory_total_bytes: Fact<u64>,
     pub swap_total_bytes: Fact<u64>,

@@ -2,7 +2,7 @@
 
 use super::facts::{Hugepages, otherwise};
 use super::identity::{self, Smbios};
-use super::{Absent, Fact, Machine, Root, Why, attribute, cpu, memory, os_release};
+use super::{Absent, Fact, Machine, Root, Why, attribute, cpu, mac, memory, network, os_release};
 
 const CPU_DIRECTORY: &str = "/sys/devices/system/cpu";
 const CPUINFO: &str = "/proc/cpuinfo";
@@ -29,6 +29,7 @@ pub fn machine(root: &Root) -> Machine {
         board_model: unless_masked(masked, board_model(root, &cpuinfo)),
         board_compatible: unless_masked(masked, device_tree(root, "compatible", board_compatible)),
         board_serial: unless_masked(masked, board_serial(root, &cpuinfo)),
+        mac_address: mac_address(root),
         cpu_count: cpu_count(root, &cpuinfo),
         memory_total_bytes: of_table(MEMINFO, &meminfo, memory::total_bytes),
         swap_total_bytes: of_table(MEMINFO, &meminfo, memory::swap_total_bytes),
@@ -99,6 +100,19 @@ fn board_serial(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
     };
     let places = [format!("{SOC}/serial_number"), format!("{DMI}/product_serial"), format!("{DMI}/board_serial")];
     places.iter().fold(serial, |serial, path| otherwise(serial, || text_as(root, path, believed)))
+}
+
+/// The first, by index, of the MAC addresses that stay with the board.
+fn mac_address(root: &Root) -> Fact<String> {
+    let mut found = Err(Absent::new(network::INTERFACES, Why::NoSuchFile));
+    for name in network::indexed_names(root) {
+        let path = |attribute: &str| format!("{}/{name}/{attribute}", network::INTERFACES);
+        let text = |attribute: &str| root.read_text(&path(attribute)).unwrap_or_default();
+        if mac::is_permanent(&text("type"), &text("addr_assign_type")) {
+            found = otherwise(found, || text_as(root, &path("address"), |text| mac::address(&text)));
+        }
+    }
+    found
 }
 
 /// `online`, else the `cpuN` directories that are not switched off, else cpuinfo.

@@ -95,3 +95,25 @@ fn a_device_tree_is_hidden_only_where_devices_come_from_one() {
     assert_eq!(found.board_serial.as_deref(), Ok("100000005a3c91e7"));
     assert_eq!(found.board_compatible.unwrap_err().why, Why::Masked);
 }
+
+#[test]
+fn the_mac_address_is_the_first_by_index_that_stays_with_the_board() {
+    let board = board("mac");
+    let interface = |name: &str, index: &str, assigned: &str, address: &str| {
+        for (attribute, text) in [("ifindex", index), ("type", "1"), ("addr_assign_type", assigned)] {
+            board.write(&format!("sys/class/net/{name}/{attribute}"), format!("{text}\n"));
+        }
+        board.write(&format!("sys/class/net/{name}/address"), format!("{address}\n"));
+    };
+    interface("docker0", "2", "3", "02:42:ac:1f:00:01");
+    interface("eth0", "3", "1", "9a:7c:11:00:00:01");
+    board.write("sys/class/net/bonding_masters", "bond0\n");
+    let mac = || machine_of(&board).mac_address;
+    assert_eq!(mac().unwrap_err().path, "/sys/class/net");
+    interface("wlan0", "11", "0", "DC:A6:32:5C:0F:FE");
+    assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fe"));
+    interface("eth1", "10", "0", "00:00:00:00:00:00");
+    assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fe"), "one without an address is passed over");
+    interface("eth1", "10", "0", "dc:a6:32:5c:0f:fd");
+    assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fd"));
+}
