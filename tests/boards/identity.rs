@@ -117,3 +117,16 @@ fn the_mac_address_is_the_first_by_index_that_stays_with_the_board() {
     interface("eth1", "10", "0", "dc:a6:32:5c:0f:fd");
     assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fd"));
 }
+
+#[test]
+fn a_machine_id_that_boards_share_is_passed_over() {
+    let board = board("machine-id");
+    board.write("etc/machine-id", "uninitialized\n");
+    let id = || machine_of(&board).machine_id;
+    assert_eq!(id().unwrap_err().why.word(), "implausible");
+    board.write("var/lib/dbus/machine-id", format!("{MACHINE_ID}\n"));
+    for shared in ["uninitialized\n", "00000000000000000000000000000000\n", "", "\n"] {
+        board.write("etc/machine-id", shared);
+        assert_eq!(id().as_deref(), Ok(MACHINE_ID), "{shared:?}");
+    }
+}
