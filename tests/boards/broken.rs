@@ -116,7 +116,8 @@ fn a_link_that_leads_nowhere_or_round_is_an_absence() {
     scratch.write("sys/class/net/bonding_masters", "bond0\n");
     let facts = probed(&scratch.0);
     assert_eq!(facts.machine.machine_id.unwrap_err().why, Why::NoSuchFile);
-    assert_eq!(facts.machine.memory_total_bytes.unwrap_err().to_string(), "/proc/meminfo: read failed with errno 40");
+    let absent = facts.machine.memory_total_bytes.unwrap_err().to_string();
+    assert!(absent.starts_with("/proc/meminfo: read failed: ") && absent.ends_with(" (os error 40)"), "{absent}");
     assert_eq!(facts.machine.cpu_count.unwrap_err().why.word(), "read-failed");
     assert!(facts.network.interfaces.is_empty());
 
