@@ -5,6 +5,8 @@ pub mod clock;
 mod connection;
 pub mod credentials;
 mod dial;
+pub mod disk;
+pub mod disk_error;
 pub mod inbox;
 pub mod log;
 #[cfg(test)]
