@@ -1,7 +1,7 @@
 //! Turns one socket into exchanges with the API server, one after the other: TCP, perhaps a proxy's tunnel, TLS, HTTP.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -23,9 +23,18 @@ const READ_BYTES: usize = 4096;
 /// A connection to the API server that carries one exchange at a time.
 pub struct Connection {
     socket: Watched<TcpStream>,
+    ends: Ends,
     tls: Tls,
     /// Reply bytes that no exchange has taken yet.
     plaintext: Vec<u8>,
+}
+
+/// The addresses that a connection is between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    pub local: IpAddr,
+    /// The server's, or the proxy's.
+    pub peer: IpAddr,
 }
 
 /// How an exchange ended.
@@ -40,13 +49,14 @@ pub enum Carried {
 
 impl Connection {
     /// Looks the server (or the proxy) up and connects. The TLS handshake happens with the first exchange, so that the
-    /// request leaves together with the client's last flight.
+    /// request leaves together with the client's last flight. `connected` is told as soon as the ends are known.
     pub async fn open(
         reactor: &Rc<Reactor>,
         resolver: &Resolver,
         kubeconfig: &Kubeconfig,
         config: Arc<ClientConfig>,
         deadline: Up,
+        connected: impl FnOnce(Ends),
     ) -> Result<Connection, Failure> {
         let server = &kubeconfig.server;
         let name = kubeconfig.tls_server_name.as_deref().unwrap_or(&server.host);
@@ -55,10 +65,16 @@ impl Connection {
         let addresses = resolver.server_addresses(&first_hop.host, deadline).await?;
         let addresses: Vec<SocketAddr> = addresses.into_iter().map(|ip| SocketAddr::new(ip, first_hop.port)).collect();
         let socket = dial(reactor, &addresses, deadline).await?;
+        let ends = ends(socket.get()).map_err(broken)?;
+        connected(ends);
         if let Some(proxy) = &kubeconfig.proxy {
             open_tunnel(&socket, proxy, server).await?;
         }
-        Ok(Connection { socket, tls, plaintext: Vec::new() })
+        Ok(Connection { socket, ends, tls, plaintext: Vec::new() })
+    }
+
+    pub fn ends(&self) -> Ends {
+        self.ends
     }
 
     /// Whether an idle connection may be used: looks at the socket only if something came since.
@@ -188,6 +204,10 @@ fn lift(received: Result<Received, Trouble>) -> io::Result<Result<Received, TlsF
         Err(Trouble::Tls(failure)) => Ok(Err(failure)),
         Err(Trouble::Socket(error)) => Err(error),
     }
+}
+
+fn ends(socket: &TcpStream) -> io::Result<Ends> {
+    Ok(Ends { local: socket.local_addr()?.ip(), peer: socket.peer_addr()?.ip() })
 }
 
 fn broken(error: io::Error) -> Failure {

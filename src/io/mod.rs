@@ -5,6 +5,7 @@ pub mod clock;
 mod connection;
 pub mod credentials;
 mod dial;
+mod flight;
 pub mod inbox;
 pub mod log;
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub mod resolve;
 pub mod run;
 pub mod signals;
 pub mod tls;
+mod way;
 
 pub use run::{Session, Start, exchange_once, run};
 

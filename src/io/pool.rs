@@ -2,14 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use super::clock::{self, CertificateClock};
 use super::connection::{Carried, Connection};
 use super::credentials::{self, Loaded};
+use super::flight::{Flight, Flights};
 use super::reactor::Reactor;
 use super::resolve::Resolver;
 use crate::agent::CredentialDates;
@@ -35,8 +37,7 @@ pub struct Pool {
     /// The kept connection. There is never a second: of two, the one that becomes idle last is closed.
     idle: RefCell<Option<Connection>>,
     /// Exchanges that hold a connection.
-    in_use: Cell<usize>,
-    waiting: RefCell<Vec<Waker>>,
+    flights: Flights,
     /// Connections of an earlier epoch are not kept: addresses or credentials have changed since.
     epoch: Cell<u64>,
 }
@@ -57,8 +58,7 @@ impl Pool {
             kubeconfig: RefCell::new(Rc::new(kubeconfig)),
             loaded: RefCell::default(),
             idle: RefCell::default(),
-            in_use: Cell::default(),
-            waiting: RefCell::default(),
+            flights: Flights::default(),
             epoch: Cell::default(),
         }
     }
@@ -93,36 +93,68 @@ impl Pool {
         self.idle.take().into_iter().for_each(Connection::close);
     }
 
-    /// One exchange, from looking the name up to the last byte of the answer, within [`limits::REQUEST_DEADLINE`].
+    /// The network is another than before: connections from local addresses that do not `stand` are not used again, and
+    /// what is under way over them, or over none yet, begins anew.
+    pub fn network_changed(&self, stands: &dyn Fn(IpAddr) -> bool) {
+        let mut idle = self.idle.borrow_mut();
+        // Nobody is there to be told.
+        drop(idle.take_if(|connection| !stands(connection.ends().local)));
+        self.flights.call_back(stands);
+    }
+
+    /// One exchange, from looking the name up to the last byte of the answer, within [`limits::REQUEST_DEADLINE`] of its
+    /// beginning, or of the last change of the network that took its way.
     pub async fn exchange(&self, wish: Wish) -> Answer {
         self.exchange_within(wish, limits::REQUEST_DEADLINE).await
     }
 
     async fn exchange_within(&self, wish: Wish, span: Duration) -> Answer {
-        let deadline = clock::up() + span;
-        let result = self.reactor.before(deadline, self.attempt(wish, deadline)).await;
-        let after_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        result
-            .unwrap_or(Err(Failure::TimedOut { after_ms }))
-            .unwrap_or_else(|failure| Answer { date: None, result: Err(Refusal::Failed(failure)) })
+        let result = loop {
+            let deadline = clock::up() + span;
+            match self.reactor.before(deadline, self.attempt(&wish, deadline)).await {
+                Some(Some(result)) => break result,
+                // Called back. A look at the network comes before each time, and these are spaced.
+                Some(None) => {}
+                None => break Err(Failure::TimedOut { after_ms: u64::try_from(span.as_millis()).unwrap_or(u64::MAX) }),
+            }
+        };
+        result.unwrap_or_else(|failure| Answer { date: None, result: Err(Refusal::Failed(failure)) })
     }
 
-    async fn attempt(&self, wish: Wish, deadline: Up) -> Result<Answer, Failure> {
-        if self.loaded.borrow().is_none() {
-            self.reload()?;
+    /// `None`: the way was gone before there was an answer.
+    async fn attempt(&self, wish: &Wish, deadline: Up) -> Option<Result<Answer, Failure>> {
+        if self.loaded.borrow().is_none()
+            && let Err(failure) = self.reload()
+        {
+            return Some(Err(failure));
         }
-        let target = self.target();
-        let epoch = self.epoch.get();
         let kept = self.take_idle().await;
         // Counted until this function ends, or is dropped at its deadline.
-        let _in_use = InUse::new(self);
+        let flight = self.flights.begin(kept.as_ref().map(Connection::ends));
+        let answer = async { Some(self.carry(wish, kept, &flight, deadline).await) };
+        let called_back = async {
+            flight.called_back().await;
+            None
+        };
+        smol::future::or(answer, called_back).await
+    }
+
+    async fn carry(
+        &self,
+        wish: &Wish,
+        kept: Option<Connection>,
+        flight: &Flight<'_>,
+        deadline: Up,
+    ) -> Result<Answer, Failure> {
+        let target = self.target();
+        let epoch = self.epoch.get();
         if let Some(connection) = kept {
             let (request, exchange) = Exchange::start(wish.clone(), &target)?;
             match connection.carry(&request, exchange).await {
                 Carried::Answered(answer, connection) => return Ok(self.answered(answer, connection, epoch)),
                 Carried::Failed(failure) => return Err(failure),
                 // Sent once more, at most: every request of ours is either idempotent or answered by 409.
-                Carried::Silent(_) => {}
+                Carried::Silent(_) => flight.set_ends(None),
             }
         }
         let config = self.loaded.borrow().as_ref().map(|loaded| Arc::clone(&loaded.config));
@@ -130,8 +162,10 @@ impl Pool {
             return Err(Failure::Credentials { what: "the kubeconfig was replaced meanwhile".to_owned() });
         };
         let kubeconfig = Rc::clone(&self.kubeconfig.borrow());
-        let connection = Connection::open(&self.reactor, &self.resolver, &kubeconfig, config, deadline).await?;
-        let (request, exchange) = Exchange::start(wish, &target)?;
+        let connected = |ends| flight.set_ends(Some(ends));
+        let opening = Connection::open(&self.reactor, &self.resolver, &kubeconfig, config, deadline, connected);
+        let connection = opening.await?;
+        let (request, exchange) = Exchange::start(wish.clone(), &target)?;
         match connection.carry(&request, exchange).await {
             Carried::Answered(answer, connection) => Ok(self.answered(answer, connection, epoch)),
             Carried::Failed(failure) | Carried::Silent(failure) => Err(failure),
@@ -153,10 +187,10 @@ impl Pool {
     /// The kept connection; `None` when there is none and none comes back within [`PATIENCE`].
     async fn take_idle(&self) -> Option<Connection> {
         let wait = poll_fn(|context| {
-            if self.idle.borrow().is_some() || self.in_use.get() == 0 {
+            if self.idle.borrow().is_some() || self.flights.is_empty() {
                 return Poll::Ready(());
             }
-            self.waiting.borrow_mut().push(context.waker().clone());
+            self.flights.wake_at_end(context.waker().clone());
             Poll::Pending
         });
         self.reactor.before(clock::up() + PATIENCE, wait).await;
@@ -174,23 +208,6 @@ impl Pool {
             }
         }
         answer
-    }
-}
-
-/// An exchange that holds a connection.
-struct InUse<'a>(&'a Pool);
-
-impl InUse<'_> {
-    fn new(pool: &Pool) -> InUse<'_> {
-        pool.in_use.set(pool.in_use.get() + 1);
-        InUse(pool)
-    }
-}
-
-impl Drop for InUse<'_> {
-    fn drop(&mut self) {
-        self.0.in_use.set(self.0.in_use.get().saturating_sub(1));
-        self.0.waiting.take().into_iter().for_each(Waker::wake);
     }
 }
 
@@ -317,7 +334,7 @@ mod tests {
             assert_eq!(server.accepted(), 2);
             release.send(()).unwrap();
             assert_eq!(hung.await.result, version());
-            assert!(pool.idle.borrow().is_some() && pool.in_use.get() == 0);
+            assert!(pool.idle.borrow().is_some() && pool.flights.is_empty());
             assert_eq!(pool.exchange(Wish::ReadVersion).await.result, version());
             assert_eq!(server.accepted(), 2);
         };
@@ -363,5 +380,68 @@ mod tests {
         let refused = ask(&pool).result;
         assert_eq!(refused, Err(Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer))));
         assert_eq!(server.accepted(), 2);
+    }
+
+    #[test]
+    fn a_change_of_the_network_begins_anew_what_is_under_way_over_a_way_that_is_gone() {
+        let authority = Authority::new();
+        let (server, _release) = server_that_hangs_first(&authority);
+        let pool = pool(kubeconfig(&authority, server.port));
+        let executor = smol::LocalExecutor::new();
+        let start = clock::up();
+        let hung = executor.spawn(pool.exchange(Wish::ReadVersion));
+        let change = async {
+            while pool.flights.is_empty() || server.accepted() == 0 {
+                pool.reactor.sleep_until(clock::up() + Duration::from_millis(1)).await;
+            }
+            // The server has it for certain, and does not answer.
+            pool.reactor.sleep_until(clock::up() + Duration::from_millis(50)).await;
+            pool.network_changed(&|_| true);
+            pool.reactor.sleep_until(clock::up() + Duration::from_millis(50)).await;
+            assert_eq!(server.accepted(), 1, "this way stands");
+            pool.network_changed(&|_| false);
+            assert_eq!(hung.await.result, version());
+        };
+        pool.reactor.block_on(executor.run(change)).unwrap();
+        assert_eq!(server.accepted(), 2);
+        assert!(clock::up() - start < limits::REQUEST_DEADLINE, "its time-out was not waited for");
+    }
+
+    #[test]
+    fn a_change_of_the_network_takes_the_idle_connection_only_if_its_way_is_gone() {
+        let authority = Authority::new();
+        let server = Listener::answering(&authority, version_reply());
+        let pool = pool(kubeconfig(&authority, server.port));
+        for (stands, connections) in [(true, 1), (true, 1), (false, 2), (true, 2)] {
+            assert_eq!(ask(&pool).result, version());
+            pool.network_changed(&|local| stands && local.is_loopback());
+            assert_eq!(ask(&pool).result, version());
+            assert_eq!(server.accepted(), connections);
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_network_begins_a_connection_that_is_being_opened_anew() {
+        let authority = Authority::new();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let fill = || std::net::TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), Duration::from_millis(50));
+        let _full = [fill(), fill()];
+        let pool = pool(kubeconfig(&authority, port));
+        let executor = smol::LocalExecutor::new();
+        let opening = executor.spawn(pool.exchange_within(Wish::ReadVersion, Duration::from_millis(400)));
+        let start = clock::up();
+        let change = async {
+            pool.reactor.sleep_until(start + Duration::from_millis(300)).await;
+            pool.network_changed(&|_| true);
+            opening.await.result
+        };
+        let result = pool.reactor.block_on(executor.run(change)).unwrap();
+        assert!(
+            matches!(result, Err(Refusal::Failed(Failure::TimedOut { .. } | Failure::Connect { .. }))),
+            "{result:?}"
+        );
+        assert!(clock::up() - start >= Duration::from_millis(700), "it has its whole time again");
     }
 }

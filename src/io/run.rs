@@ -22,7 +22,7 @@ use super::pool::Pool;
 use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::signals::{Request, Signals};
-use super::{IoError, log, network};
+use super::{IoError, log, network, way};
 use crate::agent::notice::Level;
 use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticket};
 use crate::api::{Answer, Failure, Wish};
@@ -61,8 +61,12 @@ enum Message {
 
 /// After the first message about the network, so many follow that one look answers them all.
 const LINK_DEBOUNCE: Duration = Duration::from_millis(250);
-/// Least time between two looks: a flapping link must not keep the processor busy.
-const LINK_PAUSE: Duration = Duration::from_secs(2);
+/// Least time between two looks, at first: an uplink comes back in steps, carrier, address, route.
+const LINK_PAUSE_FIRST: Duration = Duration::from_millis(250);
+/// The same while looks follow upon each other: a flapping link must not keep the processor busy.
+const LINK_PAUSE_LAST: Duration = Duration::from_secs(2);
+/// After so long without news the next look has the first pause again.
+const LINK_QUIET: Duration = Duration::from_secs(10);
 /// How often to look where the kernel does not say (a container without netlink).
 const LINK_FALLBACK: Duration = Duration::from_secs(60);
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
@@ -185,11 +189,15 @@ impl World {
 
     async fn watch_links(&self) {
         if let Ok(links) = LinkWatch::new(&self.reactor) {
+            let (mut pause, mut quiet_since) = (LINK_PAUSE_FIRST, Up::BOOT);
             while links.changed().await.is_ok() {
+                let is_first = clock::up() - quiet_since > LINK_QUIET;
+                pause = if is_first { LINK_PAUSE_FIRST } else { (pause * 2).min(LINK_PAUSE_LAST) };
                 self.reactor.sleep_until(clock::up() + LINK_DEBOUNCE).await;
                 links.forget();
                 self.inbox.push(Message::NetworkMayHaveChanged);
-                self.reactor.sleep_until(clock::up() + LINK_PAUSE).await;
+                self.reactor.sleep_until(clock::up() + pause).await;
+                quiet_since = clock::up();
             }
         }
         ::log::info!(target: "links-unwatched", "the kernel does not report link changes here; looking every minute");
@@ -327,6 +335,8 @@ impl Shell<'_, '_> {
     fn look_at_network(&mut self) {
         let network = network::with_live_addresses((self.read_network)());
         if self.network.as_ref() != Some(&network) {
+            let before = self.network.take().unwrap_or_default();
+            self.world.pool.network_changed(&|local| way::stands(&before, &network, local));
             self.network = Some(network);
             self.board_given = false;
             self.spawn_name_lookup();

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const AGENTS: usize = 50;
+/// Lease and status; and a report on its way when the server went away may be said again.
+const REQUESTS_EACH: usize = 3;
 const OUTAGE: Duration = Duration::from_secs(12);
 /// Enough for fifty starts on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,7 +57,8 @@ fn a_server_that_restarts_under_fifty_agents_is_asked_twice_by_each_and_not_by_a
     for (user, requests) in of_each(back_us, |e| !is_event(e))? {
         let early: Vec<AuditEntry> =
             requests.into_iter().filter(|e| e.received_at_us < first_us + 10_000_000).collect();
-        assert!(early.len() <= 2, "{user} asked {:#?}", lines(&early));
+        let bodies: Vec<String> = early.iter().map(|e| e.body.to_string()).collect();
+        assert!(early.len() <= REQUESTS_EACH, "{user} asked {:#?}: {bodies:#?}", lines(&early));
         when_ms.extend(early.first().map(|e| (e.received_at_us - first_us) / 1000));
     }
     when_ms.sort_unstable();

@@ -35,8 +35,8 @@ fn a_dns_that_dies_after_the_start_is_survived_even_by_the_next_start(cluster: &
     assert!(names.asked() > 0, "it found the server without asking");
     names.fall_silent();
     let port = site.connection(cluster.api.port)?.to_string();
-    let cut_us = now_us();
     site.swallow(&[&["ipproto", "tcp", "sport", &port], &["ipproto", "tcp", "dport", &port]])?;
+    let cut_us = now_us();
     let after = wait_for_renewal(cluster, &node, cut_us, Duration::from_secs(15))?;
     say("a dead connection and a silent DNS, to the renewal over a new one", after);
     agent.check()?;
