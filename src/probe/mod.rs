@@ -13,6 +13,7 @@ mod attribute;
 mod cpu;
 pub mod facts;
 mod identity;
+mod mac;
 mod machine;
 mod memory;
 mod network;

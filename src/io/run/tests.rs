@@ -82,6 +82,7 @@ fn machine() -> Machine {
         board_model: absent(),
         board_compatible: absent(),
         board_serial: absent(),
+        mac_address: absent(),
         cpu_count: Ok(4),
         memory_total_bytes: Ok(1 << 30),
         swap_total_bytes: absent(),
