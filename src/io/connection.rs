@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
+use super::certificate;
 use super::dial::dial;
 use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
@@ -15,7 +16,7 @@ use crate::api::failure::{Failure, TlsFailure};
 use crate::api::{Answer, Exchange, Progress};
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
-use crate::time::Up;
+use crate::time::{Up, Wall};
 
 /// Bytes read at once. Answers to heartbeats fit; a deframer that holds no more shrinks back to this.
 const READ_BYTES: usize = 4096;
@@ -39,8 +40,14 @@ pub struct Ends {
 
 /// How an exchange ended.
 pub enum Carried {
-    /// The connection comes back when it may carry another exchange.
-    Answered(Answer, Option<Connection>),
+    Answered {
+        answer: Answer,
+        /// The answer's date, unless the server's own certificate ends before it: whatever is wrong there, such a
+        /// date must never become the one that certificates are judged by.
+        seen: Option<Wall>,
+        /// It comes back when it may carry another exchange.
+        connection: Option<Connection>,
+    },
     Failed(Failure),
     /// Closed or broken before the first byte of the reply. On a connection that had been idle this most likely means
     /// that the server had closed it meanwhile, and never saw the request.
@@ -99,14 +106,14 @@ impl Connection {
         match self.run(request, &mut exchange).await {
             Ok(Some((answer, reusable))) => {
                 let reusable = reusable && self.plaintext.is_empty() && !self.tls.is_closed_by_peer();
-                Carried::Answered(answer, reusable.then_some(self))
+                Carried::Answered { seen: self.seen(&answer), answer, connection: reusable.then_some(self) }
             }
             Ok(None) if !exchange.has_begun() && self.plaintext.is_empty() => {
                 Carried::Silent(Failure::Closed { received_bytes: 0 })
             }
             // Without close_notify the end may have been forged: a body that ends with it could be cut anywhere.
             Ok(None) if self.tls.is_closed_by_peer() => match exchange.end_of_stream() {
-                Ok(answer) => Carried::Answered(answer, None),
+                Ok(answer) => Carried::Answered { seen: self.seen(&answer), answer, connection: None },
                 Err(failure) => Carried::Failed(failure),
             },
             Ok(None) => Carried::Failed(Failure::Closed { received_bytes: exchange.received_bytes() }),
@@ -115,6 +122,12 @@ impl Connection {
             }
             Err(failure) => Carried::Failed(failure),
         }
+    }
+
+    fn seen(&self, answer: &Answer) -> Option<Wall> {
+        let date = answer.date?;
+        let (_, not_after) = certificate::validity(self.tls.server_certificate()?)?;
+        Some(date).filter(|date| *date <= not_after)
     }
 
     /// The answer and whether HTTP allows another exchange; `None` when the stream ended before.

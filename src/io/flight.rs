@@ -13,6 +13,8 @@ use super::connection::Ends;
 #[derive(Default)]
 pub struct Flights {
     under_way: RefCell<Vec<Rc<State>>>,
+    /// Whom the last one that came to nothing was connected to.
+    failed: Cell<Option<IpAddr>>,
     waiting: RefCell<Vec<Waker>>,
 }
 
@@ -21,6 +23,7 @@ struct State {
     /// `None` while a connection is being opened.
     ends: Cell<Option<Ends>>,
     is_called_back: Cell<bool>,
+    has_landed: Cell<bool>,
     task: RefCell<Option<Waker>>,
 }
 
@@ -46,6 +49,11 @@ impl Flights {
         self.waiting.borrow_mut().push(waker);
     }
 
+    /// Whom an exchange was connected to that came to nothing, by itself or at its deadline; told once.
+    pub fn take_failed(&self) -> Option<IpAddr> {
+        self.failed.take()
+    }
+
     /// Calls back those that are opening a connection (what was sent may have gone nowhere, and TCP says it again ever
     /// more rarely), and those from local addresses that do not `stand`.
     pub fn call_back(&self, stands: &dyn Fn(IpAddr) -> bool) {
@@ -64,7 +72,9 @@ impl Flight<'_> {
         self.state.ends.set(ends);
     }
 
-    pub fn ends(&self) -> Option<Ends> {
+    /// There is an answer, from here.
+    pub fn land(&self) -> Option<Ends> {
+        self.state.has_landed.set(true);
         self.state.ends.get()
     }
 
@@ -83,6 +93,12 @@ impl Flight<'_> {
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
+        if let Some(ends) = self.state.ends.get()
+            && !self.state.has_landed.get()
+            && !self.state.is_called_back.get()
+        {
+            self.flights.failed.set(Some(ends.peer));
+        }
         self.flights.under_way.borrow_mut().retain(|state| !Rc::ptr_eq(state, &self.state));
         self.flights.waiting.take().into_iter().for_each(Waker::wake);
     }

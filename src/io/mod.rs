@@ -1,5 +1,6 @@
 //! Owns the clock, the sockets, TLS, signals and the files of the agent.
 
+mod aside;
 pub mod certificate;
 pub mod clock;
 mod connection;
@@ -7,6 +8,7 @@ pub mod credentials;
 mod dial;
 mod flight;
 pub mod inbox;
+mod kept;
 pub mod log;
 #[cfg(test)]
 mod loopback;
@@ -18,6 +20,7 @@ pub mod reactor;
 pub mod resolve;
 pub mod run;
 pub mod signals;
+mod thread;
 pub mod tls;
 mod way;
 

@@ -16,7 +16,7 @@
 //! are used up, or the file is damaged, or a write of unknown end may be in it, what still waits is written to a new file
 //! that takes the old one's name. The last frame is there so that no one bad block takes the numbering with it.
 
-mod checksum;
+pub mod checksum;
 mod code;
 mod frame;
 mod keep;
