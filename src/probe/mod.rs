@@ -52,8 +52,18 @@ pub fn facts(root: &Root, state_directory: &str) -> Facts {
 #[derive(Debug, Clone)]
 pub struct Root {
     directory: PathBuf,
-    /// Its `/proc` is plain files: what the kernel answers by system call is then not about the captured machine.
-    capture: bool,
+    kind: Kind,
+}
+
+/// Whose files these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// `/`: of this process, its namespaces included.
+    Own,
+    /// The live root of a host, mounted into a container: its own namespaces are those of its first process.
+    Mounted,
+    /// `/proc` is plain files: what the kernel answers by system call is then not about the captured machine.
+    Capture,
 }
 
 impl Root {
@@ -61,8 +71,14 @@ impl Root {
     pub fn new(directory: impl Into<PathBuf>) -> Root {
         let directory = directory.into();
         let is_procfs = |path: &Path| statfs(path).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC);
-        let capture = directory != Path::new("/") && !is_procfs(&directory.join("proc"));
-        Root { directory, capture }
+        let kind = if directory == Path::new("/") {
+            Kind::Own
+        } else if is_procfs(&directory.join("proc")) {
+            Kind::Mounted
+        } else {
+            Kind::Capture
+        };
+        Root { directory, kind }
     }
 
     /// The bytes of one attribute: one read of a page, and one more if that was full, because drivers exist that
@@ -105,10 +121,15 @@ impl Root {
         Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// A table of `/proc/net`, which is a link to `self/net`: a capture may have only one of the two.
-    fn read_net_table(&self, name: &str) -> Fact<String> {
+    /// A table about a namespace, such as `net/route`: of the first process where the root is a host's, else of this one.
+    /// `/proc/net` is a link to `self/net`, and a capture may have only one of the two.
+    fn read_namespace_table(&self, name: &str) -> Fact<String> {
         let read = |directory: &str| self.read_table(&format!("{directory}/{name}"));
-        otherwise(read("/proc/net"), || otherwise(read("/proc/self/net"), || read("/proc/1/net")))
+        let [first, second, third] = match self.kind {
+            Kind::Mounted => ["/proc/1", "/proc", "/proc/self"],
+            Kind::Own | Kind::Capture => ["/proc", "/proc/self", "/proc/1"],
+        };
+        otherwise(read(first), || otherwise(read(second), || read(third)))
     }
 
     /// The names in a directory, numbers in them in numeric order (`cpu10` after `cpu9`), as the kernel's order is none.
@@ -141,7 +162,7 @@ impl Root {
     /// `path`, or as much of it as exists.
     fn nearest_existing<'a>(&self, path: &'a str) -> &'a str {
         let mut nearest = path;
-        while !self.capture && !self.exists(nearest) {
+        while self.kind != Kind::Capture && !self.exists(nearest) {
             match nearest.trim_end_matches('/').rsplit_once('/') {
                 Some((parent, _)) if !parent.is_empty() => nearest = parent,
                 _ => return "/",
@@ -152,7 +173,7 @@ impl Root {
 
     /// The file system that holds `path` (SRC-8).
     fn file_system(&self, path: &str) -> Fact<FileSystem> {
-        if self.capture {
+        if self.kind == Kind::Capture {
             return Err(Absent::new(path, Why::Implausible("the disk of a capture is not the machine's".to_owned())));
         }
         let found = self.resolve(path).and_then(|found| statvfs(&found).map_err(io::Error::from));
@@ -165,7 +186,7 @@ impl Root {
 
     /// The file that a path below the root means. At `/` that is the path itself, and costs nothing.
     fn resolve(&self, path: &str) -> io::Result<PathBuf> {
-        if self.directory == Path::new("/") {
+        if self.kind == Kind::Own {
             return Ok(PathBuf::from(path));
         }
         let mut found = self.directory.clone();
@@ -290,4 +311,31 @@ fn absent(path: &str, error: &io::Error) -> Absent {
         None => Why::Malformed(error.to_string()),
     };
     Absent::new(path, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_network_of_a_mounted_host_is_that_of_its_first_process() {
+        let directory = std::env::temp_dir().join(format!("nodepulse-host-{}", std::process::id()));
+        for (process, text) in [("proc/net", "container\n"), ("proc/1/net", "host\n")] {
+            fs::create_dir_all(directory.join(process)).unwrap();
+            fs::write(directory.join(process).join("route"), text).unwrap();
+        }
+        let read = |kind| Root { directory: directory.clone(), kind }.read_namespace_table("net/route");
+        assert_eq!(read(Kind::Mounted).as_deref(), Ok("host\n"));
+        assert_eq!(read(Kind::Capture).as_deref(), Ok("container\n"));
+        fs::remove_file(directory.join("proc/1/net/route")).unwrap();
+        assert_eq!(read(Kind::Mounted).as_deref(), Ok("container\n"), "it may not be permitted");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_root_is_ours_a_hosts_or_a_capture() {
+        for (directory, kind) in [("/", Kind::Own), ("/proc/self/root", Kind::Mounted), ("/usr", Kind::Capture)] {
+            assert_eq!(Root::new(directory).kind, kind, "{directory}");
+        }
+    }
 }
