@@ -8,6 +8,7 @@ use super::commands::DEFAULT_CONFIG;
 use super::{CliError, DEFAULT_KUBECONFIG};
 use crate::config::kubeconfig::Kubeconfig;
 use crate::config::{self, Loaded, Settings, limits};
+use crate::probe::Root;
 
 /// Settings file and flags, checked together.
 pub fn settings(sources: &Sources) -> Result<Loaded, CliError> {
@@ -29,6 +30,11 @@ pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     let text = read_bounded(path)?;
     let folder = Path::new(path).parent().and_then(Path::to_str).unwrap_or_default();
     Kubeconfig::parse(&text, folder, None).map_err(|error| CliError::Kubeconfig { path: path.to_owned(), error })
+}
+
+/// The folder of `--root`. One that is not there would be a board without any facts.
+pub fn root(path: &str) -> Result<Root, CliError> {
+    if Path::new(path).is_dir() { Ok(Root::new(path)) } else { Err(CliError::Root { path: path.to_owned() }) }
 }
 
 fn read_bounded(path: &str) -> Result<String, CliError> {

@@ -24,7 +24,7 @@ use crate::config::Problem;
 use crate::config::kubeconfig::KubeconfigError;
 use crate::io::{self, IoError};
 use crate::node::NodeError;
-use crate::probe::{self, Root};
+use crate::probe;
 
 /// Read when neither `--kubeconfig` nor the settings name one and it exists.
 pub const DEFAULT_KUBECONFIG: &str = "/etc/nodepulse/kubeconfig";
@@ -63,7 +63,7 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             print(&document(&node, *format))?;
         }
         Invocation::Check(sources) => {
-            let report = check::check(sources, "/")?;
+            let report = check::check(sources)?;
             report.findings.iter().try_for_each(|finding| print(&finding.to_line(&palette)))?;
             return Ok(report.exit_code());
         }
@@ -77,10 +77,12 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
 
 fn print_probe(root: &str, format: Format, sources: &Sources) -> Result<(), CliError> {
     let settings = load::settings(sources)?.settings;
-    let mut facts = probe::facts(&Root::new(root), &settings.state_directory);
+    let root_folder = load::root(root)?;
+    let mut facts = probe::facts(&root_folder, &settings.state_directory);
     if root == "/" {
         facts.network = io::network::with_live_addresses(facts.network);
     }
+    probe::remarks(&root_folder).iter().for_each(|remark| eprintln!("nodepulse: {remark}"));
     match format {
         Format::Text => print(&probe::report::to_text(&facts)),
         Format::Json | Format::Yaml => print(&document(&probe::report::to_json(&facts), format)),
@@ -120,6 +122,10 @@ pub enum CliError {
         path: String,
         error: KubeconfigError,
     },
+    /// `--root` names no folder.
+    Root {
+        path: String,
+    },
     /// `run` and `check` need a server.
     NoKubeconfig,
     Node(NodeError),
@@ -137,6 +143,7 @@ impl CliError {
             | CliError::Kubeconfig { .. }
             | CliError::NoKubeconfig
             | CliError::Node(_) => exit::CONFIG,
+            CliError::Root { .. } => exit::USAGE,
             CliError::Io(_) | CliError::Output(_) => exit::SOFTWARE,
         }
     }
@@ -155,6 +162,9 @@ impl fmt::Display for CliError {
                 Ok(())
             }
             CliError::File { path, detail } => write!(f, "{path}: {detail}"),
+            CliError::Root { path } => {
+                write!(f, "--root {path}: there is no such folder; name one with proc, sys and etc of a board in it")
+            }
             CliError::Kubeconfig { path, error } => write!(f, "{path}: {error}"),
             CliError::NoKubeconfig => write!(
                 f,

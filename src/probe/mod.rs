@@ -16,6 +16,7 @@ mod identity;
 mod mac;
 mod machine;
 mod memory;
+mod mounts;
 mod network;
 mod os_release;
 mod pids;
@@ -44,6 +45,16 @@ pub use readings::{Gauges, readings};
 /// Everything the Node is made from, read now. `state_directory` is below `root`, as the agent itself would name it.
 pub fn facts(root: &Root, state_directory: &str) -> Facts {
     Facts { machine: machine(root), readings: readings(root, state_directory), network: network(root) }
+}
+
+/// What a person should know of the facts although they are what the files say, one sentence each.
+pub fn remarks(root: &Root) -> Vec<String> {
+    let mountinfo = root.read_namespace_table("mountinfo").unwrap_or_default();
+    let faked = mounts::of_lxcfs(&mountinfo);
+    if faked.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("lxcfs answers for {}: that is the container's share, not the machine's", faked.join(", "))]
 }
 
 /// The directory that every path of the probe is below: `/`, the mounted root of a host, or a capture of a machine.
