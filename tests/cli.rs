@@ -296,3 +296,22 @@ fn settings_that_turn_bad_do_not_end_a_running_agent() {
     agent.wait_for("read again");
     assert!(agent.child.try_wait().expect("a state").is_none());
 }
+
+#[test]
+fn a_settings_file_of_bytes_is_no_text() {
+    let folder = Folder::new();
+    let path = folder.write("config.yaml", "");
+    fs::write(&path, b"\xff\xfe\x00").expect("a file");
+    let output = nodepulse(&["render", "--config", &path]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(err(&output).contains("is not text in UTF-8"), "{}", err(&output));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nodepulse"));
+    let output = command.args(["render", "--hostname-override", "edge-1"]).stdout(full).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(70));
+    assert!(err(&output).contains("cannot write the output: No space left on device"), "{}", err(&output));
+}

@@ -5,6 +5,7 @@ mod check;
 pub mod commands;
 pub mod completions;
 mod document;
+mod error;
 pub mod help;
 mod load;
 pub mod man;
@@ -13,17 +14,15 @@ mod render;
 mod run;
 
 use std::ffi::OsString;
-use std::fmt;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use args::{Invocation, Sources};
 use commands::{Format, exit};
 use palette::Palette;
 
-use crate::config::Problem;
-use crate::config::kubeconfig::KubeconfigError;
-use crate::io::{self, IoError};
-use crate::node::NodeError;
+pub use error::{CliError, Unreadable};
+
+use crate::io;
 use crate::probe;
 
 /// Read when neither `--kubeconfig` nor the settings name one and it exists.
@@ -41,7 +40,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
     match execute(invocation) {
         Ok(code) => code,
         // Whoever reads no further (`| head`) has what they want.
-        Err(CliError::Output(_)) if !std::io::stdout().is_terminal() => exit::OK,
+        Err(CliError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit::OK,
         Err(error) => {
             eprintln!("nodepulse: {error}");
             error.exit_code()
@@ -99,81 +98,11 @@ fn document(value: &serde_json::Value, format: Format) -> String {
 fn print(text: &str) -> Result<(), CliError> {
     let mut output = std::io::stdout().lock();
     let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
-    written.map_err(|error| CliError::Output(error.to_string()))
+    written.map_err(CliError::Output)
 }
 
 /// Colours only for people who want them: a terminal, not a dumb one, and no `NO_COLOR`.
 fn wants_colour(output: &impl IsTerminal) -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
     output.is_terminal() && !dumb && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-/// Why a command did not do what it was asked.
-#[derive(Debug)]
-pub enum CliError {
-    /// Everything that is wrong with the settings.
-    Settings(Vec<Problem>),
-    /// A file that must be read cannot be.
-    File {
-        path: String,
-        detail: String,
-    },
-    Kubeconfig {
-        path: String,
-        error: KubeconfigError,
-    },
-    /// `--root` names no folder.
-    Root {
-        path: String,
-    },
-    /// `run` and `check` need a server.
-    NoKubeconfig,
-    Node(NodeError),
-    Io(IoError),
-    /// Standard output is closed or full.
-    Output(String),
-}
-
-impl CliError {
-    /// The process's exit code.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            CliError::Settings(_)
-            | CliError::File { .. }
-            | CliError::Kubeconfig { .. }
-            | CliError::NoKubeconfig
-            | CliError::Node(_) => exit::CONFIG,
-            CliError::Root { .. } => exit::USAGE,
-            CliError::Io(_) | CliError::Output(_) => exit::SOFTWARE,
-        }
-    }
-}
-
-impl fmt::Display for CliError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CliError::Settings(problems) => {
-                for (place, problem) in problems.iter().enumerate() {
-                    if place > 0 {
-                        f.write_str("\n")?;
-                    }
-                    write!(f, "{problem}")?;
-                }
-                Ok(())
-            }
-            CliError::File { path, detail } => write!(f, "{path}: {detail}"),
-            CliError::Root { path } => {
-                write!(f, "--root {path}: there is no such folder; name one with proc, sys and etc of a board in it")
-            }
-            CliError::Kubeconfig { path, error } => write!(f, "{path}: {error}"),
-            CliError::NoKubeconfig => write!(
-                f,
-                "no kubeconfig: give --kubeconfig FILE, set kubeconfig in the settings, or put it at {}; `nodepulse render` shows the Node without a cluster",
-                DEFAULT_KUBECONFIG
-            ),
-            CliError::Node(error) => error.fmt(f),
-            CliError::Io(error) => error.fmt(f),
-            CliError::Output(detail) => write!(f, "cannot write the output: {detail}"),
-        }
-    }
 }

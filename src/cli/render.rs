@@ -33,7 +33,7 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     };
     let (node, _events, problems) = initial(&board);
     let body = crate::node::patch::create_body(&node);
-    let node = serde_json::from_str(&body).map_err(|error| CliError::Output(error.to_string()))?;
+    let node = serde_json::from_str(&body).map_err(|error| CliError::Output(error.into()))?;
     let mut notes = loaded.notices;
     notes.extend(probe::remarks(&root_folder));
     notes.extend(problems.iter().map(ToString::to_string));
