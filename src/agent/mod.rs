@@ -179,7 +179,7 @@ impl Agent {
                 continue;
             }
             let step = match lane {
-                Lane::Lease => self.lease.poll(&self.world, now),
+                Lane::Lease => self.lease.poll(&mut self.world, now),
                 Lane::Status => self.status.poll(&mut self.world, now),
                 Lane::Events => self.events.poll(&mut self.world, now),
             };

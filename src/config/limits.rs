@@ -26,6 +26,10 @@ pub const TAINTS: usize = 64;
 pub const NODE_ADDRESSES: usize = 32;
 /// Events that wait to be sent; the oldest goes first.
 pub const WAITING_EVENTS: usize = 64;
+/// Records of the journal that wait to be told; the middle of each series goes first.
+pub const WAITING_RECORDS: usize = 256;
+/// Smallest file of the journal, bytes, and so its smallest quota.
+pub const JOURNAL_LEAST_BYTES: usize = 16 * 1024;
 /// Tries of one status run or one Lease renewal, back to back (SYN-1, LSE-7).
 pub const TRIES_PER_RUN: u32 = 5;
 /// Tries of one event (EVT-7).

@@ -1,5 +1,237 @@
 //! Turns changes into bytes that survive any power cut, and any bytes back into the changes that still wait.
+//!
+//! ```text
+//!   0                       4 KiB                          8 KiB                             size of the file
+//!   +-------+-------+-------+---------+---------+----------+---------- ... --------+---------------+
+//!   | frame | frame | zeros | frame   | frame   | frame    | zeros: space made     | frame without |
+//!   |       |       |       |         |         |          | ready for appends     | records       |
+//!   +-------+-------+-------+---------+---------+----------+---------- ... --------+---------------+
+//!   '-- written at once --------------'-- appended --------'                       '-- at once ----'
+//! ```
+//!
+//! A frame (`frame.rs`) is what one write has to say, under one checksum: records, which records are forgotten, the first
+//! unused number (`code.rs`). Nothing in it needs another frame, so they may be lost one by one, and a record is gone when
+//! any frame says so, wherever that stands. A write goes behind the last frame, into zeros that are there already and into
+//! one block if it fits in one: the file system has nothing to allocate and its own journal nothing to say. When the zeros
+//! are used up, or the file is damaged, or a write of unknown end may be in it, what still waits is written to a new file
+//! that takes the old one's name. The last frame is there so that no one bad block takes the numbering with it.
 
+mod checksum;
+mod code;
+mod frame;
+mod keep;
+mod pace;
 pub mod record;
+mod recovery;
+mod write;
 
 pub use record::{BootId, Happened, Moment, Record, Sequence, Status};
+pub use recovery::Recovery;
+pub use write::Write;
+
+use code::Range;
+use heapless::Vec as Bounded;
+use pace::Pace;
+use write::{File, Flight};
+
+use crate::config::limits::WAITING_RECORDS;
+use crate::time::{Now, Up};
+
+/// What has happened and is not yet told, and how much of that is on disk.
+pub struct Journal {
+    boot: BootId,
+    last_boot: Option<BootId>,
+    /// First unused number.
+    next: u64,
+    /// No record was added since `recover`.
+    is_fresh: bool,
+    /// In order of their numbers.
+    waiting: Box<Bounded<Entry, WAITING_RECORDS>>,
+    /// Sum of the most bytes that each of them takes.
+    weight_bytes: usize,
+    quota_bytes: usize,
+    /// Forgotten since the last write: ranges, and how many records.
+    dead: Box<Bounded<Range, { code::FRAME_RANGES }>>,
+    forgotten: usize,
+    /// There were more ranges than a frame has room for: only a new file can say it.
+    too_many_ranges: bool,
+    /// The record of what was dropped may not have been sent yet.
+    may_merge: bool,
+    file: File,
+    flight: Option<Flight>,
+    pace: Pace,
+    /// When the oldest record that is not on disk came.
+    unwritten_since: Option<Up>,
+}
+
+/// A record, and where it is.
+struct Entry {
+    record: Record,
+    place: Place,
+    /// A write that carried it was begun: bytes of it may be on disk.
+    was_begun: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Memory,
+    /// In the write in flight.
+    Flight,
+    Disk,
+}
+
+/// So many records forgotten and none waiting: the end of a replay, worth a write of its own.
+const REPLAY_RECORDS: usize = 8;
+/// So many forgotten in the middle of one.
+const REPLAY_PART_RECORDS: usize = 64;
+
+impl Journal {
+    /// The journal that `bytes` hold, whatever they are. `quota_bytes`: most bytes of the file; `boot`: the present one.
+    pub fn recover(bytes: &[u8], quota_bytes: usize, boot: BootId) -> (Journal, Recovery) {
+        recovery::recover(bytes, quota_bytes, boot)
+    }
+
+    pub fn boot(&self) -> BootId {
+        self.boot
+    }
+
+    /// The boot of the newest record there ever was.
+    pub fn last_boot(&self) -> Option<BootId> {
+        self.last_boot
+    }
+
+    /// Takes a record of what happened `now`. When there is no room, one that can be missed more makes some.
+    ///
+    /// The first number since the start is at least the milliseconds since boot, unless this is the first process of its
+    /// boot: a process before may have used numbers that never reached a disk that was read-only, and a number names an
+    /// event together with its boot.
+    pub fn add(&mut self, now: Now, what: Happened) -> Sequence {
+        let at = Moment { boot: self.boot, up: code::to_us(now.up), wall: now.wall };
+        if std::mem::take(&mut self.is_fresh) && self.last_boot.is_none_or(|last| last == self.boot) {
+            self.next = self.next.max(u64::try_from(now.up.as_duration().as_millis()).unwrap_or(u64::MAX));
+        }
+        let record = Record { sequence: Sequence(0), at, what };
+        self.make_room(code::most_bytes(&record), at);
+        self.unwritten_since.get_or_insert(now.up);
+        self.push(record)
+    }
+
+    /// What is not forgotten, in order.
+    pub fn waiting(&self) -> impl Iterator<Item = &Record> {
+        self.waiting.iter().map(|entry| &entry.record)
+    }
+
+    /// The server has taken it: it is never shown again. Reaches the disk with the next write.
+    pub fn forget(&mut self, sequence: Sequence) {
+        self.may_merge = false;
+        if let Ok(place) = self.waiting.binary_search_by_key(&sequence, |entry| entry.record.sequence) {
+            self.remove(place);
+        }
+    }
+
+    /// Something that was added or forgotten is not on disk yet.
+    pub fn has_unwritten(&self) -> bool {
+        self.has_unwritten_records() || self.flight.is_some() || self.forgotten > 0 || self.file.is_owed
+    }
+
+    fn has_unwritten_records(&self) -> bool {
+        self.waiting.iter().any(|entry| entry.place == Place::Memory)
+    }
+
+    /// When a write should go out by itself: at once if there were few lately, later if there were many. `None`: nothing
+    /// is worth one, or one is in flight.
+    pub fn write_due(&self) -> Option<Up> {
+        let is_replayed = self.forgotten >= REPLAY_PART_RECORDS
+            || (self.waiting.is_empty() && self.forgotten >= REPLAY_RECORDS)
+            || self.file.is_owed;
+        let is_worth_it = self.flight.is_none() && (is_replayed || self.has_unwritten_records());
+        is_worth_it.then(|| self.pace.due_at().max(self.unwritten_since.unwrap_or_default()))
+    }
+
+    /// Whether a power cut would leave it: on disk, or no longer waiting. True as well while the disk fails, as waiting
+    /// for it would help nobody.
+    pub fn is_synced(&self, sequence: Sequence) -> bool {
+        let place = self.waiting.binary_search_by_key(&sequence, |entry| entry.record.sequence);
+        let entry = place.ok().and_then(|place| self.waiting.get(place));
+        self.pace.has_failed() || entry.is_none_or(|entry| entry.place == Place::Disk)
+    }
+
+    fn push(&mut self, record: Record) -> Sequence {
+        let sequence = Sequence(self.next);
+        self.next = self.next.saturating_add(1);
+        self.last_boot = Some(record.at.boot);
+        self.weight_bytes += code::most_bytes(&record);
+        let record = Record { sequence, ..record };
+        // `make_room` has seen to it that there is room.
+        let _ = self.waiting.push(Entry { record, place: Place::Memory, was_begun: false });
+        sequence
+    }
+
+    /// Gives up records until one of `bytes` fits, and says how many in a record of its own.
+    fn make_room(&mut self, bytes: usize, at: Moment) {
+        let saying = Record { sequence: Sequence(0), at, what: Happened::Dropped { count: 0 } };
+        let mut count: u32 = 0;
+        loop {
+            let says_more = count > 0 && self.mergeable().is_none();
+            let needed = bytes + if says_more { code::most_bytes(&saying) } else { 0 };
+            let places = 1 + usize::from(says_more);
+            let fits_in_memory = self.waiting.len() + places <= WAITING_RECORDS;
+            if fits_in_memory && self.weight_bytes + needed <= write::room_bytes(self.quota_bytes) {
+                break;
+            }
+            let records = self.waiting.iter().map(|entry| &entry.record);
+            let Some(place) = keep::victim(records) else { break };
+            let dropped = self.remove(place).map(|record| record.what);
+            let those = if let Some(Happened::Dropped { count }) = dropped { count } else { 1 };
+            count = count.saturating_add(those);
+        }
+        if count > 0 {
+            self.note_dropped(count, saying);
+        }
+    }
+
+    fn note_dropped(&mut self, more: u32, saying: Record) {
+        if let Some(entry) = self.mergeable().and_then(|place| self.waiting.get_mut(place))
+            && let Happened::Dropped { count } = &mut entry.record.what
+        {
+            *count = count.saturating_add(more);
+            entry.place = Place::Memory;
+        } else {
+            self.push(Record { what: Happened::Dropped { count: more }, ..saying });
+            self.may_merge = true;
+        }
+    }
+
+    /// The record of dropped ones that may still grow: one that cannot have been sent. What is sent is the first that
+    /// waits, and nothing was forgotten, so nothing sent, since this one was made.
+    fn mergeable(&self) -> Option<usize> {
+        let is_saying = |entry: &Entry| matches!(entry.record.what, Happened::Dropped { .. });
+        self.waiting.iter().rposition(is_saying).filter(|place| self.may_merge && *place > 0)
+    }
+
+    /// Takes a record out; if the disk may have it, the next write says that it is gone.
+    fn remove(&mut self, place: usize) -> Option<Record> {
+        let number = |entry: Option<&Entry>| entry.map(|entry| entry.record.sequence.0);
+        let before = place.checked_sub(1).and_then(|before| number(self.waiting.get(before))).unwrap_or(0);
+        let after = number(self.waiting.get(place + 1)).unwrap_or(self.next);
+        if place >= self.waiting.len() {
+            return None;
+        }
+        let Entry { record, was_begun, .. } = self.waiting.remove(place);
+        self.weight_bytes -= code::most_bytes(&record);
+        if was_begun {
+            self.forgotten += 1;
+            // Nothing waits between the neighbours, and no number there is used again: all of it is dead.
+            let gap = (before + 1, after.saturating_sub(1));
+            self.dead.retain(|(first, last)| *last < gap.0 || gap.1 < *first);
+            self.too_many_ranges |= self.dead.push(gap).is_err();
+        }
+        if !self.has_unwritten_records() {
+            self.unwritten_since = None;
+        }
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests;

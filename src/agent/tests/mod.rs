@@ -229,7 +229,7 @@ fn body_of(wish: &Wish) -> Value {
         Wish::CreateNode { body }
         | Wish::PatchStatus { body, .. }
         | Wish::CreateLease { body }
-        | Wish::RenewLease { body }
+        | Wish::RenewLease { body, .. }
         | Wish::CreateEvent { body }
         | Wish::PatchEvent { body, .. } => serde_json::from_str(body).unwrap(),
         _ => panic!("{wish:?} has no body"),

@@ -1,0 +1,151 @@
+//! Turns what the disk does not know yet into one write, and its end into what the disk knows.
+
+use super::code::{Batch, FRAME_RECORDS};
+use super::frame::FRAME_BYTES as BLOCK_BYTES;
+use super::{Entry, Journal, Place};
+use crate::config::limits::JOURNAL_LEAST_BYTES;
+use crate::journal::record::{BootId, Happened, Record};
+use crate::time::Up;
+
+/// What the disk has to do, as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// Write these bytes at this place of the file and wait until they are on the disk (`fdatasync`).
+    Append { at_bytes: u64, bytes: Vec<u8> },
+    /// Make these bytes the whole file: write them aside, sync, rename over the old one, sync the directory.
+    Replace { bytes: Vec<u8> },
+}
+
+/// What is known of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct File {
+    /// Where the next frame goes.
+    pub end: usize,
+    /// Up to where: the last frame of the file begins there.
+    pub room_end: usize,
+    /// Nothing may be appended: there is no file, it is damaged, or how a write ended is unknown.
+    pub must_replace: bool,
+    /// A write failed that may have been the only one to say something: it is made up for even if nothing else comes.
+    pub is_owed: bool,
+}
+
+/// The write that the disk is busy with: the file when it is done.
+pub(super) struct Flight {
+    file: File,
+}
+
+/// Most bytes of waiting records in a file of so many, what else is in it left out.
+pub(super) fn room_bytes(quota_bytes: usize) -> usize {
+    quota_bytes.max(JOURNAL_LEAST_BYTES) - BLOCK_BYTES
+}
+
+impl Journal {
+    /// Everything that is not on disk, as one write. `None`: that is nothing, or a write is in flight, or the disk failed
+    /// a moment ago.
+    pub fn next_write(&mut self, now: Up) -> Option<Write> {
+        if !self.has_unwritten() || self.flight.is_some() || self.pace.is_resting(now) {
+            return None;
+        }
+        let (write, file) = match self.append() {
+            Some(append) => append,
+            None => self.replacement(),
+        };
+        let blocks = match &write {
+            Write::Append { at_bytes, bytes } => {
+                let start = usize::try_from(*at_bytes).unwrap_or_default();
+                (start + bytes.len()).div_ceil(BLOCK_BYTES) - start / BLOCK_BYTES
+            }
+            Write::Replace { bytes } => bytes.len() / BLOCK_BYTES,
+        };
+        self.pace.spend(blocks, now);
+        for entry in self.waiting.iter_mut() {
+            entry.was_begun = true;
+            if entry.place == Place::Memory {
+                entry.place = Place::Flight;
+            }
+        }
+        self.dead.clear();
+        self.forgotten = 0;
+        self.too_many_ranges = false;
+        self.unwritten_since = None;
+        self.flight = Some(Flight { file });
+        Some(write)
+    }
+
+    /// How that write ended.
+    pub fn written(&mut self, done: bool, now: Up) {
+        let Some(flight) = self.flight.take() else { return };
+        if done {
+            self.pace.succeeded();
+            self.file = flight.file;
+        } else {
+            self.pace.failed(now);
+            self.file = File { must_replace: true, is_owed: true, ..self.file };
+        }
+        for entry in self.waiting.iter_mut().filter(|entry| entry.place == Place::Flight) {
+            entry.place = if done { Place::Disk } else { Place::Memory };
+        }
+    }
+
+    /// What is new, behind the last frame; `None` if that is no place for it.
+    fn append(&self) -> Option<(Write, File)> {
+        if self.file.must_replace || self.too_many_ranges {
+            return None;
+        }
+        let bytes = self.frames(|entry| entry.place == Place::Memory)?;
+        let left_in_block = BLOCK_BYTES - self.file.end % BLOCK_BYTES;
+        let is_better_in_next = left_in_block < bytes.len() && bytes.len() <= BLOCK_BYTES;
+        let start = if is_better_in_next { self.file.end + left_in_block } else { self.file.end };
+        let end = start + bytes.len();
+        let file = File { end, ..self.file };
+        (end <= self.file.room_end).then_some((Write::Append { at_bytes: start as u64, bytes }, file))
+    }
+
+    /// All that waits, zeros for as much again, and the numbering a second time.
+    fn replacement(&self) -> (Write, File) {
+        let mut bytes = self.frames(|_| true).unwrap_or_default();
+        let end = bytes.len();
+        let last = self.batch(self.last_boot.unwrap_or(self.boot), Vec::new()).encode().unwrap_or_default();
+        let most = self.quota_bytes.max(JOURNAL_LEAST_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
+        let size = (3 * end + last.len()).next_multiple_of(BLOCK_BYTES).clamp(JOURNAL_LEAST_BYTES, most);
+        let room_end = size.saturating_sub(last.len()).max(end);
+        bytes.resize(room_end, 0);
+        bytes.extend_from_slice(&last);
+        (Write::Replace { bytes }, File { end, room_end, must_replace: false, is_owed: false })
+    }
+
+    /// Frames of the wanted records. How many were dropped goes first, so that it is in one frame with what says which.
+    fn frames(&self, is_wanted: impl Fn(&Entry) -> bool) -> Option<Vec<u8>> {
+        let is_saying = |record: &Record| matches!(record.what, Happened::Dropped { .. });
+        let records = || self.waiting.iter().filter(|entry| is_wanted(entry)).map(|entry| &entry.record);
+        let sayings = records().filter(|record| is_saying(record));
+        let mut batches: Vec<Batch<&Record>> = Vec::new();
+        for record in sayings.chain(records().filter(|record| !is_saying(record))) {
+            match batches.last_mut() {
+                Some(last) if last.boot == record.at.boot && last.records.len() < FRAME_RECORDS => {
+                    last.records.push(record);
+                }
+                _ => batches.push(self.batch(record.at.boot, vec![record])),
+            }
+        }
+        if batches.is_empty() {
+            batches.push(self.batch(self.last_boot.unwrap_or(self.boot), Vec::new()));
+        }
+        let below = batches.first().map_or(self.next, |first| first.below);
+        if let Some(first) = batches.first_mut() {
+            first.dead = self.dead.iter().copied().filter(|(_, last)| *last >= below).collect();
+            first.dead.iter_mut().for_each(|(first, _)| *first = (*first).max(below));
+            first.dead.sort_unstable();
+        }
+        let mut bytes = Vec::new();
+        for batch in &batches {
+            bytes.extend_from_slice(&batch.encode()?);
+        }
+        Some(bytes)
+    }
+
+    fn batch<'a>(&self, boot: BootId, records: Vec<&'a Record>) -> Batch<&'a Record> {
+        let below = self.waiting.first().map_or(self.next, |entry| entry.record.sequence.0);
+        Batch { boot, next: self.next, below, dead: Vec::new(), records }
+    }
+}
