@@ -56,3 +56,7 @@ pub const TABLE_BYTES: usize = 1024 * 1024;
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Symbolic links followed for one path below the probe's root, as in the kernel.
 pub const SYMBOLIC_LINKS: u32 = 40;
+/// Servers and proxies whose addresses are kept on disk.
+pub const KEPT_SERVERS: usize = 4;
+/// The file they are kept in, bytes: names of 253 characters with all their addresses.
+pub const KEPT_FILE_BYTES: usize = 12 * 1024;
