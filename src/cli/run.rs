@@ -32,7 +32,6 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         read_readings: Box::new(move || gauges.read()),
         read_network: Box::new(move || probe::network(&root)),
         read_settings: Box::new(move || read_again(&sources, &name).map_err(|error| error.to_string())),
-        newest_stamp: None,
     };
     io::run(start).map_err(CliError::Io)
 }

@@ -72,6 +72,6 @@ fn what_was_written_is_there_after_a_restart_and_the_numbering_goes_on() {
     assert_eq!(told(&again), told(&journal));
     let mut again = paper.recover(BootId(8));
     assert_eq!(again.last_boot(), Some(BOOT));
-    assert_eq!(again.add(at(9), Happened::ProcessStarted), Sequence(second.0 + 1));
+    assert_eq!(again.add(at(9), Happened::ProcessStarted), Sequence(second.0 + 1 + 9_000));
     assert_eq!((again.boot(), again.last_boot()), (BootId(8), Some(BootId(8))));
 }
