@@ -3,7 +3,9 @@
 use super::CliError;
 use super::args::Sources;
 use super::load::{self, kubeconfig};
+use crate::config::limits::JOURNAL_LEAST_BYTES;
 use crate::io;
+use crate::journal::{BootId, Journal};
 use crate::node::node_name;
 use crate::probe::{self, Gauges, Root};
 
@@ -21,6 +23,8 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let mut gauges = Gauges::open(&Root::new("/"), &settings.state_directory);
     let network_root = Root::new("/");
     let name = node_name.clone();
+    let boot = BootId::parse(machine.boot_id.as_deref().unwrap_or_default());
+    let (journal, _) = Journal::recover(&[], JOURNAL_LEAST_BYTES, boot);
     let start = io::Start {
         settings,
         kubeconfig,
@@ -30,6 +34,8 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         read_network: Box::new(move || probe::network(&network_root)),
         read_settings: Box::new(move || read_again(&sources, &name).map_err(|error| error.to_string())),
         newest_stamp: None,
+        journal,
+        write_journal: Box::new(|_| true),
     };
     io::run(start).map_err(CliError::Io)
 }

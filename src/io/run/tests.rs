@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::io::loopback::{Authority, Listener, Stream, json_reply, kubeconfig, read_request, version_reply};
+use crate::journal::BootId;
 use crate::probe::facts::{Absent, Why};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -114,6 +115,8 @@ fn run_against(kubeconfig: Kubeconfig) -> Running {
                 Ok((Settings::default(), for_reload.clone()))
             }),
             newest_stamp: None,
+            journal: Journal::recover(&[], 65_536, BootId(1)).0,
+            write_journal: Box::new(|_| true),
         })
     });
     Running { thread: thread.recv().unwrap(), ended, reloads }
