@@ -56,8 +56,8 @@ bench: ## Sizes, memory, wake-ups and bytes beside their budgets
 	./tests/cluster/build
 	$(CARGO) bench --locked --bench budgets -- $(ARGS)
 
-sim: ## Simulated worlds: make sim SEEDS=100000, or SEED=7 to replay one with its trace
-	SEEDS=$(SEEDS) SEED=$(SEED) $(CARGO) test --locked --release --test sim -- --nocapture
+sim: ## Simulated worlds: make sim SEEDS=1000000, or SEED=7 to replay one with its trace
+	SEEDS=$(SEEDS) SEED=$(SEED) $(CARGO) test --locked --profile sim --test sim -- --nocapture what_must_hold
 
 board: ## Capture this machine as a test board: make board NAME=my-board
 	@test -n "$(NAME)" || { echo 'usage: make board NAME=my-board' >&2; exit 64; }

@@ -11,6 +11,8 @@ mod broken;
 mod captured;
 #[path = "boards/gauges.rs"]
 mod gauges;
+#[path = "boards/identity.rs"]
+mod identity;
 #[path = "boards/shared.rs"]
 mod shared;
 

@@ -7,12 +7,15 @@ mod cluster;
 #[path = "support/harness.rs"]
 mod harness;
 mod live;
+#[path = "support/requests.rs"]
+mod requests;
 #[path = "support/trials.rs"]
 mod trials;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    harness::held()
-        .unwrap_or_else(|| trials::run(live::options, live::cases().into_iter().chain(harness::cases()).collect()))
+    harness::held().unwrap_or_else(|| {
+        trials::run(trials::PER_TWO_CORES, live::options, live::cases().into_iter().chain(harness::cases()).collect())
+    })
 }

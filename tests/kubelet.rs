@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cases = side::cases().into_iter().chain(harness::kubelet_cases()).collect();
-    let code = trials::run(Options::default, cases);
+    let code = trials::run(trials::PER_TWO_CORES, Options::default, cases);
     side::print_reports();
     code
 }

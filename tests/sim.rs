@@ -2,9 +2,9 @@
 //! network with faults, then peace.
 //!
 //! ```text
-//! cargo test --test sim                 2,000 worlds
-//! SEEDS=100000 cargo test --test sim    more
-//! SEED=7 cargo test --test sim          one, with everything that happened
+//! cargo test --test sim     2,000 worlds
+//! make sim SEEDS=1000000    many, optimised, saying how far it is
+//! make sim SEED=7           one, with everything that happened
 //! ```
 #![allow(clippy::disallowed_methods, reason = "a test may read the clock to say how long it took")]
 
@@ -38,6 +38,8 @@ const WORLDS: u64 = 2_000;
 const WORLDS_PER_PLANTED_FAULT: u64 = 200;
 const WORLDS_RUN_TWICE: u64 = 100;
 const LINES_ON_FAILURE: usize = 40;
+/// A line for each so many worlds, where there are many.
+const WORLDS_PER_LINE: u64 = 10_000;
 
 fn run(seed: u64, fault: Option<Planted>, keep_lines: bool) -> Outcome {
     let world = AssertUnwindSafe(|| World::new(seed, fault, keep_lines).run());
@@ -108,7 +110,7 @@ fn explain(seed: u64) -> String {
     let last = outcome.lines.len().saturating_sub(LINES_ON_FAILURE);
     let tail = outcome.lines[last..].join("\n");
     let why = outcome.violation.unwrap_or_else(|| "nothing, this time: the world is not deterministic".to_owned());
-    format!("{first}\n...\n{tail}\nseed {seed}: {why}\nreplay it with SEED={seed} cargo test --test sim")
+    format!("{first}\n...\n{tail}\nseed {seed}: {why}\nreplay it with: make sim SEED={seed}")
 }
 
 #[test]
@@ -123,13 +125,26 @@ fn what_must_hold_holds_in_every_world() {
     let start = Instant::now();
     let (requests, busiest, simulated_us) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let violations = Mutex::new(Violations::new());
+    let ended = AtomicU64::new(0);
     each_seed(worlds, |seed| {
         let outcome = run(seed, None, false);
         requests.fetch_add(outcome.requests, Ordering::Relaxed);
         busiest.fetch_max(outcome.busiest as u64, Ordering::Relaxed);
         simulated_us.fetch_add(outcome.simulated_us, Ordering::Relaxed);
         if let Some(text) = outcome.violation {
-            count(&mut violations.lock().unwrap(), seed, &text);
+            let mut violations = violations.lock().unwrap();
+            count(&mut violations, seed, &text);
+            if worlds > WORLDS_PER_LINE && violations.len() == 1 {
+                say(&format!("sim: seed {seed}: {text}; replay it with: make sim SEED={seed}"));
+            }
+        }
+        let ended = ended.fetch_add(1, Ordering::Relaxed) + 1;
+        if ended.is_multiple_of(WORLDS_PER_LINE) && ended < worlds {
+            let (spent, bad) = (start.elapsed().as_secs_f64(), violations.lock().unwrap().len());
+            let left = spent * (worlds - ended) as f64 / ended as f64;
+            say(&format!(
+                "sim: {ended} of {worlds} worlds in {spent:.0} s, {bad} kinds of failures, {left:.0} s to go"
+            ));
         }
         true
     });

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use nodepulse::api::failure::TlsFailure;
-use nodepulse::api::{Answer, Document, Failure, Refusal, Wish};
+use nodepulse::api::{Answer, AuditId, Document, Failure, Refusal, Wish};
 use nodepulse::config;
 use nodepulse::config::kubeconfig::{Kubeconfig, Material, Server};
 use nodepulse::config::limits;
@@ -124,7 +124,7 @@ fn a_body_of_a_gigabyte_is_given_up_at_its_limit_whether_it_is_read_or_not() {
     let before = peak_memory_bytes();
     let expected = Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES };
     assert_eq!(failure(ask(&session)), expected);
-    let unread = Wish::RenewLease { body: "{}".to_owned() };
+    let unread = Wish::RenewLease { body: "{}".to_owned(), audit_id: AuditId::new(1) };
     assert_eq!(failure(session.ask(unread).unwrap()), expected);
     assert!(peak_memory_bytes() - before < 16 << 20, "a gigabyte must not be kept");
     assert_works(&session);

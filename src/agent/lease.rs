@@ -17,7 +17,7 @@ use super::replay::phase;
 use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
 use super::{Because, Output};
-use crate::api::{Answer, Class, Document, Refusal, Wish};
+use crate::api::{Answer, AuditId, Class, Document, Refusal, Wish};
 use crate::config::limits::{INNER_RETRIES, TRIES_PER_RUN};
 use crate::node::lease as body;
 use crate::node::object::Lease;
@@ -72,7 +72,7 @@ impl LeaseLane {
         }
     }
 
-    pub(super) fn poll(&mut self, world: &World, now: Now) -> Step {
+    pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
         let Some(uid) = &world.node_uid else { return Step::Idle };
         let duration_seconds = world.settings.node_lease_duration_seconds;
         // The Node was created again, or the settings were read again (LSE-5).
@@ -86,13 +86,12 @@ impl LeaseLane {
             self.stage = Stage::Adopt;
         }
         let name = world.node_name.as_str();
+        let mut renewal = |body| Wish::RenewLease { body, audit_id: AuditId::new(world.random.next()) };
         let wish = match self.stage {
             Stage::Find => Wish::ReadLease,
             Stage::Create => Wish::CreateLease { body: body::create_body(name, uid, duration_seconds, renew_time) },
-            Stage::Adopt => {
-                Wish::RenewLease { body: body::renew_and_adopt_body(name, uid, duration_seconds, renew_time) }
-            }
-            Stage::Renew => Wish::RenewLease { body: body::renew_body(renew_time, self.strip_managed_fields) },
+            Stage::Adopt => renewal(body::renew_and_adopt_body(name, uid, duration_seconds, renew_time)),
+            Stage::Renew => renewal(body::renew_body(renew_time, self.strip_managed_fields)),
         };
         // A creation is tracked whatever it says, even one whose answer is lost: the renewal after it strips.
         self.strip_managed_fields |= self.stage == Stage::Create;

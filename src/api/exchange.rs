@@ -21,6 +21,9 @@ mod tests;
 /// Product token of this program, and its name as a field manager (TR-4).
 pub const USER_AGENT: &str = concat!("nodepulse/", env!("CARGO_PKG_VERSION"));
 
+/// What a request is called in the server's audit log (`k8s.io/apiserver`, `audit_init.go`).
+const AUDIT_ID: &str = "audit-id";
+
 /// Where requests go, and as whom.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
@@ -212,6 +215,9 @@ fn build_request(wish: &Wish, target: &Target) -> Result<Request<()>, Failure> {
         .header(header::ACCEPT, wish.accept());
     if let Some(body) = wish.body() {
         request = request.header(header::CONTENT_TYPE, wish.content_type()).header(header::CONTENT_LENGTH, body.len());
+    }
+    if let Wish::RenewLease { audit_id, .. } = wish {
+        request = request.header(AUDIT_ID, audit_id.as_bytes());
     }
     if let Some(token) = &target.bearer_token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));

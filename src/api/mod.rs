@@ -11,4 +11,4 @@ pub mod wish;
 pub use answer::{Answer, Class, Document, Refusal, StatusError};
 pub use exchange::{Exchange, Progress, Target, USER_AGENT};
 pub use failure::{Failure, TlsFailure};
-pub use wish::{Lane, PatchAnswer, Wish};
+pub use wish::{AuditId, Lane, PatchAnswer, Wish};

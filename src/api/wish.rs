@@ -34,6 +34,7 @@ pub enum Wish {
     /// Strategic-merge PATCH of the Lease; only the status code of the answer matters (D3).
     RenewLease {
         body: String,
+        audit_id: AuditId,
     },
     CreateEvent {
         body: String,
@@ -46,6 +47,25 @@ pub enum Wish {
     ReviewAccess {
         body: String,
     },
+}
+
+/// `Audit-ID` of one renewal, which the server takes for its own and repeats in the answer: three characters where it
+/// would make a UUID of 36. Renewals are nine in ten of our requests, and differ from each other in nothing but a time;
+/// every other request keeps the server's own. In an audit log it is unique together with user and time, not alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditId([u8; 3]);
+
+impl AuditId {
+    /// From the lowest 18 bits of a random number.
+    pub fn new(random: u64) -> AuditId {
+        const DIGITS: [u8; 64] = *b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let digit = |place: u32| DIGITS.get((random >> (6 * place)) as usize % DIGITS.len()).copied();
+        AuditId([0, 1, 2].map(|place| digit(place).unwrap_or_default()))
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// How much of the Node a status PATCH wants back.
@@ -80,14 +100,17 @@ impl Wish {
         }
     }
 
-    /// Path and query. Heartbeats carry the client's own time-out, so that the server gives up when we do (TR-2).
+    /// Path and query. Heartbeats carry the client's own time-out, so that the server gives up when we do (TR-2). A
+    /// renewal does without: the server gives up as well when we close the connection, which we do at the same time, and
+    /// 12 bytes are one in ninety of what a renewal costs.
     pub fn path(&self, node_name: &str) -> String {
         match self {
             Wish::ReadVersion => "/version".to_owned(),
             Wish::CreateNode { .. } => "/api/v1/nodes".to_owned(),
             Wish::ReadNode { heartbeat } => format!("/api/v1/nodes/{node_name}{}", timeout(*heartbeat)),
             Wish::PatchStatus { heartbeat, .. } => format!("/api/v1/nodes/{node_name}/status{}", timeout(*heartbeat)),
-            Wish::ReadLease | Wish::RenewLease { .. } => format!("{LEASES}/{node_name}{}", timeout(true)),
+            Wish::ReadLease => format!("{LEASES}/{node_name}{}", timeout(true)),
+            Wish::RenewLease { .. } => format!("{LEASES}/{node_name}"),
             Wish::CreateLease { .. } => format!("{LEASES}{}", timeout(true)),
             Wish::CreateEvent { .. } => EVENTS.to_owned(),
             Wish::PatchEvent { name, .. } => format!("{EVENTS}/{name}"),
@@ -117,7 +140,7 @@ impl Wish {
             Wish::CreateNode { body }
             | Wish::PatchStatus { body, .. }
             | Wish::CreateLease { body }
-            | Wish::RenewLease { body }
+            | Wish::RenewLease { body, .. }
             | Wish::CreateEvent { body }
             | Wish::PatchEvent { body, .. }
             | Wish::ReviewAccess { body } => Some(body),
@@ -173,7 +196,7 @@ mod tests {
             status(PatchAnswer::Metadata, true),
             Wish::ReadLease,
             Wish::CreateLease { body: body() },
-            Wish::RenewLease { body: body() },
+            Wish::RenewLease { body: body(), audit_id: AuditId::new(0) },
             Wish::CreateEvent { body: body() },
             Wish::PatchEvent { name: "n1.1".to_owned(), body: body() },
             Wish::ReviewAccess { body: body() },
@@ -206,15 +229,23 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_carry_their_time_out_and_everything_else_does_not() {
+    fn heartbeats_but_renewals_carry_their_time_out_and_everything_else_does_not() {
         for wish in every_wish() {
             let is_heartbeat = match &wish {
                 Wish::ReadNode { heartbeat } | Wish::PatchStatus { heartbeat, .. } => *heartbeat,
-                Wish::ReadLease | Wish::CreateLease { .. } | Wish::RenewLease { .. } => true,
+                Wish::ReadLease | Wish::CreateLease { .. } => true,
                 _ => false,
             };
             assert_eq!(wish.path("n1").ends_with("?timeout=10s"), is_heartbeat, "{wish:?}");
         }
+    }
+
+    #[test]
+    fn an_audit_id_is_three_characters_that_every_log_takes_and_differs_with_each_of_its_bits() {
+        let text = |random| String::from_utf8(AuditId::new(random).as_bytes().to_vec()).unwrap();
+        assert_eq!([text(0), text(u64::MAX), text(1 | 26 << 6 | 52 << 12)], ["AAA", "___", "Ba0"]);
+        let ids: std::collections::BTreeSet<String> = (0..18).map(|bit| text(1 << bit)).collect();
+        assert_eq!(ids.len(), 18);
     }
 
     #[test]

@@ -3,9 +3,7 @@
 use super::CliError;
 use super::args::Sources;
 use super::load::{self, kubeconfig};
-use crate::config::limits::JOURNAL_LEAST_BYTES;
 use crate::io;
-use crate::journal::{BootId, Journal};
 use crate::node::node_name;
 use crate::probe::{self, Gauges, Root};
 
@@ -18,24 +16,22 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     for notice in &loaded.notices {
         ::log::warn!(target: "settings", "{notice}");
     }
-    let machine = probe::machine(&Root::new("/"));
+    let root = Root::new("/");
+    for remark in probe::remarks(&root) {
+        ::log::warn!(target: "board", "{remark}");
+    }
+    let machine = probe::machine(&root);
     let node_name = node_name(&settings, &machine).map_err(CliError::Node)?;
-    let mut gauges = Gauges::open(&Root::new("/"), &settings.state_directory);
-    let network_root = Root::new("/");
+    let mut gauges = Gauges::open(&root, &settings.state_directory);
     let name = node_name.clone();
-    let boot = BootId::parse(machine.boot_id.as_deref().unwrap_or_default());
-    let (journal, _) = Journal::recover(&[], JOURNAL_LEAST_BYTES, boot);
     let start = io::Start {
         settings,
         kubeconfig,
         node_name,
         machine,
         read_readings: Box::new(move || gauges.read()),
-        read_network: Box::new(move || probe::network(&network_root)),
+        read_network: Box::new(move || probe::network(&root)),
         read_settings: Box::new(move || read_again(&sources, &name).map_err(|error| error.to_string())),
-        newest_stamp: None,
-        journal,
-        write_journal: Box::new(|_| true),
     };
     io::run(start).map_err(CliError::Io)
 }

@@ -30,6 +30,8 @@ pub const WAITING_EVENTS: usize = 64;
 pub const WAITING_RECORDS: usize = 256;
 /// Smallest file of the journal, bytes, and so its smallest quota.
 pub const JOURNAL_LEAST_BYTES: usize = 16 * 1024;
+/// Largest file of the journal, bytes, and so its largest quota.
+pub const JOURNAL_MOST_BYTES: usize = 1024 * 1024;
 /// Tries of one status run or one Lease renewal, back to back (SYN-1, LSE-7).
 pub const TRIES_PER_RUN: u32 = 5;
 /// Tries of one event (EVT-7).
@@ -54,3 +56,7 @@ pub const TABLE_BYTES: usize = 1024 * 1024;
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Symbolic links followed for one path below the probe's root, as in the kernel.
 pub const SYMBOLIC_LINKS: u32 = 40;
+/// Servers and proxies whose addresses are kept on disk.
+pub const KEPT_SERVERS: usize = 4;
+/// The file they are kept in, bytes: names of 253 characters with all their addresses.
+pub const KEPT_FILE_BYTES: usize = 12 * 1024;

@@ -35,6 +35,14 @@ pub fn up() -> Up {
     Up::since_boot(read.map(Duration::from).unwrap_or_default())
 }
 
+/// How long this machine has been suspended since it was booted; zero on a kernel that does not count it.
+pub fn suspended() -> Duration {
+    let read = |clock| clock_gettime(clock).map(Duration::from).unwrap_or_default();
+    // In this order, so that what passes between the two readings does not count.
+    let up = read(ClockId::CLOCK_BOOTTIME);
+    up.saturating_sub(read(ClockId::CLOCK_MONOTONIC))
+}
+
 fn wall() -> Wall {
     // A clock before 1970 reads as 1970: both are before the build date and therefore unknown.
     let since_1970 = clock_gettime(ClockId::CLOCK_REALTIME).map_or(Duration::ZERO, |time| {

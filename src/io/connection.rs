@@ -1,12 +1,13 @@
 //! Turns one socket into exchanges with the API server, one after the other: TCP, perhaps a proxy's tunnel, TLS, HTTP.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 
+use super::certificate;
 use super::dial::dial;
 use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
@@ -15,7 +16,7 @@ use crate::api::failure::{Failure, TlsFailure};
 use crate::api::{Answer, Exchange, Progress};
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
-use crate::time::Up;
+use crate::time::{Up, Wall};
 
 /// Bytes read at once. Answers to heartbeats fit; a deframer that holds no more shrinks back to this.
 const READ_BYTES: usize = 4096;
@@ -23,15 +24,30 @@ const READ_BYTES: usize = 4096;
 /// A connection to the API server that carries one exchange at a time.
 pub struct Connection {
     socket: Watched<TcpStream>,
+    ends: Ends,
     tls: Tls,
     /// Reply bytes that no exchange has taken yet.
     plaintext: Vec<u8>,
 }
 
+/// The addresses that a connection is between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    pub local: IpAddr,
+    /// The server's, or the proxy's.
+    pub peer: IpAddr,
+}
+
 /// How an exchange ended.
 pub enum Carried {
-    /// The connection comes back when it may carry another exchange.
-    Answered(Answer, Option<Connection>),
+    Answered {
+        answer: Answer,
+        /// The answer's date, unless the server's own certificate ends before it: whatever is wrong there, such a
+        /// date must never become the one that certificates are judged by.
+        seen: Option<Wall>,
+        /// It comes back when it may carry another exchange.
+        connection: Option<Connection>,
+    },
     Failed(Failure),
     /// Closed or broken before the first byte of the reply. On a connection that had been idle this most likely means
     /// that the server had closed it meanwhile, and never saw the request.
@@ -40,13 +56,14 @@ pub enum Carried {
 
 impl Connection {
     /// Looks the server (or the proxy) up and connects. The TLS handshake happens with the first exchange, so that the
-    /// request leaves together with the client's last flight.
+    /// request leaves together with the client's last flight. `connected` is told as soon as the ends are known.
     pub async fn open(
         reactor: &Rc<Reactor>,
         resolver: &Resolver,
         kubeconfig: &Kubeconfig,
         config: Arc<ClientConfig>,
         deadline: Up,
+        connected: impl FnOnce(Ends),
     ) -> Result<Connection, Failure> {
         let server = &kubeconfig.server;
         let name = kubeconfig.tls_server_name.as_deref().unwrap_or(&server.host);
@@ -55,10 +72,16 @@ impl Connection {
         let addresses = resolver.server_addresses(&first_hop.host, deadline).await?;
         let addresses: Vec<SocketAddr> = addresses.into_iter().map(|ip| SocketAddr::new(ip, first_hop.port)).collect();
         let socket = dial(reactor, &addresses, deadline).await?;
+        let ends = ends(socket.get()).map_err(broken)?;
+        connected(ends);
         if let Some(proxy) = &kubeconfig.proxy {
             open_tunnel(&socket, proxy, server).await?;
         }
-        Ok(Connection { socket, tls, plaintext: Vec::new() })
+        Ok(Connection { socket, ends, tls, plaintext: Vec::new() })
+    }
+
+    pub fn ends(&self) -> Ends {
+        self.ends
     }
 
     /// Whether an idle connection may be used: looks at the socket only if something came since.
@@ -83,14 +106,14 @@ impl Connection {
         match self.run(request, &mut exchange).await {
             Ok(Some((answer, reusable))) => {
                 let reusable = reusable && self.plaintext.is_empty() && !self.tls.is_closed_by_peer();
-                Carried::Answered(answer, reusable.then_some(self))
+                Carried::Answered { seen: self.seen(&answer), answer, connection: reusable.then_some(self) }
             }
             Ok(None) if !exchange.has_begun() && self.plaintext.is_empty() => {
                 Carried::Silent(Failure::Closed { received_bytes: 0 })
             }
             // Without close_notify the end may have been forged: a body that ends with it could be cut anywhere.
             Ok(None) if self.tls.is_closed_by_peer() => match exchange.end_of_stream() {
-                Ok(answer) => Carried::Answered(answer, None),
+                Ok(answer) => Carried::Answered { seen: self.seen(&answer), answer, connection: None },
                 Err(failure) => Carried::Failed(failure),
             },
             Ok(None) => Carried::Failed(Failure::Closed { received_bytes: exchange.received_bytes() }),
@@ -99,6 +122,12 @@ impl Connection {
             }
             Err(failure) => Carried::Failed(failure),
         }
+    }
+
+    fn seen(&self, answer: &Answer) -> Option<Wall> {
+        let date = answer.date?;
+        let (_, not_after) = certificate::validity(self.tls.server_certificate()?)?;
+        Some(date).filter(|date| *date <= not_after)
     }
 
     /// The answer and whether HTTP allows another exchange; `None` when the stream ended before.
@@ -188,6 +217,10 @@ fn lift(received: Result<Received, Trouble>) -> io::Result<Result<Received, TlsF
         Err(Trouble::Tls(failure)) => Ok(Err(failure)),
         Err(Trouble::Socket(error)) => Err(error),
     }
+}
+
+fn ends(socket: &TcpStream) -> io::Result<Ends> {
+    Ok(Ends { local: socket.local_addr()?.ip(), peer: socket.peer_addr()?.ip() })
 }
 
 fn broken(error: io::Error) -> Failure {

@@ -1,11 +1,16 @@
 //! Owns the clock, the sockets, TLS, signals and the files of the agent.
 
+mod aside;
 pub mod certificate;
 pub mod clock;
 mod connection;
 pub mod credentials;
 mod dial;
+pub mod disk;
+pub mod disk_error;
+mod flight;
 pub mod inbox;
+mod kept;
 pub mod log;
 #[cfg(test)]
 mod loopback;
@@ -17,7 +22,9 @@ pub mod reactor;
 pub mod resolve;
 pub mod run;
 pub mod signals;
+mod thread;
 pub mod tls;
+mod way;
 
 pub use run::{Session, Start, exchange_once, run};
 

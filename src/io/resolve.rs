@@ -1,19 +1,19 @@
 //! Turns the name of a server into addresses. libc's resolver blocks and cannot be cancelled, so a name is looked up on
 //! a short-lived helper thread, and what it said last is kept for when DNS is down.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread::Builder;
 use std::time::Duration;
 
 use smol::channel::Receiver;
 
 use super::clock;
+use super::kept::Kept;
 use super::reactor::Reactor;
+use super::thread;
 use crate::api::failure::Failure;
 use crate::config::limits;
 use crate::time::Up;
@@ -24,34 +24,54 @@ const PATIENCE_WITH_KNOWN: Duration = Duration::from_secs(2);
 /// Looks names up, and remembers.
 pub struct Resolver {
     reactor: Rc<Reactor>,
-    known: RefCell<BTreeMap<String, Vec<IpAddr>>>,
+    kept: Rc<Kept>,
+    /// The address over which a request failed last: tried after the others, whatever DNS thinks of it.
+    shunned: Cell<Option<IpAddr>>,
     /// One clone per look-up in flight.
     in_flight: Arc<()>,
 }
 
 impl Resolver {
-    pub fn new(reactor: Rc<Reactor>) -> Resolver {
-        Resolver { reactor, known: RefCell::default(), in_flight: Arc::new(()) }
+    pub fn new(reactor: Rc<Reactor>, kept: Rc<Kept>) -> Resolver {
+        Resolver { reactor, kept, shunned: Cell::default(), in_flight: Arc::new(()) }
+    }
+
+    pub fn kept(&self) -> &Rc<Kept> {
+        &self.kept
     }
 
     /// Addresses of a server, in the order to be tried: families alternate (RFC 8305), the resolver's choice first.
-    /// When DNS fails or is slow, the last addresses that it gave.
+    /// When DNS fails or is slow, the last addresses that it gave, the one that worked last first.
     pub async fn server_addresses(&self, host: &str, deadline: Up) -> Result<Vec<IpAddr>, Failure> {
         if let Ok(ip) = host.parse() {
             return Ok(vec![ip]);
         }
-        let known = self.known.borrow().get(host).cloned();
+        let known = self.kept.addresses(host);
         let patience = if known.is_some() { deadline.min(clock::up() + PATIENCE_WITH_KNOWN) } else { deadline };
-        match (self.look_up(host, patience).await, known) {
+        let mut addresses = match (self.look_up(host, patience).await, known) {
             (Ok(found), _) => {
                 let ordered = alternate(found);
-                // Only the hosts of one kubeconfig come here: it never grows past two entries per reload.
-                self.known.borrow_mut().insert(host.to_owned(), ordered.clone());
-                Ok(ordered)
+                self.kept.found(host, &ordered);
+                ordered
             }
-            (Err(_), Some(known)) => Ok(known),
-            (Err(detail), None) => Err(Failure::Resolve { host: host.to_owned(), detail }),
+            (Err(_), Some(known)) => known,
+            (Err(detail), None) => return Err(Failure::Resolve { host: host.to_owned(), detail }),
+        };
+        addresses.sort_by_key(|ip| Some(*ip) == self.shunned.get());
+        Ok(addresses)
+    }
+
+    /// A server answered at this address.
+    pub fn worked(&self, host: &str, ip: IpAddr) {
+        if self.shunned.get() == Some(ip) {
+            self.shunned.set(None);
         }
+        self.kept.worked(host, ip);
+    }
+
+    /// A request over a connection to this address came to nothing.
+    pub fn failed(&self, ip: IpAddr) {
+        self.shunned.set(Some(ip));
     }
 
     /// What the system says of a name, once, until `deadline`.
@@ -77,19 +97,13 @@ impl Resolver {
 
 type Found = io::Result<Vec<IpAddr>>;
 
-/// The one helper thread of the process, gone as soon as libc has answered. (A thread pool would keep one that wakes
-/// twice a second for nothing.)
 fn begin(host: &str, ticket: Arc<()>) -> io::Result<Receiver<Found>> {
-    let (sender, receiver) = smol::channel::bounded(1);
     let host = host.to_owned();
-    let helper = Builder::new().name(HELPER_NAME.to_owned()).stack_size(HELPER_STACK_BYTES);
-    helper.spawn(move || {
+    thread::begin(HELPER_NAME, HELPER_STACK_BYTES, move || {
         let found = (host.as_str(), 0).to_socket_addrs();
-        // Whoever asked may have stopped waiting.
-        let _ = sender.try_send(found.map(|found| found.map(|address| address.ip()).collect()));
         drop(ticket);
-    })?;
-    Ok(receiver)
+        found.map(|found| found.map(|address| address.ip()).collect())
+    })
 }
 
 const HELPER_NAME: &str = "name-lookup";
@@ -139,7 +153,7 @@ mod tests {
     #[test]
     fn a_literal_is_never_looked_up_and_localhost_is_found() {
         let reactor = Reactor::new().unwrap();
-        let resolver = Resolver::new(Rc::clone(&reactor));
+        let resolver = Resolver::new(Rc::clone(&reactor), Rc::default());
         let literal = reactor.block_on(resolver.server_addresses("fd00::1", Up::BOOT)).unwrap();
         assert_eq!(literal.unwrap(), ips(&["fd00::1"]));
         let local = reactor.block_on(resolver.server_addresses("localhost", soon())).unwrap().unwrap();
@@ -149,12 +163,19 @@ mod tests {
     #[test]
     fn the_last_addresses_serve_when_dns_does_not() {
         let reactor = Reactor::new().unwrap();
-        let resolver = Resolver::new(Rc::clone(&reactor));
+        let resolver = Resolver::new(Rc::clone(&reactor), Rc::default());
         let name = "no-such-name.invalid";
         let failure = reactor.block_on(resolver.server_addresses(name, soon())).unwrap().unwrap_err();
         assert!(matches!(&failure, Failure::Resolve { host, .. } if host == name), "{failure}");
-        resolver.known.borrow_mut().insert(name.to_owned(), ips(&["10.0.0.1"]));
-        assert_eq!(reactor.block_on(resolver.server_addresses(name, soon())).unwrap().unwrap(), ips(&["10.0.0.1"]));
+        let ask = || reactor.block_on(resolver.server_addresses(name, soon())).unwrap().unwrap();
+        resolver.kept.found(name, &ips(&["10.0.0.1", "fd00::1", "10.0.0.2"]));
+        assert_eq!(ask(), ips(&["10.0.0.1", "fd00::1", "10.0.0.2"]));
+        resolver.worked(name, ips(&["fd00::1"])[0]);
+        assert_eq!(ask(), ips(&["fd00::1", "10.0.0.1", "10.0.0.2"]));
+        resolver.failed(ips(&["fd00::1"])[0]);
+        assert_eq!(ask(), ips(&["10.0.0.1", "10.0.0.2", "fd00::1"]));
+        resolver.worked(name, ips(&["fd00::1"])[0]);
+        assert_eq!(ask(), ips(&["fd00::1", "10.0.0.1", "10.0.0.2"]));
     }
 
     fn helper_threads() -> usize {
@@ -166,7 +187,7 @@ mod tests {
     #[test]
     fn the_helper_thread_is_gone_after_the_answer() {
         let reactor = Reactor::new().unwrap();
-        let resolver = Resolver::new(Rc::clone(&reactor));
+        let resolver = Resolver::new(Rc::clone(&reactor), Rc::default());
         assert!(reactor.block_on(resolver.look_up("localhost", soon())).unwrap().is_ok());
         let deadline = soon();
         while helper_threads() > 0 {
@@ -178,7 +199,7 @@ mod tests {
     #[test]
     fn look_ups_that_hang_do_not_pile_up() {
         let reactor = Reactor::new().unwrap();
-        let resolver = Resolver::new(Rc::clone(&reactor));
+        let resolver = Resolver::new(Rc::clone(&reactor), Rc::default());
         let hanging: Vec<Arc<()>> = (0..limits::NAME_LOOKUPS).map(|_| Arc::clone(&resolver.in_flight)).collect();
         let refused = reactor.block_on(resolver.look_up("localhost", soon())).unwrap();
         assert_eq!(refused.unwrap_err(), "earlier look-ups still hang");

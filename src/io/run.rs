@@ -8,6 +8,7 @@
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,21 +17,23 @@ use smol::{LocalExecutor, Task};
 
 use super::clock::{self, CertificateClock, ClockWatch};
 use super::inbox::Inbox;
+use super::kept::Kept;
 use super::netlink::LinkWatch;
 use super::notify::ServiceManager;
 use super::pool::Pool;
 use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::signals::{Request, Signals};
-use super::{IoError, log, network};
+use super::{IoError, aside, log, network, thread, way};
 use crate::agent::notice::Level;
 use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticket};
 use crate::api::{Answer, Failure, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
-use crate::journal::{Journal, Write};
+use crate::config::limits::JOURNAL_LEAST_BYTES;
+use crate::journal::{BootId, Journal};
 use crate::probe::{Facts, Machine, Network, Readings};
-use crate::time::{Up, Wall};
+use crate::time::Up;
 
 /// Everything the loop begins with. The closures read the board below the root that `cli` chose.
 pub struct Start {
@@ -44,12 +47,6 @@ pub struct Start {
     pub read_network: Box<dyn FnMut() -> Network>,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem.
     pub read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
-    /// The newest stamp that is known to be past, if any (D11).
-    pub newest_stamp: Option<Wall>,
-    /// What earlier processes left to be told.
-    pub journal: Journal,
-    /// Brings a write of the journal to the disk; answers whether it got there.
-    pub write_journal: Box<dyn FnMut(&Write) -> bool>,
 }
 
 /// What the tasks of this thread tell the loop.
@@ -58,6 +55,8 @@ enum Message {
     Signal(Request),
     /// The kernel said so, or may have changed something where it cannot say.
     NetworkMayHaveChanged,
+    /// The machine was suspended for so long.
+    Resumed(Duration),
     /// What DNS says of the node name; `None` when it said nothing.
     NameLookedUp(Option<Vec<IpAddr>>),
     /// The service manager wants a sign of life, which only the loop itself may give.
@@ -66,10 +65,20 @@ enum Message {
 
 /// After the first message about the network, so many follow that one look answers them all.
 const LINK_DEBOUNCE: Duration = Duration::from_millis(250);
-/// Least time between two looks: a flapping link must not keep the processor busy.
-const LINK_PAUSE: Duration = Duration::from_secs(2);
+/// Least time between two looks, at first: an uplink comes back in steps, carrier, address, route.
+const LINK_PAUSE_FIRST: Duration = Duration::from_millis(250);
+/// The same while looks follow upon each other: a flapping link must not keep the processor busy.
+const LINK_PAUSE_LAST: Duration = Duration::from_secs(2);
+/// After so long without news the next look has the first pause again.
+const LINK_QUIET: Duration = Duration::from_secs(10);
 /// How often to look where the kernel does not say (a container without netlink).
 const LINK_FALLBACK: Duration = Duration::from_secs(60);
+/// A suspend that is shorter looks to everybody like the pause between two heartbeats.
+const LONG_SUSPEND: Duration = Duration::from_secs(10);
+/// Least time between two writes of what was learned of the server.
+const KEEP_SPACING: Duration = Duration::from_secs(3600);
+/// For the thread that does it.
+const WRITER_STACK_BYTES: usize = 64 * 1024;
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
 const NAME_LOOKUP: Duration = Duration::from_secs(2);
 
@@ -82,11 +91,10 @@ pub fn run(start: Start) -> Result<(), IoError> {
     let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
     let signals = Signals::new(&reactor).map_err(|error| IoError::NoSignals { detail: error.to_string() })?;
     let manager = ServiceManager::new(|name| std::env::var_os(name));
-    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor)));
+    let kept = Rc::new(Kept::read(&start.settings.state_directory));
+    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), kept));
     let certificate_clock = CertificateClock::new();
-    if let Some(stamp) = start.newest_stamp {
-        certificate_clock.raise(stamp);
-    }
+    resolver.kept().past().into_iter().for_each(|stamp| certificate_clock.raise(stamp));
     let pool = Pool::new(
         Rc::clone(&reactor),
         Rc::clone(&resolver),
@@ -99,10 +107,13 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.watch_signals(signals)).detach();
     executor.spawn(world.watch_links()).detach();
     executor.spawn(world.watch_clock()).detach();
+    executor.spawn(world.keep_what_was_learned()).detach();
     executor.spawn(world.watch_time_without_sign_of_life()).detach();
     let seed = RandomState::new().build_hasher().finish();
+    let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
+    let (journal, _) = Journal::recover(&[], JOURNAL_LEAST_BYTES, boot);
     let shell = Shell {
-        agent: Agent::new(start.settings, world.node_name.clone(), seed, start.journal, clock::now()),
+        agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, clock::now()),
         world: &world,
         executor: &executor,
         machine: start.machine,
@@ -114,7 +125,6 @@ pub fn run(start: Start) -> Result<(), IoError> {
         read_readings: start.read_readings,
         read_network: start.read_network,
         read_settings: start.read_settings,
-        write_journal: start.write_journal,
         because: RefCell::default(),
     };
     let ended = world.reactor.block_on(executor.run(shell.live()));
@@ -136,7 +146,7 @@ pub struct Session {
 impl Session {
     pub fn open(kubeconfig: Kubeconfig, node_name: String) -> Result<Session, IoError> {
         let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
-        let resolver = Rc::new(Resolver::new(Rc::clone(&reactor)));
+        let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::default()));
         let pool = Pool::new(Rc::clone(&reactor), resolver, CertificateClock::new(), kubeconfig, node_name);
         Ok(Session { reactor, pool })
     }
@@ -191,11 +201,15 @@ impl World {
 
     async fn watch_links(&self) {
         if let Ok(links) = LinkWatch::new(&self.reactor) {
+            let (mut pause, mut quiet_since) = (LINK_PAUSE_FIRST, Up::BOOT);
             while links.changed().await.is_ok() {
+                let is_first = clock::up() - quiet_since > LINK_QUIET;
+                pause = if is_first { LINK_PAUSE_FIRST } else { (pause * 2).min(LINK_PAUSE_LAST) };
                 self.reactor.sleep_until(clock::up() + LINK_DEBOUNCE).await;
                 links.forget();
                 self.inbox.push(Message::NetworkMayHaveChanged);
-                self.reactor.sleep_until(clock::up() + LINK_PAUSE).await;
+                self.reactor.sleep_until(clock::up() + pause).await;
+                quiet_since = clock::up();
             }
         }
         ::log::info!(target: "links-unwatched", "the kernel does not report link changes here; looking every minute");
@@ -207,8 +221,39 @@ impl World {
 
     async fn watch_clock(&self) {
         let Ok(watch) = ClockWatch::new(&self.reactor) else { return };
+        let mut suspended = clock::suspended();
         while watch.stepped().await.is_ok() {
-            self.inbox.push(Message::Input(Input::Woke));
+            let before = std::mem::replace(&mut suspended, clock::suspended());
+            let span = suspended.saturating_sub(before);
+            let message = if span >= LONG_SUSPEND { Message::Resumed(span) } else { Message::Input(Input::Woke) };
+            self.inbox.push(message);
+        }
+    }
+
+    /// Writes once or twice a day, on a thread of its own: no heartbeat waits for a disk.
+    async fn keep_what_was_learned(&self) {
+        let kept = self.resolver.kept();
+        let Some(path) = kept.path() else { return };
+        let mut was_told = false;
+        loop {
+            let bytes = kept.worth_writing().await;
+            let (for_path, for_bytes) = (path.clone(), bytes.clone());
+            let write = move || aside::replace(&for_path, &for_bytes);
+            let begun = thread::begin("uplink-writer", WRITER_STACK_BYTES, write);
+            let ended = match begun {
+                Ok(answer) => answer.recv().await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())),
+                Err(error) => Err(error),
+            };
+            match ended {
+                Ok(()) => kept.written(&bytes),
+                Err(error) if !was_told => {
+                    was_told = true;
+                    let path = path.display();
+                    ::log::warn!(target: "uplink-not-kept", "cannot write {path}: {error}; a start without DNS will not find the server");
+                }
+                Err(_) => {}
+            }
+            self.reactor.sleep_until(clock::up() + KEEP_SPACING).await;
         }
     }
 
@@ -239,7 +284,6 @@ struct Shell<'a, 'world> {
     read_readings: Box<dyn FnMut() -> Readings>,
     read_network: Box<dyn FnMut() -> Network>,
     read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
-    write_journal: Box<dyn FnMut(&Write) -> bool>,
     because: RefCell<Option<Because>>,
 }
 
@@ -260,6 +304,7 @@ impl Shell<'_, '_> {
             match message {
                 Message::Input(input) => self.handle(input),
                 Message::NetworkMayHaveChanged => self.look_at_network(),
+                Message::Resumed(span) => self.resumed(span),
                 Message::NameLookedUp(addresses) => self.name_looked_up(addresses),
                 Message::SignOfLife => self.world.manager.alive(),
                 Message::Signal(Request::Reload) => self.reload(),
@@ -284,10 +329,7 @@ impl Shell<'_, '_> {
                 Output::Send(ticket, wish) => self.executor.spawn(self.world.exchange(ticket, wish)).detach(),
                 Output::ReloadCredentials => self.reload_credentials(),
                 Output::DropConnections => self.world.pool.drop_idle(),
-                Output::Write(write) => {
-                    let done = (self.write_journal)(&write);
-                    self.world.inbox.push(Message::Input(Input::Written { done }));
-                }
+                Output::Write(_) => self.world.inbox.push(Message::Input(Input::Written { done: true })),
                 Output::Stopped => return None,
                 Output::Say(notice) => self.say(&notice),
                 Output::Wait { until, because } => {
@@ -339,11 +381,20 @@ impl Shell<'_, '_> {
     fn look_at_network(&mut self) {
         let network = network::with_live_addresses((self.read_network)());
         if self.network.as_ref() != Some(&network) {
+            let before = self.network.take().unwrap_or_default();
+            self.world.pool.network_changed(&|local| way::stands(&before, &network, local));
             self.network = Some(network);
             self.board_given = false;
             self.spawn_name_lookup();
             self.handle(Input::LinkChanged);
         }
+    }
+
+    /// Whatever was connected is gone: the server, or a router on the way, has given it up.
+    fn resumed(&mut self, span: Duration) {
+        ::log::info!(target: "resumed", "awake again after {} s", span.as_secs());
+        self.world.pool.network_changed(&|_| false);
+        self.handle(Input::LinkChanged);
     }
 
     /// A name that is an address is not looked up (ADR-6 step 2).

@@ -121,6 +121,11 @@ impl Tls {
         !self.connection.is_handshaking()
     }
 
+    /// What the server proved itself with, in DER; `None` during the handshake.
+    pub fn server_certificate(&self) -> Option<&[u8]> {
+        self.connection.peer_certificates()?.first().map(AsRef::as_ref)
+    }
+
     /// The peer ended the stream on purpose.
     pub fn is_closed_by_peer(&self) -> bool {
         self.closed

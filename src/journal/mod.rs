@@ -16,7 +16,7 @@
 //! are used up, or the file is damaged, or a write of unknown end may be in it, what still waits is written to a new file
 //! that takes the old one's name. The last frame is there so that no one bad block takes the numbering with it.
 
-mod checksum;
+pub mod checksum;
 mod code;
 mod frame;
 mod keep;
@@ -102,13 +102,13 @@ impl Journal {
 
     /// Takes a record of what happened `now`. When there is no room, one that can be missed more makes some.
     ///
-    /// The first number since the start is at least the milliseconds since boot, unless this is the first process of its
-    /// boot: a process before may have used numbers that never reached a disk that was read-only, and a number names an
-    /// event together with its boot.
+    /// A number and its boot name an event on the server. So the first number of a process leaves out as many as there
+    /// are milliseconds since boot: a process before it may have used some of them that never reached its read-only disk.
     pub fn add(&mut self, now: Now, what: Happened) -> Sequence {
         let at = Moment { boot: self.boot, up: code::to_us(now.up), wall: now.wall };
-        if std::mem::take(&mut self.is_fresh) && self.last_boot.is_none_or(|last| last == self.boot) {
-            self.next = self.next.max(u64::try_from(now.up.as_duration().as_millis()).unwrap_or(u64::MAX));
+        if std::mem::take(&mut self.is_fresh) {
+            let since_boot_ms = u64::try_from(now.up.as_duration().as_millis()).unwrap_or(u64::MAX);
+            self.next = self.next.saturating_add(since_boot_ms);
         }
         let record = Record { sequence: Sequence(0), at, what };
         self.make_room(code::most_bytes(&record), at);

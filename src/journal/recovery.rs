@@ -87,7 +87,7 @@ pub(super) fn recover(bytes: &[u8], quota_bytes: usize, boot: BootId) -> (Journa
         }
     }
     found.records = journal.waiting.len();
-    if found.is_whole() && bytes.len() <= journal.quota_bytes {
+    if lost == 0 && bytes.len() <= journal.quota_bytes {
         journal.file = room_behind(&scan.frames, bytes.len());
     }
     (journal, found)

@@ -131,12 +131,15 @@ impl Journal {
         if batches.is_empty() {
             batches.push(self.batch(self.last_boot.unwrap_or(self.boot), Vec::new()));
         }
-        let below = batches.first().map_or(self.next, |first| first.below);
-        if let Some(first) = batches.first_mut() {
+        // Only the first says what is forgotten, so that it is never believed without what was dropped in its place.
+        let mut batches_in_turn = batches.iter_mut();
+        if let Some(first) = batches_in_turn.next() {
+            let below = first.below;
             first.dead = self.dead.iter().copied().filter(|(_, last)| *last >= below).collect();
             first.dead.iter_mut().for_each(|(first, _)| *first = (*first).max(below));
             first.dead.sort_unstable();
         }
+        batches_in_turn.for_each(|batch| batch.below = 1);
         let mut bytes = Vec::new();
         for batch in &batches {
             bytes.extend_from_slice(&batch.encode()?);

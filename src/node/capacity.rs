@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::NodeError;
 use super::desired::{Board, NodeEvent, Remembered};
 use super::object::{Node, ResourceList, Swap};
 use super::pressure::threshold_value;
+use super::{NodeError, identity};
 use crate::config::labels;
 use crate::config::quantity::Quantity;
 use crate::config::settings::{Settings, Signal};
@@ -42,7 +42,8 @@ fn set_identity(
 ) {
     let machine = &board.facts.machine;
     let info = &mut node.status.node_info;
-    info.machine_id = fact(&machine.machine_id, "status.nodeInfo.machineID", problems).cloned().unwrap_or_default();
+    let machine_id = identity::machine_id(machine).map(|(id, _)| id);
+    info.machine_id = fact(&machine_id, "status.nodeInfo.machineID", problems).cloned().unwrap_or_default();
     info.system_uuid = fact(&machine.system_uuid, "status.nodeInfo.systemUUID", problems).cloned().unwrap_or_default();
     if let Some(boot_id) = fact(&machine.boot_id, "status.nodeInfo.bootID", problems) {
         if !info.boot_id.is_empty() && info.boot_id != *boot_id && !remembered.reboot_reported {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::identity::BOARD_SERIAL;
+use super::identity::{self, BOARD_SERIAL, MACHINE_ID_DERIVED_FROM};
 use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus};
 use super::pressure::Pressures;
 use super::reconcile::same_status;
@@ -81,6 +81,9 @@ pub fn initial(board: &Board) -> (Node, Vec<NodeEvent>, Vec<NodeError>) {
     }
     if let Ok(serial) = &board.facts.machine.board_serial {
         annotations.insert(BOARD_SERIAL.to_owned(), serial.clone());
+    }
+    if let Ok((_, Some(source))) = identity::machine_id(&board.facts.machine) {
+        annotations.insert(MACHINE_ID_DERIVED_FROM.to_owned(), source.to_owned());
     }
     let metadata = Metadata { name: board.name.to_owned(), labels: labels(board), annotations, ..Metadata::default() };
     let spec = NodeSpec {

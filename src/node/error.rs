@@ -8,7 +8,7 @@ use crate::probe::Absent;
 /// Why a part of the Node cannot be told. None of these stops the agent, except those of the name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeError {
-    /// The machine has no name of its own (`(none)`, `localhost`) and no serial number to make one from.
+    /// The machine has no name of its own (`(none)`, `localhost`), and no serial number or MAC address to make one from.
     NoName { hostname: String },
     /// The name cannot be the name of a Node.
     InvalidName { name: String, wrong: &'static str },
@@ -48,8 +48,8 @@ impl fmt::Display for NodeError {
         match self {
             NodeError::NoName { hostname } => write!(
                 f,
-                "this machine's hostname says nothing ({hostname}) and it has no serial number; give it a name with \
-                 hostnamectl set-hostname NAME, or start with --hostname-override NAME"
+                "this machine's hostname says nothing ({hostname}) and it has neither a serial number nor a MAC address that \
+                 stays; give it a name with hostnamectl set-hostname NAME, or start with --hostname-override NAME"
             ),
             NodeError::InvalidName { name, wrong } => write!(
                 f,

@@ -1,11 +1,36 @@
-//! Turns a stored Node and our own into "that is another machine" (D10).
+//! Turns facts into who this machine is, and a stored Node and our own into "that is another machine" (D10).
 
 use std::fmt;
 
 use super::object::Node;
+use crate::probe::{Fact, Machine};
 
 /// Annotation with the serial number of the board that wrote the Node: the one value that cloned SD cards do not share.
 pub const BOARD_SERIAL: &str = "nodepulse.dev/board-serial";
+
+/// Annotation that says what `nodeInfo.machineID` was made from, where the machine has none.
+pub const MACHINE_ID_DERIVED_FROM: &str = "nodepulse.dev/machine-id-derived-from";
+
+/// `nodeInfo.machineID`, and what it was made from where no file has one.
+///
+/// Firmware without systemd has no machine-id, and tools that tell nodes apart by it would take all such boards for one.
+pub(super) fn machine_id(machine: &Machine) -> Fact<(String, Option<&'static str>)> {
+    let absent = match &machine.machine_id {
+        Ok(id) => return Ok((id.clone(), None)),
+        Err(absent) => absent,
+    };
+    let sources = [("board-serial", &machine.board_serial), ("mac-address", &machine.mac_address)];
+    let derived = sources.into_iter().find_map(|(name, source)| Some((name, source.as_ref().ok()?)));
+    let (name, source) = derived.ok_or_else(|| absent.clone())?;
+    Ok((format!("{:032x}", fnv1a(source.as_bytes())), Some(name)))
+}
+
+/// FNV-1a of 128 bits: enough to tell boards apart, and the same in every version of this program.
+fn fnv1a(bytes: &[u8]) -> u128 {
+    const OFFSET_BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(OFFSET_BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+}
 
 /// Another machine that wrote the Node of our name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +61,21 @@ impl fmt::Display for Stranger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::samples::{self, absent};
+
+    #[test]
+    fn a_machine_without_an_id_is_told_by_its_serial_number_or_its_mac_address() {
+        let mut machine = samples::facts().machine;
+        assert_eq!(machine_id(&machine), Ok(("0123456789abcdef0123456789abcdef".to_owned(), None)));
+        machine.machine_id = absent();
+        machine.board_serial = Ok("foobar".to_owned());
+        assert_eq!(machine_id(&machine), Ok(("343e1662793c64bf6f0d3597ba446f18".to_owned(), Some("board-serial"))));
+        machine.board_serial = absent();
+        machine.mac_address = Ok("a".to_owned());
+        assert_eq!(machine_id(&machine), Ok(("d228cb696f1a8caf78912b704e4a8964".to_owned(), Some("mac-address"))));
+        machine.mac_address = absent();
+        assert_eq!(machine_id(&machine).unwrap_err().why.word(), "no-such-file");
+    }
 
     fn node(machine_id: &str, serial: Option<&str>) -> Node {
         let mut node = Node::default();

@@ -7,14 +7,15 @@ use crate::probe::Machine;
 
 /// The name is also the value of the label `kubernetes.io/hostname`, which may be no longer.
 const NAME_MAX: usize = 63;
-/// Characters of the serial number that make a derived name: few collide, and a person can read them out.
-const SERIAL_TAIL: usize = 6;
+/// Characters of the serial number, or of the MAC address, that make a derived name: few collide, and a person can read
+/// them out.
+const TAIL: usize = 6;
 
 /// `--hostname-override`, or the machine's hostname, trimmed and lower-cased (ST-6).
 ///
 /// A hostname that says nothing (`(none)`, `localhost`) would make boards of one image fight for one Node. Without an
-/// override such a board is `node-` and the last six letters or digits of its serial number; without a serial number
-/// it is refused. A hostname that says something but cannot be a Node's name is refused too, never bent into shape.
+/// override such a board is `node-` and the last six letters or digits of its serial number, or of a MAC address that
+/// stays; with neither it is refused. A hostname that says something but cannot be a Node's name is refused too, never bent into shape.
 pub fn node_name(settings: &Settings, machine: &Machine) -> Result<String, NodeError> {
     if let Some(name) = &settings.hostname_override {
         return checked(name);
@@ -46,11 +47,11 @@ fn says_nothing(hostname: &str) -> bool {
 }
 
 fn derived(machine: &Machine) -> Option<String> {
-    let serial = machine.board_serial.as_ref().ok()?;
-    let letters: Vec<char> =
-        serial.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    let tail = letters.get(letters.len().checked_sub(SERIAL_TAIL)?..)?;
-    Some(format!("node-{}", tail.iter().collect::<String>()))
+    [&machine.board_serial, &machine.mac_address].into_iter().flatten().find_map(|unique| {
+        let letters: Vec<char> = unique.chars().filter(char::is_ascii_alphanumeric).collect();
+        let tail = letters.get(letters.len().checked_sub(TAIL)?..)?;
+        Some(format!("node-{}", tail.iter().collect::<String>().to_ascii_lowercase()))
+    })
 }
 
 #[cfg(test)]
@@ -63,6 +64,7 @@ mod tests {
         let mut facts = samples::facts();
         facts.machine.hostname = Ok(hostname.to_owned());
         facts.machine.board_serial = serial.map(str::to_owned).ok_or(Absent { path: "x".into(), why: Why::NoSuchFile });
+        facts.machine.mac_address = samples::absent();
         node_name(&Settings { hostname_override: over.map(str::to_owned), ..Settings::default() }, &facts.machine)
     }
 
@@ -87,6 +89,17 @@ mod tests {
             assert!(error.to_string().contains("--hostname-override"), "{error}");
         }
         assert_eq!(name("(none)", Some("12-34"), None).unwrap_err().word(), "node-name-missing");
+    }
+
+    #[test]
+    fn a_board_without_a_serial_number_is_named_by_the_mac_address_that_stays() {
+        let mut machine = samples::facts().machine;
+        machine.hostname = Ok("localhost".to_owned());
+        for no_serial in [samples::absent(), Ok("12-34".to_owned())] {
+            machine.board_serial = no_serial;
+            machine.mac_address = Ok("dc:a6:32:5c:0f:fe".to_owned());
+            assert_eq!(node_name(&Settings::default(), &machine).unwrap(), "node-5c0ffe");
+        }
     }
 
     #[test]

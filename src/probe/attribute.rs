@@ -20,6 +20,11 @@ pub(super) fn text(bytes: &[u8]) -> String {
     text.replace(char::is_control, "\u{FFFD}")
 }
 
+/// A device tree's string: what stands before its NUL. Some boot loaders leave a buffer of old bytes behind it.
+pub(super) fn string(bytes: &[u8]) -> String {
+    text(bytes.split(|byte| *byte == 0).next().unwrap_or_default())
+}
+
 /// A device tree's list of strings, each ended by a NUL.
 pub(super) fn strings(bytes: &[u8]) -> Vec<String> {
     bytes.split(|byte| *byte == 0).map(text).filter(|text| !text.is_empty()).collect()
@@ -66,6 +71,14 @@ mod tests {
         assert_eq!(text(b"\t PowerEdge \n\0\n"), "PowerEdge");
         assert_eq!(text(b"a\x1b[2Jb\xffc"), "a\u{FFFD}[2Jb\u{FFFD}c");
         assert_eq!(text(b"\0\0\n"), "");
+    }
+
+    #[test]
+    fn a_string_of_a_device_tree_ends_at_its_nul() {
+        assert_eq!(string(b"1234BBBK5678\0\xff\xff\0garbage"), "1234BBBK5678");
+        assert_eq!(string(b" Zero W \0"), "Zero W");
+        assert_eq!(string(b"\0model"), "");
+        assert_eq!(string(b"no end"), "no end");
     }
 
     #[test]

@@ -36,13 +36,14 @@ pub(super) fn count_of_list(list: &str) -> Result<u32, Why> {
 }
 
 /// `processor` lines with a number. Old ARM kernels add a headline `Processor` with the name of the core, and those
-/// built for one CPU have nothing else: a cpuinfo that describes a CPU without numbering it describes the only one.
+/// built for one CPU have nothing else, as other processors have no such line at all: a cpuinfo that describes a CPU
+/// without numbering it describes the only one.
 pub(super) fn count_of_cpuinfo(cpuinfo: &str) -> Result<u32, Why> {
     let processors = fields(cpuinfo).filter(|(key, value)| *key == "processor" && value.parse::<u32>().is_ok());
     match u32::try_from(processors.count()) {
-        Ok(0) if field(cpuinfo, "Processor").is_some() => Ok(1),
+        Ok(0) if fields(cpuinfo).next().is_some() => Ok(1),
         Ok(count) if count > 0 => Ok(count),
-        _ => Err(Why::Malformed("no processor line".to_owned())),
+        _ => Err(Why::Malformed("it describes no processor".to_owned())),
     }
 }
 
@@ -84,7 +85,13 @@ mod tests {
             "Processor\t: ARMv7 Processor rev 4 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1694.10\n\nprocessor\t: 1\n";
         assert_eq!(count_of_cpuinfo(cpuinfo), Ok(2));
         assert_eq!(count_of_cpuinfo("Processor\t: ARMv6-compatible processor rev 7 (v6l)\n"), Ok(1));
-        assert_eq!(count_of_cpuinfo("processor\t: ARM\n").unwrap_err().word(), "malformed");
+    }
+
+    #[test]
+    fn a_cpuinfo_that_numbers_nothing_describes_the_only_cpu() {
+        assert_eq!(count_of_cpuinfo("CPU:\t\t68040\nMMU:\t\t68040\n"), Ok(1));
+        assert_eq!(count_of_cpuinfo("processor\t: ARM\n"), Ok(1));
+        assert_eq!(count_of_cpuinfo("\n\n").unwrap_err().to_string(), "malformed: it describes no processor");
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub struct Machine {
     /// Most specific first.
     pub board_compatible: Fact<Vec<String>>,
     pub board_serial: Fact<String>,
+    /// Of the first interface with one that stays: `dc:a6:32:5c:0f:fe`.
+    pub mac_address: Fact<String>,
     pub cpu_count: Fact<u32>,
     pub memory_total_bytes: Fact<u64>,
     pub swap_total_bytes: Fact<u64>,
@@ -188,7 +190,7 @@ impl fmt::Display for Why {
             Why::NoSuchFile => f.write_str("no such file"),
             Why::NotPermitted => f.write_str("permission denied"),
             Why::Empty => f.write_str("empty"),
-            Why::Errno(errno) => write!(f, "read failed with errno {errno}"),
+            Why::Errno(errno) => write!(f, "read failed: {}", std::io::Error::from_raw_os_error(*errno)),
             Why::Malformed(what) => write!(f, "malformed: {what}"),
             Why::Implausible(what) => write!(f, "implausible: {what}"),
             Why::Masked => f.write_str("hidden by a container engine"),

@@ -83,10 +83,18 @@ pub(super) fn smbios_of_modalias(modalias: &str) -> Smbios<'_> {
     Smbios { vendors: [part("svn"), part("rvn")], products: [part("pn"), part("rn")] }
 }
 
-/// As it is, because tools compare it with what a kubelet sent; only what means "not yet made" is refused.
+/// 32 hexadecimal digits, of any case and with the dashes of a UUID, which stay: tools compare it with what a kubelet
+/// sent. What means "not yet made", or is the same digit throughout, all boards of an image share.
 pub(super) fn machine_id(text: String) -> Result<String, Why> {
     if text == "uninitialized" {
         return Err(Why::Implausible("systemd has not made it yet".to_owned()));
+    }
+    let digits: String = text.chars().filter(|character| *character != '-').collect();
+    if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(Why::Malformed(format!("{:?} is no machine-id of 32 hexadecimal digits", shortened(&text))));
+    }
+    if is_one_character(&digits) {
+        return Err(Why::Implausible(format!("{text:?} is on every board")));
     }
     Ok(text)
 }
@@ -133,9 +141,16 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_id_is_kept_as_the_kubelet_keeps_it() {
-        assert_eq!(machine_id("not-32-hex-digits".to_owned()).as_deref(), Ok("not-32-hex-digits"));
-        assert_eq!(machine_id("uninitialized".to_owned()).unwrap_err().word(), "implausible");
+    fn a_machine_id_is_kept_as_the_kubelet_keeps_it_unless_it_is_none() {
+        for kept in ["4d1f0e7c2b9a4c6f8e35d7a1b0c2f694", "4D1F0E7C-2b9a-4c6f-8e35-d7a1b0c2f694"] {
+            assert_eq!(machine_id(kept.to_owned()).as_deref(), Ok(kept));
+        }
+        for shared in ["uninitialized", "00000000000000000000000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF"] {
+            assert_eq!(machine_id(shared.to_owned()).unwrap_err().word(), "implausible", "{shared}");
+        }
+        for bad in ["raspberrypi", "4d1f0e7c2b9a4c6f8e35d7a1b0c2f69", "4d1f0e7c2b9a4c6f8e35d7a1b0c2f69g", "--"] {
+            assert_eq!(machine_id(bad.to_owned()).unwrap_err().word(), "malformed", "{bad}");
+        }
     }
 
     #[test]

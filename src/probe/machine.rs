@@ -2,7 +2,7 @@
 
 use super::facts::{Hugepages, otherwise};
 use super::identity::{self, Smbios};
-use super::{Absent, Fact, Machine, Root, Why, attribute, cpu, memory, os_release};
+use super::{Absent, Fact, Machine, Root, Why, attribute, cpu, mac, memory, network, os_release};
 
 const CPU_DIRECTORY: &str = "/sys/devices/system/cpu";
 const CPUINFO: &str = "/proc/cpuinfo";
@@ -29,6 +29,7 @@ pub fn machine(root: &Root) -> Machine {
         board_model: unless_masked(masked, board_model(root, &cpuinfo)),
         board_compatible: unless_masked(masked, device_tree(root, "compatible", board_compatible)),
         board_serial: unless_masked(masked, board_serial(root, &cpuinfo)),
+        mac_address: mac_address(root),
         cpu_count: cpu_count(root, &cpuinfo),
         memory_total_bytes: of_table(MEMINFO, &meminfo, memory::total_bytes),
         swap_total_bytes: of_table(MEMINFO, &meminfo, memory::swap_total_bytes),
@@ -45,9 +46,10 @@ fn machine_id(root: &Root) -> Fact<String> {
 /// SRC-6, case kept, and kept where boards share it: a kubelet on this machine would say the same. Without SMBIOS, as on
 /// most ARM boards, it is the machine-id.
 fn system_uuid(root: &Root) -> Fact<String> {
-    let uuid = root.read_text("/sys/class/dmi/id/product_uuid");
-    let uuid = otherwise(uuid, || root.read_text("/proc/device-tree/system-id"));
-    let uuid = otherwise(uuid, || root.read_text("/proc/device-tree/vm,uuid"));
+    let of_tree = |property| device_tree(root, property, |bytes| Ok(attribute::string(bytes)));
+    let uuid = root.read_text(&format!("{DMI}/product_uuid"));
+    let uuid = otherwise(uuid, || of_tree("system-id"));
+    let uuid = otherwise(uuid, || of_tree("vm,uuid"));
     otherwise(uuid, || machine_id(root))
 }
 
@@ -63,7 +65,7 @@ fn os_image(root: &Root) -> Fact<String> {
 }
 
 fn board_model(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
-    let model = device_tree(root, "model", |bytes| Ok(attribute::text(bytes)));
+    let model = device_tree(root, "model", |bytes| Ok(attribute::string(bytes)));
     let model = otherwise(model, || smbios_model(root));
     let model = otherwise(model, || root.read_text(&format!("{SOC}/machine")));
     let mut fields = ["Model", "Hardware", "machine"].into_iter();
@@ -91,13 +93,26 @@ fn board_compatible(bytes: &[u8]) -> Result<Vec<String>, Why> {
 
 fn board_serial(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
     let believed = |text: String| identity::serial(&text);
-    let serial = device_tree(root, "serial-number", |bytes| identity::serial(&attribute::text(bytes)));
+    let serial = device_tree(root, "serial-number", |bytes| identity::serial(&attribute::string(bytes)));
     let serial = match cpuinfo.as_deref().ok().and_then(|table| cpu::field(table, "Serial")) {
         Some(line) => otherwise(serial, || identity::serial(line).map_err(|why| Absent::new(CPUINFO, why))),
         None => serial,
     };
     let places = [format!("{SOC}/serial_number"), format!("{DMI}/product_serial"), format!("{DMI}/board_serial")];
     places.iter().fold(serial, |serial, path| otherwise(serial, || text_as(root, path, believed)))
+}
+
+/// The first, by index, of the MAC addresses that stay with the board.
+fn mac_address(root: &Root) -> Fact<String> {
+    let mut found = Err(Absent::new(network::INTERFACES, Why::NoSuchFile));
+    for name in network::indexed_names(root) {
+        let path = |attribute: &str| format!("{}/{name}/{attribute}", network::INTERFACES);
+        let text = |attribute: &str| root.read_text(&path(attribute)).unwrap_or_default();
+        if mac::is_permanent(&text("type"), &text("addr_assign_type")) {
+            found = otherwise(found, || text_as(root, &path("address"), |text| mac::address(&text)));
+        }
+    }
+    found
 }
 
 /// `online`, else the `cpuN` directories that are not switched off, else cpuinfo.
@@ -139,7 +154,7 @@ fn device_tree<T>(root: &Root, property: &str, parse: impl Fn(&[u8]) -> Result<T
     let read = |directory: &str| {
         let path = format!("{directory}/{property}");
         let bytes = root.read_attribute(&path)?;
-        let parsed = if attribute::text(&bytes).is_empty() { Err(Why::Empty) } else { parse(&bytes) };
+        let parsed = if attribute::string(&bytes).is_empty() { Err(Why::Empty) } else { parse(&bytes) };
         parsed.map_err(|why| Absent::new(&path, why))
     };
     let [first, second] = DEVICE_TREES;

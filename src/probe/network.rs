@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use super::facts::{Interface, InterfaceAddress};
 use super::{Network, Root, addresses, attribute, routes};
 
-const INTERFACES: &str = "/sys/class/net";
+pub(super) const INTERFACES: &str = "/sys/class/net";
 const UP: u32 = 0x1;
 const LOOPBACK: u32 = 0x8;
 const POINT_TO_POINT: u32 = 0x10;
@@ -20,7 +20,7 @@ const POINT_TO_POINT: u32 = 0x10;
 /// The network as its files tell it. The shell puts the addresses that the kernel reports now in place of those found
 /// here: no file names the interface of an IPv4 address, so these are where routes point.
 pub fn network(root: &Root) -> Network {
-    let table = |name: &str| root.read_net_table(name).unwrap_or_default();
+    let table = |name: &str| root.read_namespace_table(&format!("net/{name}")).unwrap_or_default();
     let route_table = table("route");
     let routes = routes::routes_v4(&route_table);
     let mut found: BTreeMap<String, Vec<InterfaceAddress>> = BTreeMap::new();
@@ -46,6 +46,16 @@ pub fn network(root: &Root) -> Network {
 
 /// In the order of their index, as the kernel numbers them; without sysfs in the order of `/proc/net/dev`.
 fn names(root: &Root, dev: &str) -> Vec<String> {
+    let indexed = indexed_names(root);
+    if !indexed.is_empty() {
+        return indexed;
+    }
+    let counted = dev.lines().skip(2).filter_map(|line| line.split_once(':'));
+    counted.map(|(name, _)| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+}
+
+/// The interfaces of sysfs in the order of their index.
+pub(super) fn indexed_names(root: &Root) -> Vec<String> {
     let listed = root.list(INTERFACES).unwrap_or_default();
     let mut indexed: Vec<(u64, String)> = listed
         .into_iter()
@@ -53,11 +63,7 @@ fn names(root: &Root, dev: &str) -> Vec<String> {
         .map(|name| (read(root, &name, "ifindex", |text| attribute::count(&text).ok()).unwrap_or(u64::MAX), name))
         .collect();
     indexed.sort_by_key(|(index, _)| *index);
-    if !indexed.is_empty() {
-        return indexed.into_iter().map(|(_, name)| name).collect();
-    }
-    let counted = dev.lines().skip(2).filter_map(|line| line.split_once(':'));
-    counted.map(|(name, _)| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+    indexed.into_iter().map(|(_, name)| name).collect()
 }
 
 /// `used` (it has a route or an address) stands for what a capture without the attributes cannot say.

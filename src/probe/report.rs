@@ -22,6 +22,7 @@ pub fn to_json(facts: &Facts) -> Value {
             "boardModel": fact(&machine.board_model),
             "boardCompatible": fact(&machine.board_compatible),
             "boardSerial": fact(&machine.board_serial),
+            "macAddress": fact(&machine.mac_address),
             "cpuCount": fact(&machine.cpu_count),
             "memoryTotalBytes": fact(&machine.memory_total_bytes),
             "swapTotalBytes": fact(&machine.swap_total_bytes),
@@ -51,6 +52,7 @@ pub fn to_text(facts: &Facts) -> String {
     page.line("board", &machine.board_model, String::clone);
     page.line("compatible", &machine.board_compatible, |names| names.join(" "));
     page.line("serial", &machine.board_serial, String::clone);
+    page.line("mac", &machine.mac_address, String::clone);
     page.line("hostname", &machine.hostname, String::clone);
     page.line("cpus", &machine.cpu_count, u32::to_string);
     page.line("memory", &machine.memory_total_bytes, |bytes| size(*bytes));

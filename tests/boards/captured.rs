@@ -36,6 +36,7 @@ fn a_capture_keeps_no_identity_of_the_machine_it_was_made_on() {
         (captured.machine_id, live.machine_id),
         (captured.system_uuid, live.system_uuid),
         (captured.board_serial, live.board_serial),
+        (captured.mac_address, live.mac_address),
     ];
     for (captured, live) in pairs {
         assert_eq!(captured.is_ok(), live.is_ok());

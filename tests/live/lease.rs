@@ -2,10 +2,11 @@
 
 use super::super::agent::Launch;
 use super::super::cluster::audit::micros;
-use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Result, condition, wait_until};
+use super::super::cluster::{AuditEntry, Client, Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::trials::Case;
 use super::{GRACE, SOON, is_lease, is_renewal, line, lines, status_of, uid, wait_for_requests, wait_until_ready};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
@@ -14,6 +15,7 @@ pub fn cases() -> Vec<Case> {
         a_renewed_lease_keeps_the_node_ready_for_many_grace_periods,
         a_lease_says_who_holds_it_and_belongs_to_the_node,
         a_renewal_is_sixty_bytes_and_only_moves_forward,
+        a_renewal_is_called_in_the_audit_log_what_it_calls_itself,
         a_deleted_lease_is_created_again_with_its_owner,
         a_lease_that_somebody_else_took_is_taken_back,
         a_lease_from_the_future_is_renewed_past_it,
@@ -94,7 +96,7 @@ fn a_renewal_is_sixty_bytes_and_only_moves_forward(cluster: &Cluster) -> Result<
         let body = renewal.body.to_string();
         assert!(body.len() <= 60 && renewal.body["spec"]["renewTime"].is_string(), "{} bytes: {body}", body.len());
         assert_eq!(renewal.body.as_object().map(|o| o.len()), Some(1), "{body}");
-        assert_eq!(line(renewal), "PATCH leases?timeout=10s 200");
+        assert_eq!(line(renewal), "PATCH leases 200");
     }
     let stored = cluster.get_lease(&node.name)?;
     assert_eq!(stored["metadata"]["managedFields"], Value::Null, "stripped, and it stays so: {stored}");
@@ -104,6 +106,24 @@ fn a_renewal_is_sixty_bytes_and_only_moves_forward(cluster: &Cluster) -> Result<
         let gap_ms = pair[1].received_at_us.saturating_sub(pair[0].completed_at_us) / 1000;
         assert!((900..2500).contains(&gap_ms), "{gap_ms} ms between two renewals");
     }
+    Ok(())
+}
+
+/// Three characters where the server would make a UUID, in the log and in the answer.
+fn a_renewal_is_called_in_the_audit_log_what_it_calls_itself(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("called")?;
+    let _agent = Launch::quick(&node).start(cluster)?;
+    renewals(cluster, &node, 4)?;
+    let (ours, others): (Vec<_>, Vec<_>) = cluster.audit_of(&node)?.into_iter().partition(is_renewal);
+    let ids: BTreeSet<&str> = ours.iter().map(|e| e.audit_id.as_str()).collect();
+    assert!(ids.len() == ours.len() && ids.iter().all(|id| id.len() == 3), "{ids:?}");
+    assert!(ours.iter().all(|e| e.user_agent.starts_with("nodepulse/")), "{ours:#?}");
+    assert!(!others.is_empty() && others.iter().all(|e| e.audit_id.len() == 36), "{others:#?}");
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", node.name);
+    let head = |client: &Client| client.request("GET", &path, None).map(|reply| reply.head);
+    let (with, without) = (head(&cluster.api.admin.clone().with_header("Audit-ID: a-_"))?, head(&cluster.api.admin)?);
+    assert!(with.contains("\r\nAudit-Id: a-_\r\n"), "{with}");
+    assert_eq!(without.len() - with.len(), 36 - 3, "what each answer saves");
     Ok(())
 }
 
@@ -126,7 +146,7 @@ fn a_deleted_lease_is_created_again_with_its_owner(cluster: &Cluster) -> Result<
         if fields.is_null() { Ok(()) } else { Err(format!("they are {fields}")) }
     })?;
     let requests: Vec<String> = cluster.audit_of(&node)?.iter().filter(|e| is_lease(e)).map(line).collect();
-    let missed = requests.iter().position(|l| l == "PATCH leases?timeout=10s 404").ok_or("no PATCH met the gap")?;
+    let missed = requests.iter().position(|l| l == "PATCH leases 404").ok_or("no PATCH met the gap")?;
     assert_eq!(requests.get(missed + 1).map(String::as_str), Some("POST leases?timeout=10s 201"), "{requests:#?}");
     Ok(())
 }

@@ -24,13 +24,12 @@ mod roads;
 mod start;
 mod status;
 
-use super::cluster::{ApiServer, AuditEntry, Cluster, NodeIdentity, Options, Result, condition, wait_until};
+use super::cluster::{AuditEntry, Options};
+use super::requests::*;
 use super::trials::Case;
 use serde_json::Value;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-/// Long enough for anything that should happen at once, on a machine that is busy with other things.
-pub const SOON: Duration = Duration::from_secs(15);
 /// After so much silence the controller calls a Node Unknown: as short as default renewals allow.
 pub const GRACE: Duration = Duration::from_secs(12);
 
@@ -52,124 +51,6 @@ pub fn cases() -> Vec<Case> {
         roads::cases(),
     ];
     groups.into_iter().flatten().collect()
-}
-
-/// The Node once it is Ready.
-pub fn wait_until_ready(cluster: &Cluster, node: &NodeIdentity) -> Result<Value> {
-    cluster.wait_for_condition(&node.name, "Ready", "True", SOON)
-}
-
-/// The uid of an object.
-pub fn uid(object: &Value) -> &str {
-    object["metadata"]["uid"].as_str().unwrap_or_default()
-}
-
-/// The status of a condition of a Node, empty if it has none.
-pub fn status_of<'a>(node: &'a Value, kind: &str) -> &'a str {
-    condition(node, kind).and_then(|c| c["status"].as_str()).unwrap_or_default()
-}
-
-/// Microseconds since 1970 now, for comparison with the audit log.
-pub fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// `PATCH nodes/status?timeout=10s 200`: what a sequence of requests is compared as.
-pub fn line(entry: &AuditEntry) -> String {
-    let verb = match entry.verb.as_str() {
-        "create" => "POST",
-        "patch" => "PATCH",
-        "get" => "GET",
-        other => other,
-    };
-    let (path, query) = entry.uri.split_once('?').map_or((entry.uri.as_str(), ""), |(path, query)| (path, query));
-    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let what = match parts.as_slice() {
-        ["api", "v1", "nodes"] | ["api", "v1", "nodes", _] => "nodes",
-        ["api", "v1", "nodes", _, "status"] => "nodes/status",
-        ["apis", "coordination.k8s.io", "v1", "namespaces", "kube-node-lease", "leases", ..] => "leases",
-        ["api", "v1", "namespaces", "default", "events", ..] => "events",
-        _ => path,
-    };
-    let query = if query.is_empty() { String::new() } else { format!("?{query}") };
-    format!("{verb} {what}{query} {}", entry.code)
-}
-
-pub fn lines(entries: &[AuditEntry]) -> Vec<String> {
-    entries.iter().map(line).collect()
-}
-
-pub fn is_lease(entry: &AuditEntry) -> bool {
-    entry.uri.contains("/leases")
-}
-
-pub fn is_event(entry: &AuditEntry) -> bool {
-    entry.uri.contains("/events")
-}
-
-pub fn is_renewal(entry: &AuditEntry) -> bool {
-    is_lease(entry) && entry.verb == "patch" && entry.code == 200
-}
-
-/// A PATCH of the status that only states what should be true anyway: types and statuses, nothing else.
-pub fn is_assertion(entry: &AuditEntry) -> bool {
-    let conditions = entry.body["status"]["conditions"].as_array();
-    let is_bare = |c: &Value| c.as_object().is_some_and(|c| c.keys().eq(["status", "type"]));
-    is_status_patch(entry) && conditions.is_some_and(|all| !all.is_empty() && all.iter().all(is_bare))
-}
-
-pub fn is_status_patch(entry: &AuditEntry) -> bool {
-    entry.verb == "patch" && entry.uri.contains("/status")
-}
-
-/// A PATCH of the status that says something.
-pub fn is_report(entry: &AuditEntry) -> bool {
-    is_status_patch(entry) && !is_assertion(entry)
-}
-
-/// The requests of a node once `enough` of them are in the log of this server.
-pub fn wait_for_requests(
-    api: &ApiServer,
-    node: &NodeIdentity,
-    what: &str,
-    within: Duration,
-    enough: impl Fn(&[AuditEntry]) -> bool,
-) -> Result<Vec<AuditEntry>> {
-    wait_until(&format!("{what} in the audit log"), within, || {
-        let entries = api.audit(|e| e.user == node.user)?;
-        if enough(&entries) { Ok(entries) } else { Err(format!("there are {:#?}", lines(&entries))) }
-    })
-}
-
-/// Looks until `seen` answers with something; the last object it looked at is in the error.
-pub fn wait_for_node<T>(
-    cluster: &Cluster,
-    node: &NodeIdentity,
-    what: &str,
-    within: Duration,
-    seen: impl Fn(&Value) -> Option<T>,
-) -> Result<T> {
-    wait_until(what, within, || {
-        let found = cluster.get_node(&node.name)?;
-        seen(&found).ok_or_else(|| format!("the Node is {found}"))
-    })
-}
-
-/// The events that the agent sent about its Node, oldest first: reason and type.
-pub fn events_of(cluster: &Cluster, node: &NodeIdentity) -> Result<Vec<Value>> {
-    let selector = format!("involvedObject.kind=Node,involvedObject.name={},source=nodepulse", node.name);
-    cluster.events(&selector)
-}
-
-/// The events of one reason once there is at least one.
-pub fn wait_for_event(cluster: &Cluster, node: &NodeIdentity, reason: &str) -> Result<Vec<Value>> {
-    wait_until(&format!("event {reason}"), SOON, || {
-        let all = events_of(cluster, node)?;
-        let found: Vec<Value> = all.iter().filter(|e| e["reason"] == reason).cloned().collect();
-        let reasons: Vec<&Value> = all.iter().map(|e| &e["reason"]).collect();
-        if found.is_empty() { Err(format!("there are {reasons:?}")) } else { Ok(found) }
-    })
 }
 
 /// A Node as an administrator, or another machine, left it.

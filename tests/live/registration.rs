@@ -1,7 +1,7 @@
 //! How a Node comes to be: created, taken over as somebody left it, created again (REG-*, REC-*, INI-*, D1).
 
 use super::super::agent::Launch;
-use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Result, wait_until};
+use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::trials::Case;
 use super::{
     SOON, events_of, expected, is_assertion, is_event, is_lease, is_report, line, lines, status_of, stored_node, uid,
@@ -192,7 +192,7 @@ fn an_existing_node_in_order_is_not_patched_before_its_first_report(cluster: &Cl
         .map(str::to_owned);
     assert_eq!(requests, sequence, "REG-8: nothing differs, so nothing reconciles; SYN-6: one report all the same");
     let after = wait_until_ready(cluster, &node)?;
-    let transition = |node: &Value| super::condition(node, "Ready").map(|c| c["lastTransitionTime"].clone());
+    let transition = |node: &Value| condition(node, "Ready").map(|c| c["lastTransitionTime"].clone());
     assert_eq!(transition(&after), transition(&before), "a restart is no transition");
     Ok(())
 }

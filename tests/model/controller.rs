@@ -26,6 +26,8 @@ const MONITORED: [(&str, Option<&str>); 4] = [
 #[derive(Debug, Clone, Default)]
 pub struct Controllers {
     health: BTreeMap<String, Health>,
+    /// The versions of Nodes in which nothing is left to do.
+    looked_at: BTreeMap<String, Value>,
     cidrs: u32,
     events_expired_us: i64,
     /// What they did, in plain words; the owner of the server takes the lines out.
@@ -46,10 +48,20 @@ impl ModelServer {
     pub fn tick(&mut self, now_us: i64) {
         let (store, controllers) = (&mut self.store, &mut self.controllers);
         for name in store.names(Resource::Nodes) {
-            controllers.assign_pod_cidr(store, &name);
-            controllers.copy_beta_labels(store, &name);
+            let is_known = |controllers: &Controllers, store: &Store| {
+                let version = store.get(Resource::Nodes, &name).map(|node| &node["metadata"]["resourceVersion"]);
+                controllers.looked_at.get(&name) == version
+            };
+            if !is_known(controllers, store) {
+                controllers.assign_pod_cidr(store, &name);
+                controllers.copy_beta_labels(store, &name);
+            }
             controllers.judge(store, &name, now_us);
-            taint(store, &name);
+            if !is_known(controllers, store) {
+                taint(store, &name);
+                let version = store.get(Resource::Nodes, &name).map(|node| node["metadata"]["resourceVersion"].clone());
+                controllers.looked_at.insert(name, version.unwrap_or_default());
+            }
         }
         controllers.collect_leases(store);
         if now_us - controllers.events_expired_us > EVENT_TTL_US / 60 {
@@ -132,7 +144,7 @@ impl Controllers {
     fn collect_leases(&mut self, store: &mut Store) {
         for name in store.names(Resource::Leases) {
             let Some(lease) = store.get(Resource::Leases, &name) else { continue };
-            let owners = lease["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+            let Some(owners) = lease["metadata"]["ownerReferences"].as_array() else { continue };
             let is_alive = |owner: &Value| {
                 let node = store.get(Resource::Nodes, owner["name"].as_str().unwrap_or_default());
                 node.is_some_and(|node| node["metadata"]["uid"] == owner["uid"])

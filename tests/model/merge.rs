@@ -80,22 +80,23 @@ fn merge_ordered_lists(shape: Shape, original: &mut Object, patch: &mut Object) 
             return Err(format!("{order_key} must be a list"));
         };
         let in_patch = patch.remove(&key);
-        let live = original.get(&key).cloned();
+        let live = original.remove(&key);
         let list_shape = shape.field(&key);
-        let (merged, live_order) = match (live, in_patch) {
+        let live_order = keys(list_shape, live.as_ref().and_then(Value::as_array).map_or(&[], Vec::as_slice));
+        let merged = match (live, in_patch) {
             (None, None) => continue,
-            (Some(Value::Array(live)), None) => (live.clone(), live),
+            (Some(Value::Array(live)), None) => live,
             (None, Some(Value::Array(new))) => {
                 check_order(list_shape, &new, &order)?;
-                (new, Vec::new())
+                new
             }
             (Some(Value::Array(live)), Some(Value::Array(new))) => {
                 check_order(list_shape, &new, &order)?;
-                (merge_list(list_shape, live.clone(), new)?, live)
+                merge_list(list_shape, live, new)?
             }
             _ => return Err(format!("{key} must be a list")),
         };
-        original.insert(key, in_order(list_shape, merged, &order, &live_order)?.into());
+        original.insert(key, in_order(list_shape, merged, &keys(list_shape, &order), &live_order)?.into());
     }
     Ok(())
 }
@@ -118,9 +119,10 @@ fn merge_list(shape: Shape, original: Vec<Value>, patch: Vec<Value>) -> Result<V
     match shape {
         Shape::ListByKey(key, item) => merge_list_by_key(shape, key, *item, original, patch),
         Shape::ScalarSet(_) => {
-            let mut merged = original.clone();
-            merged.extend(patch.iter().filter(|item| !original.contains(item)).cloned());
-            in_order(shape, merged, &patch, &original)
+            let (live, order) = (keys(shape, &original), keys(shape, &patch));
+            let new: Vec<Value> = patch.into_iter().filter(|item| !original.contains(item)).collect();
+            let merged = original.into_iter().chain(new).collect();
+            in_order(shape, merged, &order, &live)
         }
         _ => Ok(patch),
     }
@@ -149,8 +151,9 @@ fn merge_list_by_key(
     if replace {
         return Ok(plain);
     }
-    let mut merged = original.clone();
-    for item in plain.iter().cloned() {
+    let (live, order) = (keys(shape, &original), keys(shape, &plain));
+    let mut merged = original;
+    for item in plain {
         let value = identity(shape, &item)?.clone();
         match merged.iter_mut().find(|known| known.get(key) == Some(&value)) {
             Some(known) => {
@@ -162,14 +165,21 @@ fn merge_list_by_key(
             None => merged.push(item),
         }
     }
-    in_order(shape, merged, &plain, &original)
+    in_order(shape, merged, &order, &live)
+}
+
+/// What tells each element of a list apart; `None` for one that does not say.
+type Keys = Vec<Option<Value>>;
+
+fn keys(shape: Shape, list: &[Value]) -> Keys {
+    list.iter().map(|item| identity(shape, item).ok().cloned()).collect()
 }
 
 /// `normalizeElementOrder`: elements named in `order` in that order, the server's own kept where they stood among them.
-fn in_order(shape: Shape, merged: Vec<Value>, order: &[Value], live: &[Value]) -> Result<Vec<Value>, String> {
-    let place = |list: &[Value], item: &Value| -> Result<Option<usize>, String> {
+fn in_order(shape: Shape, merged: Vec<Value>, order: &Keys, live: &Keys) -> Result<Vec<Value>, String> {
+    let place = |list: &Keys, item: &Value| -> Result<Option<usize>, String> {
         let key = identity(shape, item)?;
-        Ok(list.iter().position(|known| identity(shape, known).is_ok_and(|known| known == key)))
+        Ok(list.iter().position(|known| known.as_ref() == Some(key)))
     };
     let mut named = Vec::new();
     let mut server_only = Vec::new();

@@ -33,7 +33,7 @@ use http::{Request, Response, http_date};
 use problem::Problem;
 use rights::Caller;
 use route::{Form, Route, Verb};
-use schema::Shape;
+use schema::{Path, Shape};
 use store::{Resource, Store, Writer};
 
 /// The server.
@@ -59,7 +59,14 @@ impl Default for ModelServer {
     }
 }
 
-type Success = (u16, Value);
+/// The code, and the object to show.
+type Success = (u16, Shown);
+
+#[derive(Debug)]
+enum Shown {
+    Stored(Resource, String),
+    Made(Value),
+}
 
 impl ModelServer {
     /// One whole request, one whole reply.
@@ -93,15 +100,19 @@ impl ModelServer {
         let route = Route::of(request)?;
         caller.authorize(&route)?;
         let Route::Object { verb, resource, subresource, name } = route else {
-            return if route == Route::Version { Ok((200, self.version())) } else { review(request, caller) };
+            return if route == Route::Version {
+                Ok((200, Shown::Made(self.version())))
+            } else {
+                review(request, caller)
+            };
         };
         let manager =
             request.header("user-agent").unwrap_or("unknown").split('/').next().unwrap_or_default().to_owned();
         let writer = Writer { manager, subresource };
         match verb {
             Verb::Get => {
-                let stored = self.store.get(resource, &name).ok_or_else(|| Problem::not_found(resource, &name))?;
-                Ok((200, stored.clone()))
+                self.store.get(resource, &name).ok_or_else(|| Problem::not_found(resource, &name))?;
+                Ok((200, Shown::Stored(resource, name)))
             }
             Verb::Create => self.create(request, caller, resource, "", &writer, now_us),
             Verb::Update if resource == Resource::Leases => self.put_lease(request, caller, &name, &writer, now_us),
@@ -142,7 +153,8 @@ impl ModelServer {
             }
             Resource::Events => validate_event(&name, &object)?,
         }
-        self.store.create(resource, &name, object, writer, now_us).map(|object| (201, object))
+        self.store.create(resource, &name, object, writer, now_us)?;
+        Ok((201, Shown::Stored(resource, name)))
     }
 
     /// PUT creates a Lease that is missing, and demands a version for one that is there (wire notes, 2).
@@ -170,7 +182,8 @@ impl ModelServer {
             return Err(Problem::invalid(Resource::Leases, name, why));
         }
         validate_lease(name, &object)?;
-        self.store.update(Resource::Leases, name, object, writer, now_us).map(|object| (200, object))
+        self.store.update(Resource::Leases, name, object, writer, now_us)?;
+        Ok((200, Shown::Stored(Resource::Leases, name.to_owned())))
     }
 
     fn patch(
@@ -188,18 +201,18 @@ impl ModelServer {
         }
         let patch: Value = serde_json::from_slice(&request.body)
             .map_err(|error| Problem::bad_request(format!("error decoding patch: {error}")))?;
-        let stored = self.store.get(resource, name).ok_or_else(|| Problem::not_found(resource, name))?.clone();
+        let stored = self.store.get(resource, name).ok_or_else(|| Problem::not_found(resource, name))?;
         let shape = shape_of(resource);
         let mut object = merge::apply(shape, stored.clone(), patch).map_err(Problem::bad_request)?;
-        self.decode(shape, &mut object)
+        decode(shape, &mut object, &mut self.warnings)
             .map_err(|why| Problem::invalid(resource, name, &format!("patch: Invalid value: {why}")))?;
         check_place(resource, name, object["metadata"]["name"].as_str().unwrap_or_default(), &object)?;
         match resource {
             Resource::Nodes => {
                 nodes::set_defaults(&mut object);
-                caller.admit_node(name, Some(&stored), &object)?;
-                nodes::prepare_for_update(writer.subresource, &stored, &mut object);
-                nodes::validate(name, Some(&stored), &object)?;
+                caller.admit_node(name, Some(stored), &object)?;
+                nodes::prepare_for_update(writer.subresource, stored, &mut object);
+                nodes::validate(name, Some(stored), &object)?;
             }
             Resource::Leases => {
                 caller.admit_lease(name)?;
@@ -207,7 +220,8 @@ impl ModelServer {
             }
             Resource::Events => validate_event(name, &object)?,
         }
-        self.store.update(resource, name, object, writer, now_us).map(|object| (200, object))
+        self.store.update(resource, name, object, writer, now_us)?;
+        Ok((200, Shown::Stored(resource, name.to_owned())))
     }
 
     fn decode_body(&mut self, request: &Request, resource: Resource) -> Result<Value, Problem> {
@@ -219,15 +233,8 @@ impl ModelServer {
             .map_err(|error| Problem::bad_request(format!("error decoding JSON: {error}")))?;
         let kind = resource.kind();
         let why = |why| Problem::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: {why}"));
-        self.decode(shape_of(resource), &mut object).map_err(why)?;
+        decode(shape_of(resource), &mut object, &mut self.warnings).map_err(why)?;
         Ok(object)
-    }
-
-    fn decode(&mut self, shape: Shape, object: &mut Value) -> Result<(), String> {
-        let mut unknown = Vec::new();
-        shape.decode(object, "", &mut unknown)?;
-        self.warnings.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
-        Ok(())
     }
 
     fn respond(&mut self, form: Form, result: Result<Success, Problem>, now_us: i64) -> Response {
@@ -236,22 +243,20 @@ impl ModelServer {
             ("Audit-Id", format!("00000000-0000-4000-8000-{:012x}", self.audits)),
             ("Cache-Control", "no-cache, private".to_owned()),
         ];
-        let (code, body, protobuf) = match result {
-            Ok((code, object)) if form.metadata_only && form.protobuf => {
-                (code, protobuf::encode_metadata(&object["metadata"]), true)
+        let (code, body, protobuf) = match &result {
+            Ok((code, Shown::Made(object))) => (*code, encode(object, form), form.protobuf),
+            Ok((code, Shown::Stored(resource, name))) => {
+                let object = self.store.get(*resource, name).unwrap_or(&Value::Null);
+                (*code, encode(object, form), form.protobuf)
             }
-            Ok((code, object)) if form.metadata_only => {
-                let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
-                (code, encode(&partial, false), false)
-            }
-            Ok((code, object)) => (code, encode(&object, form.protobuf), form.protobuf),
             Err(problem) => {
                 if let Some(seconds) = problem.retry_after {
                     headers.push(("Retry-After", seconds.to_string()));
                 }
                 // Errors ignore the transform: they come as JSON then (wire notes, 3).
                 let protobuf = form.protobuf && !form.metadata_only;
-                let body = if protobuf { protobuf::encode_status(&problem) } else { encode(&problem.status(), false) };
+                let body =
+                    if protobuf { protobuf::encode_status(&problem) } else { encode(&problem.status(), Form::JSON) };
                 (problem.code, body, protobuf)
             }
         };
@@ -264,13 +269,28 @@ impl ModelServer {
     }
 }
 
-fn encode(object: &Value, protobuf: bool) -> Vec<u8> {
-    if protobuf {
-        return protobuf::encode_opaque(object);
+fn encode(object: &Value, form: Form) -> Vec<u8> {
+    match form {
+        Form { metadata_only: true, protobuf: true } => protobuf::encode_metadata(&object["metadata"]),
+        Form { metadata_only: true, protobuf: false } => {
+            let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
+            encode(&partial, Form::JSON)
+        }
+        Form { metadata_only: false, protobuf: true } => protobuf::encode_opaque(object),
+        Form { metadata_only: false, protobuf: false } => {
+            // A tree of plain values can always be written.
+            let mut body = serde_json::to_vec(object).unwrap_or_default();
+            body.push(b'\n');
+            body
+        }
     }
-    let mut body = object.to_string().into_bytes();
-    body.push(b'\n');
-    body
+}
+
+fn decode(shape: Shape, object: &mut Value, warnings: &mut Vec<String>) -> Result<(), String> {
+    let mut unknown = Vec::new();
+    shape.decode(object, Path::Root, &mut unknown)?;
+    warnings.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
+    Ok(())
 }
 
 fn shape_of(resource: Resource) -> Shape {
@@ -352,7 +372,7 @@ fn review(request: &Request, caller: &Caller) -> Result<Success, Problem> {
     review["kind"] = json!("SelfSubjectAccessReview");
     review["apiVersion"] = json!("authorization.k8s.io/v1");
     review["status"] = json!({"allowed": allowed});
-    Ok((201, review))
+    Ok((201, Shown::Made(review)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Turns JSON into the form the typed decoder of the API server leaves behind: unknown fields dropped with a warning,
 //! empty ones omitted, stamps in their one form, wrong types refused.
 
+use std::fmt;
+
 use nodepulse::time::Wall;
 use serde_json::{Map, Value, json};
 
@@ -26,6 +28,25 @@ pub enum Shape {
     /// Replaced as a whole.
     List(&'static Shape),
     Object(&'static [(&'static str, Shape)]),
+}
+
+/// Where in an object a value is; put into words only when something is wrong with it.
+#[derive(Debug, Clone, Copy)]
+pub enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Path::Root => Ok(()),
+            Path::Field(Path::Root, key) => f.write_str(key),
+            Path::Field(outer, key) => write!(f, "{outer}.{key}"),
+            Path::Item(outer, index) => write!(f, "{outer}[{index}]"),
+        }
+    }
 }
 
 const TEXT: Shape = Shape::Text;
@@ -178,7 +199,7 @@ impl Shape {
     }
 
     /// Leaves in `value` what a typed decoder keeps. Unknown fields go into `unknown`; `Err` is what a decoder says.
-    pub fn decode(self, value: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
+    pub fn decode(self, value: &mut Value, path: Path, unknown: &mut Vec<String>) -> Result<(), String> {
         match (self, value) {
             (Shape::Any, _) | (Shape::Text | Shape::TextAlways, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => {
                 Ok(())
@@ -188,11 +209,11 @@ impl Shape {
             (Shape::MicroTime, value) => decode_micro_time(value, path),
             (Shape::Quantity, Value::String(text)) if is_quantity(text) => Ok(()),
             (Shape::Map(values), Value::Object(map)) => {
-                map.iter_mut().try_for_each(|(key, value)| values.decode(value, &format!("{path}.{key}"), unknown))
+                map.iter_mut().try_for_each(|(key, value)| values.decode(value, Path::Field(&path, key), unknown))
             }
             (Shape::List(items) | Shape::ScalarSet(items) | Shape::ListByKey(_, items), Value::Array(list)) => {
                 let mut numbered = list.iter_mut().enumerate();
-                numbered.try_for_each(|(index, item)| items.decode(item, &format!("{path}[{index}]"), unknown))
+                numbered.try_for_each(|(index, item)| items.decode(item, Path::Item(&path, index), unknown))
             }
             (Shape::Object(fields), Value::Object(map)) => decode_object(fields, map, path, unknown),
             (shape, value) => Err(format!("json: cannot unmarshal {value} into field {path} of {}", shape.word())),
@@ -217,21 +238,19 @@ impl Shape {
 fn decode_object(
     fields: &'static [(&'static str, Shape)],
     map: &mut Map<String, Value>,
-    path: &str,
+    path: Path,
     unknown: &mut Vec<String>,
 ) -> Result<(), String> {
-    let shape = Shape::Object(fields);
     for (key, value) in map.iter_mut() {
-        let inner = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        if value.is_null() {
-            continue;
+        let inner = Path::Field(&path, key);
+        match fields.iter().find(|(name, _)| name == key) {
+            _ if value.is_null() => {}
+            Some((_, shape)) => shape.decode(value, inner, unknown)?,
+            None => {
+                unknown.push(inner.to_string());
+                *value = Value::Null;
+            }
         }
-        if !fields.iter().any(|(name, _)| name == key) {
-            unknown.push(inner);
-            *value = Value::Null;
-            continue;
-        }
-        shape.field(key).decode(value, &inner, unknown)?;
     }
     map.retain(|_, value| !is_empty(value));
     for (key, shape) in fields {
@@ -254,7 +273,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn decode_time(value: &mut Value, path: &str) -> Result<(), String> {
+fn decode_time(value: &mut Value, path: Path) -> Result<(), String> {
     let stamp = value.as_str().and_then(Wall::parse_stamp);
     let stamp = stamp.ok_or_else(|| format!("{path}: parsing time {value} as \"2006-01-02T15:04:05Z07:00\""))?;
     *value = json!(stamp.to_seconds_stamp());
@@ -262,7 +281,7 @@ fn decode_time(value: &mut Value, path: &str) -> Result<(), String> {
 }
 
 /// Go's layout `2006-01-02T15:04:05.000000Z07:00` demands exactly six fractional digits (LSE-3).
-fn decode_micro_time(value: &mut Value, path: &str) -> Result<(), String> {
+fn decode_micro_time(value: &mut Value, path: Path) -> Result<(), String> {
     let six_digits = |text: &&str| {
         let fraction = text.get(19..26).unwrap_or_default();
         let zone = text.get(26..27).unwrap_or_default();
@@ -289,7 +308,7 @@ mod tests {
 
     fn decode(shape: Shape, mut value: Value) -> Result<(Value, Vec<String>), String> {
         let mut unknown = Vec::new();
-        shape.decode(&mut value, "", &mut unknown)?;
+        shape.decode(&mut value, Path::Root, &mut unknown)?;
         Ok((value, unknown))
     }
 

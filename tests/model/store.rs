@@ -70,19 +70,19 @@ pub struct Writer {
 /// Every object, by kind and name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Store {
-    objects: BTreeMap<(Resource, String), Value>,
+    objects: BTreeMap<Resource, BTreeMap<String, Value>>,
     version: u64,
     uids: u64,
 }
 
 impl Store {
     pub fn get(&self, resource: Resource, name: &str) -> Option<&Value> {
-        self.objects.get(&(resource, name.to_owned()))
+        self.objects.get(&resource)?.get(name)
     }
 
     /// For admins and controllers; the API goes through [`Store::create`] and [`Store::update`].
     pub fn edit(&mut self, resource: Resource, name: &str, change: impl FnOnce(&mut Value)) -> bool {
-        let Some(object) = self.objects.get_mut(&(resource, name.to_owned())) else { return false };
+        let Some(object) = self.objects.get_mut(&resource).and_then(|named| named.get_mut(name)) else { return false };
         let before = object.clone();
         change(object);
         prune_nulls(object);
@@ -95,8 +95,7 @@ impl Store {
     }
 
     pub fn list(&self, resource: Resource) -> impl Iterator<Item = (&str, &Value)> {
-        let of_kind = self.objects.iter().filter(move |((kind, _), _)| *kind == resource);
-        of_kind.map(|((_, name), object)| (name.as_str(), object))
+        self.objects.get(&resource).into_iter().flatten().map(|(name, object)| (name.as_str(), object))
     }
 
     pub fn names(&self, resource: Resource) -> Vec<String> {
@@ -104,7 +103,7 @@ impl Store {
     }
 
     pub fn delete(&mut self, resource: Resource, name: &str) -> Option<Value> {
-        let removed = self.objects.remove(&(resource, name.to_owned()));
+        let removed = self.objects.get_mut(&resource)?.remove(name);
         self.version += u64::from(removed.is_some());
         removed
     }
@@ -117,7 +116,7 @@ impl Store {
         mut object: Value,
         writer: &Writer,
         now_us: i64,
-    ) -> Result<Value, Problem> {
+    ) -> Result<(), Problem> {
         if self.get(resource, name).is_some() {
             return Err(Problem::already_exists(resource, name));
         }
@@ -134,8 +133,8 @@ impl Store {
         metadata["resourceVersion"] = json!(self.version.to_string());
         metadata["creationTimestamp"] = json!(Wall::from_unix_us(now_us).to_seconds_stamp());
         metadata["managedFields"] = json!([managed_entry(resource, writer, now_us)]);
-        self.objects.insert((resource, name.to_owned()), object.clone());
-        Ok(object)
+        self.objects.entry(resource).or_default().insert(name.to_owned(), object);
+        Ok(())
     }
 
     /// Replaces an object; the version moves only when something but the bookkeeping differs (etcd's byte comparison).
@@ -146,7 +145,7 @@ impl Store {
         mut object: Value,
         writer: &Writer,
         now_us: i64,
-    ) -> Result<Value, Problem> {
+    ) -> Result<(), Problem> {
         let Some(stored) = self.get(resource, name) else { return Err(Problem::not_found(resource, name)) };
         check_preconditions(resource, name, stored, &object)?;
         object["apiVersion"] = stored["apiVersion"].clone();
@@ -162,15 +161,15 @@ impl Store {
             remove_key(&mut object["metadata"], "managedFields");
         }
         if object == *stored {
-            return Ok(object);
+            return Ok(());
         }
         if had_managed && !strips {
             track(&mut object, managed_entry(resource, writer, now_us));
         }
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.objects.insert((resource, name.to_owned()), object.clone());
-        Ok(object)
+        self.objects.entry(resource).or_default().insert(name.to_owned(), object);
+        Ok(())
     }
 }
 

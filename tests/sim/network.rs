@@ -92,7 +92,7 @@ impl World {
         let given_up = self.shim.has_given_up && matches!(wish, Wish::CreateNode { .. });
         let wish = self.shim.wish(wish, self.now().wall);
         let kept = self.shim.is(Planted::Impatient).then(|| wish.clone());
-        if let Wish::RenewLease { body } | Wish::CreateLease { body } = &wish {
+        if let Wish::RenewLease { body, .. } | Wish::CreateLease { body } = &wish {
             let checked = self.watch.renews(renew_time(body));
             self.check(checked);
         }

@@ -143,7 +143,7 @@ impl Plan {
             settings,
             faults,
             happenings,
-            trouble_us: random.between(60, 420) * 1_000_000,
+            trouble_us: random.between(40, 240) * 1_000_000,
             boot_us: random.below(40_000_000),
             clock_offset_us: random.pick(&[0, 0, 0, 300_000, -2_000_000, 3_600_000_000, -day_us, 400 * day_us]),
             clock_known_from_us,

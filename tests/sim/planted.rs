@@ -115,7 +115,7 @@ impl Shim {
         }
         match wish {
             Wish::CreateLease { body } => Wish::CreateLease { body: self.lease_body(&body, wall) },
-            Wish::RenewLease { body } => Wish::RenewLease { body: self.lease_body(&body, wall) },
+            Wish::RenewLease { body, audit_id } => Wish::RenewLease { body: self.lease_body(&body, wall), audit_id },
             Wish::CreateNode { body } if self.is(Planted::FieldMisspelt) => {
                 Wish::CreateNode { body: body.replacen("\"machineID\"", "\"machineId\"", 1) }
             }

@@ -26,7 +26,7 @@ pub const NODE: &str = "edge-1";
 const EPOCH_US: i64 = 1_767_225_600_000_000;
 /// More outputs than this for one input are a loop.
 const OUTPUTS_PER_INPUT: usize = 64;
-const JUDGEMENTS: u64 = 3;
+const JUDGEMENTS: u64 = 2;
 const JOURNAL_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]

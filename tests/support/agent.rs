@@ -42,6 +42,7 @@ pub struct Launch<'a> {
     settings: BTreeMap<String, String>,
     flags: Vec<String>,
     machine_id: Option<&'a str>,
+    inside: Option<i32>,
 }
 
 impl<'a> Launch<'a> {
@@ -58,6 +59,7 @@ impl<'a> Launch<'a> {
             settings: BTreeMap::from([("stateDirectory".to_owned(), identity.dir.join("state").display().to_string())]),
             flags: Vec::new(),
             machine_id: None,
+            inside: None,
         }
     }
 
@@ -83,6 +85,12 @@ impl<'a> Launch<'a> {
         self
     }
 
+    /// In the network and the mounts of this process; needs root.
+    pub fn inside(mut self, pid: i32) -> Self {
+        self.inside = Some(pid);
+        self
+    }
+
     pub fn start(self, cluster: &Cluster) -> Result<Nodepulse> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let name = format!("{}-nodepulse-{}", self.identity.name, NEXT.fetch_add(1, Ordering::Relaxed));
@@ -91,6 +99,9 @@ impl<'a> Launch<'a> {
         let mut agent = Nodepulse { daemon: None, log: PathBuf::new(), settings_file, settings: self.settings };
         agent.write_settings()?;
         let mut command = self.machine_id.map_or(Ok(Vec::new()), |id| on_other_machine(self.identity, id))?;
+        if let Some(pid) = self.inside {
+            command.extend(["nsenter".to_owned(), format!("--target={pid}"), "--net".to_owned(), "--mount".to_owned()]);
+        }
         command.extend([
             env!("CARGO_BIN_EXE_nodepulse").to_owned(),
             "run".to_owned(),
@@ -176,6 +187,11 @@ impl Nodepulse {
         self.settings.insert(key.to_owned(), yaml.to_owned());
         self.write_settings()?;
         self.signal(Signal::SIGHUP)
+    }
+
+    /// SIGKILL, as the out-of-memory killer would.
+    pub fn kill(&mut self) -> Result<()> {
+        self.running()?.kill()
     }
 
     /// SIGTERM; the exit code.

@@ -209,7 +209,12 @@ struct ServerFiles {
 }
 
 fn arguments(setup: &ApiServerSetup, files: &ServerFiles, port: u16) -> Vec<String> {
-    let bind = if setup.more_addresses.is_empty() { "127.0.0.1" } else { "0.0.0.0" };
+    let bind = match setup.more_addresses {
+        [] => "127.0.0.1",
+        // Both families, where the machine has both.
+        more if more.iter().any(IpAddr::is_ipv6) => "::",
+        _ => "0.0.0.0",
+    };
     let pki = setup.pki;
     let mut command = vec![setup.program.display().to_string()];
     let mut set = |flag: &str, value: &dyn std::fmt::Display| command.push(format!("--{flag}={value}"));

@@ -28,12 +28,16 @@ pub struct Client {
     port: u16,
     tls: Arc<ClientConfig>,
     patience: Duration,
+    /// A header line of each request, with its end; empty for none.
+    header: String,
 }
 
 /// An answer of the server. A body that is not JSON is kept as a string.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
+    /// Status line and headers.
+    pub head: String,
     pub body: Value,
 }
 
@@ -49,12 +53,17 @@ impl Client {
             .with_custom_certificate_verifier(Arc::new(Pinned { server, algorithms }))
             .with_client_auth_cert(identity.chain.clone(), identity.secret())
             .map_err(|e| e.to_string())?;
-        Ok(Self { port, tls: Arc::new(tls), patience: PATIENCE })
+        Ok(Self { port, tls: Arc::new(tls), patience: PATIENCE, header: String::new() })
     }
 
     /// The same with another limit for each read and write.
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    /// The same with one more header, as `Name: value`, in each request.
+    pub fn with_header(self, header: &str) -> Self {
+        Self { header: format!("{header}\r\n"), ..self }
     }
 
     /// The answer of the server, whatever its status; `Err` if there was none.
@@ -104,7 +113,8 @@ impl Client {
         let payload = body.map(|(_, value)| value.to_string()).unwrap_or_default();
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: cluster-test\r\n\
-             Accept: application/json\r\nConnection: close\r\nContent-Length: {}\r\n",
+             Accept: application/json\r\nConnection: close\r\n{}Content-Length: {}\r\n",
+            self.header,
             payload.len()
         );
         if let Some((kind, _)) = body {
@@ -185,7 +195,7 @@ fn parse(bytes: &[u8]) -> Option<Reply> {
     let body = if chunked { join_chunks(&bytes[end + 4..])? } else { bytes[end + 4..].to_vec() };
     let body =
         serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
-    Some(Reply { status, body })
+    Some(Reply { status, head: head.to_owned(), body })
 }
 
 fn join_chunks(mut rest: &[u8]) -> Option<Vec<u8>> {

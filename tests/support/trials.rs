@@ -9,11 +9,14 @@ use nix::unistd::Uid;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::{Arc, OnceLock};
 
-/// More at once only makes each slower on the two cores that CI has.
-const AT_ONCE: usize = 4;
+/// How many tests that work run at once: more only makes each slower on the two cores that CI has.
+pub const PER_TWO_CORES: usize = 4;
+
+/// How many daemons of a failed test have their say.
+const LOGS: usize = 6;
 
 /// What a test needs besides the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub enum Need {
     Root,
     /// kubelet and containerd.
     Kubelet,
+    /// Network namespaces with cables between them.
+    Networks,
 }
 
 /// One test: it passes if it returns `Ok` and does not panic.
@@ -52,9 +57,9 @@ impl Shared {
 
 /// Runs the tests that the command line selects. What this machine cannot run is left out with a reason,
 /// and fails where `CI` is set: there, what is missing is a fault of the set-up.
-pub fn run(options: fn() -> Options, cases: Vec<Case>) -> ExitCode {
+pub fn run(at_once: usize, options: fn() -> Options, cases: Vec<Case>) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(arguments.test_threads.unwrap_or(AT_ONCE).min(AT_ONCE));
+    arguments.test_threads = Some(arguments.test_threads.unwrap_or(at_once).min(at_once));
     let in_ci = std::env::var_os("CI").is_some_and(|v| !v.is_empty() && v != "false");
     let programs = binaries::obtainable(&binaries::CONTROL_PLANE);
     let kubelet = binaries::obtainable(&binaries::KUBELET);
@@ -76,7 +81,9 @@ pub fn run(options: fn() -> Options, cases: Vec<Case>) -> ExitCode {
             // A panic is an answer like any other here: what the test's own daemons said belongs to both.
             let outcome = catch_unwind(AssertUnwindSafe(|| (case.run)(cluster))).unwrap_or_else(|e| Err(message(&*e)));
             let logs = daemon::take_logs();
-            Ok(outcome.map_err(|e| logs.iter().fold(e, |text, log| format!("{text}\n{}", daemon::tail(log, 40))))?)
+            Ok(outcome.map_err(|e| {
+                logs.iter().take(LOGS).fold(e, |text, log| format!("{text}\n{}", daemon::tail(log, 40)))
+            })?)
         });
         trials.push(trial.with_ignored_flag(ignored));
     }
@@ -102,5 +109,22 @@ fn check(need: Need, kubelet: &Result<()>) -> Result<()> {
         Need::Root if Uid::effective().is_root() => Ok(()),
         Need::Root => Err("it needs root".to_owned()),
         Need::Kubelet => kubelet.clone(),
+        Need::Networks => networks().clone(),
     }
+}
+
+/// Whether this machine lets us make networks of our own; asked once.
+pub fn networks() -> &'static Result<()> {
+    static ANSWER: OnceLock<Result<()>> = OnceLock::new();
+    ANSWER.get_or_init(|| {
+        let needed = "it needs root, `ip` (iproute2), `unshare` and `nsenter` (util-linux), and a kernel with veth";
+        let inside = "ip link add here type veth peer name there && ip rule add pref 1 ipproto tcp sport 1 blackhole";
+        let tried = Command::new("unshare")
+            .args(["--net", "--mount", "--propagation", "private", "sh", "-c"])
+            .arg(format!("command -v nsenter >/dev/null && {inside}"))
+            .output()
+            .map_err(|e| format!("{needed}: unshare: {e}"))?;
+        let said = String::from_utf8_lossy(&tried.stderr);
+        if tried.status.success() { Ok(()) } else { Err(format!("{needed}: {}", said.trim())) }
+    })
 }

@@ -277,7 +277,7 @@ fn body_of(wish: &Wish) -> Value {
         Wish::CreateNode { body }
         | Wish::PatchStatus { body, .. }
         | Wish::CreateLease { body }
-        | Wish::RenewLease { body }
+        | Wish::RenewLease { body, .. }
         | Wish::CreateEvent { body }
         | Wish::PatchEvent { body, .. } => serde_json::from_str(body).unwrap(),
         _ => panic!("{wish:?} has no body"),
@@ -299,6 +299,7 @@ fn facts() -> Facts {
             board_model: text("Raspberry Pi 5 Model B Rev 1.0"),
             board_compatible: Ok(vec!["raspberrypi,5-model-b".to_owned()]),
             board_serial: text("c3dd000000000001"),
+            mac_address: text("2c:cf:67:00:00:01"),
             cpu_count: Ok(4),
             memory_total_bytes: Ok(4 << 30),
             swap_total_bytes: Ok(0),

@@ -1,7 +1,7 @@
 //! Turns replies as servers, portals and broken lines send them into what one exchange makes of them.
 
 use super::*;
-use crate::api::{Class, Document, PatchAnswer, Refusal, StatusError};
+use crate::api::{AuditId, Class, Document, PatchAnswer, Refusal, StatusError};
 use crate::time::Wall;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn start(wish: Wish) -> Exchange {
 }
 
 fn renewal() -> Wish {
-    Wish::RenewLease { body: "{}".to_owned() }
+    Wish::RenewLease { body: "{}".to_owned(), audit_id: AuditId::new(0) }
 }
 
 fn created() -> Wish {
@@ -87,6 +87,13 @@ fn a_request_is_written_whole_with_the_headers_it_needs() {
     assert!(head.contains("Bearer secret") && head.contains("api.example:6443"), "{head}");
     assert_eq!(body, r#"{"a":1}"#);
     assert!(!format!("{target:?}").contains("secret"));
+}
+
+#[test]
+fn a_renewal_names_itself_to_the_audit_log_and_nothing_else_does() {
+    let head = |wish| String::from_utf8(Exchange::start(wish, &target()).unwrap().0).unwrap().to_lowercase();
+    assert!(head(renewal()).contains("\r\naudit-id: aaa\r\n"), "{}", head(renewal()));
+    assert!(!head(created()).contains("audit-id") && !head(Wish::ReadLease).contains("audit-id"));
 }
 
 #[test]

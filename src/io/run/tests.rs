@@ -12,8 +12,9 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::io::loopback::{Authority, Listener, Stream, json_reply, kubeconfig, read_request, version_reply};
-use crate::journal::BootId;
+use crate::io::loopback::{
+    Authority, Listener, Stream, TempFolder, json_reply, kubeconfig, read_request, version_reply,
+};
 use crate::probe::facts::{Absent, Why};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -83,6 +84,7 @@ fn machine() -> Machine {
         board_model: absent(),
         board_compatible: absent(),
         board_serial: absent(),
+        mac_address: absent(),
         cpu_count: Ok(4),
         memory_total_bytes: Ok(1 << 30),
         swap_total_bytes: absent(),
@@ -98,13 +100,18 @@ struct Running {
 }
 
 fn run_against(kubeconfig: Kubeconfig) -> Running {
+    // No test leaves anything on this machine.
+    run_with(Settings { state_directory: "/nonexistent".to_owned(), ..Settings::default() }, kubeconfig)
+}
+
+fn run_with(settings: Settings, kubeconfig: Kubeconfig) -> Running {
     let (own_thread, thread) = channel();
     let (reloaded, reloads) = channel();
     let ended = std::thread::spawn(move || {
         own_thread.send(pthread_self()).unwrap();
         let for_reload = kubeconfig.clone();
         run(Start {
-            settings: Settings::default(),
+            settings,
             kubeconfig,
             node_name: "board".to_owned(),
             machine: machine(),
@@ -114,9 +121,6 @@ fn run_against(kubeconfig: Kubeconfig) -> Running {
                 reloaded.send(()).unwrap();
                 Ok((Settings::default(), for_reload.clone()))
             }),
-            newest_stamp: None,
-            journal: Journal::recover(&[], 65_536, BootId(1)).0,
-            write_journal: Box::new(|_| true),
         })
     });
     Running { thread: thread.recv().unwrap(), ended, reloads }
@@ -141,6 +145,29 @@ fn a_board_registers_gets_its_lease_and_stops_when_asked() {
     wait_for(&seen, "POST /api/v1/nodes ");
     wait_for(&seen, "POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
     assert_eq!(server.accepted(), 1, "all lanes share one connection");
+    running.stop();
+}
+
+#[test]
+fn what_was_learned_of_the_server_is_on_disk_soon_and_for_nobody_else() {
+    let authority = Authority::new();
+    let (server, seen) = api_server(&authority);
+    let folder = TempFolder::new();
+    let mut by_name = kubeconfig(&authority, server.port);
+    by_name.server.host = "localhost".to_owned();
+    by_name.tls_server_name = Some("127.0.0.1".to_owned());
+    let settings = Settings { state_directory: folder.path(""), ..Settings::default() };
+    let running = run_with(settings, by_name);
+    wait_for(&seen, "POST /api/v1/nodes ");
+    let start = clock::up();
+    let text = loop {
+        match std::fs::read_to_string(folder.path("uplink")) {
+            Ok(text) => break text,
+            Err(error) => assert!(clock::up() - start < PATIENCE, "{error}"),
+        }
+        std::thread::yield_now();
+    };
+    assert!(text.contains("\naddress localhost 127.0.0.1\n"), "{text}");
     running.stop();
 }
 

@@ -1,0 +1,273 @@
+//! Turns a pool loose on servers that answer, close, hang and come back.
+
+use super::*;
+use crate::api::Document;
+use crate::api::failure::TlsFailure;
+use crate::io::loopback::{Authority, Listener, kubeconfig, read_request, version_reply};
+use std::io::Write;
+use std::sync::mpsc;
+
+fn pool(kubeconfig: Kubeconfig) -> Pool {
+    let reactor = Reactor::new().unwrap();
+    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::default()));
+    Pool::new(reactor, resolver, CertificateClock::new(), kubeconfig, "board".to_owned())
+}
+
+fn ask(pool: &Pool) -> Answer {
+    pool.reactor.block_on(pool.exchange(Wish::ReadVersion)).unwrap()
+}
+
+fn version() -> Result<Document, Refusal> {
+    Ok(Document::Version("v1.36.3".to_owned()))
+}
+
+#[test]
+fn exchanges_share_one_connection() {
+    let authority = Authority::new();
+    let server = Listener::answering(&authority, version_reply());
+    let pool = pool(kubeconfig(&authority, server.port));
+    for _ in 0..3 {
+        assert_eq!(ask(&pool).result, version());
+    }
+    assert_eq!(server.accepted(), 1);
+    pool.drop_idle();
+    assert_eq!(ask(&pool).result, version());
+    assert_eq!(server.accepted(), 2);
+}
+
+#[test]
+fn a_connection_that_the_server_closed_while_idle_costs_no_request() {
+    let authority = Authority::new();
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let server = Listener::tls(config, |_, mut stream| {
+        read_request(&mut stream);
+        stream.write_all(&version_reply()).unwrap();
+    });
+    let pool = pool(kubeconfig(&authority, server.port));
+    for expected in 1..=3 {
+        assert_eq!(ask(&pool).result, version());
+        assert_eq!(server.accepted(), expected);
+    }
+}
+
+#[test]
+fn a_kept_connection_that_dies_with_the_request_is_replaced_once() {
+    let authority = Authority::new();
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let server = Listener::tls(config, |number, mut stream| {
+        read_request(&mut stream);
+        if number == 0 {
+            stream.write_all(&version_reply()).unwrap();
+            // The second request is read and never answered.
+            read_request(&mut stream);
+        }
+    });
+    let pool = pool(kubeconfig(&authority, server.port));
+    assert_eq!(ask(&pool).result, version());
+    let second = ask(&pool).result;
+    assert_eq!(second, Err(Refusal::Failed(Failure::Closed { received_bytes: 0 })));
+    assert_eq!(server.accepted(), 2);
+}
+
+#[test]
+fn a_server_that_hangs_costs_its_deadline_and_its_connection() {
+    let authority = Authority::new();
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let server = Listener::tls(config, |number, mut stream| {
+        while read_request(&mut stream).is_some() {
+            if number > 0 {
+                stream.write_all(&version_reply()).unwrap();
+            }
+        }
+    });
+    let pool = pool(kubeconfig(&authority, server.port));
+    let hung = pool.exchange_within(Wish::ReadVersion, Duration::from_millis(300));
+    let hung = pool.reactor.block_on(hung).unwrap().result;
+    assert_eq!(hung, Err(Refusal::Failed(Failure::TimedOut { after_ms: 300 })));
+    assert_eq!(ask(&pool).result, version());
+    assert_eq!(server.accepted(), 2);
+}
+
+/// Answers the first connection only when told to, every other one at once.
+fn server_that_hangs_first(authority: &Authority) -> (Listener, mpsc::Sender<()>) {
+    let (release, gate) = mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let server = Listener::tls(config, move |number, mut stream| {
+        while read_request(&mut stream).is_some() {
+            if number == 0 {
+                let _ = gate.lock().unwrap().recv();
+            }
+            let _ = stream.write_all(&version_reply());
+        }
+    });
+    (server, release)
+}
+
+#[test]
+fn a_lane_that_is_due_while_another_hangs_opens_a_second_connection_which_does_not_stay() {
+    let authority = Authority::new();
+    let (server, release) = server_that_hangs_first(&authority);
+    let pool = pool(kubeconfig(&authority, server.port));
+    let executor = smol::LocalExecutor::new();
+    let hung = executor.spawn(pool.exchange(Wish::ReadVersion));
+    let both = async {
+        while server.accepted() == 0 {
+            pool.reactor.sleep_until(clock::up() + Duration::from_millis(1)).await;
+        }
+        let start = clock::up();
+        assert_eq!(pool.exchange(Wish::ReadVersion).await.result, version());
+        assert!(clock::up() - start >= PATIENCE, "it waits for the shared one first");
+        assert_eq!(server.accepted(), 2);
+        release.send(()).unwrap();
+        assert_eq!(hung.await.result, version());
+        assert!(pool.idle.borrow().is_some() && pool.flights.is_empty());
+        assert_eq!(pool.exchange(Wish::ReadVersion).await.result, version());
+        assert_eq!(server.accepted(), 2);
+    };
+    pool.reactor.block_on(executor.run(both)).unwrap();
+}
+
+#[test]
+fn two_lanes_that_are_due_together_share_a_connection_that_does_not_hang() {
+    let authority = Authority::new();
+    let server = Listener::answering(&authority, version_reply());
+    let pool = pool(kubeconfig(&authority, server.port));
+    let both = smol::future::zip(pool.exchange(Wish::ReadVersion), pool.exchange(Wish::ReadVersion));
+    let (first, second) = pool.reactor.block_on(both).unwrap();
+    assert_eq!((first.result, second.result), (version(), version()));
+    assert_eq!(server.accepted(), 1);
+}
+
+#[test]
+fn credentials_that_cannot_be_read_fail_each_request_until_they_can() {
+    let authority = Authority::new();
+    let server = Listener::answering(&authority, version_reply());
+    let good = kubeconfig(&authority, server.port);
+    let folder = crate::io::loopback::TempFolder::new();
+    let mut missing = good.clone();
+    let path = folder.path("ca.crt");
+    missing.certificate_authority = Some(crate::config::kubeconfig::Material::File(path));
+    let pool = pool(missing);
+    assert!(matches!(ask(&pool).result, Err(Refusal::Failed(Failure::Credentials { .. }))));
+    folder.write("ca.crt", &authority.pem());
+    assert_eq!(ask(&pool).result, version());
+}
+
+#[test]
+fn reloading_equal_credentials_keeps_the_connection_and_others_do_not() {
+    let authority = Authority::new();
+    let server = Listener::answering(&authority, version_reply());
+    let pool = pool(kubeconfig(&authority, server.port));
+    assert_eq!(ask(&pool).result, version());
+    pool.reload().unwrap();
+    assert_eq!(ask(&pool).result, version());
+    assert_eq!(server.accepted(), 1);
+    pool.replace(kubeconfig(&Authority::new(), server.port));
+    let refused = ask(&pool).result;
+    assert_eq!(refused, Err(Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer))));
+    assert_eq!(server.accepted(), 2);
+}
+
+#[test]
+fn a_change_of_the_network_begins_anew_what_is_under_way_over_a_way_that_is_gone() {
+    let authority = Authority::new();
+    let (server, _release) = server_that_hangs_first(&authority);
+    let pool = pool(kubeconfig(&authority, server.port));
+    let executor = smol::LocalExecutor::new();
+    let start = clock::up();
+    let hung = executor.spawn(pool.exchange(Wish::ReadVersion));
+    let change = async {
+        while pool.flights.is_empty() || server.accepted() == 0 {
+            pool.reactor.sleep_until(clock::up() + Duration::from_millis(1)).await;
+        }
+        // The server has it for certain, and does not answer.
+        pool.reactor.sleep_until(clock::up() + Duration::from_millis(50)).await;
+        pool.network_changed(&|_| true);
+        pool.reactor.sleep_until(clock::up() + Duration::from_millis(50)).await;
+        assert_eq!(server.accepted(), 1, "this way stands");
+        pool.network_changed(&|_| false);
+        assert_eq!(hung.await.result, version());
+    };
+    pool.reactor.block_on(executor.run(change)).unwrap();
+    assert_eq!(server.accepted(), 2);
+    assert!(clock::up() - start < limits::REQUEST_DEADLINE, "its time-out was not waited for");
+}
+
+#[test]
+fn a_change_of_the_network_takes_the_idle_connection_only_if_its_way_is_gone() {
+    let authority = Authority::new();
+    let server = Listener::answering(&authority, version_reply());
+    let pool = pool(kubeconfig(&authority, server.port));
+    for (stands, connections) in [(true, 1), (true, 1), (false, 2), (true, 2)] {
+        assert_eq!(ask(&pool).result, version());
+        pool.network_changed(&|local| stands && local.is_loopback());
+        assert_eq!(ask(&pool).result, version());
+        assert_eq!(server.accepted(), connections);
+    }
+}
+
+#[test]
+fn a_change_of_the_network_begins_a_connection_that_is_being_opened_anew() {
+    let authority = Authority::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let fill = || std::net::TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), Duration::from_millis(50));
+    let _full = [fill(), fill()];
+    let pool = pool(kubeconfig(&authority, port));
+    let executor = smol::LocalExecutor::new();
+    let opening = executor.spawn(pool.exchange_within(Wish::ReadVersion, Duration::from_millis(400)));
+    let start = clock::up();
+    let change = async {
+        pool.reactor.sleep_until(start + Duration::from_millis(300)).await;
+        pool.network_changed(&|_| true);
+        opening.await.result
+    };
+    let result = pool.reactor.block_on(executor.run(change)).unwrap();
+    assert!(matches!(result, Err(Refusal::Failed(Failure::TimedOut { .. } | Failure::Connect { .. }))), "{result:?}");
+    assert!(clock::up() - start >= Duration::from_millis(700), "it has its whole time again");
+}
+
+/// A server of a certificate that ends in 2046, with this `Date`.
+fn dated(authority: &Authority, date: &str) -> Listener {
+    let reply = String::from_utf8(version_reply()).unwrap();
+    let reply = reply.replacen("\r\n", &format!("\r\nDate: {date}\r\n"), 1);
+    Listener::answering(authority, reply.into_bytes())
+}
+
+#[test]
+fn the_date_of_a_verified_server_is_known_to_be_past_unless_its_certificate_ends_before() {
+    let authority = Authority::new();
+    let ask_dated = |date| {
+        let server = dated(&authority, date);
+        let pool = pool(kubeconfig(&authority, server.port));
+        assert_eq!(ask(&pool).result, version());
+        pool.resolver.kept().past().map(Wall::to_seconds_stamp)
+    };
+    assert_eq!(ask_dated("Tue, 01 Jan 2030 00:00:00 GMT").as_deref(), Some("2030-01-01T00:00:00Z"));
+    // Every certificate would have expired for good.
+    assert_eq!(ask_dated("Thu, 01 Jan 2099 00:00:00 GMT"), None);
+}
+
+#[test]
+fn an_address_that_answers_and_one_that_does_not_are_told_apart_at_the_next_connection() {
+    let authority = Authority::new();
+    let (server, release) = server_that_hangs_first(&authority);
+    let mut kubeconfig = kubeconfig(&authority, server.port);
+    kubeconfig.server.host = "localhost".to_owned();
+    kubeconfig.tls_server_name = Some("127.0.0.1".to_owned());
+    let pool = pool(kubeconfig);
+    let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
+    let hung = pool.exchange_within(Wish::ReadVersion, Duration::from_millis(600));
+    let hung = pool.reactor.block_on(hung).unwrap().result;
+    assert_eq!(hung, Err(Refusal::Failed(Failure::TimedOut { after_ms: 600 })));
+    let order = || {
+        let addresses = pool.resolver.server_addresses("localhost", clock::up() + Duration::from_secs(10));
+        pool.reactor.block_on(addresses).unwrap().unwrap()
+    };
+    assert_eq!(order().last(), Some(&loopback), "it hung");
+    assert_eq!(ask(&pool).result, version());
+    assert_eq!(pool.resolver.kept().addresses("localhost").unwrap()[0], loopback, "it answered");
+    release.send(()).unwrap();
+}

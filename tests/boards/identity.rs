@@ -1,0 +1,132 @@
+//! Turns trees of a few files into the identity of a machine: which file counts, and which lie is passed over.
+
+use nodepulse::probe::facts::Why;
+use nodepulse::probe::{Machine, Root, machine};
+
+use super::Scratch;
+
+const MACHINE_ID: &str = "0123456789abcdef0123456789abcdef";
+
+fn board(name: &str) -> Scratch {
+    Scratch::new(&format!("identity-{name}"))
+}
+
+fn machine_of(board: &Scratch) -> Machine {
+    machine(&Root::new(&board.0))
+}
+
+#[test]
+fn the_system_uuid_is_that_of_smbios_else_of_the_device_tree_else_the_machine_id() {
+    let board = board("uuid");
+    let uuid = || machine_of(&board).system_uuid;
+    assert_eq!(uuid().unwrap_err().path, "/sys/class/dmi/id/product_uuid", "the preferred place");
+    board.write("etc/machine-id", format!("{MACHINE_ID}\n"));
+    assert_eq!(uuid().as_deref(), Ok(MACHINE_ID));
+    board.write("sys/firmware/devicetree/base/vm,uuid", "a0b1c2d3-e4f5-4607-8899-aabbccddeeff\0");
+    assert_eq!(uuid().as_deref(), Ok("a0b1c2d3-e4f5-4607-8899-aabbccddeeff"), "without the link in /proc");
+    board.write("proc/device-tree/vm,uuid", "1B4E28BA-2fa1-11d2-883f-0016d3cca427\0");
+    assert_eq!(uuid().as_deref(), Ok("1B4E28BA-2fa1-11d2-883f-0016d3cca427"), "case kept");
+    board.write("proc/device-tree/system-id", "IBM,03106FC2A\0\0");
+    assert_eq!(uuid().as_deref(), Ok("IBM,03106FC2A"));
+    board.write("sys/class/dmi/id/product_uuid", "03000200-0400-0500-0006-000700080009\n");
+    assert_eq!(uuid().as_deref(), Ok("03000200-0400-0500-0006-000700080009"), "kept though boards share it");
+}
+
+#[test]
+fn a_system_uuid_that_says_nothing_or_cannot_be_read_is_passed_over() {
+    let board = board("no-uuid");
+    board.write("etc/machine-id", MACHINE_ID);
+    board.write("sys/class/dmi/id/product_uuid", "\n");
+    board.write("proc/device-tree/system-id", "\0");
+    board.write("proc/device-tree/vm,uuid/a-directory", "");
+    assert_eq!(machine_of(&board).system_uuid.as_deref(), Ok(MACHINE_ID));
+}
+
+#[test]
+fn strings_of_the_device_tree_end_at_their_nul_and_lists_are_split_there() {
+    let board = board("nul");
+    board.write("proc/device-tree/model", b"TI AM335x BeagleBone Black\0\xff\xfe old bytes");
+    board.write("proc/device-tree/serial-number", b"4414BBBK0180\0\0\0\x01");
+    board.write("proc/device-tree/compatible", b"ti,am335x-bone-black\0ti,am335x-bone\0ti,am33xx\0");
+    let found = machine_of(&board);
+    assert_eq!(found.board_model.as_deref(), Ok("TI AM335x BeagleBone Black"));
+    assert_eq!(found.board_serial.as_deref(), Ok("4414BBBK0180"));
+    let compatible = ["ti,am335x-bone-black", "ti,am335x-bone", "ti,am33xx"].map(str::to_owned);
+    assert_eq!(found.board_compatible, Ok(compatible.to_vec()));
+}
+
+#[test]
+fn each_place_of_a_serial_number_is_asked_until_one_is_of_this_board_alone() {
+    let board = board("serial");
+    board.write("proc/device-tree/serial-number", "0000000000000000\0");
+    board.write("proc/cpuinfo", "processor : 0\n\nHardware : BCM2835\nSerial : 0000000000000000\n");
+    board.write("sys/devices/soc0/serial_number", "FFFFFFFFFFFFFFFF\n");
+    board.write("sys/class/dmi/id/product_serial", "To Be Filled By O.E.M.\n");
+    let refused = machine_of(&board).board_serial.unwrap_err();
+    assert!(matches!(refused.why, Why::Implausible(_)) && refused.path.ends_with("serial-number"), "{refused}");
+    for (path, text) in [
+        ("sys/class/dmi/id/board_serial", ".7XJ2Q12.CN7016319K00A5.\n"),
+        ("sys/class/dmi/id/product_serial", "7XJ2Q12\n"),
+        ("sys/devices/soc0/serial_number", "1A2B3C4D\n"),
+        ("proc/cpuinfo", "Serial : 000000002da6cad6\n"),
+        ("proc/device-tree/serial-number", "c3dd4b6bbe445e1c\0"),
+    ] {
+        board.write(path, text);
+        let expected = text.trim_start_matches("Serial : ").trim_end_matches(['\n', '\0']);
+        assert_eq!(machine_of(&board).board_serial.as_deref(), Ok(expected), "{path}");
+    }
+}
+
+#[test]
+fn a_device_tree_is_hidden_only_where_devices_come_from_one() {
+    let board = board("masked");
+    board.write("proc/device-tree/.keep", "");
+    let why = || machine_of(&board).board_model.unwrap_err().why;
+    assert_eq!(why(), Why::NoSuchFile, "an empty directory alone is a machine without a device tree");
+    board.link("sys/bus/platform/devices/fe201000.serial", "../../../devices/platform/soc/fe201000.serial");
+    board.link(
+        "sys/devices/platform/soc/fe201000.serial/of_node",
+        "../../../../firmware/devicetree/base/soc/serial@7e201000",
+    );
+    assert_eq!(why(), Why::Masked);
+    board.write("proc/cpuinfo", "Hardware : BCM2835\nSerial : 100000005a3c91e7\nModel : Raspberry Pi 4 Model B\n");
+    let found = machine_of(&board);
+    assert_eq!(found.board_model.as_deref(), Ok("Raspberry Pi 4 Model B"), "cpuinfo is not hidden");
+    assert_eq!(found.board_serial.as_deref(), Ok("100000005a3c91e7"));
+    assert_eq!(found.board_compatible.unwrap_err().why, Why::Masked);
+}
+
+#[test]
+fn the_mac_address_is_the_first_by_index_that_stays_with_the_board() {
+    let board = board("mac");
+    let interface = |name: &str, index: &str, assigned: &str, address: &str| {
+        for (attribute, text) in [("ifindex", index), ("type", "1"), ("addr_assign_type", assigned)] {
+            board.write(&format!("sys/class/net/{name}/{attribute}"), format!("{text}\n"));
+        }
+        board.write(&format!("sys/class/net/{name}/address"), format!("{address}\n"));
+    };
+    interface("docker0", "2", "3", "02:42:ac:1f:00:01");
+    interface("eth0", "3", "1", "9a:7c:11:00:00:01");
+    board.write("sys/class/net/bonding_masters", "bond0\n");
+    let mac = || machine_of(&board).mac_address;
+    assert_eq!(mac().unwrap_err().path, "/sys/class/net");
+    interface("wlan0", "11", "0", "DC:A6:32:5C:0F:FE");
+    assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fe"));
+    interface("eth1", "10", "0", "00:00:00:00:00:00");
+    assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fe"), "one without an address is passed over");
+    interface("eth1", "10", "0", "dc:a6:32:5c:0f:fd");
+    assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fd"));
+}
+
+#[test]
+fn a_machine_id_that_boards_share_is_passed_over() {
+    let board = board("machine-id");
+    board.write("etc/machine-id", "uninitialized\n");
+    let id = || machine_of(&board).machine_id;
+    assert_eq!(id().unwrap_err().why.word(), "implausible");
+    board.write("var/lib/dbus/machine-id", format!("{MACHINE_ID}\n"));
+    for shared in ["uninitialized\n", "00000000000000000000000000000000\n", "", "\n"] {
+        board.write("etc/machine-id", shared);
+        assert_eq!(id().as_deref(), Ok(MACHINE_ID), "{shared:?}");
+    }
+}

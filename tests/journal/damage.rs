@@ -1,0 +1,109 @@
+//! Turns a file of several hundred records into every file that differs from it by a cut or by one byte.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use nodepulse::journal::record::cut;
+use nodepulse::journal::{BootId, Happened, Journal, Sequence, Status};
+use nodepulse::time::{Now, Up, Wall};
+
+use super::disk::Disk;
+use super::oracle::{Story, story};
+
+const QUOTA_BYTES: usize = 64 * 1024;
+const BOOT: BootId = BootId(0xB007);
+
+/// A file, and what it says after each of its writes.
+struct History {
+    bytes: Vec<u8>,
+    /// For each write the end of what it wrote, what it added, what it forgot, and what waits after it.
+    writes: Vec<(usize, Story, BTreeSet<Sequence>, Story)>,
+}
+
+fn now(seconds: u64) -> Now {
+    let up = Up::since_boot(Duration::from_secs(seconds));
+    Now { up, wall: Some(Wall::from_unix_seconds(1_800_000_000).plus(up.as_duration())) }
+}
+
+/// 400 changes in writes of up to twelve, of which every third write also forgets some.
+fn history() -> History {
+    let (mut journal, _) = Journal::recover(&[], QUOTA_BYTES, BOOT);
+    let (mut disk, mut writes) = (Disk::default(), Vec::new());
+    let (mut made, mut second) = (0, 0);
+    while made < 400 {
+        let before = story(&journal);
+        for _ in 0..1 + made % 12 {
+            let condition = cut(["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"][made % 4]);
+            let (from, to) = (Status::False, Status::True);
+            journal.add(now(second), Happened::ConditionChanged { condition, from, to, reason: cut("KubeletReady") });
+            made += 1;
+            second += 60;
+        }
+        if writes.len() % 3 == 2 {
+            let told: Vec<Sequence> = journal.waiting().map(|record| record.sequence).step_by(2).take(14).collect();
+            told.into_iter().for_each(|sequence| journal.forget(sequence));
+        }
+        let write = journal.next_write(now(second).up).unwrap();
+        disk.write(&write);
+        journal.written(true, now(second).up);
+        let after = story(&journal);
+        let added = after.iter().filter(|(sequence, _)| !before.contains_key(sequence));
+        let added = added.map(|(sequence, record)| (*sequence, record.clone())).collect();
+        let forgotten = before.keys().filter(|sequence| !after.contains_key(sequence)).copied().collect();
+        let end = match &write {
+            nodepulse::journal::Write::Append { at_bytes, bytes } => *at_bytes as usize + bytes.len(),
+            nodepulse::journal::Write::Replace { bytes } => {
+                writes.clear();
+                bytes.len()
+            }
+        };
+        writes.push((end, added, forgotten, after));
+    }
+    History { bytes: disk.journal, writes }
+}
+
+#[test]
+fn a_file_cut_anywhere_says_what_was_written_before_the_cut() {
+    let history = history();
+    let first_append = history.writes[1].0;
+    for length in first_append..=history.bytes.len() {
+        let (journal, found) = Journal::recover(&history.bytes[..length], QUOTA_BYTES, BOOT);
+        let expected = history.writes[1..].iter().rev().find(|write| write.0 <= length).unwrap();
+        assert_eq!(story(&journal), expected.3, "cut at {length}: {found}");
+        assert_eq!((found.skipped, found.unknown_versions), (0, 0), "cut at {length}");
+    }
+    for length in 0..first_append {
+        let (journal, _) = Journal::recover(&history.bytes[..length], QUOTA_BYTES, BOOT);
+        let first = &history.writes[0].3;
+        assert!(story(&journal).iter().all(|(sequence, record)| first.get(sequence) == Some(record)), "{length}");
+    }
+}
+
+#[test]
+fn a_byte_that_changes_costs_no_more_than_its_own_frame_and_never_a_number() {
+    let history = history();
+    let all: Story =
+        history.writes.iter().flat_map(|write| write.1.clone()).chain(history.writes[0].3.clone()).collect();
+    let last = &history.writes.last().unwrap().3;
+    let newest = *last.keys().next_back().unwrap();
+    let bits = if std::env::var_os("EVERY_BIT").is_some() { 0..8 } else { 0..1 };
+    for (at, bit) in (0..history.bytes.len()).flat_map(|at| bits.clone().map(move |bit| (at, bit))) {
+        let mut bytes = history.bytes.clone();
+        bytes[at] ^= 1 << ((at + bit) % 8);
+        let (mut journal, found) = Journal::recover(&bytes, QUOTA_BYTES, BOOT);
+        let says = story(&journal);
+        assert!(found.skipped + found.unknown_versions <= 1, "{at}: {found}");
+        let hit = history.writes[1..].iter().find(|write| at < write.0);
+        let (lost, back) = hit.map(|write| (&write.1, &write.2)).unzip();
+        for (sequence, record) in &says {
+            let is_right = last.contains_key(sequence) || back.is_some_and(|back| back.contains(sequence));
+            assert!(all.get(sequence) == Some(record) && (is_right || at < history.writes[1].0), "{at}: {record:?}");
+        }
+        if at >= history.writes[1].0 {
+            let is_there = |sequence: &Sequence| says.contains_key(sequence);
+            let is_lost = |sequence: &Sequence| lost.is_some_and(|lost| lost.contains_key(sequence));
+            assert!(last.keys().all(|sequence| is_there(sequence) || is_lost(sequence)), "{at}");
+        }
+        assert!(journal.add(now(0), Happened::ProcessStarted) > newest, "{at}: a number comes twice");
+    }
+}

@@ -1,0 +1,39 @@
+//! Turns networks that fail in every way a board's does into one case each, and lists them.
+
+// The linter keeps clocks out of the agent, not out of tests.
+#![allow(clippy::disallowed_methods)]
+
+/// A list of cases, each named as its function is.
+macro_rules! cases {
+    ($($run:ident),+ $(,)?) => {
+        vec![$(super::Case { name: stringify!($run), needs: &[super::Need::Root, super::Need::Networks], run: $run }),+]
+    };
+}
+
+mod fleet;
+mod links;
+mod name_server;
+mod names;
+mod site;
+
+pub use site::OUTER_NETWORK;
+
+use super::cluster::Options;
+use super::trials::{Case, Need};
+use std::time::Duration;
+
+/// The controller's patience is no matter here: what the agent does is.
+pub fn options() -> Options {
+    let grace = Duration::from_secs(30);
+    Options {
+        node_monitor_grace_period: grace,
+        node_startup_grace_period: grace,
+        more_addresses: site::SERVER_ADDRESSES.to_vec(),
+        ..Options::default()
+    }
+}
+
+/// The longest first, so that the short ones fill the gaps at the end.
+pub fn all() -> Vec<Case> {
+    [fleet::cases(), links::cases(), names::cases()].into_iter().flatten().collect()
+}

@@ -1,0 +1,71 @@
+//! Fifty agents and one API server that goes away and comes back: nobody may be run over.
+
+use super::super::agent::{Launch, Nodepulse};
+use super::super::cluster::{AuditEntry, Cluster, Credential, NodeIdentity, Result, Validity, wait_until};
+use super::super::requests::{is_event, is_renewal, lines, now_us};
+use super::Case;
+use super::site::Site;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const AGENTS: usize = 50;
+/// Lease and status; and a report on its way when the server went away may be said again.
+const REQUESTS_EACH: usize = 3;
+const OUTAGE: Duration = Duration::from_secs(12);
+/// Enough for fifty starts on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn cases() -> Vec<Case> {
+    cases![a_server_that_restarts_under_fifty_agents_is_asked_twice_by_each_and_not_by_all_at_once]
+}
+
+fn a_server_that_restarts_under_fifty_agents_is_asked_twice_by_each_and_not_by_all_at_once(
+    cluster: &Cluster,
+) -> Result<()> {
+    let (site, api) = (Site::new(cluster)?, cluster.api_server(Validity::Now)?);
+    let nodes: Vec<NodeIdentity> =
+        (0..AGENTS).map(|_| cluster.node_at(&api, "fleet", Credential::Valid)).collect::<Result<_>>()?;
+    let start = |node| site.launch(&api, node, Launch::with_defaults(node))?.start(cluster);
+    let mut agents: Vec<Nodepulse> = nodes.iter().map(start).collect::<Result<_>>()?;
+    let of_each = |since_us: u64, keep: fn(&AuditEntry) -> bool| -> Result<BTreeMap<String, Vec<AuditEntry>>> {
+        let all = api.audit(|e| e.user.contains(":fleet-") && e.received_at_us > since_us && keep(e))?;
+        let mut sorted: BTreeMap<String, Vec<AuditEntry>> = BTreeMap::new();
+        all.into_iter().for_each(|e| sorted.entry(e.user.clone()).or_default().push(e));
+        Ok(sorted)
+    };
+    let renewed_by_all = |since_us: u64| {
+        wait_until("a renewal of every agent", PATIENCE, || match of_each(since_us, is_renewal)?.len() {
+            AGENTS => Ok(()),
+            some => Err(format!("{some} have renewed")),
+        })
+    };
+    renewed_by_all(0)?;
+    api.stop();
+    let stopped = Instant::now();
+    wait_until("the end of the outage", PATIENCE, || {
+        if stopped.elapsed() >= OUTAGE { Ok(()) } else { Err("not yet".to_owned()) }
+    })?;
+    let back_us = now_us();
+    api.restart()?;
+    renewed_by_all(back_us)?;
+    let since = of_each(back_us, |e| !is_event(e))?;
+    let first_us = since.values().flatten().map(|e| e.received_at_us).min().unwrap_or(back_us);
+    wait_until("ten seconds since the first request", PATIENCE, || {
+        if now_us() > first_us + 10_500_000 { Ok(()) } else { Err("not yet".to_owned()) }
+    })?;
+    let mut when_ms: Vec<u64> = Vec::new();
+    for (user, requests) in of_each(back_us, |e| !is_event(e))? {
+        let early: Vec<AuditEntry> =
+            requests.into_iter().filter(|e| e.received_at_us < first_us + 10_000_000).collect();
+        let bodies: Vec<String> = early.iter().map(|e| e.body.to_string()).collect();
+        assert!(early.len() <= REQUESTS_EACH, "{user} asked {:#?}: {bodies:#?}", lines(&early));
+        when_ms.extend(early.first().map(|e| (e.received_at_us - first_us) / 1000));
+    }
+    when_ms.sort_unstable();
+    let fullest = when_ms.iter().map(|start| when_ms.iter().filter(|at| (*start..start + 500).contains(*at)).count());
+    let fullest = fullest.max().unwrap_or_default();
+    eprintln!("  fifty agents came back within {} ms, at most {fullest} in half a second", when_ms[AGENTS - 1]);
+    assert_eq!(when_ms.len(), AGENTS);
+    assert!(fullest <= AGENTS / 2, "{fullest} within half a second: {when_ms:?}");
+    agents.iter_mut().try_for_each(Nodepulse::check)
+}

@@ -1,0 +1,105 @@
+//! Cables, routes and addresses that go away under a connection, and how soon the Lease is renewed over another one.
+
+use super::super::cluster::{Cluster, NodeIdentity, Result, wait_until};
+use super::super::requests::{SOON, is_renewal, now_us, wait_until_ready};
+use super::Case;
+use super::site::Site;
+use std::time::{Duration, Instant};
+
+pub fn cases() -> Vec<Case> {
+    cases![
+        a_black_holed_connection_is_replaced_within_fifteen_seconds,
+        a_carrier_that_returns_is_used_at_once,
+        a_default_route_that_moves_takes_the_connection_with_it,
+        an_address_that_changes_takes_the_connection_with_it,
+    ]
+}
+
+/// A figure for whoever reads the log.
+pub fn say(what: &str, span: Duration) {
+    eprintln!("  {what}: {:.2} s", span.as_secs_f64());
+}
+
+/// How long after `since_us` the server got a renewal that it accepted.
+pub fn wait_for_renewal(cluster: &Cluster, node: &NodeIdentity, since_us: u64, within: Duration) -> Result<Duration> {
+    wait_until("a renewal", within, || {
+        let all = cluster.audit_of(node)?;
+        let found = all.iter().find(|e| is_renewal(e) && e.received_at_us > since_us);
+        found.map(|e| Duration::from_micros(e.received_at_us - since_us)).ok_or_else(|| "none yet".to_owned())
+    })
+}
+
+/// An agent with a second between renewals, over one connection, in a site of its own.
+fn settled(cluster: &Cluster, hint: &str) -> Result<(Site, NodeIdentity, super::super::agent::Nodepulse)> {
+    let site = Site::new(cluster)?;
+    let node = cluster.node(hint)?;
+    let agent = site.agent(cluster, &cluster.api, &node)?;
+    wait_until_ready(cluster, &node)?;
+    wait_for_renewal(cluster, &node, now_us(), SOON)?;
+    Ok((site, node, agent))
+}
+
+fn a_black_holed_connection_is_replaced_within_fifteen_seconds(cluster: &Cluster) -> Result<()> {
+    let (site, node, mut agent) = settled(cluster, "swallowed")?;
+    let port = site.connection(cluster.api.port)?;
+    let text = port.to_string();
+    site.swallow(&[&["ipproto", "tcp", "sport", &text], &["ipproto", "tcp", "dport", &text]])?;
+    let cut_us = now_us();
+    // The first that is accepted can only have come over another connection.
+    let after = wait_for_renewal(cluster, &node, cut_us, Duration::from_secs(15))?;
+    say("a black-holed connection, to the renewal over a new one", after);
+    let now = site.connection(cluster.api.port)?;
+    assert_ne!(now, port, "a connection is never used again after a time-out");
+    agent.check()
+}
+
+fn a_carrier_that_returns_is_used_at_once(cluster: &Cluster) -> Result<()> {
+    let (site, node, mut agent) = settled(cluster, "unplugged")?;
+    for seconds in [1, 6] {
+        site.cut(0)?;
+        let cut = Instant::now();
+        wait_until("the end of the outage", SOON, || {
+            if cut.elapsed() >= Duration::from_secs(seconds) { Ok(()) } else { Err("not yet".to_owned()) }
+        })?;
+        site.mend(0)?;
+        let after = wait_for_renewal(cluster, &node, now_us(), SOON)?;
+        say(&format!("a carrier that returns after {seconds} s, to the next renewal"), after);
+        assert!(after < Duration::from_secs(3), "{after:?}");
+        wait_for_renewal(cluster, &node, now_us(), SOON)?;
+    }
+    agent.check()
+}
+
+fn a_default_route_that_moves_takes_the_connection_with_it(cluster: &Cluster) -> Result<()> {
+    let (site, node, mut agent) = settled(cluster, "rerouted")?;
+    site.plug(1)?;
+    wait_for_renewal(cluster, &node, now_us(), SOON)?;
+    let (old, new) = (site.address(0).to_string(), site.gateway(1).to_string());
+    // The modem has lost its network, and says nothing; then somebody notices.
+    site.swallow(&[&["from", &old], &["to", &old]])?;
+    let swallowed = Instant::now();
+    wait_until("a request to be on its way", SOON, || {
+        if swallowed.elapsed() >= Duration::from_millis(1500) { Ok(()) } else { Err("not yet".to_owned()) }
+    })?;
+    let moved_us = now_us();
+    site.inside(&["ip", "route", "replace", "default", "via", &new])?;
+    let after = wait_for_renewal(cluster, &node, moved_us, SOON)?;
+    say("a default route that moved, to the next renewal", after);
+    assert!(after < Duration::from_secs(3), "{after:?}");
+    agent.check()
+}
+
+fn an_address_that_changes_takes_the_connection_with_it(cluster: &Cluster) -> Result<()> {
+    let (site, node, mut agent) = settled(cluster, "readdressed")?;
+    let (old, gateway) = (site.address(0), site.gateway(0).to_string());
+    let [first, second, third, _] = old.octets();
+    let fresh = format!("{first}.{second}.{third}.9/24");
+    let changed_us = now_us();
+    site.inside(&["ip", "address", "del", &format!("{old}/24"), "dev", "eth0"])?;
+    site.inside(&["ip", "address", "add", &fresh, "dev", "eth0"])?;
+    site.inside(&["ip", "route", "replace", "default", "via", &gateway])?;
+    let after = wait_for_renewal(cluster, &node, changed_us, SOON)?;
+    say("an address that changed, to the next renewal", after);
+    assert!(after < Duration::from_secs(3), "{after:?}");
+    agent.check()
+}

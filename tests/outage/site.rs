@@ -1,0 +1,207 @@
+//! Turns a number into a site: a network namespace with a cable to the control plane's, which a test cuts and mends.
+
+use super::super::agent::{Launch, Nodepulse};
+use super::super::cluster::daemon::{Daemon, write_private};
+use super::super::cluster::{ApiServer, Cluster, NodeIdentity, Result, wait_until};
+use super::super::requests::SOON;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The API servers' addresses, on loopback of their namespace: reached through every cable.
+pub const SERVER_ADDRESSES: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1))];
+
+/// For `sh -c`: makes the namespace of the control plane, and becomes the command that follows. The table of local
+/// addresses is looked at after our rules, so that a rule can swallow what comes in as well as what goes out.
+pub const OUTER_NETWORK: &str = r#"
+ip link set lo up
+ip address add 10.77.0.1/32 dev lo
+ip -6 address add fd77::1/128 dev lo nodad
+for family in -4 -6; do
+    ip $family rule add pref 100 lookup local
+    ip $family rule del pref 0
+done
+echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+exec "$@"
+"#;
+
+/// What a site begins with, run in its namespaces: files of its own stand in for those that name servers and hosts.
+const SITE: &str = r#"
+set -e
+echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+mount --bind "$1" /etc/resolv.conf
+mount --bind "$2" /etc/hosts
+[ ! -e /etc/nsswitch.conf ] || mount --bind "$3" /etc/nsswitch.conf
+ip link set lo up
+echo ready
+exec sleep 86400
+"#;
+
+/// A place where agents live. Its namespaces end with it, or with the whole test.
+pub struct Site {
+    daemon: Daemon,
+    number: u8,
+}
+
+impl Site {
+    /// With one cable, `eth0`, and the default route through it.
+    pub fn new(cluster: &Cluster) -> Result<Self> {
+        static NEXT: AtomicU8 = AtomicU8::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let file = |name: &str, text: &str| {
+            let path = cluster.folder().join(format!("site-{number}-{name}"));
+            write_private(&path, text).map(|path| path.display().to_string())
+        };
+        let resolver = format!("nameserver 10.77.{number}.1\noptions timeout:1 attempts:2\n");
+        let files = [
+            file("resolv.conf", &resolver)?,
+            file("hosts", "127.0.0.1 localhost\n::1 localhost\n")?,
+            file("nsswitch.conf", "hosts: files dns\n")?,
+        ];
+        let begin = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", SITE, "site"];
+        let command: Vec<String> = begin.map(str::to_owned).into_iter().chain(files).collect();
+        let daemon = Daemon::start(cluster.home(), &format!("site-{number}"), &command)?;
+        let site = Self { daemon, number };
+        wait_until("a site", SOON, || {
+            let said = fs::read_to_string(&site.daemon.log).map_err(|e| e.to_string())?;
+            if said.ends_with("ready\n") { Ok(()) } else { Err(said) }
+        })?;
+        site.plug(0)?;
+        site.inside(&["ip", "route", "add", "default", "via", &site.gateway(0).to_string()])?;
+        site.inside(&["ip", "-6", "route", "add", "default", "via", &format!("fd77:{number}::1")])?;
+        Ok(site)
+    }
+
+    /// A process that lives in the namespaces of this site.
+    pub fn pid(&self) -> i32 {
+        self.daemon.pid()
+    }
+
+    /// Our end of a cable of this site.
+    pub fn near(&self, cable: u8) -> String {
+        format!("site{}-{cable}", self.number)
+    }
+
+    /// The address at our end of a cable: the first 10.77.1.1, a second 10.177.1.1.
+    pub fn gateway(&self, cable: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77 + 100 * cable, self.number, 1)
+    }
+
+    /// The address of the site on a cable.
+    pub fn address(&self, cable: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77 + 100 * cable, self.number, 2)
+    }
+
+    /// Lays a cable: `eth0` or `eth1` of the site.
+    pub fn plug(&self, cable: u8) -> Result<()> {
+        let (near, far, pid) = (self.near(cable), format!("eth{cable}"), self.pid().to_string());
+        run(&["ip", "link", "add", &near, "type", "veth", "peer", "name", &far, "netns", &pid])?;
+        run(&["ip", "address", "add", &format!("{}/24", self.gateway(cable)), "dev", &near])?;
+        run(&["ip", "link", "set", &near, "up"])?;
+        self.inside(&["ip", "address", "add", &format!("{}/24", self.address(cable)), "dev", &far])?;
+        self.inside(&["ip", "link", "set", &far, "up"])?;
+        if cable == 0 {
+            run(&["ip", "-6", "address", "add", &format!("fd77:{}::1/64", self.number), "dev", &near])?;
+            self.inside(&["ip", "-6", "address", "add", &format!("fd77:{}::2/64", self.number), "dev", &far])?;
+        }
+        Ok(())
+    }
+
+    /// Takes the carrier of a cable away, as a pulled plug does.
+    pub fn cut(&self, cable: u8) -> Result<()> {
+        run(&["ip", "link", "set", &self.near(cable), "down"])
+    }
+
+    pub fn mend(&self, cable: u8) -> Result<()> {
+        let near = self.near(cable);
+        run(&["ip", "link", "set", &near, "up"])?;
+        // The address of IPv6 went with the link.
+        if cable == 0 {
+            run(&["ip", "-6", "address", "replace", &format!("fd77:{}::1/64", self.number), "dev", &near])?;
+        }
+        Ok(())
+    }
+
+    /// Swallows every packet with this selector (`ip-rule(8)`), both ways; nobody is told.
+    pub fn swallow(&self, selectors: &[&[&str]]) -> Result<()> {
+        selectors
+            .iter()
+            .try_for_each(|selector| run(&[&["ip", "rule", "add", "pref", "10"], *selector, &["blackhole"]].concat()))
+    }
+
+    pub fn let_through(&self, selectors: &[&[&str]]) -> Result<()> {
+        selectors
+            .iter()
+            .try_for_each(|selector| run(&[&["ip", "rule", "del", "pref", "10"], *selector, &["blackhole"]].concat()))
+    }
+
+    /// Runs a command in the site.
+    pub fn inside(&self, command: &[&str]) -> Result<()> {
+        let target = format!("--target={}", self.pid());
+        run(&[&["nsenter", &target, "--net", "--mount"], command].concat())
+    }
+
+    /// Local ports of connections to `port` that this site believes to be alive.
+    pub fn connections(&self, port: u16) -> Result<Vec<u16>> {
+        const ESTABLISHED: &str = "01";
+        let mut ports = Vec::new();
+        for table in ["tcp", "tcp6"] {
+            let path = format!("/proc/{}/net/{table}", self.pid());
+            let text = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+            for line in text.lines().skip(1) {
+                let fields: Vec<&str> = line.split_whitespace().collect();
+                let port_of = |address: &str| u16::from_str_radix(address.rsplit(':').next().unwrap_or(""), 16).ok();
+                let [_, local, remote, state, ..] = fields[..] else { continue };
+                if state == ESTABLISHED && port_of(remote) == Some(port) {
+                    ports.extend(port_of(local));
+                }
+            }
+        }
+        Ok(ports)
+    }
+
+    /// The only such connection.
+    pub fn connection(&self, port: u16) -> Result<u16> {
+        wait_until("one connection", SOON, || match self.connections(port)?[..] {
+            [only] => Ok(only),
+            ref other => Err(format!("there are {other:?}")),
+        })
+    }
+
+    /// A kubeconfig of a node for a server as it is seen from here.
+    pub fn kubeconfig(&self, node: &NodeIdentity, api: &ApiServer, host: &str) -> Result<PathBuf> {
+        node.kubeconfig_via(&format!("https://{host}:{}", api.port))
+    }
+
+    /// An agent in this site, with quick settings, for the server by its address.
+    pub fn agent(&self, cluster: &Cluster, api: &ApiServer, node: &NodeIdentity) -> Result<Nodepulse> {
+        self.launch(api, node, Launch::quick(node))?.start(cluster)
+    }
+
+    pub fn launch<'a>(&self, api: &ApiServer, node: &NodeIdentity, launch: Launch<'a>) -> Result<Launch<'a>> {
+        let kubeconfig = self.kubeconfig(node, api, "10.77.0.1")?;
+        Ok(launch.kubeconfig(&kubeconfig).inside(self.pid()))
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // The cables go with the namespace, but that goes when the kernel has time.
+        for cable in [0, 1] {
+            let _ = run(&["ip", "link", "del", &self.near(cable)]);
+        }
+    }
+}
+
+/// Runs a command to its end; its complaint is the error.
+pub fn run(command: &[&str]) -> Result<()> {
+    let (program, arguments) = command.split_first().ok_or("an empty command")?;
+    let output = Command::new(program).args(arguments).output().map_err(|e| format!("{program}: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{}: {}", command.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+}
