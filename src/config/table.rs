@@ -46,7 +46,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "hostnameOverride",
         flag: "hostname-override",
-        shape: Shape::Text,
+        shape: Shape::Text("NAME"),
         default: "",
         meaning: "Name of the Node instead of the host's name",
         whose: Whose::KubeletFlag,
@@ -56,7 +56,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "nodeIP",
         flag: "node-ip",
-        shape: Shape::Text,
+        shape: Shape::Text("ADDRESS"),
         default: "",
         meaning: "Address of the Node, or one IPv4 and one IPv6 with a comma; 0.0.0.0 or :: prefers that family",
         whose: Whose::KubeletFlag,
@@ -86,7 +86,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "registerWithTaints",
         flag: "register-with-taints",
-        shape: Shape::List,
+        shape: Shape::List("KEY=VALUE:EFFECT,..."),
         default: "",
         meaning: "Taints of a new Node, each key=value:effect; an existing Node keeps its own",
         whose: Whose::Kubelet,
@@ -101,7 +101,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "providerID",
         flag: "provider-id",
-        shape: Shape::Text,
+        shape: Shape::Text("ID"),
         default: "",
         meaning: "spec.providerID of a new Node",
         whose: Whose::Kubelet,
@@ -111,7 +111,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "cloudProvider",
         flag: "cloud-provider",
-        shape: Shape::Text,
+        shape: Shape::Text("external"),
         default: "",
         meaning: "external: taint the new Node until a cloud controller has initialised it",
         whose: Whose::KubeletFlag,
@@ -128,7 +128,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "instanceType",
         flag: "instance-type",
-        shape: Shape::Text,
+        shape: Shape::Text("TYPE"),
         default: "",
         meaning: "Label node.kubernetes.io/instance-type, as a cloud would set it",
         whose: Whose::Ours,
@@ -138,7 +138,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "zone",
         flag: "zone",
-        shape: Shape::Text,
+        shape: Shape::Text("ZONE"),
         default: "",
         meaning: "Label topology.kubernetes.io/zone, as a cloud would set it",
         whose: Whose::Ours,
@@ -148,7 +148,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "region",
         flag: "region",
-        shape: Shape::Text,
+        shape: Shape::Text("REGION"),
         default: "",
         meaning: "Label topology.kubernetes.io/region, as a cloud would set it",
         whose: Whose::Ours,
@@ -158,7 +158,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "extraAddresses",
         flag: "extra-addresses",
-        shape: Shape::List,
+        shape: Shape::List("TYPE=ADDRESS,..."),
         default: "",
         meaning: "Addresses after the detected ones, each TYPE=ADDRESS with a type such as ExternalIP or ExternalDNS",
         whose: Whose::Ours,
@@ -328,7 +328,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "reservedSystemCPUs",
         flag: "reserved-cpus",
-        shape: Shape::Text,
+        shape: Shape::Text("CPUS"),
         default: "",
         meaning: "CPUs such as 0-3,5 to take off allocatable instead of reserved cpu",
         whose: Whose::Kubelet,
