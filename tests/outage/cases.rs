@@ -22,9 +22,9 @@ use super::cluster::Options;
 use super::trials::{Case, Need};
 use std::time::Duration;
 
-/// The controller's patience is no matter here: what the agent does is.
+/// So little patience that an outage can outlast it, and as much as renewals every ten seconds need.
 pub fn options() -> Options {
-    let grace = Duration::from_secs(30);
+    let grace = Duration::from_secs(12);
     Options {
         node_monitor_grace_period: grace,
         node_startup_grace_period: grace,
