@@ -155,6 +155,29 @@ fn probe_of_an_empty_root_says_what_is_absent_and_does_not_fail() {
 }
 
 #[test]
+fn a_root_that_is_no_folder_is_a_usage_error_and_no_board_without_facts() {
+    for command in ["probe", "render"] {
+        for root in ["/nonexistent/board", "/proc/version"] {
+            let output = nodepulse(&[command, "--root", root]);
+            assert_eq!(output.status.code(), Some(64), "{}", out(&output));
+            assert!(err(&output).contains(&format!("--root {root}: there is no such folder")), "{}", err(&output));
+        }
+    }
+}
+
+#[test]
+fn numbers_that_lxcfs_made_up_are_named() {
+    let folder = Folder::new();
+    for path in ["proc/self", "etc"] {
+        fs::create_dir_all(folder.0.join(path)).expect("a folder");
+    }
+    folder.write("proc/self/mountinfo", "9 8 0:49 /proc/meminfo /proc/meminfo rw - fuse.lxcfs lxcfs rw\n");
+    let output = nodepulse(&["probe", "--root", folder.0.to_str().expect("text")]);
+    assert!(err(&output).contains("lxcfs answers for /proc/meminfo"), "{}", err(&output));
+    assert!(!out(&output).contains("lxcfs"), "the facts stay what programs read");
+}
+
+#[test]
 fn render_prints_the_same_node_as_yaml_and_as_json() {
     let yaml = nodepulse(&["render", "--hostname-override", "edge-1"]);
     let json = nodepulse(&["render", "--hostname-override", "edge-1", "-o", "json"]);
@@ -272,4 +295,23 @@ fn settings_that_turn_bad_do_not_end_a_running_agent() {
     agent.signal(Signal::SIGHUP);
     agent.wait_for("read again");
     assert!(agent.child.try_wait().expect("a state").is_none());
+}
+
+#[test]
+fn a_settings_file_of_bytes_is_no_text() {
+    let folder = Folder::new();
+    let path = folder.write("config.yaml", "");
+    fs::write(&path, b"\xff\xfe\x00").expect("a file");
+    let output = nodepulse(&["render", "--config", &path]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(err(&output).contains("is not text in UTF-8"), "{}", err(&output));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nodepulse"));
+    let output = command.args(["render", "--hostname-override", "edge-1"]).stdout(full).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(70));
+    assert!(err(&output).contains("cannot write the output: No space left on device"), "{}", err(&output));
 }

@@ -13,3 +13,5 @@ mod oracle;
 #[path = "sim/random.rs"]
 #[allow(dead_code, reason = "the simulator takes the rest of it")]
 mod random;
+#[path = "journal/real.rs"]
+mod real;

@@ -91,7 +91,7 @@ impl Finding {
 }
 
 /// Looks at everything `run` needs. Wrong settings end it at once, as nothing else would mean anything.
-pub fn check(sources: &Sources, root: &str) -> Result<Report, CliError> {
+pub fn check(sources: &Sources) -> Result<Report, CliError> {
     let loaded = load::settings(sources)?;
     let settings = loaded.settings;
     let mut report = Report::default();
@@ -99,7 +99,11 @@ pub fn check(sources: &Sources, root: &str) -> Result<Report, CliError> {
     for notice in loaded.notices {
         report.add("settings", Verdict::Warning, notice);
     }
-    let machine = probe::machine(&Root::new(root));
+    let root = Root::new("/");
+    for remark in probe::remarks(&root) {
+        report.add("board", Verdict::Warning, remark);
+    }
+    let machine = probe::machine(&root);
     let name = node_name(&settings, &machine).map_err(CliError::Node)?;
     report.add("node name", Verdict::Well, name.as_str());
     let kubeconfig = kubeconfig(&settings)?;

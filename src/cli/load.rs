@@ -5,62 +5,93 @@ use std::path::Path;
 
 use super::args::Sources;
 use super::commands::DEFAULT_CONFIG;
-use super::{CliError, DEFAULT_KUBECONFIG};
+use super::{CliError, DEFAULT_KUBECONFIG, Unreadable};
 use crate::config::kubeconfig::Kubeconfig;
 use crate::config::{self, Loaded, Settings, limits};
+use crate::probe::Root;
 
 /// Settings file and flags, checked together.
 pub fn settings(sources: &Sources) -> Result<Loaded, CliError> {
     let path = match &sources.config {
         Some(path) => Some(path.as_str()),
-        None => Some(DEFAULT_CONFIG).filter(|path| Path::new(path).exists()),
+        None => Some(DEFAULT_CONFIG).filter(|path| is_there(path)),
     };
-    let text = path.map(read_bounded).transpose()?;
+    let text = path.map(|path| Written { what: "settings file", flag: "--config", path }.text()).transpose()?;
     config::settings(path.zip(text.as_deref()), &sources.flags).map_err(CliError::Settings)
 }
 
-/// The kubeconfig that `settings` name, or the default one.
+/// Path of the kubeconfig that `settings` name, or of the default one.
+pub fn kubeconfig_path(settings: &Settings) -> Result<&str, CliError> {
+    match &settings.kubeconfig {
+        Some(path) => Ok(path),
+        None if is_there(DEFAULT_KUBECONFIG) => Ok(DEFAULT_KUBECONFIG),
+        None => Err(CliError::NoKubeconfig),
+    }
+}
+
+/// The kubeconfig at that path.
 pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
-    let path = match &settings.kubeconfig {
-        Some(path) => path.as_str(),
-        None if Path::new(DEFAULT_KUBECONFIG).exists() => DEFAULT_KUBECONFIG,
-        None => return Err(CliError::NoKubeconfig),
-    };
-    let text = read_bounded(path)?;
+    let path = kubeconfig_path(settings)?;
+    let text = Written { what: "kubeconfig", flag: "--kubeconfig", path }.text()?;
     let folder = Path::new(path).parent().and_then(Path::to_str).unwrap_or_default();
     Kubeconfig::parse(&text, folder, None).map_err(|error| CliError::Kubeconfig { path: path.to_owned(), error })
 }
 
-fn read_bounded(path: &str) -> Result<String, CliError> {
-    let failed = |detail: String| CliError::File { path: path.to_owned(), detail };
-    let limit_bytes = limits::SETTINGS_FILE_BYTES;
-    let file = std::fs::File::open(path).map_err(|error| failed(format!("cannot be opened: {error}")))?;
-    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(failed("is a directory, not a file".to_owned()));
+/// The folder of `--root`. One that is not there would be a board without any facts.
+pub fn root(path: &str) -> Result<Root, CliError> {
+    if Path::new(path).is_dir() { Ok(Root::new(path)) } else { Err(CliError::Root { path: path.to_owned() }) }
+}
+
+/// One of the files that people write, read to its limit and no further.
+struct Written<'a> {
+    what: &'static str,
+    flag: &'static str,
+    path: &'a str,
+}
+
+impl Written<'_> {
+    fn text(&self) -> Result<String, CliError> {
+        let Written { what, flag, path } = *self;
+        self.read().map_err(|why| CliError::File { what, flag, path: path.to_owned(), why })
     }
-    let mut text = String::new();
-    let read = file.take(limit_bytes as u64 + 1).read_to_string(&mut text);
-    read.map_err(|error| failed(format!("cannot be read: {error}")))?;
-    if text.len() > limit_bytes {
-        return Err(failed(format!("is longer than {limit_bytes} bytes")));
+
+    fn read(&self) -> Result<String, Unreadable> {
+        let file = std::fs::File::open(self.path).map_err(Unreadable::Io)?;
+        if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(Unreadable::Directory);
+        }
+        let mut bytes = Vec::new();
+        let limit_bytes = limits::SETTINGS_FILE_BYTES;
+        file.take(limit_bytes as u64 + 1).read_to_end(&mut bytes).map_err(Unreadable::Io)?;
+        if bytes.len() > limit_bytes {
+            return Err(Unreadable::TooLong);
+        }
+        String::from_utf8(bytes).map_err(|_| Unreadable::NotText)
     }
-    Ok(text)
+}
+
+/// Also where it may not be looked for: reading it then says why.
+fn is_there(path: &str) -> bool {
+    Path::new(path).try_exists().unwrap_or(true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of_kubeconfig(path: &str) -> String {
+        let settings = Settings { kubeconfig: Some(path.to_owned()), ..Settings::default() };
+        kubeconfig(&settings).unwrap_err().to_string()
+    }
+
     #[test]
     fn a_kubeconfig_that_is_a_directory_says_so() {
-        let settings = Settings { kubeconfig: Some("/proc".to_owned()), ..Settings::default() };
-        assert_eq!(kubeconfig(&settings).unwrap_err().to_string(), "/proc: is a directory, not a file");
+        assert!(of_kubeconfig("/proc").starts_with("the kubeconfig /proc is a directory"));
     }
 
     #[test]
     fn an_endless_file_is_read_to_the_limit_and_no_further() {
-        let settings = Settings { kubeconfig: Some("/dev/zero".to_owned()), ..Settings::default() };
-        assert_eq!(kubeconfig(&settings).unwrap_err().to_string(), "/dev/zero: is longer than 262144 bytes");
+        assert!(of_kubeconfig("/dev/zero").starts_with("the kubeconfig /dev/zero is longer than 262144 bytes"));
     }
 
     #[test]
@@ -68,6 +99,12 @@ mod tests {
         let sources = Sources { config: Some("/nonexistent/config.yaml".to_owned()), flags: Vec::new() };
         let error = super::settings(&sources).unwrap_err();
         assert_eq!(error.exit_code(), crate::cli::commands::exit::CONFIG);
-        assert!(error.to_string().starts_with("/nonexistent/config.yaml: cannot be opened"), "{error}");
+        assert!(error.to_string().starts_with("the settings file /nonexistent/config.yaml is not there"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_looked_for_counts_as_there() {
+        assert!(is_there("/proc") && !is_there("/proc/nothing"));
+        assert!(is_there(&format!("/proc/{}", "x".repeat(5000))), "the kernel refuses to say");
     }
 }

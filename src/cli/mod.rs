@@ -5,6 +5,7 @@ mod check;
 pub mod commands;
 pub mod completions;
 mod document;
+mod error;
 pub mod help;
 mod load;
 pub mod man;
@@ -13,18 +14,16 @@ mod render;
 mod run;
 
 use std::ffi::OsString;
-use std::fmt;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use args::{Invocation, Sources};
 use commands::{Format, exit};
 use palette::Palette;
 
-use crate::config::Problem;
-use crate::config::kubeconfig::KubeconfigError;
-use crate::io::{self, IoError};
-use crate::node::NodeError;
-use crate::probe::{self, Root};
+pub use error::{CliError, Unreadable};
+
+use crate::io;
+use crate::probe;
 
 /// Read when neither `--kubeconfig` nor the settings name one and it exists.
 pub const DEFAULT_KUBECONFIG: &str = "/etc/nodepulse/kubeconfig";
@@ -41,7 +40,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
     match execute(invocation) {
         Ok(code) => code,
         // Whoever reads no further (`| head`) has what they want.
-        Err(CliError::Output(_)) if !std::io::stdout().is_terminal() => exit::OK,
+        Err(CliError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit::OK,
         Err(error) => {
             eprintln!("nodepulse: {error}");
             error.exit_code()
@@ -63,7 +62,7 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             print(&document(&node, *format))?;
         }
         Invocation::Check(sources) => {
-            let report = check::check(sources, "/")?;
+            let report = check::check(sources)?;
             report.findings.iter().try_for_each(|finding| print(&finding.to_line(&palette)))?;
             return Ok(report.exit_code());
         }
@@ -77,10 +76,12 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
 
 fn print_probe(root: &str, format: Format, sources: &Sources) -> Result<(), CliError> {
     let settings = load::settings(sources)?.settings;
-    let mut facts = probe::facts(&Root::new(root), &settings.state_directory);
+    let root_folder = load::root(root)?;
+    let mut facts = probe::facts(&root_folder, &settings.state_directory);
     if root == "/" {
         facts.network = io::network::with_live_addresses(facts.network);
     }
+    probe::remarks(&root_folder).iter().for_each(|remark| eprintln!("nodepulse: {remark}"));
     match format {
         Format::Text => print(&probe::report::to_text(&facts)),
         Format::Json | Format::Yaml => print(&document(&probe::report::to_json(&facts), format)),
@@ -97,73 +98,11 @@ fn document(value: &serde_json::Value, format: Format) -> String {
 fn print(text: &str) -> Result<(), CliError> {
     let mut output = std::io::stdout().lock();
     let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
-    written.map_err(|error| CliError::Output(error.to_string()))
+    written.map_err(CliError::Output)
 }
 
 /// Colours only for people who want them: a terminal, not a dumb one, and no `NO_COLOR`.
 fn wants_colour(output: &impl IsTerminal) -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
     output.is_terminal() && !dumb && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-/// Why a command did not do what it was asked.
-#[derive(Debug)]
-pub enum CliError {
-    /// Everything that is wrong with the settings.
-    Settings(Vec<Problem>),
-    /// A file that must be read cannot be.
-    File {
-        path: String,
-        detail: String,
-    },
-    Kubeconfig {
-        path: String,
-        error: KubeconfigError,
-    },
-    /// `run` and `check` need a server.
-    NoKubeconfig,
-    Node(NodeError),
-    Io(IoError),
-    /// Standard output is closed or full.
-    Output(String),
-}
-
-impl CliError {
-    /// The process's exit code.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            CliError::Settings(_)
-            | CliError::File { .. }
-            | CliError::Kubeconfig { .. }
-            | CliError::NoKubeconfig
-            | CliError::Node(_) => exit::CONFIG,
-            CliError::Io(_) | CliError::Output(_) => exit::SOFTWARE,
-        }
-    }
-}
-
-impl fmt::Display for CliError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CliError::Settings(problems) => {
-                for (place, problem) in problems.iter().enumerate() {
-                    if place > 0 {
-                        f.write_str("\n")?;
-                    }
-                    write!(f, "{problem}")?;
-                }
-                Ok(())
-            }
-            CliError::File { path, detail } => write!(f, "{path}: {detail}"),
-            CliError::Kubeconfig { path, error } => write!(f, "{path}: {error}"),
-            CliError::NoKubeconfig => write!(
-                f,
-                "no kubeconfig: give --kubeconfig FILE, set kubeconfig in the settings, or put it at {}; `nodepulse render` shows the Node without a cluster",
-                DEFAULT_KUBECONFIG
-            ),
-            CliError::Node(error) => error.fmt(f),
-            CliError::Io(error) => error.fmt(f),
-            CliError::Output(detail) => write!(f, "cannot write the output: {detail}"),
-        }
-    }
 }

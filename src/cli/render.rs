@@ -7,14 +7,14 @@ use super::args::Sources;
 use super::load;
 use crate::io::{clock, network};
 use crate::node::{Board, PressureState, initial, kubelet_version, node_name};
-use crate::probe::{self, Root};
+use crate::probe;
 use crate::time::Wall;
 
 /// The Node as JSON, and what could not be filled in, one sentence each.
 pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), CliError> {
     let loaded = load::settings(sources)?;
     let settings = loaded.settings;
-    let root_folder = Root::new(root);
+    let root_folder = load::root(root)?;
     let mut facts = probe::facts(&root_folder, &settings.state_directory);
     if root == "/" {
         facts.network = network::with_live_addresses(facts.network);
@@ -33,8 +33,9 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     };
     let (node, _events, problems) = initial(&board);
     let body = crate::node::patch::create_body(&node);
-    let node = serde_json::from_str(&body).map_err(|error| CliError::Output(error.to_string()))?;
+    let node = serde_json::from_str(&body).map_err(|error| CliError::Output(error.into()))?;
     let mut notes = loaded.notices;
+    notes.extend(probe::remarks(&root_folder));
     notes.extend(problems.iter().map(ToString::to_string));
     Ok((node, notes))
 }

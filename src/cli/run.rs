@@ -16,10 +16,13 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     for notice in &loaded.notices {
         ::log::warn!(target: "settings", "{notice}");
     }
-    let machine = probe::machine(&Root::new("/"));
+    let root = Root::new("/");
+    for remark in probe::remarks(&root) {
+        ::log::warn!(target: "board", "{remark}");
+    }
+    let machine = probe::machine(&root);
     let node_name = node_name(&settings, &machine).map_err(CliError::Node)?;
-    let mut gauges = Gauges::open(&Root::new("/"), &settings.state_directory);
-    let network_root = Root::new("/");
+    let mut gauges = Gauges::open(&root, &settings.state_directory);
     let name = node_name.clone();
     let start = io::Start {
         settings,
@@ -27,7 +30,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         node_name,
         machine,
         read_readings: Box::new(move || gauges.read()),
-        read_network: Box::new(move || probe::network(&network_root)),
+        read_network: Box::new(move || probe::network(&root)),
         read_settings: Box::new(move || read_again(&sources, &name).map_err(|error| error.to_string())),
     };
     io::run(start).map_err(CliError::Io)

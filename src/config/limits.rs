@@ -30,6 +30,8 @@ pub const WAITING_EVENTS: usize = 64;
 pub const WAITING_RECORDS: usize = 256;
 /// Smallest file of the journal, bytes, and so its smallest quota.
 pub const JOURNAL_LEAST_BYTES: usize = 16 * 1024;
+/// Largest file of the journal, bytes, and so its largest quota.
+pub const JOURNAL_MOST_BYTES: usize = 1024 * 1024;
 /// Tries of one status run or one Lease renewal, back to back (SYN-1, LSE-7).
 pub const TRIES_PER_RUN: u32 = 5;
 /// Tries of one event (EVT-7).

@@ -187,9 +187,10 @@ impl Reading {
     }
 
     fn refuse(&mut self, origin: &Origin, line: u32, field: &str, text: String) {
-        if self.problems.len() < limits::PROBLEMS {
-            let line = (line > 0).then_some(line);
-            self.problems.push(Problem { origin: origin.clone(), line, field: field.to_owned(), text });
+        let line = (line > 0).then_some(line);
+        let problem = Problem { origin: origin.clone(), line, field: field.to_owned(), text };
+        if self.problems.len() < limits::PROBLEMS && self.problems.last() != Some(&problem) {
+            self.problems.push(problem);
         }
     }
 

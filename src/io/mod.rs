@@ -6,6 +6,8 @@ pub mod clock;
 mod connection;
 pub mod credentials;
 mod dial;
+pub mod disk;
+pub mod disk_error;
 mod flight;
 pub mod inbox;
 mod kept;

@@ -16,6 +16,7 @@ mod identity;
 mod mac;
 mod machine;
 mod memory;
+mod mounts;
 mod network;
 mod os_release;
 mod pids;
@@ -46,14 +47,34 @@ pub fn facts(root: &Root, state_directory: &str) -> Facts {
     Facts { machine: machine(root), readings: readings(root, state_directory), network: network(root) }
 }
 
+/// What a person should know of the facts although they are what the files say, one sentence each.
+pub fn remarks(root: &Root) -> Vec<String> {
+    let mountinfo = root.read_namespace_table("mountinfo").unwrap_or_default();
+    let faked = mounts::of_lxcfs(&mountinfo);
+    if faked.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("lxcfs answers for {}: that is the container's share, not the machine's", faked.join(", "))]
+}
+
 /// The directory that every path of the probe is below: `/`, the mounted root of a host, or a capture of a machine.
 ///
 /// Symbolic links are followed inside it: an absolute link starts again at the root, and `..` cannot leave it.
 #[derive(Debug, Clone)]
 pub struct Root {
     directory: PathBuf,
-    /// Its `/proc` is plain files: what the kernel answers by system call is then not about the captured machine.
-    capture: bool,
+    kind: Kind,
+}
+
+/// Whose files these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// `/`: of this process, its namespaces included.
+    Own,
+    /// The live root of a host, mounted into a container: its own namespaces are those of its first process.
+    Mounted,
+    /// `/proc` is plain files: what the kernel answers by system call is then not about the captured machine.
+    Capture,
 }
 
 impl Root {
@@ -61,8 +82,14 @@ impl Root {
     pub fn new(directory: impl Into<PathBuf>) -> Root {
         let directory = directory.into();
         let is_procfs = |path: &Path| statfs(path).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC);
-        let capture = directory != Path::new("/") && !is_procfs(&directory.join("proc"));
-        Root { directory, capture }
+        let kind = if directory == Path::new("/") {
+            Kind::Own
+        } else if is_procfs(&directory.join("proc")) {
+            Kind::Mounted
+        } else {
+            Kind::Capture
+        };
+        Root { directory, kind }
     }
 
     /// The bytes of one attribute: one read of a page, and one more if that was full, because drivers exist that
@@ -105,10 +132,12 @@ impl Root {
         Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// A table of `/proc/net`, which is a link to `self/net`: a capture may have only one of the two.
-    fn read_net_table(&self, name: &str) -> Fact<String> {
+    /// A table about a namespace, such as `net/route`: of the first process where the root is a host's, else of this one.
+    /// `/proc/net` is a link to `self/net`, and a capture may have only one of the two.
+    fn read_namespace_table(&self, name: &str) -> Fact<String> {
         let read = |directory: &str| self.read_table(&format!("{directory}/{name}"));
-        otherwise(read("/proc/net"), || otherwise(read("/proc/self/net"), || read("/proc/1/net")))
+        let [first, second, third] = self.kind.namespaces();
+        otherwise(read(first), || otherwise(read(second), || read(third)))
     }
 
     /// The names in a directory, numbers in them in numeric order (`cpu10` after `cpu9`), as the kernel's order is none.
@@ -141,7 +170,7 @@ impl Root {
     /// `path`, or as much of it as exists.
     fn nearest_existing<'a>(&self, path: &'a str) -> &'a str {
         let mut nearest = path;
-        while !self.capture && !self.exists(nearest) {
+        while self.kind != Kind::Capture && !self.exists(nearest) {
             match nearest.trim_end_matches('/').rsplit_once('/') {
                 Some((parent, _)) if !parent.is_empty() => nearest = parent,
                 _ => return "/",
@@ -152,7 +181,7 @@ impl Root {
 
     /// The file system that holds `path` (SRC-8).
     fn file_system(&self, path: &str) -> Fact<FileSystem> {
-        if self.capture {
+        if self.kind == Kind::Capture {
             return Err(Absent::new(path, Why::Implausible("the disk of a capture is not the machine's".to_owned())));
         }
         let found = self.resolve(path).and_then(|found| statvfs(&found).map_err(io::Error::from));
@@ -165,7 +194,7 @@ impl Root {
 
     /// The file that a path below the root means. At `/` that is the path itself, and costs nothing.
     fn resolve(&self, path: &str) -> io::Result<PathBuf> {
-        if self.directory == Path::new("/") {
+        if self.kind == Kind::Own {
             return Ok(PathBuf::from(path));
         }
         let mut found = self.directory.clone();
@@ -197,6 +226,16 @@ impl Root {
             names.extend(names_reversed(&target));
         }
         Ok(found)
+    }
+}
+
+impl Kind {
+    /// Where tables of namespaces are, the right one first.
+    fn namespaces(self) -> [&'static str; 3] {
+        match self {
+            Kind::Mounted => ["/proc/1", "/proc", "/proc/self"],
+            Kind::Own | Kind::Capture => ["/proc", "/proc/self", "/proc/1"],
+        }
     }
 }
 
@@ -290,4 +329,22 @@ fn absent(path: &str, error: &io::Error) -> Absent {
         None => Why::Malformed(error.to_string()),
     };
     Absent::new(path, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_network_of_a_mounted_host_is_that_of_its_first_process() {
+        assert_eq!(Kind::Mounted.namespaces(), ["/proc/1", "/proc", "/proc/self"]);
+        assert_eq!(Kind::Capture.namespaces(), ["/proc", "/proc/self", "/proc/1"]);
+    }
+
+    #[test]
+    fn a_root_is_ours_a_hosts_or_a_capture() {
+        for (directory, kind) in [("/", Kind::Own), ("/proc/self/root", Kind::Mounted), ("/usr", Kind::Capture)] {
+            assert_eq!(Root::new(directory).kind, kind, "{directory}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ const POINT_TO_POINT: u32 = 0x10;
 /// The network as its files tell it. The shell puts the addresses that the kernel reports now in place of those found
 /// here: no file names the interface of an IPv4 address, so these are where routes point.
 pub fn network(root: &Root) -> Network {
-    let table = |name: &str| root.read_net_table(name).unwrap_or_default();
+    let table = |name: &str| root.read_namespace_table(&format!("net/{name}")).unwrap_or_default();
     let route_table = table("route");
     let routes = routes::routes_v4(&route_table);
     let mut found: BTreeMap<String, Vec<InterfaceAddress>> = BTreeMap::new();

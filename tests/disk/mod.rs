@@ -125,8 +125,9 @@ fn put_some(file: &mut Vec<u8>, at: usize, bytes: &[u8], chance: Chance<'_>) {
             1 => chance(whole as u64) as usize,
             _ => whole,
         };
-        for place in from..(from + kept).min(file.len()) {
-            file[place] = bytes[place - at];
+        let end = (from + kept).min(file.len());
+        if from < end {
+            file[from..end].copy_from_slice(&bytes[from - at..end - at]);
         }
         from += whole;
     }

@@ -299,3 +299,12 @@ fn the_table_names_each_setting_once() {
         assert!(setting.meaning.len() > 10 && !setting.meaning.ends_with('.'));
     }
 }
+
+#[test]
+fn the_same_problem_of_one_line_is_told_once() {
+    let text =
+        "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nnodeLabels: &a {x: y}\nzone: [*a, *a, *a]\n";
+    let problems = settings(Some(("c", text)), &[]).unwrap_err();
+    let aliases: Vec<_> = problems.iter().filter(|problem| problem.text.contains("aliases")).collect();
+    assert_eq!(aliases.len(), 1, "{problems:?}");
+}

@@ -1,0 +1,282 @@
+//! Turns writes of the journal into bytes that a power cut leaves alone, and the state directory back into the bytes that
+//! it held.
+//!
+//! Who holds the directory's lock (`flock` of the directory itself) owns the journal in it. The directory, because it stays
+//! when the file is replaced, needs nothing to be created on a full or read-only disk, leaves nothing behind, and is let go
+//! by the kernel however the process ends; `/proc/locks` knows by whom it is held, where a file with a number in it would
+//! only know by whom it was.
+//!
+//! All files are opened below the directory's descriptor, never through a symbolic link. A call here may take as long as the
+//! disk likes: a card that cleans itself up needs seconds, one that dies never answers. So the agent makes it on a thread of
+//! its own, goes on from memory after ten seconds (`agent/memory.rs`), and begins no second write before the first has
+//! come back. A process killed in such a write goes when the disk lets it.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
+use nix::unistd::{UnlinkatFlags, mkdir, unlinkat};
+
+use super::disk_error::DiskError;
+use crate::config::limits;
+use crate::journal::Write;
+
+/// In the state directory.
+pub const JOURNAL: &str = "journal";
+/// The next one, until it takes the name.
+const ASIDE: &str = "journal.new";
+
+/// A part of the file that is read at once, and so what one bad block costs.
+const BLOCK_BYTES: usize = 4096;
+/// What stands for a block that the disk does not give: nothing that the journal takes for free space.
+const UNREADABLE: u8 = 0xFF;
+
+/// The state directory, as far as it can be had.
+pub struct Disk {
+    directory_path: String,
+    directory: Option<Flock<File>>,
+    /// The journal, open for writing.
+    journal: Option<File>,
+    /// What is in the journal was read, or there was none: it may be replaced.
+    was_read: bool,
+}
+
+impl Disk {
+    /// Opens the directory, which is made if only it is missing, and reads the journal. The only error is that another
+    /// process has it: that one goes on, so this one must not. With any other trouble there is a disk that may work later,
+    /// no bytes, and the trouble to be told.
+    pub fn open(directory: &str) -> Result<(Disk, Vec<u8>, Option<DiskError>), DiskError> {
+        let directory_path = directory.trim_end_matches('/').to_owned();
+        let mut disk = Disk { directory_path, directory: None, journal: None, was_read: false };
+        match disk.take_directory().and_then(|()| disk.read()) {
+            Ok(bytes) => {
+                // Left by a power cut: never renamed, so never the journal.
+                let _ = disk.unlink_aside();
+                // A disk that is read-only now says so once here, and again whenever it is written to.
+                let trouble = disk.open_for_writing().err().filter(|error| !error.is_missing());
+                Ok((disk, bytes, trouble))
+            }
+            Err(held @ DiskError::Held { .. }) => Err(held),
+            Err(trouble) => Ok((disk, Vec::new(), Some(trouble))),
+        }
+    }
+
+    /// Does it, and comes back when it is on the disk.
+    pub fn write(&mut self, write: &Write) -> Result<(), DiskError> {
+        let written = self.write_here(write);
+        if written.as_ref().is_err_and(DiskError::is_missing) {
+            // The directory was removed: one that is made anew is another one.
+            (self.directory, self.journal, self.was_read) = (None, None, false);
+        }
+        written
+    }
+
+    fn write_here(&mut self, write: &Write) -> Result<(), DiskError> {
+        self.take_directory()?;
+        if !self.was_read {
+            // The directory came late, with a card or a mount: what it says must not be lost.
+            return match self.stat()? {
+                None => {
+                    self.was_read = true;
+                    self.write_here(write)
+                }
+                Some(_) => Err(DiskError::Unread { path: self.path(JOURNAL) }),
+            };
+        }
+        match write {
+            Write::Append { at_bytes, bytes } => {
+                self.open_for_writing()?;
+                let journal = self.journal.as_ref().ok_or_else(|| self.failed("write", JOURNAL, Errno::EBADF))?;
+                let (named, opened) =
+                    (self.stat()?.map(|stat| stat.st_ino as u64), journal.metadata().map(|data| data.ino()));
+                if named != opened.ok() {
+                    // Somebody took it away: what is written into it now, nobody would find.
+                    self.journal = None;
+                    return Err(self.failed("append to", JOURNAL, Errno::ESTALE));
+                }
+                let written = journal.write_all_at(bytes, *at_bytes).and_then(|()| journal.sync_data());
+                written.map_err(|error| self.failed("write", JOURNAL, errno(&error)))
+            }
+            Write::Replace { bytes } => self.replace(bytes),
+        }
+    }
+
+    fn replace(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+        self.stat()?;
+        let _ = self.unlink_aside();
+        let written = self.write_aside(bytes).and_then(|aside| {
+            let directory = self.directory()?;
+            renameat(directory, ASIDE, directory, JOURNAL).map_err(|errno| self.failed("replace", JOURNAL, errno))?;
+            Ok(aside)
+        });
+        match written {
+            Ok(aside) => self.journal = Some(aside),
+            Err(error) => {
+                // A full disk gets its blocks back.
+                let _ = self.unlink_aside();
+                return Err(error);
+            }
+        }
+        match self.directory()?.sync_all().map_err(|error| errno(&error)) {
+            // Some file systems in user space have no such thing.
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOSYS) => Ok(()),
+            Err(errno) => Err(self.failed("sync", "", errno)),
+        }
+    }
+
+    fn write_aside(&self, bytes: &[u8]) -> Result<File, DiskError> {
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
+        let mut aside = self.open_below(ASIDE, flags)?;
+        let written = aside.write_all(bytes).and_then(|()| aside.sync_all());
+        written.map(|()| aside).map_err(|error| self.failed("write", ASIDE, errno(&error)))
+    }
+
+    fn unlink_aside(&self) -> Result<(), DiskError> {
+        let unlinked = unlinkat(self.directory()?, ASIDE, UnlinkatFlags::NoRemoveDir);
+        unlinked.map_err(|errno| self.failed("remove", ASIDE, errno))
+    }
+
+    /// Has the directory and its lock, from now on.
+    fn take_directory(&mut self) -> Result<(), DiskError> {
+        if self.directory.is_some() {
+            return Ok(());
+        }
+        let path = self.directory_path.as_str();
+        if !path.starts_with('/') {
+            return Err(self.failed("open", "", Errno::ENOENT));
+        }
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let opened = match open(path, flags, Mode::empty()) {
+            Err(Errno::ENOENT) => {
+                mkdir(path, Mode::S_IRWXU).map_err(|errno| self.failed("make", "", errno))?;
+                open(path, flags, Mode::empty())
+            }
+            opened => opened,
+        };
+        let directory = File::from(opened.map_err(|errno| self.failed("open", "", errno))?);
+        let inode = directory.metadata().map_or(0, |metadata| metadata.ino());
+        match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
+            Ok(locked) => self.directory = Some(locked),
+            Err((_, Errno::EWOULDBLOCK)) => {
+                return Err(DiskError::Held { path: path.to_owned(), pid: holder(inode) });
+            }
+            Err((_, errno)) => return Err(self.failed("lock", "", errno)),
+        }
+        Ok(())
+    }
+
+    fn directory(&self) -> Result<&File, DiskError> {
+        self.directory.as_deref().ok_or_else(|| self.failed("open", "", Errno::ENOENT))
+    }
+
+    /// What has the journal's name, if anything. Only a plain file may.
+    fn stat(&self) -> Result<Option<FileStat>, DiskError> {
+        match fstatat(self.directory()?, JOURNAL, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(self.failed("look at", JOURNAL, errno)),
+            Ok(stat) => {
+                let kind = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
+                let what = match kind {
+                    SFlag::S_IFREG => return Ok(Some(stat)),
+                    SFlag::S_IFDIR => "a directory",
+                    SFlag::S_IFLNK => "a symbolic link",
+                    SFlag::S_IFIFO => "a pipe",
+                    _ => "no file",
+                };
+                Err(DiskError::NotAFile { path: self.path(JOURNAL), what })
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<Vec<u8>, DiskError> {
+        let bytes = match self.stat()? {
+            None => Vec::new(),
+            Some(_) => {
+                let file = self.open_below(JOURNAL, OFlag::O_RDONLY)?;
+                read_blocks(&file).map_err(|error| self.failed("read", JOURNAL, errno(&error)))?
+            }
+        };
+        self.was_read = true;
+        Ok(bytes)
+    }
+
+    fn open_for_writing(&mut self) -> Result<(), DiskError> {
+        if self.journal.is_none() {
+            self.journal = Some(self.open_below(JOURNAL, OFlag::O_RDWR)?);
+        }
+        Ok(())
+    }
+
+    /// Never waits for the other end of a pipe, and never leaves the directory.
+    fn open_below(&self, name: &str, flags: OFlag) -> Result<File, DiskError> {
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let opened: Result<OwnedFd, Errno> = openat(self.directory()?, name, flags, Mode::S_IRUSR | Mode::S_IWUSR);
+        opened.map(File::from).map_err(|errno| self.failed("open", name, errno))
+    }
+
+    fn failed(&self, doing: &'static str, name: &str, errno: Errno) -> DiskError {
+        DiskError::System { doing, path: self.path(name), directory: self.directory_path.clone(), errno }
+    }
+
+    fn path(&self, name: &str) -> String {
+        if name.is_empty() { self.directory_path.clone() } else { format!("{}/{name}", self.directory_path) }
+    }
+}
+
+/// The bytes of a journal that this process does not own, for somebody who wants to see them; a running agent may be
+/// writing to it.
+pub fn read_journal(path: &str) -> Result<Vec<u8>, DiskError> {
+    let failed = |errno| DiskError::System {
+        doing: "read",
+        path: path.to_owned(),
+        directory: path.rsplit_once('/').map_or(".", |(directory, _)| directory).to_owned(),
+        errno,
+    };
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let file = File::from(open(path, flags, Mode::empty()).map_err(failed)?);
+    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    if !is_file {
+        return Err(DiskError::NotAFile { path: path.to_owned(), what: "no file" });
+    }
+    read_blocks(&file).map_err(|error| failed(errno(&error)))
+}
+
+/// A block that cannot be read is damage and no more: what stands around it is worth having.
+fn read_blocks(file: &File) -> io::Result<Vec<u8>> {
+    let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX).min(limits::JOURNAL_MOST_BYTES);
+    let mut bytes = vec![0; size];
+    let mut at = 0;
+    for block in bytes.chunks_mut(BLOCK_BYTES) {
+        match file.read_exact_at(block, at) {
+            Ok(()) => {}
+            // The file was replaced by a shorter one meanwhile, or the block is bad.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) if errno(&error) == Errno::EIO => block.fill(UNREADABLE),
+            Err(error) => return Err(error),
+        }
+        at += block.len() as u64;
+    }
+    Ok(bytes)
+}
+
+fn errno(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}
+
+/// Who holds the lock on this inode: `1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF` in `/proc/locks`. `None` where the
+/// kernel does not say, or the process is not to be seen from this container.
+fn holder(inode: u64) -> Option<u32> {
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let of_line = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let is_flock = words.next() == Some("FLOCK");
+        let pid = words.nth(2)?.parse().ok().filter(|pid| *pid > 0);
+        let place = words.next()?.rsplit_once(':')?.1.parse::<u64>();
+        pid.filter(|_| is_flock && place == Ok(inode))
+    };
+    locks.lines().find_map(of_line)
+}
