@@ -2,7 +2,7 @@
 //! under it (AUT-*).
 
 use super::super::agent::{Launch, Nodepulse};
-use super::super::cluster::{Cluster, Credential, NodeIdentity, Result, Validity};
+use super::super::cluster::{Cluster, Credential, NodeIdentity, Result, Validity, wait_until};
 use super::super::trials::Case;
 use super::proxy::{Manner, Proxy, server_config};
 use super::{SOON, wait_until_ready};

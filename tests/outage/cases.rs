@@ -14,6 +14,7 @@ mod fleet;
 mod links;
 mod name_server;
 mod names;
+mod remembered;
 mod site;
 
 pub use site::OUTER_NETWORK;
@@ -35,5 +36,5 @@ pub fn options() -> Options {
 
 /// The longest first, so that the short ones fill the gaps at the end.
 pub fn all() -> Vec<Case> {
-    [fleet::cases(), links::cases(), names::cases()].into_iter().flatten().collect()
+    [remembered::cases(), fleet::cases(), links::cases(), names::cases()].into_iter().flatten().collect()
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const AGENTS: usize = 50;
-/// Lease and status; and a report on its way when the server went away may be said again.
-const REQUESTS_EACH: usize = 3;
+/// Lease and status; what happened meanwhile is told later.
+const REQUESTS_EACH: usize = 2;
 const OUTAGE: Duration = Duration::from_secs(12);
 /// Enough for fifty starts on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(60);

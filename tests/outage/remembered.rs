@@ -24,6 +24,8 @@ const TOLD: [&str; 4] =
     ["NodeHasInsufficientMemory", "NodeHasDiskPressure", "NodeHasSufficientMemory", "UplinkRestored"];
 /// The board is looked at every second, and a pressure ends a second after it was seen last.
 const ACT: Duration = Duration::from_millis(3500);
+/// A server that is back is left in peace for ten to twenty seconds, and then told one thing a second.
+const TELLING: Duration = Duration::from_secs(40);
 
 pub fn cases() -> Vec<Case> {
     cases![
@@ -65,9 +67,13 @@ impl<'a> Outage<'a> {
         self.acts_us.push(now_us());
         self.agent.reload_with("evictionHard", ACTS[number])?;
         let began = Instant::now();
-        wait_until("the end of an act", SOON, || {
-            if began.elapsed() >= ACT { Ok(()) } else { Err("not yet".to_owned()) }
-        })
+        wait_until(
+            "the end of an act",
+            SOON,
+            || {
+                if began.elapsed() >= ACT { Ok(()) } else { Err("not yet".to_owned()) }
+            },
+        )
     }
 
     /// The controller has given the node up.
@@ -94,7 +100,7 @@ impl<'a> Outage<'a> {
     fn is_told(&self, back_us: u64) -> Result<()> {
         let is_told = |e: &&AuditEntry| e.received_at_us > back_us && is_event(e) && e.code == 201;
         let is_ours = |e: &&AuditEntry| TOLD.iter().any(|reason| e.body["reason"] == *reason);
-        let all = wait_for_requests(self.api, &self.node, "four events", SOON, |all| {
+        let all = wait_for_requests(self.api, &self.node, "four events", TELLING, |all| {
             all.iter().filter(is_told).filter(is_ours).count() >= TOLD.len()
         })?;
         let events: Vec<&Value> = all.iter().filter(is_told).filter(is_ours).map(|e| &e.body).collect();
@@ -108,7 +114,7 @@ impl<'a> Outage<'a> {
                 assert!((begin - 1_000_000..end).contains(&at_us), "{field} {at_us}, act {begin} to {end}: {event}");
             }
         }
-        let noted = wait_until("the annotation", SOON, || {
+        let noted = wait_until("the annotation", TELLING, || {
             let node = self.cluster.get_node(&self.node.name)?;
             let text = node["metadata"]["annotations"]["nodepulse.dev/last-outage"].as_str().map(str::to_owned);
             text.ok_or_else(|| node["metadata"].to_string())
@@ -153,7 +159,9 @@ fn stamp_us(stamp: &Value) -> Result<u64> {
 /// Lease, then status: nothing else is between the way back and Ready.
 fn only_two_requests(since: &[AuditEntry]) -> &AuditEntry {
     let first_two: Vec<String> = since.iter().take(2).map(line).collect();
-    assert_eq!(first_two, ["PATCH leases 200", "PATCH nodes/status?timeout=10s 200"], "{:#?}", lines(since));
+    let at_ms = |e: &AuditEntry| format!("{} at {} ms", line(e), e.received_at_us / 1000 % 100_000);
+    let told: Vec<String> = since.iter().map(at_ms).collect();
+    assert_eq!(first_two, ["PATCH leases 200", "PATCH nodes/status?timeout=10s 200"], "{told:#?}");
     &since[1]
 }
 
@@ -179,6 +187,7 @@ fn what_changes_while_the_link_is_down_outlives_the_process(cluster: &Cluster) -
     outage.act(1)?;
     outage.agent.kill()?;
     outage.agent = start(cluster, &cluster.api, &outage.site, &outage.node, ACTS[1])?;
+    outage.agent.wait_for_line(&["failed", "cannot connect"], SOON)?;
     outage.act(2)?;
     outage.act(3)?;
     outage.ends()?;
