@@ -30,6 +30,7 @@ use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticke
 use crate::api::{Answer, Failure, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
+use crate::journal::{Journal, Write};
 use crate::probe::{Facts, Machine, Network, Readings};
 use crate::time::Up;
 
@@ -45,6 +46,10 @@ pub struct Start {
     pub read_network: Box<dyn FnMut() -> Network>,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem.
     pub read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
+    /// What earlier processes left to be told.
+    pub journal: Journal,
+    /// Brings a write of the journal to the disk; answers whether it got there.
+    pub write_journal: Box<dyn FnMut(&Write) -> bool>,
 }
 
 /// What the tasks of this thread tell the loop.
@@ -109,7 +114,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.watch_time_without_sign_of_life()).detach();
     let seed = RandomState::new().build_hasher().finish();
     let shell = Shell {
-        agent: Agent::new(start.settings, world.node_name.clone(), seed, clock::now()),
+        agent: Agent::new(start.settings, world.node_name.clone(), seed, start.journal, clock::now()),
         world: &world,
         executor: &executor,
         machine: start.machine,
@@ -121,6 +126,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         read_readings: start.read_readings,
         read_network: start.read_network,
         read_settings: start.read_settings,
+        write_journal: start.write_journal,
         because: RefCell::default(),
     };
     let ended = world.reactor.block_on(executor.run(shell.live()));
@@ -280,6 +286,7 @@ struct Shell<'a, 'world> {
     read_readings: Box<dyn FnMut() -> Readings>,
     read_network: Box<dyn FnMut() -> Network>,
     read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
+    write_journal: Box<dyn FnMut(&Write) -> bool>,
     because: RefCell<Option<Because>>,
 }
 
@@ -290,7 +297,7 @@ impl Shell<'_, '_> {
         self.world.manager.ready();
         self.handle(Input::Woke);
         loop {
-            let until = self.drain();
+            let Some(until) = self.drain() else { return };
             let message = self.world.reactor.before(until, self.world.inbox.next()).await;
             if message.is_none() {
                 // Other tasks run even if the agent should want to be woken at once, again and again.
@@ -307,7 +314,7 @@ impl Shell<'_, '_> {
                 Message::Signal(Request::Stop) => {
                     self.world.manager.stopping();
                     ::log::info!(target: "stopping", "asked to stop; the Node stays, its Lease will run out");
-                    return;
+                    self.handle(Input::Stopping);
                 }
             }
         }
@@ -317,18 +324,23 @@ impl Shell<'_, '_> {
         self.agent.handle(input, clock::now());
     }
 
-    /// Does what the agent wants until it waits.
-    fn drain(&mut self) -> Up {
+    /// Does what the agent wants until it waits; `None`: it has stopped.
+    fn drain(&mut self) -> Option<Up> {
         loop {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.probe(),
                 Output::Send(ticket, wish) => self.executor.spawn(self.world.exchange(ticket, wish)).detach(),
                 Output::ReloadCredentials => self.reload_credentials(),
                 Output::DropConnections => self.world.pool.drop_idle(),
+                Output::Write(write) => {
+                    let done = (self.write_journal)(&write);
+                    self.world.inbox.push(Message::Input(Input::Written { done }));
+                }
+                Output::Stopped => return None,
                 Output::Say(notice) => self.say(&notice),
                 Output::Wait { until, because } => {
                     self.explain(until, because);
-                    return until;
+                    return Some(until);
                 }
             }
         }
