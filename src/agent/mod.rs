@@ -126,8 +126,6 @@ pub struct Because {
 /// A look at everything this often costs nothing, and bounds what a missed input could do.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Woken later than this after the deadline, the machine slept: what its connections lead to may be gone.
-const SUSPENDED: Duration = Duration::from_secs(5);
 /// How long the end of the process may wait for the disk.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
@@ -144,8 +142,6 @@ pub struct Agent {
     in_flight: [Option<u64>; LANES.len()],
     tickets: u64,
     probing: bool,
-    /// The deadline that was answered last.
-    deadline: Option<Up>,
     end: End,
 }
 
@@ -176,16 +172,12 @@ impl Agent {
             in_flight: [None; LANES.len()],
             tickets: 0,
             probing: false,
-            deadline: None,
             end: End::NotYet,
         }
     }
 
     /// Takes one input.
     pub fn handle(&mut self, input: Input, now: Now) {
-        if self.deadline.take().is_some_and(|deadline| now.up - deadline > SUSPENDED) {
-            self.world.output(Output::DropConnections);
-        }
         match input {
             Input::Woke => {}
             Input::Facts(facts) => self.observed(Seen::Board(facts), now),
@@ -217,14 +209,10 @@ impl Agent {
 
     /// The next thing to do; ends with [`Output::Wait`].
     pub fn poll(&mut self, now: Now) -> Output {
-        let output = match self.end {
+        match self.end {
             End::NotYet => self.live(now),
             _ => self.stop(now),
-        };
-        if let Output::Wait { until, .. } = output {
-            self.deadline = Some(until);
         }
-        output
     }
 
     fn live(&mut self, now: Now) -> Output {

@@ -3,9 +3,7 @@
 use super::CliError;
 use super::args::Sources;
 use super::load::{self, kubeconfig};
-use crate::config::limits::JOURNAL_LEAST_BYTES;
 use crate::io;
-use crate::journal::{BootId, Journal};
 use crate::node::node_name;
 use crate::probe::{self, Gauges, Root};
 
@@ -26,8 +24,6 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let node_name = node_name(&settings, &machine).map_err(CliError::Node)?;
     let mut gauges = Gauges::open(&root, &settings.state_directory);
     let name = node_name.clone();
-    let boot = BootId::parse(machine.boot_id.as_deref().unwrap_or_default());
-    let (journal, _) = Journal::recover(&[], JOURNAL_LEAST_BYTES, boot);
     let start = io::Start {
         settings,
         kubeconfig,
@@ -36,8 +32,6 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         read_readings: Box::new(move || gauges.read()),
         read_network: Box::new(move || probe::network(&root)),
         read_settings: Box::new(move || read_again(&sources, &name).map_err(|error| error.to_string())),
-        journal,
-        write_journal: Box::new(|_| true),
     };
     io::run(start).map_err(CliError::Io)
 }

@@ -30,7 +30,8 @@ use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticke
 use crate::api::{Answer, Failure, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
-use crate::journal::{Journal, Write};
+use crate::config::limits::JOURNAL_LEAST_BYTES;
+use crate::journal::{BootId, Journal};
 use crate::probe::{Facts, Machine, Network, Readings};
 use crate::time::Up;
 
@@ -46,10 +47,6 @@ pub struct Start {
     pub read_network: Box<dyn FnMut() -> Network>,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem.
     pub read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
-    /// What earlier processes left to be told.
-    pub journal: Journal,
-    /// Brings a write of the journal to the disk; answers whether it got there.
-    pub write_journal: Box<dyn FnMut(&Write) -> bool>,
 }
 
 /// What the tasks of this thread tell the loop.
@@ -113,8 +110,10 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.keep_what_was_learned()).detach();
     executor.spawn(world.watch_time_without_sign_of_life()).detach();
     let seed = RandomState::new().build_hasher().finish();
+    let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
+    let (journal, _) = Journal::recover(&[], JOURNAL_LEAST_BYTES, boot);
     let shell = Shell {
-        agent: Agent::new(start.settings, world.node_name.clone(), seed, start.journal, clock::now()),
+        agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, clock::now()),
         world: &world,
         executor: &executor,
         machine: start.machine,
@@ -126,7 +125,6 @@ pub fn run(start: Start) -> Result<(), IoError> {
         read_readings: start.read_readings,
         read_network: start.read_network,
         read_settings: start.read_settings,
-        write_journal: start.write_journal,
         because: RefCell::default(),
     };
     let ended = world.reactor.block_on(executor.run(shell.live()));
@@ -286,7 +284,6 @@ struct Shell<'a, 'world> {
     read_readings: Box<dyn FnMut() -> Readings>,
     read_network: Box<dyn FnMut() -> Network>,
     read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
-    write_journal: Box<dyn FnMut(&Write) -> bool>,
     because: RefCell<Option<Because>>,
 }
 
@@ -332,10 +329,7 @@ impl Shell<'_, '_> {
                 Output::Send(ticket, wish) => self.executor.spawn(self.world.exchange(ticket, wish)).detach(),
                 Output::ReloadCredentials => self.reload_credentials(),
                 Output::DropConnections => self.world.pool.drop_idle(),
-                Output::Write(write) => {
-                    let done = (self.write_journal)(&write);
-                    self.world.inbox.push(Message::Input(Input::Written { done }));
-                }
+                Output::Write(_) => self.world.inbox.push(Message::Input(Input::Written { done: true })),
                 Output::Stopped => return None,
                 Output::Say(notice) => self.say(&notice),
                 Output::Wait { until, because } => {

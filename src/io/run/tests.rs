@@ -15,7 +15,6 @@ use super::*;
 use crate::io::loopback::{
     Authority, Listener, Stream, TempFolder, json_reply, kubeconfig, read_request, version_reply,
 };
-use crate::journal::BootId;
 use crate::probe::facts::{Absent, Why};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -122,8 +121,6 @@ fn run_with(settings: Settings, kubeconfig: Kubeconfig) -> Running {
                 reloaded.send(()).unwrap();
                 Ok((Settings::default(), for_reload.clone()))
             }),
-            journal: Journal::recover(&[], 65_536, BootId(1)).0,
-            write_journal: Box::new(|_| true),
         })
     });
     Running { thread: thread.recv().unwrap(), ended, reloads }
