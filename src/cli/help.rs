@@ -203,6 +203,14 @@ mod tests {
     }
 
     #[test]
+    fn a_flag_shows_the_form_of_its_value() {
+        let text = help(Topic::Settings, &PLAIN);
+        for form in ["--node-ip ADDRESS", "--register-with-taints KEY=VALUE:EFFECT,...", "--podless[=true|false]"] {
+            assert!(text.contains(form), "{form}");
+        }
+    }
+
+    #[test]
     fn every_exit_code_is_explained() {
         let text = help(Topic::ExitCodes, &PLAIN);
         for code in ["  0 ", "  64 ", "  70 ", "  77 ", "  78 "] {

@@ -44,7 +44,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "hostnameOverride",
         flag: "hostname-override",
-        shape: Shape::Text,
+        shape: Shape::Text("NAME"),
         default: "",
         meaning: "Name of the Node instead of the host's name",
         whose: Whose::KubeletFlag,
@@ -54,7 +54,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "nodeIP",
         flag: "node-ip",
-        shape: Shape::Text,
+        shape: Shape::Text("ADDRESS"),
         default: "",
         meaning: "Address of the Node, or one IPv4 and one IPv6 with a comma; 0.0.0.0 or :: prefers that family",
         whose: Whose::KubeletFlag,
@@ -84,7 +84,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "registerWithTaints",
         flag: "register-with-taints",
-        shape: Shape::List,
+        shape: Shape::List("KEY=VALUE:EFFECT,..."),
         default: "",
         meaning: "Taints of a new Node, each key=value:effect; an existing Node keeps its own",
         whose: Whose::Kubelet,
@@ -99,7 +99,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "providerID",
         flag: "provider-id",
-        shape: Shape::Text,
+        shape: Shape::Text("ID"),
         default: "",
         meaning: "spec.providerID of a new Node",
         whose: Whose::Kubelet,
@@ -109,7 +109,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "cloudProvider",
         flag: "cloud-provider",
-        shape: Shape::Text,
+        shape: Shape::Text("external"),
         default: "",
         meaning: "external: taint the new Node until a cloud controller has initialised it",
         whose: Whose::KubeletFlag,
@@ -126,7 +126,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "instanceType",
         flag: "instance-type",
-        shape: Shape::Text,
+        shape: Shape::Text("TYPE"),
         default: "",
         meaning: "Label node.kubernetes.io/instance-type, as a cloud would set it",
         whose: Whose::Ours,
@@ -136,7 +136,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "zone",
         flag: "zone",
-        shape: Shape::Text,
+        shape: Shape::Text("ZONE"),
         default: "",
         meaning: "Label topology.kubernetes.io/zone, as a cloud would set it",
         whose: Whose::Ours,
@@ -146,7 +146,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "region",
         flag: "region",
-        shape: Shape::Text,
+        shape: Shape::Text("REGION"),
         default: "",
         meaning: "Label topology.kubernetes.io/region, as a cloud would set it",
         whose: Whose::Ours,
@@ -156,7 +156,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "extraAddresses",
         flag: "extra-addresses",
-        shape: Shape::List,
+        shape: Shape::List("TYPE=ADDRESS,..."),
         default: "",
         meaning: "Addresses after the detected ones, each TYPE=ADDRESS with a type such as ExternalIP or ExternalDNS",
         whose: Whose::Ours,
@@ -326,7 +326,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "reservedSystemCPUs",
         flag: "reserved-cpus",
-        shape: Shape::Text,
+        shape: Shape::Text("CPUS"),
         default: "",
         meaning: "CPUs such as 0-3,5 to take off allocatable instead of reserved cpu",
         whose: Whose::Kubelet,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
 use nodepulse::api::{Failure, Target, Wish};
+use nodepulse::journal::{BootId, Journal, Write};
 use nodepulse::probe::Facts;
 use nodepulse::time::{Now, Up, Wall};
 
@@ -26,6 +27,7 @@ const EPOCH_US: i64 = 1_767_225_600_000_000;
 /// More outputs than this for one input are a loop.
 const OUTPUTS_PER_INPUT: usize = 64;
 const JUDGEMENTS: u64 = 2;
+const JOURNAL_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub enum Event {
@@ -37,6 +39,9 @@ pub enum Event {
         life: u64,
     },
     Credentials {
+        life: u64,
+    },
+    Written {
         life: u64,
     },
     /// A planted fault keeps a request back.
@@ -92,6 +97,8 @@ pub struct World {
     wait_number: u64,
     pub boot_offset_us: i64,
     pub board: Board,
+    /// The file of the journal, on a disk that never fails.
+    disk: Vec<u8>,
     /// What the last whole answer to a probe of this process was.
     given: Option<Facts>,
     pub server: ModelServer,
@@ -125,6 +132,7 @@ impl World {
         let plan = Plan::new(&mut random);
         let mut world = World {
             board: Board::new(&mut random),
+            disk: Vec::new(),
             given: None,
             boot_offset_us: plan.boot_us as i64,
             random,
@@ -203,6 +211,7 @@ impl World {
             Event::Wake { .. }
                 | Event::Facts { .. }
                 | Event::Credentials { .. }
+                | Event::Written { .. }
                 | Event::Deliver { .. }
                 | Event::Fail { .. }
                 | Event::LinkChanged
@@ -222,7 +231,8 @@ impl World {
             Event::Credentials { life } if life == self.life => {
                 self.feed(Input::Credentials(CredentialDates::default()))
             }
-            Event::Wake { .. } | Event::Facts { .. } | Event::Credentials { .. } => {}
+            Event::Written { life } if life == self.life => self.feed(Input::Written { done: true }),
+            Event::Wake { .. } | Event::Facts { .. } | Event::Credentials { .. } | Event::Written { .. } => {}
             Event::Held { ticket, wish } => self.send(ticket, wish),
             Event::Arrive { flight, bytes, orders } => self.arrive(flight, bytes, orders),
             Event::Deliver { flight, bytes, closes } => self.deliver(flight, bytes, closes),
@@ -251,7 +261,9 @@ impl World {
         self.given = None;
         let seed = self.random.next();
         self.trace.say(|| "the process starts".to_owned());
-        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, self.now()));
+        let boot = BootId::parse(self.board.facts.machine.boot_id.as_deref().unwrap_or_default());
+        let journal = Journal::recover(&self.disk, JOURNAL_BYTES, boot).0;
+        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, self.now()));
         self.feed(Input::Credentials(CredentialDates::default()));
         self.feed(Input::Woke);
     }
@@ -303,12 +315,29 @@ impl World {
             }
             Output::Send(ticket, wish) => self.send(ticket, wish),
             Output::ReloadCredentials => self.schedule(500, Event::Credentials { life }),
+            Output::Write(write) => {
+                self.write(&write);
+                let delay_us = self.random.between(500, 50_000);
+                self.schedule(delay_us, Event::Written { life });
+            }
+            Output::Stopped => {}
             Output::DropConnections => self.trace.say(|| "   drops its connections".to_owned()),
             Output::Say(notice) => {
                 self.trace.mix(notice.word.as_bytes());
                 self.trace.say(|| format!("   says {:?} {}: {}", notice.level, notice.word, notice.text));
             }
             Output::Wait { .. } => {}
+        }
+    }
+
+    fn write(&mut self, write: &Write) {
+        match write {
+            Write::Append { at_bytes, bytes } => {
+                let at = *at_bytes as usize;
+                self.disk.resize(self.disk.len().max(at + bytes.len()), 0);
+                self.disk[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            Write::Replace { bytes } => self.disk.clone_from(bytes),
         }
     }
 

@@ -12,11 +12,13 @@ use serde_json::Value;
 
 use super::*;
 use crate::api::{Document, Failure, Refusal, StatusError};
+use crate::journal::{BootId, Journal, Write};
 use crate::node::Node;
 use crate::node::object::{Lease, LeaseMetadata, LeaseSpec, OwnerReference};
 use crate::probe::facts::*;
 use crate::time::Wall;
 
+const BOOT: BootId = BootId(0xb000_0000_0000_4000_8000_0000_0000_0001);
 const START: Wall = Wall::from_unix_seconds(1_767_225_600);
 
 /// An agent, its clock, and what it said so far.
@@ -31,6 +33,38 @@ struct Script {
     probes: Vec<Duration>,
     reloads: usize,
     drops: usize,
+    disk: Disk,
+    stopped: bool,
+}
+
+/// A disk in memory.
+#[derive(Default)]
+struct Disk {
+    bytes: Vec<u8>,
+    /// Every write fails.
+    fails: bool,
+    /// Writes are neither done nor fail.
+    hangs: bool,
+    writes: usize,
+}
+
+impl Disk {
+    fn write(&mut self, write: &Write) -> bool {
+        self.writes += 1;
+        if self.fails {
+            return false;
+        }
+        match write {
+            Write::Append { at_bytes, bytes } => {
+                let at = usize::try_from(*at_bytes).unwrap();
+                let end = self.bytes.len().max(at + bytes.len());
+                self.bytes.resize(end, 0);
+                self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            Write::Replace { bytes } => self.bytes.clone_from(bytes),
+        }
+        true
+    }
 }
 
 impl Script {
@@ -39,10 +73,17 @@ impl Script {
     }
 
     fn with(settings: Settings) -> Script {
-        let now = Now { up: Up::BOOT, wall: Some(START) };
-        let agent = Agent::new(settings, "n1".to_owned(), 1, now);
-        let (up, facts, said, probes) = (Duration::ZERO, facts(), Vec::new(), Vec::new());
-        Script { agent, up, facts, given: None, has_clock: true, said, probes, reloads: 0, drops: 0 }
+        Script::on(Disk::default(), settings, BOOT, Duration::ZERO)
+    }
+
+    /// A process that finds what an earlier one left on the disk.
+    fn on(disk: Disk, settings: Settings, boot: BootId, up: Duration) -> Script {
+        let now = Now { up: Up::since_boot(up), wall: Some(START.plus(up)) };
+        let journal = Journal::recover(&disk.bytes, 65_536, boot).0;
+        let agent = Agent::new(settings, "n1".to_owned(), 1, journal, now);
+        let (facts, said, probes, given) = (facts(), Vec::new(), Vec::new(), None);
+        let (has_clock, reloads, drops, stopped) = (true, 0, 0, false);
+        Script { agent, up, facts, given, has_clock, said, probes, reloads, drops, disk, stopped }
     }
 
     fn now(&self) -> Now {
@@ -72,6 +113,13 @@ impl Script {
                 Output::Send(ticket, wish) => sent.push((ticket, wish)),
                 Output::ReloadCredentials => self.reloads += 1,
                 Output::DropConnections => self.drops += 1,
+                Output::Write(write) => {
+                    let done = self.disk.write(&write);
+                    if !self.disk.hangs {
+                        self.agent.handle(Input::Written { done }, self.now());
+                    }
+                }
+                Output::Stopped => self.stopped = true,
                 Output::Say(notice) => self.said.push(notice),
                 Output::Wait { until, .. } => return (sent, until),
             }
