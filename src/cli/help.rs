@@ -9,7 +9,7 @@ use crate::config::table::SETTINGS;
 /// Columns of the narrowest terminal that help is made for.
 pub const WIDTH: usize = 80;
 /// The settings that the first screen names: what most boards need.
-const FIRST: [&str; 4] = ["kubeconfig", "nodeLabels", "nodeIP", "registerWithTaints"];
+const FIRST: [&str; 2] = ["kubeconfig", "nodeLabels"];
 
 /// The text of a topic, with a line feed at its end.
 pub fn help(topic: Topic, palette: &Palette) -> String {

@@ -429,7 +429,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "journalQuota",
         flag: "journal-quota",
-        shape: Shape::Text,
+        shape: Shape::Text("BYTES"),
         default: "64Ki",
         meaning: "Most bytes of the journal of what happened and is not yet told, 16Ki to 1Mi; full, it drops the middle",
         whose: Whose::Ours,
