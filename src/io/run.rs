@@ -27,7 +27,7 @@ use super::signals::{Request, Signals};
 use super::{IoError, aside, log, network, thread, way};
 use crate::agent::notice::Level;
 use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticket};
-use crate::api::{Answer, Failure, Wish};
+use crate::api::{Answer, Failure, Lane, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
 use crate::config::limits::JOURNAL_LEAST_BYTES;
@@ -102,8 +102,21 @@ pub fn run(start: Start) -> Result<(), IoError> {
         start.kubeconfig,
         start.node_name.clone(),
     );
-    let world = World { reactor, resolver, pool, manager, inbox: Inbox::default(), node_name: start.node_name };
+    let world = World {
+        reactor,
+        resolver,
+        pool,
+        manager,
+        inbox: Inbox::default(),
+        lease_requests: Inbox::default(),
+        status_requests: Inbox::default(),
+        event_requests: Inbox::default(),
+        node_name: start.node_name,
+    };
     let executor = LocalExecutor::new();
+    for lane in [Lane::Lease, Lane::Status, Lane::Events] {
+        executor.spawn(world.serve(lane)).detach();
+    }
     executor.spawn(world.watch_signals(signals)).detach();
     executor.spawn(world.watch_links()).detach();
     executor.spawn(world.watch_clock()).detach();
@@ -169,13 +182,30 @@ struct World {
     pool: Pool,
     manager: ServiceManager,
     inbox: Inbox<Message>,
+    /// What each lane is to ask; the agent gives it nothing more before the answer.
+    lease_requests: Inbox<(Ticket, Wish)>,
+    status_requests: Inbox<(Ticket, Wish)>,
+    event_requests: Inbox<(Ticket, Wish)>,
     node_name: String,
 }
 
 impl World {
-    async fn exchange(&self, ticket: Ticket, wish: Wish) {
-        let answer = self.pool.exchange(wish).await;
-        self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
+    /// Carries the requests of one lane, for as long as the process lives: a task for each request would be four
+    /// kilobytes to be had from the kernel, and given back, every ten seconds.
+    async fn serve(&self, lane: Lane) {
+        loop {
+            let (ticket, wish) = self.requests(lane).next().await;
+            let answer = self.pool.exchange(wish).await;
+            self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
+        }
+    }
+
+    fn requests(&self, lane: Lane) -> &Inbox<(Ticket, Wish)> {
+        match lane {
+            Lane::Lease => &self.lease_requests,
+            Lane::Status => &self.status_requests,
+            Lane::Events => &self.event_requests,
+        }
     }
 
     /// Once, and again ever more rarely while nobody knows the name.
@@ -326,7 +356,7 @@ impl Shell<'_, '_> {
         loop {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.probe(),
-                Output::Send(ticket, wish) => self.executor.spawn(self.world.exchange(ticket, wish)).detach(),
+                Output::Send(ticket, wish) => self.world.requests(ticket.lane()).push((ticket, wish)),
                 Output::ReloadCredentials => self.reload_credentials(),
                 Output::DropConnections => self.world.pool.drop_idle(),
                 Output::Write(_) => self.world.inbox.push(Message::Input(Input::Written { done: true })),
