@@ -140,6 +140,14 @@ impl EventLane {
         }
         self.is_sent = true;
         let event = &mut first.event;
+        if first.record.is_some()
+            && first.state == Known::ToNobody
+            && let Some((_, now_dated)) =
+                world.next_telling(now).filter(|(sequence, _)| Some(*sequence) == first.record)
+        {
+            // The clock may have been put right while it waited.
+            (event.first_seen, event.last_seen) = (now_dated.first_seen, now_dated.last_seen);
+        }
         if let Some(uid) = &world.node_uid {
             // It may have become known while the event waited (D6).
             event.uid.clone_from(uid);

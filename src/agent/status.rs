@@ -131,7 +131,7 @@ impl StatusLane {
     }
 
     fn rest_or_sum_up(&mut self, world: &mut World, now: Now) -> Step {
-        let due = world.summary_at().map(|at| at.max(self.summary_due));
+        let due = world.summary_at().filter(|_| self.base.is_some()).map(|at| at.max(self.summary_due));
         if due.is_some_and(|due| due <= now.up && !world.heartbeat)
             && let Some(body) = world.summary(now)
         {

@@ -81,7 +81,7 @@ impl Truth {
         self.settled &= same_board && pressures == self.pressures;
         self.pressures = pressures;
         let judged = condition::judge(pressures, &world.settings, &facts, &self.remembered, base);
-        self.transitions.look(judged, world, now);
+        self.transitions.look(judged, base.is_some(), world, now);
         self.facts = Some(facts);
     }
 
