@@ -71,7 +71,7 @@ struct Similar {
     warning: bool,
     reason: String,
     messages: Vec<String>,
-    since: Up,
+    last: Up,
 }
 
 const BURST: f64 = 25.0;
@@ -280,16 +280,17 @@ impl EventLane {
     }
 
     fn aggregate(&mut self, warning: bool, reason: &str, message: &str, now: Up) -> String {
-        self.similar.retain(|similar| now - similar.since < SIMILAR_WITHIN);
+        self.similar.retain(|similar| now - similar.last <= SIMILAR_WITHIN);
         let message = message.to_owned();
         let mut known = self.similar.iter_mut();
         let Some(similar) = known.find(|similar| similar.warning == warning && similar.reason == reason) else {
             let (reason, messages) = (reason.to_owned(), vec![message.clone()]);
-            let first = Similar { warning, reason, messages, since: now };
+            let first = Similar { warning, reason, messages, last: now };
             // When there are more reasons than places, the rest is not aggregated; the bucket still holds.
             let _ = self.similar.push(first);
             return message;
         };
+        similar.last = now;
         if similar.messages.contains(&message) {
             return message;
         }

@@ -137,9 +137,8 @@ fn what_was_missed_is_never_beside_a_heartbeat() {
 #[test]
 fn an_event_keeps_its_name_over_a_killed_process_and_one_that_exists_counts_as_told() {
     let mut script = outage();
-    let (ticket, first) = script.next(Lane::Events);
+    let (_, first) = script.next(Lane::Events);
     let name = body_of(&first)["metadata"]["name"].clone();
-    drop(ticket);
     let up = script.up + Duration::from_secs(3);
     let mut script = script.restart(BOOT, up);
     script.press_memory(true);
