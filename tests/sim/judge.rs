@@ -63,7 +63,7 @@ impl World {
         let outage: Value = serde_json::from_str(text).map_err(|error| format!("last-outage is {text:?}: {error}"))?;
         let expected = json!({"cause": cause.as_str(), "changes": changes, "dropped": dropped});
         let is_other = ["cause", "changes", "dropped"].into_iter().any(|key| outage[key] != expected[key]);
-        if is_other || self.ledger.changes_in_last_outage().is_some_and(|counted| outage["changes"] != counted) {
+        if is_other || !self.ledger.had_changes(&ended.record, u64::from(*changes)) {
             return Err(format!("last-outage is {text}, the record {expected}"));
         }
         let to_us = EPOCH_US + ended.synced_us as i64;

@@ -243,19 +243,19 @@ impl Ledger {
         self.known.values().rev().find(|known| matches!(known.record.what, Happened::OutageEnded { .. }))
     }
 
-    /// How many changes were recorded in it; `None` where some made room for others.
-    pub fn changes_in_last_outage(&self) -> Option<u64> {
-        let ended = self.last_end()?.record.sequence.0;
+    /// Whether so many changes were in it, where none made room for others.
+    pub fn had_changes(&self, ended: &Record, changes: u64) -> bool {
         let is_beginning = |known: &&Known| matches!(known.record.what, Happened::OutageBegan { .. });
-        let before_end = || self.known.range(..ended).map(|(_, known)| known);
-        let began = &before_end().filter(is_beginning).last()?.record;
-        // A change may be seen before anybody knows that the link is gone.
-        let is_inside = |record: &Record| {
-            record.sequence > began.sequence || (record.at.boot == began.at.boot && record.at.up >= began.at.up)
-        };
+        let before_end = || self.known.range(..ended.sequence.0).map(|(_, known)| known);
+        let Some(began) = before_end().filter(is_beginning).last().map(|known| &known.record) else { return true };
         let is_change = |known: &&Known| matches!(known.record.what, Happened::ConditionChanged { .. });
-        (self.dropped() == 0)
-            .then(|| before_end().filter(is_change).filter(|known| is_inside(&known.record)).count() as u64)
+        let after = before_end().filter(is_change).filter(|known| known.record.sequence > began.sequence).count();
+        // A change may be seen, and even told, before anybody knows that the link is gone.
+        let is_near = |record: &Record| record.at.boot == began.at.boot && record.at.up >= began.at.up;
+        let near = before_end()
+            .filter(is_change)
+            .filter(|known| known.record.sequence < began.sequence && is_near(&known.record));
+        self.dropped() > 0 || (after..=after + near.count()).contains(&(changes as usize))
     }
 
     /// How many records still wait to be told.
