@@ -246,7 +246,8 @@ impl StatusLane {
             self.rest(world, now);
             return Step::Wait { until: self.latest, because: self.because() };
         }
-        if now.up >= self.version_due {
+        // What makes the Node Ready again goes first.
+        if now.up >= self.version_due && !world.report_in_full {
             self.version_due = now.up + VERSION_FREQUENCY;
             self.stage = Stage::Version;
             return Step::Send(Wish::ReadVersion);
