@@ -247,7 +247,7 @@ impl Ledger {
     pub fn had_changes(&self, ended: &Record, changes: u64) -> bool {
         let is_beginning = |known: &&Known| matches!(known.record.what, Happened::OutageBegan { .. });
         let before_end = || self.known.range(..ended.sequence.0).map(|(_, known)| known);
-        let Some(began) = before_end().filter(is_beginning).last().map(|known| &known.record) else { return true };
+        let Some(began) = before_end().rfind(is_beginning).map(|known| &known.record) else { return true };
         let is_change = |known: &&Known| matches!(known.record.what, Happened::ConditionChanged { .. });
         let after = before_end().filter(is_change).filter(|known| known.record.sequence > began.sequence).count();
         // A change may be seen, and even told, before anybody knows that the link is gone.
@@ -276,9 +276,9 @@ impl Ledger {
 
     /// Everything was told, or is counted as dropped.
     pub fn judge(&self) -> Checked {
-        let untold =
+        let mut untold =
             self.known.iter().filter(|(number, known)| is_told(&known.record) && !self.settled.contains(number));
-        match (untold.clone().count() as u64, self.dropped(), untold.last()) {
+        match (untold.clone().count() as u64, self.dropped(), untold.next_back()) {
             (count, dropped, Some((_, last))) if count > dropped => Err(format!(
                 "{count} records were never told, {dropped} are counted as dropped; the last is {:?}",
                 last.record
