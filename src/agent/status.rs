@@ -246,9 +246,9 @@ impl StatusLane {
             self.rest(world, now);
             return Step::Wait { until: self.latest, because: self.because() };
         }
-        // What makes the Node Ready again goes first, but for a version that nothing is known of.
-        let may_wait = world.report_in_full && self.truth.server_version.is_some();
-        if now.up >= self.version_due && !may_wait {
+        // What makes a Node Ready again goes first.
+        let must_know = self.truth.server_version.is_none() || !world.report_in_full;
+        if now.up >= self.version_due && must_know {
             self.version_due = now.up + VERSION_FREQUENCY;
             self.stage = Stage::Version;
             return Step::Send(Wish::ReadVersion);
