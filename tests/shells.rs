@@ -31,6 +31,9 @@ print -rn -- "${${out#*<}%%>*}"
 /// fish lists what could stand there, each with its meaning behind a tab.
 const FISH: &str = r#"source $argv[1]/nodepulse.fish; complete -C "nodepulse $argv[2]""#;
 
+/// Folder of the scripts, what is typed, and what it should become.
+type Judge = fn(&Path, &str, &str) -> Result<(), String>;
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let folder = match scripts() {
@@ -40,7 +43,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let shells: [(&str, fn(&Path, &str, &str) -> Result<(), String>); 2] = [("zsh", zsh), ("fish", fish)];
+    let shells: [(&str, Judge); 2] = [("zsh", zsh), ("fish", fish)];
     let mut missing = Vec::new();
     let mut trials = Vec::new();
     for (shell, judge) in shells {

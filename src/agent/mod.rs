@@ -159,11 +159,11 @@ impl Agent {
     pub fn new(settings: Settings, node_name: String, seed: u64, journal: Journal, now: Now) -> Agent {
         let last_boot = journal.last_boot().filter(|last| *last != journal.boot());
         let mut world = World::new(settings, node_name, seed, journal, now);
-        let status = StatusLane::new(&world, now.up);
         world.record(Happened::ProcessStarted, now);
         if let Some(old) = last_boot {
             world.record(Happened::BoardRebooted { old, reason: cut("") }, now);
         }
+        let status = StatusLane::new(&world, now.up);
         Agent {
             world,
             lease: LeaseLane::new(),

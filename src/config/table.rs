@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::duration;
 use super::eviction;
+use super::limits;
 use super::node_values;
-use super::scalars::{boolean, number, path, set, span, text};
+use super::quantity::Quantity;
+use super::scalars::{boolean, bytes, number, path, set, span, text};
 use super::setting::{Setting, Shape, Whose};
 use super::settings::CloudProvider;
 use super::yaml::Value;
@@ -423,6 +425,19 @@ pub const SETTINGS: &[Setting] = &[
             path => set(&mut draft.settings.state_directory, path),
         },
         print: |settings| Value::text(&settings.state_directory),
+    },
+    Setting {
+        name: "journalQuota",
+        flag: "journal-quota",
+        shape: Shape::Text("BYTES"),
+        default: "64Ki",
+        meaning: "Most bytes of the journal of what happened and is not yet told, 16Ki to 1Mi; full, it drops the middle",
+        whose: Whose::Ours,
+        read: |draft, value, report| {
+            let allowed = limits::JOURNAL_LEAST_BYTES..=limits::JOURNAL_MOST_BYTES;
+            set(&mut draft.settings.journal_quota_bytes, bytes(value, allowed, report));
+        },
+        print: |settings| Value::text(&Quantity::from_bytes(settings.journal_quota_bytes as u64).to_string()),
     },
     Setting {
         name: "logging.verbosity",

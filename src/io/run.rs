@@ -16,6 +16,7 @@ use std::time::Duration;
 use smol::{LocalExecutor, Task};
 
 use super::clock::{self, CertificateClock, ClockWatch};
+use super::disk_writer::{self, DiskWriter};
 use super::inbox::Inbox;
 use super::kept::Kept;
 use super::netlink::LinkWatch;
@@ -30,8 +31,7 @@ use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticke
 use crate::api::{Answer, Failure, Lane, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
-use crate::config::limits::JOURNAL_LEAST_BYTES;
-use crate::journal::{BootId, Journal};
+use crate::journal::{self, BootId};
 use crate::probe::{Facts, Machine, Network, Readings};
 use crate::time::Up;
 
@@ -86,8 +86,11 @@ const NAME_LOOKUP: Duration = Duration::from_secs(2);
 const NAME_RETRY_FIRST: Duration = Duration::from_secs(60);
 const NAME_RETRY_LAST: Duration = Duration::from_secs(3600);
 
-/// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server or the credentials do ends it.
+/// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server, the credentials or the disk do ends it;
+/// it does not begin where another process has the state directory.
 pub fn run(start: Start) -> Result<(), IoError> {
+    let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
+    let (disk, journal) = disk_writer::open(&start.settings, boot).map_err(IoError::StateInUse)?;
     let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
     let signals = Signals::new(&reactor).map_err(|error| IoError::NoSignals { detail: error.to_string() })?;
     let manager = ServiceManager::new(|name| std::env::var_os(name));
@@ -106,6 +109,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         reactor,
         resolver,
         pool,
+        disk,
         manager,
         inbox: Inbox::default(),
         lease_requests: Inbox::default(),
@@ -123,8 +127,6 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.keep_what_was_learned()).detach();
     executor.spawn(world.watch_time_without_sign_of_life()).detach();
     let seed = RandomState::new().build_hasher().finish();
-    let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
-    let (journal, _) = Journal::recover(&[], JOURNAL_LEAST_BYTES, boot);
     let shell = Shell {
         agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, clock::now()),
         world: &world,
@@ -180,6 +182,7 @@ struct World {
     reactor: Rc<Reactor>,
     resolver: Rc<Resolver>,
     pool: Pool,
+    disk: DiskWriter,
     manager: ServiceManager,
     inbox: Inbox<Message>,
     /// What each lane is to ask; the agent gives it nothing more before the answer.
@@ -206,6 +209,11 @@ impl World {
             Lane::Status => &self.status_requests,
             Lane::Events => &self.event_requests,
         }
+    }
+
+    async fn write_journal(&self, write: journal::Write) {
+        let done = self.disk.write(write).await;
+        self.inbox.push(Message::Input(Input::Written { done }));
     }
 
     /// Once, and again ever more rarely while nobody knows the name.
@@ -359,7 +367,7 @@ impl Shell<'_, '_> {
                 Output::Send(ticket, wish) => self.world.requests(ticket.lane()).push((ticket, wish)),
                 Output::ReloadCredentials => self.reload_credentials(),
                 Output::DropConnections => self.world.pool.drop_idle(),
-                Output::Write(_) => self.world.inbox.push(Message::Input(Input::Written { done: true })),
+                Output::Write(write) => self.executor.spawn(self.world.write_journal(write)).detach(),
                 Output::Stopped => return None,
                 Output::Say(notice) => self.say(&notice),
                 Output::Wait { until, because } => {

@@ -49,7 +49,7 @@ pub fn seal(next: u64, payload: &[u8]) -> Option<Vec<u8>> {
     let [low, high] = length.to_le_bytes();
     let (head, next) = ([MAGIC, VERSION, low, high], next.to_le_bytes());
     let sum = crc32c(&[&head, &next, payload]).to_le_bytes();
-    Some([&head[..], &sum, &next, payload].concat())
+    Some([head.as_slice(), &sum, &next, payload].concat())
 }
 
 /// The frame that begins at `start`.
@@ -76,7 +76,9 @@ pub fn scan(bytes: &[u8]) -> Scan<'_> {
     let mut damaged_from = None;
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
-        if let Some(frame) = open(bytes, at) {
+        if *byte == MAGIC
+            && let Some(frame) = open(bytes, at)
+        {
             if let Some(from) = damaged_from.take() {
                 scan.skipped += 1;
                 scan.skipped_bytes += at - from;

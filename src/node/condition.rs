@@ -142,9 +142,10 @@ fn position(node: &mut Node, kind: &str) -> usize {
     })
 }
 
-/// Whether only the status of this condition was repaired since the controller wrote it (see [`super::updated`]).
+/// Whether no more than the status of this condition can be ours: repaired since the controller wrote it (see
+/// [`super::updated`]), or asserted on a Node that somebody had just made anew.
 pub fn is_the_controllers(condition: &Condition) -> bool {
-    CONTROLLER_REASONS.contains(&condition.reason.as_str())
+    CONTROLLER_REASONS.contains(&condition.reason.as_str()) || condition.last_transition_time.is_none()
 }
 
 /// PRS-1..6, RDY-6; what is against Ready has no fixed message.

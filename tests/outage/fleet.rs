@@ -2,16 +2,18 @@
 
 use super::super::agent::{Launch, Nodepulse};
 use super::super::cluster::{AuditEntry, Cluster, Credential, NodeIdentity, Result, Validity, wait_until};
-use super::super::requests::{is_event, is_renewal, lines, now_us};
+use super::super::requests::{is_renewal, lines, now_us};
 use super::Case;
 use super::site::Site;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const AGENTS: usize = 50;
-/// Lease and status; and a report on its way when the server went away may be said again.
-const REQUESTS_EACH: usize = 3;
-const OUTAGE: Duration = Duration::from_secs(12);
+/// Lease and status; what happened meanwhile is told later.
+const REQUESTS_EACH: usize = 2;
+/// Within half a second: in step it would be all of them, evenly spread over their longest pause four.
+const AT_ONCE: usize = AGENTS * 7 / 10;
+const OUTAGE: Duration = Duration::from_secs(20);
 /// Enough for fifty starts on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -45,16 +47,20 @@ fn a_server_that_restarts_under_fifty_agents_is_asked_twice_by_each_and_not_by_a
     wait_until("the end of the outage", PATIENCE, || {
         if stopped.elapsed() >= OUTAGE { Ok(()) } else { Err("not yet".to_owned()) }
     })?;
-    let back_us = now_us();
+    // A server that begins to listen before it can answer collects requests, and answers them all at once; what is judged
+    // here is when they come.
+    site.turn_away(api.port)?;
     api.restart()?;
+    let back_us = now_us();
+    site.let_through(api.port)?;
     renewed_by_all(back_us)?;
-    let since = of_each(back_us, |e| !is_event(e))?;
+    let since = of_each(back_us, |_| true)?;
     let first_us = since.values().flatten().map(|e| e.received_at_us).min().unwrap_or(back_us);
     wait_until("ten seconds since the first request", PATIENCE, || {
         if now_us() > first_us + 10_500_000 { Ok(()) } else { Err("not yet".to_owned()) }
     })?;
     let mut when_ms: Vec<u64> = Vec::new();
-    for (user, requests) in of_each(back_us, |e| !is_event(e))? {
+    for (user, requests) in of_each(back_us, |_| true)? {
         let early: Vec<AuditEntry> =
             requests.into_iter().filter(|e| e.received_at_us < first_us + 10_000_000).collect();
         let bodies: Vec<String> = early.iter().map(|e| e.body.to_string()).collect();
@@ -66,6 +72,6 @@ fn a_server_that_restarts_under_fifty_agents_is_asked_twice_by_each_and_not_by_a
     let fullest = fullest.max().unwrap_or_default();
     eprintln!("  fifty agents came back within {} ms, at most {fullest} in half a second", when_ms[AGENTS - 1]);
     assert_eq!(when_ms.len(), AGENTS);
-    assert!(fullest <= AGENTS / 2, "{fullest} within half a second: {when_ms:?}");
+    assert!(fullest <= AT_ONCE, "{fullest} within half a second: {when_ms:?}");
     agents.iter_mut().try_for_each(Nodepulse::check)
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::plan::{FAULTS, Fault};
 use super::planted::Planted;
+use super::truth::TOLERANCE_US;
 use super::world::{Event, World};
 use crate::model::http::Request;
 use crate::model::http::Response;
@@ -91,12 +92,14 @@ impl World {
         }
         let given_up = self.shim.has_given_up && matches!(wish, Wish::CreateNode { .. });
         let wish = self.shim.wish(wish, self.now().wall);
+        let wish = if self.shim.is(Planted::OrderedByTheWallClock) { self.ledger.by_wall_clock(wish) } else { wish };
         let kept = self.shim.is(Planted::Impatient).then(|| wish.clone());
         if let Wish::RenewLease { body, .. } | Wish::CreateLease { body } = &wish {
             let checked = self.watch.renews(renew_time(body));
             self.check(checked);
         }
         self.trace.say(|| format!("-> {wish:?}"));
+        self.check_telling(&wish);
         let (bytes, exchange) = match Exchange::start(wish, &self.target) {
             Ok(started) => started,
             Err(failure) => return self.violated(format!("a request cannot be built: {failure}")),
@@ -118,6 +121,18 @@ impl World {
         if !given_up {
             self.decide_fate(number, lane, bytes);
         }
+    }
+
+    /// Nothing tells of a change before it is on disk, and what is told is told in order.
+    fn check_telling(&mut self, wish: &Wish) {
+        let is_excused = self.storage.is_excused(self.now_us);
+        let checked = match wish {
+            Wish::PatchStatus { body, .. } => self.ledger.reports(body, is_excused),
+            // What a Node is born with need not have changed.
+            Wish::CreateNode { body } => self.ledger.reports(body, true),
+            _ => self.ledger.tells(wish, is_excused, self.now_us),
+        };
+        self.check(checked);
     }
 
     fn decide_fate(&mut self, flight: u64, lane: Lane, bytes: Vec<u8>) {
@@ -240,6 +255,8 @@ impl World {
             }
         };
         let renews = request.method != "GET" && request.path.contains("/leases");
+        let reports = !stray && request.path.ends_with("/status");
+        let transitions_before = if reports { self.stored_transitions() } else { BTreeMap::new() };
         let stored_before = if renews { self.stored_renew_time() } else { None };
         let response = if self.trace.keeps_lines() {
             let (response, line) = self.server.answer_aloud(&request, &caller, wall_us);
@@ -251,6 +268,9 @@ impl World {
         if stray && request.path.contains("/nodes") {
             self.stray_write_us = Some(self.now_us);
         }
+        if request.path.contains("/nodes") && (stray || response.code == 201) {
+            self.truth.touched(wall_us);
+        }
         // What was decided before a stray came between need not fit after it.
         let surprised =
             stray || self.stray_write_us.is_some_and(|stray_us| self.now_us < stray_us + STRAYS_SURPRISE_FOR_US);
@@ -260,6 +280,9 @@ impl World {
         }
         if let Some(warning) = self.server.warnings.pop() {
             self.violated(format!("the server warns of {} {}: {warning}", request.method, request.path));
+        }
+        if reports && response.is_success() {
+            self.check_transitions(&transitions_before);
         }
         if renews && response.is_success() {
             self.lease_renewed_at_us = wall_us;
@@ -274,6 +297,32 @@ impl World {
         }
         self.trace.mix(&response.body);
         response
+    }
+
+    /// Status of each condition, and when it came to it, as far as the server knows that from us.
+    fn stored_transitions(&self) -> BTreeMap<String, (String, Wall)> {
+        let node = self.server.store.get(Resource::Nodes, &self.target.node_name);
+        let conditions = node.and_then(|node| node["status"]["conditions"].as_array());
+        let ours = conditions.into_iter().flatten().filter(|condition| condition["status"] != "Unknown");
+        let dated = ours.filter_map(|condition| {
+            let text = |key: &str| condition[key].as_str();
+            let stamp = Wall::parse_stamp(text("lastTransitionTime")?)?;
+            Some((text("type")?.to_owned(), (text("status")?.to_owned(), stamp)))
+        });
+        dated.collect()
+    }
+
+    /// A report tells of later changes than the one before it, never of earlier ones.
+    fn check_transitions(&mut self, before: &BTreeMap<String, (String, Wall)>) {
+        let after = self.stored_transitions();
+        let falls = before.iter().find_map(|(kind, (old_status, then))| {
+            let (status, now) = after.get(kind).filter(|(status, _)| status != old_status)?;
+            let falls = now.unix_us() < then.unix_us() - TOLERANCE_US;
+            falls.then(|| format!("{kind} {status} since {now} over {old_status} since {then}"))
+        });
+        if let Some(falls) = falls {
+            self.violated(format!("an older status is written over a newer one: {falls}"));
+        }
     }
 
     fn stored_renew_time(&self) -> Option<Wall> {
@@ -323,6 +372,10 @@ impl World {
             Err(refusal) => format!("<- {lane:?} {refusal}"),
         });
         self.watch.answered(lane, &answer, self.now_us);
+        if lane == Lane::Events {
+            self.ledger.answered(&answer);
+        }
+        self.has_heard |= answer.date.is_some();
         self.shim.answer(lane, &mut answer);
         match (ticket, wish) {
             (Some(ticket), Some(wish)) if answer.result.is_err() && self.violation.is_none() => self.send(ticket, wish),

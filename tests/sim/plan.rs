@@ -53,7 +53,14 @@ pub enum Happening {
     BoardChange,
     Reload,
     Suspend,
+    /// kill -9.
     Crash,
+    /// The board starts again, with another boot id.
+    PowerCut,
+    /// SIGTERM, and a new process.
+    Restart,
+    DiskFull,
+    DiskSlow,
     ClockStep,
 }
 
@@ -72,7 +79,7 @@ pub const FAULTS: [Fault; 12] = [
     Fault::ConnectFailed,
 ];
 
-pub const HAPPENINGS: [Happening; 18] = [
+pub const HAPPENINGS: [Happening; 22] = [
     Happening::NodeDeleted,
     Happening::NodeReplaced,
     Happening::LeaseDeleted,
@@ -90,6 +97,10 @@ pub const HAPPENINGS: [Happening; 18] = [
     Happening::Reload,
     Happening::Suspend,
     Happening::Crash,
+    Happening::PowerCut,
+    Happening::Restart,
+    Happening::DiskFull,
+    Happening::DiskSlow,
     Happening::ClockStep,
 ];
 
@@ -110,6 +121,11 @@ pub struct Plan {
     /// When the wall clock becomes known; `None`: never.
     pub clock_known_from_us: Option<u64>,
     pub latency_us: u64,
+    pub journal_quota_bytes: usize,
+    /// From when to the end of the trouble there is no link at all.
+    pub offline_from_us: Option<u64>,
+    /// How long the machine sleeps when it does.
+    pub asleep_s: (u64, u64),
 }
 
 impl Plan {
@@ -120,6 +136,10 @@ impl Plan {
             if random.per_mille(450) {
                 faults.insert(fault, rate);
             }
+        }
+        if random.per_mille(250) {
+            // What must hold when requests fare well can be held to more.
+            faults.clear();
         }
         let mut happenings = BTreeMap::new();
         for happening in HAPPENINGS {
@@ -148,6 +168,29 @@ impl Plan {
             clock_offset_us: random.pick(&[0, 0, 0, 300_000, -2_000_000, 3_600_000_000, -day_us, 400 * day_us]),
             clock_known_from_us,
             latency_us: random.pick(&[500, 5_000, 40_000, 300_000]),
+            journal_quota_bytes: random.pick(&[16 << 10, 64 << 10]),
+            offline_from_us: None,
+            asleep_s: (1, 150),
+        }
+    }
+
+    /// No link for so long, on a board where only this happens; the machine, if it sleeps at all, wakes once in about
+    /// an hour and a half.
+    pub fn offline(days: u64, happenings: &[(Happening, u64)]) -> Plan {
+        let mut settings = Settings::default();
+        settings.eviction.pressure_transition_period = Duration::ZERO;
+        Plan {
+            settings,
+            faults: BTreeMap::new(),
+            happenings: happenings.iter().copied().collect(),
+            trouble_us: days * 86_400_000_000,
+            boot_us: 20_000_000,
+            clock_offset_us: 0,
+            clock_known_from_us: Some(0),
+            latency_us: 40_000,
+            journal_quota_bytes: 64 << 10,
+            offline_from_us: Some(120_000_000),
+            asleep_s: (5_000, 5_800),
         }
     }
 

@@ -39,6 +39,7 @@ fn renewals_are_ten_seconds_apart_and_at_most_four_percent_more() {
     let times: Vec<_> = (0..50).map(|_| script.play_healthy(Lane::Lease).0).collect();
     let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| (10_000..10_400).contains(gap)), "{gaps:?}");
+    assert!(gaps.iter().collect::<std::collections::BTreeSet<_>>().len() > 10, "no jitter: {gaps:?}");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 mod events;
 mod lease;
+mod outage;
 mod registration;
+mod replay;
 mod status;
 
 use std::net::IpAddr;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::*;
-use crate::api::{Document, Failure, Refusal, StatusError};
+use crate::api::{Document, Failure, PatchAnswer, Refusal, StatusError};
 use crate::journal::{BootId, Journal, Write};
 use crate::node::Node;
 use crate::node::object::{Lease, LeaseMetadata, LeaseSpec, OwnerReference};
@@ -29,12 +31,16 @@ struct Script {
     given: Option<(Machine, Network)>,
     /// Without it, neither the board nor the server knows the time of day.
     has_clock: bool,
+    /// How far the board's clock is ahead of the server's.
+    clock_error_seconds: i64,
     said: Vec<Notice>,
     probes: Vec<Duration>,
     reloads: usize,
     drops: usize,
     disk: Disk,
     stopped: bool,
+    /// The Node of a healthy server, once something was written to it.
+    stored: Option<Node>,
 }
 
 /// A disk in memory.
@@ -76,18 +82,36 @@ impl Script {
         Script::on(Disk::default(), settings, BOOT, Duration::ZERO)
     }
 
+    fn with_seed(seed: u64) -> Script {
+        let mut script = Script::new();
+        let journal = Journal::recover(&[], 65_536, BOOT).0;
+        script.agent = Agent::new(Settings::default(), "n1".to_owned(), seed, journal, script.now());
+        script
+    }
+
     /// A process that finds what an earlier one left on the disk.
     fn on(disk: Disk, settings: Settings, boot: BootId, up: Duration) -> Script {
         let now = Now { up: Up::since_boot(up), wall: Some(START.plus(up)) };
         let journal = Journal::recover(&disk.bytes, 65_536, boot).0;
         let agent = Agent::new(settings, "n1".to_owned(), 1, journal, now);
         let (facts, said, probes, given) = (facts(), Vec::new(), Vec::new(), None);
-        let (has_clock, reloads, drops, stopped) = (true, 0, 0, false);
-        Script { agent, up, facts, given, has_clock, said, probes, reloads, drops, disk, stopped }
+        let (has_clock, clock_error_seconds, reloads, drops, stopped) = (true, 0, 0, 0, false);
+        #[rustfmt::skip]
+        let script = Script {
+            agent, up, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
+            stored: None,
+        };
+        script
     }
 
     fn now(&self) -> Now {
-        Now { up: Up::since_boot(self.up), wall: self.has_clock.then(|| START.plus(self.up)) }
+        Now { up: Up::since_boot(self.up), wall: self.wall(self.clock_error_seconds) }
+    }
+
+    fn wall(&self, error_seconds: i64) -> Option<Wall> {
+        let error = Duration::from_secs(error_seconds.unsigned_abs());
+        let right = START.plus(self.up);
+        self.has_clock.then_some(if error_seconds < 0 { right.minus(error) } else { right.plus(error) })
     }
 
     /// What the shell would hand over: the whole board only when machine or network changed.
@@ -135,7 +159,7 @@ impl Script {
             let wanted = wanted.map(|place| sent.remove(place));
             let moved = !sent.is_empty();
             for (ticket, wish) in sent {
-                let document = healthy(&wish);
+                let document = self.document(&wish);
                 self.answer(ticket, Ok(document));
             }
             if let Some(wanted) = wanted {
@@ -151,7 +175,7 @@ impl Script {
 
     fn answer(&mut self, ticket: Ticket, result: Result<Document, Refusal>) {
         let now = self.now();
-        self.agent.handle(Input::Answered(ticket, Answer { date: now.wall, result }), now);
+        self.agent.handle(Input::Answered(ticket, Answer { date: self.wall(0), result }), now);
     }
 
     /// Answers the next request of `lane` with `result` and says what it was and when it came, in milliseconds.
@@ -165,7 +189,7 @@ impl Script {
     fn play_healthy(&mut self, lane: Lane) -> (u128, Wish) {
         let (ticket, wish) = self.next(lane);
         let at_ms = self.up.as_millis();
-        let document = healthy(&wish);
+        let document = self.document(&wish);
         self.answer(ticket, Ok(document));
         (at_ms, wish)
     }
@@ -188,11 +212,55 @@ impl Script {
                 }
             }
             for (ticket, wish) in sent {
-                let document = healthy(&wish);
+                let document = self.document(&wish);
                 self.answer(ticket, Ok(document));
                 wishes.push(wish);
             }
         }
+    }
+
+    /// Lets time pass without a server: whatever is asked fails at once.
+    fn offline(&mut self, span: Duration) {
+        let end = self.up + span;
+        while self.up < end {
+            let (sent, until) = self.drain();
+            if sent.is_empty() {
+                self.up = self.up.max(until.as_duration()).min(end);
+            }
+            for (ticket, _) in sent {
+                self.answer_unreachable(ticket);
+            }
+        }
+    }
+
+    fn answer_unreachable(&mut self, ticket: Ticket) {
+        let now = self.now();
+        self.agent.handle(Input::Answered(ticket, Answer { date: None, result: unreachable() }), now);
+    }
+
+    fn press_memory(&mut self, is_pressed: bool) {
+        let available_bytes = if is_pressed { 1 << 20 } else { 3 << 30 };
+        self.facts.readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::CgroupV2 });
+    }
+
+    /// The process is gone; another one starts over the same disk.
+    fn restart(self, boot: BootId, up: Duration) -> Script {
+        Script { stored: self.stored, ..Script::on(self.disk, Settings::default(), boot, up) }
+    }
+
+    /// What a healthy server answers that keeps the conditions it was sent.
+    fn document(&mut self, wish: &Wish) -> Document {
+        let Wish::PatchStatus { body, answer: PatchAnswer::Node, .. } = wish else { return healthy(wish) };
+        let patch: Value = serde_json::from_str(body).unwrap();
+        let node = self.stored.get_or_insert_with(registered_node);
+        for sent in patch["status"]["conditions"].as_array().into_iter().flatten() {
+            let stored = node.status.conditions.iter_mut().find(|stored| sent["type"] == *stored.kind).unwrap();
+            let text = |name: &str| sent[name].as_str().map(str::to_owned);
+            stored.status = text("status").unwrap_or(stored.status.clone());
+            stored.reason = text("reason").unwrap_or(stored.reason.clone());
+            stored.last_transition_time = text("lastTransitionTime").or(stored.last_transition_time.clone());
+        }
+        Document::Node(Box::new(node.clone()))
     }
 
     fn words(&self) -> Vec<&'static str> {
