@@ -246,8 +246,9 @@ impl StatusLane {
             self.rest(world, now);
             return Step::Wait { until: self.latest, because: self.because() };
         }
-        // What makes the Node Ready again goes first.
-        if now.up >= self.version_due && !world.report_in_full {
+        // What makes a Node Ready again goes first.
+        let must_know = self.truth.server_version.is_none() || !world.report_in_full;
+        if now.up >= self.version_due && must_know {
             self.version_due = now.up + VERSION_FREQUENCY;
             self.stage = Stage::Version;
             return Step::Send(Wish::ReadVersion);

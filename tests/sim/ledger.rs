@@ -61,8 +61,8 @@ struct Sent {
 #[derive(Debug)]
 enum Telling {
     Record(u64),
-    /// Of something that has no record.
-    Event(String),
+    /// Of something that has no record, yet: its name, and what it says if it repeats an earlier event.
+    Event(String, Option<String>),
 }
 
 impl Ledger {
@@ -142,13 +142,13 @@ impl Ledger {
         };
         // One that counts more than one sighting has the name of the first.
         let repeats = body["count"] != 1;
-        let number = if repeats {
-            body["message"].as_str().and_then(|message| self.repeated(message))
-        } else {
-            self.numbers.get(&name).copied()
+        let message = body["message"].as_str().filter(|_| repeats);
+        let number = match message {
+            Some(message) => self.repeated(message),
+            None => self.numbers.get(&name).copied(),
         };
         self.sent.entry(name.clone()).or_insert(Sent { sent_us: now_us, is_excused });
-        self.in_flight = Some(number.map_or(Telling::Event(name), Telling::Record));
+        self.in_flight = Some(number.map_or(Telling::Event(name, message.map(str::to_owned)), Telling::Record));
         let Some(number) = number else { return Ok(()) };
         if let Some(first) = self.on_disk.range(..number).find(|number| self.waits(**number))
             && !is_excused
@@ -199,7 +199,8 @@ impl Ledger {
         };
         match self.in_flight.take().filter(|_| is_settled) {
             Some(Telling::Record(number)) => drop(self.settled.insert(number)),
-            Some(Telling::Event(name)) => {
+            Some(Telling::Event(_, Some(message))) => self.settled.extend(self.repeated(&message)),
+            Some(Telling::Event(name, None)) => {
                 self.settled.extend(self.numbers.get(&name));
                 self.settled_early.insert(name);
             }

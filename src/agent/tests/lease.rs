@@ -281,3 +281,18 @@ fn a_missing_lease_makes_the_status_lane_ask_for_the_node_at_once() {
     assert_eq!((asked_at, wish.verb()), (lost_at, "PATCH"));
     assert!(matches!(script.next(Lane::Status).1, Wish::CreateNode { .. }));
 }
+
+#[test]
+fn an_answer_that_waited_while_the_board_slept_does_not_tell_the_time() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    let (ticket, wish) = script.next(Lane::Lease);
+    let date = script.wall(0);
+    script.up += Duration::from_secs(200);
+    let document = script.document(&wish);
+    script.agent.handle(Input::Answered(ticket, Answer { date, result: Ok(document) }), script.now());
+    let (_, report) = script.next(Lane::Status);
+    let heartbeat = script.now().wall.unwrap().to_seconds_stamp();
+    assert_eq!(body_of(&report)["status"]["conditions"][0]["lastHeartbeatTime"], heartbeat);
+}
