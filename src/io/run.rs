@@ -28,7 +28,7 @@ use super::signals::{Request, Signals};
 use super::{IoError, aside, log, network, thread, way};
 use crate::agent::notice::Level;
 use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticket};
-use crate::api::{Answer, Failure, Wish};
+use crate::api::{Answer, Failure, Lane, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
 use crate::journal::{self, BootId};
@@ -105,9 +105,22 @@ pub fn run(start: Start) -> Result<(), IoError> {
         start.kubeconfig,
         start.node_name.clone(),
     );
-    let inbox = Inbox::default();
-    let world = World { reactor, resolver, pool, disk, manager, inbox, node_name: start.node_name };
+    let world = World {
+        reactor,
+        resolver,
+        pool,
+        disk,
+        manager,
+        inbox: Inbox::default(),
+        lease_requests: Inbox::default(),
+        status_requests: Inbox::default(),
+        event_requests: Inbox::default(),
+        node_name: start.node_name,
+    };
     let executor = LocalExecutor::new();
+    for lane in [Lane::Lease, Lane::Status, Lane::Events] {
+        executor.spawn(world.serve(lane)).detach();
+    }
     executor.spawn(world.watch_signals(signals)).detach();
     executor.spawn(world.watch_links()).detach();
     executor.spawn(world.watch_clock()).detach();
@@ -172,13 +185,30 @@ struct World {
     disk: DiskWriter,
     manager: ServiceManager,
     inbox: Inbox<Message>,
+    /// What each lane is to ask; the agent gives it nothing more before the answer.
+    lease_requests: Inbox<(Ticket, Wish)>,
+    status_requests: Inbox<(Ticket, Wish)>,
+    event_requests: Inbox<(Ticket, Wish)>,
     node_name: String,
 }
 
 impl World {
-    async fn exchange(&self, ticket: Ticket, wish: Wish) {
-        let answer = self.pool.exchange(wish).await;
-        self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
+    /// Carries the requests of one lane, for as long as the process lives: a task for each request would be four
+    /// kilobytes to be had from the kernel, and given back, every ten seconds.
+    async fn serve(&self, lane: Lane) {
+        loop {
+            let (ticket, wish) = self.requests(lane).next().await;
+            let answer = self.pool.exchange(wish).await;
+            self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
+        }
+    }
+
+    fn requests(&self, lane: Lane) -> &Inbox<(Ticket, Wish)> {
+        match lane {
+            Lane::Lease => &self.lease_requests,
+            Lane::Status => &self.status_requests,
+            Lane::Events => &self.event_requests,
+        }
     }
 
     async fn write_journal(&self, write: journal::Write) {
@@ -334,7 +364,7 @@ impl Shell<'_, '_> {
         loop {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.probe(),
-                Output::Send(ticket, wish) => self.executor.spawn(self.world.exchange(ticket, wish)).detach(),
+                Output::Send(ticket, wish) => self.world.requests(ticket.lane()).push((ticket, wish)),
                 Output::ReloadCredentials => self.reload_credentials(),
                 Output::DropConnections => self.world.pool.drop_idle(),
                 Output::Write(write) => self.executor.spawn(self.world.write_journal(write)).detach(),
