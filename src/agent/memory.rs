@@ -20,6 +20,7 @@ pub(super) struct Memory {
     waits_since: Option<Up>,
     /// The last write failed, and that was said.
     has_failed: bool,
+    is_writing: bool,
     /// What there was to tell of the start is not all told yet.
     is_starting: bool,
 }
@@ -39,7 +40,7 @@ const CLOCK_ERROR: Duration = Duration::from_secs(10);
 
 impl Memory {
     pub(super) fn new(journal: Journal) -> Memory {
-        Memory { journal, newest: None, waits_since: None, has_failed: false, is_starting: true }
+        Memory { journal, newest: None, waits_since: None, has_failed: false, is_writing: false, is_starting: true }
     }
 
     pub(super) fn journal(&self) -> &Journal {
@@ -88,7 +89,8 @@ impl Memory {
 
     /// Whether what tells of a change must wait because the change is not on disk; the disk is then asked at once.
     pub(super) fn must_wait(&mut self, now: Up) -> bool {
-        if !self.has_unwritten() {
+        // A disk that failed is not waited for, but while it is tried again it may be back.
+        if !self.has_unwritten() && !(self.has_failed && self.is_writing) {
             self.waits_since = None;
             return false;
         }
@@ -108,17 +110,20 @@ impl Memory {
         // a day late again, when the server has forgotten the event that it had: of starts it is worth a write.
         let has_started = self.is_starting && self.waiting().next().is_none();
         self.is_starting &= !has_started;
-        if self.waits_since.is_some() || is_due || has_started { self.journal.next_write(now) } else { None }
+        if self.waits_since.is_some() || is_due || has_started { self.last_write(now) } else { None }
     }
 
     /// The same for a process that ends: everything.
     pub(super) fn last_write(&mut self, now: Up) -> Option<Write> {
-        self.journal.next_write(now)
+        let write = self.journal.next_write(now);
+        self.is_writing |= write.is_some();
+        write
     }
 
     /// How the last write ended. Answers what to say of it.
     pub(super) fn written(&mut self, done: bool, now: Up) -> Option<Notice> {
         self.journal.written(done, now);
+        self.is_writing = false;
         self.waits_since = None;
         if std::mem::replace(&mut self.has_failed, !done) != done {
             return None;
