@@ -90,8 +90,7 @@ impl Memory {
     /// Whether what tells of a change must wait because the change is not on disk; the disk is then asked at once.
     pub(super) fn must_wait(&mut self, now: Up) -> bool {
         // A disk that failed is not waited for, but while it is tried again it may be back.
-        let may_be_back = self.has_failed && self.is_writing;
-        if !self.has_unwritten() && !may_be_back {
+        if !(self.has_unwritten() || self.has_failed && self.is_writing) {
             self.waits_since = None;
             return false;
         }

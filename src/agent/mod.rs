@@ -325,7 +325,9 @@ impl Agent {
         if number.take_if(|number| *number == ticket.number).is_none() {
             return;
         }
-        let date = answer.date.filter(|_| now.up - ticket.sent <= LONGEST_ANSWER);
+        // An old time is better than none: without any, nothing is sent that would bring a new one.
+        let is_late = now.up - ticket.sent > LONGEST_ANSWER && self.world.stamp(now).is_some();
+        let date = answer.date.filter(|_| !is_late);
         if let Some(skew) = self.world.clock.hear(date, now) {
             self.world.say(Level::Warning, "clock-skew", skew);
         }

@@ -152,8 +152,8 @@ impl Journal {
             }
             Err(_) => {
                 self.make_room(weight, record.at);
-                let after = |entry: &Entry| entry.record.sequence > record.sequence;
-                let place = self.waiting.iter().position(after).unwrap_or(self.waiting.len());
+                // Making room may have moved it.
+                let place = self.waiting.partition_point(|entry| entry.record.sequence < record.sequence);
                 self.weight_bytes += weight;
                 // There is room now, and the place is one of it.
                 let _ = self.waiting.insert(place, Entry { record, place: Place::Disk, was_begun: true });

@@ -31,6 +31,8 @@ pub struct Ledger {
     settled: BTreeSet<u64>,
     /// The same by name, while there was no record.
     settled_early: BTreeSet<String>,
+    /// What settled repeats said while the disk had failed.
+    repeats_early: Vec<String>,
     /// When an event of this name was first sent.
     sent: BTreeMap<String, Sent>,
     in_flight: Option<Telling>,
@@ -61,7 +63,7 @@ struct Sent {
 #[derive(Debug)]
 enum Telling {
     Record(u64),
-    /// Of something that has no record, yet: its name, and what it says if it repeats an earlier event.
+    /// Of something that has no record, yet: its name, and what it says if it repeats an earlier event and the disk failed.
     Event(String, Option<String>),
 }
 
@@ -117,7 +119,12 @@ impl Ledger {
         let boot = record.at.boot.0.to_be_bytes();
         let name = event_name(NODE, digest(&[boot.as_slice(), number.to_be_bytes().as_slice()].concat()));
         self.known.insert(number, Known { record: record.clone(), synced_us: now_us, is_unaccounted: false });
-        if self.settled_early.contains(&name) {
+        let message = message_of(record).unwrap_or_default();
+        let repeat = self.repeats_early.iter().position(|repeat| !message.is_empty() && repeat.ends_with(&message));
+        if let Some(repeat) = repeat {
+            self.repeats_early.remove(repeat);
+        }
+        if repeat.is_some() || self.settled_early.contains(&name) {
             self.settled.insert(number);
         }
         let early = self.sent.get(&name).copied();
@@ -148,7 +155,9 @@ impl Ledger {
             None => self.numbers.get(&name).copied(),
         };
         self.sent.entry(name.clone()).or_insert(Sent { sent_us: now_us, is_excused });
-        self.in_flight = Some(number.map_or(Telling::Event(name, message.map(str::to_owned)), Telling::Record));
+        self.in_flight = Some(
+            number.map_or(Telling::Event(name, message.filter(|_| is_excused).map(str::to_owned)), Telling::Record),
+        );
         let Some(number) = number else { return Ok(()) };
         if let Some(first) = self.on_disk.range(..number).find(|number| self.waits(**number))
             && !is_excused
@@ -199,7 +208,10 @@ impl Ledger {
         };
         match self.in_flight.take().filter(|_| is_settled) {
             Some(Telling::Record(number)) => drop(self.settled.insert(number)),
-            Some(Telling::Event(_, Some(message))) => self.settled.extend(self.repeated(&message)),
+            Some(Telling::Event(_, Some(message))) => match self.repeated(&message) {
+                Some(number) => drop(self.settled.insert(number)),
+                None => self.repeats_early.push(message),
+            },
             Some(Telling::Event(name, None)) => {
                 self.settled.extend(self.numbers.get(&name));
                 self.settled_early.insert(name);
@@ -227,6 +239,7 @@ impl Ledger {
     /// The process is gone.
     pub fn process_ended(&mut self) {
         self.told.clear();
+        self.repeats_early.clear();
         self.in_flight = None;
         self.last_replay_us = None;
     }

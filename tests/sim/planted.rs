@@ -103,7 +103,7 @@ impl Planted {
             Planted::SentBeforeSynced => "synced",
             Planted::NumberingRestarts => "the numbering falls back",
             Planted::DropsNotRecorded => "0 are counted as dropped",
-            Planted::OlderStatusOverNewer => "an older status is written over a newer one",
+            Planted::OlderStatusOverNewer => "is told to be",
             Planted::ForgottenBeforeAccepted => "records are forgotten that the server never accepted",
             Planted::OrderedByTheWallClock => "out of order",
         }
