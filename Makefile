@@ -9,14 +9,11 @@ NAME ?=
 ARGS ?=
 COMMA := ,
 
-# The static binary: for musl, and where rustup has the source of the standard library (rustup component add rust-src),
-# with one that is built for size and without backtraces, and without paths of the machine it was built on.
+# The static binary of this machine's processor, see targets/README.md.
 MUSL := $(shell uname -m)-unknown-linux-musl
-STD := $(wildcard $(shell rustc --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std)
-STD_FLAGS := $(if $(STD),-Zbuild-std=std$(COMMA)panic_abort -Zbuild-std-features=optimize_for_size \
-    -Ztrim-paths --config 'profile.release.trim-paths="all"')
+TARGET ?= $(MUSL)
 
-.PHONY: help build static run test lint fmt cluster bench sim board install clean
+.PHONY: help build static release release-all reproducible run test test-cross lint fmt cluster bench sim board install clean
 
 help: ## What each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,8 +22,16 @@ build: ## The release binary: target/release/nodepulse
 	$(CARGO) build --release --locked
 
 static: ## The smallest one: target/ARCH-unknown-linux-musl/release/nodepulse (rustup target add ARCH-unknown-linux-musl)
-	$(if $(STD),RUSTC_BOOTSTRAP=1) CC_$(subst -,_,$(MUSL))=$${CC:-cc} \
-	    $(CARGO) build --release --locked --bin nodepulse --target $(MUSL) --config .cargo/small.toml $(STD_FLAGS)
+	@./targets/release $(MUSL)
+
+release: ## The static binary for a board: make release TARGET=aarch64-unknown-linux-musl (targets/README.md lists them)
+	@./targets/release $(TARGET)
+
+release-all: ## The static binaries for all boards, the same bytes on every machine (makes their compiler the first time)
+	@./targets/release --hermetic
+
+reproducible: ## Build a target in another folder from nothing and compare: make reproducible TARGET=...
+	@./targets/reproducible $(TARGET)
 
 run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model API server
 	@if [ -n "$$KUBECONFIG" ]; then \
@@ -38,6 +43,9 @@ run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model A
 
 test: ## Everything: units, boards, simulation, bad replies, and the real cluster (builds it the first time: 6 min)
 	./tests/run $(ARGS)
+
+test-cross: ## Each binary that ships, on its processor emulated: what it says, and that it becomes a Node
+	@CROSS=1 ./tests/run --test cross $(ARGS)
 
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
