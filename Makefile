@@ -7,7 +7,9 @@ CARGO ?= cargo
 SEEDS ?= 2000
 NAME ?=
 ARGS ?=
-COMMA := ,
+
+# Where cargo builds: CARGO_TARGET_DIR, build.target-dir, or here.
+FOLDER = $(shell $(CARGO) metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
 # The static binary of this machine's processor, see targets/README.md.
 MUSL := $(shell uname -m)-unknown-linux-musl
@@ -35,10 +37,10 @@ reproducible: ## Build a target in another folder from nothing and compare: make
 
 run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model API server
 	@if [ -n "$$KUBECONFIG" ]; then \
-	    $(CARGO) build --locked && exec ./target/debug/nodepulse run --kubeconfig "$$KUBECONFIG" $(ARGS); \
+	    $(CARGO) build --locked && exec "$(FOLDER)/debug/nodepulse" run --kubeconfig "$$KUBECONFIG" $(ARGS); \
 	else \
 	    $(CARGO) build --locked --bin nodepulse --example model_server && \
-	    exec ./target/debug/examples/model_server --agent ./target/debug/nodepulse $(ARGS); \
+	    exec "$(FOLDER)/debug/examples/model_server" --agent "$(FOLDER)/debug/nodepulse" $(ARGS); \
 	fi
 
 test: ## Everything: units, boards, simulation, bad replies, and the real cluster (builds it the first time: 6 min)
@@ -72,13 +74,13 @@ board: ## Capture this machine as a test board: make board NAME=my-board
 	./tests/boards/capture "$(NAME)"
 
 install: build ## Install binary, man page and completions under PREFIX (default /usr/local), below DESTDIR
-	install -Dm755 target/release/nodepulse "$(DESTDIR)$(PREFIX)/bin/nodepulse"
+	install -Dm755 "$(FOLDER)/release/nodepulse" "$(DESTDIR)$(PREFIX)/bin/nodepulse"
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man8" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
 	    "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
-	./target/release/nodepulse man > "$(DESTDIR)$(PREFIX)/share/man/man8/nodepulse.8"
-	./target/release/nodepulse completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nodepulse"
-	./target/release/nodepulse completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nodepulse"
-	./target/release/nodepulse completions fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nodepulse.fish"
+	"$(FOLDER)/release/nodepulse" man > "$(DESTDIR)$(PREFIX)/share/man/man8/nodepulse.8"
+	"$(FOLDER)/release/nodepulse" completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nodepulse"
+	"$(FOLDER)/release/nodepulse" completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nodepulse"
+	"$(FOLDER)/release/nodepulse" completions fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nodepulse.fish"
 
 clean: ## Remove what was built here (the cluster's cache is outside the tree)
 	$(CARGO) clean

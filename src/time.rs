@@ -82,6 +82,11 @@ impl Wall {
         Wall { unix_us: self.unix_us.saturating_add(us) }
     }
 
+    pub fn minus(self, span: Duration) -> Wall {
+        let us = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Wall { unix_us: self.unix_us.saturating_sub(us) }
+    }
+
     /// How long after `earlier` this is; zero when it is not after it.
     pub fn since(self, earlier: Wall) -> Duration {
         let us = self.unix_us.saturating_sub(earlier.unix_us);

@@ -15,6 +15,8 @@ mod gauges;
 mod identity;
 #[path = "boards/shared.rs"]
 mod shared;
+#[path = "boards/size.rs"]
+mod size;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -8,16 +8,20 @@
 //! ```
 #![allow(clippy::disallowed_methods, reason = "a test may read the clock to say how long it took")]
 
+mod disk;
 mod model;
 mod sim {
     pub mod board;
     pub mod happen;
     pub mod judge;
+    pub mod ledger;
     pub mod network;
     pub mod plan;
     pub mod planted;
     pub mod random;
+    pub mod storage;
     pub mod trace;
+    pub mod truth;
     pub mod watch;
     pub mod world;
 }

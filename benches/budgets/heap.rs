@@ -6,6 +6,7 @@ use std::time::Duration;
 use nodepulse::agent::{Agent, Input, Output, Ticket};
 use nodepulse::api::{Answer, Document, Exchange, Lane, PatchAnswer, Progress, Refusal, StatusError, Target, Wish};
 use nodepulse::config::Settings;
+use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::{self, Root};
 use nodepulse::time::{Now, Up, Wall};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -79,8 +80,9 @@ impl World {
             bearer_token: None,
         };
         let start = Now { up: Up::BOOT, wall: Some(START) };
+        let journal = Journal::recover(&[], 64 * 1024, BootId(1)).0;
         World {
-            agent: Agent::new(settings, "board".to_owned(), 1, start),
+            agent: Agent::new(settings, "board".to_owned(), 1, journal, start),
             target,
             up: Duration::ZERO,
             facts,
@@ -117,7 +119,8 @@ impl World {
                     self.up = until.as_duration();
                     self.agent.handle(Input::Woke, self.now());
                 }
-                Output::Say(_) | Output::ReloadCredentials | Output::DropConnections => {}
+                Output::Write(_) => self.agent.handle(Input::Written { done: true }, self.now()),
+                Output::Say(_) | Output::ReloadCredentials | Output::DropConnections | Output::Stopped => {}
             }
         }
         Ok(())

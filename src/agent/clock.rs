@@ -46,7 +46,7 @@ impl ServerClock {
     }
 }
 
-fn apart(one: Wall, other: Wall) -> Duration {
+pub(super) fn apart(one: Wall, other: Wall) -> Duration {
     one.since(other).max(other.since(one))
 }
 

@@ -1,4 +1,7 @@
 //! Turns what happened to the Node into Event requests: counted, thinned out, one at a time, never in the way (EVT-*, D6).
+//!
+//! An event of a record is never thinned out or given up for want of an answer: it is fetched when the one before it is
+//! done, after it is on disk, and the record is forgotten when the server has accepted it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,6 +14,7 @@ use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Refusal, Wish};
 use crate::config::limits::{INNER_RETRIES, TRIES_PER_EVENT, WAITING_EVENTS};
+use crate::journal::Sequence;
 use crate::node::Event;
 use crate::node::desired::NodeEvent;
 use crate::node::event::COMBINED;
@@ -33,11 +37,15 @@ pub(super) struct EventLane {
     /// Tells the names of events of one microsecond apart.
     names: u16,
     dropped: u32,
+    /// The first that waits is on its way.
+    is_sent: bool,
 }
 
 #[derive(Debug)]
 struct Waiting {
     event: Event,
+    /// The record that it tells of.
+    record: Option<Sequence>,
     state: Known,
     tries: u32,
     postponed: u32,
@@ -61,7 +69,7 @@ struct Bucket {
 #[derive(Debug)]
 struct Similar {
     warning: bool,
-    reason: &'static str,
+    reason: String,
     messages: Vec<String>,
     since: Up,
 }
@@ -87,6 +95,7 @@ impl EventLane {
             not_before: Up::BOOT,
             names: 0,
             dropped: 0,
+            is_sent: false,
         }
     }
 
@@ -95,10 +104,29 @@ impl EventLane {
         for event in std::mem::take(&mut world.fresh_events) {
             self.take_in(event, world, stamp, now.up);
         }
+        self.fetch(world, now);
         let Some(first) = self.waiting.front_mut() else { return Step::Idle };
-        if now.up < self.not_before {
+        let mut not_before = self.not_before;
+        if first.record.is_some() {
+            let Some(may_tell_at) = world.replay.may_tell_at().filter(|_| !world.is_lost()) else {
+                // While no server is found there is nothing to wait for but that one is.
+                if self.trouble.may_end_with(Remedy::Link) {
+                    self.not_before = now.up;
+                    first.tries = 0;
+                }
+                return Step::Idle;
+            };
+            not_before = not_before.max(may_tell_at);
+        }
+        if now.up < not_before {
             let after = self.trouble.last().map(str::to_owned);
-            return Step::Wait { until: self.not_before, because: Because { what: "an event", after } };
+            return Step::Wait { until: not_before, because: Because { what: "an event", after } };
+        }
+        if first.record.is_some() {
+            let stands_back = world.heartbeat && !world.replay.is_live();
+            if stands_back || world.memory.must_wait(now.up) {
+                return Step::Idle;
+            }
         }
         let (burst, per_second) = (world.settings.event_burst, world.settings.event_record_qps);
         if per_second > 0
@@ -107,6 +135,10 @@ impl EventLane {
             self.not_before = now.up + wait;
             return Step::Wait { until: self.not_before, because: Because { what: "an event", after: None } };
         }
+        if first.record.is_some() {
+            world.replay.tells(now.up);
+        }
+        self.is_sent = true;
         let event = &mut first.event;
         if let Some(uid) = &world.node_uid {
             // It may have become known while the event waited (D6).
@@ -119,19 +151,17 @@ impl EventLane {
     }
 
     pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
+        self.is_sent = false;
         let Some(first) = self.waiting.front_mut() else { return };
         let Err(refusal) = answer.result else {
-            world.say_if(self.trouble.ended(now.up));
-            return self.delivered();
+            return self.delivered(world, now);
         };
         match refusal.class() {
-            Class::Exists => {
-                // An earlier try was done, and its answer lost.
-                world.say_if(self.trouble.ended(now.up));
-                self.delivered();
-            }
+            // An earlier try was done, and its answer lost.
+            Class::Exists => self.delivered(world, now),
             // The server forgot it (events expire): the same name again (EVT-5).
             Class::Missing if first.state == Known::ToServer => first.state = Known::ToNobody,
+            Class::Unreachable if first.record.is_some() => self.keep(&refusal, world, now),
             Class::After(wait) if first.postponed < INNER_RETRIES => {
                 first.postponed += 1;
                 self.not_before = now.up + wait.min(CEILING);
@@ -143,6 +173,9 @@ impl EventLane {
                 self.not_before = now.up + wait;
                 world.say_if(self.trouble.failed(&refusal, "", now.up));
             }
+            // A server that has no place for events may get one.
+            Class::Missing if first.tries + 1 >= TRIES_PER_EVENT => self.give_up(&refusal, world, now),
+            _ if first.record.is_some() && !refusal.is_final() => self.keep(&refusal, world, now),
             _ => self.give_up(&refusal, world, now),
         }
     }
@@ -154,8 +187,12 @@ impl EventLane {
         }
     }
 
-    fn delivered(&mut self) {
+    fn delivered(&mut self, world: &mut World, now: Now) {
+        world.say_if(self.trouble.ended(now.up));
         if let Some(done) = self.waiting.pop_front() {
+            if let Some(sequence) = done.record {
+                world.replay.told(sequence, &mut world.memory);
+            }
             self.delivered.retain(|event| event.name != done.event.name);
             if self.delivered.is_full() {
                 self.delivered.remove(0);
@@ -165,23 +202,56 @@ impl EventLane {
         }
     }
 
+    /// Nothing is lost while a record tells of it: it is tried ever more rarely.
+    fn keep(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
+        let advice = world.advise(refusal, "create events", now);
+        world.say_if(self.trouble.failed(refusal, &advice, now.up));
+        let Some(first) = self.waiting.front_mut() else { return };
+        let least = if let Class::After(wait) = refusal.class() { wait } else { Duration::ZERO };
+        let doubled = RETRY_AFTER * (1 << first.tries.min(5));
+        let wait = if first.tries == 0 { world.random.up_to(RETRY_AFTER) } else { doubled };
+        first.tries += 1;
+        self.not_before = now.up + least.max(wait).min(CEILING);
+    }
+
     /// EVT-7: an event that the server refuses is dropped, and said.
     fn give_up(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
         let advice = world.advise(refusal, "create events", now);
         if let Some(lost) = self.waiting.pop_front() {
+            if let Some(sequence) = lost.record {
+                world.replay.told(sequence, &mut world.memory);
+            }
             let text = format!("event {} dropped: {refusal}{advice}", lost.event.reason);
             world.say(Level::Warning, "event-dropped", text);
         }
     }
 
+    /// The next record's event, when the one before it is done.
+    fn fetch(&mut self, world: &mut World, now: Now) {
+        if self.waiting.iter().any(|waiting| waiting.record.is_some()) {
+            return;
+        }
+        let Some((sequence, mut event)) = world.next_telling(now) else { return };
+        let mut state = Known::ToNobody;
+        if world.replay.is_live() {
+            event.message = self.aggregate(event.warning, &event.reason, &event.message, now.up);
+            if let Some(known) = self.delivered.iter().find(|known| known.is_repeated_by(&event)) {
+                event = known.again(&event);
+                state = Known::ToServer;
+            }
+        }
+        self.waiting.push_back(Waiting { event, record: Some(sequence), state, tries: 0, postponed: 0 });
+    }
+
     fn take_in(&mut self, event: NodeEvent, world: &mut World, stamp: Wall, now: Up) {
         let mut event = event;
-        event.message = self.aggregate(&event, now);
+        event.message = self.aggregate(event.warning, event.reason, &event.message, now);
         let Some(bucket) = self.spam.get_mut(usize::from(event.warning)) else { return };
         if bucket.take(BURST, REFILL_PER_SECOND, now).is_err() {
             return;
         }
-        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.event.repeats(&event)) {
+        let mut others = self.waiting.iter_mut().filter(|waiting| waiting.record.is_none());
+        if let Some(waiting) = others.find(|waiting| waiting.event.repeats(&event)) {
             return waiting.event.seen_again(&event, stamp);
         }
         let (event, state) = match self.delivered.iter().find(|delivered| delivered.repeats(&event)) {
@@ -197,20 +267,25 @@ impl EventLane {
             }
         };
         if self.waiting.len() >= WAITING_EVENTS {
-            self.waiting.pop_front();
+            // What is on its way is answered, and what a record tells of costs no place.
+            let is_free =
+                |(place, waiting): (usize, &Waiting)| !(self.is_sent && place == 0) && waiting.record.is_none();
+            let place = self.waiting.iter().enumerate().position(is_free);
+            place.and_then(|place| self.waiting.remove(place));
             self.dropped = self.dropped.saturating_add(1);
             let text = format!("the queue of events is full: {} dropped so far, oldest first", self.dropped);
             world.say(Level::Warning, "events-dropped", text);
         }
-        self.waiting.push_back(Waiting { event, state, tries: 0, postponed: 0 });
+        self.waiting.push_back(Waiting { event, record: None, state, tries: 0, postponed: 0 });
     }
 
-    fn aggregate(&mut self, event: &NodeEvent, now: Up) -> String {
+    fn aggregate(&mut self, warning: bool, reason: &str, message: &str, now: Up) -> String {
         self.similar.retain(|similar| now - similar.since < SIMILAR_WITHIN);
-        let message = event.message.clone();
-        let kind = (event.warning, event.reason);
-        let Some(similar) = self.similar.iter_mut().find(|similar| (similar.warning, similar.reason) == kind) else {
-            let first = Similar { warning: kind.0, reason: kind.1, messages: vec![message.clone()], since: now };
+        let message = message.to_owned();
+        let mut known = self.similar.iter_mut();
+        let Some(similar) = known.find(|similar| similar.warning == warning && similar.reason == reason) else {
+            let (reason, messages) = (reason.to_owned(), vec![message.clone()]);
+            let first = Similar { warning, reason, messages, since: now };
             // When there are more reasons than places, the rest is not aggregated; the bucket still holds.
             let _ = self.similar.push(first);
             return message;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::backoff::{Backoff, CEILING};
 use super::notice::Level;
+use super::replay::phase;
 use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
 use super::{Because, Output};
@@ -159,10 +160,13 @@ impl LeaseLane {
         self.turns = 0;
         self.postponed = 0;
         self.backoff.reset();
-        world.renewed(now.up);
+        let was_away = world.is_lost();
+        world.renewed(now);
         let period = Duration::from_secs(u64::from(world.settings.node_lease_duration_seconds)) / 4;
         self.earliest = now.up + period;
-        self.latest = now.up + world.random.jittered(period);
+        // A fleet that comes back in one moment is spread by its names first, and by chance from then on.
+        let spread = if was_away { phase(&world.node_name, period / 25) } else { world.random.up_to(period / 25) };
+        self.latest = self.earliest + spread;
     }
 
     fn refused(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
@@ -181,7 +185,7 @@ impl LeaseLane {
                 // Garbage collection deletes it when its owner, the Node, is gone.
                 world.node_in_doubt = true;
             }
-            world.reached(now.up);
+            world.reached(now);
             self.stage = next_stage;
             self.turns += 1;
             if self.turns < TRIES_PER_RUN {
@@ -197,10 +201,10 @@ impl LeaseLane {
                 wait.min(CEILING)
             }
             Class::Unreachable => {
-                world.lost(now.up);
-                // The first failure may be the connection's; after it, spread out so that a fleet does not march in step.
+                world.lost(refusal, now);
+                // The first failure may be the connection's; after it, anywhere in the pause: a fleet must not march in step.
                 let wait = if self.tries == 1 { Duration::ZERO } else { self.backoff.step() };
-                wait / 2 + world.random.up_to(wait / 2)
+                world.random.up_to(wait)
             }
             // Renewals are tried back to back (LSE-7); looking for a Lease and creating it are not (LSE-11).
             Class::Error | Class::Conflict | Class::Exists | Class::Missing

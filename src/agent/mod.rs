@@ -10,12 +10,16 @@ mod backoff;
 mod clock;
 mod events;
 mod lease;
+mod memory;
 pub mod notice;
+mod outage;
 mod random;
 mod registration;
+mod replay;
 mod status;
 #[cfg(test)]
 mod tests;
+mod transitions;
 mod trouble;
 mod truth;
 mod world;
@@ -26,7 +30,8 @@ use std::time::Duration;
 
 use crate::api::{Answer, Lane, Wish};
 use crate::config::Settings;
-use crate::node::desired::NodeEvent;
+use crate::journal::record::cut;
+use crate::journal::{Happened, Journal, Write};
 use crate::probe::{Facts, Readings};
 use crate::time::{Now, Up, Wall};
 use events::EventLane;
@@ -53,6 +58,10 @@ pub enum Input {
     Reloaded(Box<Settings>),
     /// What the client certificate says of itself, at start and after each [`Output::ReloadCredentials`].
     Credentials(CredentialDates),
+    /// The end of [`Output::Write`]: all of it is on the disk, or who knows what.
+    Written { done: bool },
+    /// SIGTERM: [`Output::Stopped`] follows, as soon as nothing is left to write.
+    Stopping,
 }
 
 /// Validity of the client certificate in use; all `None` for a token.
@@ -76,6 +85,10 @@ pub enum Output {
     ReloadCredentials,
     /// Close idle connections: what they lead to may be gone.
     DropConnections,
+    /// Bring this to the disk; answer with [`Input::Written`], exactly once.
+    Write(Write),
+    /// Nothing is left to do: the process may end. Comes once, after [`Input::Stopping`].
+    Stopped,
     /// Something a person wants to know.
     Say(Notice),
     /// Nothing to do until then, or until an input.
@@ -113,6 +126,9 @@ pub struct Because {
 /// A look at everything this often costs nothing, and bounds what a missed input could do.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// How long the end of the process may wait for the disk.
+const LAST_WRITES: Duration = Duration::from_secs(3);
+
 const LANES: [Lane; 3] = [Lane::Lease, Lane::Status, Lane::Events];
 
 /// The core.
@@ -126,15 +142,28 @@ pub struct Agent {
     in_flight: [Option<u64>; LANES.len()],
     tickets: u64,
     probing: bool,
+    end: End,
+}
+
+/// How far the end of the process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    NotYet,
+    Asked { until: Up },
+    Said,
 }
 
 impl Agent {
-    /// `node_name` is settled by the caller (`node::name`); `seed` feeds all jitter.
-    pub fn new(settings: Settings, node_name: String, seed: u64, now: Now) -> Agent {
-        let status = StatusLane::new(now.up, settings.register_node);
-        let mut world = World::new(settings, node_name, seed);
-        let message = "Starting nodepulse.".to_owned();
-        world.fresh_events.push(NodeEvent { warning: false, reason: "Starting", message });
+    /// `node_name` is settled by the caller (`node::name`); `seed` feeds all jitter; `journal` is what earlier processes
+    /// left to be told.
+    pub fn new(settings: Settings, node_name: String, seed: u64, journal: Journal, now: Now) -> Agent {
+        let last_boot = journal.last_boot().filter(|last| *last != journal.boot());
+        let mut world = World::new(settings, node_name, seed, journal, now);
+        let status = StatusLane::new(&world, now.up);
+        world.record(Happened::ProcessStarted, now);
+        if let Some(old) = last_boot {
+            world.record(Happened::BoardRebooted { old, reason: cut("") }, now);
+        }
         Agent {
             world,
             lease: LeaseLane::new(),
@@ -143,6 +172,7 @@ impl Agent {
             in_flight: [None; LANES.len()],
             tickets: 0,
             probing: false,
+            end: End::NotYet,
         }
     }
 
@@ -154,7 +184,7 @@ impl Agent {
             Input::Readings(readings) => self.observed(Seen::Readings(readings), now),
             Input::Answered(ticket, answer) => self.answered(&ticket, answer, now),
             Input::LinkChanged => {
-                if self.world.lost_since.is_some() {
+                if self.world.is_lost() {
                     self.world.output(Output::DropConnections);
                 }
                 self.hurry(Remedy::Link, now);
@@ -165,11 +195,27 @@ impl Agent {
                 self.hurry(Remedy::Reload, now);
             }
             Input::Credentials(dates) => self.world.credential_dates = dates,
+            Input::Written { done } => {
+                let notice = self.world.memory.written(done, now.up);
+                self.world.say_if(notice);
+                if !done && let End::Asked { until } = &mut self.end {
+                    // A disk that failed just now is not worth waiting for.
+                    *until = now.up;
+                }
+            }
+            Input::Stopping => self.end = End::Asked { until: now.up + LAST_WRITES },
         }
     }
 
     /// The next thing to do; ends with [`Output::Wait`].
     pub fn poll(&mut self, now: Now) -> Output {
+        match self.end {
+            End::NotYet => self.live(now),
+            _ => self.stop(now),
+        }
+    }
+
+    fn live(&mut self, now: Now) -> Output {
         if let Some(output) = self.world.next_output() {
             return output;
         }
@@ -178,6 +224,7 @@ impl Agent {
             if self.in_flight.get(place).is_some_and(Option::is_some) {
                 continue;
             }
+            self.world.heartbeat = self.heartbeat_is_near();
             let step = match lane {
                 Lane::Lease => self.lease.poll(&mut self.world, now),
                 Lane::Status => self.status.poll(&mut self.world, now),
@@ -200,13 +247,53 @@ impl Agent {
                 }
             }
         }
+        if let Some(write) = self.world.memory.next_write(now.up) {
+            self.world.output(Output::Write(write));
+        }
         // Polling a lane may have left something to say as well: that goes first.
         if let Some(output) = self.world.next_output() {
             return output;
         }
         let answers = Because { what: "the answer to a request in flight", after: None };
         let (until, because) = wait.unwrap_or((now.up + LONGEST_WAIT, answers));
-        Output::Wait { until, because }
+        match self.world.memory.deadline(now.up) {
+            Some(due) if due < until => {
+                Output::Wait { until: due, because: Because { what: "the journal", after: None } }
+            }
+            _ => Output::Wait { until, because },
+        }
+    }
+
+    /// What is not on the disk goes there; nothing is sent any more.
+    fn stop(&mut self, now: Now) -> Output {
+        while let Some(output) = self.world.next_output() {
+            if matches!(output, Output::Say(_) | Output::Write(_)) {
+                return output;
+            }
+        }
+        let idle = Because { what: "the end of the process", after: None };
+        let End::Asked { until } = self.end else {
+            return Output::Wait { until: now.up + LONGEST_WAIT, because: idle };
+        };
+        if now.up < until {
+            if let Some(write) = self.world.memory.last_write(now.up) {
+                return Output::Write(write);
+            }
+            if self.world.memory.journal().has_unwritten() {
+                return Output::Wait { until, because: idle };
+            }
+        }
+        self.end = End::Said;
+        Output::Stopped
+    }
+
+    /// A Lease or status request is in flight, or its moment has come.
+    fn heartbeat_is_near(&self) -> bool {
+        let flies = |lane: Lane| {
+            let place = LANES.iter().position(|one| *one == lane);
+            place.and_then(|place| self.in_flight.get(place)).is_some_and(Option::is_some)
+        };
+        flies(Lane::Lease) || flies(Lane::Status) || self.status.runs()
     }
 
     fn observed(&mut self, seen: Seen, now: Now) {
@@ -234,13 +321,17 @@ impl Agent {
         if number.take_if(|number| *number == ticket.number).is_none() {
             return;
         }
-        if let Some(skew) = self.world.clock.hear(answer.date, now) {
+        let date = answer.date;
+        if let Some(skew) = self.world.clock.hear(date, now) {
             self.world.say(Level::Warning, "clock-skew", skew);
         }
         match ticket.lane {
             Lane::Lease => self.lease.answered(answer, &mut self.world, now),
             Lane::Status => self.status.answered(answer, &mut self.world, now),
             Lane::Events => self.events.answered(answer, &mut self.world, now),
+        }
+        if let Some(date) = date {
+            self.world.memory.learn_clock(date, now.up);
         }
     }
 }

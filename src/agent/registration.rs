@@ -78,8 +78,14 @@ impl Registration {
                 Stage::Probe => return Step::Idle,
                 Stage::Version if truth.server_version.is_some() => self.stage = Stage::Create,
                 Stage::Version => return Step::Send(Wish::ReadVersion),
+                // The Node tells of changes, so they have to be on disk first; not for one that finds no server again.
+                Stage::Create if world.is_lost() && world.memory.has_unwritten() => {
+                    truth.server_version = None;
+                    self.stage = Stage::Version;
+                }
+                Stage::Create | Stage::Reconcile { .. } if world.memory.must_wait(now.up) => return Step::Idle,
                 Stage::Create => {
-                    let node = world.stamp(now).and_then(|stamp| truth.initial(world, stamp));
+                    let node = truth.initial(world, now);
                     let Some(node) = node else {
                         self.pause(now, Duration::ZERO);
                         continue;
@@ -94,7 +100,7 @@ impl Registration {
                 }
                 Stage::Suspect(_) => return Step::Send(Wish::ReadLease),
                 Stage::Reconcile { node } => {
-                    let initial = world.stamp(now).and_then(|stamp| truth.initial(world, stamp));
+                    let initial = truth.initial(world, now);
                     let wanted = initial.and_then(|initial| reconcile(node, &initial));
                     // Nothing to do is handled where the Node was read; here there is always a difference.
                     let body = wanted.map_or_else(|| "{}".to_owned(), |wanted| status_patch(node, &wanted));
@@ -128,6 +134,10 @@ impl Registration {
         world: &mut World,
         now: Now,
     ) -> Option<Box<Node>> {
+        match &answer.result {
+            Err(refusal) if refusal.class() == Class::Unreachable => world.lost(refusal, now),
+            _ => world.reached(now),
+        }
         let stage = std::mem::replace(&mut self.stage, Stage::Probe);
         match (stage, answer.result) {
             (Stage::Version, Ok(Document::Version(version))) => {
@@ -171,7 +181,7 @@ impl Registration {
     }
 
     fn existing(&mut self, node: Box<Node>, truth: &mut Truth, world: &mut World, now: Now) -> Option<Box<Node>> {
-        let Some(mine) = world.stamp(now).and_then(|stamp| truth.initial(world, stamp)) else {
+        let Some(mine) = truth.initial(world, now) else {
             self.pause(now, Duration::ZERO);
             return None;
         };
@@ -230,7 +240,7 @@ impl Registration {
             "stranger-gone",
             format!("{who} no longer renews the Lease: this board takes over Node {}", world.node_name),
         );
-        let Some(mine) = world.stamp(now).and_then(|stamp| truth.initial(world, stamp)) else {
+        let Some(mine) = truth.initial(world, now) else {
             self.pause(now, Duration::ZERO);
             return None;
         };

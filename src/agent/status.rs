@@ -4,6 +4,8 @@
 //! Register --Node is ours--> Probe --facts--> Decide --changed, due, gap--> Patch --200--> Rest
 //!    ^                         ^                | nothing to say              | 404, D1
 //!    |                         +------ Rest <---+                             |
+//!    |                                  | ^ an outage was told                |
+//!    |                                 SumUp                                  |
 //!    +------------------------------------------------------------------------+
 //! ```
 //!
@@ -47,6 +49,10 @@ pub(super) struct StatusLane {
     assert_due: Up,
     version_due: Up,
     reported: bool,
+    /// When to look at the board although nothing can be reported.
+    look_due: Up,
+    /// A summary that failed is tried again from then on.
+    summary_due: Up,
 }
 
 #[derive(Debug)]
@@ -57,20 +63,27 @@ enum Stage {
     Decide,
     Version,
     Read,
-    Patch { report_due: Up },
+    Patch {
+        report_due: Up,
+    },
     Assert,
+    /// The summary of an outage, between two runs.
+    SumUp,
 }
 
 /// Longest Retry-After that NodeStatus obeys.
 const CEILING: Duration = Duration::from_secs(30);
 /// `kubeletVersion` follows a server that was upgraded within this time.
 const VERSION_FREQUENCY: Duration = Duration::from_secs(24 * 3600);
+/// While Leases find no server, a report is tried this often: it makes the disk write what came since the last one.
+const REPORT_IN_OUTAGE: Duration = Duration::from_secs(40 * 60);
 
 impl StatusLane {
-    pub(super) fn new(now: Up, register_node: bool) -> StatusLane {
+    pub(super) fn new(world: &World, now: Up) -> StatusLane {
+        let registers = world.settings.register_node;
         StatusLane {
-            stage: if register_node { Stage::Register(Box::new(Registration::new(now))) } else { Stage::Rest },
-            truth: Truth::default(),
+            stage: if registers { Stage::Register(Box::new(Registration::new(now))) } else { Stage::Rest },
+            truth: Truth::new(world),
             trouble: Trouble::of("NodeStatus"),
             base: None,
             unsure: false,
@@ -84,6 +97,8 @@ impl StatusLane {
             assert_due: now,
             version_due: now,
             reported: false,
+            look_due: now + world.settings.node_status_update_frequency,
+            summary_due: now,
         }
     }
 
@@ -95,23 +110,56 @@ impl StatusLane {
         }
         let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
         match &mut self.stage {
-            Stage::Register(registration) => registration.poll(&mut self.truth, world, now),
+            Stage::Register(registration) => {
+                let step = registration.poll(&mut self.truth, world, now);
+                self.or_look(step, now.up)
+            }
             Stage::Rest if now.up >= self.earliest || may_hurry => {
                 world.report_at_once = false;
                 self.stage = Stage::Probe;
                 Step::Probe
             }
-            Stage::Rest => Step::Wait { until: self.latest, because: self.because() },
+            Stage::Rest => self.rest_or_sum_up(world, now),
             Stage::Decide if now.up < self.try_again_at => {
                 Step::Wait { until: self.try_again_at, because: self.because() }
             }
             Stage::Decide => self.decide(world, now),
-            Stage::Probe | Stage::Version | Stage::Read | Stage::Patch { .. } | Stage::Assert => Step::Idle,
+            Stage::Probe | Stage::Version | Stage::Read | Stage::Patch { .. } | Stage::Assert | Stage::SumUp => {
+                Step::Idle
+            }
         }
     }
 
+    fn rest_or_sum_up(&mut self, world: &mut World, now: Now) -> Step {
+        let due = world.summary_at().map(|at| at.max(self.summary_due));
+        if due.is_some_and(|due| due <= now.up && !world.heartbeat)
+            && let Some(body) = world.summary(now)
+        {
+            world.replay.tells(now.up);
+            self.stage = Stage::SumUp;
+            return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true });
+        }
+        let until = due.filter(|due| *due > now.up).map_or(self.latest, |due| due.min(self.latest));
+        Step::Wait { until, because: self.because() }
+    }
+
+    /// A Node that cannot be registered goes on being looked at: what changes meanwhile is to be told later.
+    fn or_look(&self, step: Step, now: Up) -> Step {
+        match step {
+            Step::Wait { .. } if now >= self.look_due => Step::Probe,
+            Step::Wait { until, because } => Step::Wait { until: until.min(self.look_due), because },
+            other => other,
+        }
+    }
+
+    /// Whether a run has begun: a request may follow in this moment.
+    pub(super) fn runs(&self) -> bool {
+        matches!(self.stage, Stage::Probe | Stage::Decide)
+    }
+
     pub(super) fn observed(&mut self, seen: Seen, world: &mut World, now: Now) {
-        self.truth.observe(seen, world, now.up);
+        self.truth.observe(seen, self.base.as_deref(), world, now);
+        self.look_due = now.up + world.settings.node_status_update_frequency;
         match &mut self.stage {
             Stage::Register(registration) => registration.observed(),
             Stage::Probe => {
@@ -160,16 +208,17 @@ impl StatusLane {
             (Stage::Assert, Ok(Document::Metadata { uid, resource_version })) => {
                 self.asserted(&uid, &resource_version, world, now);
             }
+            (Stage::SumUp, result) => self.summed_up(result, world, now),
             (stage, Err(refusal)) => self.refused(&stage, &refusal, world, now),
             (_, Ok(_)) => self.rest(world, now),
         }
     }
 
     /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,
-    /// Lease then status. One report in a report period goes anyway, in case only Leases are lost. While the Node is missing
+    /// Lease then status. Now and then one report goes anyway, in case only Leases are lost. While the Node is missing
     /// no Lease is renewed, so nothing is waited for.
     fn held_back(&self, world: &World, now: Now) -> bool {
-        world.lost_since.is_some() && world.node_uid.is_some() && now.up < self.held_until
+        world.is_lost() && world.node_uid.is_some() && now.up < self.held_until
     }
 
     fn because(&self) -> Because {
@@ -181,7 +230,7 @@ impl StatusLane {
         world.report_in_full = false;
         self.version_due = now.up + VERSION_FREQUENCY;
         self.report_due = None;
-        self.truth.unsettle();
+        self.truth.node_known(&node, world);
         self.base = Some(node);
         self.tries = 0;
         self.try_again_at = now.up;
@@ -190,10 +239,6 @@ impl StatusLane {
 
     fn decide(&mut self, world: &mut World, now: Now) -> Step {
         if self.held_back(world, now) {
-            // The facts are remembered: pressure and transition times go on.
-            if let (Some(base), Some(stamp)) = (&self.base, world.stamp(now)) {
-                self.truth.updated(base, world, stamp);
-            }
             self.rest(world, now);
             return Step::Wait { until: self.latest, because: self.because() };
         }
@@ -207,11 +252,11 @@ impl StatusLane {
             return Step::Send(Wish::ReadNode { heartbeat: true });
         };
         let must_send = self.report_due.is_none_or(|due| now.up >= due) || world.report_in_full || self.unsure;
-        let wanted = if must_send || !self.truth.is_settled() {
-            world.stamp(now).and_then(|stamp| self.truth.updated(base, world, stamp))
-        } else {
-            None
-        };
+        let may_send = must_send || !self.truth.is_settled();
+        if may_send && world.memory.must_wait(now.up) {
+            return Step::Idle;
+        }
+        let wanted = if may_send { self.truth.updated(base, world, now) } else { None };
         if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
             let body = if self.unsure {
                 report::whole_status(base, &wanted.node)
@@ -245,7 +290,7 @@ impl StatusLane {
     }
 
     fn read(&mut self, node: Box<Node>, world: &mut World) {
-        self.truth.unsettle();
+        self.truth.node_known(&node, world);
         if world.node_uid.as_ref() != Some(&node.metadata.uid) {
             world.node_found(&node.metadata.uid);
         }
@@ -283,6 +328,32 @@ impl StatusLane {
             world.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");
             self.base = None;
             self.stage = Stage::Decide;
+        }
+    }
+
+    fn summed_up(&mut self, result: Result<Document, Refusal>, world: &mut World, now: Now) {
+        self.stage = Stage::Rest;
+        let refusal = match result {
+            Ok(document) => {
+                world.replay.summed_up(&mut world.memory);
+                if let Document::Node(node) = document {
+                    self.read(node, world);
+                }
+                return;
+            }
+            Err(refusal) => refusal,
+        };
+        let advice = world.advise(&refusal, "patch nodes/status", now);
+        if refusal.is_final() {
+            let text = format!("the summary of the last outage is not on the Node: {refusal}{advice}");
+            world.say(Level::Warning, "summary-refused", text);
+            return world.replay.summed_up(&mut world.memory);
+        }
+        self.summary_due = now.up + world.settings.node_status_update_frequency;
+        if let Class::After(wait) = refusal.class() {
+            // The whole lane was asked for patience.
+            self.earliest = self.earliest.max(now.up + wait.min(CEILING));
+            self.latest = self.latest.max(self.earliest);
         }
     }
 
@@ -326,7 +397,7 @@ impl StatusLane {
             Class::Error | Class::Exists if self.tries < TRIES_PER_RUN => self.base = None,
             Class::Unreachable => {
                 world.report_in_full = true;
-                self.held_until = now.up + world.settings.node_status_report_frequency;
+                self.held_until = now.up + world.settings.node_status_report_frequency.max(REPORT_IN_OUTAGE);
                 self.rest(world, now);
             }
             _ => {

@@ -1,19 +1,19 @@
 //! Turns facts as they come in into the Node as it should be now, keeping what must survive between two looks:
-//! hysteresis, transition times that no server has acknowledged yet, and which events were already told.
+//! hysteresis, transitions that no server has acknowledged yet, and which events were already told.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::notice::Level;
+use super::transitions::Transitions;
 use super::world::World;
 use crate::node::condition;
 use crate::node::desired::{self, Board, NodeEvent, Remembered};
-use crate::node::object::{Condition, Node};
+use crate::node::object::Node;
 use crate::node::pressure::{PressureState, Pressures};
 use crate::node::version::kubelet_version;
 use crate::probe::facts::MemorySource;
 use crate::probe::{Facts, Readings};
-use crate::time::{Up, Wall};
+use crate::time::{Now, Wall};
 
 #[derive(Debug, Default)]
 pub(super) struct Truth {
@@ -23,8 +23,7 @@ pub(super) struct Truth {
     remembered: Remembered,
     /// What `kubeletVersion` follows.
     pub(super) server_version: Option<String>,
-    /// Our conditions as last computed, while no server has acknowledged them: their transition times are the true ones.
-    unacknowledged: Vec<Condition>,
+    transitions: Transitions,
     /// Events of transitions that no server has acknowledged: told once, not once a try.
     told: BTreeSet<&'static str>,
     /// Nothing that `updated` depends on has changed since it last found nothing to send.
@@ -49,7 +48,16 @@ pub(super) struct Wanted {
 }
 
 impl Truth {
-    pub(super) fn observe(&mut self, seen: Seen, world: &mut World, now: Up) {
+    /// After a start: what earlier processes left to be told.
+    pub(super) fn new(world: &World) -> Truth {
+        let mut truth = Truth::default();
+        truth.transitions.remember(world.memory.waiting());
+        // The reboot is told by whoever remembers the boot before: the journal where there is one (MI-5).
+        truth.remembered.reboot_reported = world.memory.journal().last_boot().is_some();
+        truth
+    }
+
+    pub(super) fn observe(&mut self, seen: Seen, base: Option<&Node>, world: &mut World, now: Now) {
         let (facts, same_board) = match (seen, self.facts.take()) {
             (Seen::Board(facts), known) => {
                 let same_board = known.is_some_and(|known| looks_the_same(&known, &facts));
@@ -69,10 +77,18 @@ impl Truth {
             let text = "no memory cgroup at the root: memory pressure is judged by MemAvailable";
             world.say(Level::Info, "memory-source", text);
         }
-        let pressures = self.pressure.observe(&world.settings.eviction, &facts.machine, &facts.readings, now);
+        let pressures = self.pressure.observe(&world.settings.eviction, &facts.machine, &facts.readings, now.up);
         self.settled &= same_board && pressures == self.pressures;
         self.pressures = pressures;
+        let judged = condition::judge(pressures, &world.settings, &facts, &self.remembered, base);
+        self.transitions.look(judged, world, now);
         self.facts = Some(facts);
+    }
+
+    /// The server's Node is known, and with it what our conditions were before.
+    pub(super) fn node_known(&mut self, node: &Node, world: &mut World) {
+        self.settled = false;
+        self.transitions.node_known(node, world);
     }
 
     /// Whether another look would find nothing to send: the Node need not be made again to know that.
@@ -90,48 +106,40 @@ impl Truth {
     }
 
     /// The Node to register (INI-*); `None` before the first facts.
-    pub(super) fn initial(&mut self, world: &mut World, stamp: Wall) -> Option<Node> {
+    pub(super) fn initial(&mut self, world: &mut World, now: Now) -> Option<Node> {
+        let stamp = world.stamp(now)?;
         let version = kubelet_version(self.server_version.as_deref());
         let board = board(self.facts.as_deref()?, self.pressures, &version, world, stamp);
-        let (node, events, problems) = desired::initial(&board);
+        let (mut node, events, problems) = desired::initial(&board);
+        self.transitions.date(&mut node, None, world, stamp, now);
         self.complain(problems.into_iter().map(|problem| problem.to_string()).collect(), world);
         self.tell(events, Level::Debug, world);
         Some(node)
     }
 
-    /// `base` brought up to date (UPD-*); `None` before the first facts.
-    pub(super) fn updated(&mut self, base: &Node, world: &mut World, stamp: Wall) -> Option<Wanted> {
+    /// `base` brought up to date (UPD-*); `None` before the first facts, or the time of day.
+    pub(super) fn updated(&mut self, base: &Node, world: &mut World, now: Now) -> Option<Wanted> {
+        let stamp = world.stamp(now)?;
         let version = kubelet_version(self.server_version.as_deref());
         let board = board(self.facts.as_deref()?, self.pressures, &version, world, stamp);
-        let mut carried = Cow::Borrowed(base);
-        for condition in &self.unacknowledged {
-            let conditions = &mut carried.to_mut().status.conditions;
-            match conditions.iter_mut().find(|theirs| theirs.kind == condition.kind) {
-                Some(theirs) => *theirs = condition.clone(),
-                None => conditions.push(condition.clone()),
-            }
-        }
-        let update = desired::updated(&carried, &board, &mut self.remembered);
+        let mut update = desired::updated(base, &board, &mut self.remembered);
+        self.transitions.date(&mut update.node, Some(base), world, stamp, now);
         self.complain(update.problems.iter().map(ToString::to_string).collect(), world);
-        let changed = update.changed || !self.unacknowledged.is_empty();
+        let changed = update.changed || self.transitions.is_owed();
         self.tell(update.events, Level::Info, world);
-        if changed {
-            let ours = |one: &&Condition| condition::OWN.contains(&one.kind.as_str());
-            self.unacknowledged = update.node.status.conditions.iter().filter(ours).cloned().collect();
-        }
         self.settled = !changed;
         Some(Wanted { node: update.node, changed })
     }
 
     /// The server has what we computed last.
     pub(super) fn acknowledged(&mut self) {
-        self.unacknowledged.clear();
+        self.transitions.acknowledged();
         self.told.clear();
     }
 
     fn tell(&mut self, events: Vec<NodeEvent>, normal: Level, world: &mut World) {
         for event in events {
-            if self.told.insert(event.reason) {
+            if !self.transitions.tells(event.reason) && self.told.insert(event.reason) {
                 let level = if event.warning { Level::Warning } else { normal };
                 world.say(level, "node-event", format!("{}: {}", event.reason, event.message));
                 world.fresh_events.push(event);

@@ -4,12 +4,17 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::clock::ServerClock;
+use super::memory::Memory;
 use super::notice::{Level, Notice};
+use super::outage::Outage;
 use super::random::Random;
+use super::replay::{self, Replay};
 use super::trouble::Spent;
 use super::{Because, CredentialDates, Output};
 use crate::api::{Class, Refusal, StatusError, Wish};
 use crate::config::Settings;
+use crate::journal::{Happened, Journal, Moment, Sequence};
+use crate::node::Event;
 use crate::node::desired::NodeEvent;
 use crate::time::{Now, Up, Wall};
 
@@ -37,8 +42,11 @@ pub(super) struct World {
     pub(super) clock: ServerClock,
     /// uid of the Node, once it exists and is known to be ours.
     pub(super) node_uid: Option<String>,
-    /// Since when Lease renewals find no server; `None` while they do, or before the first.
-    pub(super) lost_since: Option<Up>,
+    pub(super) memory: Memory,
+    pub(super) outage: Outage,
+    pub(super) replay: Replay,
+    /// A heartbeat is on its way, or about to be: what waited stands back.
+    pub(super) heartbeat: bool,
     /// When a Lease renewal was last acknowledged.
     renewed_at: Option<Up>,
     /// The renewal after which a gap was noticed before the next one ended it.
@@ -62,14 +70,18 @@ const LEAST_GAP: Duration = Duration::from_secs(20);
 const RELOAD_SPACING: Duration = Duration::from_secs(30);
 
 impl World {
-    pub(super) fn new(settings: Settings, node_name: String, seed: u64) -> World {
+    pub(super) fn new(settings: Settings, node_name: String, seed: u64, journal: Journal, now: Now) -> World {
+        let memory = Memory::new(journal);
         World {
+            outage: Outage::new(&memory, now),
+            replay: Replay::new(&memory, &node_name),
+            memory,
+            heartbeat: false,
             settings,
             node_name,
             random: Random::new(seed),
             clock: ServerClock::default(),
             node_uid: None,
-            lost_since: None,
             renewed_at: None,
             gap_noticed_after: None,
             report_in_full: true,
@@ -105,18 +117,23 @@ impl World {
     }
 
     /// A Lease renewal was acknowledged: the uplink works.
-    pub(super) fn renewed(&mut self, now: Up) {
-        self.notice_gap(now);
+    pub(super) fn renewed(&mut self, now: Now) {
+        self.notice_gap(now.up);
+        let dated = self.dated(now);
+        if self.outage.ended(&mut self.memory, dated) {
+            self.replay.hold();
+        }
         self.reached(now);
-        self.renewed_at = Some(now);
+        self.renewed_at = Some(now.up);
     }
 
     /// An API server that knows of Leases answered: the uplink works.
-    pub(super) fn reached(&mut self, now: Up) {
-        if let Some(since) = self.lost_since.take() {
+    pub(super) fn reached(&mut self, now: Now) {
+        self.replay.resume(&self.memory, now.up);
+        if let Some(since) = self.outage.reached(now) {
             self.report_in_full = true;
             self.report_at_once = true;
-            self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now - since)));
+            self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now.up - since)));
         }
     }
 
@@ -132,9 +149,57 @@ impl World {
         }
     }
 
-    /// A request found no server.
-    pub(super) fn lost(&mut self, now: Up) {
-        self.lost_since.get_or_insert(now);
+    /// The request that keeps the Node alive found no server.
+    pub(super) fn lost(&mut self, refusal: &Refusal, now: Now) {
+        let dated = self.dated(now);
+        if self.outage.lost(&refusal.word(), &mut self.memory, dated) {
+            self.replay.hold();
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.outage.lost_since().is_some()
+    }
+
+    /// Keeps what happened `at` that moment; where no server is found, as part of an outage.
+    pub(super) fn record(&mut self, what: Happened, at: Now) -> Moment {
+        let at = self.dated(at);
+        self.memory.record(at, what).at
+    }
+
+    /// The same for a change of a condition, which the log tells at once, as an event.
+    pub(super) fn record_change(&mut self, what: Happened, event: NodeEvent, at: Now) -> Moment {
+        let dated = self.dated(at);
+        if self.outage.changes(&mut self.memory, dated) {
+            self.replay.hold();
+        }
+        self.say(Level::Info, "node-event", format!("{}: {}", event.reason, event.message));
+        self.record(what, at)
+    }
+
+    /// The event of the next record that may be told; `None` while none may.
+    pub(super) fn next_telling(&self, now: Now) -> Option<(Sequence, Event)> {
+        let stamp = self.stamp(now)?;
+        let record = self.replay.next(&self.memory)?;
+        let uid = self.node_uid.as_deref().unwrap_or_default();
+        Some((record.sequence, replay::event_of(record, &self.node_name, uid, &self.memory, stamp, now.up)))
+    }
+
+    /// When an outage may be summed up, all of which was told.
+    pub(super) fn summary_at(&self) -> Option<Up> {
+        self.replay.owed_summary(&self.memory).filter(|_| !self.is_lost())?;
+        self.replay.may_tell_at()
+    }
+
+    /// The patch that does it.
+    pub(super) fn summary(&self, now: Now) -> Option<String> {
+        let end = self.replay.owed_summary(&self.memory)?;
+        replay::summary_of(end, &self.memory, self.stamp(now)?, now.up)
+    }
+
+    /// With the best wall time there is.
+    fn dated(&self, now: Now) -> Now {
+        Now { wall: self.stamp(now), ..now }
     }
 
     /// The Node is there (again), under this uid.

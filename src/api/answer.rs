@@ -85,6 +85,12 @@ impl Refusal {
         }
     }
 
+    /// Whether the same request will be refused each time: it is understood and not wanted. Not so where the server does
+    /// not know who asks (401), asks for patience, or has trouble of its own.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Refusal::Status(StatusError { code: 400 | 403 | 405 | 413 | 415 | 422, .. }))
+    }
+
     /// The retry class.
     pub fn class(&self) -> Class {
         match self {
@@ -281,6 +287,10 @@ mod tests {
             (forbidden.word(), forbidden.to_string()),
             ("http-403".into(), "server answered 403 Forbidden: no".into())
         );
+        assert!(forbidden.is_final() && refusal(422, "Invalid", None).is_final());
+        for code in [401, 404, 408, 409, 429, 500, 503, 504] {
+            assert!(!refusal(code, "", None).is_final(), "{code}");
+        }
         let untrusted = Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer));
         assert_eq!(untrusted.word(), "tls-unknown-issuer");
         assert!(untrusted.to_string().contains("certificate-authority"));

@@ -17,6 +17,7 @@ pub enum Invocation {
     Probe { root: String, format: Format, sources: Sources },
     Render { root: String, format: Format, sources: Sources },
     Check(Sources),
+    Journal { file: Option<String>, format: Format, sources: Sources },
     Version,
     Help(Topic),
     Man,
@@ -111,6 +112,7 @@ struct Given {
     words: Vec<String>,
     config: Option<String>,
     root: Option<String>,
+    file: Option<String>,
     /// As written, and the value.
     format: Option<(String, String)>,
     help: bool,
@@ -125,6 +127,7 @@ impl Given {
             "-V" | "--version" => self.version = true,
             "--config" => self.config = Some(value_of(&option, parser)?),
             "--root" => self.root = Some(value_of(&option, parser)?),
+            "--file" => self.file = Some(value_of(&option, parser)?),
             "-o" | "--output" => self.format = Some((option.clone(), value_of(&option, parser)?)),
             // `--v=4` is how most people write the kubelet's verbosity.
             _ => match table::by_flag(option.trim_start_matches('-')) {
@@ -168,6 +171,7 @@ impl Given {
             Command::Probe => Invocation::Probe { root, format, sources },
             Command::Render => Invocation::Render { root, format, sources },
             Command::Check => Invocation::Check(sources),
+            Command::Journal => Invocation::Journal { file: self.file, format, sources },
             Command::Version => Invocation::Version,
             Command::Help => Invocation::Help(topic(argument.map_or("", String::as_str))?),
             Command::Man => Invocation::Man,
@@ -181,6 +185,8 @@ impl Given {
             "--config".to_owned()
         } else if !row.root && self.root.is_some() {
             "--root".to_owned()
+        } else if !row.file && self.file.is_some() {
+            "--file".to_owned()
         } else if let Some((option, _)) = self.format.as_ref().filter(|_| row.formats.is_empty()) {
             option.clone()
         } else if let Some((flag, _)) = self.flags.first().filter(|_| !row.settings) {

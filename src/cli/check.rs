@@ -7,13 +7,13 @@ use serde_json::json;
 use super::CliError;
 use super::args::Sources;
 use super::commands::exit;
-use super::load::{self, kubeconfig};
+use super::load;
 use super::palette::Palette;
 use crate::api::{Answer, Class, Document, Refusal, Wish};
+use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::io::{Session, clock};
 use crate::node::node_name;
 use crate::probe::{self, Root};
-use crate::time::Wall;
 
 /// What was looked at, in order.
 #[derive(Debug, Default)]
@@ -52,11 +52,16 @@ impl Report {
         }
     }
 
-    fn add(&mut self, what: &'static str, verdict: Verdict, text: impl Into<String>) {
-        self.findings.push(Finding { what, verdict, text: text.into(), next: None });
+    fn well(&mut self, what: &'static str, text: impl Into<String>) {
+        self.findings.push(Finding { what, verdict: Verdict::Well, text: text.into(), next: None });
     }
 
-    fn add_with(&mut self, what: &'static str, verdict: Verdict, text: impl Into<String>, next: impl Into<String>) {
+    /// Something that is so, and that nothing has to be done about.
+    fn note(&mut self, what: &'static str, text: impl Into<String>) {
+        self.findings.push(Finding { what, verdict: Verdict::Warning, text: text.into(), next: None });
+    }
+
+    fn trouble(&mut self, what: &'static str, verdict: Verdict, text: impl Into<String>, next: impl Into<String>) {
         self.findings.push(Finding { what, verdict, text: text.into(), next: Some(next.into()) });
     }
 }
@@ -95,101 +100,130 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
     let loaded = load::settings(sources)?;
     let settings = loaded.settings;
     let mut report = Report::default();
-    report.add("settings", Verdict::Well, sources.config.as_deref().unwrap_or("no file named: defaults and flags"));
-    for notice in loaded.notices {
-        report.add("settings", Verdict::Warning, notice);
-    }
+    report.well("settings", sources.config.as_deref().unwrap_or("no file named: defaults and flags"));
+    loaded.notices.into_iter().for_each(|notice| report.note("settings", notice));
     let root = Root::new("/");
-    for remark in probe::remarks(&root) {
-        report.add("board", Verdict::Warning, remark);
-    }
-    let machine = probe::machine(&root);
-    let name = node_name(&settings, &machine).map_err(CliError::Node)?;
-    report.add("node name", Verdict::Well, name.as_str());
-    let kubeconfig = kubeconfig(&settings)?;
-    let server = kubeconfig.server.authority();
-    report.add("kubeconfig", Verdict::Well, format!("context {}, server https://{server}", kubeconfig.context));
+    probe::remarks(&root).into_iter().for_each(|remark| report.note("board", remark));
+    let name = node_name(&settings, &probe::machine(&root)).map_err(CliError::Node)?;
+    report.well("node name", name.as_str());
+    let kubeconfig = load::kubeconfig(&settings)?;
+    let names =
+        Names { kubeconfig: load::kubeconfig_path(&settings)?, server: kubeconfig.server.authority(), node: &name };
+    report.well("kubeconfig", format!("context {}, server https://{}", kubeconfig.context, names.server));
+    let look = look_at_credentials(&kubeconfig, &names);
     let session = Session::open(kubeconfig, name.clone()).map_err(CliError::Io)?;
     check_clock(&mut report);
-    check_credentials(&session, &mut report);
+    if !check_credentials(&session, look, &mut report) {
+        return Ok(report);
+    }
     let answer = session.ask(Wish::ReadVersion).map_err(CliError::Io)?;
-    if check_server(&answer, &server, &mut report) {
-        check_rights(&session, &name, &mut report)?;
+    if check_server(&answer, &names, &mut report) {
+        check_rights(&session, &names, &mut report)?;
     }
     Ok(report)
 }
 
-fn check_clock(report: &mut Report) {
-    match clock::now().wall {
-        Some(wall) => report.add("clock", Verdict::Well, wall.to_seconds_stamp()),
-        None => report.add_with(
-            "clock",
-            Verdict::Warning,
-            "before this program was built; the server's time is used until it is set",
-            "timedatectl set-ntp true",
-        ),
+/// What the commands to type next are about.
+struct Names<'a> {
+    /// Path of the kubeconfig.
+    kubeconfig: &'a str,
+    /// `HOST:PORT`.
+    server: String,
+    node: &'a str,
+}
+
+impl Names<'_> {
+    fn curl(&self) -> String {
+        format!("curl -vk https://{}/version", self.server)
+    }
+
+    fn whoami(&self) -> String {
+        format!("kubectl --kubeconfig {} auth whoami", self.kubeconfig)
     }
 }
 
-fn check_credentials(session: &Session, report: &mut Report) {
-    let now = clock::now().wall;
-    match session.credentials() {
-        Err(failure) => report.add_with(
-            "credentials",
-            Verdict::Failed,
-            failure.to_string(),
-            "ls -l on the files the kubeconfig names",
-        ),
-        Ok(dates) => match (dates.not_before, dates.not_after, now) {
-            (_, Some(end), Some(now)) if end < now => report.add_with(
-                "certificate",
-                Verdict::Failed,
-                format!("expired at {end}"),
-                "kubeadm token create --print-join-command, or your own way to issue a new client certificate",
-            ),
-            (Some(start), _, Some(now)) if now < start => report.add_with(
-                "certificate",
-                Verdict::Failed,
-                format!("not valid before {start}"),
-                "date -u, and set this board's clock if it is behind",
-            ),
-            (_, Some(end), Some(now)) => {
-                report.add("certificate", expiry_verdict(now, end), format!("valid until {end}"))
-            }
-            _ => report.add("credentials", Verdict::Well, "readable"),
-        },
+const SET_THE_CLOCK: &str = "timedatectl set-ntp true";
+
+fn check_clock(report: &mut Report) {
+    match clock::now().wall {
+        Some(wall) => report.well("clock", wall.to_seconds_stamp()),
+        None => {
+            let text = "before this program was built; the server's time is used until it is set";
+            report.trouble("clock", Verdict::Warning, text, SET_THE_CLOCK);
+        }
     }
+}
+
+/// What to type to see why credentials cannot be read.
+fn look_at_credentials(kubeconfig: &Kubeconfig, names: &Names) -> String {
+    let own = match &kubeconfig.credentials {
+        Credentials::Certificate { certificate, key } => vec![certificate, key],
+        Credentials::Token(token) => vec![token],
+        Credentials::Anonymous => Vec::new(),
+    };
+    let files = own.into_iter().chain(&kubeconfig.certificate_authority).filter_map(|material| match material {
+        Material::File(path) => Some(path.as_str()),
+        Material::Data(_) => None,
+    });
+    let files: Vec<&str> = files.collect();
+    if files.is_empty() {
+        return format!("kubectl config view --raw --kubeconfig {}", names.kubeconfig);
+    }
+    format!("ls -l {}", files.join(" "))
+}
+
+/// Answers whether there is anything to ask the server with.
+fn check_credentials(session: &Session, look: String, report: &mut Report) -> bool {
+    let now = clock::now().wall;
+    let dates = match session.credentials() {
+        Ok(dates) => dates,
+        Err(failure) => {
+            report.trouble("credentials", Verdict::Failed, failure.to_string(), look);
+            return false;
+        }
+    };
+    match (dates.not_before, dates.not_after, now) {
+        (_, Some(end), Some(now)) if end < now => {
+            let next = "kubeadm token create --print-join-command  # on a control plane node: its join makes a new one";
+            report.trouble("certificate", Verdict::Failed, format!("expired at {end}"), next);
+        }
+        (Some(start), _, Some(now)) if now < start => {
+            report.trouble("certificate", Verdict::Failed, format!("not valid before {start}"), SET_THE_CLOCK);
+        }
+        (_, Some(end), Some(now)) if end.since(now) < EXPIRES_SOON => {
+            report.note("certificate", format!("valid until {end}"));
+        }
+        (_, Some(end), Some(_)) => report.well("certificate", format!("valid until {end}")),
+        _ => report.well("credentials", "readable"),
+    }
+    true
 }
 
 /// A certificate that ends within a month is worth a word.
-fn expiry_verdict(now: Wall, end: Wall) -> Verdict {
-    if end.since(now) < Duration::from_secs(30 * 24 * 3600) { Verdict::Warning } else { Verdict::Well }
-}
+const EXPIRES_SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Answers whether asking on makes sense.
-fn check_server(answer: &Answer, server: &str, report: &mut Report) -> bool {
+fn check_server(answer: &Answer, names: &Names, report: &mut Report) -> bool {
+    let server = &names.server;
     match &answer.result {
-        Ok(Document::Version(version)) => {
-            report.add("server", Verdict::Well, format!("{server} answers, version {version}"))
-        }
-        Ok(_) => report.add("server", Verdict::Well, format!("{server} answers")),
+        Ok(Document::Version(version)) => report.well("server", format!("{server} answers, version {version}")),
+        Ok(_) => report.well("server", format!("{server} answers")),
         Err(refusal @ Refusal::Failed(_)) => {
-            let next = format!("curl -vk https://{server}/version");
-            report.add_with("server", Verdict::Failed, refusal.to_string(), next);
+            report.trouble("server", Verdict::Failed, refusal.to_string(), names.curl());
             return false;
         }
         Err(refusal) if refusal.word() == "http-401" => {
-            let next = "kubectl --kubeconfig FILE auth whoami";
-            report.add_with("server", Verdict::NoRights, format!("does not know these credentials: {refusal}"), next);
+            let text = format!("does not know these credentials: {refusal}");
+            report.trouble("server", Verdict::NoRights, text, names.whoami());
             return false;
         }
-        Err(refusal) => report.add("server", Verdict::Warning, format!("answers, but not to /version: {refusal}")),
+        Err(refusal) => report.note("server", format!("answers, but not to /version: {refusal}")),
     }
     if let (Some(date), Some(now)) = (answer.date, clock::now().wall) {
         let off = now.since(date).max(date.since(now));
         if off > Duration::from_secs(60) {
             let text = format!("{} s away from the server's", off.as_secs());
-            report.add_with("clock", Verdict::Warning, text, "timedatectl set-ntp true");
+            report.trouble("clock", Verdict::Warning, text, SET_THE_CLOCK);
         }
     }
     true
@@ -207,39 +241,40 @@ const NEEDS: [(&str, &str, &str, &str, &str); 8] = [
     ("patch", "", "events", "", "default"),
 ];
 
-fn check_rights(session: &Session, name: &str, report: &mut Report) -> Result<(), CliError> {
-    let mut allowed = 0;
+fn check_rights(session: &Session, names: &Names, report: &mut Report) -> Result<(), CliError> {
+    let mut missing = Vec::new();
     for (verb, group, resource, subresource, namespace) in NEEDS {
         // The authorizer knows names only where a request has one: not on create, and events have many.
-        let object = if verb == "create" || resource == "events" { "" } else { name };
-        let attributes = json!({
-            "verb": verb, "group": group, "resource": resource, "subresource": subresource,
-            "namespace": namespace, "name": object,
-        });
+        let object = if verb == "create" || resource == "events" { "" } else { names.node };
         let body = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-            "spec": { "resourceAttributes": attributes },
+            "spec": { "resourceAttributes": {
+                "verb": verb, "group": group, "resource": resource, "subresource": subresource,
+                "namespace": namespace, "name": object,
+            } },
         });
         let answer = session.ask(Wish::ReviewAccess { body: body.to_string() }).map_err(CliError::Io)?;
         let separator = if subresource.is_empty() { "" } else { "/" };
         let what = format!("{verb} {resource}{separator}{subresource}");
         match answer.result {
-            Ok(Document::Access(true)) => allowed += 1,
-            Ok(_) => report.add_with(
-                "rights",
-                Verdict::NoRights,
-                format!("may not {what}"),
-                format!("use a client certificate for system:node:{name} in group system:nodes, or an RBAC role with that verb"),
-            ),
-            Err(refusal) if refusal.class() == Class::Rights => {
-                report.add("rights", Verdict::Warning, format!("cannot ask about {what}: {refusal}"));
+            Ok(Document::Access(true)) => {}
+            Ok(_) => missing.push(what),
+            // Whoever may not ask this may not ask the rest, and a server that is gone would cost ten seconds each.
+            Err(refusal) => {
+                let may_not_ask = refusal.class() == Class::Rights;
+                let verdict = if may_not_ask { Verdict::Warning } else { Verdict::Failed };
+                let next = if may_not_ask { names.whoami() } else { names.curl() };
+                report.trouble("rights", verdict, format!("cannot ask about {what}: {refusal}"), next);
+                return Ok(());
             }
-            Err(refusal) => report.add("rights", Verdict::Failed, format!("cannot ask about {what}: {refusal}")),
         }
     }
-    if allowed == NEEDS.len() {
-        report.add("rights", Verdict::Well, format!("all {allowed} verbs that the agent uses"));
+    if missing.is_empty() {
+        report.well("rights", format!("all {} verbs that the agent uses", NEEDS.len()));
+        return Ok(());
     }
+    let text = format!("may not {}: is it system:node:{} in group system:nodes?", missing.join(", "), names.node);
+    report.trouble("rights", Verdict::NoRights, text, names.whoami());
     Ok(())
 }
 
@@ -251,11 +286,11 @@ mod tests {
     fn missing_rights_win_over_other_failures_in_the_exit_code() {
         let mut report = Report::default();
         assert_eq!(report.exit_code(), exit::OK);
-        report.add("server", Verdict::Warning, "slow");
+        report.note("server", "slow");
         assert_eq!(report.exit_code(), exit::OK);
-        report.add("server", Verdict::Failed, "gone");
+        report.trouble("server", Verdict::Failed, "gone", "curl");
         assert_eq!(report.exit_code(), exit::SOFTWARE);
-        report.add_with("rights", Verdict::NoRights, "may not create nodes", "kubectl create clusterrolebinding");
+        report.trouble("rights", Verdict::NoRights, "may not create nodes", "kubectl create clusterrolebinding");
         assert_eq!(report.exit_code(), exit::NO_PERMISSION);
     }
 

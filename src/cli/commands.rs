@@ -7,6 +7,7 @@ pub enum Command {
     Probe,
     Render,
     Check,
+    Journal,
     Version,
     Help,
     Man,
@@ -25,6 +26,8 @@ pub struct CommandRow {
     pub formats: &'static [Format],
     /// Whether `--root` is taken.
     pub root: bool,
+    /// Whether `--file` is taken.
+    pub file: bool,
     /// Whether `--config` and settings are taken.
     pub settings: bool,
     /// For packagers: works, and stands in no list.
@@ -59,12 +62,13 @@ const PLAIN: CommandRow = CommandRow {
     meaning: "Show the version",
     formats: &[],
     root: false,
+    file: false,
     settings: false,
     hidden: false,
 };
 
 /// Every command, in the order of the help text.
-pub const COMMANDS: [CommandRow; 8] = [
+pub const COMMANDS: [CommandRow; 9] = [
     CommandRow {
         command: Command::Run,
         name: "run",
@@ -94,6 +98,15 @@ pub const COMMANDS: [CommandRow; 8] = [
         command: Command::Check,
         name: "check",
         meaning: "Test settings, server, clock, certificates and permissions",
+        settings: true,
+        ..PLAIN
+    },
+    CommandRow {
+        command: Command::Journal,
+        name: "journal",
+        meaning: "Show what happened and the server was not yet told",
+        formats: &[Format::Text, Format::Json, Format::Yaml],
+        file: true,
         settings: true,
         ..PLAIN
     },
@@ -143,7 +156,7 @@ pub struct OptionRow {
 pub const DEFAULT_CONFIG: &str = "/etc/nodepulse/config.yaml";
 
 /// Every option that is no setting.
-pub const OPTIONS: [OptionRow; 5] = [
+pub const OPTIONS: [OptionRow; 6] = [
     OptionRow {
         names: &["--config"],
         placeholder: "FILE",
@@ -157,9 +170,15 @@ pub const OPTIONS: [OptionRow; 5] = [
         of: |row| row.root,
     },
     OptionRow {
+        names: &["--file"],
+        placeholder: "FILE",
+        meaning: "The journal FILE instead of that in stateDirectory (journal)",
+        of: |row| row.file,
+    },
+    OptionRow {
         names: &["-o", "--output"],
         placeholder: "FORMAT",
-        meaning: "text, json or yaml (probe, render)",
+        meaning: "text, json or yaml (probe, render, journal)",
         of: |row| !row.formats.is_empty(),
     },
     OptionRow { names: &["-h", "--help"], placeholder: "", meaning: "Explain this command", of: |_| true },

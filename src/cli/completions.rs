@@ -53,7 +53,7 @@ fn flags() -> Vec<Flag> {
             Shape::Boolean => Value::Truth,
             Shape::File => Value::File,
             Shape::Directory => Value::Directory,
-            Shape::Text | Shape::Number | Shape::Duration | Shape::Map(_) | Shape::List => Value::Free,
+            Shape::Text(_) | Shape::Number | Shape::Duration | Shape::Map(_) | Shape::List(_) => Value::Free,
         },
     });
     options.chain(settings).collect()

@@ -8,6 +8,7 @@ use super::commands::exit;
 use crate::config::kubeconfig::KubeconfigError;
 use crate::config::{Problem, limits};
 use crate::io::IoError;
+use crate::io::disk_error::DiskError;
 use crate::node::NodeError;
 
 /// Why a command did not do what it was asked.
@@ -34,6 +35,8 @@ pub enum CliError {
     NoKubeconfig,
     Node(NodeError),
     Io(IoError),
+    /// The journal cannot be read.
+    Disk(DiskError),
     /// Standard output is closed or full.
     Output(io::Error),
 }
@@ -60,7 +63,8 @@ impl CliError {
             | CliError::NoKubeconfig
             | CliError::Node(_) => exit::CONFIG,
             CliError::Root { .. } => exit::USAGE,
-            CliError::Io(_) | CliError::Output(_) => exit::SOFTWARE,
+            CliError::Disk(error) if error.word() == "state-denied" => exit::NO_PERMISSION,
+            CliError::Io(_) | CliError::Disk(_) | CliError::Output(_) => exit::SOFTWARE,
         }
     }
 }
@@ -90,6 +94,7 @@ impl fmt::Display for CliError {
             ),
             CliError::Node(error) => error.fmt(f),
             CliError::Io(error) => error.fmt(f),
+            CliError::Disk(error) => error.fmt(f),
             CliError::Output(error) => write!(f, "cannot write the output: {error}"),
         }
     }

@@ -9,7 +9,7 @@ use crate::config::table::SETTINGS;
 /// Columns of the narrowest terminal that help is made for.
 pub const WIDTH: usize = 80;
 /// The settings that the first screen names: what most boards need.
-const FIRST: [&str; 4] = ["kubeconfig", "nodeLabels", "nodeIP", "registerWithTaints"];
+const FIRST: [&str; 2] = ["kubeconfig", "nodeLabels"];
 
 /// The text of a topic, with a line feed at its end.
 pub fn help(topic: Topic, palette: &Palette) -> String {
@@ -33,9 +33,7 @@ fn heading(text: &str, palette: &Palette) -> String {
 
 /// One screen of 80 columns and 24 lines.
 fn main(palette: &Palette) -> String {
-    let mut text = "Makes this Linux board a live Kubernetes Node: registers it, renews its Lease,\n\
-        keeps its status true. Runs no pods.\n\n"
-        .to_owned();
+    let mut text = "Makes this Linux board a live Kubernetes Node, and keeps it one. Runs no pods.\n\n".to_owned();
     text += &heading("Usage: nodepulse [COMMAND] [OPTION]... [SETTING]...", palette);
     for row in COMMANDS.iter().filter(|row| !row.hidden) {
         text += &entry(&format!("{} {}", row.name, row.argument), row.meaning, 14);
@@ -200,6 +198,14 @@ mod tests {
             }
         }
         assert_eq!(help(Topic::SettingsTable, &PLAIN).lines().count(), SETTINGS.len() + 2);
+    }
+
+    #[test]
+    fn a_flag_shows_the_form_of_its_value() {
+        let text = help(Topic::Settings, &PLAIN);
+        for form in ["--node-ip ADDRESS", "--register-with-taints KEY=VALUE:EFFECT,...", "--podless[=true|false]"] {
+            assert!(text.contains(form), "{form}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod completions;
 mod document;
 mod error;
 pub mod help;
+mod journal;
 mod load;
 pub mod man;
 pub mod palette;
@@ -66,6 +67,7 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             report.findings.iter().try_for_each(|finding| print(&finding.to_line(&palette)))?;
             return Ok(report.exit_code());
         }
+        Invocation::Journal { file, format, sources } => print_journal(file.as_deref(), *format, sources, &palette)?,
         Invocation::Run(_) => {}
     }
     if let Invocation::Run(sources) = invocation {
@@ -85,6 +87,14 @@ fn print_probe(root: &str, format: Format, sources: &Sources) -> Result<(), CliE
     match format {
         Format::Text => print(&probe::report::to_text(&facts)),
         Format::Json | Format::Yaml => print(&document(&probe::report::to_json(&facts), format)),
+    }
+}
+
+fn print_journal(file: Option<&str>, format: Format, sources: &Sources, palette: &Palette) -> Result<(), CliError> {
+    let file = journal::read(file, sources)?;
+    match format {
+        Format::Text => print(&file.to_text(palette)),
+        Format::Json | Format::Yaml => print(&document(&file.to_json(), format)),
     }
 }
 

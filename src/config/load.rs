@@ -229,7 +229,7 @@ fn is_zero(value: &Value) -> bool {
 fn flag_value(shape: Shape, text: &str) -> Value {
     let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
     match shape {
-        Shape::List => Value::list(parts().map(Value::text)),
+        Shape::List(_) => Value::list(parts().map(Value::text)),
         Shape::Map(separator) => {
             let entry = |part: &str| match part.split_once(separator) {
                 Some((key, text)) => Entry { key: key.trim().to_owned(), line: 0, value: Value::text(text.trim()) },

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::duration;
 use super::limits;
 use super::problem::{Origin, Problem};
+use super::quantity::Quantity;
 use super::settings::{Settings, Signal, Threshold};
 use super::yaml::Value;
 
@@ -95,6 +96,18 @@ pub(super) fn boolean(value: &Value, report: &mut Report<'_>) -> Option<bool> {
             None
         }
     }
+}
+
+/// A quantity of bytes within what is allowed.
+pub(super) fn bytes(value: &Value, allowed: RangeInclusive<usize>, report: &mut Report<'_>) -> Option<usize> {
+    let text = scalar(value, report)?;
+    let read = Quantity::parse(text).ok().and_then(|quantity| usize::try_from(quantity.value()).ok());
+    let within = read.filter(|bytes| allowed.contains(bytes));
+    if within.is_none() {
+        let [low, high] = [allowed.start(), allowed.end()].map(|bound| Quantity::from_bytes(*bound as u64));
+        report.refuse(value, format!("must be a quantity from {low} to {high}, not {}", quoted(text)));
+    }
+    within
 }
 
 pub(super) fn number(value: &Value, allowed: RangeInclusive<u32>, report: &mut Report<'_>) -> Option<u32> {

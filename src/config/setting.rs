@@ -23,7 +23,8 @@ pub struct Setting {
 /// What a value looks like; a flag's text is cut accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    Text,
+    /// Any text; holds what stands for it in the help.
+    Text(&'static str),
     File,
     Directory,
     Boolean,
@@ -31,8 +32,8 @@ pub enum Shape {
     Duration,
     /// A map in a file; `KEY=VALUE,...` in a flag, or with another character instead of `=`.
     Map(char),
-    /// A list in a file, commas in a flag.
-    List,
+    /// A list in a file, commas in a flag; holds what stands for one item in the help.
+    List(&'static str),
 }
 
 /// Where a setting comes from.
@@ -49,7 +50,7 @@ impl Shape {
     /// What the help text shows in place of a value.
     pub fn placeholder(self) -> &'static str {
         match self {
-            Shape::Text => "TEXT",
+            Shape::Text(placeholder) | Shape::List(placeholder) => placeholder,
             Shape::File => "FILE",
             Shape::Directory => "DIR",
             Shape::Boolean => "true|false",
@@ -57,7 +58,6 @@ impl Shape {
             Shape::Duration => "DURATION",
             Shape::Map('<') => "SIGNAL<AMOUNT,...",
             Shape::Map(_) => "KEY=VALUE,...",
-            Shape::List => "ITEM,...",
         }
     }
 }

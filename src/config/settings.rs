@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+#[cfg(doc)]
+use super::limits;
 use super::quantity::Quantity;
 use super::taint::Taint;
 
@@ -60,6 +62,9 @@ pub struct Settings {
     /// Ours: where the agent keeps its files; its file system is the Node's `ephemeral-storage` (SRC-8).
     /// Default `/var/lib/nodepulse`.
     pub state_directory: String,
+    /// Ours: most bytes of the journal in the state directory, from [`limits::JOURNAL_LEAST_BYTES`] to
+    /// [`limits::JOURNAL_MOST_BYTES`]. Default 64 KiB.
+    pub journal_quota_bytes: usize,
     /// `-v`: 0 to 10.
     pub verbosity: u8,
 }
@@ -172,6 +177,7 @@ impl Default for Settings {
             event_burst: 100,
             kubeconfig: None,
             state_directory: "/var/lib/nodepulse".to_owned(),
+            journal_quota_bytes: 64 * 1024,
             verbosity: 2,
         }
     }

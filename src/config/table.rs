@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::duration;
 use super::eviction;
+use super::limits;
 use super::node_values;
-use super::scalars::{boolean, number, path, set, span, text};
+use super::quantity::Quantity;
+use super::scalars::{boolean, bytes, number, path, set, span, text};
 use super::setting::{Setting, Shape, Whose};
 use super::settings::CloudProvider;
 use super::yaml::Value;
@@ -44,7 +46,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "hostnameOverride",
         flag: "hostname-override",
-        shape: Shape::Text,
+        shape: Shape::Text("NAME"),
         default: "",
         meaning: "Name of the Node instead of the host's name",
         whose: Whose::KubeletFlag,
@@ -54,7 +56,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "nodeIP",
         flag: "node-ip",
-        shape: Shape::Text,
+        shape: Shape::Text("ADDRESS"),
         default: "",
         meaning: "Address of the Node, or one IPv4 and one IPv6 with a comma; 0.0.0.0 or :: prefers that family",
         whose: Whose::KubeletFlag,
@@ -84,7 +86,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "registerWithTaints",
         flag: "register-with-taints",
-        shape: Shape::List,
+        shape: Shape::List("KEY=VALUE:EFFECT,..."),
         default: "",
         meaning: "Taints of a new Node, each key=value:effect; an existing Node keeps its own",
         whose: Whose::Kubelet,
@@ -99,7 +101,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "providerID",
         flag: "provider-id",
-        shape: Shape::Text,
+        shape: Shape::Text("ID"),
         default: "",
         meaning: "spec.providerID of a new Node",
         whose: Whose::Kubelet,
@@ -109,7 +111,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "cloudProvider",
         flag: "cloud-provider",
-        shape: Shape::Text,
+        shape: Shape::Text("external"),
         default: "",
         meaning: "external: taint the new Node until a cloud controller has initialised it",
         whose: Whose::KubeletFlag,
@@ -126,7 +128,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "instanceType",
         flag: "instance-type",
-        shape: Shape::Text,
+        shape: Shape::Text("TYPE"),
         default: "",
         meaning: "Label node.kubernetes.io/instance-type, as a cloud would set it",
         whose: Whose::Ours,
@@ -136,7 +138,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "zone",
         flag: "zone",
-        shape: Shape::Text,
+        shape: Shape::Text("ZONE"),
         default: "",
         meaning: "Label topology.kubernetes.io/zone, as a cloud would set it",
         whose: Whose::Ours,
@@ -146,7 +148,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "region",
         flag: "region",
-        shape: Shape::Text,
+        shape: Shape::Text("REGION"),
         default: "",
         meaning: "Label topology.kubernetes.io/region, as a cloud would set it",
         whose: Whose::Ours,
@@ -156,7 +158,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "extraAddresses",
         flag: "extra-addresses",
-        shape: Shape::List,
+        shape: Shape::List("TYPE=ADDRESS,..."),
         default: "",
         meaning: "Addresses after the detected ones, each TYPE=ADDRESS with a type such as ExternalIP or ExternalDNS",
         whose: Whose::Ours,
@@ -326,7 +328,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "reservedSystemCPUs",
         flag: "reserved-cpus",
-        shape: Shape::Text,
+        shape: Shape::Text("CPUS"),
         default: "",
         meaning: "CPUs such as 0-3,5 to take off allocatable instead of reserved cpu",
         whose: Whose::Kubelet,
@@ -423,6 +425,19 @@ pub const SETTINGS: &[Setting] = &[
             path => set(&mut draft.settings.state_directory, path),
         },
         print: |settings| Value::text(&settings.state_directory),
+    },
+    Setting {
+        name: "journalQuota",
+        flag: "journal-quota",
+        shape: Shape::Text("BYTES"),
+        default: "64Ki",
+        meaning: "Most bytes of the journal of what happened and is not yet told, 16Ki to 1Mi; full, it drops the middle",
+        whose: Whose::Ours,
+        read: |draft, value, report| {
+            let allowed = limits::JOURNAL_LEAST_BYTES..=limits::JOURNAL_MOST_BYTES;
+            set(&mut draft.settings.journal_quota_bytes, bytes(value, allowed, report));
+        },
+        print: |settings| Value::text(&Quantity::from_bytes(settings.journal_quota_bytes as u64).to_string()),
     },
     Setting {
         name: "logging.verbosity",

@@ -91,15 +91,18 @@ impl ClockWatch {
 const NEVER_UNIX_SECONDS: u64 = 2_147_483_647;
 
 /// The time certificates are judged by: the latest of wall clock, build date and the newest stamp known to be past.
-/// A board without a clock battery so reaches its API server before NTP does its work.
+/// A board without a clock battery so reaches its API server before NTP does its work, at its first start too: its own
+/// credentials were issued before they came here.
 #[derive(Debug, Default)]
 pub struct CertificateClock {
     floor_unix_seconds: AtomicI64,
+    issued_unix_seconds: AtomicI64,
 }
 
 impl CertificateClock {
     pub fn new() -> Arc<CertificateClock> {
-        Arc::new(CertificateClock { floor_unix_seconds: AtomicI64::new(BUILT_UNIX_SECONDS) })
+        let built = || AtomicI64::new(BUILT_UNIX_SECONDS);
+        Arc::new(CertificateClock { floor_unix_seconds: built(), issued_unix_seconds: built() })
     }
 
     /// Something that cannot lie in the future was stamped with this; an earlier floor stays.
@@ -107,8 +110,17 @@ impl CertificateClock {
         self.floor_unix_seconds.fetch_max(seen.unix_seconds(), Ordering::Relaxed);
     }
 
-    fn at(&self, wall: Wall) -> Wall {
-        wall.max(Wall::from_unix_seconds(self.floor_unix_seconds.load(Ordering::Relaxed)))
+    /// Credentials of ours are valid from this moment on. Counts only while the wall clock cannot be right: an issuer
+    /// whose clock is ahead must not take the server's certificates from a board whose clock is not.
+    pub fn credentials_issued(&self, not_before: Wall) {
+        self.issued_unix_seconds.fetch_max(not_before.unix_seconds(), Ordering::Relaxed);
+    }
+
+    pub(super) fn at(&self, wall: Wall) -> Wall {
+        let floor = self.floor_unix_seconds.load(Ordering::Relaxed);
+        let is_unset = wall.unix_seconds() < BUILT_UNIX_SECONDS;
+        let issued = if is_unset { self.issued_unix_seconds.load(Ordering::Relaxed) } else { floor };
+        wall.max(Wall::from_unix_seconds(floor.max(issued)))
     }
 }
 
@@ -154,5 +166,16 @@ mod tests {
         assert_eq!(clock.at(in_1970).unix_seconds(), BUILT_UNIX_SECONDS + 500);
         let later = Wall::from_unix_seconds(BUILT_UNIX_SECONDS + 900);
         assert_eq!(clock.at(later), later);
+    }
+
+    #[test]
+    fn a_board_in_1970_knows_that_its_credentials_were_issued_and_a_board_with_a_clock_goes_by_that() {
+        let clock = CertificateClock::new();
+        clock.credentials_issued(Wall::from_unix_seconds(BUILT_UNIX_SECONDS + 700));
+        assert_eq!(clock.at(Wall::from_unix_seconds(12)).unix_seconds(), BUILT_UNIX_SECONDS + 700);
+        let set = Wall::from_unix_seconds(BUILT_UNIX_SECONDS + 100);
+        assert_eq!(clock.at(set), set);
+        clock.raise(Wall::from_unix_seconds(BUILT_UNIX_SECONDS + 900));
+        assert_eq!(clock.at(Wall::from_unix_seconds(12)).unix_seconds(), BUILT_UNIX_SECONDS + 900);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 
 use super::certificate;
-use super::dial::dial;
+use super::dial::{dial, set_forgetful};
 use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
 use super::tls::Tls;
@@ -178,6 +178,8 @@ impl Connection {
 
     /// Ends an idle connection in order.
     pub fn close(mut self) {
+        // Should that fail, the peer hears of it a little more rudely.
+        let _ = set_forgetful(self.socket.get(), false);
         self.tls.close();
         self.send_alert();
     }

@@ -41,7 +41,7 @@ pub struct Loaded {
 /// Reads and checks everything.
 pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loaded, Failure> {
     let mut hasher = DefaultHasher::new();
-    let roots = read_roots(kubeconfig.certificate_authority.as_ref(), &mut hasher)?;
+    let roots = read_roots(kubeconfig.certificate_authority.as_ref(), &mut hasher, &clock)?;
     let mut dates = CredentialDates::default();
     let mut token = Token::None;
     let mut identity = None;
@@ -50,6 +50,7 @@ pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loa
             let loaded = read_identity(certificate, key, &mut hasher)?;
             let validity = loaded.chain.first().and_then(|leaf| certificate::validity(leaf));
             (dates.not_before, dates.not_after) = validity.unzip();
+            dates.not_before.into_iter().for_each(|not_before| clock.credentials_issued(not_before));
             identity = Some(loaded);
         }
         Credentials::Token(material) => token = Token::new(material)?,
@@ -60,14 +61,23 @@ pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loa
     Ok(Loaded { config, token, dates, fingerprint: hasher.finish() })
 }
 
-fn read_roots(authority: Option<&Material>, hasher: &mut DefaultHasher) -> Result<RootCertStore, Failure> {
+fn read_roots(
+    authority: Option<&Material>,
+    hasher: &mut DefaultHasher,
+    clock: &CertificateClock,
+) -> Result<RootCertStore, Failure> {
     let (name, pem) = match authority {
         Some(material) => (label("certificate-authority", material), read(material, "certificate-authority")?),
         None => read_system_roots()?,
     };
     pem.hash(hasher);
     let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
+    let certificates = || CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
+    if authority.is_some() {
+        let issued = certificates().filter_map(|certificate| Some(certificate::validity(&certificate)?.0));
+        issued.for_each(|not_before| clock.credentials_issued(not_before));
+    }
+    let (added, _) = roots.add_parsable_certificates(certificates());
     if added == 0 {
         return Err(unusable(format!("{name} holds no certificate in PEM form; put the cluster's CA there")));
     }
@@ -229,6 +239,19 @@ mod tests {
         let loaded = load(&kubeconfig(&Authority::new(), 1), CertificateClock::new()).unwrap();
         assert_eq!(loaded.dates.not_before.unwrap().to_seconds_stamp(), "2026-01-01T00:00:00Z");
         assert_eq!(loaded.dates.not_after.unwrap().to_seconds_stamp(), "2046-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn a_board_without_a_clock_knows_when_its_certificate_was_issued() {
+        let (authority, clock) = (Authority::new(), CertificateClock::new());
+        let signed = authority.sign_for_years(&["system:node:board"], 2040, 2050);
+        let mut kubeconfig = kubeconfig(&authority, 1);
+        kubeconfig.credentials = Credentials::Certificate {
+            certificate: Material::Data(signed.certificate.pem().into_bytes()),
+            key: Material::Data(signed.key.serialize_pem().into_bytes()),
+        };
+        let dates = load(&kubeconfig, Arc::clone(&clock)).unwrap().dates;
+        assert_eq!(Some(clock.at(crate::time::Wall::from_unix_seconds(0))), dates.not_before);
     }
 
     #[test]

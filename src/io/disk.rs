@@ -18,7 +18,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, mkdir, unlinkat};
 
 use super::disk_error::DiskError;
@@ -91,9 +91,8 @@ impl Disk {
             Write::Append { at_bytes, bytes } => {
                 self.open_for_writing()?;
                 let journal = self.journal.as_ref().ok_or_else(|| self.failed("write", JOURNAL, Errno::EBADF))?;
-                let (named, opened) =
-                    (self.stat()?.map(|stat| stat.st_ino as u64), journal.metadata().map(|data| data.ino()));
-                if named != opened.ok() {
+                let (named, opened) = (self.stat()?, fstat(journal));
+                if named.map(|named| named.st_ino) != opened.ok().map(|opened| opened.st_ino) {
                     // Somebody took it away: what is written into it now, nobody would find.
                     self.journal = None;
                     return Err(self.failed("append to", JOURNAL, Errno::ESTALE));

@@ -8,6 +8,7 @@ pub mod credentials;
 mod dial;
 pub mod disk;
 pub mod disk_error;
+pub mod disk_writer;
 mod flight;
 pub mod inbox;
 mod kept;
@@ -30,6 +31,8 @@ pub use run::{Session, Start, exchange_once, run};
 
 use std::fmt;
 
+use disk_error::DiskError;
+
 /// What keeps the process from running at all. Nothing that a network, a server or a credential does is among it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IoError {
@@ -39,6 +42,8 @@ pub enum IoError {
     NoSignals { detail: String },
     /// The kernel refuses to wait.
     CannotSleep { detail: String },
+    /// Another process has the state directory: [`DiskError::Held`].
+    StateInUse(DiskError),
 }
 
 impl IoError {
@@ -48,6 +53,7 @@ impl IoError {
             IoError::NoReactor { .. } => "no-reactor",
             IoError::NoSignals { .. } => "no-signals",
             IoError::CannotSleep { .. } => "cannot-sleep",
+            IoError::StateInUse(held) => held.word(),
         }
     }
 }
@@ -58,6 +64,7 @@ impl fmt::Display for IoError {
             IoError::NoReactor { detail } => ("the kernel gives no epoll", detail),
             IoError::NoSignals { detail } => ("the kernel gives no signalfd", detail),
             IoError::CannotSleep { detail } => ("epoll_wait failed", detail),
+            IoError::StateInUse(held) => return held.fmt(f),
         };
         write!(f, "{what}: {detail}; look at the limit on open files and at any system call filter of the service")
     }

@@ -30,6 +30,8 @@ use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticke
 use crate::api::{Answer, Failure, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
+use crate::config::limits::JOURNAL_LEAST_BYTES;
+use crate::journal::{BootId, Journal};
 use crate::probe::{Facts, Machine, Network, Readings};
 use crate::time::Up;
 
@@ -108,8 +110,10 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.keep_what_was_learned()).detach();
     executor.spawn(world.watch_time_without_sign_of_life()).detach();
     let seed = RandomState::new().build_hasher().finish();
+    let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
+    let (journal, _) = Journal::recover(&[], JOURNAL_LEAST_BYTES, boot);
     let shell = Shell {
-        agent: Agent::new(start.settings, world.node_name.clone(), seed, clock::now()),
+        agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, clock::now()),
         world: &world,
         executor: &executor,
         machine: start.machine,
@@ -290,7 +294,7 @@ impl Shell<'_, '_> {
         self.world.manager.ready();
         self.handle(Input::Woke);
         loop {
-            let until = self.drain();
+            let Some(until) = self.drain() else { return };
             let message = self.world.reactor.before(until, self.world.inbox.next()).await;
             if message.is_none() {
                 // Other tasks run even if the agent should want to be woken at once, again and again.
@@ -307,7 +311,7 @@ impl Shell<'_, '_> {
                 Message::Signal(Request::Stop) => {
                     self.world.manager.stopping();
                     ::log::info!(target: "stopping", "asked to stop; the Node stays, its Lease will run out");
-                    return;
+                    self.handle(Input::Stopping);
                 }
             }
         }
@@ -317,18 +321,20 @@ impl Shell<'_, '_> {
         self.agent.handle(input, clock::now());
     }
 
-    /// Does what the agent wants until it waits.
-    fn drain(&mut self) -> Up {
+    /// Does what the agent wants until it waits; `None`: it has stopped.
+    fn drain(&mut self) -> Option<Up> {
         loop {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.probe(),
                 Output::Send(ticket, wish) => self.executor.spawn(self.world.exchange(ticket, wish)).detach(),
                 Output::ReloadCredentials => self.reload_credentials(),
                 Output::DropConnections => self.world.pool.drop_idle(),
+                Output::Write(_) => self.world.inbox.push(Message::Input(Input::Written { done: true })),
+                Output::Stopped => return None,
                 Output::Say(notice) => self.say(&notice),
                 Output::Wait { until, because } => {
                     self.explain(until, because);
-                    return until;
+                    return Some(until);
                 }
             }
         }

@@ -49,7 +49,7 @@ pub fn seal(next: u64, payload: &[u8]) -> Option<Vec<u8>> {
     let [low, high] = length.to_le_bytes();
     let (head, next) = ([MAGIC, VERSION, low, high], next.to_le_bytes());
     let sum = crc32c(&[&head, &next, payload]).to_le_bytes();
-    Some([&head[..], &sum, &next, payload].concat())
+    Some([head.as_slice(), &sum, &next, payload].concat())
 }
 
 /// The frame that begins at `start`.

@@ -1,11 +1,16 @@
 //! Turns pressures and problems into the Node's four conditions, and their transitions into events (PRS-*, RDY-*).
 
-use super::desired::{Board, NodeEvent};
+use super::desired::{Board, NodeEvent, Remembered};
 use super::object::{Condition, Node};
+use super::pressure::Pressures;
+use crate::config::Settings;
+use crate::probe::Facts;
 
 /// The conditions that are ours, in the order of a new Node: Ready last.
 pub const OWN: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", READY];
 pub const READY: &str = "Ready";
+
+const STORAGE: &str = "ephemeral-storage";
 
 /// What the node controller writes into conditions of a node it no longer hears.
 const CONTROLLER_REASONS: [&str; 2] = ["NodeStatusUnknown", "NodeStatusNeverUpdated"];
@@ -16,6 +21,40 @@ struct Face {
     reason: &'static str,
     message: &'static str,
     event: &'static str,
+}
+
+/// What one look at the board says of each condition of ours, in the order of [`OWN`]; `None`: nobody can say yet.
+///
+/// The same judgement as the setters', without a Node of the server's to set it on: it is wanted while there is none.
+pub fn judge(
+    pressures: Pressures,
+    settings: &Settings,
+    facts: &Facts,
+    remembered: &Remembered,
+    base: Option<&Node>,
+) -> [Option<bool>; 4] {
+    // Every other resource of a capacity is always put there (RDY-3).
+    let size_is_known = !settings.local_storage_capacity_isolation
+        || remembered.ephemeral_storage_bytes.is_some()
+        || facts.readings.node_file_system.is_ok();
+    let stored = base.map(|base| base.status.capacity.as_ref().is_some_and(|stored| stored.contains_key(STORAGE)));
+    let ready = if size_is_known { Some(true) } else { stored };
+    [Some(pressures.memory), Some(pressures.disk), Some(pressures.pid), ready]
+}
+
+/// The reason that a condition of ours has in this status.
+pub fn reason(kind: &str, is_true: bool) -> &'static str {
+    face(kind, is_true).reason
+}
+
+/// What is told when a condition of ours comes to this status.
+pub fn transition(node: &str, kind: &str, is_true: bool) -> NodeEvent {
+    NodeEvent::status_is_now(node, face(kind, is_true).event)
+}
+
+/// The condition of ours that an event of this reason is about.
+pub fn of_event(reason: &str) -> Option<&'static str> {
+    OWN.into_iter().find(|kind| [true, false].into_iter().any(|is_true| face(kind, is_true).event == reason))
 }
 
 /// PRS-0: heartbeat always; the rest, and the event, only when the status changes.
@@ -42,14 +81,14 @@ pub(super) fn set_pressures(node: &mut Node, board: &Board, events: &mut Vec<Nod
 pub(super) fn set_ready(node: &mut Node, board: &Board, events: &mut Vec<NodeEvent>) {
     let stamp = Some(board.stamp.to_seconds_stamp());
     let message = not_ready_message(node, board);
-    let status = if message.is_none() { "True" } else { "False" };
+    let face = face(READY, message.is_none());
     let ready = Condition {
         kind: READY.to_owned(),
-        status: status.to_owned(),
+        status: face.status.to_owned(),
         last_heartbeat_time: stamp.clone(),
         last_transition_time: stamp,
-        reason: if message.is_none() { "KubeletReady" } else { "KubeletNotReady" }.to_owned(),
-        message: message.unwrap_or_else(|| "kubelet is posting ready status".to_owned()),
+        reason: face.reason.to_owned(),
+        message: message.unwrap_or_else(|| face.message.to_owned()),
     };
     let Some(old) = node.status.conditions.iter_mut().find(|one| one.kind == READY) else {
         node.status.conditions.push(ready);
@@ -59,7 +98,7 @@ pub(super) fn set_ready(node: &mut Node, board: &Board, events: &mut Vec<NodeEve
         let last_transition_time = old.last_transition_time.take();
         *old = Condition { last_transition_time, ..ready };
     } else {
-        events.push(NodeEvent::status_is_now(board.name, if status == "True" { "NodeReady" } else { "NodeNotReady" }));
+        events.push(NodeEvent::status_is_now(board.name, face.event));
         *old = ready;
     }
 }
@@ -68,7 +107,7 @@ pub(super) fn set_ready(node: &mut Node, board: &Board, events: &mut Vec<NodeEve
 fn not_ready_message(node: &Node, board: &Board) -> Option<String> {
     let mut required = vec!["cpu", "memory", "pods"];
     if board.settings.local_storage_capacity_isolation {
-        required.push("ephemeral-storage");
+        required.push(STORAGE);
     }
     let capacity = node.status.capacity.as_ref();
     required.retain(|name| !capacity.is_some_and(|capacity| capacity.contains_key(*name)));
@@ -103,14 +142,17 @@ fn position(node: &mut Node, kind: &str) -> usize {
     })
 }
 
-/// Whether only the status of this condition was repaired since the controller wrote it (see [`super::updated`]).
-fn is_the_controllers(condition: &Condition) -> bool {
-    CONTROLLER_REASONS.contains(&condition.reason.as_str())
+/// Whether no more than the status of this condition can be ours: repaired since the controller wrote it (see
+/// [`super::updated`]), or asserted on a Node that somebody had just made anew.
+pub fn is_the_controllers(condition: &Condition) -> bool {
+    CONTROLLER_REASONS.contains(&condition.reason.as_str()) || condition.last_transition_time.is_none()
 }
 
-/// PRS-1..6.
-fn face(kind: &str, pressed: bool) -> Face {
-    let (reason, message, event) = match (kind, pressed) {
+/// PRS-1..6, RDY-6; what is against Ready has no fixed message.
+fn face(kind: &str, is_true: bool) -> Face {
+    let (reason, message, event) = match (kind, is_true) {
+        (READY, true) => ("KubeletReady", "kubelet is posting ready status", "NodeReady"),
+        (READY, false) => ("KubeletNotReady", "", "NodeNotReady"),
         ("MemoryPressure", true) => {
             ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory")
         }
@@ -124,14 +166,12 @@ fn face(kind: &str, pressed: bool) -> Face {
         (_, true) => ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
         (_, false) => ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
     };
-    Face { status: if pressed { "True" } else { "False" }, reason, message, event }
+    Face { status: if is_true { "True" } else { "False" }, reason, message, event }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Settings;
-    use crate::node::pressure::Pressures;
     use crate::node::samples::{self, LATER, LATER_STAMP, START_STAMP, condition, condition_mut, foreign_condition};
 
     fn pressed(kind: &str) -> Pressures {
@@ -300,6 +340,37 @@ mod tests {
             }
             assert!(calm(&mut node).is_empty());
         }
+    }
+
+    #[test]
+    fn a_judgement_is_what_the_setters_say() {
+        for (size_is_known, isolation) in [(true, true), (false, true), (false, false)] {
+            let settings = Settings { local_storage_capacity_isolation: isolation, ..samples::settings() };
+            let mut facts = samples::facts();
+            if !size_is_known {
+                facts.readings.node_file_system = samples::absent();
+            }
+            for kind in OWN {
+                let board = Board { pressures: pressed(kind), ..samples::board(&settings, &facts, LATER) };
+                let node = crate::node::desired::initial(&board).0;
+                let judged = judge(board.pressures, &settings, &facts, &Remembered::default(), Some(&node));
+                let set = OWN.map(|kind| Some(condition(&node, kind).status == "True"));
+                assert_eq!(judged, set);
+                let unseen = judge(board.pressures, &settings, &facts, &Remembered::default(), None);
+                assert_eq!(unseen[..3], judged[..3]);
+                assert_eq!(unseen[3], (size_is_known || !isolation).then_some(true));
+            }
+        }
+    }
+
+    #[test]
+    fn every_event_of_a_transition_leads_back_to_its_condition() {
+        for kind in OWN {
+            for is_true in [true, false] {
+                assert_eq!(of_event(transition("edge-1", kind, is_true).reason), Some(kind));
+            }
+        }
+        assert_eq!(of_event("Starting"), None);
     }
 
     #[test]

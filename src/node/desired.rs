@@ -264,6 +264,17 @@ mod tests {
     }
 
     #[test]
+    fn the_port_of_the_settings_is_the_kubelets_endpoint() {
+        let (settings, facts) = (Settings { port: 10_250, ..samples::settings() }, samples::facts());
+        let node = initial(&samples::board(&settings, &facts, START)).0;
+        assert_eq!(node.status.daemon_endpoints.kubelet_endpoint.port, 10_250);
+        assert_eq!(
+            samples::run(&samples::node(), &settings, &facts).node.status.daemon_endpoints,
+            node.status.daemon_endpoints
+        );
+    }
+
+    #[test]
     fn a_podless_node_offers_no_pods_and_keeps_pods_and_load_balancers_away() {
         let (settings, facts) = (Settings::default(), samples::facts());
         let node = initial(&samples::board(&settings, &facts, START)).0;

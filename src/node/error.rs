@@ -9,7 +9,7 @@ use crate::probe::Absent;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeError {
     /// The machine has no name of its own (`(none)`, `localhost`), and no serial number or MAC address to make one from.
-    NoName { hostname: String },
+    NoName { absent: Absent },
     /// The name cannot be the name of a Node.
     InvalidName { name: String, wrong: &'static str },
     /// A configured address that cannot be used now (ADR-1); `field` as the kubelet says it.
@@ -46,9 +46,9 @@ impl NodeError {
 impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NodeError::NoName { hostname } => write!(
+            NodeError::NoName { absent } => write!(
                 f,
-                "this machine's hostname says nothing ({hostname}) and it has neither a serial number nor a MAC address that \
+                "this machine's hostname says nothing ({absent}) and it has neither a serial number nor a MAC address that \
                  stays; give it a name with hostnamectl set-hostname NAME, or start with --hostname-override NAME"
             ),
             NodeError::InvalidName { name, wrong } => write!(

@@ -35,8 +35,13 @@ impl Event {
     /// microsecond apart.
     pub fn new(node: &str, node_uid: &str, what: &NodeEvent, at: Wall, number: u16) -> Event {
         let unix_ns = i128::from(at.unix_us()) * 1000 + i128::from(number % 1000);
+        Event::named(event_name(node, u64::try_from(unix_ns).unwrap_or(0)), node, node_uid, what, at)
+    }
+
+    /// The same under a name that is known, such as one that every repeat of the request must have.
+    pub fn named(name: String, node: &str, node_uid: &str, what: &NodeEvent, at: Wall) -> Event {
         Event {
-            name: event_name(node, u64::try_from(unix_ns).unwrap_or(0)),
+            name,
             node: node.to_owned(),
             uid: if node_uid.is_empty() { node.to_owned() } else { node_uid.to_owned() },
             warning: what.warning,
@@ -50,9 +55,24 @@ impl Event {
 
     /// Whether `what` is this event again (EVT-5); one that stands for many is, whichever message came last (EVT-6).
     pub fn repeats(&self, what: &NodeEvent) -> bool {
-        let both_combined = self.message.starts_with(COMBINED) && what.message.starts_with(COMBINED);
-        let same_message = self.message == what.message || both_combined;
-        self.warning == what.warning && self.reason == what.reason && same_message
+        self.is_like(what.warning, what.reason, &what.message)
+    }
+
+    /// The same for one that was made already.
+    pub fn is_repeated_by(&self, other: &Event) -> bool {
+        self.is_like(other.warning, &other.reason, &other.message)
+    }
+
+    fn is_like(&self, warning: bool, reason: &str, message: &str) -> bool {
+        let both_combined = self.message.starts_with(COMBINED) && message.starts_with(COMBINED);
+        self.warning == warning && self.reason == reason && (self.message == message || both_combined)
+    }
+
+    /// This event, with one more sighting that `other` tells of.
+    pub fn again(&self, other: &Event) -> Event {
+        let count = self.count.saturating_add(1);
+        let last_seen = self.last_seen.max(other.last_seen);
+        Event { message: other.message.clone(), count, last_seen, ..self.clone() }
     }
 
     /// Counts one more sighting, with what it said.
@@ -90,15 +110,17 @@ impl Event {
     }
 }
 
-/// `NODE.HEX`, the lower-case hex of `unix_ns` (EVT-2). A node name that would make that no name of an object is
+/// `NODE.HEX`, the lower-case hex of `number`, such as the time in nanoseconds (EVT-2). A node name that would make that no name of an object is
 /// replaced by a digest of it, so that two such nodes still do not collide.
-pub fn event_name(node: &str, unix_ns: u64) -> String {
-    let name = format!("{node}.{unix_ns:x}");
-    if is_dns_subdomain(&name) { name } else { format!("node-{:016x}.{unix_ns:x}", fnv1a(node)) }
+pub fn event_name(node: &str, number: u64) -> String {
+    let name = format!("{node}.{number:x}");
+    if is_dns_subdomain(&name) { name } else { format!("node-{:016x}.{number:x}", digest(node.as_bytes())) }
 }
 
-fn fnv1a(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// FNV-1a: the same for the same bytes, always and everywhere; not against somebody who looks for collisions.
+pub fn digest(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ const TAIL: usize = 6;
 
 /// `--hostname-override`, or the machine's hostname, trimmed and lower-cased (ST-6).
 ///
-/// A hostname that says nothing (`(none)`, `localhost`) would make boards of one image fight for one Node. Without an
+/// A hostname that says nothing (`(none)`, `localhost`: absent in the facts) would make boards of one image fight for
+/// one Node. Without an
 /// override such a board is `node-` and the last six letters or digits of its serial number, or of a MAC address that
 /// stays; with neither it is refused. A hostname that says something but cannot be a Node's name is refused too, never bent into shape.
 pub fn node_name(settings: &Settings, machine: &Machine) -> Result<String, NodeError> {
@@ -21,9 +22,8 @@ pub fn node_name(settings: &Settings, machine: &Machine) -> Result<String, NodeE
         return checked(name);
     }
     match &machine.hostname {
-        Ok(hostname) if !says_nothing(hostname) => checked(hostname),
-        Ok(hostname) => derived(machine).ok_or_else(|| NodeError::NoName { hostname: hostname.clone() }),
-        Err(absent) => derived(machine).ok_or_else(|| NodeError::NoName { hostname: absent.to_string() }),
+        Ok(hostname) => checked(hostname),
+        Err(absent) => derived(machine).ok_or_else(|| NodeError::NoName { absent: absent.clone() }),
     }
 }
 
@@ -41,11 +41,6 @@ fn checked(name: &str) -> Result<String, NodeError> {
     Err(NodeError::InvalidName { name, wrong })
 }
 
-fn says_nothing(hostname: &str) -> bool {
-    let hostname = hostname.trim();
-    hostname.is_empty() || hostname == "(none)" || hostname == "localhost" || hostname.starts_with("localhost.")
-}
-
 fn derived(machine: &Machine) -> Option<String> {
     [&machine.board_serial, &machine.mac_address].into_iter().flatten().find_map(|unique| {
         let letters: Vec<char> = unique.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -57,47 +52,47 @@ fn derived(machine: &Machine) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::samples;
-    use crate::probe::{Absent, Why};
+    use crate::node::samples::{self, absent};
+    use crate::probe::Fact;
 
-    fn name(hostname: &str, serial: Option<&str>, over: Option<&str>) -> Result<String, NodeError> {
-        let mut facts = samples::facts();
-        facts.machine.hostname = Ok(hostname.to_owned());
-        facts.machine.board_serial = serial.map(str::to_owned).ok_or(Absent { path: "x".into(), why: Why::NoSuchFile });
-        facts.machine.mac_address = samples::absent();
-        node_name(&Settings { hostname_override: over.map(str::to_owned), ..Settings::default() }, &facts.machine)
+    fn machine(hostname: Fact<String>, serial: Fact<String>) -> Machine {
+        Machine { hostname, board_serial: serial, mac_address: absent(), ..samples::facts().machine }
+    }
+
+    fn name(hostname: &str, over: Option<&str>) -> Result<String, NodeError> {
+        let settings = Settings { hostname_override: over.map(str::to_owned), ..Settings::default() };
+        node_name(&settings, &machine(Ok(hostname.to_owned()), Ok("123456".to_owned())))
     }
 
     #[test]
     fn the_hostname_is_the_name_trimmed_and_lower_cased() {
-        assert_eq!(name(" Edge-1.Example\n", None, None).unwrap(), "edge-1.example");
-        assert_eq!(name("localhostess", None, None).unwrap(), "localhostess");
+        assert_eq!(name(" Edge-1.Example\n", None).unwrap(), "edge-1.example");
+        assert_eq!(name("localhostess", None).unwrap(), "localhostess");
     }
 
     #[test]
     fn the_override_wins_over_any_hostname() {
-        assert_eq!(name("(none)", None, Some(" Gateway-7 ")).unwrap(), "gateway-7");
-        assert_eq!(name("edge-1", Some("123456"), Some("gateway-7")).unwrap(), "gateway-7");
+        assert_eq!(name("edge-1", Some(" Gateway-7 ")).unwrap(), "gateway-7");
+        let settings = Settings { hostname_override: Some("gateway-7".to_owned()), ..Settings::default() };
+        assert_eq!(node_name(&settings, &machine(absent(), absent())).unwrap(), "gateway-7");
     }
 
     #[test]
     fn a_hostname_that_says_nothing_is_replaced_by_the_serial_number() {
-        for hostname in ["(none)", "localhost", "localhost.localdomain", ""] {
-            assert_eq!(name(hostname, Some("VF7110A1-2250-D008E000-00A00824"), None).unwrap(), "node-a00824");
-            let error = name(hostname, None, None).unwrap_err();
+        let name = |serial| node_name(&Settings::default(), &machine(absent(), serial));
+        assert_eq!(name(Ok("VF7110A1-2250-D008E000-00A00824".to_owned())).unwrap(), "node-a00824");
+        for no_serial in [absent(), Ok("12-34".to_owned())] {
+            let error = name(no_serial).unwrap_err();
             assert_eq!(error.word(), "node-name-missing");
             assert!(error.to_string().contains("--hostname-override"), "{error}");
         }
-        assert_eq!(name("(none)", Some("12-34"), None).unwrap_err().word(), "node-name-missing");
     }
 
     #[test]
     fn a_board_without_a_serial_number_is_named_by_the_mac_address_that_stays() {
-        let mut machine = samples::facts().machine;
-        machine.hostname = Ok("localhost".to_owned());
-        for no_serial in [samples::absent(), Ok("12-34".to_owned())] {
-            machine.board_serial = no_serial;
-            machine.mac_address = Ok("dc:a6:32:5c:0f:fe".to_owned());
+        for no_serial in [absent(), Ok("12-34".to_owned())] {
+            let mac_address = Ok("dc:a6:32:5c:0f:fe".to_owned());
+            let machine = Machine { mac_address, ..machine(absent(), no_serial) };
             assert_eq!(node_name(&Settings::default(), &machine).unwrap(), "node-5c0ffe");
         }
     }
@@ -106,9 +101,9 @@ mod tests {
     fn a_name_the_api_server_would_refuse_is_refused_here() {
         let long = "a".repeat(64);
         for bad in ["my_board", "-a", "a-", "a..b", ".a", "a b", "\u{e9}", &long] {
-            assert_eq!(name(bad, Some("123456"), None).unwrap_err().word(), "node-name-invalid", "{bad:?}");
+            assert_eq!(name(bad, None).unwrap_err().word(), "node-name-invalid", "{bad:?}");
         }
-        assert_eq!(name("edge-1", None, Some(" ")).unwrap_err().word(), "node-name-invalid");
-        assert!(name(&"a".repeat(63), None, None).is_ok());
+        assert_eq!(name("edge-1", Some(" ")).unwrap_err().word(), "node-name-invalid");
+        assert!(name(&"a".repeat(63), None).is_ok());
     }
 }

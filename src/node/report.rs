@@ -1,8 +1,38 @@
-//! Turns a base that may no longer be the server's into a PATCH that leads any Node to the one we want (D4).
+//! Turns a base that may no longer be the server's into a PATCH that leads any Node to the one we want (D4), and an outage
+//! into the one that sums it up.
+
+use serde_json::json;
 
 use super::condition;
 use super::object::{Address, Condition, DaemonEndpoints, Endpoint, Node, NodeInfo};
 use super::patch::status_patch;
+use crate::time::Wall;
+
+/// Annotation of the Node: the last outage, as JSON text.
+pub const LAST_OUTAGE: &str = "nodepulse.dev/last-outage";
+
+/// What there is to know of the last outage at a glance.
+#[derive(Debug, Clone, Copy)]
+pub struct LastOutage<'a> {
+    /// When the API server was reached last, and when again; `None` where the board had no clock.
+    pub from: Option<Wall>,
+    pub to: Option<Wall>,
+    /// Machine word of the first failure.
+    pub cause: &'a str,
+    /// Changes of conditions that are told of, and records that made room for others.
+    pub changes: u32,
+    pub dropped: u32,
+}
+
+impl LastOutage<'_> {
+    /// Body of the strategic merge patch that writes it to the Node.
+    pub fn patch(&self) -> String {
+        let stamp = |wall: Option<Wall>| wall.map(Wall::to_seconds_stamp);
+        let (from, to, cause) = (stamp(self.from), stamp(self.to), self.cause);
+        let text = json!({ "from": from, "to": to, "cause": cause, "changes": self.changes, "dropped": self.dropped });
+        json!({ "metadata": { "annotations": { LAST_OUTAGE: text.to_string() } } }).to_string()
+    }
+}
 
 /// After a gap: what differs, and every condition of ours whole, whatever the server believes of them now.
 pub fn report_in_full(base: &Node, wanted: &Node) -> String {
@@ -41,7 +71,7 @@ fn without_conditions(base: &Node) -> Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     fn node(address: &str) -> Node {
         serde_json::from_value(json!({
@@ -80,5 +110,17 @@ mod tests {
         assert_eq!(patch["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"], 0);
         // A label that an administrator removed meanwhile must not come back: NodeRestriction might refuse it.
         assert_eq!(patch.get("metadata"), None);
+    }
+
+    #[test]
+    fn an_outage_is_summed_up_in_one_annotation_of_json_text() {
+        let (from, to) = (Wall::from_unix_seconds(1_767_225_600), Wall::from_unix_seconds(1_767_225_690));
+        let outage = LastOutage { from: Some(from), to: Some(to), cause: "timed-out", changes: 3, dropped: 0 };
+        let patch: Value = serde_json::from_str(&outage.patch()).unwrap();
+        let text = patch["metadata"]["annotations"]["nodepulse.dev/last-outage"].as_str().unwrap();
+        let expected = json!({ "from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:01:30Z", "cause": "timed-out",
+            "changes": 3, "dropped": 0 });
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), expected);
+        assert_eq!(patch.as_object().unwrap().len(), 1, "nothing but the annotation");
     }
 }

@@ -15,7 +15,10 @@ use super::attribute::count;
 
 /// SRC-1.
 pub(super) fn total_bytes(meminfo: &str) -> Result<u64, Why> {
-    bytes_of(meminfo, "MemTotal")
+    match bytes_of(meminfo, "MemTotal")? {
+        0 => Err(Why::Implausible("no machine is without memory".to_owned())),
+        bytes => Ok(bytes),
+    }
 }
 
 /// SRC-2.
@@ -96,6 +99,7 @@ mod tests {
     fn a_wrong_unit_or_a_cut_line_is_no_number() {
         assert_eq!(total_bytes("MemTotal: 99840").unwrap_err().to_string(), "malformed: MemTotal is not in kB");
         assert_eq!(total_bytes("MemTotal: 9223372036854775807 kB").unwrap_err().word(), "malformed");
+        assert_eq!(total_bytes("MemTotal: 0 kB").unwrap_err().word(), "implausible");
         assert_eq!(total_bytes("").unwrap_err().to_string(), "malformed: no MemTotal line");
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use nodepulse::probe::facts::{MemorySource, MemoryUse, Pids, Readings};
-use nodepulse::probe::{Gauges, Root, facts};
+use nodepulse::probe::{Facts, Gauges, Root, facts};
 
 use super::{STATE_DIRECTORY, Scratch};
 
@@ -100,4 +100,27 @@ fn the_disk_is_that_of_the_directory_to_be_and_no_disk_of_a_capture() {
     assert!(root.capacity_bytes >= root.available_bytes && root.capacity_bytes > 0, "{root:?}");
     let absent = open(&board()).read().node_file_system.unwrap_err();
     assert_eq!((absent.path.as_str(), absent.why.word()), (STATE_DIRECTORY, "implausible"));
+}
+
+#[test]
+fn what_is_plugged_in_later_changes_no_capacity() {
+    let board = board();
+    board.write("sys/devices/system/cpu/online", "0-1\n");
+    board.write("proc/sys/kernel/hostname", "edge-1\n");
+    board.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
+    let at_start = facts(&Root::new(&board.0), STATE_DIRECTORY);
+    let mut gauges = open(&board);
+    board.write("sys/devices/system/cpu/online", "0-3\n");
+    board.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "16\n");
+    board.write("proc/meminfo", MEMINFO.replace("1000000", "2000000").replace("600000", "1600000"));
+    let after_an_hour = (0..=361).map(|_| gauges.read()).next_back().unwrap();
+    assert_eq!(memory(&after_an_hour).0, 1_600_000, "what is judged is of now");
+    let capacity = |readings| {
+        let facts = Facts { readings, ..at_start.clone() };
+        super::node(facts)["node"]["status"]["capacity"].clone()
+    };
+    assert_eq!(capacity(after_an_hour), capacity(at_start.readings.clone()));
+    let restarted = super::node(facts(&Root::new(&board.0), STATE_DIRECTORY));
+    let capacity = &restarted["node"]["status"]["capacity"];
+    assert_eq!([&capacity["cpu"], &capacity["memory"], &capacity["hugepages-2Mi"]], ["4", "2000000Ki", "32Mi"]);
 }

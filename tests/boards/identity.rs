@@ -110,12 +110,11 @@ fn the_mac_address_is_the_first_by_index_that_stays_with_the_board() {
     board.write("sys/class/net/bonding_masters", "bond0\n");
     let mac = || machine_of(&board).mac_address;
     assert_eq!(mac().unwrap_err().path, "/sys/class/net");
-    interface("wlan0", "11", "0", "DC:A6:32:5C:0F:FE");
+    interface("wlan0", "10", "0", "DC:A6:32:5C:0F:FE");
+    interface("eth1", "11", "0", "dc:a6:32:5c:0f:fd");
     assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fe"));
-    interface("eth1", "10", "0", "00:00:00:00:00:00");
-    assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fe"), "one without an address is passed over");
-    interface("eth1", "10", "0", "dc:a6:32:5c:0f:fd");
-    assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fd"));
+    interface("wlan0", "10", "0", "00:00:00:00:00:00");
+    assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fd"), "one without an address is passed over");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn add(journal: &mut Journal) {
 
 /// The next write, done or failed.
 fn sync(journal: &mut Journal, disk: &mut Disk) -> Result<(), DiskError> {
-    let write = journal.next_write(up()).expect("nothing to write");
+    let write = journal.next_write(up()).unwrap();
     let written = disk.write(&write);
     journal.written(written.is_ok(), up());
     written

@@ -2,7 +2,7 @@
 //! under it (AUT-*).
 
 use super::super::agent::{Launch, Nodepulse};
-use super::super::cluster::{Cluster, Credential, NodeIdentity, Result, Validity};
+use super::super::cluster::{Cluster, Credential, NodeIdentity, Result, Validity, wait_until};
 use super::super::trials::Case;
 use super::proxy::{Manner, Proxy, server_config};
 use super::{SOON, wait_until_ready};
@@ -97,6 +97,7 @@ fn rights_that_are_taken_away_are_told_and_do_not_end_it(cluster: &Cluster) -> R
     bind(cluster, &node)?;
     let mut agent = Launch::quick(&node).start(cluster)?;
     wait_until_ready(cluster, &node)?;
+    wait_until("a Lease", SOON, || cluster.get_lease(&node.name))?;
     cluster.api.admin.delete(&format!("{BINDINGS}/{}", node.name))?;
     agent.wait_for_line(&["Lease renewal failed", "server answered 403", "`patch leases`"], SOON)?;
     agent.wait_for_line(&["NodeStatus failed", "server answered 403", "`patch nodes/status`"], SOON)?;

@@ -13,6 +13,7 @@ macro_rules! cases {
     };
 }
 
+mod check;
 mod credentials;
 mod expected;
 mod faults;
@@ -46,6 +47,7 @@ pub fn cases() -> Vec<Case> {
         faults::cases(),
         start::cases(),
         names::cases(),
+        check::cases(),
         registration::cases(),
         status::cases(),
         roads::cases(),

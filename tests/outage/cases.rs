@@ -14,6 +14,7 @@ mod fleet;
 mod links;
 mod name_server;
 mod names;
+mod remembered;
 mod site;
 
 pub use site::OUTER_NETWORK;
@@ -22,9 +23,9 @@ use super::cluster::Options;
 use super::trials::{Case, Need};
 use std::time::Duration;
 
-/// The controller's patience is no matter here: what the agent does is.
+/// So little patience that an outage can outlast it, and as much as renewals every ten seconds need.
 pub fn options() -> Options {
-    let grace = Duration::from_secs(30);
+    let grace = Duration::from_secs(12);
     Options {
         node_monitor_grace_period: grace,
         node_startup_grace_period: grace,
@@ -35,5 +36,5 @@ pub fn options() -> Options {
 
 /// The longest first, so that the short ones fill the gaps at the end.
 pub fn all() -> Vec<Case> {
-    [fleet::cases(), links::cases(), names::cases()].into_iter().flatten().collect()
+    [remembered::cases(), fleet::cases(), links::cases(), names::cases()].into_iter().flatten().collect()
 }

@@ -25,6 +25,8 @@ for family in -4 -6; do
     ip $family rule del pref 0
 done
 echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+# A router says so when it knows no way; anybody else keeps silent.
+echo 1 >/proc/sys/net/ipv4/ip_forward
 exec "$@"
 "#;
 
@@ -125,17 +127,22 @@ impl Site {
         Ok(())
     }
 
-    /// Swallows every packet with this selector (`ip-rule(8)`), both ways; nobody is told.
+    /// Swallows every packet with one of these selectors (`ip-rule(8)`); nobody is told.
     pub fn swallow(&self, selectors: &[&[&str]]) -> Result<()> {
-        selectors
-            .iter()
-            .try_for_each(|selector| run(&[&["ip", "rule", "add", "pref", "10"], *selector, &["blackhole"]].concat()))
+        selectors.iter().try_for_each(|selector| rule("add", selector, "blackhole"))
     }
 
-    pub fn let_through(&self, selectors: &[&[&str]]) -> Result<()> {
-        selectors
-            .iter()
-            .try_for_each(|selector| run(&[&["ip", "rule", "del", "pref", "10"], *selector, &["blackhole"]].concat()))
+    /// Answers every packet from this site to a port of ours as a router does that knows no way.
+    pub fn turn_away(&self, port: u16) -> Result<()> {
+        rule("add", &self.to_port(port), "unreachable")
+    }
+
+    pub fn let_through(&self, port: u16) -> Result<()> {
+        rule("del", &self.to_port(port), "unreachable")
+    }
+
+    fn to_port(&self, port: u16) -> [String; 6] {
+        ["from", &self.address(0).to_string(), "ipproto", "tcp", "dport", &port.to_string()].map(str::to_owned)
     }
 
     /// Runs a command in the site.
@@ -194,6 +201,12 @@ impl Drop for Site {
             let _ = run(&["ip", "link", "del", &self.near(cable)]);
         }
     }
+}
+
+/// Rules that are looked at before the table of local addresses is.
+fn rule(verb: &str, selector: &[impl AsRef<str>], action: &str) -> Result<()> {
+    let selector: Vec<&str> = selector.iter().map(AsRef::as_ref).collect();
+    run(&[&["ip", "rule", verb, "pref", "10"], selector.as_slice(), &[action]].concat())
 }
 
 /// Runs a command to its end; its complaint is the error.

@@ -6,6 +6,9 @@ use nodepulse::api::Failure;
 use super::plan::Happening;
 use super::world::{Event, NODE, World};
 
+/// When a service manager loses patience with a process that is to end.
+const TIMEOUT_STOP_US: u64 = 90_000_000;
+
 impl World {
     pub fn schedule_happening(&mut self, kind: Happening) {
         let mean_seconds = self.plan.happenings.get(&kind).copied().unwrap_or(u64::MAX / 4_000_000);
@@ -23,13 +26,19 @@ impl World {
         let wall_us = self.server_wall_us();
         match kind {
             Happening::NodeDeleted => drop(self.server.delete_node(NODE)),
-            Happening::NodeReplaced => self.server.replace_node(NODE, wall_us),
+            Happening::NodeReplaced => {
+                self.server.replace_node(NODE, wall_us);
+                self.truth.touched(wall_us);
+            }
             Happening::LeaseDeleted => drop(self.server.delete_lease(NODE)),
             Happening::Cordon => {
                 let cordon = self.random.per_mille(500);
                 self.server.set_unschedulable(NODE, cordon);
             }
-            Happening::ForcedUnknown => drop(self.server.force_unknown(NODE, wall_us)),
+            Happening::ForcedUnknown => {
+                self.server.force_unknown(NODE, wall_us);
+                self.truth.touched(wall_us);
+            }
             Happening::LabelWiped => {
                 let key = self.random.pick(&["kubernetes.io/os", "kubernetes.io/arch"]);
                 self.server.set_label(NODE, key, None);
@@ -49,10 +58,15 @@ impl World {
             }
             Happening::Reload => self.reload(),
             Happening::Suspend => self.suspend(),
-            Happening::Crash => self.crash(),
+            Happening::Crash if self.agent.is_some() => self.end_process(false),
+            Happening::PowerCut if self.agent.is_some() => self.cut_power(),
+            Happening::Restart => self.stop(),
+            Happening::Crash | Happening::PowerCut => {}
+            Happening::DiskFull => self.storage.fails_until_us = self.now_us + self.random.between(1, 120) * 1_000_000,
+            Happening::DiskSlow => self.storage.slow_until_us = self.now_us + self.random.between(1, 120) * 1_000_000,
             Happening::ClockStep => {
-                let step_us = self.random.pick(&[-3_600_000_000, -30_000_000, -1_000, 2_000_000, 900_000_000]);
-                self.plan.clock_offset_us += step_us;
+                let steps_s = [-21_600, -3_600, -30, 2, 900, 25_200];
+                self.plan.clock_offset_us += self.random.pick(&steps_s) * 1_000_000;
             }
         }
         self.schedule_happening(kind);
@@ -109,24 +123,29 @@ impl World {
         }
     }
 
-    /// The process dies, or the whole board restarts.
-    fn crash(&mut self) {
-        if self.agent.take().is_none() {
+    /// The whole board restarts.
+    fn cut_power(&mut self) {
+        self.trace.say(|| "    the board restarts".to_owned());
+        self.end_process(true);
+        self.boot_offset_us = -(self.now_us as i64) + self.random.between(5, 20) as i64 * 1_000_000;
+        self.board.restart(self.life);
+        // The power is back while the machine slept: it sleeps no more.
+        self.asleep_until_us = self.now_us;
+        self.resume();
+        if self.plan.clock_known_from_us.is_some_and(|from_us| from_us > 0) {
+            self.plan.clock_known_from_us = Some(self.now_us + self.random.below(120_000_000));
+        }
+    }
+
+    /// SIGTERM.
+    fn stop(&mut self) {
+        if self.agent.is_none() || self.is_asleep || self.is_stopping {
             return;
         }
-        self.life += 1;
-        self.flights.forget_all();
-        self.watch.process_ended();
-        if self.random.per_mille(500) {
-            self.trace.say(|| "    the board restarts".to_owned());
-            self.boot_offset_us = -(self.now_us as i64) + self.random.between(5, 20) as i64 * 1_000_000;
-            self.board.restart(self.life);
-            if self.plan.clock_known_from_us.is_some_and(|from_us| from_us > 0) {
-                self.plan.clock_known_from_us = Some(self.now_us + self.random.below(120_000_000));
-            }
-        }
-        let delay_us = self.random.between(100, 30_000) * 1_000;
-        self.schedule(delay_us, Event::Start);
+        self.is_stopping = true;
+        let life = self.life;
+        self.schedule(TIMEOUT_STOP_US, Event::Killed { life });
+        self.feed(Input::Stopping);
     }
 
     /// Every fault ends; nothing new happens.
@@ -139,6 +158,8 @@ impl World {
         self.server_down_until_us = self.now_us;
         self.server_frozen_until_us = self.now_us;
         self.asleep_until_us = self.now_us;
+        self.storage.fails_until_us = self.now_us;
+        self.storage.slow_until_us = self.now_us;
         self.resume();
         self.board.make_readable();
         if self.agent.is_none() {
@@ -149,7 +170,9 @@ impl World {
         }
         if !self.plan.settings.reregister && self.server.node(NODE).is_none() {
             self.server.replace_node(NODE, self.server_wall_us());
+            self.truth.touched(self.server_wall_us());
         }
-        self.schedule(self.calm_us(), Event::Judge);
+        let replay_us = self.ledger.waiting() * 1_200_000;
+        self.schedule(self.calm_us() + replay_us, Event::Judge);
     }
 }

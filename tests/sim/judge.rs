@@ -7,6 +7,7 @@ use nodepulse::node::pressure::PressureState;
 use nodepulse::time::Wall;
 use serde_json::Value;
 
+use super::truth;
 use super::world::{Event, NODE, World};
 use crate::model::controller::condition;
 
@@ -24,6 +25,7 @@ impl World {
         self.requests_at_judgement = self.steady_requests();
         self.judged += 1;
         let judged = self.judge_node().and_then(|()| self.judge_status()).and_then(|()| self.judge_lease()).and(rate);
+        let judged = if self.is_last_judgement() { judged.and_then(|()| self.ledger.judge()) } else { judged };
         let seconds = self.judged * self.calm_us() / 1_000_000;
         self.check(judged.map_err(|why| format!("{seconds} s after peace: {why}")));
         self.schedule(self.calm_us(), Event::Judge);
@@ -44,6 +46,11 @@ impl World {
     /// What anybody sees with kubectl.
     fn judge_node(&self) -> Judged {
         let node = self.server.node(NODE).ok_or("there is no Node")?;
+        for kind in truth::KINDS {
+            let stored = condition(node, kind).and_then(|stored| stored["lastTransitionTime"].as_str());
+            let stored = stored.and_then(Wall::parse_stamp).ok_or_else(|| format!("{kind} has no time"))?;
+            self.truth.is_since(kind, stored.unix_us())?;
+        }
         for (kind, status) in self.true_conditions() {
             let stored = condition(node, kind).ok_or_else(|| format!("the Node has no condition {kind}"))?;
             if stored["status"] != status {

@@ -97,6 +97,7 @@ impl World {
             self.check(checked);
         }
         self.trace.say(|| format!("-> {wish:?}"));
+        self.check_telling(&wish);
         let (bytes, exchange) = match Exchange::start(wish, &self.target) {
             Ok(started) => started,
             Err(failure) => return self.violated(format!("a request cannot be built: {failure}")),
@@ -118,6 +119,18 @@ impl World {
         if !given_up {
             self.decide_fate(number, lane, bytes);
         }
+    }
+
+    /// Nothing tells of a change before it is on disk, and what is told is told in order.
+    fn check_telling(&mut self, wish: &Wish) {
+        let is_excused = self.storage.is_excused(self.now_us);
+        let checked = match wish {
+            Wish::PatchStatus { body, .. } => self.ledger.reports(body, is_excused),
+            // What a Node is born with need not have changed.
+            Wish::CreateNode { body } => self.ledger.reports(body, true),
+            _ => self.ledger.tells(wish, is_excused, self.now_us),
+        };
+        self.check(checked);
     }
 
     fn decide_fate(&mut self, flight: u64, lane: Lane, bytes: Vec<u8>) {
@@ -251,6 +264,9 @@ impl World {
         if stray && request.path.contains("/nodes") {
             self.stray_write_us = Some(self.now_us);
         }
+        if request.path.contains("/nodes") && (stray || response.code == 201) {
+            self.truth.touched(wall_us);
+        }
         // What was decided before a stray came between need not fit after it.
         let surprised =
             stray || self.stray_write_us.is_some_and(|stray_us| self.now_us < stray_us + STRAYS_SURPRISE_FOR_US);
@@ -323,6 +339,10 @@ impl World {
             Err(refusal) => format!("<- {lane:?} {refusal}"),
         });
         self.watch.answered(lane, &answer, self.now_us);
+        if lane == Lane::Events {
+            self.ledger.answered(&answer);
+        }
+        self.has_heard |= answer.date.is_some();
         self.shim.answer(lane, &mut answer);
         match (ticket, wish) {
             (Some(ticket), Some(wish)) if answer.result.is_err() && self.violation.is_none() => self.send(ticket, wish),

@@ -53,7 +53,14 @@ pub enum Happening {
     BoardChange,
     Reload,
     Suspend,
+    /// kill -9.
     Crash,
+    /// The board starts again, with another boot id.
+    PowerCut,
+    /// SIGTERM, and a new process.
+    Restart,
+    DiskFull,
+    DiskSlow,
     ClockStep,
 }
 
@@ -72,7 +79,7 @@ pub const FAULTS: [Fault; 12] = [
     Fault::ConnectFailed,
 ];
 
-pub const HAPPENINGS: [Happening; 18] = [
+pub const HAPPENINGS: [Happening; 22] = [
     Happening::NodeDeleted,
     Happening::NodeReplaced,
     Happening::LeaseDeleted,
@@ -90,6 +97,10 @@ pub const HAPPENINGS: [Happening; 18] = [
     Happening::Reload,
     Happening::Suspend,
     Happening::Crash,
+    Happening::PowerCut,
+    Happening::Restart,
+    Happening::DiskFull,
+    Happening::DiskSlow,
     Happening::ClockStep,
 ];
 
@@ -110,6 +121,7 @@ pub struct Plan {
     /// When the wall clock becomes known; `None`: never.
     pub clock_known_from_us: Option<u64>,
     pub latency_us: u64,
+    pub journal_quota_bytes: usize,
 }
 
 impl Plan {
@@ -120,6 +132,10 @@ impl Plan {
             if random.per_mille(450) {
                 faults.insert(fault, rate);
             }
+        }
+        if random.per_mille(250) {
+            // What must hold when requests fare well can be held to more.
+            faults.clear();
         }
         let mut happenings = BTreeMap::new();
         for happening in HAPPENINGS {
@@ -148,6 +164,7 @@ impl Plan {
             clock_offset_us: random.pick(&[0, 0, 0, 300_000, -2_000_000, 3_600_000_000, -day_us, 400 * day_us]),
             clock_known_from_us,
             latency_us: random.pick(&[500, 5_000, 40_000, 300_000]),
+            journal_quota_bytes: random.pick(&[16 << 10, 64 << 10]),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Turns a correct agent into one with a known fault, by standing between it and its world.
 
 use nodepulse::api::{Answer, Lane, Refusal, Wish};
+use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
 use nodepulse::time::Wall;
 use serde_json::{Value, json};
@@ -40,9 +41,13 @@ pub enum Planted {
     ProbedOnce,
     /// A misspelt field.
     FieldMisspelt,
+    /// What is on its way to the disk is told as if it were there.
+    SentBeforeSynced,
+    /// When nothing waits, the next process begins with the first number again.
+    NumberingRestarts,
 }
 
-pub const PLANTED: [Planted; 16] = [
+pub const PLANTED: [Planted; 18] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -59,6 +64,8 @@ pub const PLANTED: [Planted; 16] = [
     Planted::LabelsNeverSent,
     Planted::ProbedOnce,
     Planted::FieldMisspelt,
+    Planted::SentBeforeSynced,
+    Planted::NumberingRestarts,
 ];
 
 impl Planted {
@@ -81,6 +88,8 @@ impl Planted {
             Planted::LabelsNeverSent => "kubernetes.io/",
             Planted::ProbedOnce => "in truth it is",
             Planted::FieldMisspelt => "unknown field",
+            Planted::SentBeforeSynced => "synced",
+            Planted::NumberingRestarts => "the numbering falls back",
         }
     }
 }
@@ -106,6 +115,12 @@ impl Shim {
 
     pub fn facts(&mut self, facts: Facts) -> Facts {
         if self.is(Planted::ProbedOnce) { self.first_facts.get_or_insert(facts).clone() } else { facts }
+    }
+
+    /// The journal as the faulty agent would find it.
+    pub fn journal(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let waits = |bytes: &[u8]| Journal::recover(bytes, bytes.len(), BootId(0)).0.waiting().count();
+        if self.is(Planted::NumberingRestarts) && waits(&bytes) == 0 { Vec::new() } else { bytes }
     }
 
     /// The wish as the faulty agent would have had it.

@@ -75,6 +75,10 @@ impl Watch {
         Ok(())
     }
 
+    pub fn writes(&mut self) {
+        self.stuck_waits = 0;
+    }
+
     pub fn probed(&mut self) {
         self.probing = false;
     }

@@ -7,15 +7,19 @@ use std::time::Duration;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
 use nodepulse::api::{Failure, Target, Wish};
+use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
 use nodepulse::time::{Now, Up, Wall};
 
 use super::board::Board;
+use super::ledger::Ledger;
 use super::network::{Flights, Orders};
 use super::plan::{Happening, Plan};
 use super::planted::{Planted, Shim};
 use super::random::Random;
+use super::storage::Storage;
 use super::trace::Trace;
+use super::truth::{self, Truth};
 use super::watch::Watch;
 use crate::model::ModelServer;
 use crate::model::controller::MONITOR_PERIOD_US;
@@ -59,6 +63,18 @@ pub enum Event {
         failure: Failure,
     },
     LinkChanged,
+    /// The disk ends a write.
+    Written {
+        number: u64,
+    },
+    /// A planted fault says so before it does.
+    SaidWritten {
+        life: u64,
+    },
+    /// A process that was asked to end has taken too long.
+    Killed {
+        life: u64,
+    },
     ForgetFlight {
         flight: u64,
     },
@@ -94,6 +110,13 @@ pub struct World {
     pub board: Board,
     /// What the last whole answer to a probe of this process was.
     given: Option<Facts>,
+    pub storage: Storage,
+    pub ledger: Ledger,
+    pub truth: Truth,
+    /// The process was asked to end.
+    pub is_stopping: bool,
+    /// A server has told this process the time.
+    pub has_heard: bool,
     pub server: ModelServer,
     pub target: Target,
     pub flights: Flights,
@@ -126,6 +149,11 @@ impl World {
         let mut world = World {
             board: Board::new(&mut random),
             given: None,
+            storage: Storage::default(),
+            ledger: Ledger::default(),
+            truth: Truth::default(),
+            is_stopping: false,
+            has_heard: false,
             boot_offset_us: plan.boot_us as i64,
             random,
             now_us: 0,
@@ -178,7 +206,7 @@ impl World {
         {
             self.now_us = moment_us;
             self.trace.at(moment_us);
-            if self.agent.is_some() && !self.is_asleep {
+            if self.agent.is_some() && !self.is_asleep && !self.is_stopping {
                 let checked = self.watch.is_lease_in_time(self.now_us);
                 self.check(checked);
             }
@@ -206,6 +234,9 @@ impl World {
                 | Event::Deliver { .. }
                 | Event::Fail { .. }
                 | Event::LinkChanged
+                | Event::Written { .. }
+                | Event::SaidWritten { .. }
+                | Event::Killed { .. }
                 | Event::ForgetFlight { .. }
         );
         if for_agent && self.is_asleep {
@@ -216,13 +247,21 @@ impl World {
             Event::Wake { number } if number == self.wait_number => self.feed(Input::Woke),
             Event::Facts { life } if life == self.life => {
                 self.watch.probed();
+                self.look();
                 let input = self.probe_result();
                 self.feed(input);
             }
             Event::Credentials { life } if life == self.life => {
                 self.feed(Input::Credentials(CredentialDates::default()))
             }
-            Event::Wake { .. } | Event::Facts { .. } | Event::Credentials { .. } => {}
+            Event::SaidWritten { life } if life == self.life => self.feed(Input::Written { done: true }),
+            Event::Killed { life } if life == self.life => self.end_process(false),
+            Event::Wake { .. }
+            | Event::Facts { .. }
+            | Event::Credentials { .. }
+            | Event::SaidWritten { .. }
+            | Event::Killed { .. } => {}
+            Event::Written { number } => self.written(number),
             Event::Held { ticket, wish } => self.send(ticket, wish),
             Event::Arrive { flight, bytes, orders } => self.arrive(flight, bytes, orders),
             Event::Deliver { flight, bytes, closes } => self.deliver(flight, bytes, closes),
@@ -233,6 +272,9 @@ impl World {
             Event::Controllers => {
                 self.server.tick(self.server_wall_us());
                 for line in std::mem::take(&mut self.server.controllers.happened) {
+                    if line.contains("Unknown") {
+                        self.truth.touched(self.server_wall_us());
+                    }
                     self.trace.say(|| format!("   {line}"));
                 }
                 self.schedule(MONITOR_PERIOD_US as u64, Event::Controllers);
@@ -251,9 +293,39 @@ impl World {
         self.given = None;
         let seed = self.random.next();
         self.trace.say(|| "the process starts".to_owned());
-        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, self.now()));
+        let boot = BootId::parse(self.board.facts.machine.boot_id.as_deref().unwrap_or_default());
+        let bytes = self.shim.journal(self.storage.disk.read());
+        let (journal, recovery) = Journal::recover(&bytes, self.plan.journal_quota_bytes, boot);
+        self.trace.say(|| format!("   {recovery}"));
+        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, self.now()));
         self.feed(Input::Credentials(CredentialDates::default()));
         self.feed(Input::Woke);
+    }
+
+    /// The process is gone, and with the power what was not on disk.
+    pub fn end_process(&mut self, power: bool) {
+        self.agent = None;
+        self.life += 1;
+        self.is_stopping = false;
+        self.has_heard = false;
+        self.flights.forget_all();
+        self.watch.process_ended();
+        self.disk_of_dead(power);
+        self.ledger.process_ended();
+        let ledger = &self.ledger;
+        self.truth.process_ended(power, |kind| ledger.last_status(kind));
+        let delay_us = self.random.between(100, 30_000) * 1_000;
+        self.schedule(delay_us, Event::Start);
+    }
+
+    /// What the agent is about to see is what is true from now on.
+    fn look(&mut self) {
+        let server_us = self.server_wall_us();
+        let off_us = self.now().wall.map(|wall| (wall.unix_us() - server_us).abs());
+        let is_dated = self.has_heard || off_us.is_some_and(|off_us| off_us <= truth::TOLERANCE_US);
+        let moment = truth::Moment { now_us: self.now_us, server_us, is_dated };
+        let period = self.plan.settings.eviction.pressure_transition_period;
+        self.truth.look(&self.board.facts.readings, period, moment);
     }
 
     /// As the shell hands it over: machine and network only when they are not those of the last time.
@@ -284,6 +356,10 @@ impl World {
                     self.wait(until);
                     break;
                 }
+                Output::Stopped => {
+                    self.trace.say(|| "   has stopped".to_owned());
+                    return self.end_process(false);
+                }
                 output => self.perform(output),
             }
         }
@@ -308,7 +384,8 @@ impl World {
                 self.trace.mix(notice.word.as_bytes());
                 self.trace.say(|| format!("   says {:?} {}: {}", notice.level, notice.word, notice.text));
             }
-            Output::Wait { .. } => {}
+            Output::Write(write) => self.write(write),
+            Output::Wait { .. } | Output::Stopped => {}
         }
     }
 
@@ -349,6 +426,10 @@ impl World {
         let knows = self.plan.clock_known_from_us.is_some_and(|from_us| self.now_us >= from_us);
         let wall = knows.then(|| Wall::from_unix_us(self.server_wall_us() + self.plan.clock_offset_us));
         Now { up: Up::since_boot(Duration::from_micros(up_us)), wall }
+    }
+
+    pub fn is_last_judgement(&self) -> bool {
+        self.judged == JUDGEMENTS
     }
 
     /// "After peace, within a minute": what others wrote is healed by an assertion and the status run nearest to it.

@@ -2,7 +2,9 @@
 
 mod events;
 mod lease;
+mod outage;
 mod registration;
+mod replay;
 mod status;
 
 use std::net::IpAddr;
@@ -11,12 +13,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::*;
-use crate::api::{Document, Failure, Refusal, StatusError};
+use crate::api::{Document, Failure, PatchAnswer, Refusal, StatusError};
+use crate::journal::{BootId, Journal, Write};
 use crate::node::Node;
 use crate::node::object::{Lease, LeaseMetadata, LeaseSpec, OwnerReference};
 use crate::probe::facts::*;
 use crate::time::Wall;
 
+const BOOT: BootId = BootId(0xb000_0000_0000_4000_8000_0000_0000_0001);
 const START: Wall = Wall::from_unix_seconds(1_767_225_600);
 
 /// An agent, its clock, and what it said so far.
@@ -27,10 +31,46 @@ struct Script {
     given: Option<(Machine, Network)>,
     /// Without it, neither the board nor the server knows the time of day.
     has_clock: bool,
+    /// How far the board's clock is ahead of the server's.
+    clock_error_seconds: i64,
     said: Vec<Notice>,
     probes: Vec<Duration>,
     reloads: usize,
     drops: usize,
+    disk: Disk,
+    stopped: bool,
+    /// The Node of a healthy server, once something was written to it.
+    stored: Option<Node>,
+}
+
+/// A disk in memory.
+#[derive(Default)]
+struct Disk {
+    bytes: Vec<u8>,
+    /// Every write fails.
+    fails: bool,
+    /// Writes are neither done nor fail.
+    hangs: bool,
+    writes: usize,
+}
+
+impl Disk {
+    fn write(&mut self, write: &Write) -> bool {
+        self.writes += 1;
+        if self.fails {
+            return false;
+        }
+        match write {
+            Write::Append { at_bytes, bytes } => {
+                let at = usize::try_from(*at_bytes).unwrap();
+                let end = self.bytes.len().max(at + bytes.len());
+                self.bytes.resize(end, 0);
+                self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            Write::Replace { bytes } => self.bytes.clone_from(bytes),
+        }
+        true
+    }
 }
 
 impl Script {
@@ -39,14 +79,32 @@ impl Script {
     }
 
     fn with(settings: Settings) -> Script {
-        let now = Now { up: Up::BOOT, wall: Some(START) };
-        let agent = Agent::new(settings, "n1".to_owned(), 1, now);
-        let (up, facts, said, probes) = (Duration::ZERO, facts(), Vec::new(), Vec::new());
-        Script { agent, up, facts, given: None, has_clock: true, said, probes, reloads: 0, drops: 0 }
+        Script::on(Disk::default(), settings, BOOT, Duration::ZERO)
+    }
+
+    /// A process that finds what an earlier one left on the disk.
+    fn on(disk: Disk, settings: Settings, boot: BootId, up: Duration) -> Script {
+        let now = Now { up: Up::since_boot(up), wall: Some(START.plus(up)) };
+        let journal = Journal::recover(&disk.bytes, 65_536, boot).0;
+        let agent = Agent::new(settings, "n1".to_owned(), 1, journal, now);
+        let (facts, said, probes, given) = (facts(), Vec::new(), Vec::new(), None);
+        let (has_clock, clock_error_seconds, reloads, drops, stopped) = (true, 0, 0, 0, false);
+        #[rustfmt::skip]
+        let script = Script {
+            agent, up, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
+            stored: None,
+        };
+        script
     }
 
     fn now(&self) -> Now {
-        Now { up: Up::since_boot(self.up), wall: self.has_clock.then(|| START.plus(self.up)) }
+        Now { up: Up::since_boot(self.up), wall: self.wall(self.clock_error_seconds) }
+    }
+
+    fn wall(&self, error_seconds: i64) -> Option<Wall> {
+        let error = Duration::from_secs(error_seconds.unsigned_abs());
+        let right = START.plus(self.up);
+        self.has_clock.then_some(if error_seconds < 0 { right.minus(error) } else { right.plus(error) })
     }
 
     /// What the shell would hand over: the whole board only when machine or network changed.
@@ -72,6 +130,13 @@ impl Script {
                 Output::Send(ticket, wish) => sent.push((ticket, wish)),
                 Output::ReloadCredentials => self.reloads += 1,
                 Output::DropConnections => self.drops += 1,
+                Output::Write(write) => {
+                    let done = self.disk.write(&write);
+                    if !self.disk.hangs {
+                        self.agent.handle(Input::Written { done }, self.now());
+                    }
+                }
+                Output::Stopped => self.stopped = true,
                 Output::Say(notice) => self.said.push(notice),
                 Output::Wait { until, .. } => return (sent, until),
             }
@@ -87,7 +152,7 @@ impl Script {
             let wanted = wanted.map(|place| sent.remove(place));
             let moved = !sent.is_empty();
             for (ticket, wish) in sent {
-                let document = healthy(&wish);
+                let document = self.document(&wish);
                 self.answer(ticket, Ok(document));
             }
             if let Some(wanted) = wanted {
@@ -103,7 +168,7 @@ impl Script {
 
     fn answer(&mut self, ticket: Ticket, result: Result<Document, Refusal>) {
         let now = self.now();
-        self.agent.handle(Input::Answered(ticket, Answer { date: now.wall, result }), now);
+        self.agent.handle(Input::Answered(ticket, Answer { date: self.wall(0), result }), now);
     }
 
     /// Answers the next request of `lane` with `result` and says what it was and when it came, in milliseconds.
@@ -117,7 +182,7 @@ impl Script {
     fn play_healthy(&mut self, lane: Lane) -> (u128, Wish) {
         let (ticket, wish) = self.next(lane);
         let at_ms = self.up.as_millis();
-        let document = healthy(&wish);
+        let document = self.document(&wish);
         self.answer(ticket, Ok(document));
         (at_ms, wish)
     }
@@ -140,11 +205,55 @@ impl Script {
                 }
             }
             for (ticket, wish) in sent {
-                let document = healthy(&wish);
+                let document = self.document(&wish);
                 self.answer(ticket, Ok(document));
                 wishes.push(wish);
             }
         }
+    }
+
+    /// Lets time pass without a server: whatever is asked fails at once.
+    fn offline(&mut self, span: Duration) {
+        let end = self.up + span;
+        while self.up < end {
+            let (sent, until) = self.drain();
+            if sent.is_empty() {
+                self.up = self.up.max(until.as_duration()).min(end);
+            }
+            for (ticket, _) in sent {
+                self.answer_unreachable(ticket);
+            }
+        }
+    }
+
+    fn answer_unreachable(&mut self, ticket: Ticket) {
+        let now = self.now();
+        self.agent.handle(Input::Answered(ticket, Answer { date: None, result: unreachable() }), now);
+    }
+
+    fn press_memory(&mut self, is_pressed: bool) {
+        let available_bytes = if is_pressed { 1 << 20 } else { 3 << 30 };
+        self.facts.readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::CgroupV2 });
+    }
+
+    /// The process is gone; another one starts over the same disk.
+    fn restart(self, boot: BootId, up: Duration) -> Script {
+        Script { stored: self.stored, ..Script::on(self.disk, Settings::default(), boot, up) }
+    }
+
+    /// What a healthy server answers that keeps the conditions it was sent.
+    fn document(&mut self, wish: &Wish) -> Document {
+        let Wish::PatchStatus { body, answer: PatchAnswer::Node, .. } = wish else { return healthy(wish) };
+        let patch: Value = serde_json::from_str(body).unwrap();
+        let node = self.stored.get_or_insert_with(registered_node);
+        for sent in patch["status"]["conditions"].as_array().into_iter().flatten() {
+            let stored = node.status.conditions.iter_mut().find(|stored| sent["type"] == *stored.kind).unwrap();
+            let text = |name: &str| sent[name].as_str().map(str::to_owned);
+            stored.status = text("status").unwrap_or(stored.status.clone());
+            stored.reason = text("reason").unwrap_or(stored.reason.clone());
+            stored.last_transition_time = text("lastTransitionTime").or(stored.last_transition_time.clone());
+        }
+        Document::Node(Box::new(node.clone()))
     }
 
     fn words(&self) -> Vec<&'static str> {

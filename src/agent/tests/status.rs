@@ -1,7 +1,6 @@
 //! When NodeStatus is sent, and what is in it (SYN-*, CHG-*, D4).
 
 use super::*;
-use crate::api::PatchAnswer;
 use std::collections::BTreeSet;
 
 fn is_assertion(wish: &Wish) -> bool {

@@ -1,0 +1,181 @@
+//! Turns what happens into records that outlive the process, and a record's two clock readings into the time it was.
+//!
+//! What is told waits for the disk ([`Memory::must_wait`]): a change is on it before anybody hears of it, or a power cut
+//! in between would leave the server with a change that the board knows nothing of. Heartbeats wait for nothing.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::clock::apart;
+use super::notice::{Level, Notice};
+use crate::journal::{Happened, Journal, Moment, Record, Sequence, Write};
+use crate::time::{Now, Up, Wall};
+
+/// The journal, and what hangs on it.
+pub(super) struct Memory {
+    journal: Journal,
+    /// Record of the highest number.
+    newest: Option<Sequence>,
+    /// Since when something waits for what is not on disk.
+    waits_since: Option<Up>,
+    /// The last write failed, and that was said.
+    has_failed: bool,
+}
+
+/// When something happened, as far as anybody can know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    At(Wall),
+    /// The board had no clock, and lost its power before it learned the time: not before this.
+    NotBefore(Wall),
+}
+
+/// A disk that has not answered for so long is one that failed: from memory we go on.
+const LONGEST_WRITE: Duration = Duration::from_secs(10);
+/// A record's time is worth correcting when it is off by more: what stamps on objects are held to as well.
+const CLOCK_ERROR: Duration = Duration::from_secs(10);
+
+impl Memory {
+    pub(super) fn new(journal: Journal) -> Memory {
+        Memory { journal, newest: None, waits_since: None, has_failed: false }
+    }
+
+    pub(super) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Everything that is not told yet, in the order in which it happened: that of the numbers, never that of a clock.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Record> {
+        self.journal.waiting()
+    }
+
+    /// `at`: when it happened, with the best wall time there is.
+    pub(super) fn record(&mut self, at: Now, what: Happened) -> Record {
+        let sequence = self.journal.add(at, what.clone());
+        self.newest = Some(sequence);
+        Record { sequence, at: self.moment(at), what }
+    }
+
+    /// `at`, as a record would have it.
+    pub(super) fn moment(&self, at: Now) -> Moment {
+        Moment { boot: self.journal.boot(), up: at.up, wall: at.wall }
+    }
+
+    /// The server has accepted what was told of it; of a clock that was learned there is nothing to tell.
+    pub(super) fn forget(&mut self, sequence: Sequence) {
+        self.journal.forget(sequence);
+        while let Some(done) = self.idle_clock() {
+            self.journal.forget(done);
+        }
+    }
+
+    /// What was learned of a clock that no waiting record needs.
+    fn idle_clock(&self) -> Option<Sequence> {
+        let is_clock = |record: &&Record| matches!(record.what, Happened::ClockSet { .. });
+        let needs = |clock: &Record| {
+            let mut others = self.waiting().filter(|record| !is_clock(record));
+            others.any(|record| record.at.boot == clock.at.boot && record.sequence < clock.sequence)
+        };
+        self.waiting().filter(is_clock).find(|clock| !needs(clock)).map(|clock| clock.sequence)
+    }
+
+    /// Something happened that is not on disk yet, and the disk works.
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.newest.is_some_and(|newest| !self.journal.is_synced(newest))
+    }
+
+    /// Whether what tells of a change must wait because the change is not on disk; the disk is then asked at once.
+    pub(super) fn must_wait(&mut self, now: Up) -> bool {
+        if !self.has_unwritten() {
+            self.waits_since = None;
+            return false;
+        }
+        now - *self.waits_since.get_or_insert(now) < LONGEST_WRITE
+    }
+
+    /// Until when [`Memory::must_wait`] may say so, and when a write is due that nobody waits for.
+    pub(super) fn deadline(&self, now: Up) -> Option<Up> {
+        let longest = self.waits_since.map(|since| since + LONGEST_WRITE).filter(|until| now < *until);
+        [longest, self.journal.write_due()].into_iter().flatten().min()
+    }
+
+    /// What the disk has to do now.
+    pub(super) fn next_write(&mut self, now: Up) -> Option<Write> {
+        let is_due = self.journal.write_due().is_some_and(|due| due <= now);
+        if self.waits_since.is_some() || is_due { self.journal.next_write(now) } else { None }
+    }
+
+    /// The same for a process that ends: everything.
+    pub(super) fn last_write(&mut self, now: Up) -> Option<Write> {
+        self.journal.next_write(now)
+    }
+
+    /// How the last write ended. Answers what to say of it.
+    pub(super) fn written(&mut self, done: bool, now: Up) -> Option<Notice> {
+        self.journal.written(done, now);
+        self.waits_since = None;
+        if std::mem::replace(&mut self.has_failed, !done) != done {
+            return None;
+        }
+        Some(if done {
+            Notice::new(Level::Info, "journal-writable", "the journal is written to disk again")
+        } else {
+            let text = "the journal cannot be written: what changes while the server cannot be reached is kept in \
+                        memory only and lost with the process, until stateDirectory can be written";
+            Notice::new(Level::Warning, "journal-unwritable", text)
+        })
+    }
+
+    /// The wall time of `at`, where `stamp` is that of `now`; `None` where nobody can know it.
+    pub(super) fn wall_of(&self, at: Moment, stamp: Wall, now: Up) -> Option<Wall> {
+        let is_this_boot = at.boot == self.journal.boot() && at.up <= now;
+        // Where the kernel does not say which boot this is, no two are known to be the same.
+        if is_this_boot && (at.boot.0 != 0 || at.wall.is_none()) {
+            return Some(stamp.minus(now - at.up));
+        }
+        self.learned(at).or(at.wall)
+    }
+
+    /// By the clock that was learned in the same boot.
+    fn learned(&self, at: Moment) -> Option<Wall> {
+        let clocks = self.waiting().filter(|record| record.at.boot == at.boot);
+        let clocks = clocks.filter_map(|record| match record.what {
+            Happened::ClockSet { wall } => Some(wall.plus(at.up - record.at.up).minus(record.at.up - at.up)),
+            _ => None,
+        });
+        clocks.last()
+    }
+
+    /// When `record` happened.
+    pub(super) fn time_of(&self, record: &Record, stamp: Wall, now: Up) -> Known {
+        if let Some(wall) = self.wall_of(record.at, stamp, now) {
+            return Known::At(wall);
+        }
+        let earlier = self.waiting().take_while(|other| other.sequence < record.sequence);
+        let known = earlier.filter_map(|other| self.wall_of(other.at, stamp, now)).max();
+        // Without any the present is as good a guess as the past.
+        Known::NotBefore(known.unwrap_or(stamp))
+    }
+
+    /// The server told the time. Where records of this boot wait that the board's own clock dated wrong or not at all, it
+    /// is kept with them: after the next boot nobody could say it any more.
+    pub(super) fn learn_clock(&mut self, server: Wall, now: Up) {
+        let is_off = |record: &Record| {
+            let wall = self.learned(record.at).or(record.at.wall);
+            wall.is_none_or(|wall| apart(wall, server.minus(now - record.at.up)) > CLOCK_ERROR)
+        };
+        let boot = self.journal.boot();
+        let mut of_this_boot = self.waiting().filter(|record| record.at.boot == boot && record.at.up <= now);
+        let is_needed = of_this_boot.any(|record| !matches!(record.what, Happened::ClockSet { .. }) && is_off(record));
+        drop(of_this_boot);
+        if is_needed {
+            self.journal.add(Now { up: now, wall: Some(server) }, Happened::ClockSet { wall: server });
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.waiting()).finish()
+    }
+}

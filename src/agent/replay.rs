@@ -1,0 +1,210 @@
+//! Turns the records that wait into what is told of them, one after the other, and decides how soon.
+//!
+//! ```text
+//! Live --an outage is recorded--> Held --a server is reached--> Paced --nothing waits--> Live
+//!   ^                              ^ ^                            |
+//!   |     an earlier process -----'  '---- another outage -------'
+//!   '-- first start
+//! ```
+//!
+//! Live, what happens is told at once. After an outage a fleet comes back at the same moment, so what waited comes later
+//! and slowly, and never beside a heartbeat. The first that waits is told next, and only what the server has accepted stops
+//! waiting: whatever ends the telling, it goes on where it was.
+
+use std::time::Duration;
+
+use super::memory::{Known, Memory};
+use super::trouble::Spent;
+use crate::journal::{BootId, Happened, Record, Sequence, Status};
+use crate::node::condition;
+use crate::node::desired::NodeEvent;
+use crate::node::event::{Event, digest, event_name};
+use crate::node::report::LastOutage;
+use crate::time::{Up, Wall};
+
+#[derive(Debug)]
+pub(super) struct Replay {
+    pace: Pace,
+    /// Where in the fleet this board has its turn.
+    phase: Duration,
+    /// The end of an outage whose event was accepted, or refused for good, and whose annotation is still owed.
+    summary: Option<Sequence>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    Live,
+    Held,
+    Paced { not_before: Up },
+}
+
+/// A server that is back is left in peace for so long.
+const PEACE: Duration = Duration::from_secs(10);
+/// The turns of a fleet are spread over this.
+const SPREAD: Duration = Duration::from_secs(10);
+/// At most one request in this time.
+const SPACING: Duration = Duration::from_secs(1);
+
+impl Replay {
+    pub(super) fn new(memory: &Memory, node_name: &str) -> Replay {
+        let pace = if memory.waiting().next().is_some() { Pace::Held } else { Pace::Live };
+        Replay { pace, phase: phase(node_name, SPREAD), summary: None }
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.pace == Pace::Live
+    }
+
+    /// An outage is recorded.
+    pub(super) fn hold(&mut self) {
+        self.pace = Pace::Held;
+    }
+
+    /// A server is reached.
+    pub(super) fn resume(&mut self, memory: &Memory, now: Up) {
+        if self.pace == Pace::Held {
+            self.pace = Pace::Paced { not_before: now + PEACE + self.phase };
+            self.look_for_end(memory);
+        }
+    }
+
+    /// From when on the next record may be told; `None`: not before a server is reached.
+    pub(super) fn may_tell_at(&self) -> Option<Up> {
+        match self.pace {
+            Pace::Live => Some(Up::BOOT),
+            Pace::Held => None,
+            Pace::Paced { not_before } => Some(not_before),
+        }
+    }
+
+    /// Something of what waits is being told.
+    pub(super) fn tells(&mut self, now: Up) {
+        if let Pace::Paced { not_before } = &mut self.pace {
+            *not_before = now + SPACING;
+        }
+    }
+
+    /// The record to tell next: the first that waits and has something to tell.
+    pub(super) fn next<'a>(&self, memory: &'a Memory) -> Option<&'a Record> {
+        let is_silent =
+            |record: &Record| matches!(record.what, Happened::OutageBegan { .. } | Happened::ClockSet { .. });
+        memory.waiting().find(|record| !is_silent(record)).filter(|record| self.summary != Some(record.sequence))
+    }
+
+    /// The end of the outage whose annotation is owed.
+    pub(super) fn owed_summary<'a>(&self, memory: &'a Memory) -> Option<&'a Record> {
+        memory.waiting().find(|record| self.summary == Some(record.sequence))
+    }
+
+    /// What was told of this record was accepted, or refused for good.
+    pub(super) fn told(&mut self, sequence: Sequence, memory: &mut Memory) {
+        let is_end = |record: &Record| matches!(record.what, Happened::OutageEnded { .. });
+        if memory.waiting().any(|record| record.sequence == sequence && is_end(record)) {
+            self.summary = Some(sequence);
+        } else {
+            memory.forget(sequence);
+        }
+        self.look_for_end(memory);
+    }
+
+    /// The annotation was accepted, or refused for good: nothing is left to tell of this outage.
+    pub(super) fn summed_up(&mut self, memory: &mut Memory) {
+        let Some(end) = self.summary.take() else { return };
+        let earlier = memory.waiting().take_while(|record| record.sequence < end);
+        let beginnings = earlier.filter(|record| matches!(record.what, Happened::OutageBegan { .. }));
+        let beginnings: Vec<Sequence> = beginnings.map(|record| record.sequence).collect();
+        beginnings.into_iter().chain([end]).for_each(|sequence| memory.forget(sequence));
+        self.look_for_end(memory);
+    }
+
+    fn look_for_end(&mut self, memory: &Memory) {
+        if self.summary.is_none() && self.next(memory).is_none() && matches!(self.pace, Pace::Paced { .. }) {
+            self.pace = Pace::Live;
+        }
+    }
+}
+
+/// A moment of `span` that is always the same for this Node, and spread over all of it for many.
+pub(super) fn phase(node_name: &str, span: Duration) -> Duration {
+    let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
+    Duration::from_millis(digest(node_name.as_bytes()) % span_ms)
+}
+
+/// What is told of a record. Its name is the same each time, so that one that the server has already is not told twice.
+pub(super) fn event_of(record: &Record, node: &str, uid: &str, memory: &Memory, stamp: Wall, now: Up) -> Event {
+    let mut what = telling(record, node, memory, stamp, now);
+    let at = match memory.time_of(record, stamp, now) {
+        Known::At(wall) => wall,
+        Known::NotBefore(wall) => {
+            what.message.push_str(" (the board had no clock then: when it was is not known)");
+            wall
+        }
+    };
+    let boot = record.at.boot.0.to_be_bytes();
+    let number = digest(&[boot.as_slice(), record.sequence.0.to_be_bytes().as_slice()].concat());
+    Event::named(event_name(node, number), node, uid, &what, at)
+}
+
+fn telling(record: &Record, node: &str, memory: &Memory, stamp: Wall, now: Up) -> NodeEvent {
+    let event = |warning, reason, message| NodeEvent { warning, reason, message };
+    match &record.what {
+        Happened::ConditionChanged { condition, to, .. } => told_of_change(node, condition, *to),
+        Happened::ProcessStarted => event(false, "Starting", "Starting nodepulse.".to_owned()),
+        Happened::BoardRebooted { .. } => {
+            let boot = Hyphenated(record.at.boot);
+            event(true, "Rebooted", format!("Node {node} has been rebooted, boot id: {boot}"))
+        }
+        Happened::OutageEnded { cause, changes, dropped } => {
+            let from = began(record, memory).and_then(|began| memory.wall_of(began.at, stamp, now));
+            let to = memory.wall_of(record.at, stamp, now);
+            let spent = from.zip(to).map(|(from, to)| format!(" after {}", Spent(to.since(from)))).unwrap_or_default();
+            let message = format!(
+                "Node {node} reached the API server again{spent}: {cause}; {changes} changes of conditions meanwhile, {dropped} records dropped"
+            );
+            event(false, "UplinkRestored", message)
+        }
+        Happened::Dropped { count } => {
+            let message = format!("{count} records of Node {node} were dropped to make room for others");
+            event(true, "RecordsDropped", message)
+        }
+        // Neither is told: see `Replay::next`.
+        Happened::OutageBegan { cause } => event(false, "UplinkLost", cause.to_string()),
+        Happened::ClockSet { wall } => event(false, "ClockSet", wall.to_string()),
+    }
+}
+
+fn told_of_change(node: &str, kind: &str, to: Status) -> NodeEvent {
+    if condition::OWN.contains(&kind) && to != Status::Unknown {
+        return condition::transition(node, kind, to == Status::True);
+    }
+    let message = format!("Node {node} condition {kind} is now: {to:?}");
+    NodeEvent { warning: false, reason: "NodeConditionChanged", message }
+}
+
+/// The beginning of the outage that `end` ended.
+fn began<'a>(end: &Record, memory: &'a Memory) -> Option<&'a Record> {
+    let earlier = memory.waiting().take_while(|record| record.sequence < end.sequence);
+    earlier.filter(|record| matches!(record.what, Happened::OutageBegan { .. })).last()
+}
+
+/// The patch that sums up the outage that `end` ended.
+pub(super) fn summary_of(end: &Record, memory: &Memory, stamp: Wall, now: Up) -> Option<String> {
+    let Happened::OutageEnded { cause, changes, dropped } = &end.what else { return None };
+    let wall_of = |record: &Record| memory.wall_of(record.at, stamp, now);
+    let (from, to) = (began(end, memory).and_then(wall_of), wall_of(end));
+    Some(LastOutage { from, to, cause, changes: *changes, dropped: *dropped }.patch())
+}
+
+/// A boot id as the kernel writes it.
+struct Hyphenated(BootId);
+
+impl std::fmt::Display for Hyphenated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let digits = format!("{:032x}", self.0.0);
+        for (place, digit) in digits.chars().enumerate() {
+            let hyphen = if [8, 12, 16, 20].contains(&place) { "-" } else { "" };
+            write!(f, "{hyphen}{digit}")?;
+        }
+        Ok(())
+    }
+}

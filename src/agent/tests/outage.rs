@@ -1,0 +1,244 @@
+//! What is recorded, and when it is on disk: before anybody hears of it.
+
+use super::*;
+use crate::journal::{Happened, Record, Status};
+use crate::probe::facts::Absent;
+
+/// What waits on the disk now, as the next process would find it.
+fn on_disk(script: &Script) -> Vec<Record> {
+    Journal::recover(&script.disk.bytes, 65_536, BOOT).0.waiting().cloned().collect()
+}
+
+pub(super) fn kinds(records: &[Record]) -> Vec<&'static str> {
+    let kind = |record: &Record| match record.what {
+        Happened::ConditionChanged { .. } => "changed",
+        Happened::OutageBegan { .. } => "began",
+        Happened::OutageEnded { .. } => "ended",
+        Happened::ProcessStarted => "started",
+        Happened::BoardRebooted { .. } => "rebooted",
+        Happened::ClockSet { .. } => "clock",
+        Happened::Dropped { .. } => "dropped",
+    };
+    records.iter().map(kind).collect()
+}
+
+pub(super) fn waiting(script: &Script) -> Vec<Record> {
+    script.agent.world.memory.waiting().cloned().collect()
+}
+
+/// An agent that is registered and has told all it had to tell.
+pub(super) fn settled() -> Script {
+    let mut script = Script::new();
+    script.register();
+    script.pass(Duration::from_secs(30));
+    assert!(waiting(&script).is_empty(), "{:?}", waiting(&script));
+    script
+}
+
+#[test]
+fn nothing_that_tells_of_a_change_is_sent_before_the_change_is_on_disk() {
+    let mut script = settled();
+    script.disk.hangs = true;
+    script.press_memory(true);
+    while waiting(&script).is_empty() {
+        script.pass(Duration::from_secs(1));
+    }
+    let early = script.pass(Duration::from_secs(8));
+    assert!(!early.iter().any(wish_tells), "{early:?}");
+    assert_eq!(kinds(&waiting(&script)), ["changed"]);
+    script.disk.hangs = false;
+    script.agent.handle(Input::Written { done: true }, script.now());
+    let told = script.pass(Duration::from_secs(5));
+    assert!(told.iter().any(|wish| matches!(wish, Wish::PatchStatus { .. }) && wish_tells(wish)), "{told:?}");
+    assert!(told.iter().any(|wish| matches!(wish, Wish::CreateEvent { .. }) && wish_tells(wish)), "{told:?}");
+    assert!(waiting(&script).is_empty());
+}
+
+fn wish_tells(wish: &Wish) -> bool {
+    match wish {
+        Wish::PatchStatus { body, .. } | Wish::CreateEvent { body } => body.contains("InsufficientMemory"),
+        _ => false,
+    }
+}
+
+#[test]
+fn a_disk_that_never_answers_holds_nothing_back_for_longer_than_ten_seconds() {
+    let mut script = settled();
+    script.disk.hangs = true;
+    script.press_memory(true);
+    let told = script.pass(Duration::from_secs(25));
+    let renewals = told.iter().filter(|wish| matches!(wish, Wish::RenewLease { .. })).count();
+    assert!((2..=3).contains(&renewals), "renewals wait for no disk");
+    assert!(told.iter().any(|wish| matches!(wish, Wish::PatchStatus { .. }) && wish_tells(wish)), "{told:?}");
+}
+
+#[test]
+fn a_disk_that_fails_is_told_once_with_what_it_means_and_once_when_it_works_again() {
+    let mut script = Script::new();
+    script.disk.fails = true;
+    script.register();
+    script.press_memory(true);
+    let told = script.pass(Duration::from_secs(300));
+    assert!(told.iter().any(wish_tells), "the agent goes on from memory");
+    let count = |script: &Script, word| script.words().iter().filter(|said| **said == word).count();
+    assert_eq!(count(&script, "journal-unwritable"), 1);
+    script.disk.fails = false;
+    script.press_memory(false);
+    script.pass(Duration::from_secs(3600));
+    assert_eq!([count(&script, "journal-unwritable"), count(&script, "journal-writable")], [1, 1]);
+}
+
+#[test]
+fn a_failure_shorter_than_twenty_seconds_leaves_no_trace() {
+    let mut script = settled();
+    let writes = script.disk.writes;
+    script.offline(Duration::from_secs(19));
+    script.pass(Duration::from_secs(60));
+    assert!(waiting(&script).is_empty());
+    assert_eq!(script.disk.writes, writes);
+}
+
+#[test]
+fn an_outage_is_recorded_with_its_first_failure_and_the_moment_the_server_was_last_reached() {
+    let mut script = settled();
+    let (reached_ms, _) = script.play_healthy(Lane::Lease);
+    script.offline(Duration::from_secs(40));
+    let records = waiting(&script);
+    assert_eq!(kinds(&records), ["began"]);
+    assert_eq!(records[0].what, Happened::OutageBegan { cause: crate::journal::record::cut("timed-out") });
+    assert_eq!(records[0].at.up.as_duration().as_millis(), reached_ms);
+    assert_eq!(records[0].at.wall.map(|wall| wall.since(START).as_millis()), Some(reached_ms));
+    assert_eq!(on_disk(&script), records);
+    script.pass(Duration::from_secs(5));
+    assert_eq!(kinds(&waiting(&script)), ["began", "ended"]);
+}
+
+#[test]
+fn a_change_that_comes_while_no_server_is_found_begins_the_outage_at_once() {
+    let mut script = settled();
+    script.play(Lane::Lease, unreachable());
+    script.press_memory(true);
+    script.offline(Duration::from_secs(12));
+    let records = waiting(&script);
+    assert_eq!(kinds(&records), ["began", "changed"]);
+    let (from, to) = (Status::False, Status::True);
+    let (condition, reason) =
+        ("MemoryPressure".try_into().unwrap(), "KubeletHasInsufficientMemory".try_into().unwrap());
+    assert_eq!(records[1].what, Happened::ConditionChanged { condition, from, to, reason });
+}
+
+#[test]
+fn changes_are_seen_and_kept_every_ten_seconds_while_nothing_can_be_reported() {
+    let mut script = settled();
+    script.offline(Duration::from_secs(60));
+    for pressed in [true, false, true, false] {
+        script.press_memory(pressed);
+        script.offline(Duration::from_secs(330));
+    }
+    assert_eq!(kinds(&waiting(&script)), ["began", "changed", "changed", "changed", "changed"]);
+    let gaps: Vec<_> = script.probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| *gap < Duration::from_secs(25)), "{gaps:?}");
+}
+
+#[test]
+fn a_board_that_never_reached_its_server_is_looked_at_all_the_same() {
+    let mut script = Script::new();
+    script.offline(Duration::from_secs(30));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(30));
+    let records = waiting(&script);
+    assert_eq!(kinds(&records), ["started", "began", "changed"]);
+    assert_eq!(records[1].at.up, Up::BOOT, "the process started then, and nobody was reached before");
+    assert!(script.probes.windows(2).all(|pair| pair[1] - pair[0] <= Duration::from_secs(18)), "{:?}", script.probes);
+}
+
+#[test]
+fn an_outage_goes_on_over_a_killed_process_and_a_reboot() {
+    let mut script = settled();
+    script.offline(Duration::from_secs(30));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(30));
+    let killed_at = script.up;
+    let mut script = script.restart(BOOT, killed_at + Duration::from_secs(5));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(60));
+    assert_eq!(kinds(&waiting(&script)), ["began", "changed", "started"], "still under pressure: no change");
+    let mut script = script.restart(BootId(2), Duration::from_secs(5));
+    script.offline(Duration::from_secs(60));
+    let expected = ["began", "changed", "started", "started", "rebooted", "changed"];
+    assert_eq!(kinds(&waiting(&script)), expected, "the pressure is gone since");
+    script.register();
+    script.pass(Duration::from_secs(1));
+    assert_eq!(kinds(&waiting(&script)).iter().filter(|kind| **kind == "ended").count(), 1);
+}
+
+#[test]
+fn what_was_believed_before_the_start_is_what_the_servers_node_says() {
+    let mut script = Script::new();
+    script.press_memory(true);
+    script.play_healthy(Lane::Status);
+    script.play(Lane::Status, refused(409, "AlreadyExists"));
+    let first_look = script.probes[0];
+    let recorded = || kinds(&waiting(&script)).contains(&"changed");
+    assert!(!recorded(), "a first look is no change");
+    script.play(Lane::Status, Ok(Document::Node(Box::new(registered_node()))));
+    script.drain();
+    let changed = waiting(&script).into_iter().find(|record| matches!(record.what, Happened::ConditionChanged { .. }));
+    assert_eq!(changed.unwrap().at.up.as_duration(), first_look);
+}
+
+#[test]
+fn a_size_that_nobody_can_say_yet_is_no_change_of_ready() {
+    let mut script = Script::new();
+    script.facts.readings.node_file_system = Err(Absent { path: "/".to_owned(), why: Why::Errno(5) });
+    script.offline(Duration::from_secs(60));
+    script.facts = facts();
+    script.offline(Duration::from_secs(60));
+    assert_eq!(kinds(&waiting(&script)), ["started", "began"]);
+}
+
+#[test]
+fn the_end_of_the_process_waits_for_what_is_not_on_disk() {
+    let mut script = settled();
+    script.offline(Duration::from_secs(30));
+    // Enough changes that the disk is asked for more rarely than they come.
+    for place in 0..40 {
+        script.press_memory(place % 2 == 0);
+        script.offline(Duration::from_secs(310));
+    }
+    assert!(on_disk(&script).len() < waiting(&script).len());
+    script.agent.handle(Input::Stopping, script.now());
+    let (sent, _) = script.drain();
+    assert!(sent.is_empty() && script.stopped);
+    assert_eq!(on_disk(&script), waiting(&script));
+}
+
+#[test]
+fn the_end_of_the_process_does_not_wait_for_a_disk_that_hangs() {
+    let mut script = settled();
+    script.disk.hangs = true;
+    script.press_memory(true);
+    script.pass(Duration::from_secs(12));
+    script.agent.handle(Input::Stopping, script.now());
+    let (_, until) = script.drain();
+    assert!(!script.stopped && until.as_duration() <= script.up + Duration::from_secs(3));
+    script.up = until.as_duration();
+    script.drain();
+    assert!(script.stopped);
+}
+
+#[test]
+fn a_day_without_a_server_and_with_a_change_a_minute_writes_some_blocks_and_no_more() {
+    let settings = Settings::default();
+    let mut script = Script::with(settings);
+    script.agent.world.settings.eviction.pressure_transition_period = Duration::ZERO;
+    script.register();
+    let writes = script.disk.writes;
+    script.offline(Duration::from_secs(30));
+    for minute in 0..24 * 60 {
+        script.press_memory(minute % 2 == 0);
+        script.offline(Duration::from_secs(60));
+    }
+    assert!(script.disk.writes - writes <= 64, "{} writes", script.disk.writes - writes);
+    assert!(waiting(&script).iter().any(|record| matches!(record.what, Happened::Dropped { .. })));
+}

@@ -1,0 +1,138 @@
+//! Turns looks at the board into changes of conditions, and keeps for each when it was until the server has it.
+//!
+//! What a condition was before is what the last record says, or else the server's Node once that is known, or else the
+//! first look, which is then no change.
+
+use super::world::World;
+use crate::journal::record::cut;
+use crate::journal::{Happened, Moment, Record, Status};
+use crate::node::condition::{self, OWN};
+use crate::node::object::{Condition, Node};
+use crate::time::{Now, Wall};
+
+/// What is believed of our four conditions, in the order of [`OWN`].
+#[derive(Debug, Default)]
+pub(super) struct Transitions {
+    conditions: [Believed; OWN.len()],
+}
+
+#[derive(Debug, Default)]
+struct Believed {
+    /// `None` before anybody could say.
+    is_true: Option<bool>,
+    /// Nothing but the look of this moment speaks for it.
+    first_look: Option<Now>,
+    /// The last transition, while no server has acknowledged it.
+    owed: Option<Owed>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Owed {
+    at: Moment,
+    /// There is a record, and the record is what is told.
+    is_recorded: bool,
+    /// It is in the report that was made last.
+    is_reported: bool,
+}
+
+impl Transitions {
+    /// What the records of earlier processes say.
+    pub(super) fn remember<'a>(&mut self, records: impl Iterator<Item = &'a Record>) {
+        for record in records {
+            let Happened::ConditionChanged { condition, to, .. } = &record.what else { continue };
+            let Some(believed) = self.of(condition) else { continue };
+            believed.is_true = Some(*to == Status::True);
+            believed.owed = Some(Owed { at: record.at, is_recorded: true, is_reported: false });
+        }
+    }
+
+    /// One look at the board: what changed is recorded in this moment.
+    pub(super) fn look(&mut self, judged: [Option<bool>; OWN.len()], world: &mut World, now: Now) {
+        for ((kind, believed), judged) in OWN.into_iter().zip(&mut self.conditions).zip(judged) {
+            let Some(is_true) = judged else { continue };
+            match believed.is_true {
+                None => (believed.is_true, believed.first_look) = (Some(is_true), Some(now)),
+                Some(before) if before != is_true => {
+                    believed.change(kind, before, world, now);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The server's Node is known: where only a first look spoke, this is what was before.
+    pub(super) fn node_known(&mut self, node: &Node, world: &mut World) {
+        for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
+            let Some(first_look) = believed.first_look.take() else { continue };
+            let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
+            let before = match stored.map(|stored| stored.status.as_str()) {
+                Some("True") => true,
+                Some("False") => false,
+                // A silent Node is Unknown: the setters repair that, and tell it.
+                _ => continue,
+            };
+            let is_the_controllers = stored.is_some_and(condition::is_the_controllers);
+            if believed.is_true.is_some_and(|is_true| is_true != before) && !is_the_controllers {
+                believed.change(kind, before, world, first_look);
+            }
+        }
+    }
+
+    /// Whether a transition waits for its acknowledgement.
+    pub(super) fn is_owed(&self) -> bool {
+        self.conditions.iter().any(|believed| believed.owed.is_some())
+    }
+
+    /// Whether the event of this reason is about a transition that has a record: that is told, once.
+    pub(super) fn tells(&self, reason: &str) -> bool {
+        let kind = condition::of_event(reason);
+        let mut conditions = OWN.into_iter().zip(&self.conditions);
+        let believed = conditions.find(|(own, _)| Some(*own) == kind);
+        believed.is_some_and(|(_, believed)| believed.owed.is_some_and(|owed| owed.is_recorded))
+    }
+
+    /// Writes the true times of transitions onto `node`. Made from a `base`, it has transitions of its own as well, of what
+    /// others wrote: a report that fails is made again, and the transition was when it was.
+    pub(super) fn date(&mut self, node: &mut Node, base: Option<&Node>, world: &World, stamp: Wall, now: Now) {
+        for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
+            let Some(ours) = find(&mut node.status.conditions, kind) else { continue };
+            let theirs = base.map(|base| base.status.conditions.iter().find(|theirs| theirs.kind == kind));
+            let time = |theirs: Option<&Condition>| theirs.and_then(|theirs| theirs.last_transition_time.clone());
+            if believed.owed.is_none() && theirs.is_some_and(|theirs| time(theirs) != ours.last_transition_time) {
+                let at = world.memory.moment(Now { wall: Some(stamp), ..now });
+                believed.owed = Some(Owed { at, is_recorded: false, is_reported: false });
+            }
+            let Some(owed) = &mut believed.owed else { continue };
+            owed.is_reported = true;
+            let wall = world.memory.wall_of(owed.at, stamp, now.up).unwrap_or(stamp);
+            ours.last_transition_time = Some(wall.to_seconds_stamp());
+        }
+    }
+
+    /// The server has the report that was made last.
+    pub(super) fn acknowledged(&mut self) {
+        for believed in &mut self.conditions {
+            believed.owed.take_if(|owed| owed.is_reported);
+        }
+    }
+
+    fn of(&mut self, kind: &str) -> Option<&mut Believed> {
+        OWN.into_iter().zip(&mut self.conditions).find(|(own, _)| *own == kind).map(|(_, believed)| believed)
+    }
+}
+
+fn find<'a>(conditions: &'a mut [Condition], kind: &str) -> Option<&'a mut Condition> {
+    conditions.iter_mut().find(|condition| condition.kind == kind)
+}
+
+impl Believed {
+    fn change(&mut self, kind: &'static str, before: bool, world: &mut World, at: Now) {
+        let (from, to) = if before { (Status::True, Status::False) } else { (Status::False, Status::True) };
+        let reason = condition::reason(kind, !before);
+        let what = Happened::ConditionChanged { condition: cut(kind), from, to, reason: cut(reason) };
+        let at = world.record_change(what, condition::transition(&world.node_name, kind, !before), at);
+        self.is_true = Some(!before);
+        self.first_look = None;
+        self.owed = Some(Owed { at, is_recorded: true, is_reported: false });
+    }
+}

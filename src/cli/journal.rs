@@ -1,0 +1,265 @@
+//! Turns the bytes of a journal into what a person or a program wants to know of it. Nothing is locked, nothing written.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::CliError;
+use super::args::Sources;
+use super::load;
+use super::palette::Palette;
+use crate::config::limits;
+use crate::io::disk::{JOURNAL, read_journal};
+use crate::journal::{BootId, Happened, Journal, Moment, Record, Recovery, Status};
+use crate::time::Wall;
+
+/// One journal, read.
+pub struct JournalFile {
+    path: String,
+    /// `None`: there is no such file.
+    size_bytes: Option<usize>,
+    journal: Journal,
+    found: Recovery,
+}
+
+/// The journal of `file`, or else of the state directory of the settings, where none is as good as an empty one.
+pub fn read(file: Option<&str>, sources: &Sources) -> Result<JournalFile, CliError> {
+    let path = match file {
+        Some(path) => path.to_owned(),
+        None => format!("{}/{JOURNAL}", load::settings(sources)?.settings.state_directory),
+    };
+    let bytes = match read_journal(&path) {
+        Err(error) if error.is_missing() && file.is_none() => None,
+        read => Some(read.map_err(CliError::Disk)?),
+    };
+    Ok(JournalFile::of(path, bytes.as_deref()))
+}
+
+impl JournalFile {
+    fn of(path: String, bytes: Option<&[u8]>) -> JournalFile {
+        // With the largest quota nothing is dropped in the reading.
+        let (journal, found) = Journal::recover(bytes.unwrap_or_default(), limits::JOURNAL_MOST_BYTES, BootId(0));
+        JournalFile { path, size_bytes: bytes.map(<[u8]>::len), journal, found }
+    }
+
+    /// For people: how much waits and since when, what is wrong with the file, then each record.
+    pub fn to_text(&self, palette: &Palette) -> String {
+        let Palette { bold, dim, warning, reset, .. } = *palette;
+        let Some(size_bytes) = self.size_bytes else {
+            return format!("nothing waits: there is no {} yet\n", self.path);
+        };
+        let size = format!("{} KiB, {}", size_bytes.div_ceil(1024), self.path);
+        let mut text = match self.journal.waiting().next() {
+            None => format!("{bold}nothing waits{reset}: the server was told everything ({size})\n"),
+            Some(first) => {
+                let since = when(&first.at);
+                format!("{bold}{} to be told{reset}, the first of {since} ({size})\n", counted(self.found.records))
+            }
+        };
+        if !self.found.is_whole() {
+            let whole = self.found.to_string();
+            let damage = whole.split_once("; ").map_or("", |(_, damage)| damage);
+            let _ = writeln!(text, "{warning}damaged{reset}: {damage}; everything else is here");
+        }
+        let width = self.journal.waiting().map(|record| when(&record.at).len()).max().unwrap_or(0);
+        for record in self.journal.waiting() {
+            let number = record.sequence.0;
+            let _ = writeln!(text, "{dim}{number:>8}{reset}  {:width$}  {}", when(&record.at), sentence(&record.what));
+        }
+        text
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "path": self.path,
+            "sizeBytes": self.size_bytes,
+            "damage": {
+                "cutBytes": self.found.cut_bytes,
+                "unreadablePlaces": self.found.skipped,
+                "framesOfNewerVersions": self.found.unknown_versions,
+            },
+            "lastBoot": self.journal.last_boot().map(uuid),
+            "records": self.journal.waiting().map(record).collect::<Vec<Value>>(),
+        })
+    }
+}
+
+fn counted(records: usize) -> String {
+    if records == 1 { "1 record".to_owned() } else { format!("{records} records") }
+}
+
+/// The wall time, or how long after which boot.
+fn when(at: &Moment) -> String {
+    let seconds = at.up.as_duration().as_secs_f64();
+    let boot = || uuid(at.boot).chars().take(8).collect::<String>();
+    at.wall.map_or_else(|| format!("{seconds:.1} s after boot {}", boot()), Wall::to_seconds_stamp)
+}
+
+fn sentence(what: &Happened) -> String {
+    let because = |cause: &str| if cause.is_empty() { String::new() } else { format!(" ({cause})") };
+    match what {
+        Happened::ConditionChanged { condition, from, to, reason } => {
+            format!("{condition} {} -> {}{}", status(*from), status(*to), because(reason))
+        }
+        Happened::OutageBegan { cause } => format!("the API server was reached last{}", because(cause)),
+        Happened::OutageEnded { cause, changes, dropped } => {
+            format!("the API server was reached again: {changes} changes, {dropped} dropped{}", because(cause))
+        }
+        Happened::ProcessStarted => "nodepulse started".to_owned(),
+        Happened::BoardRebooted { old, reason } => format!("the board rebooted from {}{}", uuid(*old), because(reason)),
+        Happened::ClockSet { wall } => format!("the time was learned: {wall}"),
+        Happened::Dropped { count } => format!("{} given up to make room", counted(*count as usize)),
+    }
+}
+
+fn record(record: &Record) -> Value {
+    let mut value = json!({
+        "sequence": record.sequence.0,
+        "boot": uuid(record.at.boot),
+        "secondsSinceBoot": record.at.up.as_duration().as_secs_f64(),
+        "time": record.at.wall.map(Wall::to_micro_stamp),
+    });
+    let (kind, fields) = match &record.what {
+        Happened::ConditionChanged { condition, from, to, reason } => (
+            "ConditionChanged",
+            json!({"condition": **condition, "from": status(*from), "to": status(*to), "reason": **reason}),
+        ),
+        Happened::OutageBegan { cause } => ("OutageBegan", json!({"cause": **cause})),
+        Happened::OutageEnded { cause, changes, dropped } => {
+            ("OutageEnded", json!({"cause": **cause, "changes": changes, "dropped": dropped}))
+        }
+        Happened::ProcessStarted => ("ProcessStarted", json!({})),
+        Happened::BoardRebooted { old, reason } => {
+            ("BoardRebooted", json!({"oldBoot": uuid(*old), "reason": **reason}))
+        }
+        Happened::ClockSet { wall } => ("ClockSet", json!({"learned": wall.to_micro_stamp()})),
+        Happened::Dropped { count } => ("Dropped", json!({"count": count})),
+    };
+    if let (Some(value), Value::Object(fields)) = (value.as_object_mut(), fields) {
+        value.insert("kind".to_owned(), kind.into());
+        value.extend(fields);
+    }
+    value
+}
+
+fn status(status: Status) -> &'static str {
+    match status {
+        Status::True => "True",
+        Status::False => "False",
+        Status::Unknown => "Unknown",
+    }
+}
+
+/// As the kernel writes it.
+fn uuid(boot: BootId) -> String {
+    let mut text = format!("{:032x}", boot.0);
+    for place in [20, 16, 12, 8] {
+        text.insert(place, '-');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Write as DiskWrite;
+    use crate::journal::record::cut;
+    use crate::time::{Now, Up};
+    use std::time::Duration;
+
+    const BOOT: BootId = BootId(0x9f0a_d4e4_5f5c_4c5e_9d5f_0f8c_1d4f_2a11);
+
+    fn bytes() -> Vec<u8> {
+        let (mut journal, _) = Journal::recover(&[], 65_536, BOOT);
+        let mut now = Now { up: Up::BOOT, wall: None };
+        for what in [
+            Happened::ProcessStarted,
+            Happened::BoardRebooted { old: BootId(1), reason: cut("watchdog") },
+            Happened::OutageBegan { cause: cut("no-route") },
+            Happened::ConditionChanged {
+                condition: cut("MemoryPressure"),
+                from: Status::False,
+                to: Status::True,
+                reason: cut("KubeletHasInsufficientMemory"),
+            },
+            Happened::OutageEnded { cause: cut(""), changes: 1, dropped: 0 },
+            Happened::ClockSet { wall: Wall::from_unix_seconds(1_800_000_000) },
+            Happened::Dropped { count: 7 },
+        ] {
+            journal.add(now, what);
+            now.up = now.up + Duration::from_millis(12_300);
+            now.wall = Some(Wall::from_unix_seconds(1_767_225_600).plus(now.up.as_duration()));
+        }
+        let Some(DiskWrite::Replace { bytes }) = journal.next_write(now.up) else { panic!("no file") };
+        bytes
+    }
+
+    fn plain(file: &JournalFile) -> String {
+        file.to_text(&Palette::for_terminal(false))
+    }
+
+    #[test]
+    fn people_see_first_how_much_waits_and_since_when() {
+        let file = JournalFile::of("/var/lib/nodepulse/journal".to_owned(), Some(&bytes()));
+        let expected = "\
+7 records to be told, the first of 0.0 s after boot 9f0ad4e4 (16 KiB, /var/lib/nodepulse/journal)
+       1  0.0 s after boot 9f0ad4e4  nodepulse started
+       2  2026-01-01T00:00:12Z       the board rebooted from 00000000-0000-0000-0000-000000000001 (watchdog)
+       3  2026-01-01T00:00:24Z       the API server was reached last (no-route)
+       4  2026-01-01T00:00:36Z       MemoryPressure False -> True (KubeletHasInsufficientMemory)
+       5  2026-01-01T00:00:49Z       the API server was reached again: 1 changes, 0 dropped
+       6  2026-01-01T00:01:01Z       the time was learned: 2027-01-15T08:00:00Z
+       7  2026-01-01T00:01:13Z       7 records given up to make room
+";
+        assert_eq!(plain(&file), expected);
+    }
+
+    #[test]
+    fn a_journal_without_records_and_none_at_all_say_that_nothing_waits() {
+        let none = JournalFile::of("/j".to_owned(), None);
+        assert_eq!(plain(&none), "nothing waits: there is no /j yet\n");
+        let empty = JournalFile::of("/j".to_owned(), Some(&[]));
+        assert_eq!(plain(&empty), "nothing waits: the server was told everything (0 KiB, /j)\n");
+        assert_eq!(none.to_json()["sizeBytes"], Value::Null);
+    }
+
+    #[test]
+    fn damage_is_said_before_the_records() {
+        let mut bytes = bytes();
+        let size = bytes.len();
+        bytes[5000..5003].copy_from_slice(b"xyz");
+        let file = JournalFile::of("/j".to_owned(), Some(&bytes));
+        let text = plain(&file);
+        assert_eq!(text.lines().nth(1), Some("damaged: 1 place that cannot be read; everything else is here"));
+        assert_eq!(file.to_json()["damage"]["unreadablePlaces"], 1);
+        let cut = JournalFile::of("/j".to_owned(), Some(&bytes[..size - 40]));
+        assert_eq!(cut.to_json()["damage"]["cutBytes"], 3);
+    }
+
+    #[test]
+    fn programs_get_every_field() {
+        let value = JournalFile::of("/j".to_owned(), Some(&bytes())).to_json();
+        assert_eq!(value["lastBoot"], "9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11");
+        assert_eq!(
+            value["records"][3],
+            json!({
+                "sequence": 4, "boot": "9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11", "secondsSinceBoot": 36.9,
+                "time": "2026-01-01T00:00:36.900000Z", "kind": "ConditionChanged", "condition": "MemoryPressure",
+                "from": "False", "to": "True", "reason": "KubeletHasInsufficientMemory",
+            })
+        );
+        let kinds: Vec<&str> = value["records"].as_array().unwrap().iter().filter_map(|r| r["kind"].as_str()).collect();
+        let expected = [
+            "ProcessStarted",
+            "BoardRebooted",
+            "OutageBegan",
+            "ConditionChanged",
+            "OutageEnded",
+            "ClockSet",
+            "Dropped",
+        ];
+        assert_eq!(kinds, expected);
+        assert_eq!(value["records"][0]["time"], Value::Null);
+    }
+}

@@ -1,0 +1,64 @@
+//! Turns a write of the journal into a thread that does it: no heartbeat waits for a disk.
+
+use std::cell::{Cell, RefCell};
+
+use smol::channel::bounded;
+
+use super::disk::Disk;
+use super::disk_error::DiskError;
+use super::thread;
+use crate::journal::Write;
+
+/// One write at a time. While one hangs, further ones fail: the journal goes on from memory.
+pub struct DiskWriter {
+    /// `None` while the thread of a write has it.
+    disk: RefCell<Option<Disk>>,
+    /// What was last said of it; a trouble is told once, not every ten minutes.
+    told: Cell<Option<&'static str>>,
+}
+
+const STACK_BYTES: usize = 64 * 1024;
+
+impl DiskWriter {
+    /// `trouble`: what [`Disk::open`] had to say, told now.
+    pub fn new(disk: Disk, trouble: Option<&DiskError>) -> DiskWriter {
+        let writer = DiskWriter { disk: RefCell::new(Some(disk)), told: Cell::new(None) };
+        trouble.into_iter().for_each(|trouble| writer.tell(trouble));
+        writer
+    }
+
+    /// Whether it is on the disk now.
+    pub async fn write(&self, write: Write) -> bool {
+        let Some(disk) = self.disk.take() else { return false };
+        let (hand_over, task) = bounded::<(Disk, Write)>(1);
+        let begun = thread::begin("journal-writer", STACK_BYTES, move || {
+            let (mut disk, write) = task.recv_blocking().ok()?;
+            let written = disk.write(&write);
+            Some((disk, written))
+        });
+        let Ok(answer) = begun else {
+            // No memory for a thread: there may be some later.
+            self.disk.replace(Some(disk));
+            return false;
+        };
+        // The channel is empty, and its other end is kept by the thread.
+        let _ = hand_over.try_send((disk, write));
+        let Ok(Some((disk, written))) = answer.recv().await else { return false };
+        self.disk.replace(Some(disk));
+        match written {
+            Ok(()) => self.told.set(None),
+            Err(trouble) => {
+                self.tell(&trouble);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn tell(&self, trouble: &DiskError) {
+        let word = trouble.word();
+        if self.told.replace(Some(word)) != Some(word) {
+            ::log::warn!(target: word, "{trouble}; until then what happens is kept in memory only");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Turns trees of a few files into how large a machine is, and which of its interfaces work: absurd values are none.
+
+use nodepulse::probe::facts::Hugepages;
+use nodepulse::probe::{Network, Root, machine, network};
+
+use super::Scratch;
+
+fn board(name: &str) -> Scratch {
+    Scratch::new(&format!("size-{name}"))
+}
+
+#[test]
+fn cpus_are_counted_from_the_best_of_three_places() {
+    let board = board("cpus");
+    let count = || machine(&Root::new(&board.0)).cpu_count;
+    assert_eq!(count().unwrap_err().path, "/proc/cpuinfo");
+    board.write("proc/cpuinfo", "processor : 0\nprocessor : 1\nprocessor : 2\n");
+    assert_eq!(count(), Ok(3));
+    for cpu in ["cpu0", "cpu1", "cpu2", "cpu10", "cpufreq", "cpuidle"] {
+        board.write(&format!("sys/devices/system/cpu/{cpu}/topology/core_id"), "0\n");
+    }
+    board.write("sys/devices/system/cpu/cpu11", "a file\n");
+    assert_eq!(count(), Ok(4), "directories with a number");
+    board.write("sys/devices/system/cpu/cpu2/online", "0\n");
+    board.write("sys/devices/system/cpu/cpu10/online", "1\n");
+    assert_eq!(count(), Ok(3), "one is switched off");
+    for absurd in ["\n", "3-0\n", "0-4294967295\n", "all\n"] {
+        board.write("sys/devices/system/cpu/online", absurd);
+        assert_eq!(count(), Ok(3), "{absurd:?}");
+    }
+    board.write("sys/devices/system/cpu/online", "0,2-3,10\n");
+    assert_eq!(count(), Ok(4));
+}
+
+#[test]
+fn every_size_of_hugepages_is_there_by_its_size_and_absurd_ones_are_not() {
+    let board = board("hugepages");
+    for (name, pages) in [
+        ("hugepages-1048576kB", "0\n"),
+        ("hugepages-64kB", "8\n"),
+        ("hugepages-2048kB", "512\n"),
+        ("hugepages-32768kB", "18446744073709551594\n"),
+        ("hugepages-xkB", "1\n"),
+        ("hugepages-4", "1\n"),
+        ("hugepages-18446744073709551615kB", "1\n"),
+    ] {
+        board.write(&format!("sys/kernel/mm/hugepages/{name}/nr_hugepages"), pages);
+    }
+    let sizes = [(64, 8), (2048, 512), (1_048_576, 0)];
+    let sizes = sizes.map(|(kib, pages)| Hugepages { page_size_bytes: kib * 1024, pages });
+    assert_eq!(machine(&Root::new(&board.0)).hugepages, sizes);
+}
+
+#[test]
+fn interfaces_are_in_the_kernels_order_and_unknown_counts_as_up_with_a_carrier() {
+    let board = board("interfaces");
+    let interface = |name: &str, index: &str, operstate: &str, carrier: Option<&str>| {
+        for (attribute, text) in [("ifindex", index), ("flags", "0x1003"), ("operstate", operstate)] {
+            board.write(&format!("sys/class/net/{name}/{attribute}"), format!("{text}\n"));
+        }
+        if let Some(carrier) = carrier {
+            board.write(&format!("sys/class/net/{name}/carrier"), format!("{carrier}\n"));
+        }
+    };
+    interface("wwan0", "9", "unknown", Some("1"));
+    interface("ppp0", "10", "unknown", None);
+    interface("tun0", "11", "unknown", Some("0"));
+    interface("eth0", "12", "up", Some("1"));
+    interface("br0", "2", "lowerlayerdown", Some("0"));
+    let Network { interfaces, .. } = network(&Root::new(&board.0));
+    let found: Vec<_> = interfaces.iter().map(|one| (one.name.as_str(), one.up, one.running)).collect();
+    let expected = [("br0", false), ("wwan0", true), ("ppp0", true), ("tun0", false), ("eth0", true)];
+    assert_eq!(found, expected.map(|(name, running)| (name, true, running)));
+}

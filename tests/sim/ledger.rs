@@ -1,0 +1,294 @@
+//! Turns what the disk holds and what the server answers into "as it should be", or which record was forgotten, told too
+//! early, out of order or not at all.
+//!
+//! It reads the disk as the next process would, and the wire; of the agent it knows only how it names an event.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nodepulse::api::{Answer, Refusal, Wish};
+use nodepulse::journal::{BootId, Happened, Journal, Record, Status};
+use nodepulse::node::condition;
+use nodepulse::node::event::{digest, event_name};
+use serde_json::Value;
+
+use super::world::NODE;
+
+/// What waited in an outage is told at most this often.
+const REPLAY_SPACING_US: u64 = 1_000_000;
+
+type Checked = Result<(), String>;
+
+/// Everything that was ever on disk.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    known: BTreeMap<u64, Known>,
+    numbers: BTreeMap<String, u64>,
+    /// What a process that starts would find waiting.
+    on_disk: BTreeSet<u64>,
+    /// Those of which the agent heard that the server has what tells of them, or will never take it.
+    settled: BTreeSet<u64>,
+    /// The same by name, while there was no record.
+    settled_early: BTreeSet<String>,
+    /// When an event of this name was first sent.
+    sent: BTreeMap<String, Sent>,
+    in_flight: Option<Telling>,
+    last_replay_us: Option<u64>,
+    /// Statuses of conditions that this process has told.
+    told: BTreeMap<String, String>,
+}
+
+/// A record that is or was on disk.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub record: Record,
+    pub synced_us: u64,
+    /// Gone from the disk though nobody accepted it.
+    is_unaccounted: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    sent_us: u64,
+    /// Before anything was on disk, but that was the disk's fault.
+    is_excused: bool,
+}
+
+/// What an event on its way tells.
+#[derive(Debug)]
+enum Telling {
+    Record(u64),
+    /// Of something that has no record.
+    Event(String),
+}
+
+impl Ledger {
+    /// The disk as it is now; `has_failed`: what is on it may be older than what was told.
+    pub fn observe(&mut self, bytes: &[u8], quota_bytes: usize, now_us: u64) -> Checked {
+        if bytes.len() > quota_bytes {
+            return Err(format!("the journal has {} bytes, its quota are {quota_bytes}", bytes.len()));
+        }
+        let (journal, _) = Journal::recover(bytes, quota_bytes, BootId(0));
+        let newest = self.known.last_key_value().map(|(number, _)| *number);
+        let mut on_disk = BTreeSet::new();
+        for record in journal.waiting() {
+            on_disk.insert(record.sequence.0);
+            self.record(record, newest, now_us)?;
+        }
+        for number in self.on_disk.difference(&on_disk) {
+            let Some(known) = self.known.get_mut(number) else { continue };
+            known.is_unaccounted = is_told(&known.record) && !self.settled.contains(number);
+        }
+        self.on_disk = on_disk;
+        let lost: Vec<&Record> =
+            self.known.values().filter(|known| known.is_unaccounted).map(|known| &known.record).collect();
+        let (lost_count, dropped) = (self.losses(), self.dropped());
+        match lost.last() {
+            Some(last) if lost_count > dropped => Err(format!(
+                "{lost_count} records are forgotten that the server never accepted, {dropped} are counted as dropped; the last is {last:?}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn record(&mut self, record: &Record, newest: Option<u64>, now_us: u64) -> Checked {
+        let number = record.sequence.0;
+        if let Some(known) = self.known.get_mut(&number) {
+            let may_grow = matches!(known.record.what, Happened::Dropped { .. });
+            if known.record != *record && !may_grow {
+                return Err(format!("number {number} is used twice: {:?}, then {record:?}", known.record));
+            }
+            if known.is_unaccounted || !self.on_disk.contains(&number) {
+                return Err(format!("record {number} was forgotten and is back: {record:?}"));
+            }
+            known.record = record.clone();
+            return Ok(());
+        }
+        if let Some(newest) = newest.filter(|newest| number <= *newest) {
+            return Err(format!("the numbering falls back: {number} after {newest}: {record:?}"));
+        }
+        let boot = record.at.boot.0.to_be_bytes();
+        let name = event_name(NODE, digest(&[boot.as_slice(), number.to_be_bytes().as_slice()].concat()));
+        self.known.insert(number, Known { record: record.clone(), synced_us: now_us, is_unaccounted: false });
+        if self.settled_early.contains(&name) {
+            self.settled.insert(number);
+        }
+        let early = self.sent.get(&name).copied();
+        self.numbers.insert(name, number);
+        match early {
+            Some(Sent { sent_us, is_excused: false }) => Err(format!(
+                "record {number} was told at {:.3} s, before it was synced: {:?}",
+                sent_us as f64 / 1e6,
+                record.what
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// An event is sent. `is_excused`: the disk has failed, so that nothing waits for it.
+    pub fn tells(&mut self, wish: &Wish, is_excused: bool, now_us: u64) -> Checked {
+        let (Wish::CreateEvent { body } | Wish::PatchEvent { body, .. }) = wish else { return Ok(()) };
+        let body: Value = serde_json::from_str(body).unwrap_or_default();
+        let name = match wish {
+            Wish::PatchEvent { name, .. } => name.clone(),
+            _ => body["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        };
+        // One that counts more than one sighting has the name of the first.
+        let repeats = body["count"] != 1;
+        let number = if repeats {
+            body["message"].as_str().and_then(|message| self.repeated(message))
+        } else {
+            self.numbers.get(&name).copied()
+        };
+        self.sent.entry(name.clone()).or_insert(Sent { sent_us: now_us, is_excused });
+        self.in_flight = Some(number.map_or(Telling::Event(name), Telling::Record));
+        let Some(number) = number else { return Ok(()) };
+        if let Some(first) = self.on_disk.range(..number).find(|number| self.waits(**number))
+            && !is_excused
+        {
+            let first = &self.known[first].record;
+            return Err(format!("record {number} is told out of order, before this one: {first:?}"));
+        }
+        let is_end = |number: &u64| matches!(self.known[number].record.what, Happened::OutageEnded { .. });
+        if !self.on_disk.range(number..).any(is_end) {
+            return Ok(());
+        }
+        match self.last_replay_us.replace(now_us) {
+            Some(last_us) if now_us < last_us + REPLAY_SPACING_US => {
+                Err(format!("record {number} is told {} ms after another one of the outage", (now_us - last_us) / 1000))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The first record that waits, if an event with this message may tell of it.
+    fn repeated(&self, message: &str) -> Option<u64> {
+        let first = self.on_disk.iter().copied().find(|number| self.waits(*number))?;
+        let expected = message_of(&self.known[&first].record)?;
+        message.ends_with(&expected).then_some(first)
+    }
+
+    /// The agent hears what became of the event that is on its way.
+    pub fn answered(&mut self, answer: &Answer) {
+        let is_settled = match &answer.result {
+            Ok(_) => true,
+            Err(refusal @ Refusal::Status(status)) => {
+                (status.code == 409 && status.reason == "AlreadyExists") || refusal.is_final()
+            }
+            Err(Refusal::Failed(_)) => false,
+        };
+        match self.in_flight.take().filter(|_| is_settled) {
+            Some(Telling::Record(number)) => drop(self.settled.insert(number)),
+            Some(Telling::Event(name)) => {
+                self.settled.extend(self.numbers.get(&name));
+                self.settled_early.insert(name);
+            }
+            None => {}
+        }
+    }
+
+    /// A status is sent. A change must be on disk before it is told; what a process says first need not be a change.
+    pub fn reports(&mut self, body: &str, is_excused: bool) -> Checked {
+        let body: Value = serde_json::from_str(body).unwrap_or_default();
+        for condition in body["status"]["conditions"].as_array().into_iter().flatten() {
+            let (Some(kind), Some(status)) = (condition["type"].as_str(), condition["status"].as_str()) else {
+                continue;
+            };
+            let before = self.told.insert(kind.to_owned(), status.to_owned());
+            let is_change = before.is_some_and(|before| before != status);
+            if is_change && !is_excused && self.last_status(kind) != Some(status) {
+                return Err(format!("{kind} is told to be {status}, before a record of that is synced"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The process is gone.
+    pub fn process_ended(&mut self) {
+        self.told.clear();
+        self.in_flight = None;
+        self.last_replay_us = None;
+    }
+
+    /// What the last change of a condition that is or was on disk led to.
+    pub fn last_status(&self, kind: &str) -> Option<&'static str> {
+        self.known.values().rev().find_map(|known| match &known.record.what {
+            Happened::ConditionChanged { condition, to, .. } if condition == kind => Some(word(*to)),
+            _ => None,
+        })
+    }
+
+    /// The last outage that ended, and when that was synced.
+    pub fn last_end(&self) -> Option<&Known> {
+        self.known.values().rev().find(|known| matches!(known.record.what, Happened::OutageEnded { .. }))
+    }
+
+    /// How many records still wait to be told.
+    pub fn waiting(&self) -> u64 {
+        self.on_disk.iter().filter(|number| self.waits(**number)).count() as u64
+    }
+
+    fn waits(&self, number: u64) -> bool {
+        self.on_disk.contains(&number)
+            && !self.settled.contains(&number)
+            && self.known.get(&number).is_some_and(|known| is_told(&known.record))
+    }
+
+    pub fn changes(&self) -> usize {
+        let is_change = |known: &&Known| matches!(known.record.what, Happened::ConditionChanged { .. });
+        self.known.values().filter(is_change).count()
+    }
+
+    /// Everything was told, or is counted as dropped.
+    pub fn judge(&self) -> Checked {
+        let untold =
+            self.known.iter().filter(|(number, known)| is_told(&known.record) && !self.settled.contains(number));
+        match (untold.clone().count() as u64, self.dropped(), untold.last()) {
+            (count, dropped, Some((_, last))) if count > dropped => Err(format!(
+                "{count} records were never told, {dropped} are counted as dropped; the last is {:?}",
+                last.record
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records that were given up, as the agent counts them. A count that was itself given up is in a later one.
+    pub fn dropped(&self) -> u64 {
+        let count = |known: &Known| match known.record.what {
+            Happened::Dropped { count } if !known.is_unaccounted => u64::from(count),
+            _ => 0,
+        };
+        self.known.values().map(count).sum()
+    }
+
+    fn losses(&self) -> u64 {
+        let weight = |known: &Known| match known.record.what {
+            Happened::Dropped { count } => u64::from(count),
+            _ => 1,
+        };
+        self.known.values().filter(|known| known.is_unaccounted).map(weight).sum()
+    }
+}
+
+/// Whether an event tells of it.
+fn is_told(record: &Record) -> bool {
+    !matches!(record.what, Happened::OutageBegan { .. } | Happened::ClockSet { .. })
+}
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::True => "True",
+        Status::False => "False",
+        Status::Unknown => "Unknown",
+    }
+}
+
+/// What an event about it says, where it may be one that repeats an earlier one.
+fn message_of(record: &Record) -> Option<String> {
+    match &record.what {
+        Happened::ConditionChanged { condition, to, .. } => {
+            Some(condition::transition(NODE, condition, *to == Status::True).message)
+        }
+        Happened::ProcessStarted => Some("Starting nodepulse.".to_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,116 @@
+//! Turns the agent's writes into what its disk holds: late, cut short by a power failure, or not at all.
+
+use nodepulse::agent::Input;
+use nodepulse::journal::Write;
+
+use super::planted::Planted;
+use super::world::{Event, World};
+use crate::disk::{Cut, Disk};
+
+/// A disk that takes longer has failed, for who waits for it.
+const OVERDUE_US: u64 = 10_000_000;
+const BLOCK_BYTES: u64 = 4096;
+
+/// The disk of a board, and how it fares.
+#[derive(Debug, Default)]
+pub struct Storage {
+    pub disk: Disk,
+    busy: Option<Busy>,
+    /// Full, or read-only.
+    pub fails_until_us: u64,
+    pub slow_until_us: u64,
+    /// The agent knows that its last write failed.
+    has_failed: bool,
+    writes: u64,
+    /// Blocks of the file system that were written.
+    pub blocks: u64,
+}
+
+#[derive(Debug)]
+struct Busy {
+    number: u64,
+    since_us: u64,
+    write: Write,
+    life: u64,
+}
+
+impl Storage {
+    pub fn bytes_written(&self) -> u64 {
+        self.blocks * BLOCK_BYTES
+    }
+
+    /// A failed disk delays nothing: from memory the agent goes on.
+    pub fn is_excused(&self, now_us: u64) -> bool {
+        self.has_failed || self.busy.as_ref().is_some_and(|busy| now_us >= busy.since_us + OVERDUE_US)
+    }
+}
+
+impl World {
+    /// The agent wants this on disk.
+    pub fn write(&mut self, write: Write) {
+        self.trace.say(|| match &write {
+            Write::Append { at_bytes, bytes } => format!("   appends {} bytes at {at_bytes}", bytes.len()),
+            Write::Replace { bytes } => format!("   replaces the journal by {} bytes", bytes.len()),
+        });
+        let (Write::Append { bytes, .. } | Write::Replace { bytes }) = &write;
+        self.trace.mix(bytes);
+        self.watch.writes();
+        let storage = &mut self.storage;
+        if storage.busy.is_some() {
+            return self.violated("a second write before the first one ended".to_owned());
+        }
+        storage.blocks += match &write {
+            Write::Append { at_bytes, bytes } => {
+                (at_bytes + bytes.len() as u64).div_ceil(BLOCK_BYTES) - at_bytes / BLOCK_BYTES
+            }
+            // The name in the directory is a block as well.
+            Write::Replace { bytes } => (bytes.len() as u64).div_ceil(BLOCK_BYTES) + 1,
+        };
+        storage.writes += 1;
+        let number = storage.writes;
+        let (since_us, life) = (self.now_us, self.life);
+        storage.busy = Some(Busy { number, since_us, write, life });
+        let longest_us = if self.storage.slow_until_us > self.now_us { 20_000_000 } else { 30_000 };
+        let delay_us = self.random.between(500, longest_us);
+        self.schedule(delay_us, Event::Written { number });
+        if self.shim.is(Planted::SentBeforeSynced) {
+            self.schedule(1, Event::SaidWritten { life });
+        }
+    }
+
+    /// The disk has done it, or not.
+    pub fn written(&mut self, number: u64) {
+        let Some(busy) = self.storage.busy.take_if(|busy| busy.number == number) else { return };
+        let done = self.storage.fails_until_us <= self.now_us;
+        let (storage, random) = (&mut self.storage, &mut self.random);
+        if done {
+            storage.disk.write(&busy.write);
+        } else {
+            let cut = random.pick(&[Cut::Before, Cut::Writing]);
+            storage.disk.cut(&busy.write, cut, &mut |end| random.below(end));
+        }
+        storage.has_failed = !done;
+        self.look_at_disk();
+        if busy.life == self.life && !self.shim.is(Planted::SentBeforeSynced) {
+            self.feed(Input::Written { done });
+        }
+    }
+
+    /// The process is gone; `power`: and with it whatever was not on disk. What a process wrote and did not sync survives
+    /// its end: the next one syncs what it finds.
+    pub fn disk_of_dead(&mut self, power: bool) {
+        self.storage.has_failed = false;
+        let Some(busy) = self.storage.busy.take() else { return };
+        let cuts: &[Cut] = if power { &Cut::ALL } else { &[Cut::Before, Cut::After] };
+        let cut = self.random.pick(cuts);
+        self.trace.say(|| format!("    a write ends with it: {cut:?}"));
+        let (storage, random) = (&mut self.storage, &mut self.random);
+        storage.disk.cut(&busy.write, cut, &mut |end| random.below(end));
+        self.look_at_disk();
+    }
+
+    fn look_at_disk(&mut self) {
+        let checked = self.ledger.observe(&self.storage.disk.journal, self.plan.journal_quota_bytes, self.now_us);
+        self.check(checked);
+    }
+}

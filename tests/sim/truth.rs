@@ -1,0 +1,119 @@
+//! Turns every look at the board into what its conditions truly are, and since when: by rules of this file's own.
+
+use std::time::Duration;
+
+use nodepulse::probe::Readings;
+
+/// Stamps have whole seconds, travel, and follow a board's clock that is off by up to ten.
+pub const TOLERANCE_US: i64 = 13_000_000;
+
+/// What is true of the conditions that change.
+#[derive(Debug, Default)]
+pub struct Truth {
+    memory: Condition,
+    disk: Condition,
+}
+
+#[derive(Debug, Default)]
+struct Condition {
+    is_true: Option<bool>,
+    /// When a look last found too little, in this process.
+    low_us: Option<u64>,
+    /// When it became what it is, by the server's clock.
+    since_us: i64,
+    /// When somebody else first wrote it after that, or made the Node anew: it may have any later time.
+    touched_us: Option<i64>,
+    is_first_look: bool,
+    transitions: u64,
+    /// Since a clock that was wrong in a boot that is over, or in a process that died before that was on disk.
+    is_unknowable: bool,
+    was_dated: bool,
+}
+
+/// When a look happens.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    pub now_us: u64,
+    pub server_us: i64,
+    /// The board's clock is right, or nobody could tell the difference.
+    pub is_dated: bool,
+}
+
+pub const KINDS: [&str; 2] = ["MemoryPressure", "DiskPressure"];
+
+impl Truth {
+    /// The agent is told these readings.
+    pub fn look(&mut self, readings: &Readings, period: Duration, at: Moment) {
+        let low = [
+            readings.memory.as_ref().is_ok_and(|memory| memory.available_bytes < 100 << 20),
+            readings.node_file_system.as_ref().is_ok_and(|disk| disk.available_bytes < disk.capacity_bytes / 10),
+        ];
+        for (condition, low) in [&mut self.memory, &mut self.disk].into_iter().zip(low) {
+            condition.look(low, period, at);
+        }
+    }
+
+    /// `recorded`: what the journal on disk says of a condition.
+    pub fn process_ended(&mut self, reboot: bool, recorded: impl Fn(&str) -> Option<&'static str>) {
+        for (kind, condition) in KINDS.into_iter().zip([&mut self.memory, &mut self.disk]) {
+            condition.low_us = None;
+            condition.is_first_look = true;
+            let is_on_disk = condition.transitions == 0 || recorded(kind) == condition.word();
+            condition.is_unknowable |= !is_on_disk || (reboot && !condition.was_dated);
+        }
+    }
+
+    pub fn touched(&mut self, server_us: i64) {
+        for condition in [&mut self.memory, &mut self.disk] {
+            condition.touched_us.get_or_insert(server_us);
+        }
+    }
+
+    pub fn is_true(&self, kind: &str) -> bool {
+        self.of(kind).is_true.unwrap_or(false)
+    }
+
+    pub fn transitions(&self) -> u64 {
+        self.memory.transitions + self.disk.transitions
+    }
+
+    /// Whether `stored_us` may be the moment of the last transition.
+    pub fn is_since(&self, kind: &str, stored_us: i64) -> Result<(), String> {
+        let condition = self.of(kind);
+        let off_us = stored_us - condition.since_us;
+        let after_others = condition.touched_us.is_some_and(|touched_us| stored_us >= touched_us - TOLERANCE_US);
+        if off_us.abs() <= TOLERANCE_US || after_others || condition.is_unknowable {
+            return Ok(());
+        }
+        Err(format!("{kind} changed at another time: the stored lastTransitionTime is {} s off", off_us / 1_000_000))
+    }
+
+    fn of(&self, kind: &str) -> &Condition {
+        if kind == KINDS[0] { &self.memory } else { &self.disk }
+    }
+}
+
+impl Condition {
+    fn look(&mut self, low: bool, period: Duration, at: Moment) {
+        if low {
+            self.low_us = Some(at.now_us);
+        }
+        let period_us = period.as_micros() as u64;
+        let is_true = low || self.low_us.is_some_and(|low_us| at.now_us - low_us < period_us);
+        let is_first_look = std::mem::take(&mut self.is_first_look);
+        let before = self.is_true.replace(is_true);
+        if before == Some(is_true) {
+            return;
+        }
+        self.transitions += u64::from(before.is_some());
+        self.since_us = at.server_us;
+        self.was_dated = at.is_dated;
+        // A process that just began knows of no change if the server does not say what was before.
+        self.touched_us = self.touched_us.filter(|_| is_first_look);
+        self.is_unknowable &= is_first_look;
+    }
+
+    fn word(&self) -> Option<&'static str> {
+        self.is_true.map(|is_true| if is_true { "True" } else { "False" })
+    }
+}
