@@ -13,9 +13,12 @@ FOLDER = $(shell $(CARGO) metadata --no-deps --format-version 1 | sed 's/.*"targ
 
 # The static binary of this machine's processor, see targets/README.md.
 MUSL := $(shell uname -m)-unknown-linux-musl
-TARGET ?= $(MUSL)
+fuzz: TARGET ?= journal
+release reproducible: TARGET ?= $(MUSL)
+SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible run test test-cross lint fmt cluster bench sim board install clean
+.PHONY: help build static release release-all reproducible run test test-cross lint fmt cluster bench sim fuzz board install \
+    clean
 
 help: ## What each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +72,10 @@ bench: ## Sizes, memory, wake-ups and bytes beside their budgets
 
 sim: ## Simulated worlds: make sim SEEDS=1000000, or SEED=7 to replay one with its trace
 	SEEDS=$(SEEDS) SEED=$(SEED) $(CARGO) test --locked --profile sim --test sim -- --nocapture what_must_hold
+
+fuzz: ## Fuzz a parser: make fuzz TARGET=journal (or settings, kubeconfig, reply) SECONDS=60
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || { echo 'first: cargo install cargo-fuzz (and a C++ compiler)' >&2; exit 69; }
+	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(TARGET) -- -max_total_time=$(SECONDS) -max_len=70000
 
 board: ## Capture this machine as a test board: make board NAME=my-board
 	@test -n "$(NAME)" || { echo 'usage: make board NAME=my-board' >&2; exit 64; }

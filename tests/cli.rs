@@ -39,10 +39,14 @@ impl Folder {
         Folder(path)
     }
 
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("text").to_owned()
+    }
+
     fn write(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
+        let path = self.path(name);
         fs::write(&path, text).expect("a file");
-        path.to_str().expect("text").to_owned()
+        path
     }
 }
 
@@ -289,7 +293,9 @@ impl Drop for Running {
 fn an_agent_without_a_server_goes_on_trying_and_ends_well_on_sigterm() {
     let folder = Folder::new();
     let path = kubeconfig_to_nowhere(&folder, "");
-    let mut agent = Running::start(&["run", "--kubeconfig", &path, "--hostname-override", "edge-1"]);
+    let state = folder.path("state");
+    let args = ["run", "--kubeconfig", &path, "--hostname-override", "edge-1", "--state-directory", &state];
+    let mut agent = Running::start(&args);
     agent.wait_for("registration failed: cannot connect to 127.0.0.1");
     assert!(agent.child.try_wait().expect("a state").is_none());
     agent.signal(Signal::SIGTERM);
@@ -300,8 +306,11 @@ fn an_agent_without_a_server_goes_on_trying_and_ends_well_on_sigterm() {
 fn settings_that_turn_bad_do_not_end_a_running_agent() {
     let folder = Folder::new();
     let kubeconfig = kubeconfig_to_nowhere(&folder, "");
-    let header = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n";
-    let config = folder.write("config.yaml", header);
+    let header = format!(
+        "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nstateDirectory: {}\n",
+        folder.path("state")
+    );
+    let config = folder.write("config.yaml", &header);
     let args = ["run", "--kubeconfig", &kubeconfig, "--config", &config, "--hostname-override", "edge-1"];
     let mut agent = Running::start(&args);
     agent.wait_for("registration failed");
@@ -312,6 +321,76 @@ fn settings_that_turn_bad_do_not_end_a_running_agent() {
     agent.signal(Signal::SIGHUP);
     agent.wait_for("read again");
     assert!(agent.child.try_wait().expect("a state").is_none());
+}
+
+#[test]
+fn a_second_agent_on_one_state_directory_says_who_has_it_and_ends() {
+    let folder = Folder::new();
+    let path = kubeconfig_to_nowhere(&folder, "");
+    let state = folder.path("state");
+    let args = ["run", "--kubeconfig", &path, "--hostname-override", "edge-1", "--state-directory", &state];
+    let mut first = Running::start(&args);
+    first.wait_for("registration failed");
+    let second = nodepulse(&args);
+    assert_eq!(second.status.code(), Some(70));
+    let said = err(&second);
+    assert!(said.contains(&format!("{state} is in use by process {}; stop that one", first.child.id())), "{said}");
+    assert!(first.child.try_wait().expect("a state").is_none());
+}
+
+#[test]
+fn the_journal_is_shown_beside_a_running_agent_and_after_it() {
+    let folder = Folder::new();
+    let path = kubeconfig_to_nowhere(&folder, "");
+    let state = folder.path("state");
+    let show = ["journal", "--state-directory", &state];
+    assert_eq!(out(&nodepulse(&show)), format!("nothing waits: there is no {state}/journal yet\n"));
+    let args = ["run", "--kubeconfig", &path, "--hostname-override", "edge-1", "--state-directory", &state];
+    let mut agent = Running::start(&args);
+    agent.wait_for("registration failed");
+    assert_eq!(nodepulse(&show).status.code(), Some(0));
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.child.wait().expect("an end").code(), Some(0));
+    let shown = out(&nodepulse(&show));
+    let first = shown.lines().next().unwrap_or_default();
+    assert!(
+        first.contains("to be told, the first of ") && first.ends_with(&format!("(16 KiB, {state}/journal)")),
+        "{shown}"
+    );
+    let file = format!("{state}/journal");
+    let json = out(&nodepulse(&["journal", "--file", &file, "-o", "json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["records"].as_array().map(Vec::len), Some(shown.lines().count() - 1), "{json:#}");
+    let yaml = out(&nodepulse(&["journal", "--file", &file, "-o", "yaml"]));
+    assert!(yaml.contains("sizeBytes: 16384"), "{yaml}");
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_is_named_with_what_to_do() {
+    let folder = Folder::new();
+    let missing = folder.path("missing/journal");
+    let output = nodepulse(&["journal", "--file", &missing]);
+    assert_eq!(output.status.code(), Some(70));
+    assert!(err(&output).contains(&format!("cannot read {missing}: No such file or directory")), "{}", err(&output));
+    let other = nodepulse(&["journal", "--file", "/etc"]);
+    assert!(err(&other).contains("/etc is no file, not a journal"), "{}", err(&other));
+    let junk = folder.write("junk", "what somebody else wrote");
+    let shown = out(&nodepulse(&["journal", "--file", &junk]));
+    assert!(shown.contains("damaged: 24 bytes of a write that was cut short"), "{shown}");
+    if nix::unistd::Uid::effective().is_root() {
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::process::CommandExt;
+        let private = folder.write("private", "");
+        fs::set_permissions(&private, fs::Permissions::from_mode(0o600)).expect("a mode");
+        // The program lies where only we may look; what it runs on need not.
+        let mut program = fs::File::open(env!("CARGO_BIN_EXE_nodepulse")).expect("the program");
+        let copy = folder.path("nodepulse");
+        std::io::copy(&mut program, &mut fs::File::create(&copy).expect("a copy")).expect("a copy");
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let output = Command::new(&copy).args(["journal", "--file", &private]).uid(65_534).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(77));
+        assert!(err(&output).contains("Permission denied; this process runs as user 65534"), "{}", err(&output));
+    }
 }
 
 #[test]

@@ -15,9 +15,11 @@ mod sim {
     pub mod happen;
     pub mod judge;
     pub mod ledger;
+    pub mod long;
     pub mod network;
     pub mod plan;
     pub mod planted;
+    pub mod process;
     pub mod random;
     pub mod storage;
     pub mod trace;
@@ -34,6 +36,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use sim::long;
 use sim::planted::{PLANTED, Planted};
 use sim::world::{Outcome, World};
 
@@ -171,6 +174,36 @@ fn what_must_hold_holds_in_every_world() {
 }
 
 #[test]
+fn half_a_year_without_a_link_leaves_nothing_untold_and_the_disk_and_memory_bounded() {
+    let start = Instant::now();
+    let mut world = long::half_a_year(1, None);
+    world.play();
+    let judged = world.judge_long();
+    say(&format!("sim: {}, in {:.1} s", judged.as_deref().unwrap_or_default(), start.elapsed().as_secs_f64()));
+    assert_eq!(judged.err(), None);
+    assert!(world.truth.transitions() >= 1000, "{} changes", world.truth.transitions());
+    assert!(world.ledger.dropped() > 0, "everything found room");
+}
+
+#[test]
+fn a_change_a_minute_writes_little_and_no_change_nothing() {
+    let mut world = long::restless(1);
+    world.play();
+    let judged = world.judge_long();
+    say(&format!("sim: {}", judged.as_deref().unwrap_or_default()));
+    assert_eq!(judged.err(), None);
+    assert!(world.truth.transitions() >= 1440, "{} changes", world.truth.transitions());
+    let mut quiet = long::quiet(1);
+    let before_outage = |world: &mut sim::world::World| {
+        while world.now_us < 3_600_000_000 && world.step() {}
+        world.storage.bytes_written()
+    };
+    let before = before_outage(&mut quiet);
+    while quiet.now_us < quiet.plan.trouble_us && quiet.step() {}
+    assert_eq!((quiet.violation.take(), quiet.storage.bytes_written()), (None, before));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_world() {
     let differs = |seed| {
         let (first, second) = (run(seed, None, false), run(seed, None, true));
@@ -185,8 +218,18 @@ fn every_planted_fault_is_noticed() {
     let mut unnoticed = Vec::new();
     let mut noticed = Vec::new();
     for fault in PLANTED {
-        let violation = |seed| run(seed, Some(fault), false).violation.filter(|why| why.contains(fault.sign()));
-        let found = find_bad(WORLDS_PER_PLANTED_FAULT, |seed| violation(seed).is_some());
+        let violation = |seed| {
+            let violation = if fault.takes_long() {
+                let mut world = long::half_a_year(seed, Some(fault));
+                world.play();
+                world.violation
+            } else {
+                run(seed, Some(fault), false).violation
+            };
+            violation.filter(|why| why.contains(fault.sign()))
+        };
+        let worlds = if fault.takes_long() { 1 } else { WORLDS_PER_PLANTED_FAULT };
+        let found = find_bad(worlds, |seed| violation(seed).is_some());
         match found.and_then(|seed| Some((seed, violation(seed)?))) {
             Some((seed, why)) => noticed.push(format!("{fault:?}, by seed {seed}: {why:.120}")),
             None => unnoticed.push(fault),

@@ -53,8 +53,9 @@ impl Subject {
         let identity = cluster.node(NAME)?;
         let settings = identity.dir.join("config.yaml");
         let text = format!(
-            "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nnodeLeaseDurationSeconds: {}\n",
-            4 * seconds_per_renewal
+            "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nnodeLeaseDurationSeconds: {}\nstateDirectory: {}\n",
+            4 * seconds_per_renewal,
+            identity.dir.join("state").display()
         );
         fs::write(&settings, text).map_err(|e| e.to_string())?;
         let kubeconfig = identity.kubeconfig_via(&url(cluster, ADDRESSES[0]))?;

@@ -71,7 +71,7 @@ struct Similar {
     warning: bool,
     reason: String,
     messages: Vec<String>,
-    since: Up,
+    last: Up,
 }
 
 const BURST: f64 = 25.0;
@@ -140,6 +140,14 @@ impl EventLane {
         }
         self.is_sent = true;
         let event = &mut first.event;
+        if first.record.is_some()
+            && first.state == Known::ToNobody
+            && let Some((_, now_dated)) =
+                world.next_telling(now).filter(|(sequence, _)| Some(*sequence) == first.record)
+        {
+            // The clock may have been put right while it waited.
+            (event.first_seen, event.last_seen) = (now_dated.first_seen, now_dated.last_seen);
+        }
         if let Some(uid) = &world.node_uid {
             // It may have become known while the event waited (D6).
             event.uid.clone_from(uid);
@@ -280,16 +288,17 @@ impl EventLane {
     }
 
     fn aggregate(&mut self, warning: bool, reason: &str, message: &str, now: Up) -> String {
-        self.similar.retain(|similar| now - similar.since < SIMILAR_WITHIN);
+        self.similar.retain(|similar| now - similar.last <= SIMILAR_WITHIN);
         let message = message.to_owned();
         let mut known = self.similar.iter_mut();
         let Some(similar) = known.find(|similar| similar.warning == warning && similar.reason == reason) else {
             let (reason, messages) = (reason.to_owned(), vec![message.clone()]);
-            let first = Similar { warning, reason, messages, since: now };
+            let first = Similar { warning, reason, messages, last: now };
             // When there are more reasons than places, the rest is not aggregated; the bucket still holds.
             let _ = self.similar.push(first);
             return message;
         };
+        similar.last = now;
         if similar.messages.contains(&message) {
             return message;
         }

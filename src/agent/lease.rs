@@ -200,6 +200,10 @@ impl LeaseLane {
                 self.tries -= 1;
                 wait.min(CEILING)
             }
+            Class::Rights if refusal.is_from_api_server() => {
+                world.reached(now);
+                self.backoff.step()
+            }
             Class::Unreachable => {
                 world.lost(refusal, now);
                 // The first failure may be the connection's; after it, anywhere in the pause: a fleet must not march in step.

@@ -20,6 +20,8 @@ pub(super) struct Memory {
     waits_since: Option<Up>,
     /// The last write failed, and that was said.
     has_failed: bool,
+    /// What there was to tell of the start is not all told yet.
+    is_starting: bool,
 }
 
 /// When something happened, as far as anybody can know.
@@ -37,7 +39,7 @@ const CLOCK_ERROR: Duration = Duration::from_secs(10);
 
 impl Memory {
     pub(super) fn new(journal: Journal) -> Memory {
-        Memory { journal, newest: None, waits_since: None, has_failed: false }
+        Memory { journal, newest: None, waits_since: None, has_failed: false, is_starting: true }
     }
 
     pub(super) fn journal(&self) -> &Journal {
@@ -102,7 +104,11 @@ impl Memory {
     /// What the disk has to do now.
     pub(super) fn next_write(&mut self, now: Up) -> Option<Write> {
         let is_due = self.journal.write_due().is_some_and(|due| due <= now);
-        if self.waits_since.is_some() || is_due { self.journal.next_write(now) } else { None }
+        // That something was told rides with the next write. A board that loses its power once a day would tell each start
+        // a day late again, when the server has forgotten the event that it had: of starts it is worth a write.
+        let has_started = self.is_starting && self.waiting().next().is_none();
+        self.is_starting &= !has_started;
+        if self.waits_since.is_some() || is_due || has_started { self.journal.next_write(now) } else { None }
     }
 
     /// The same for a process that ends: everything.

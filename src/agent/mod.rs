@@ -105,6 +105,7 @@ pub enum Output {
 pub struct Ticket {
     lane: Lane,
     number: u64,
+    sent: Up,
 }
 
 impl Ticket {
@@ -125,6 +126,9 @@ pub struct Because {
 
 /// A look at everything this often costs nothing, and bounds what a missed input could do.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// An answer that took longer lay there while the board slept: its `Date` is not of now.
+const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 
 /// How long the end of the process may wait for the disk.
 const LAST_WRITES: Duration = Duration::from_secs(3);
@@ -159,11 +163,11 @@ impl Agent {
     pub fn new(settings: Settings, node_name: String, seed: u64, journal: Journal, now: Now) -> Agent {
         let last_boot = journal.last_boot().filter(|last| *last != journal.boot());
         let mut world = World::new(settings, node_name, seed, journal, now);
-        let status = StatusLane::new(&world, now.up);
         world.record(Happened::ProcessStarted, now);
         if let Some(old) = last_boot {
             world.record(Happened::BoardRebooted { old, reason: cut("") }, now);
         }
+        let status = StatusLane::new(&world, now.up);
         Agent {
             world,
             lease: LeaseLane::new(),
@@ -232,7 +236,7 @@ impl Agent {
             };
             match step {
                 Step::Send(wish) => {
-                    let output = self.send(place, lane, wish);
+                    let output = self.send(place, lane, wish, now.up);
                     self.world.output(output);
                 }
                 Step::Probe if !self.probing => {
@@ -307,12 +311,12 @@ impl Agent {
         self.events.hurry(remedy, now);
     }
 
-    fn send(&mut self, place: usize, lane: Lane, wish: Wish) -> Output {
+    fn send(&mut self, place: usize, lane: Lane, wish: Wish, sent: Up) -> Output {
         self.tickets += 1;
         if let Some(number) = self.in_flight.get_mut(place) {
             *number = Some(self.tickets);
         }
-        Output::Send(Ticket { lane, number: self.tickets }, wish)
+        Output::Send(Ticket { lane, number: self.tickets, sent }, wish)
     }
 
     fn answered(&mut self, ticket: &Ticket, answer: Answer, now: Now) {
@@ -321,7 +325,7 @@ impl Agent {
         if number.take_if(|number| *number == ticket.number).is_none() {
             return;
         }
-        let date = answer.date;
+        let date = answer.date.filter(|_| now.up - ticket.sent <= LONGEST_ANSWER);
         if let Some(skew) = self.world.clock.hear(date, now) {
             self.world.say(Level::Warning, "clock-skew", skew);
         }

@@ -18,7 +18,7 @@ use crate::time::{Now, Up};
 #[derive(Debug)]
 pub(super) struct Outage {
     /// When a server was last reached; before that, when the process started.
-    reached: Now,
+    reached_at: Up,
     /// Since when none is found, and the machine word of the first failure; `None` while one is.
     lost: Option<(Up, String)>,
     /// The record of its beginning.
@@ -30,11 +30,11 @@ const WORTH_RECORDING: Duration = Duration::from_secs(20);
 
 impl Outage {
     /// An outage that an earlier process recorded and saw no end of goes on.
-    pub(super) fn new(memory: &Memory, now: Now) -> Outage {
+    pub(super) fn new(memory: &Memory, now: Up) -> Outage {
         let is_end = |record: &&Record| matches!(record.what, Happened::OutageEnded { .. });
         let is_either = |record: &&Record| is_end(record) || matches!(record.what, Happened::OutageBegan { .. });
         let last = memory.waiting().filter(is_either).last();
-        Outage { reached: now, lost: None, recorded: last.filter(|last| !is_end(last)).cloned() }
+        Outage { reached_at: now, lost: None, recorded: last.filter(|last| !is_end(last)).cloned() }
     }
 
     /// Since when no server is found.
@@ -47,8 +47,8 @@ impl Outage {
     }
 
     /// Something answered as an API server does; answers since when none was found.
-    pub(super) fn reached(&mut self, now: Now) -> Option<Up> {
-        self.reached = now;
+    pub(super) fn reached(&mut self, now: Up) -> Option<Up> {
+        self.reached_at = now;
         self.lost.take().map(|(since, _)| since)
     }
 
@@ -71,8 +71,8 @@ impl Outage {
 
     fn record(&mut self, memory: &mut Memory, now: Now) {
         let Some((_, word)) = self.lost.as_ref().filter(|_| self.recorded.is_none()) else { return };
-        let span = now.up - self.reached.up;
-        let at = Now { up: self.reached.up, wall: now.wall.map(|wall| wall.minus(span)) };
+        let span = now.up - self.reached_at;
+        let at = Now { up: self.reached_at, wall: now.wall.map(|wall| wall.minus(span)) };
         self.recorded = Some(memory.record(at, Happened::OutageBegan { cause: cut(word) }));
     }
 

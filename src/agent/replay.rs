@@ -208,3 +208,26 @@ impl std::fmt::Display for Hyphenated {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_turns_of_a_fleet_are_spread_and_always_the_same() {
+        let phases: Vec<Duration> = (0..1000).map(|board| phase(&format!("board-{board}"), SPREAD)).collect();
+        for second in 0..10 {
+            let (from, to) = (Duration::from_secs(second), Duration::from_secs(second + 1));
+            let boards = phases.iter().filter(|phase| (from..to).contains(*phase)).count();
+            assert!((60..140).contains(&boards), "{boards} boards in second {second}");
+        }
+        assert_eq!(phase("board-1", SPREAD), phases[1]);
+        assert_eq!(phase("board-1", Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_boot_id_is_written_as_the_kernel_does() {
+        let text = "9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11";
+        assert_eq!(Hyphenated(BootId::parse(text)).to_string(), text);
+    }
+}

@@ -75,6 +75,9 @@ enum Stage {
 const CEILING: Duration = Duration::from_secs(30);
 /// `kubeletVersion` follows a server that was upgraded within this time.
 const VERSION_FREQUENCY: Duration = Duration::from_secs(24 * 3600);
+/// Since Leases find no server, status waits for so long before it tries for itself: a server that was only restarted is
+/// told by the Lease that we are there, and asked for no more.
+const LEASE_FIRST: Duration = Duration::from_secs(60);
 /// While Leases find no server, a report is tried this often: it makes the disk write what came since the last one.
 const REPORT_IN_OUTAGE: Duration = Duration::from_secs(40 * 60);
 
@@ -131,7 +134,7 @@ impl StatusLane {
     }
 
     fn rest_or_sum_up(&mut self, world: &mut World, now: Now) -> Step {
-        let due = world.summary_at().map(|at| at.max(self.summary_due));
+        let due = world.summary_at().filter(|_| self.base.is_some()).map(|at| at.max(self.summary_due));
         if due.is_some_and(|due| due <= now.up && !world.heartbeat)
             && let Some(body) = world.summary(now)
         {
@@ -218,7 +221,8 @@ impl StatusLane {
     /// Lease then status. Now and then one report goes anyway, in case only Leases are lost. While the Node is missing
     /// no Lease is renewed, so nothing is waited for.
     fn held_back(&self, world: &World, now: Now) -> bool {
-        world.is_lost() && world.node_uid.is_some() && now.up < self.held_until
+        let Some(since) = world.outage.lost_since().filter(|_| world.node_uid.is_some()) else { return false };
+        now.up < self.held_until.max(since + LEASE_FIRST)
     }
 
     fn because(&self) -> Because {
@@ -242,7 +246,9 @@ impl StatusLane {
             self.rest(world, now);
             return Step::Wait { until: self.latest, because: self.because() };
         }
-        if now.up >= self.version_due {
+        // What makes a Node Ready again goes first.
+        let must_know = self.truth.server_version.is_none() || !world.report_in_full;
+        if now.up >= self.version_due && must_know {
             self.version_due = now.up + VERSION_FREQUENCY;
             self.stage = Stage::Version;
             return Step::Send(Wish::ReadVersion);

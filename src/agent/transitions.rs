@@ -46,12 +46,15 @@ impl Transitions {
         }
     }
 
-    /// One look at the board: what changed is recorded in this moment.
-    pub(super) fn look(&mut self, judged: [Option<bool>; OWN.len()], world: &mut World, now: Now) {
+    /// One look at the board: what changed is recorded in this moment. `has_base`: the server's Node is known already.
+    pub(super) fn look(&mut self, judged: [Option<bool>; OWN.len()], has_base: bool, world: &mut World, now: Now) {
         for ((kind, believed), judged) in OWN.into_iter().zip(&mut self.conditions).zip(judged) {
             let Some(is_true) = judged else { continue };
             match believed.is_true {
-                None => (believed.is_true, believed.first_look) = (Some(is_true), Some(now)),
+                None => {
+                    believed.is_true = Some(is_true);
+                    believed.first_look = (!has_base).then_some(now);
+                }
                 Some(before) if before != is_true => {
                     believed.change(kind, before, world, now);
                 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::notice::Level;
 use super::transitions::Transitions;
 use super::world::World;
+use crate::journal::{Happened, Record};
 use crate::node::condition;
 use crate::node::desired::{self, Board, NodeEvent, Remembered};
 use crate::node::object::Node;
@@ -52,8 +53,10 @@ impl Truth {
     pub(super) fn new(world: &World) -> Truth {
         let mut truth = Truth::default();
         truth.transitions.remember(world.memory.waiting());
-        // The reboot is told by whoever remembers the boot before: the journal where there is one (MI-5).
-        truth.remembered.reboot_reported = world.memory.journal().last_boot().is_some();
+        // A reboot that the journal tells of is not told by the setters as well (MI-5).
+        let boot = world.memory.journal().boot();
+        let tells = |record: &Record| matches!(record.what, Happened::BoardRebooted { .. }) && record.at.boot == boot;
+        truth.remembered.reboot_reported = world.memory.waiting().any(tells);
         truth
     }
 
@@ -81,7 +84,7 @@ impl Truth {
         self.settled &= same_board && pressures == self.pressures;
         self.pressures = pressures;
         let judged = condition::judge(pressures, &world.settings, &facts, &self.remembered, base);
-        self.transitions.look(judged, world, now);
+        self.transitions.look(judged, base.is_some(), world, now);
         self.facts = Some(facts);
     }
 

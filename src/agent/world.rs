@@ -73,7 +73,7 @@ impl World {
     pub(super) fn new(settings: Settings, node_name: String, seed: u64, journal: Journal, now: Now) -> World {
         let memory = Memory::new(journal);
         World {
-            outage: Outage::new(&memory, now),
+            outage: Outage::new(&memory, now.up),
             replay: Replay::new(&memory, &node_name),
             memory,
             heartbeat: false,
@@ -130,7 +130,7 @@ impl World {
     /// An API server that knows of Leases answered: the uplink works.
     pub(super) fn reached(&mut self, now: Now) {
         self.replay.resume(&self.memory, now.up);
-        if let Some(since) = self.outage.reached(now) {
+        if let Some(since) = self.outage.reached(now.up) {
             self.report_in_full = true;
             self.report_at_once = true;
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now.up - since)));

@@ -91,6 +91,11 @@ impl Refusal {
         matches!(self, Refusal::Status(StatusError { code: 400 | 403 | 405 | 413 | 415 | 422, .. }))
     }
 
+    /// Whether it has the form in which an API server refuses: a proxy or a portal may use the same codes.
+    pub fn is_from_api_server(&self) -> bool {
+        matches!(self, Refusal::Status(status) if !status.reason.is_empty())
+    }
+
     /// The retry class.
     pub fn class(&self) -> Class {
         match self {

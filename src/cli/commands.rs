@@ -172,7 +172,7 @@ pub const OPTIONS: [OptionRow; 6] = [
     OptionRow {
         names: &["--file"],
         placeholder: "FILE",
-        meaning: "The journal FILE instead of that in stateDirectory (journal)",
+        meaning: "A journal that is not in stateDirectory (journal)",
         of: |row| row.file,
     },
     OptionRow {

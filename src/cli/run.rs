@@ -23,7 +23,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let machine = probe::machine(&root);
     let node_name = node_name(&settings, &machine).map_err(CliError::Node)?;
     let mut gauges = Gauges::open(&root, &settings.state_directory);
-    let name = node_name.clone();
+    let (name, state_directory) = (node_name.clone(), settings.state_directory.clone());
     let start = io::Start {
         settings,
         kubeconfig,
@@ -31,15 +31,18 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         machine,
         read_readings: Box::new(move || gauges.read()),
         read_network: Box::new(move || probe::network(&root)),
-        read_settings: Box::new(move || read_again(&sources, &name).map_err(|error| error.to_string())),
+        read_settings: Box::new(move || {
+            read_again(&sources, &name, &state_directory).map_err(|error| error.to_string())
+        }),
     };
     io::run(start).map_err(CliError::Io)
 }
 
-/// SIGHUP: the same places again. The Node's name cannot change under a running agent.
+/// SIGHUP: the same places again. Name and state directory cannot change under a running agent.
 fn read_again(
     sources: &Sources,
     name: &str,
+    state_directory: &str,
 ) -> Result<(crate::config::Settings, crate::config::kubeconfig::Kubeconfig), CliError> {
     let loaded = load::settings(sources)?;
     for notice in &loaded.notices {
@@ -47,6 +50,9 @@ fn read_again(
     }
     if loaded.settings.hostname_override.as_deref().is_some_and(|wanted| wanted != name) {
         ::log::warn!(target: "settings", "hostnameOverride changed: it takes effect at the next start");
+    }
+    if loaded.settings.state_directory != state_directory {
+        ::log::warn!(target: "settings", "stateDirectory changed: it takes effect at the next start");
     }
     let kubeconfig = kubeconfig(&loaded.settings)?;
     Ok((loaded.settings, kubeconfig))

@@ -4,10 +4,25 @@ use std::cell::{Cell, RefCell};
 
 use smol::channel::bounded;
 
-use super::disk::Disk;
+use super::disk::{Disk, JOURNAL};
 use super::disk_error::DiskError;
 use super::thread;
-use crate::journal::Write;
+use crate::config::Settings;
+use crate::journal::{BootId, Journal, Write};
+
+/// The disk of the agent, and what an earlier process left there to be told. The only error is that another process has
+/// the state directory.
+pub fn open(settings: &Settings, boot: BootId) -> Result<(DiskWriter, Journal), DiskError> {
+    let (disk, bytes, trouble) = Disk::open(&settings.state_directory)?;
+    let (journal, found) = Journal::recover(&bytes, settings.journal_quota_bytes, boot);
+    let path = format!("{}/{JOURNAL}", settings.state_directory);
+    if !found.is_whole() {
+        ::log::warn!(target: "journal-damaged", "{path}: {found}; everything else is there");
+    } else if found.records > 0 {
+        ::log::info!(target: "journal-recovered", "{path}: {found}");
+    }
+    Ok((DiskWriter::new(disk, trouble.as_ref()), journal))
+}
 
 /// One write at a time. While one hangs, further ones fail: the journal goes on from memory.
 pub struct DiskWriter {
@@ -21,7 +36,7 @@ const STACK_BYTES: usize = 64 * 1024;
 
 impl DiskWriter {
     /// `trouble`: what [`Disk::open`] had to say, told now.
-    pub fn new(disk: Disk, trouble: Option<&DiskError>) -> DiskWriter {
+    fn new(disk: Disk, trouble: Option<&DiskError>) -> DiskWriter {
         let writer = DiskWriter { disk: RefCell::new(Some(disk)), told: Cell::new(None) };
         trouble.into_iter().for_each(|trouble| writer.tell(trouble));
         writer

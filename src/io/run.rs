@@ -16,6 +16,7 @@ use std::time::Duration;
 use smol::{LocalExecutor, Task};
 
 use super::clock::{self, CertificateClock, ClockWatch};
+use super::disk_writer::{self, DiskWriter};
 use super::inbox::Inbox;
 use super::kept::Kept;
 use super::netlink::LinkWatch;
@@ -27,11 +28,10 @@ use super::signals::{Request, Signals};
 use super::{IoError, aside, log, network, thread, way};
 use crate::agent::notice::Level;
 use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticket};
-use crate::api::{Answer, Failure, Wish};
+use crate::api::{Answer, Failure, Lane, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
-use crate::config::limits::JOURNAL_LEAST_BYTES;
-use crate::journal::{BootId, Journal};
+use crate::journal::{self, BootId};
 use crate::probe::{Facts, Machine, Network, Readings};
 use crate::time::Up;
 
@@ -86,8 +86,11 @@ const NAME_LOOKUP: Duration = Duration::from_secs(2);
 const NAME_RETRY_FIRST: Duration = Duration::from_secs(60);
 const NAME_RETRY_LAST: Duration = Duration::from_secs(3600);
 
-/// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server or the credentials do ends it.
+/// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server, the credentials or the disk do ends it;
+/// it does not begin where another process has the state directory.
 pub fn run(start: Start) -> Result<(), IoError> {
+    let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
+    let (disk, journal) = disk_writer::open(&start.settings, boot).map_err(IoError::StateInUse)?;
     let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
     let signals = Signals::new(&reactor).map_err(|error| IoError::NoSignals { detail: error.to_string() })?;
     let manager = ServiceManager::new(|name| std::env::var_os(name));
@@ -102,16 +105,28 @@ pub fn run(start: Start) -> Result<(), IoError> {
         start.kubeconfig,
         start.node_name.clone(),
     );
-    let world = World { reactor, resolver, pool, manager, inbox: Inbox::default(), node_name: start.node_name };
+    let world = World {
+        reactor,
+        resolver,
+        pool,
+        disk,
+        manager,
+        inbox: Inbox::default(),
+        lease_requests: Inbox::default(),
+        status_requests: Inbox::default(),
+        event_requests: Inbox::default(),
+        node_name: start.node_name,
+    };
     let executor = LocalExecutor::new();
+    for lane in [Lane::Lease, Lane::Status, Lane::Events] {
+        executor.spawn(world.serve(lane)).detach();
+    }
     executor.spawn(world.watch_signals(signals)).detach();
     executor.spawn(world.watch_links()).detach();
     executor.spawn(world.watch_clock()).detach();
     executor.spawn(world.keep_what_was_learned()).detach();
     executor.spawn(world.watch_time_without_sign_of_life()).detach();
     let seed = RandomState::new().build_hasher().finish();
-    let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
-    let (journal, _) = Journal::recover(&[], JOURNAL_LEAST_BYTES, boot);
     let shell = Shell {
         agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, clock::now()),
         world: &world,
@@ -167,15 +182,38 @@ struct World {
     reactor: Rc<Reactor>,
     resolver: Rc<Resolver>,
     pool: Pool,
+    disk: DiskWriter,
     manager: ServiceManager,
     inbox: Inbox<Message>,
+    /// What each lane is to ask; the agent gives it nothing more before the answer.
+    lease_requests: Inbox<(Ticket, Wish)>,
+    status_requests: Inbox<(Ticket, Wish)>,
+    event_requests: Inbox<(Ticket, Wish)>,
     node_name: String,
 }
 
 impl World {
-    async fn exchange(&self, ticket: Ticket, wish: Wish) {
-        let answer = self.pool.exchange(wish).await;
-        self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
+    /// Carries the requests of one lane, for as long as the process lives: a task for each request would be four
+    /// kilobytes to be had from the kernel, and given back, every ten seconds.
+    async fn serve(&self, lane: Lane) {
+        loop {
+            let (ticket, wish) = self.requests(lane).next().await;
+            let answer = self.pool.exchange(wish).await;
+            self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
+        }
+    }
+
+    fn requests(&self, lane: Lane) -> &Inbox<(Ticket, Wish)> {
+        match lane {
+            Lane::Lease => &self.lease_requests,
+            Lane::Status => &self.status_requests,
+            Lane::Events => &self.event_requests,
+        }
+    }
+
+    async fn write_journal(&self, write: journal::Write) {
+        let done = self.disk.write(write).await;
+        self.inbox.push(Message::Input(Input::Written { done }));
     }
 
     /// Once, and again ever more rarely while nobody knows the name.
@@ -326,10 +364,10 @@ impl Shell<'_, '_> {
         loop {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.probe(),
-                Output::Send(ticket, wish) => self.executor.spawn(self.world.exchange(ticket, wish)).detach(),
+                Output::Send(ticket, wish) => self.world.requests(ticket.lane()).push((ticket, wish)),
                 Output::ReloadCredentials => self.reload_credentials(),
                 Output::DropConnections => self.world.pool.drop_idle(),
-                Output::Write(_) => self.world.inbox.push(Message::Input(Input::Written { done: true })),
+                Output::Write(write) => self.executor.spawn(self.world.write_journal(write)).detach(),
                 Output::Stopped => return None,
                 Output::Say(notice) => self.say(&notice),
                 Output::Wait { until, because } => {

@@ -35,8 +35,8 @@ const fn one_bit(sum: u32) -> u32 {
 
 /// The sum of `parts`, one after the other.
 pub fn crc32c(parts: &[&[u8]]) -> u32 {
-    let bytes = parts.iter().flat_map(|part| part.iter());
-    !bytes.fold(u32::MAX, |sum, byte| step(step(sum ^ u32::from(*byte))))
+    let of_part = |sum: u32, part: &&[u8]| part.iter().fold(sum, |sum, byte| step(step(sum ^ u32::from(*byte))));
+    !parts.iter().fold(u32::MAX, of_part)
 }
 
 fn step(sum: u32) -> u32 {

@@ -76,7 +76,9 @@ pub fn scan(bytes: &[u8]) -> Scan<'_> {
     let mut damaged_from = None;
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
-        if let Some(frame) = open(bytes, at) {
+        if *byte == MAGIC
+            && let Some(frame) = open(bytes, at)
+        {
             if let Some(from) = damaged_from.take() {
                 scan.skipped += 1;
                 scan.skipped_bytes += at - from;

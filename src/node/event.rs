@@ -110,11 +110,11 @@ impl Event {
     }
 }
 
-/// `NODE.HEX`, the lower-case hex of `number`, such as the time in nanoseconds (EVT-2). A node name that would make that no name of an object is
+/// `NODE.HEX`, sixteen digits of lower-case hex, such as the time in nanoseconds has (EVT-2). A node name that would make that no name of an object is
 /// replaced by a digest of it, so that two such nodes still do not collide.
 pub fn event_name(node: &str, number: u64) -> String {
-    let name = format!("{node}.{number:x}");
-    if is_dns_subdomain(&name) { name } else { format!("node-{:016x}.{number:x}", digest(node.as_bytes())) }
+    let name = format!("{node}.{number:016x}");
+    if is_dns_subdomain(&name) { name } else { format!("node-{:016x}.{number:016x}", digest(node.as_bytes())) }
 }
 
 /// FNV-1a: the same for the same bytes, always and everywhere; not against somebody who looks for collisions.
@@ -182,6 +182,6 @@ mod tests {
         let (left, right) = (event_name("My_Board", 255), event_name("my_board", 255));
         assert!(is_dns_subdomain(&left) && is_dns_subdomain(&right), "{left} {right}");
         assert_ne!(left, right);
-        assert!(left.ends_with(".ff"), "{left}");
+        assert!(left.ends_with(".00000000000000ff"), "{left}");
     }
 }

@@ -20,6 +20,16 @@ struct History {
     writes: Vec<(usize, Story, BTreeSet<Sequence>, Story)>,
 }
 
+impl History {
+    /// Every byte of what was written; of the zeros behind it, which are all the same, one in 97 unless all are asked for.
+    fn places(&self) -> impl Iterator<Item = usize> {
+        let written = self.writes.last().unwrap().0;
+        let step = if std::env::var_os("EVERY_BIT").is_some() { 1 } else { 97 };
+        let end = self.bytes.len();
+        (0..written).chain((written..end - 100).step_by(step)).chain(end - 100..end)
+    }
+}
+
 fn now(seconds: u64) -> Now {
     let up = Up::since_boot(Duration::from_secs(seconds));
     Now { up, wall: Some(Wall::from_unix_seconds(1_800_000_000).plus(up.as_duration())) }
@@ -66,7 +76,7 @@ fn history() -> History {
 fn a_file_cut_anywhere_says_what_was_written_before_the_cut() {
     let history = history();
     let first_append = history.writes[1].0;
-    for length in first_append..=history.bytes.len() {
+    for length in history.places().filter(|length| *length >= first_append) {
         let (journal, found) = Journal::recover(&history.bytes[..length], QUOTA_BYTES, BOOT);
         let expected = history.writes[1..].iter().rev().find(|write| write.0 <= length).unwrap();
         assert_eq!(story(&journal), expected.3, "cut at {length}: {found}");
@@ -87,7 +97,7 @@ fn a_byte_that_changes_costs_no_more_than_its_own_frame_and_never_a_number() {
     let last = &history.writes.last().unwrap().3;
     let newest = *last.keys().next_back().unwrap();
     let bits = if std::env::var_os("EVERY_BIT").is_some() { 0..8 } else { 0..1 };
-    for (at, bit) in (0..history.bytes.len()).flat_map(|at| bits.clone().map(move |bit| (at, bit))) {
+    for (at, bit) in history.places().flat_map(|at| bits.clone().map(move |bit| (at, bit))) {
         let mut bytes = history.bytes.clone();
         bytes[at] ^= 1 << ((at + bit) % 8);
         let (mut journal, found) = Journal::recover(&bytes, QUOTA_BYTES, BOOT);

@@ -69,7 +69,8 @@ fn of_two_machines_with_one_name_the_second_gives_way(cluster: &Cluster) -> Resu
     let before = wait_until_ready(cluster, &node)?;
     wait_until("a Lease", SOON, || cluster.get_lease(&node.name))?;
     let other = "fedcba9876543210fedcba9876543210";
-    let mut second = Launch::quick(&node).machine_id(other).start(cluster)?;
+    let elsewhere = node.dir.join("elsewhere").display().to_string();
+    let mut second = Launch::quick(&node).machine_id(other).set("stateDirectory", &elsewhere).start(cluster)?;
     let said = second.wait_for_line(&["name-taken:"], SOON)?;
     for words in [node.name.as_str(), other, "--hostname-override"] {
         assert!(said.contains(words), "{words} is not in {said}");

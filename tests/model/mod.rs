@@ -256,7 +256,7 @@ impl ModelServer {
                 // Errors ignore the transform: they come as JSON then (wire notes, 3).
                 let protobuf = form.protobuf && !form.metadata_only;
                 let body =
-                    if protobuf { protobuf::encode_status(&problem) } else { encode(&problem.status(), Form::JSON) };
+                    if protobuf { protobuf::encode_status(problem) } else { encode(&problem.status(), Form::JSON) };
                 (problem.code, body, protobuf)
             }
         };

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 const AGENTS: usize = 50;
 /// Lease and status; what happened meanwhile is told later.
 const REQUESTS_EACH: usize = 2;
-const OUTAGE: Duration = Duration::from_secs(12);
+/// Within half a second: in step it would be all of them, evenly spread over their longest pause four.
+const AT_ONCE: usize = AGENTS * 7 / 10;
+const OUTAGE: Duration = Duration::from_secs(20);
 /// Enough for fifty starts on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -70,6 +72,6 @@ fn a_server_that_restarts_under_fifty_agents_is_asked_twice_by_each_and_not_by_a
     let fullest = fullest.max().unwrap_or_default();
     eprintln!("  fifty agents came back within {} ms, at most {fullest} in half a second", when_ms[AGENTS - 1]);
     assert_eq!(when_ms.len(), AGENTS);
-    assert!(fullest <= AGENTS / 2, "{fullest} within half a second: {when_ms:?}");
+    assert!(fullest <= AT_ONCE, "{fullest} within half a second: {when_ms:?}");
     agents.iter_mut().try_for_each(Nodepulse::check)
 }

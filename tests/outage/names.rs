@@ -28,7 +28,7 @@ fn start(cluster: &Cluster, site: &Site, node: &NodeIdentity) -> Result<Nodepuls
 
 fn a_dns_that_dies_after_the_start_is_survived_even_by_the_next_start(cluster: &Cluster) -> Result<()> {
     let site = Site::new(cluster)?;
-    let names = NameServer::start(site.gateway(0), &SERVER_ADDRESSES)?;
+    let names = NameServer::start(site.gateway(0), &SERVER_ADDRESSES[..1])?;
     let node = cluster.node("nameless")?;
     let mut agent = start(cluster, &site, &node)?;
     wait_until_ready(cluster, &node)?;

@@ -25,8 +25,9 @@ for family in -4 -6; do
     ip $family rule del pref 0
 done
 echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
-# A router says so when it knows no way; anybody else keeps silent.
+# A router says so when it knows no way, to each who asks; anybody else keeps silent.
 echo 1 >/proc/sys/net/ipv4/ip_forward
+echo 0 >/proc/sys/net/ipv4/icmp_ratelimit
 exec "$@"
 "#;
 

@@ -175,7 +175,7 @@ fn events(seen: &Seen, other: &Seen) -> Leaves {
         let name = text(&event["metadata"], "name");
         let digits = name.strip_prefix("NODE.").unwrap_or_default();
         if digits.len() == 16 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            event["metadata"]["name"] = "NODE.<nanoseconds since 1970>".into();
+            event["metadata"]["name"] = "NODE.<16 digits>".into();
         }
         // The first ones are sent before the Node exists and has a uid.
         if matches!(event["involvedObject"]["uid"].as_str(), Some("<uid>" | "NODE")) {

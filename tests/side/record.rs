@@ -139,14 +139,18 @@ fn settled(node: &Value) -> Result<()> {
 pub fn see(cluster: &Cluster, name: &str) -> Result<Seen> {
     let mut events = cluster.events(&format!("involvedObject.kind=Node,involvedObject.name={name}"))?;
     events.retain(|event| event["source"]["component"] == "kubelet" || event["source"]["component"] == "nodepulse");
-    // The name carries the nanosecond of the first sighting.
-    events.sort_by_key(|event| event["metadata"]["name"].to_string());
+    let requests = requests(cluster, &format!("system:node:{name}"))?;
+    let posts: Vec<&AuditEntry> = requests.iter().filter(|e| e.verb == "create" && e.uri.contains("/events")).collect();
+    events.sort_by_key(|event| {
+        let posted = posts.iter().position(|post| post.body["metadata"]["name"] == event["metadata"]["name"]);
+        posted.unwrap_or(usize::MAX)
+    });
     Ok(Seen {
         name: name.to_owned(),
         node: cluster.find_node(name)?.unwrap_or_default(),
         lease: cluster.find_lease(name)?.unwrap_or_default(),
         events,
-        requests: requests(cluster, &format!("system:node:{name}"))?,
+        requests,
     })
 }
 

@@ -9,6 +9,19 @@ use super::world::{Event, NODE, World};
 /// When a service manager loses patience with a process that is to end.
 const TIMEOUT_STOP_US: u64 = 90_000_000;
 
+/// After these, a Lease and a status make everything as it should be.
+const TAKES_NO_REQUESTS: [Happening; 9] = [
+    Happening::LinkDown,
+    Happening::LinkFlap,
+    Happening::ServerRestart,
+    Happening::BoardChange,
+    Happening::Suspend,
+    Happening::ClockStep,
+    Happening::DiskFull,
+    Happening::DiskSlow,
+    Happening::ForcedUnknown,
+];
+
 impl World {
     pub fn schedule_happening(&mut self, kind: Happening) {
         let mean_seconds = self.plan.happenings.get(&kind).copied().unwrap_or(u64::MAX / 4_000_000);
@@ -24,6 +37,9 @@ impl World {
         }
         self.trace.say(|| format!("*** {kind:?}"));
         let wall_us = self.server_wall_us();
+        if !TAKES_NO_REQUESTS.contains(&kind) {
+            self.watch.disturbed(self.now_us);
+        }
         match kind {
             Happening::NodeDeleted => drop(self.server.delete_node(NODE)),
             Happening::NodeReplaced => {
@@ -102,7 +118,8 @@ impl World {
     }
 
     fn suspend(&mut self) {
-        let asleep_us = self.random.between(1, 150) * 1_000_000;
+        let (shortest_s, longest_s) = self.plan.asleep_s;
+        let asleep_us = self.random.between(shortest_s, longest_s) * 1_000_000;
         self.asleep_until_us = self.asleep_until_us.max(self.now_us + asleep_us);
         self.is_asleep = true;
         let left_us = self.asleep_until_us - self.now_us;
@@ -152,6 +169,10 @@ impl World {
     pub fn make_peace(&mut self) {
         self.trace.say(|| "*** peace".to_owned());
         self.peace = true;
+        if !self.plan.faults.is_empty() {
+            // An event that met many of them is tried every five minutes.
+            self.patience = 6;
+        }
         self.plan.faults.clear();
         let was_down = self.is_link_down();
         self.link_down_until_us = self.now_us;

@@ -1,20 +1,25 @@
 //! Turns the state of a world at peace into "as it should be" or a sentence saying what is not.
 
+use nodepulse::journal::Happened;
 use nodepulse::node::desired::{self, Remembered};
 use nodepulse::node::object::Node;
 use nodepulse::node::patch::status_patch;
 use nodepulse::node::pressure::PressureState;
+use nodepulse::node::report::LAST_OUTAGE;
 use nodepulse::time::Wall;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::truth;
-use super::world::{Event, NODE, World};
+use super::truth::{self, TOLERANCE_US};
+use super::world::{EPOCH_US, Event, NODE, World};
 use crate::model::controller::condition;
 
 /// A Node at rest: six renewals, at most three assertions, now and then a report. Events come on top.
 const IDLE_REQUESTS_PER_MINUTE: u64 = 12;
 /// Renewals come every 10.4 s at most, and travel.
 const FRESH_US: i64 = 12_000_000;
+
+/// So long after the end of an outage its record may reach the disk.
+const LATE_RECORD_US: i64 = 40_000_000;
 
 type Judged = Result<(), String>;
 
@@ -25,10 +30,50 @@ impl World {
         self.requests_at_judgement = self.steady_requests();
         self.judged += 1;
         let judged = self.judge_node().and_then(|()| self.judge_status()).and_then(|()| self.judge_lease()).and(rate);
-        let judged = if self.is_last_judgement() { judged.and_then(|()| self.ledger.judge()) } else { judged };
+        let judged = judged.and_then(|()| self.judge_telling());
         let seconds = self.judged * self.calm_us() / 1_000_000;
         self.check(judged.map_err(|why| format!("{seconds} s after peace: {why}")));
         self.schedule(self.calm_us(), Event::Judge);
+    }
+
+    /// In the end everything is told.
+    fn judge_telling(&mut self) -> Judged {
+        if !self.is_last_judgement() {
+            return Ok(());
+        }
+        if self.ledger.waiting() > 0 && self.patience > 0 {
+            self.patience -= 1;
+            self.judged -= 1;
+            return Ok(());
+        }
+        self.ledger.judge()?;
+        if self.was_faultless { self.judge_last_outage() } else { Ok(()) }
+    }
+
+    /// The annotation sums up the last outage, unless the Node was made anew since.
+    fn judge_last_outage(&self) -> Judged {
+        let Some(ended) = self.ledger.last_end() else { return Ok(()) };
+        let Happened::OutageEnded { cause, changes, dropped } = &ended.record.what else { return Ok(()) };
+        let node = self.server.node(NODE).ok_or("there is no Node")?;
+        let created = node["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
+        if created.is_none_or(|created| created.unix_us() > EPOCH_US + ended.synced_us as i64) {
+            return Ok(());
+        }
+        let text = node["metadata"]["annotations"][LAST_OUTAGE].as_str().unwrap_or_default();
+        let outage: Value = serde_json::from_str(text).map_err(|error| format!("last-outage is {text:?}: {error}"))?;
+        let expected = json!({"cause": cause.as_str(), "changes": changes, "dropped": dropped});
+        let is_other = ["cause", "changes", "dropped"].into_iter().any(|key| outage[key] != expected[key]);
+        if is_other || !self.ledger.had_changes(&ended.record, u64::from(*changes)) {
+            return Err(format!("last-outage is {text}, the record {expected}"));
+        }
+        let to_us = EPOCH_US + ended.synced_us as i64;
+        let stored = outage["to"].as_str().and_then(Wall::parse_stamp).map_or(0, Wall::unix_us);
+        // The disk may have been slow or broken before the record was on it; a process that had no clock cannot know.
+        let is_same_boot = ended.record.at.boot == self.boot();
+        if is_same_boot && !(to_us - LATE_RECORD_US..=to_us + TOLERANCE_US).contains(&stored) {
+            return Err(format!("last-outage ended at another time: {text}"));
+        }
+        Ok(())
     }
 
     fn steady_requests(&self) -> u64 {

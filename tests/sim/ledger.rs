@@ -11,6 +11,8 @@ use nodepulse::node::condition;
 use nodepulse::node::event::{digest, event_name};
 use serde_json::Value;
 
+use super::long::is_change_of;
+use super::truth::KINDS;
 use super::world::NODE;
 
 /// What waited in an outage is told at most this often.
@@ -35,6 +37,8 @@ pub struct Ledger {
     last_replay_us: Option<u64>,
     /// Statuses of conditions that this process has told.
     told: BTreeMap<String, String>,
+    /// A planted fault: what was dropped is not recorded.
+    hides_drops: bool,
 }
 
 /// A record that is or was on disk.
@@ -57,11 +61,15 @@ struct Sent {
 #[derive(Debug)]
 enum Telling {
     Record(u64),
-    /// Of something that has no record.
-    Event(String),
+    /// Of something that has no record, yet: its name, and what it says if it repeats an earlier event.
+    Event(String, Option<String>),
 }
 
 impl Ledger {
+    pub fn new(hides_drops: bool) -> Ledger {
+        Ledger { hides_drops, ..Ledger::default() }
+    }
+
     /// The disk as it is now; `has_failed`: what is on it may be older than what was told.
     pub fn observe(&mut self, bytes: &[u8], quota_bytes: usize, now_us: u64) -> Checked {
         if bytes.len() > quota_bytes {
@@ -134,13 +142,13 @@ impl Ledger {
         };
         // One that counts more than one sighting has the name of the first.
         let repeats = body["count"] != 1;
-        let number = if repeats {
-            body["message"].as_str().and_then(|message| self.repeated(message))
-        } else {
-            self.numbers.get(&name).copied()
+        let message = body["message"].as_str().filter(|_| repeats);
+        let number = match message {
+            Some(message) => self.repeated(message),
+            None => self.numbers.get(&name).copied(),
         };
         self.sent.entry(name.clone()).or_insert(Sent { sent_us: now_us, is_excused });
-        self.in_flight = Some(number.map_or(Telling::Event(name), Telling::Record));
+        self.in_flight = Some(number.map_or(Telling::Event(name, message.map(str::to_owned)), Telling::Record));
         let Some(number) = number else { return Ok(()) };
         if let Some(first) = self.on_disk.range(..number).find(|number| self.waits(**number))
             && !is_excused
@@ -167,6 +175,19 @@ impl Ledger {
         message.ends_with(&expected).then_some(first)
     }
 
+    /// A planted fault: instead of the first record that waits, the one that is first by the clock on the wall is told.
+    pub fn by_wall_clock(&self, wish: Wish) -> Wish {
+        let Wish::CreateEvent { body } = &wish else { return wish };
+        let waiting = self.on_disk.iter().filter(|number| self.waits(**number));
+        let first = waiting.min_by_key(|number| (self.known[number].record.at.wall, **number));
+        let mut body: Value = serde_json::from_str(body).unwrap_or_default();
+        let is_record = body["metadata"]["name"].as_str().is_some_and(|name| self.numbers.contains_key(name));
+        let name = first.and_then(|first| self.numbers.iter().find(|(_, number)| *number == first));
+        let Some((name, _)) = name.filter(|_| is_record) else { return wish };
+        body["metadata"]["name"] = Value::from(name.as_str());
+        Wish::CreateEvent { body: body.to_string() }
+    }
+
     /// The agent hears what became of the event that is on its way.
     pub fn answered(&mut self, answer: &Answer) {
         let is_settled = match &answer.result {
@@ -178,7 +199,8 @@ impl Ledger {
         };
         match self.in_flight.take().filter(|_| is_settled) {
             Some(Telling::Record(number)) => drop(self.settled.insert(number)),
-            Some(Telling::Event(name)) => {
+            Some(Telling::Event(_, Some(message))) => self.settled.extend(self.repeated(&message)),
+            Some(Telling::Event(name, None)) => {
                 self.settled.extend(self.numbers.get(&name));
                 self.settled_early.insert(name);
             }
@@ -222,6 +244,21 @@ impl Ledger {
         self.known.values().rev().find(|known| matches!(known.record.what, Happened::OutageEnded { .. }))
     }
 
+    /// Whether so many changes were in it, where none made room for others.
+    pub fn had_changes(&self, ended: &Record, changes: u64) -> bool {
+        let is_beginning = |known: &&Known| matches!(known.record.what, Happened::OutageBegan { .. });
+        let before_end = || self.known.range(..ended.sequence.0).map(|(_, known)| known);
+        let Some(began) = before_end().rfind(is_beginning).map(|known| &known.record) else { return true };
+        let is_change = |known: &&Known| matches!(known.record.what, Happened::ConditionChanged { .. });
+        let after = before_end().filter(is_change).filter(|known| known.record.sequence > began.sequence).count();
+        // A change may be seen, and even told, before anybody knows that the link is gone.
+        let is_near = |record: &Record| record.at.boot == began.at.boot && record.at.up >= began.at.up;
+        let near = before_end()
+            .filter(is_change)
+            .filter(|known| known.record.sequence < began.sequence && is_near(&known.record));
+        self.dropped() > 0 || (after..=after + near.count()).contains(&(changes as usize))
+    }
+
     /// How many records still wait to be told.
     pub fn waiting(&self) -> u64 {
         self.on_disk.iter().filter(|number| self.waits(**number)).count() as u64
@@ -240,9 +277,9 @@ impl Ledger {
 
     /// Everything was told, or is counted as dropped.
     pub fn judge(&self) -> Checked {
-        let untold =
+        let mut untold =
             self.known.iter().filter(|(number, known)| is_told(&known.record) && !self.settled.contains(number));
-        match (untold.clone().count() as u64, self.dropped(), untold.last()) {
+        match (untold.clone().count() as u64, self.dropped(), untold.next_back()) {
             (count, dropped, Some((_, last))) if count > dropped => Err(format!(
                 "{count} records were never told, {dropped} are counted as dropped; the last is {:?}",
                 last.record
@@ -251,10 +288,23 @@ impl Ledger {
         }
     }
 
+    /// Whatever made room for others: of each condition the first and the last change are told.
+    pub fn judge_first_and_last(&self) -> Checked {
+        for kind in KINDS {
+            let changes = || self.known.iter().filter(|(_, known)| is_change_of(&known.record.what, kind));
+            for (number, known) in changes().next().into_iter().chain(changes().next_back()) {
+                if !self.settled.contains(number) {
+                    return Err(format!("an outermost change was not told: {:?}", known.record));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Records that were given up, as the agent counts them. A count that was itself given up is in a later one.
     pub fn dropped(&self) -> u64 {
         let count = |known: &Known| match known.record.what {
-            Happened::Dropped { count } if !known.is_unaccounted => u64::from(count),
+            Happened::Dropped { count } if !known.is_unaccounted && !self.hides_drops => u64::from(count),
             _ => 0,
         };
         self.known.values().map(count).sum()

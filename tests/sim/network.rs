@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::plan::{FAULTS, Fault};
 use super::planted::Planted;
+use super::truth::TOLERANCE_US;
 use super::world::{Event, World};
 use crate::model::http::Request;
 use crate::model::http::Response;
@@ -91,6 +92,7 @@ impl World {
         }
         let given_up = self.shim.has_given_up && matches!(wish, Wish::CreateNode { .. });
         let wish = self.shim.wish(wish, self.now().wall);
+        let wish = if self.shim.is(Planted::OrderedByTheWallClock) { self.ledger.by_wall_clock(wish) } else { wish };
         let kept = self.shim.is(Planted::Impatient).then(|| wish.clone());
         if let Wish::RenewLease { body, .. } | Wish::CreateLease { body } = &wish {
             let checked = self.watch.renews(renew_time(body));
@@ -253,6 +255,8 @@ impl World {
             }
         };
         let renews = request.method != "GET" && request.path.contains("/leases");
+        let reports = !stray && request.path.ends_with("/status");
+        let transitions_before = if reports { self.stored_transitions() } else { BTreeMap::new() };
         let stored_before = if renews { self.stored_renew_time() } else { None };
         let response = if self.trace.keeps_lines() {
             let (response, line) = self.server.answer_aloud(&request, &caller, wall_us);
@@ -277,6 +281,9 @@ impl World {
         if let Some(warning) = self.server.warnings.pop() {
             self.violated(format!("the server warns of {} {}: {warning}", request.method, request.path));
         }
+        if reports && response.is_success() {
+            self.check_transitions(&transitions_before);
+        }
         if renews && response.is_success() {
             self.lease_renewed_at_us = wall_us;
             self.lease_made_by_stray = match response.code {
@@ -290,6 +297,32 @@ impl World {
         }
         self.trace.mix(&response.body);
         response
+    }
+
+    /// Status of each condition, and when it came to it, as far as the server knows that from us.
+    fn stored_transitions(&self) -> BTreeMap<String, (String, Wall)> {
+        let node = self.server.store.get(Resource::Nodes, &self.target.node_name);
+        let conditions = node.and_then(|node| node["status"]["conditions"].as_array());
+        let ours = conditions.into_iter().flatten().filter(|condition| condition["status"] != "Unknown");
+        let dated = ours.filter_map(|condition| {
+            let text = |key: &str| condition[key].as_str();
+            let stamp = Wall::parse_stamp(text("lastTransitionTime")?)?;
+            Some((text("type")?.to_owned(), (text("status")?.to_owned(), stamp)))
+        });
+        dated.collect()
+    }
+
+    /// A report tells of later changes than the one before it, never of earlier ones.
+    fn check_transitions(&mut self, before: &BTreeMap<String, (String, Wall)>) {
+        let after = self.stored_transitions();
+        let falls = before.iter().find_map(|(kind, (old_status, then))| {
+            let (status, now) = after.get(kind).filter(|(status, _)| status != old_status)?;
+            let falls = now.unix_us() < then.unix_us() - TOLERANCE_US;
+            falls.then(|| format!("{kind} {status} since {now} over {old_status} since {then}"))
+        });
+        if let Some(falls) = falls {
+            self.violated(format!("an older status is written over a newer one: {falls}"));
+        }
     }
 
     fn stored_renew_time(&self) -> Option<Wall> {

@@ -122,6 +122,10 @@ pub struct Plan {
     pub clock_known_from_us: Option<u64>,
     pub latency_us: u64,
     pub journal_quota_bytes: usize,
+    /// From when to the end of the trouble there is no link at all.
+    pub offline_from_us: Option<u64>,
+    /// How long the machine sleeps when it does.
+    pub asleep_s: (u64, u64),
 }
 
 impl Plan {
@@ -165,6 +169,28 @@ impl Plan {
             clock_known_from_us,
             latency_us: random.pick(&[500, 5_000, 40_000, 300_000]),
             journal_quota_bytes: random.pick(&[16 << 10, 64 << 10]),
+            offline_from_us: None,
+            asleep_s: (1, 150),
+        }
+    }
+
+    /// No link for so long, on a board where only this happens; the machine, if it sleeps at all, wakes once in about
+    /// an hour and a half.
+    pub fn offline(days: u64, happenings: &[(Happening, u64)]) -> Plan {
+        let mut settings = Settings::default();
+        settings.eviction.pressure_transition_period = Duration::ZERO;
+        Plan {
+            settings,
+            faults: BTreeMap::new(),
+            happenings: happenings.iter().copied().collect(),
+            trouble_us: days * 86_400_000_000,
+            boot_us: 20_000_000,
+            clock_offset_us: 0,
+            clock_known_from_us: Some(0),
+            latency_us: 40_000,
+            journal_quota_bytes: 64 << 10,
+            offline_from_us: Some(120_000_000),
+            asleep_s: (5_000, 5_800),
         }
     }
 

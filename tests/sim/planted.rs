@@ -1,6 +1,6 @@
 //! Turns a correct agent into one with a known fault, by standing between it and its world.
 
-use nodepulse::api::{Answer, Lane, Refusal, Wish};
+use nodepulse::api::{Answer, Document, Lane, PatchAnswer, Refusal, Wish};
 use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
 use nodepulse::time::Wall;
@@ -45,9 +45,17 @@ pub enum Planted {
     SentBeforeSynced,
     /// When nothing waits, the next process begins with the first number again.
     NumberingRestarts,
+    /// What made room for others leaves no trace.
+    DropsNotRecorded,
+    /// A report is sent again after a later one.
+    OlderStatusOverNewer,
+    /// A record is forgotten when it is sent.
+    ForgottenBeforeAccepted,
+    /// What waits is sorted by the board's clock.
+    OrderedByTheWallClock,
 }
 
-pub const PLANTED: [Planted; 18] = [
+pub const PLANTED: [Planted; 22] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -66,6 +74,10 @@ pub const PLANTED: [Planted; 18] = [
     Planted::FieldMisspelt,
     Planted::SentBeforeSynced,
     Planted::NumberingRestarts,
+    Planted::DropsNotRecorded,
+    Planted::OlderStatusOverNewer,
+    Planted::ForgottenBeforeAccepted,
+    Planted::OrderedByTheWallClock,
 ];
 
 impl Planted {
@@ -90,7 +102,18 @@ impl Planted {
             Planted::FieldMisspelt => "unknown field",
             Planted::SentBeforeSynced => "synced",
             Planted::NumberingRestarts => "the numbering falls back",
+            Planted::DropsNotRecorded => "0 are counted as dropped",
+            Planted::OlderStatusOverNewer => "an older status is written over a newer one",
+            Planted::ForgottenBeforeAccepted => "records are forgotten that the server never accepted",
+            Planted::OrderedByTheWallClock => "out of order",
         }
+    }
+}
+
+impl Planted {
+    /// Only a long outage shows it.
+    pub fn takes_long(self) -> bool {
+        self == Planted::DropsNotRecorded
     }
 }
 
@@ -100,6 +123,8 @@ pub struct Shim {
     fault: Option<Planted>,
     first_owner: Option<Value>,
     first_facts: Option<Facts>,
+    first_report: Option<String>,
+    reports: u64,
     pub has_given_up: bool,
     pub sends: u64,
 }
@@ -134,11 +159,25 @@ impl Shim {
             Wish::CreateNode { body } if self.is(Planted::FieldMisspelt) => {
                 Wish::CreateNode { body: body.replacen("\"machineID\"", "\"machineId\"", 1) }
             }
+            Wish::PatchStatus { body, .. } if self.is(Planted::OlderStatusOverNewer) => self.report(body),
             Wish::PatchStatus { body, answer, heartbeat } => {
                 Wish::PatchStatus { body: self.status_body(&body), answer, heartbeat }
             }
             other => other,
         }
+    }
+
+    /// Every second report of a change is the first one once more.
+    fn report(&mut self, body: String) -> Wish {
+        let mut body = body;
+        if body.contains("lastTransitionTime") {
+            let first = self.first_report.get_or_insert_with(|| body.clone());
+            self.reports += 1;
+            if self.reports.is_multiple_of(2) {
+                body.clone_from(first);
+            }
+        }
+        Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true }
     }
 
     fn lease_body(&mut self, body: &str, wall: Option<Wall>) -> String {
@@ -187,6 +226,9 @@ impl Shim {
 
     /// The answer as the faulty agent would have read it.
     pub fn answer(&mut self, lane: Lane, answer: &mut Answer) {
+        if self.is(Planted::ForgottenBeforeAccepted) && lane == Lane::Events && answer.result.is_err() {
+            answer.result = Ok(Document::Nothing);
+        }
         let Err(Refusal::Status(status)) = &mut answer.result else { return };
         match self.fault {
             Some(Planted::RetryAfterIgnored) => status.retry_after = None,

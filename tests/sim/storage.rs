@@ -23,7 +23,10 @@ pub struct Storage {
     has_failed: bool,
     writes: u64,
     /// Blocks of the file system that were written.
-    pub blocks: u64,
+    blocks: u64,
+    /// The present day, and its blocks.
+    day: (u64, u64),
+    pub busiest_day_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -59,13 +62,18 @@ impl World {
         if storage.busy.is_some() {
             return self.violated("a second write before the first one ended".to_owned());
         }
-        storage.blocks += match &write {
+        let blocks = match &write {
             Write::Append { at_bytes, bytes } => {
                 (at_bytes + bytes.len() as u64).div_ceil(BLOCK_BYTES) - at_bytes / BLOCK_BYTES
             }
             // The name in the directory is a block as well.
             Write::Replace { bytes } => (bytes.len() as u64).div_ceil(BLOCK_BYTES) + 1,
         };
+        storage.blocks += blocks;
+        let today = self.now_us / 86_400_000_000;
+        let so_far = if storage.day.0 == today { storage.day.1 } else { 0 };
+        storage.day = (today, so_far + blocks);
+        storage.busiest_day_bytes = storage.busiest_day_bytes.max(storage.day.1 * BLOCK_BYTES);
         storage.writes += 1;
         let number = storage.writes;
         let (since_us, life) = (self.now_us, self.life);

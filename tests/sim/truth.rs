@@ -69,10 +69,6 @@ impl Truth {
         }
     }
 
-    pub fn is_true(&self, kind: &str) -> bool {
-        self.of(kind).is_true.unwrap_or(false)
-    }
-
     pub fn transitions(&self) -> u64 {
         self.memory.transitions + self.disk.transitions
     }

@@ -23,6 +23,14 @@ const STUCK_WAITS: u32 = 2;
 /// With nothing in flight the status lane looks at the board every 10.4 s, or registration obeys Retry-After up to 30 s.
 const LONGEST_IDLE_US: u64 = 30_000_000;
 
+/// Lease, then status: that is all that a server sees at first when it is back.
+const REQUESTS_AT_COMEBACK: u64 = 2;
+const COMEBACK_US: u64 = 9_900_000;
+/// So long after the last success the server was away, rather than slow.
+const OUTAGE_US: u64 = 25_000_000;
+/// So long before that nothing else may have happened: an assertion finds it out in between.
+const UNDISTURBED_US: u64 = 80_000_000;
+
 type Checked = Result<(), String>;
 
 /// What was seen of the agent so far.
@@ -46,9 +54,21 @@ pub struct Watch {
     postponements: BTreeMap<Lane, u32>,
     stuck_waits: u32,
     probing: bool,
+    /// No request is harmed on its way, in this world.
+    is_faultless: bool,
+    /// When a Lease request was last answered well, for this process.
+    reached_us: Option<u64>,
+    /// When somebody last did to Node, Lease or settings what takes requests to heal.
+    disturbed_us: Option<u64>,
+    /// When the first Lease after an outage was answered, and how many requests there were since.
+    comeback: Option<(u64, u64)>,
 }
 
 impl Watch {
+    pub fn new(is_faultless: bool) -> Watch {
+        Watch { is_faultless, ..Watch::default() }
+    }
+
     /// The process is gone, and everything in flight with it.
     pub fn process_ended(&mut self) {
         self.in_flight.clear();
@@ -60,6 +80,14 @@ impl Watch {
         self.node_missing = false;
         self.stuck_waits = 0;
         self.probing = false;
+        self.reached_us = None;
+        self.comeback = None;
+    }
+
+    /// Somebody did what takes more requests to heal.
+    pub fn disturbed(&mut self, now_us: u64) {
+        self.disturbed_us = Some(now_us);
+        self.comeback = None;
     }
 
     /// The machine slept: what was due then is due now.
@@ -102,6 +130,16 @@ impl Watch {
             self.lease_due_us = None;
             self.node_missing = false;
         }
+        if let Some((since_us, count)) = self.comeback.as_mut().filter(|(since_us, _)| now_us < *since_us + COMEBACK_US)
+        {
+            *count += 1;
+            if *count > REQUESTS_AT_COMEBACK {
+                let after = Duration::from_micros(now_us - *since_us);
+                return Err(format!(
+                    "{count} requests in the first {after:?} after the server is back, the last by {lane:?}"
+                ));
+            }
+        }
         match self.not_before_us.remove(&lane) {
             Some(not_before_us) if now_us < not_before_us => {
                 let early = Duration::from_micros(not_before_us - now_us);
@@ -126,6 +164,9 @@ impl Watch {
         let class = answer.result.as_ref().err().map(Refusal::class);
         if lane == Lane::Lease {
             self.lease_failure = class;
+            if class.is_none() {
+                self.lease_succeeded(now_us);
+            }
             self.lease_due_us = Some(now_us + if class.is_some() { LEASE_BACKOFF_US } else { LEASE_SPACING_US });
         }
         self.node_missing |= lane == Lane::Status && class == Some(Class::Missing);
@@ -141,6 +182,14 @@ impl Watch {
         if *postponed <= POSTPONEMENTS {
             let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX).min(RETRY_AFTER_US);
             self.not_before_us.insert(lane, now_us + wait_us);
+        }
+    }
+
+    fn lease_succeeded(&mut self, now_us: u64) {
+        let Some(before_us) = self.reached_us.replace(now_us).filter(|_| self.is_faultless) else { return };
+        let is_disturbed = self.disturbed_us.is_some_and(|disturbed_us| disturbed_us + UNDISTURBED_US > before_us);
+        if now_us - before_us > OUTAGE_US && !is_disturbed {
+            self.comeback = Some((now_us, 1));
         }
     }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
 use nodepulse::api::{Failure, Target, Wish};
-use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
 use nodepulse::time::{Now, Up, Wall};
 
@@ -19,14 +18,14 @@ use super::planted::{Planted, Shim};
 use super::random::Random;
 use super::storage::Storage;
 use super::trace::Trace;
-use super::truth::{self, Truth};
+use super::truth::Truth;
 use super::watch::Watch;
 use crate::model::ModelServer;
 use crate::model::controller::MONITOR_PERIOD_US;
 
 pub const NODE: &str = "edge-1";
 /// 2026-01-01T00:00:00Z, by the server's clock, when a world begins.
-const EPOCH_US: i64 = 1_767_225_600_000_000;
+pub const EPOCH_US: i64 = 1_767_225_600_000_000;
 /// More outputs than this for one input are a loop.
 const OUTPUTS_PER_INPUT: usize = 64;
 const JUDGEMENTS: u64 = 2;
@@ -79,6 +78,9 @@ pub enum Event {
         flight: u64,
     },
     Resume,
+    /// The link is gone for good, until peace.
+    Offline,
+    Weigh,
     Controllers,
     Happen(Happening),
     Peace,
@@ -109,7 +111,7 @@ pub struct World {
     pub boot_offset_us: i64,
     pub board: Board,
     /// What the last whole answer to a probe of this process was.
-    given: Option<Facts>,
+    pub given: Option<Facts>,
     pub storage: Storage,
     pub ledger: Ledger,
     pub truth: Truth,
@@ -140,17 +142,28 @@ pub struct World {
     pub lease_made_by_stray: bool,
     /// When the server last did to the Node what came late or twice.
     pub stray_write_us: Option<u64>,
+    /// Length of the longest text that the agent's whole state made, where it is looked at.
+    pub largest_agent_bytes: usize,
+    /// No request was harmed on its way, from the beginning.
+    pub was_faultless: bool,
+    /// How many minutes more what waits may take to be told.
+    pub patience: u64,
 }
 
 impl World {
     pub fn new(seed: u64, fault: Option<Planted>, keep_lines: bool) -> World {
         let mut random = Random::new(seed);
         let plan = Plan::new(&mut random);
-        let mut world = World {
+        World::of_plan(plan, random, fault, Trace::new(keep_lines)).begun(seed)
+    }
+
+    /// A world before its first moment.
+    pub fn of_plan(plan: Plan, mut random: Random, fault: Option<Planted>, trace: Trace) -> World {
+        World {
             board: Board::new(&mut random),
             given: None,
             storage: Storage::default(),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(fault == Some(Planted::DropsNotRecorded)),
             truth: Truth::default(),
             is_stopping: false,
             has_heard: false,
@@ -170,9 +183,9 @@ impl World {
                 bearer_token: None,
             },
             flights: Flights::default(),
-            watch: Watch::default(),
+            watch: Watch::new(plan.faults.is_empty()),
             shim: Shim::new(fault),
-            trace: Trace::new(keep_lines),
+            trace,
             violation: None,
             link_down_until_us: 0,
             server_down_until_us: 0,
@@ -186,35 +199,31 @@ impl World {
             lease_renewed_at_us: 0,
             lease_made_by_stray: false,
             stray_write_us: None,
+            largest_agent_bytes: 0,
+            was_faultless: plan.faults.is_empty(),
+            patience: 0,
             plan,
-        };
-        world.trace.say(|| format!("seed {seed}: {}", world.plan.describe()));
-        world.schedule(0, Event::Start);
-        world.schedule(1_000_000, Event::Controllers);
-        world.schedule(world.plan.trouble_us, Event::Peace);
-        for kind in world.plan.happenings.clone().into_keys() {
-            world.schedule_happening(kind);
         }
-        world
+    }
+
+    /// With what happens first.
+    pub fn begun(mut self, seed: u64) -> World {
+        self.trace.say(|| format!("seed {seed}: {}", self.plan.describe()));
+        self.schedule(0, Event::Start);
+        self.schedule(1_000_000, Event::Controllers);
+        self.schedule(self.plan.trouble_us, Event::Peace);
+        if let Some(offline_from_us) = self.plan.offline_from_us {
+            self.schedule(offline_from_us, Event::Offline);
+        }
+        for kind in self.plan.happenings.clone().into_keys() {
+            self.schedule_happening(kind);
+        }
+        self
     }
 
     /// To the end, or to the first violation.
     pub fn run(mut self) -> Outcome {
-        while self.violation.is_none()
-            && self.judged < JUDGEMENTS
-            && let Some(((moment_us, _), event)) = self.queue.pop_first()
-        {
-            self.now_us = moment_us;
-            self.trace.at(moment_us);
-            if self.agent.is_some() && !self.is_asleep && !self.is_stopping {
-                let checked = self.watch.is_lease_in_time(self.now_us);
-                self.check(checked);
-            }
-            self.happens(event);
-        }
-        if let Some(violation) = &self.violation {
-            self.trace.say(|| format!("VIOLATION: {violation}"));
-        }
+        self.play();
         Outcome {
             hash: self.trace.hash(),
             violation: self.violation,
@@ -223,6 +232,29 @@ impl World {
             busiest: self.watch.busiest,
             simulated_us: self.now_us,
         }
+    }
+
+    pub fn play(&mut self) {
+        while self.step() {}
+        if let Some(violation) = &self.violation {
+            self.trace.say(|| format!("VIOLATION: {violation}"));
+        }
+    }
+
+    /// The next thing that happens; false at the end.
+    pub fn step(&mut self) -> bool {
+        if self.violation.is_some() || self.judged >= JUDGEMENTS {
+            return false;
+        }
+        let Some(((moment_us, _), event)) = self.queue.pop_first() else { return false };
+        self.now_us = moment_us;
+        self.trace.at(moment_us);
+        if self.agent.is_some() && !self.is_asleep && !self.is_stopping {
+            let checked = self.watch.is_lease_in_time(self.now_us);
+            self.check(checked);
+        }
+        self.happens(event);
+        true
     }
 
     fn happens(&mut self, event: Event) {
@@ -269,6 +301,14 @@ impl World {
             Event::ForgetFlight { flight } => self.forget_flight(flight),
             Event::LinkChanged => self.link_changed(),
             Event::Resume => self.resume(),
+            Event::Offline => {
+                self.link_down_until_us = self.plan.trouble_us + 1;
+                self.schedule(1, Event::Weigh);
+            }
+            Event::Weigh => {
+                self.weigh();
+                self.schedule(86_400_000_000, Event::Weigh);
+            }
             Event::Controllers => {
                 self.server.tick(self.server_wall_us());
                 for line in std::mem::take(&mut self.server.controllers.happened) {
@@ -277,66 +317,12 @@ impl World {
                     }
                     self.trace.say(|| format!("   {line}"));
                 }
-                self.schedule(MONITOR_PERIOD_US as u64, Event::Controllers);
+                self.schedule(self.monitor_period_us(), Event::Controllers);
             }
             Event::Happen(kind) => self.happen(kind),
             Event::Peace => self.make_peace(),
             Event::Judge => self.judge(),
         }
-    }
-
-    fn start(&mut self) {
-        if self.agent.is_some() {
-            return;
-        }
-        self.life += 1;
-        self.given = None;
-        let seed = self.random.next();
-        self.trace.say(|| "the process starts".to_owned());
-        let boot = BootId::parse(self.board.facts.machine.boot_id.as_deref().unwrap_or_default());
-        let bytes = self.shim.journal(self.storage.disk.read());
-        let (journal, recovery) = Journal::recover(&bytes, self.plan.journal_quota_bytes, boot);
-        self.trace.say(|| format!("   {recovery}"));
-        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, self.now()));
-        self.feed(Input::Credentials(CredentialDates::default()));
-        self.feed(Input::Woke);
-    }
-
-    /// The process is gone, and with the power what was not on disk.
-    pub fn end_process(&mut self, power: bool) {
-        self.agent = None;
-        self.life += 1;
-        self.is_stopping = false;
-        self.has_heard = false;
-        self.flights.forget_all();
-        self.watch.process_ended();
-        self.disk_of_dead(power);
-        self.ledger.process_ended();
-        let ledger = &self.ledger;
-        self.truth.process_ended(power, |kind| ledger.last_status(kind));
-        let delay_us = self.random.between(100, 30_000) * 1_000;
-        self.schedule(delay_us, Event::Start);
-    }
-
-    /// What the agent is about to see is what is true from now on.
-    fn look(&mut self) {
-        let server_us = self.server_wall_us();
-        let off_us = self.now().wall.map(|wall| (wall.unix_us() - server_us).abs());
-        let is_dated = self.has_heard || off_us.is_some_and(|off_us| off_us <= truth::TOLERANCE_US);
-        let moment = truth::Moment { now_us: self.now_us, server_us, is_dated };
-        let period = self.plan.settings.eviction.pressure_transition_period;
-        self.truth.look(&self.board.facts.readings, period, moment);
-    }
-
-    /// As the shell hands it over: machine and network only when they are not those of the last time.
-    fn probe_result(&mut self) -> Input {
-        let facts = self.shim.facts(self.board.facts.clone());
-        let is_known = |given: &&Facts| given.machine == facts.machine && given.network == facts.network;
-        if self.given.as_ref().filter(is_known).is_some() {
-            return Input::Readings(Box::new(facts.readings));
-        }
-        self.given = Some(facts.clone());
-        Input::Facts(Box::new(facts))
     }
 
     /// One input, then every output up to the next wait.
@@ -436,6 +422,14 @@ impl World {
     pub fn calm_us(&self) -> u64 {
         let assertions_us = self.plan.settings.status_assert_frequency.as_micros() as u64;
         60_000_000.max(assertions_us + 16_000_000)
+    }
+
+    /// In a long outage there is nothing to see.
+    fn monitor_period_us(&self) -> u64 {
+        let left_us = self.plan.trouble_us.saturating_sub(self.now_us);
+        let is_long = self.plan.offline_from_us.is_some_and(|from_us| self.now_us > from_us + 600_000_000);
+        let period_us = MONITOR_PERIOD_US as u64;
+        if is_long && left_us > period_us { left_us.min(3_600_000_000) } else { period_us }
     }
 
     pub fn server_wall_us(&self) -> i64 {

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 /// `$1` is the log, the rest the daemon. Says the daemon's process id, then waits: for the daemon to end by
 /// itself, or for the end of its own standard input. SIGCONT because a frozen process keeps SIGTERM waiting.
+/// SIGPIPE is ignored because whoever started us may be killed before our first word is read.
 /// Its standard error is the sweeper's pipe, which it only keeps open; what the shell says goes to the log.
 const HOLDER: &str = r#"
 log=$1; shift
@@ -40,6 +41,7 @@ trap stop TERM
 exec 3<&0 </dev/null 4>&2 2>>"$log"
 "$@" >&2 3<&- 4>&- &
 child=$!
+trap '' PIPE
 ( read -r _ <&3; kill -TERM $$ ) >/dev/null 4>&- &
 watcher=$!
 exec 3<&-

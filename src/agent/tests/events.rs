@@ -195,6 +195,22 @@ fn from_the_tenth_message_of_one_kind_on_all_are_counted_as_one() {
 }
 
 #[test]
+fn messages_of_one_kind_are_counted_as_one_while_no_ten_minutes_pass_between_two() {
+    for (pause_seconds, combined) in [(400, 3), (601, 0)] {
+        let mut script = Script::new();
+        play_all(&mut script);
+        let mut messages = Vec::new();
+        for number in 0..12 {
+            script.pass(Duration::from_secs(pause_seconds));
+            happen(&mut script, &format!("number {number}"));
+            messages.extend(play_all(&mut script).iter().map(|wish| body_of(wish)["message"].to_string()));
+        }
+        let found = messages.iter().filter(|message| message.contains("(combined from similar events): ")).count();
+        assert_eq!(found, combined, "{pause_seconds} s apart: {messages:?}");
+    }
+}
+
+#[test]
 fn a_link_that_comes_back_does_not_cut_the_patience_that_the_server_asked_for() {
     let mut script = Script::new();
     script.play(Lane::Events, unreachable());

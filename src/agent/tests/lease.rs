@@ -39,6 +39,7 @@ fn renewals_are_ten_seconds_apart_and_at_most_four_percent_more() {
     let times: Vec<_> = (0..50).map(|_| script.play_healthy(Lane::Lease).0).collect();
     let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| (10_000..10_400).contains(gap)), "{gaps:?}");
+    assert!(gaps.iter().collect::<std::collections::BTreeSet<_>>().len() > 10, "no jitter: {gaps:?}");
 }
 
 #[test]
@@ -279,4 +280,19 @@ fn a_missing_lease_makes_the_status_lane_ask_for_the_node_at_once() {
     let (asked_at, wish) = script.play(Lane::Status, refused(404, "NotFound"));
     assert_eq!((asked_at, wish.verb()), (lost_at, "PATCH"));
     assert!(matches!(script.next(Lane::Status).1, Wish::CreateNode { .. }));
+}
+
+#[test]
+fn an_answer_that_waited_while_the_board_slept_does_not_tell_the_time() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    let (ticket, wish) = script.next(Lane::Lease);
+    let date = script.wall(0);
+    script.up += Duration::from_secs(200);
+    let document = script.document(&wish);
+    script.agent.handle(Input::Answered(ticket, Answer { date, result: Ok(document) }), script.now());
+    let (_, report) = script.next(Lane::Status);
+    let heartbeat = script.now().wall.unwrap().to_seconds_stamp();
+    assert_eq!(body_of(&report)["status"]["conditions"][0]["lastHeartbeatTime"], heartbeat);
 }

@@ -82,6 +82,13 @@ impl Script {
         Script::on(Disk::default(), settings, BOOT, Duration::ZERO)
     }
 
+    fn with_seed(seed: u64) -> Script {
+        let mut script = Script::new();
+        let journal = Journal::recover(&[], 65_536, BOOT).0;
+        script.agent = Agent::new(Settings::default(), "n1".to_owned(), seed, journal, script.now());
+        script
+    }
+
     /// A process that finds what an earlier one left on the disk.
     fn on(disk: Disk, settings: Settings, boot: BootId, up: Duration) -> Script {
         let now = Now { up: Up::since_boot(up), wall: Some(START.plus(up)) };

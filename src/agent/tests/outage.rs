@@ -242,3 +242,9 @@ fn a_day_without_a_server_and_with_a_change_a_minute_writes_some_blocks_and_no_m
     assert!(script.disk.writes - writes <= 64, "{} writes", script.disk.writes - writes);
     assert!(waiting(&script).iter().any(|record| matches!(record.what, Happened::Dropped { .. })));
 }
+
+#[test]
+fn that_the_start_was_told_is_on_disk_before_the_next_start() {
+    let script = settled();
+    assert_eq!(on_disk(&script), [], "a power cut now, and nothing is told twice");
+}

@@ -96,6 +96,25 @@ fn looks_at_the_board_are_ten_seconds_apart_and_at_most_four_percent_more() {
     script.pass(Duration::from_secs(600));
     let gaps: Vec<_> = script.probes.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
     assert!(gaps.len() > 50 && gaps.iter().all(|gap| (10_000..10_400).contains(gap)), "{gaps:?}");
+    assert!(gaps.iter().collect::<std::collections::BTreeSet<_>>().len() > 10, "no jitter: {gaps:?}");
+}
+
+#[test]
+fn the_first_report_after_a_change_is_moved_by_up_to_half_its_period_either_way() {
+    let first_report_ms = |seed| {
+        let mut script = Script::with_seed(seed);
+        script.register();
+        let started = script.up;
+        loop {
+            let (at_ms, wish) = script.play_healthy(Lane::Status);
+            if !is_assertion(&wish) {
+                return at_ms - started.as_millis();
+            }
+        }
+    };
+    let all: Vec<_> = (0..20).map(first_report_ms).collect();
+    assert!(all.iter().all(|at_ms| (150_000..461_000).contains(at_ms)), "{all:?}");
+    assert!(all.iter().any(|at_ms| *at_ms < 250_000) && all.iter().any(|at_ms| *at_ms > 350_000), "{all:?}");
 }
 
 #[test]

@@ -54,6 +54,13 @@ fn facts_and_objects_have_formats_and_roots() {
     let render = Invocation::Render { root: "/".to_owned(), format: Format::Yaml, sources: sources.clone() };
     assert_eq!(parsed("render --zone a"), Ok(render));
     assert_eq!(parsed("--zone a check"), Ok(Invocation::Check(sources)));
+    let journal = |file: Option<&str>, format| Invocation::Journal {
+        file: file.map(str::to_owned),
+        format,
+        sources: Sources::default(),
+    };
+    assert_eq!(parsed("journal"), Ok(journal(None, Format::Text)));
+    assert_eq!(parsed("journal --file j -o yaml"), Ok(journal(Some("j"), Format::Yaml)));
 }
 
 #[test]
@@ -99,6 +106,7 @@ fn a_wrong_command_line_is_told_in_one_line_what_to_write() {
         ("run fast", "extra-argument", "\"fast\" is one argument too many: see nodepulse help"),
         ("help run now", "extra-argument", "\"now\" is one argument too many: see nodepulse help"),
         ("render -o text", "unknown-format", "unknown format \"text\": use yaml, json"),
+        ("probe --file j", "option-not-here", "probe does not take --file: see nodepulse help probe"),
         ("probe -o xml", "unknown-format", "unknown format \"xml\": use text, json, yaml"),
         ("help me", "unknown-topic", "no help on \"me\": name a command, settings or exit-codes"),
         ("completions tcsh", "unknown-shell", "no completions for \"tcsh\": use bash, zsh or fish"),

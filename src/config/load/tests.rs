@@ -47,6 +47,16 @@ fn nothing_given_is_the_defaults() {
 }
 
 #[test]
+fn the_quota_of_the_journal_is_a_quantity_within_bounds() {
+    assert_eq!(load(OURS, "journalQuota: 1Mi\n", &[]).settings.journal_quota_bytes, 1 << 20);
+    assert_eq!(load(OURS, "", &[("journal-quota", "20000")]).settings.journal_quota_bytes, 20_000);
+    for wrong in ["15Ki", "2Mi", "-1", "much", ""] {
+        let said = problem(&format!("journalQuota: \"{wrong}\"\n"));
+        assert!(said.ends_with(&format!("must be a quantity from 16Ki to 1Mi, not {wrong:?}")), "{said}");
+    }
+}
+
+#[test]
 fn every_setting_is_read_from_a_file() {
     let loaded = load(OURS, include_str!("every-setting.yaml"), &[]).settings;
     let defaults = Settings::default();

@@ -101,7 +101,7 @@ struct Running {
 
 fn run_against(kubeconfig: Kubeconfig) -> Running {
     // No test leaves anything on this machine.
-    run_with(Settings { state_directory: "/nonexistent".to_owned(), ..Settings::default() }, kubeconfig)
+    run_with(Settings { state_directory: "/nonexistent/state".to_owned(), ..Settings::default() }, kubeconfig)
 }
 
 fn run_with(settings: Settings, kubeconfig: Kubeconfig) -> Running {

@@ -1,0 +1,68 @@
+//! Turns starts and ends of the agent's process into what it finds, and what is lost with it.
+
+use nodepulse::agent::{Agent, CredentialDates, Input};
+use nodepulse::journal::{BootId, Journal};
+use nodepulse::probe::Facts;
+
+use super::truth;
+use super::world::{Event, NODE, World};
+
+impl World {
+    pub fn start(&mut self) {
+        if self.agent.is_some() {
+            return;
+        }
+        self.life += 1;
+        self.given = None;
+        let seed = self.random.next();
+        self.trace.say(|| "the process starts".to_owned());
+        let boot = self.boot();
+        let bytes = self.shim.journal(self.storage.disk.read());
+        let (journal, recovery) = Journal::recover(&bytes, self.plan.journal_quota_bytes, boot);
+        self.trace.say(|| format!("   {recovery}"));
+        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, self.now()));
+        self.feed(Input::Credentials(CredentialDates::default()));
+        self.feed(Input::Woke);
+    }
+
+    pub fn boot(&self) -> BootId {
+        BootId::parse(self.board.facts.machine.boot_id.as_deref().unwrap_or_default())
+    }
+
+    /// The process is gone, and with the power what was not on disk.
+    pub fn end_process(&mut self, power: bool) {
+        self.agent = None;
+        self.life += 1;
+        self.is_stopping = false;
+        self.has_heard = false;
+        self.flights.forget_all();
+        self.watch.process_ended();
+        self.disk_of_dead(power);
+        self.ledger.process_ended();
+        let ledger = &self.ledger;
+        self.truth.process_ended(power, |kind| ledger.last_status(kind));
+        let delay_us = self.random.between(100, 30_000) * 1_000;
+        self.schedule(delay_us, Event::Start);
+    }
+
+    /// What the agent is about to see is what is true from now on.
+    pub fn look(&mut self) {
+        let server_us = self.server_wall_us();
+        let off_us = self.now().wall.map(|wall| (wall.unix_us() - server_us).abs());
+        let is_dated = self.has_heard || off_us.is_some_and(|off_us| off_us <= truth::TOLERANCE_US);
+        let moment = truth::Moment { now_us: self.now_us, server_us, is_dated };
+        let period = self.plan.settings.eviction.pressure_transition_period;
+        self.truth.look(&self.board.facts.readings, period, moment);
+    }
+
+    /// As the shell hands it over: machine and network only when they are not those of the last time.
+    pub fn probe_result(&mut self) -> Input {
+        let facts = self.shim.facts(self.board.facts.clone());
+        let is_known = |given: &&Facts| given.machine == facts.machine && given.network == facts.network;
+        if self.given.as_ref().filter(is_known).is_some() {
+            return Input::Readings(Box::new(facts.readings));
+        }
+        self.given = Some(facts.clone());
+        Input::Facts(Box::new(facts))
+    }
+}
