@@ -30,7 +30,7 @@ pub const AARCH64: Target = Target {
 pub const ARMV7: Target = Target {
     triple: "armv7-unknown-linux-musleabihf",
     emulator: "qemu-arm",
-    processor: "cortex-a9,neon=off",
+    processor: "cortex-a9,neon=off,vfp-d32=off",
     machine: 40,
     bits: 32,
 };
