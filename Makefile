@@ -7,22 +7,18 @@ CARGO ?= cargo
 SEEDS ?= 2000
 NAME ?=
 ARGS ?=
-COMMA := ,
 
 # Where cargo builds: CARGO_TARGET_DIR, build.target-dir, or here.
-TARGET = $(shell $(CARGO) metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+FOLDER = $(shell $(CARGO) metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
-# The static binary: for musl, and where rustup has the source of the standard library (rustup component add rust-src),
-# with one that is built for size and without backtraces, and without paths of the machine it was built on.
+# The static binary of this machine's processor, see targets/README.md.
 MUSL := $(shell uname -m)-unknown-linux-musl
-STD := $(wildcard $(shell rustc --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std)
-STD_FLAGS := $(if $(STD),-Zbuild-std=std$(COMMA)panic_abort -Zbuild-std-features=optimize_for_size \
-    -Ztrim-paths --config 'profile.release.trim-paths="all"')
-
-TARGET ?= journal
+fuzz: TARGET ?= journal
+release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static run test lint fmt cluster bench sim fuzz board install clean
+.PHONY: help build static release release-all reproducible run test test-cross lint fmt cluster bench sim fuzz board install \
+    clean
 
 help: ## What each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,25 +27,37 @@ build: ## The release binary: target/release/nodepulse
 	$(CARGO) build --release --locked
 
 static: ## The smallest one: target/ARCH-unknown-linux-musl/release/nodepulse (rustup target add ARCH-unknown-linux-musl)
-	$(if $(STD),RUSTC_BOOTSTRAP=1) CC_$(subst -,_,$(MUSL))=$${CC:-cc} \
-	    $(CARGO) build --release --locked --bin nodepulse --target $(MUSL) --config .cargo/small.toml $(STD_FLAGS)
+	@./targets/release $(MUSL)
+
+release: ## The static binary for a board: make release TARGET=aarch64-unknown-linux-musl (targets/README.md lists them)
+	@./targets/release $(TARGET)
+
+release-all: ## The static binaries for all boards, the same bytes on every machine (makes their compiler the first time)
+	@./targets/release --hermetic
+
+reproducible: ## Build a target in another folder from nothing and compare: make reproducible TARGET=...
+	@./targets/reproducible $(TARGET)
 
 run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model API server
 	@if [ -n "$$KUBECONFIG" ]; then \
-	    $(CARGO) build --locked && exec "$(TARGET)/debug/nodepulse" run --kubeconfig "$$KUBECONFIG" $(ARGS); \
+	    $(CARGO) build --locked && exec "$(FOLDER)/debug/nodepulse" run --kubeconfig "$$KUBECONFIG" $(ARGS); \
 	else \
 	    $(CARGO) build --locked --bin nodepulse --example model_server && \
-	    exec "$(TARGET)/debug/examples/model_server" --agent "$(TARGET)/debug/nodepulse" $(ARGS); \
+	    exec "$(FOLDER)/debug/examples/model_server" --agent "$(FOLDER)/debug/nodepulse" $(ARGS); \
 	fi
 
 test: ## Everything: units, boards, simulation, bad replies, and the real cluster (builds it the first time: 6 min)
 	./tests/run $(ARGS)
 
+test-cross: ## Each binary that ships, on its processor emulated: what it says, and that it becomes a Node
+	@CROSS=1 ./tests/run --test cross $(ARGS)
+
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	for script in .ci/run tests/run tests/boards/capture; do sh -n "$$script" || exit 1; done
-	bash -n tests/cluster/build
+	$(CARGO) clippy --locked --test cross -- -D warnings
+	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl; do sh -n "$$script" || exit 1; done
+	for script in tests/cluster/build targets/toolchain targets/release targets/reproducible targets/try-cross; do bash -n $$script || exit 1; done
 
 fmt: ## Format the source
 	$(CARGO) fmt
@@ -74,13 +82,13 @@ board: ## Capture this machine as a test board: make board NAME=my-board
 	./tests/boards/capture "$(NAME)"
 
 install: build ## Install binary, man page and completions under PREFIX (default /usr/local), below DESTDIR
-	install -Dm755 "$(TARGET)/release/nodepulse" "$(DESTDIR)$(PREFIX)/bin/nodepulse"
+	install -Dm755 "$(FOLDER)/release/nodepulse" "$(DESTDIR)$(PREFIX)/bin/nodepulse"
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man8" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
 	    "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
-	"$(TARGET)/release/nodepulse" man > "$(DESTDIR)$(PREFIX)/share/man/man8/nodepulse.8"
-	"$(TARGET)/release/nodepulse" completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nodepulse"
-	"$(TARGET)/release/nodepulse" completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nodepulse"
-	"$(TARGET)/release/nodepulse" completions fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nodepulse.fish"
+	"$(FOLDER)/release/nodepulse" man > "$(DESTDIR)$(PREFIX)/share/man/man8/nodepulse.8"
+	"$(FOLDER)/release/nodepulse" completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nodepulse"
+	"$(FOLDER)/release/nodepulse" completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nodepulse"
+	"$(FOLDER)/release/nodepulse" completions fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nodepulse.fish"
 
 clean: ## Remove what was built here (the cluster's cache is outside the tree)
 	$(CARGO) clean

@@ -43,6 +43,7 @@ pub struct Launch<'a> {
     flags: Vec<String>,
     machine_id: Option<&'a str>,
     inside: Option<i32>,
+    program: Vec<String>,
 }
 
 impl<'a> Launch<'a> {
@@ -60,6 +61,7 @@ impl<'a> Launch<'a> {
             flags: Vec::new(),
             machine_id: None,
             inside: None,
+            program: vec![env!("CARGO_BIN_EXE_nodepulse").to_owned()],
         }
     }
 
@@ -91,6 +93,12 @@ impl<'a> Launch<'a> {
         self
     }
 
+    /// Another build, with the words before it that run it.
+    pub fn program(mut self, command: Vec<String>) -> Self {
+        self.program = command;
+        self
+    }
+
     pub fn start(self, cluster: &Cluster) -> Result<Nodepulse> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let name = format!("{}-nodepulse-{}", self.identity.name, NEXT.fetch_add(1, Ordering::Relaxed));
@@ -102,8 +110,8 @@ impl<'a> Launch<'a> {
         if let Some(pid) = self.inside {
             command.extend(["nsenter".to_owned(), format!("--target={pid}"), "--net".to_owned(), "--mount".to_owned()]);
         }
+        command.extend(self.program);
         command.extend([
-            env!("CARGO_BIN_EXE_nodepulse").to_owned(),
             "run".to_owned(),
             format!("--config={}", agent.settings_file.display()),
             format!("--kubeconfig={}", self.kubeconfig.display()),

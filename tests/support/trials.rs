@@ -26,6 +26,8 @@ pub enum Need {
     Kubelet,
     /// Network namespaces with cables between them.
     Networks,
+    /// The programs of every target, and something that runs them.
+    Emulator,
 }
 
 /// One test: it passes if it returns `Ok` and does not panic.
@@ -110,7 +112,14 @@ fn check(need: Need, kubelet: &Result<()>) -> Result<()> {
         Need::Root => Err("it needs root".to_owned()),
         Need::Kubelet => kubelet.clone(),
         Need::Networks => networks().clone(),
+        Need::Emulator => emulator(),
     }
+}
+
+/// Whether `make test-cross` named both; whether they are any good is for the tests to say.
+fn emulator() -> Result<()> {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("CROSS_BIN") && is_set("CROSS_QEMU") { Ok(()) } else { Err("it needs `make test-cross`".to_owned()) }
 }
 
 /// Whether this machine lets us make networks of our own; asked once.
