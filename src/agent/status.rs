@@ -318,6 +318,8 @@ impl StatusLane {
         self.truth.acknowledged();
         self.unsure = false;
         world.report_in_full = false;
+        // What was to be reported at once is: a renewal may have asked for it while this report was being made.
+        world.report_at_once = false;
         self.report_due = Some(report_due);
         self.assert_due = now.up + world.settings.status_assert_frequency;
         self.read(node, world);
