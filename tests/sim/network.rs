@@ -303,7 +303,10 @@ impl World {
     fn stored_transitions(&self) -> BTreeMap<String, (String, Wall)> {
         let node = self.server.store.get(Resource::Nodes, &self.target.node_name);
         let conditions = node.and_then(|node| node["status"]["conditions"].as_array());
-        let ours = conditions.into_iter().flatten().filter(|condition| condition["status"] != "Unknown");
+        let ours = conditions.into_iter().flatten().filter(|condition| {
+            // Where the controller wrote and we asserted no more than the status, the time is the controller's.
+            condition["status"] != "Unknown" && condition["reason"] != "NodeStatusUnknown"
+        });
         let dated = ours.filter_map(|condition| {
             let text = |key: &str| condition[key].as_str();
             let stamp = Wall::parse_stamp(text("lastTransitionTime")?)?;

@@ -196,6 +196,8 @@ impl Watch {
     /// A link came back, or (`reload`) settings and credentials were read again: what may be cured by that is tried at once.
     /// A server that asked for patience gets it all the same.
     pub fn hurried(&mut self, reload: bool, now_us: u64) {
+        // Another address is another report.
+        self.comeback = None;
         let cured = match self.lease_failure {
             None | Some(Class::After(_)) => false,
             Some(Class::Unreachable) => true,
