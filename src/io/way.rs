@@ -29,28 +29,7 @@ fn holder(network: &Network, local: IpAddr) -> Option<&Interface> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::facts::{DefaultRoute, InterfaceAddress};
-
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    fn interface(name: &str, addresses: &[&str]) -> Interface {
-        let addresses =
-            addresses.iter().map(|text| InterfaceAddress { ip: ip(text), unusable: false, second_choice: false });
-        Interface {
-            name: name.to_owned(),
-            up: true,
-            running: true,
-            loopback: name == "lo",
-            point_to_point: false,
-            addresses: addresses.collect(),
-        }
-    }
-
-    fn route(interface: &str, is_v6: bool) -> DefaultRoute {
-        DefaultRoute { interface: interface.to_owned(), is_v6, metric: 100 }
-    }
+    use crate::node::samples::{interface, ip, route};
 
     /// A board with a cable and a modem, online through the cable.
     fn board() -> Network {
@@ -60,7 +39,7 @@ mod tests {
                 interface("eth0", &["10.0.0.2", "fd00::2"]),
                 interface("wwan0", &["100.64.0.7"]),
             ],
-            default_routes: vec![route("eth0", false), route("eth0", true)],
+            default_routes: vec![route("eth0", false, 100), route("eth0", true, 100)],
             node_name_addresses: Vec::new(),
         }
     }
@@ -83,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_default_route_that_moves_takes_the_connections_of_its_family_with_it() {
-        assert_eq!(after(|network| network.default_routes[0] = route("wwan0", false)), [true, false, true, false]);
+        assert_eq!(after(|network| network.default_routes[0] = route("wwan0", false, 100)), [true, false, true, false]);
         assert_eq!(after(|network| drop(network.default_routes.pop())), [true, true, false, true]);
     }
 

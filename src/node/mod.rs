@@ -15,7 +15,7 @@ pub mod pressure;
 pub mod reconcile;
 pub mod report;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 pub mod version;
 
 pub use desired::{Board, NodeEvent, Remembered, Update, initial, updated};

@@ -21,11 +21,11 @@ pub(super) fn absent<T>() -> Fact<T> {
     Err(Absent { path: "proc/nothing".to_owned(), why: Why::NoSuchFile })
 }
 
-pub(super) fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-pub(super) fn interface(name: &str, addresses: &[&str]) -> Interface {
+pub(crate) fn interface(name: &str, addresses: &[&str]) -> Interface {
     let addresses =
         addresses.iter().map(|text| InterfaceAddress { ip: ip(text), unusable: false, second_choice: false });
     Interface {
@@ -38,7 +38,7 @@ pub(super) fn interface(name: &str, addresses: &[&str]) -> Interface {
     }
 }
 
-pub(super) fn route(interface: &str, is_v6: bool, metric: u32) -> DefaultRoute {
+pub(crate) fn route(interface: &str, is_v6: bool, metric: u32) -> DefaultRoute {
     DefaultRoute { interface: interface.to_owned(), is_v6, metric }
 }
 
