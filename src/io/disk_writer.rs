@@ -32,8 +32,6 @@ pub struct DiskWriter {
     told: Cell<Option<&'static str>>,
 }
 
-const STACK_BYTES: usize = 64 * 1024;
-
 impl DiskWriter {
     /// `trouble`: what [`Disk::open`] had to say, told now.
     fn new(disk: Disk, trouble: Option<&DiskError>) -> DiskWriter {
@@ -46,7 +44,7 @@ impl DiskWriter {
     pub async fn write(&self, write: Write) -> bool {
         let Some(disk) = self.disk.take() else { return false };
         let (hand_over, task) = bounded::<(Disk, Write)>(1);
-        let begun = thread::begin("journal-writer", STACK_BYTES, move || {
+        let begun = thread::begin("journal-writer", thread::WRITER_STACK_BYTES, move || {
             let (mut disk, write) = task.recv_blocking().ok()?;
             let written = disk.write(&write);
             Some((disk, written))

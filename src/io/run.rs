@@ -77,8 +77,6 @@ const LINK_FALLBACK: Duration = Duration::from_secs(60);
 const LONG_SUSPEND: Duration = Duration::from_secs(10);
 /// Least time between two writes of what was learned of the server.
 const KEEP_SPACING: Duration = Duration::from_secs(3600);
-/// For the thread that does it.
-const WRITER_STACK_BYTES: usize = 64 * 1024;
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
 const NAME_LOOKUP: Duration = Duration::from_secs(2);
 
@@ -277,7 +275,7 @@ impl World {
             let bytes = kept.worth_writing().await;
             let (for_path, for_bytes) = (path.clone(), bytes.clone());
             let write = move || aside::replace(&for_path, &for_bytes);
-            let begun = thread::begin("uplink-writer", WRITER_STACK_BYTES, write);
+            let begun = thread::begin("uplink-writer", thread::WRITER_STACK_BYTES, write);
             let ended = match begun {
                 Ok(answer) => answer.recv().await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())),
                 Err(error) => Err(error),

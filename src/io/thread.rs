@@ -6,6 +6,9 @@ use std::thread::Builder;
 
 use smol::channel::{Receiver, bounded};
 
+/// Enough stack for one that writes a file.
+pub const WRITER_STACK_BYTES: usize = 64 * 1024;
+
 /// Begins `call`; what it answers comes out of the channel, which is closed without an answer if it panicked.
 pub fn begin<T: Send + 'static>(
     name: &str,
