@@ -135,18 +135,16 @@ impl EventLane {
             self.not_before = now.up + wait;
             return Step::Wait { until: self.not_before, because: Because { what: "an event", after: None } };
         }
-        if first.record.is_some() {
-            world.replay.tells(now.up);
-        }
         self.is_sent = true;
         let event = &mut first.event;
-        if first.record.is_some()
-            && first.state == Known::ToNobody
-            && let Some((_, now_dated)) =
-                world.next_telling(now).filter(|(sequence, _)| Some(*sequence) == first.record)
-        {
-            // The clock may have been put right while it waited.
-            (event.first_seen, event.last_seen) = (now_dated.first_seen, now_dated.last_seen);
+        if let Some(record) = first.record {
+            world.replay.tells(now.up);
+            if first.state == Known::ToNobody
+                && let Some((_, now_dated)) = world.next_telling(now).filter(|(sequence, _)| *sequence == record)
+            {
+                // The clock may have been put right while it waited.
+                (event.first_seen, event.last_seen) = (now_dated.first_seen, now_dated.last_seen);
+            }
         }
         if let Some(uid) = &world.node_uid {
             // It may have become known while the event waited (D6).

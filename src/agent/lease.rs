@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::backoff::{Backoff, CEILING};
 use super::notice::Level;
+use super::random::spread;
 use super::replay::phase;
 use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
@@ -165,8 +166,11 @@ impl LeaseLane {
         let period = Duration::from_secs(u64::from(world.settings.node_lease_duration_seconds)) / 4;
         self.earliest = now.up + period;
         // A fleet that comes back in one moment is spread by its names first, and by chance from then on.
-        let spread = if was_away { phase(&world.node_name, period / 25) } else { world.random.up_to(period / 25) };
-        self.latest = self.earliest + spread;
+        self.latest = if was_away {
+            self.earliest + phase(&world.node_name, spread(period))
+        } else {
+            now.up + world.random.jittered(period)
+        };
     }
 
     fn refused(&mut self, refusal: &Refusal, world: &mut World, now: Now) {

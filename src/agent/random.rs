@@ -29,8 +29,13 @@ impl Random {
 
     /// `period` × [1.00, 1.04), as the kubelet spaces its loops (ST-4, LSE-4).
     pub(super) fn jittered(&mut self, period: Duration) -> Duration {
-        period + self.up_to(period / 25)
+        period + self.up_to(spread(period))
     }
+}
+
+/// By how much less than this a period may be stretched.
+pub(super) fn spread(period: Duration) -> Duration {
+    period / 25
 }
 
 #[cfg(test)]
