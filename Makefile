@@ -73,9 +73,11 @@ bench: ## Sizes, memory, wake-ups and bytes beside their budgets
 sim: ## Simulated worlds: make sim SEEDS=1000000, or SEED=7 to replay one with its trace
 	SEEDS=$(SEEDS) SEED=$(SEED) $(CARGO) test --locked --profile sim --test sim -- --nocapture what_must_hold
 
-fuzz: ## Fuzz a parser: make fuzz TARGET=journal (or settings, kubeconfig, reply) SECONDS=60
+fuzz: ## Fuzz a parser from its corpus on: make fuzz TARGET=journal (or settings, kubeconfig, reply) SECONDS=60
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { echo 'first: cargo install cargo-fuzz (and a C++ compiler)' >&2; exit 69; }
-	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(TARGET) -- -max_total_time=$(SECONDS) -max_len=70000
+	@mkdir -p fuzz/found/$(TARGET)
+	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(TARGET) fuzz/found/$(TARGET) fuzz/corpus/$(TARGET) -- \
+	    -max_total_time=$(SECONDS) -max_len=70000
 
 board: ## Capture this machine as a test board: make board NAME=my-board
 	@test -n "$(NAME)" || { echo 'usage: make board NAME=my-board' >&2; exit 64; }
