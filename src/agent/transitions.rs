@@ -22,6 +22,8 @@ pub(super) struct Transitions {
 struct Believed {
     /// `None` before anybody could say.
     is_true: Option<bool>,
+    /// The last transition that earlier processes recorded, until the server's Node is known.
+    remembered: Option<Moment>,
     /// When this process first looked.
     looked: Option<Now>,
     /// Nothing but the look of this moment speaks for it.
@@ -49,6 +51,7 @@ impl Transitions {
             let Happened::ConditionChanged { condition, to, .. } = &record.what else { continue };
             let Some(believed) = self.of(condition) else { continue };
             believed.is_true = Some(*to == Status::True);
+            believed.remembered = Some(record.at);
             believed.owed = Some(Owed { at: record.at, is_recorded: true, is_reported: false });
         }
     }
@@ -77,7 +80,7 @@ impl Transitions {
     /// that failed.
     pub(super) fn node_known(&mut self, node: &Node, world: &mut World, now: Now) {
         for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
-            let first_look = believed.first_look.take();
+            let (first_look, remembered) = (believed.first_look.take(), believed.remembered.take());
             let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
             let Some(stored) = stored.filter(|stored| !condition::is_the_controllers(stored)) else { continue };
             let before = match stored.status.as_str() {
@@ -86,12 +89,13 @@ impl Transitions {
                 // A silent Node is Unknown: the setters repair that, and tell it.
                 _ => continue,
             };
-            let is_outdated = believed.is_older_than(stored, world, now);
-            if is_outdated {
-                believed.owed = None;
+            let outdated = remembered.filter(|at| is_older(*at, stored, world, now));
+            if believed.is_true == Some(before) {
+                believed.owed.take_if(|_| outdated.is_some());
+                continue;
             }
-            let looked = first_look.or(believed.looked.filter(|_| is_outdated));
-            if let Some(looked) = looked.filter(|_| believed.is_true.is_some_and(|is_true| is_true != before)) {
+            let rests_on_it = outdated.is_some() && believed.owed.map(|owed| owed.at) == outdated;
+            if let Some(looked) = first_look.or(believed.looked.filter(|_| rests_on_it)) {
                 believed.change(kind, before, world, looked);
             }
         }
@@ -140,19 +144,18 @@ impl Transitions {
     }
 }
 
+/// Whether a record was made before what the server has.
+fn is_older(recorded: Moment, stored: &Condition, world: &World, now: Now) -> bool {
+    let recorded = world.stamp(now).and_then(|stamp| world.memory.wall_of(recorded, stamp, now.up));
+    let stored = stored.last_transition_time.as_deref().and_then(Wall::parse_stamp);
+    recorded.zip(stored).is_some_and(|(recorded, stored)| stored.since(recorded) >= STAMP_SECOND)
+}
+
 fn find<'a>(conditions: &'a mut [Condition], kind: &str) -> Option<&'a mut Condition> {
     conditions.iter_mut().find(|condition| condition.kind == kind)
 }
 
 impl Believed {
-    /// Whether what is believed rests on a record older than what the server has.
-    fn is_older_than(&self, stored: &Condition, world: &World, now: Now) -> bool {
-        let Some(owed) = self.owed.filter(|owed| owed.is_recorded) else { return false };
-        let recorded = world.stamp(now).and_then(|stamp| world.memory.wall_of(owed.at, stamp, now.up));
-        let stored = stored.last_transition_time.as_deref().and_then(Wall::parse_stamp);
-        recorded.zip(stored).is_some_and(|(recorded, stored)| stored.since(recorded) >= STAMP_SECOND)
-    }
-
     fn change(&mut self, kind: &'static str, before: bool, world: &mut World, at: Now) {
         let (from, to) = if before { (Status::True, Status::False) } else { (Status::False, Status::True) };
         let reason = condition::reason(kind, !before);

@@ -164,32 +164,33 @@ fn without_register_node_a_node_that_was_never_found_is_an_outage_as_well() {
 
 #[test]
 fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
-    let mut script = settled();
-    script.offline(Duration::from_secs(30));
-    script.press_memory(true);
-    script.offline(Duration::from_secs(30));
-    assert_eq!(kinds(&on_disk(&script)), ["began", "changed"]);
-    script.disk.fails = true;
-    script.pass(Duration::from_secs(60));
-    script.press_memory(false);
-    script.pass(Duration::from_secs(400));
-    script.disk.fails = false;
-    let up = script.up + Duration::from_secs(5);
-    let mut script = script.restart(BOOT, up);
-    script.press_memory(true);
-    script.play_healthy(Lane::Status);
-    script.play(Lane::Status, refused(409, "AlreadyExists"));
-    let stored = script.stored.clone().unwrap();
-    assert_eq!(stored.status.conditions[0].status, "False", "{stored:?}");
-    script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
-    let looked = script.wall(0).unwrap().to_seconds_stamp();
-    let patch = loop {
-        let (_, wish) = script.play_healthy(Lane::Status);
-        if matches!(wish, Wish::PatchStatus { .. }) {
-            break body_of(&wish);
-        }
-    };
-    assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], looked, "{patch}");
+    for pressed in [true, false] {
+        let mut script = settled();
+        script.offline(Duration::from_secs(30));
+        script.press_memory(true);
+        script.offline(Duration::from_secs(30));
+        assert_eq!(kinds(&on_disk(&script)), ["began", "changed"]);
+        // That it is over, and that all was told, stays in memory.
+        script.disk.fails = true;
+        script.pass(Duration::from_secs(60));
+        script.press_memory(false);
+        script.pass(Duration::from_secs(400));
+        script.disk.fails = false;
+        let up = script.up + Duration::from_secs(5);
+        let mut script = script.restart(BOOT, up);
+        script.press_memory(pressed);
+        script.play_healthy(Lane::Status);
+        script.play(Lane::Status, refused(409, "AlreadyExists"));
+        let stored = script.stored.clone().unwrap();
+        let memory = stored.status.conditions[0].clone();
+        assert_eq!(memory.status, "False");
+        script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
+        let looked = script.wall(0).unwrap().to_seconds_stamp();
+        while !matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }) {}
+        let told = &script.stored.unwrap().status.conditions[0];
+        let expected = if pressed { ("True", looked) } else { ("False", memory.last_transition_time.unwrap()) };
+        assert_eq!((told.status.as_str(), told.last_transition_time.clone()), (expected.0, Some(expected.1)));
+    }
 }
 
 #[test]
