@@ -18,11 +18,11 @@ use std::{fs, panic};
 /// Every file of a corpus; a panic is told with the file's name.
 fn replay(name: &str, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
-    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let unreadable = |error: std::io::Error| -> ! { panic!("{}: {error}", folder.display()) };
     let mut count = 0;
-    for entry in entries {
-        let path = entry.unwrap().path();
-        let bytes = fs::read(&path).unwrap();
+    for entry in fs::read_dir(&folder).unwrap_or_else(|error| unreadable(error)) {
+        let path = entry.unwrap_or_else(|error| unreadable(error)).path();
+        let bytes = fs::read(&path).unwrap_or_else(|error| unreadable(error));
         if panic::catch_unwind(|| check(&bytes)).is_err() {
             panic!("the check of {} failed as told above", path.display());
         }
