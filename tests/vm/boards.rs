@@ -4,9 +4,7 @@ use super::super::board::{ARM64, Board, RASPBERRY_PI_3B, RISCV64};
 use super::super::cluster::audit::micros;
 use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::machine::Machine;
-use super::super::requests::{
-    is_event, is_renewal, lines, now_us, status_of, wait_for_node, wait_for_requests,
-};
+use super::super::requests::{is_event, is_renewal, lines, now_us, status_of, wait_for_node, wait_for_requests};
 use super::super::stamps::Stamps;
 use super::{Case, READY_WITHIN, boot, wait_until_ready};
 use serde_json::Value;
@@ -78,7 +76,8 @@ impl<'a> Trial<'a> {
         let says_ready = |all: &[super::super::cluster::AuditEntry]| {
             all.iter().any(|e| e.received_at_us > mended_us && status_of(&e.reply, "Ready") == "True")
         };
-        let all = wait_for_requests(&self.cluster.api, self.node, "a report that makes it Ready", READY_WITHIN, says_ready);
+        let all =
+            wait_for_requests(&self.cluster.api, self.node, "a report that makes it Ready", READY_WITHIN, says_ready);
         let all = all.map_err(|e| self.machine.with_console(&e))?;
         let first = all.iter().find(|e| e.received_at_us > mended_us && status_of(&e.reply, "Ready") == "True");
         let after = Duration::from_micros(first.map_or(0, |e| e.completed_at_us - mended_us));
@@ -186,8 +185,7 @@ fn a_riscv64_board_is_reset_while_it_is_offline(cluster: &Cluster) -> Result<()>
     eprintln!("  {}: Ready {:.1} s after its link was back", node.name, after.as_secs_f64());
     assert!(after < BACK_WITHIN, "{after:?}");
 
-    let reasons =
-        ["NodeHasInsufficientMemory", "Starting", "Rebooted", "NodeHasSufficientMemory", "UplinkRestored"];
+    let reasons = ["NodeHasInsufficientMemory", "Starting", "Rebooted", "NodeHasSufficientMemory", "UplinkRestored"];
     let events = trial.told(mended_us, &reasons)?;
     assert_within("the change before the reset", stamp_us(&events[0]["firstTimestamp"])?, filled_us, reset_us);
     for event in &events[1..4] {
