@@ -13,8 +13,8 @@ pub struct Board {
     machine: &'static [&'static str],
     /// What is plugged in as its network, with `netdev=` to come.
     pub network: &'static str,
-    /// What a disk of it is, with `drive=` to come.
-    pub disk: &'static str,
+    /// What a disk of it is, with `drive=` to come; without one its state is in memory.
+    pub disk: Option<&'static str>,
     /// For the kernel: where its console is.
     pub kernel_line: &'static str,
     /// What names the board to its kernel, where the emulator does not.
@@ -29,7 +29,7 @@ pub const PC: Board = Board {
     emulator: "qemu-system-x86_64",
     machine: &["-machine", "q35", "-cpu", "max", "-m", "256M"],
     network: "virtio-net-pci",
-    disk: "virtio-blk-pci",
+    disk: None,
     kernel_line: "console=ttyS0",
     device_tree: None,
     ports_before: 0,
@@ -41,7 +41,7 @@ pub const ARM64: Board = Board {
     emulator: "qemu-system-aarch64",
     machine: &["-machine", "virt", "-cpu", "cortex-a53", "-m", "320M"],
     network: "virtio-net-pci",
-    disk: "virtio-blk-pci",
+    disk: Some("virtio-blk-pci"),
     kernel_line: "console=ttyAMA0",
     device_tree: None,
     ports_before: 0,
@@ -53,7 +53,7 @@ pub const RISCV64: Board = Board {
     emulator: "qemu-system-riscv64",
     machine: &["-machine", "virt", "-m", "320M"],
     network: "virtio-net-pci",
-    disk: "virtio-blk-pci",
+    disk: Some("virtio-blk-pci"),
     kernel_line: "console=ttyS0",
     device_tree: None,
     ports_before: 0,
@@ -65,7 +65,7 @@ pub const RASPBERRY_PI_3B: Board = Board {
     emulator: "qemu-system-aarch64",
     machine: &["-machine", "raspi3b"],
     network: "usb-net",
-    disk: "usb-storage",
+    disk: None,
     kernel_line: "console=ttyS1,115200",
     device_tree: Some("bcm2837-rpi-3-b.dtb"),
     ports_before: 1,

@@ -2,7 +2,7 @@
 
 use super::super::board::{ARM64, Board, RASPBERRY_PI_3B, RISCV64};
 use super::super::cluster::audit::micros;
-use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
+use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::machine::Machine;
 use super::super::requests::{is_event, is_renewal, lines, now_us, status_of, wait_for_node, wait_for_requests};
 use super::super::stamps::Stamps;
@@ -38,7 +38,7 @@ impl<'a> Trial<'a> {
     /// Switched on, known by its name, and Ready.
     fn begin(cluster: &'a Cluster, node: &'a NodeIdentity, board: &Board, names: [&str; 2]) -> Result<Self> {
         let (stamps, began) = (Stamps::begin(), Instant::now());
-        let machine = boot(board, node).disk().start(cluster)?;
+        let machine = boot(board, node).start(cluster)?;
         let mut trial = Self { cluster, node, machine, stamps };
         let booted = began.elapsed();
         let facts = trial.machine.probe()?;
@@ -54,7 +54,7 @@ impl<'a> Trial<'a> {
 
     fn renews(&self, times: usize) -> Result<()> {
         let since_us = now_us();
-        let is_new = |e: &&super::super::cluster::AuditEntry| is_renewal(e) && e.received_at_us > since_us;
+        let is_new = |e: &&AuditEntry| is_renewal(e) && e.received_at_us > since_us;
         let found = wait_for_requests(&self.cluster.api, self.node, "renewals", READY_WITHIN, |all| {
             all.iter().filter(is_new).count() >= times
         });
@@ -73,7 +73,7 @@ impl<'a> Trial<'a> {
     fn mend(&self) -> Result<(u64, Duration)> {
         let mended_us = now_us();
         self.machine.plug(true)?;
-        let says_ready = |all: &[super::super::cluster::AuditEntry]| {
+        let says_ready = |all: &[AuditEntry]| {
             all.iter().any(|e| e.received_at_us > mended_us && status_of(&e.reply, "Ready") == "True")
         };
         let all =
@@ -93,7 +93,7 @@ impl<'a> Trial<'a> {
 
     /// The events since `since_us` that are of these reasons, once there are as many, in the order in which they came.
     fn told(&self, since_us: u64, reasons: &[&str]) -> Result<Vec<Value>> {
-        let is_one = |e: &&super::super::cluster::AuditEntry| {
+        let is_one = |e: &&AuditEntry| {
             e.received_at_us > since_us && is_event(e) && reasons.iter().any(|reason| e.body["reason"] == *reason)
         };
         let found = wait_for_requests(&self.cluster.api, self.node, "events", TELLING, |all| {

@@ -32,13 +32,12 @@ pub struct Boot<'a> {
     node: &'a NodeIdentity,
     settings: String,
     clock: Option<String>,
-    has_disk: bool,
 }
 
 impl<'a> Boot<'a> {
     pub fn new(board: &'a Board, node: &'a NodeIdentity) -> Self {
         let settings = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n".to_owned();
-        Self { board, node, settings, clock: None, has_disk: false }
+        Self { board, node, settings, clock: None }
     }
 
     /// A key of the settings file; the value is YAML.
@@ -50,12 +49,6 @@ impl<'a> Boot<'a> {
     /// What its clock shows when it is switched on: `2026-01-01T00:00:00`.
     pub fn clock(mut self, stamp: String) -> Self {
         self.clock = Some(stamp);
-        self
-    }
-
-    /// A disk for the state of the agent, which outlives a reset.
-    pub fn disk(mut self) -> Self {
-        self.has_disk = true;
         self
     }
 
@@ -83,11 +76,11 @@ impl<'a> Boot<'a> {
         if let Some(clock) = &self.clock {
             set(&["-rtc", &format!("base={clock}")]);
         }
-        if self.has_disk {
+        if let Some(kind) = self.board.disk {
             let disk = file("disk");
             make_disk(&disk)?;
             set(&["-drive", &format!("if=none,id=state,format=raw,file={}", disk.display())]);
-            set(&["-device", &format!("{},drive=state", self.board.disk)]);
+            set(&["-device", &format!("{kind},drive=state")]);
         }
         let daemon = Daemon::start(cluster.home(), &format!("{name}-qemu"), &command)?;
         let mut machine = Machine { daemon, console, wires, asked };
