@@ -190,10 +190,7 @@ impl StatusLane {
         let stage = std::mem::replace(&mut self.stage, Stage::Decide);
         if world.node_uid.is_none() {
             // No Lease is renewed, so nobody else says whether there is a server.
-            match &answer.result {
-                Err(refusal) if refusal.class() == Class::Unreachable => world.lost(refusal, now),
-                _ => world.reached(now),
-            }
+            world.asked_for_node(&answer.result, now);
         }
         match (stage, answer.result) {
             (Stage::Register(mut registration), result) => {
@@ -213,7 +210,7 @@ impl StatusLane {
             (Stage::Version, _) => {
                 self.truth.server_version.get_or_insert_default();
             }
-            (Stage::Read, Ok(Document::Node(node))) => self.read(node, world),
+            (Stage::Read, Ok(Document::Node(node))) => self.read(node, world, now),
             (Stage::Patch { report_due }, Ok(Document::Node(node))) => self.patched(node, report_due, world, now),
             (Stage::Assert, Ok(Document::Metadata { uid, resource_version })) => {
                 self.asserted(&uid, &resource_version, world, now);
@@ -241,7 +238,7 @@ impl StatusLane {
         world.report_in_full = false;
         self.version_due = now.up + VERSION_FREQUENCY;
         self.report_due = None;
-        self.truth.node_known(&node, world);
+        self.truth.node_known(&node, world, now);
         self.base = Some(node);
         self.tries = 0;
         self.try_again_at = now.up;
@@ -302,8 +299,8 @@ impl StatusLane {
         }
     }
 
-    fn read(&mut self, node: Box<Node>, world: &mut World) {
-        self.truth.node_known(&node, world);
+    fn read(&mut self, node: Box<Node>, world: &mut World, now: Now) {
+        self.truth.node_known(&node, world, now);
         if world.node_uid.as_ref() != Some(&node.metadata.uid) {
             world.node_found(&node.metadata.uid);
         }
@@ -329,7 +326,7 @@ impl StatusLane {
         world.report_at_once = false;
         self.report_due = Some(report_due);
         self.assert_due = now.up + world.settings.status_assert_frequency;
-        self.read(node, world);
+        self.read(node, world, now);
         self.rest(world, now);
     }
 
@@ -352,7 +349,7 @@ impl StatusLane {
             Ok(document) => {
                 world.replay.summed_up(&mut world.memory);
                 if let Document::Node(node) = document {
-                    self.read(node, world);
+                    self.read(node, world, now);
                 }
                 return;
             }

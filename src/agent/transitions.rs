@@ -3,6 +3,8 @@
 //! What a condition was before is what the last record says, or else the server's Node once that is known, or else the
 //! first look, which is then no change.
 
+use std::time::Duration;
+
 use super::world::World;
 use crate::journal::record::cut;
 use crate::journal::{Happened, Moment, Record, Status};
@@ -20,6 +22,8 @@ pub(super) struct Transitions {
 struct Believed {
     /// `None` before anybody could say.
     is_true: Option<bool>,
+    /// When this process first looked.
+    looked: Option<Now>,
     /// Nothing but the look of this moment speaks for it.
     first_look: Option<Now>,
     /// The last transition, while no server has acknowledged it.
@@ -34,6 +38,9 @@ struct Owed {
     /// It is in the report that was made last.
     is_reported: bool,
 }
+
+/// Stamps have whole seconds, rounded down.
+const STAMP_SECOND: Duration = Duration::from_secs(1);
 
 impl Transitions {
     /// What the records of earlier processes say.
@@ -50,6 +57,7 @@ impl Transitions {
     pub(super) fn look(&mut self, judged: [Option<bool>; OWN.len()], has_base: bool, world: &mut World, now: Now) {
         for ((kind, believed), judged) in OWN.into_iter().zip(&mut self.conditions).zip(judged) {
             let Some(is_true) = judged else { continue };
+            believed.looked.get_or_insert(now);
             match believed.is_true {
                 None => {
                     believed.is_true = Some(is_true);
@@ -64,19 +72,27 @@ impl Transitions {
     }
 
     /// The server's Node is known: where only a first look spoke, this is what was before.
-    pub(super) fn node_known(&mut self, node: &Node, world: &mut World) {
+    ///
+    /// A record is less than that where the server knows of a later transition: the record of that one was lost with a disk
+    /// that failed.
+    pub(super) fn node_known(&mut self, node: &Node, world: &mut World, now: Now) {
         for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
-            let Some(first_look) = believed.first_look.take() else { continue };
+            let first_look = believed.first_look.take();
             let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
-            let before = match stored.map(|stored| stored.status.as_str()) {
-                Some("True") => true,
-                Some("False") => false,
+            let Some(stored) = stored.filter(|stored| !condition::is_the_controllers(stored)) else { continue };
+            let before = match stored.status.as_str() {
+                "True" => true,
+                "False" => false,
                 // A silent Node is Unknown: the setters repair that, and tell it.
                 _ => continue,
             };
-            let is_the_controllers = stored.is_some_and(condition::is_the_controllers);
-            if believed.is_true.is_some_and(|is_true| is_true != before) && !is_the_controllers {
-                believed.change(kind, before, world, first_look);
+            let is_outdated = believed.is_older_than(stored, world, now);
+            if is_outdated {
+                believed.owed = None;
+            }
+            let looked = first_look.or(believed.looked.filter(|_| is_outdated));
+            if let Some(looked) = looked.filter(|_| believed.is_true.is_some_and(|is_true| is_true != before)) {
+                believed.change(kind, before, world, looked);
             }
         }
     }
@@ -129,6 +145,14 @@ fn find<'a>(conditions: &'a mut [Condition], kind: &str) -> Option<&'a mut Condi
 }
 
 impl Believed {
+    /// Whether what is believed rests on a record older than what the server has.
+    fn is_older_than(&self, stored: &Condition, world: &World, now: Now) -> bool {
+        let Some(owed) = self.owed.filter(|owed| owed.is_recorded) else { return false };
+        let recorded = world.stamp(now).and_then(|stamp| world.memory.wall_of(owed.at, stamp, now.up));
+        let stored = stored.last_transition_time.as_deref().and_then(Wall::parse_stamp);
+        recorded.zip(stored).is_some_and(|(recorded, stored)| stored.since(recorded) >= STAMP_SECOND)
+    }
+
     fn change(&mut self, kind: &'static str, before: bool, world: &mut World, at: Now) {
         let (from, to) = if before { (Status::True, Status::False) } else { (Status::False, Status::True) };
         let reason = condition::reason(kind, !before);

@@ -69,6 +69,10 @@ impl World {
             Happening::LinkDown => self.take_link_down(90_000_000),
             Happening::LinkFlap => self.take_link_down(3_000_000),
             Happening::BoardChange => {
+                if self.is_asleep {
+                    // Found when it wakes, with no outage in between: told at once.
+                    self.watch.disturbed(self.now_us);
+                }
                 let what = self.board.change(&mut self.random);
                 self.trace.say(|| format!("    {what}"));
             }

@@ -168,6 +168,10 @@ impl Ledger {
             let first = &self.known[first].record;
             return Err(format!("record {number} is told out of order, before this one: {first:?}"));
         }
+        if repeats {
+            // It may as well tell of something that has no record and says the same.
+            return Ok(());
+        }
         let is_end = |number: &u64| matches!(self.known[number].record.what, Happened::OutageEnded { .. });
         if !self.on_disk.range(number..).any(is_end) {
             return Ok(());
@@ -248,6 +252,12 @@ impl Ledger {
         self.repeats_early.clear();
         self.in_flight = None;
         self.last_replay_us = None;
+    }
+
+    /// Whether a process that starts now would find the change that was made at or after `since_us`.
+    pub fn has_change(&self, kind: &str, since_us: u64) -> bool {
+        let mut changes = self.known.iter().filter(|(_, known)| is_change_of(&known.record.what, kind));
+        changes.any(|(number, known)| known.synced_us >= since_us && self.on_disk.contains(number))
     }
 
     /// What the last change of a condition that is or was on disk led to.

@@ -53,13 +53,15 @@ impl Truth {
         }
     }
 
-    /// `recorded`: what the journal on disk says of a condition.
-    pub fn process_ended(&mut self, reboot: bool, recorded: impl Fn(&str) -> Option<&'static str>) {
+    /// `remains`: whether the journal on disk has a change of a condition since a moment of the server's clock, or the server
+    /// has that change.
+    pub fn process_ended(&mut self, reboot: bool, remains: impl Fn(&str, i64, &str) -> bool) {
         for (kind, condition) in KINDS.into_iter().zip([&mut self.memory, &mut self.disk]) {
             condition.low_us = None;
             condition.is_first_look = true;
-            let is_on_disk = condition.transitions == 0 || recorded(kind) == condition.word();
-            condition.is_unknowable |= !is_on_disk || (reboot && !condition.was_dated);
+            let word = condition.word().unwrap_or_default();
+            let is_known = condition.transitions == 0 || remains(kind, condition.since_us, word);
+            condition.is_unknowable |= !is_known || (reboot && !condition.was_dated);
         }
     }
 

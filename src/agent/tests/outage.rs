@@ -163,6 +163,36 @@ fn without_register_node_a_node_that_was_never_found_is_an_outage_as_well() {
 }
 
 #[test]
+fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
+    let mut script = settled();
+    script.offline(Duration::from_secs(30));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(30));
+    assert_eq!(kinds(&on_disk(&script)), ["began", "changed"]);
+    script.disk.fails = true;
+    script.pass(Duration::from_secs(60));
+    script.press_memory(false);
+    script.pass(Duration::from_secs(400));
+    script.disk.fails = false;
+    let up = script.up + Duration::from_secs(5);
+    let mut script = script.restart(BOOT, up);
+    script.press_memory(true);
+    script.play_healthy(Lane::Status);
+    script.play(Lane::Status, refused(409, "AlreadyExists"));
+    let stored = script.stored.clone().unwrap();
+    assert_eq!(stored.status.conditions[0].status, "False", "{stored:?}");
+    script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
+    let looked = script.wall(0).unwrap().to_seconds_stamp();
+    let patch = loop {
+        let (_, wish) = script.play_healthy(Lane::Status);
+        if matches!(wish, Wish::PatchStatus { .. }) {
+            break body_of(&wish);
+        }
+    };
+    assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], looked, "{patch}");
+}
+
+#[test]
 fn a_boot_whose_clock_was_ahead_and_never_put_right_changed_nothing_in_the_future() {
     let mut script = Script::new();
     script.clock_error_seconds = 7 * 3600;
