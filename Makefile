@@ -17,8 +17,8 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible run test test-cross test-vm lint fmt cluster bench sim fuzz board install \
-    clean
+.PHONY: help build static release release-all reproducible run test test-cross test-vm lint fmt cluster bench sim fuzz \
+    board install clean
 
 help: ## What each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
