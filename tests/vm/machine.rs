@@ -1,8 +1,5 @@
 //! Turns a board, a node's keys and a few settings into an emulated machine that runs the agent, with its console kept.
 
-// The linter keeps clocks out of the agent, not out of tests.
-#![allow(clippy::disallowed_methods)]
-
 use super::archive::Archive;
 use super::board::Board;
 use super::cluster::daemon::{Daemon, tail, write_private};
