@@ -17,8 +17,8 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible run test test-cross lint fmt cluster bench sim fuzz board install \
-    clean
+.PHONY: help build static release release-all reproducible run test test-cross test-vm lint fmt cluster bench sim fuzz \
+    board install clean
 
 help: ## What each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,12 +52,15 @@ test: ## Everything: units, boards, simulation, bad replies, and the real cluste
 test-cross: ## Each binary that ships, on its processor emulated: what it says, and that it becomes a Node
 	@CROSS=1 ./tests/run --test cross $(ARGS)
 
+test-vm: ## Whole boards, emulated with kernels of their own: their clock, their link, their power (minutes each)
+	@VM=1 ./tests/run --test vm $(ARGS)
+
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked --test cross -- -D warnings
-	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl; do sh -n "$$script" || exit 1; done
-	for script in tests/cluster/build targets/toolchain targets/release targets/reproducible targets/try-cross; do bash -n $$script || exit 1; done
+	$(CARGO) clippy --locked --test cross --test vm -- -D warnings
+	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl tests/vm/init; do sh -n "$$script" || exit 1; done
+	for script in tests/cluster/build tests/vm/parts targets/toolchain targets/release targets/reproducible targets/try-cross; do bash -n $$script || exit 1; done
 
 fmt: ## Format the source
 	$(CARGO) fmt
