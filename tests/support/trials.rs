@@ -26,6 +26,8 @@ pub enum Need {
     Kubelet,
     /// Network namespaces with cables between them.
     Networks,
+    /// The program that makes requests for certificates.
+    Openssl,
     /// The programs of every target, and something that runs them.
     Emulator,
 }
@@ -112,6 +114,10 @@ fn check(need: Need, kubelet: &Result<()>) -> Result<()> {
         Need::Root => Err("it needs root".to_owned()),
         Need::Kubelet => kubelet.clone(),
         Need::Networks => networks().clone(),
+        Need::Openssl => match Command::new("openssl").arg("version").output() {
+            Ok(_) => Ok(()),
+            Err(e) => Err(format!("it needs openssl: {e}")),
+        },
         Need::Emulator => emulator(),
     }
 }
