@@ -56,7 +56,7 @@ lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test cross -- -D warnings
-	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl; do sh -n "$$script" || exit 1; done
+	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl targets/kubernetes/enroll; do sh -n "$$script" || exit 1; done
 	for script in tests/cluster/build targets/toolchain targets/release targets/reproducible targets/try-cross; do bash -n $$script || exit 1; done
 
 fmt: ## Format the source

@@ -281,7 +281,10 @@ fn heartbeats_of_a_service_account_are_as_urgent_as_those_of_a_node(cluster: &Cl
     }
     let reply = node.client.request("GET", &lease, None)?;
     assert_eq!(flow(&reply), (uid("flowschemas", "system-node-high")?, high), "a node's own");
-    let reply = ask_as(cluster, &user_of(&node.name), "GET", "/api/v1/namespaces/default/events", None)?;
+    let events = "/api/v1/namespaces/default/events";
+    let reply = node.client.request("GET", events, None)?;
+    assert_eq!(flow(&reply), (uid("flowschemas", "system-nodes")?, uid("prioritylevelconfigurations", "system")?));
+    let reply = ask_as(cluster, &user_of(&node.name), "GET", events, None)?;
     let crowd = (uid("flowschemas", "service-accounts")?, uid("prioritylevelconfigurations", "workload-low")?);
     assert_eq!(flow(&reply), crowd, "events can wait");
     Ok(())
