@@ -206,7 +206,11 @@ fn without_any_one_of_them_its_lack_is_told_and_nothing_ends(cluster: &Cluster) 
         assert_eq!(refused, BTreeSet::from([right.to_string()]), "{:#?}", lines(&all));
         agent.check()?;
     }
-    Ok(())
+    // Where an administrator makes the Nodes, nobody else needs that right (REG-6).
+    let (node, _, agent) = agents.iter_mut().find(|(_, right, _)| right.as_str() == "create nodes").ok_or("it is not there")?;
+    cluster.create_node(&stored_node(&node.name, json!({})))?;
+    wait_until_ready(cluster, node)?;
+    agent.check()
 }
 
 fn a_service_account_can_neither_touch_nor_make_what_belongs_to_others(cluster: &Cluster) -> Result<()> {
