@@ -17,7 +17,7 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible run test test-cross lint fmt cluster bench sim fuzz board install \
+.PHONY: help build static release release-all reproducible source run test test-cross test-recipes lint fmt cluster bench sim fuzz board install \
     clean
 
 help: ## What each target does
@@ -38,6 +38,9 @@ release-all: ## The static binaries for all boards, the same bytes on every mach
 reproducible: ## Build a target in another folder from nothing and compare: make reproducible TARGET=...
 	@./targets/reproducible $(TARGET)
 
+source: ## The source tarball with all crates, and the recipes for Yocto, Buildroot and OpenWrt beside it: target/source
+	@./targets/source
+
 run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model API server
 	@if [ -n "$$KUBECONFIG" ]; then \
 	    $(CARGO) build --locked && exec "$(FOLDER)/debug/nodepulse" run --kubeconfig "$$KUBECONFIG" $(ARGS); \
@@ -52,12 +55,15 @@ test: ## Everything: units, boards, simulation, bad replies, and the real cluste
 test-cross: ## Each binary that ships, on its processor emulated: what it says, and that it becomes a Node
 	@CROSS=1 ./tests/run --test cross $(ARGS)
 
+test-recipes: ## Each of those recipes, offline, as far as a program that runs (10 min; Yocto needs bitbake: PYTHON=...)
+	@./tests/recipes/run $(ARGS)
+
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test cross -- -D warnings
-	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl targets/kubernetes/enroll; do sh -n "$$script" || exit 1; done
-	for script in tests/cluster/build targets/toolchain targets/release targets/reproducible targets/try-cross; do bash -n $$script || exit 1; done
+	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl targets/kubernetes/enroll tests/recipes/run; do sh -n "$$script" || exit 1; done
+	for script in tests/cluster/build targets/toolchain targets/release targets/reproducible targets/source targets/try-cross; do bash -n $$script || exit 1; done
 
 fmt: ## Format the source
 	$(CARGO) fmt
