@@ -21,7 +21,7 @@ SECONDS ?= 60
     clean
 
 help: ## What each target does
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## The release binary: target/release/nodepulse
 	$(CARGO) build --release --locked
