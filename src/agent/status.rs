@@ -188,6 +188,13 @@ impl StatusLane {
 
     pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
         let stage = std::mem::replace(&mut self.stage, Stage::Decide);
+        if world.node_uid.is_none() {
+            // No Lease is renewed, so nobody else says whether there is a server.
+            match &answer.result {
+                Err(refusal) if refusal.class() == Class::Unreachable => world.lost(refusal, now),
+                _ => world.reached(now),
+            }
+        }
         match (stage, answer.result) {
             (Stage::Register(mut registration), result) => {
                 let answer = Answer { date: answer.date, result };

@@ -125,8 +125,9 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.keep_what_was_learned()).detach();
     executor.spawn(world.watch_time_without_sign_of_life()).detach();
     let seed = RandomState::new().build_hasher().finish();
+    let reset_reason = start.machine.reset_reason.as_deref().unwrap_or_default();
     let shell = Shell {
-        agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, clock::now()),
+        agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, reset_reason, clock::now()),
         world: &world,
         executor: &executor,
         machine: start.machine,

@@ -144,7 +144,7 @@ impl World {
     fn cut_power(&mut self) {
         self.trace.say(|| "    the board restarts".to_owned());
         self.end_process(true);
-        self.boot_offset_us = -(self.now_us as i64) + self.random.between(5, 20) as i64 * 1_000_000;
+        self.boot_offset_us = -(self.now_us as i64);
         self.board.restart(self.life);
         // The power is back while the machine slept: it sleeps no more.
         self.asleep_until_us = self.now_us;

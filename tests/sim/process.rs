@@ -20,7 +20,7 @@ impl World {
         let bytes = self.shim.journal(self.storage.disk.read());
         let (journal, recovery) = Journal::recover(&bytes, self.plan.journal_quota_bytes, boot);
         self.trace.say(|| format!("   {recovery}"));
-        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, self.now()));
+        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, "", self.now()));
         self.feed(Input::Credentials(CredentialDates::default()));
         self.feed(Input::Woke);
     }

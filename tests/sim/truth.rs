@@ -78,7 +78,9 @@ impl Truth {
         let condition = self.of(kind);
         let off_us = stored_us - condition.since_us;
         let after_others = condition.touched_us.is_some_and(|touched_us| stored_us >= touched_us - TOLERANCE_US);
-        if off_us.abs() <= TOLERANCE_US || after_others || condition.is_unknowable {
+        // What a first look found has been so for who knows how long: a Node that is made later may say so.
+        let never_changed = condition.transitions == 0 && off_us >= -TOLERANCE_US;
+        if off_us.abs() <= TOLERANCE_US || after_others || never_changed || condition.is_unknowable {
             return Ok(());
         }
         Err(format!("{kind} changed at another time: the stored lastTransitionTime is {} s off", off_us / 1_000_000))
