@@ -118,14 +118,14 @@ fn a_service_account_does_everything_with_the_rights_of_its_file_and_uses_each(c
     })?;
     assert_eq!(first.stop()?, 0);
     let second = launch().start(cluster)?;
-    let is_read = |e: &AuditEntry| e.code == 200 && right_of(e).is_some_and(|right| right == "get nodes");
-    let all = wait_for_requests(&cluster.api, &node, "the Node to be read", SOON, |all| all.iter().any(is_read))?;
+    let is_own = |e: &&AuditEntry| e.code < 300 && !e.uri.starts_with("/version") && !e.uri.contains("accessreviews");
+    let used = |all: &[AuditEntry]| all.iter().filter(is_own).filter_map(right_of).collect::<BTreeSet<String>>();
+    let given: BTreeSet<String> = rights().into_iter().map(|(_, right)| right).collect();
+    let is_all_used = |all: &[AuditEntry]| used(all).is_superset(&given);
+    let all = wait_for_requests(&cluster.api, &node, &format!("the use of {given:?}"), SOON, is_all_used)?;
+    assert_eq!(used(&all), given, "what is used, and what the file gives");
     let refused: Vec<_> = all.iter().filter(|e| [401, 403].contains(&e.code)).cloned().collect();
     assert!(refused.is_empty(), "{:#?}", lines(&refused));
-    let is_own = |e: &&AuditEntry| e.code < 300 && !e.uri.starts_with("/version") && !e.uri.contains("accessreviews");
-    let used: BTreeSet<String> = all.iter().filter(is_own).filter_map(right_of).collect();
-    let given: BTreeSet<String> = rights().into_iter().map(|(_, right)| right).collect();
-    assert_eq!(used, given, "what is used, and what the file gives");
     let said = [first.said()?, second.said()?].concat();
     assert!(!said.contains("403"), "{said}");
     Ok(())
@@ -207,7 +207,8 @@ fn without_any_one_of_them_its_lack_is_told_and_nothing_ends(cluster: &Cluster) 
         agent.check()?;
     }
     // Where an administrator makes the Nodes, nobody else needs that right (REG-6).
-    let (node, _, agent) = agents.iter_mut().find(|(_, right, _)| right.as_str() == "create nodes").ok_or("it is not there")?;
+    let (node, _, agent) =
+        agents.iter_mut().find(|(_, right, _)| right.as_str() == "create nodes").ok_or("it is not there")?;
     cluster.create_node(&stored_node(&node.name, json!({})))?;
     wait_until_ready(cluster, node)?;
     agent.check()
