@@ -17,11 +17,11 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible run test test-cross test-vm lint fmt cluster bench sim fuzz \
-    board install clean
+.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-recipes lint fmt cluster \
+    bench sim fuzz board install clean
 
 help: ## What each target does
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## The release binary: target/release/nodepulse
 	$(CARGO) build --release --locked
@@ -37,6 +37,9 @@ release-all: ## The static binaries for all boards, the same bytes on every mach
 
 reproducible: ## Build a target in another folder from nothing and compare: make reproducible TARGET=...
 	@./targets/reproducible $(TARGET)
+
+source: ## The source tarball with all crates, and the recipes for Yocto, Buildroot and OpenWrt beside it: target/source
+	@./targets/source
 
 run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model API server
 	@if [ -n "$$KUBECONFIG" ]; then \
@@ -55,12 +58,17 @@ test-cross: ## Each binary that ships, on its processor emulated: what it says, 
 test-vm: ## Whole boards, emulated with kernels of their own: their clock, their link, their power (minutes each)
 	@VM=1 ./tests/run --test vm $(ARGS)
 
+test-recipes: ## Each of those recipes, offline, as far as a program that runs (10 min; Yocto needs bitbake: PYTHON=...)
+	@./tests/recipes/run $(ARGS)
+
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test cross --test vm -- -D warnings
-	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl tests/vm/init; do sh -n "$$script" || exit 1; done
-	for script in tests/cluster/build tests/vm/parts targets/toolchain targets/release targets/reproducible targets/try-cross; do bash -n $$script || exit 1; done
+	for script in .ci/run tests/run tests/boards/capture tests/recipes/run tests/vm/init targets/build targets/musl \
+	    targets/kubernetes/enroll; do sh -n "$$script" || exit 1; done
+	for script in tests/cluster/build tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
+	    targets/try-cross; do bash -n $$script || exit 1; done
 
 fmt: ## Format the source
 	$(CARGO) fmt

@@ -26,6 +26,8 @@ pub enum Need {
     Kubelet,
     /// Network namespaces with cables between them.
     Networks,
+    /// The program that makes requests for certificates.
+    Openssl,
     /// The programs of every target, and something that runs them.
     Emulator,
     /// The programs of some targets, and kernels to boot them on.
@@ -116,6 +118,10 @@ fn check(need: Need, kubelet: &Result<()>) -> Result<()> {
         Need::Networks => networks().clone(),
         Need::Emulator => named(&["CROSS_BIN", "CROSS_QEMU"], "test-cross"),
         Need::Machines => named(&["VM_BIN", "VM_PARTS"], "test-vm"),
+        Need::Openssl => match Command::new("openssl").arg("version").output() {
+            Ok(_) => Ok(()),
+            Err(e) => Err(format!("it needs openssl: {e}")),
+        },
     }
 }
 
