@@ -17,7 +17,7 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible run test test-cross lint fmt cluster bench sim fuzz board install \
+.PHONY: help build static release release-all reproducible run test test-cross test-services packages lint fmt cluster bench sim fuzz board install \
     clean
 
 help: ## What each target does
@@ -52,12 +52,22 @@ test: ## Everything: units, boards, simulation, bad replies, and the real cluste
 test-cross: ## Each binary that ships, on its processor emulated: what it says, and that it becomes a Node
 	@CROSS=1 ./tests/run --test cross $(ARGS)
 
+test-services: ## Each service file under its service manager, in namespaces of their own (root, mmdebstrap): ARGS='systemd openrc'
+	./tests/services/run $(ARGS)
+
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test cross -- -D warnings
 	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl; do sh -n "$$script" || exit 1; done
 	for script in tests/cluster/build targets/toolchain targets/release targets/reproducible targets/try-cross; do bash -n $$script || exit 1; done
+	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
+	for script in scenario procd systemd openrc sysv busybox readonly deb; do sh -n tests/services/$$script || exit 1; done
+	for script in targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse targets/packages/install.sh; do \
+	    sh -n $$script || exit 1; done
+
+packages: ## .deb, .rpm, .apk, .ipk, archives, SBOM and SHA256SUMS for all boards: target/packages (Go, cargo-cyclonedx)
+	@./targets/packages/build $(ARGS)
 
 fmt: ## Format the source
 	$(CARGO) fmt
