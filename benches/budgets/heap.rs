@@ -82,7 +82,7 @@ impl World {
         let start = Now { up: Up::BOOT, wall: Some(START) };
         let journal = Journal::recover(&[], 64 * 1024, BootId(1)).0;
         World {
-            agent: Agent::new(settings, "board".to_owned(), 1, journal, start),
+            agent: Agent::new(settings, "board".to_owned(), 1, journal, "", start),
             target,
             up: Duration::ZERO,
             facts,

@@ -143,10 +143,6 @@ impl Registration {
         world: &mut World,
         now: Now,
     ) -> Option<Box<Node>> {
-        match &answer.result {
-            Err(refusal) if refusal.class() == Class::Unreachable => world.lost(refusal, now),
-            _ => world.reached(now),
-        }
         let stage = std::mem::replace(&mut self.stage, Stage::Probe);
         match (stage, answer.result) {
             (Stage::Version, Ok(Document::Version(version))) => {

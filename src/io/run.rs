@@ -119,8 +119,9 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.watch_clock()).detach();
     executor.spawn(world.keep_what_was_learned()).detach();
     let seed = RandomState::new().build_hasher().finish();
+    let reset_reason = start.machine.reset_reason.as_deref().unwrap_or_default();
     let shell = Shell {
-        agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, clock::now()),
+        agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, reset_reason, clock::now()),
         world: &world,
         executor: &executor,
         manager: ServiceManager::new(|name| std::env::var_os(name), clock::up()),
