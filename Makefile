@@ -17,8 +17,8 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-recipes lint fmt cluster \
-    bench sim fuzz board install clean
+.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-services test-recipes \
+    packages lint fmt cluster bench sim fuzz board install clean
 
 help: ## What each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,14 +61,23 @@ test-vm: ## Whole boards, emulated with kernels of their own: their clock, their
 test-recipes: ## Each of those recipes, offline, as far as a program that runs (10 min; Yocto needs bitbake: PYTHON=...)
 	@./tests/recipes/run $(ARGS)
 
+test-services: ## Each service file under its service manager, in namespaces of their own (root, mmdebstrap): ARGS='systemd openrc'
+	./tests/services/run $(ARGS)
+
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test cross --test vm -- -D warnings
 	for script in .ci/run tests/run tests/boards/capture tests/recipes/run tests/vm/init targets/build targets/musl \
-	    targets/kubernetes/enroll; do sh -n "$$script" || exit 1; done
+	    targets/kubernetes/enroll targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
+	    targets/packages/install.sh; do sh -n "$$script" || exit 1; done
+	for script in scenario procd systemd openrc sysv busybox readonly deb; do sh -n tests/services/$$script || exit 1; done
+	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
 	for script in tests/cluster/build tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
-	    targets/try-cross; do bash -n $$script || exit 1; done
+	    targets/try-cross targets/packages/build; do bash -n $$script || exit 1; done
+
+packages: ## .deb, .rpm, .apk, .ipk, archives, SBOM and SHA256SUMS for all boards: target/packages (Go, cargo-cyclonedx)
+	@./targets/packages/build $(ARGS)
 
 fmt: ## Format the source
 	$(CARGO) fmt

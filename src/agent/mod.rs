@@ -16,6 +16,7 @@ mod outage;
 mod random;
 mod registration;
 mod replay;
+mod standing;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ mod truth;
 mod world;
 
 pub use notice::{Level, Notice};
+pub use standing::Standing;
 
 use std::time::Duration;
 

@@ -71,6 +71,14 @@ enum Stage {
     SumUp,
 }
 
+/// Why there is no Node of ours.
+#[derive(Debug)]
+pub(super) enum Obstacle<'a> {
+    /// It is on its way.
+    NotYet,
+    Because(&'a str),
+}
+
 /// Longest Retry-After that NodeStatus obeys.
 const CEILING: Duration = Duration::from_secs(30);
 /// `kubeletVersion` follows a server that was upgraded within this time.
@@ -153,6 +161,17 @@ impl StatusLane {
             Step::Wait { until, because } => Step::Wait { until: until.min(self.look_due), because },
             other => other,
         }
+    }
+
+    /// Why there is no Node of ours; `None` where there is one, or somebody else is to make it.
+    pub(super) fn obstacle(&self) -> Option<Obstacle<'_>> {
+        let Stage::Register(registration) = &self.stage else { return None };
+        Some(registration.trouble().map_or(Obstacle::NotYet, Obstacle::Because))
+    }
+
+    /// What the last report said, if it failed.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.last()
     }
 
     /// Whether a run has begun: a request may follow in this moment.

@@ -100,7 +100,7 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
     let loaded = load::settings(sources)?;
     let settings = loaded.settings;
     let mut report = Report::default();
-    report.well("settings", sources.config.as_deref().unwrap_or("no file named: defaults and flags"));
+    report.well("settings", load::settings_path(sources).unwrap_or("no file: defaults and flags"));
     loaded.notices.into_iter().for_each(|notice| report.note("settings", notice));
     let root = Root::new("/");
     probe::remarks(&root).into_iter().for_each(|remark| report.note("board", remark));
@@ -114,6 +114,9 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
         has_token: matches!(kubeconfig.credentials, Credentials::Token(_)),
     };
     report.well("kubeconfig", format!("context {}, server https://{}", kubeconfig.context, names.server));
+    if let Some(secret) = load::open_secret(names.kubeconfig, &kubeconfig) {
+        report.note("secret", secret);
+    }
     let look = look_at_credentials(&kubeconfig, &names);
     let session = Session::open(kubeconfig, name.clone()).map_err(CliError::Io)?;
     check_clock(&mut report);

@@ -5,6 +5,7 @@ mod lease;
 mod outage;
 mod registration;
 mod replay;
+mod standing;
 mod status;
 
 use std::net::IpAddr;
