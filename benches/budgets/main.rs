@@ -11,6 +11,7 @@ mod process;
 mod programs;
 mod subject;
 mod table;
+mod targets;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -117,6 +118,8 @@ fn run(quick: bool) -> Result<()> {
     }
     let figures = measure(&plan, &cluster, capture.as_ref(), &subjects, &say)?;
     print(&plan, &triple, &subjects, &figures, &heap);
+    say("counting instructions, which takes a minute");
+    targets::print(&cluster, &nodepulse, &programs::folder());
     Ok(())
 }
 

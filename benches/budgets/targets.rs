@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -28,8 +29,18 @@ const SETTINGS: &str = "nodeLeaseDurationSeconds: 4\nnodeStatusUpdateFrequency: 
 /// up again, after a minute.
 const RENEWALS: [usize; 2] = [10, 50];
 
-/// One line for each program that was built.
-pub fn print_sizes(folder: &Path) {
+/// One line for each program that was built, and one of what a renewal takes.
+pub fn print(cluster: &Cluster, program: &Path, folder: &Path) {
+    print_sizes(folder);
+    match instructions_per_renewal(cluster, program) {
+        Ok(count) => {
+            println!("A renewal, with its share of assertions and reports: {} instructions.", table::whole(count))
+        }
+        Err(why) => println!("Instructions are not counted: {why}"),
+    }
+}
+
+fn print_sizes(folder: &Path) {
     println!("\nPrograms that ship, of at most {}:", table::megabytes(GOAL_BYTES));
     for triple in TRIPLES {
         match fs::metadata(folder.join(triple).join("release/nodepulse")) {
@@ -44,7 +55,9 @@ pub fn print_sizes(folder: &Path) {
 }
 
 /// Mean instructions from one renewal to the next, in user space.
-pub fn instructions_per_renewal(cluster: &Cluster, program: &Path) -> Result<f64> {
+fn instructions_per_renewal(cluster: &Cluster, program: &Path) -> Result<f64> {
+    let found = Command::new("valgrind").arg("--version").output();
+    found.map_err(|why| format!("no valgrind ({why}); Debian: apt-get install valgrind"))?;
     let mut runs = Vec::new();
     for renewals in RENEWALS {
         runs.push((renewals, Run::start(cluster, program)?));
@@ -84,7 +97,10 @@ impl Run {
             format!("--kubeconfig={}", node.kubeconfig.display()),
             format!("--hostname-override={}", node.name),
         ];
-        Ok(Run { daemon: Daemon::start(cluster.home(), &format!("{}-callgrind", node.name), &command)?, user: node.user })
+        Ok(Run {
+            daemon: Daemon::start(cluster.home(), &format!("{}-callgrind", node.name), &command)?,
+            user: node.user,
+        })
     }
 
     /// The renewals that it made, at least `wanted`, and the instructions of its whole life.
