@@ -119,6 +119,16 @@ impl LeaseLane {
         }
     }
 
+    /// What the last try said, if it failed.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.last()
+    }
+
+    /// Whether the server has acknowledged a renewal.
+    pub(super) fn is_held(&self) -> bool {
+        self.held
+    }
+
     fn next_renew_time(&self, world: &World, now: Now) -> Option<Wall> {
         let stamp = world.stamp(now)?;
         let after_last = self.last_renew_time.map(|last| last.plus(Duration::from_micros(1)));

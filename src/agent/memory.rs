@@ -144,7 +144,11 @@ impl Memory {
         if is_this_boot && (at.boot.0 != 0 || at.wall.is_none()) {
             return Some(stamp.minus(now - at.up));
         }
-        self.learned(at).or(at.wall)
+        let wall = self.learned(at).or(at.wall)?;
+        // A clock that nobody ever put right may have been ahead: an earlier boot was over when this one began.
+        let is_earlier_boot = at.boot.0 != 0 && at.boot != self.journal.boot();
+        let latest = if is_earlier_boot { stamp.minus(now - Up::BOOT) } else { stamp };
+        Some(wall.min(latest))
     }
 
     /// By the clock that was learned in the same boot.

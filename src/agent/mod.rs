@@ -16,6 +16,7 @@ mod outage;
 mod random;
 mod registration;
 mod replay;
+mod standing;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ mod truth;
 mod world;
 
 pub use notice::{Level, Notice};
+pub use standing::Standing;
 
 use std::time::Duration;
 
@@ -159,13 +161,20 @@ enum End {
 
 impl Agent {
     /// `node_name` is settled by the caller (`node::name`); `seed` feeds all jitter; `journal` is what earlier processes
-    /// left to be told.
-    pub fn new(settings: Settings, node_name: String, seed: u64, journal: Journal, now: Now) -> Agent {
+    /// left to be told; `reset_reason` is why the board was last reset, empty if nobody knows.
+    pub fn new(
+        settings: Settings,
+        node_name: String,
+        seed: u64,
+        journal: Journal,
+        reset_reason: &str,
+        now: Now,
+    ) -> Agent {
         let last_boot = journal.last_boot().filter(|last| *last != journal.boot());
         let mut world = World::new(settings, node_name, seed, journal, now);
         world.record(Happened::ProcessStarted, now);
         if let Some(old) = last_boot {
-            world.record(Happened::BoardRebooted { old, reason: cut("") }, now);
+            world.record(Happened::BoardRebooted { old, reason: cut(reset_reason) }, now);
         }
         let status = StatusLane::new(&world, now.up);
         Agent {

@@ -28,6 +28,8 @@ pub(super) struct Registration {
     stage: Stage,
     backoff: Backoff,
     trouble: Trouble,
+    /// The living machine that has our name, as it was said; until there is a Node of ours.
+    taken: Option<String>,
 }
 
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl Registration {
     pub(super) fn new(now: Up) -> Registration {
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let until = now + backoff.step();
-        Registration { stage: Stage::Pause { until }, backoff, trouble: Trouble::of("registration") }
+        Registration { stage: Stage::Pause { until }, backoff, trouble: Trouble::of("registration"), taken: None }
     }
 
     pub(super) fn poll(&mut self, truth: &mut Truth, world: &mut World, now: Now) -> Step {
@@ -110,6 +112,13 @@ impl Registration {
         }
     }
 
+    /// What keeps the Node from being registered, if something does.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        const WATCHING: &str = "another machine wrote it; watching whether that one still lives";
+        let suspects = matches!(self.stage, Stage::Suspect(_)).then_some(WATCHING);
+        self.trouble.last().or(self.taken.as_deref()).or(suspects)
+    }
+
     /// Fresh facts are in.
     pub(super) fn observed(&mut self) {
         if matches!(self.stage, Stage::Probe) {
@@ -134,10 +143,6 @@ impl Registration {
         world: &mut World,
         now: Now,
     ) -> Option<Box<Node>> {
-        match &answer.result {
-            Err(refusal) if refusal.class() == Class::Unreachable => world.lost(refusal, now),
-            _ => world.reached(now),
-        }
         let stage = std::mem::replace(&mut self.stage, Stage::Probe);
         match (stage, answer.result) {
             (Stage::Version, Ok(Document::Version(version))) => {
@@ -227,11 +232,11 @@ impl Registration {
         };
         if renewed(&lease).is_some() && renewed(&lease) != renewed(&seen) {
             let name = &world.node_name;
-            world.say(
-                Level::Error,
-                "name-taken",
-                format!("{who} holds the name {name} and renews its Lease: not registering; give this board another name (--hostname-override), or stop the other"),
+            let text = format!(
+                "{who} holds the name {name} and renews its Lease: not registering; give this board another name (--hostname-override), or stop the other"
             );
+            world.say(Level::Error, "name-taken", text.as_str());
+            self.taken = Some(text);
             self.stage = Stage::Pause { until: now.up + STRANGER_PAUSE };
             return None;
         }

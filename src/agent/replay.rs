@@ -86,9 +86,7 @@ impl Replay {
 
     /// The record to tell next: the first that waits and has something to tell.
     pub(super) fn next<'a>(&self, memory: &'a Memory) -> Option<&'a Record> {
-        let is_silent =
-            |record: &Record| matches!(record.what, Happened::OutageBegan { .. } | Happened::ClockSet { .. });
-        memory.waiting().find(|record| !is_silent(record)).filter(|record| self.summary != Some(record.sequence))
+        memory.waiting().find(|record| record.what.is_told()).filter(|record| self.summary != Some(record.sequence))
     }
 
     /// The end of the outage whose annotation is owed.
@@ -167,7 +165,7 @@ fn telling(record: &Record, node: &str, memory: &Memory, stamp: Wall, now: Up) -
             let message = format!("{count} records of Node {node} were dropped to make room for others");
             event(true, "RecordsDropped", message)
         }
-        // Neither is told: see `Replay::next`.
+        // Neither is told.
         Happened::OutageBegan { cause } => event(false, "UplinkLost", cause.to_string()),
         Happened::ClockSet { wall } => event(false, "ClockSet", wall.to_string()),
     }

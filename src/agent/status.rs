@@ -71,6 +71,14 @@ enum Stage {
     SumUp,
 }
 
+/// Why there is no Node of ours.
+#[derive(Debug)]
+pub(super) enum Obstacle<'a> {
+    /// It is on its way.
+    NotYet,
+    Because(&'a str),
+}
+
 /// Longest Retry-After that NodeStatus obeys.
 const CEILING: Duration = Duration::from_secs(30);
 /// `kubeletVersion` follows a server that was upgraded within this time.
@@ -155,6 +163,17 @@ impl StatusLane {
         }
     }
 
+    /// Why there is no Node of ours; `None` where there is one, or somebody else is to make it.
+    pub(super) fn obstacle(&self) -> Option<Obstacle<'_>> {
+        let Stage::Register(registration) = &self.stage else { return None };
+        Some(registration.trouble().map_or(Obstacle::NotYet, Obstacle::Because))
+    }
+
+    /// What the last report said, if it failed.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.last()
+    }
+
     /// Whether a run has begun: a request may follow in this moment.
     pub(super) fn runs(&self) -> bool {
         matches!(self.stage, Stage::Probe | Stage::Decide)
@@ -188,6 +207,10 @@ impl StatusLane {
 
     pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
         let stage = std::mem::replace(&mut self.stage, Stage::Decide);
+        if world.node_uid.is_none() {
+            // No Lease is renewed, so nobody else says whether there is a server.
+            world.asked_for_node(&answer.result, now);
+        }
         match (stage, answer.result) {
             (Stage::Register(mut registration), result) => {
                 let answer = Answer { date: answer.date, result };
@@ -206,7 +229,7 @@ impl StatusLane {
             (Stage::Version, _) => {
                 self.truth.server_version.get_or_insert_default();
             }
-            (Stage::Read, Ok(Document::Node(node))) => self.read(node, world),
+            (Stage::Read, Ok(Document::Node(node))) => self.read(node, world, now),
             (Stage::Patch { report_due }, Ok(Document::Node(node))) => self.patched(node, report_due, world, now),
             (Stage::Assert, Ok(Document::Metadata { uid, resource_version })) => {
                 self.asserted(&uid, &resource_version, world, now);
@@ -234,7 +257,7 @@ impl StatusLane {
         world.report_in_full = false;
         self.version_due = now.up + VERSION_FREQUENCY;
         self.report_due = None;
-        self.truth.node_known(&node, world);
+        self.truth.node_known(&node, world, now);
         self.base = Some(node);
         self.tries = 0;
         self.try_again_at = now.up;
@@ -295,8 +318,8 @@ impl StatusLane {
         }
     }
 
-    fn read(&mut self, node: Box<Node>, world: &mut World) {
-        self.truth.node_known(&node, world);
+    fn read(&mut self, node: Box<Node>, world: &mut World, now: Now) {
+        self.truth.node_known(&node, world, now);
         if world.node_uid.as_ref() != Some(&node.metadata.uid) {
             world.node_found(&node.metadata.uid);
         }
@@ -322,7 +345,7 @@ impl StatusLane {
         world.report_at_once = false;
         self.report_due = Some(report_due);
         self.assert_due = now.up + world.settings.status_assert_frequency;
-        self.read(node, world);
+        self.read(node, world, now);
         self.rest(world, now);
     }
 
@@ -345,7 +368,7 @@ impl StatusLane {
             Ok(document) => {
                 world.replay.summed_up(&mut world.memory);
                 if let Document::Node(node) = document {
-                    self.read(node, world);
+                    self.read(node, world, now);
                 }
                 return;
             }

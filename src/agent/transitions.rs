@@ -3,6 +3,8 @@
 //! What a condition was before is what the last record says, or else the server's Node once that is known, or else the
 //! first look, which is then no change.
 
+use std::time::Duration;
+
 use super::world::World;
 use crate::journal::record::cut;
 use crate::journal::{Happened, Moment, Record, Status};
@@ -20,6 +22,10 @@ pub(super) struct Transitions {
 struct Believed {
     /// `None` before anybody could say.
     is_true: Option<bool>,
+    /// The last transition that earlier processes recorded, until the server's Node is known.
+    remembered: Option<Moment>,
+    /// When this process first looked.
+    looked: Option<Now>,
     /// Nothing but the look of this moment speaks for it.
     first_look: Option<Now>,
     /// The last transition, while no server has acknowledged it.
@@ -35,6 +41,9 @@ struct Owed {
     is_reported: bool,
 }
 
+/// Stamps have whole seconds, rounded down.
+const STAMP_SECOND: Duration = Duration::from_secs(1);
+
 impl Transitions {
     /// What the records of earlier processes say.
     pub(super) fn remember<'a>(&mut self, records: impl Iterator<Item = &'a Record>) {
@@ -42,6 +51,7 @@ impl Transitions {
             let Happened::ConditionChanged { condition, to, .. } = &record.what else { continue };
             let Some(believed) = self.of(condition) else { continue };
             believed.is_true = Some(*to == Status::True);
+            believed.remembered = Some(record.at);
             believed.owed = Some(Owed { at: record.at, is_recorded: true, is_reported: false });
         }
     }
@@ -50,6 +60,7 @@ impl Transitions {
     pub(super) fn look(&mut self, judged: [Option<bool>; OWN.len()], has_base: bool, world: &mut World, now: Now) {
         for ((kind, believed), judged) in OWN.into_iter().zip(&mut self.conditions).zip(judged) {
             let Some(is_true) = judged else { continue };
+            believed.looked.get_or_insert(now);
             match believed.is_true {
                 None => {
                     believed.is_true = Some(is_true);
@@ -64,19 +75,28 @@ impl Transitions {
     }
 
     /// The server's Node is known: where only a first look spoke, this is what was before.
-    pub(super) fn node_known(&mut self, node: &Node, world: &mut World) {
+    ///
+    /// A record is less than that where the server knows of a later transition: the record of that one was lost with a disk
+    /// that failed.
+    pub(super) fn node_known(&mut self, node: &Node, world: &mut World, now: Now) {
         for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
-            let Some(first_look) = believed.first_look.take() else { continue };
+            let (first_look, remembered) = (believed.first_look.take(), believed.remembered.take());
             let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
-            let before = match stored.map(|stored| stored.status.as_str()) {
-                Some("True") => true,
-                Some("False") => false,
+            let Some(stored) = stored.filter(|stored| !condition::is_the_controllers(stored)) else { continue };
+            let before = match stored.status.as_str() {
+                "True" => true,
+                "False" => false,
                 // A silent Node is Unknown: the setters repair that, and tell it.
                 _ => continue,
             };
-            let is_the_controllers = stored.is_some_and(condition::is_the_controllers);
-            if believed.is_true.is_some_and(|is_true| is_true != before) && !is_the_controllers {
-                believed.change(kind, before, world, first_look);
+            let outdated = remembered.filter(|at| is_older(*at, stored, world, now));
+            if believed.is_true == Some(before) {
+                believed.owed.take_if(|_| outdated.is_some());
+                continue;
+            }
+            let rests_on_it = outdated.is_some() && believed.owed.map(|owed| owed.at) == outdated;
+            if let Some(looked) = first_look.or(believed.looked.filter(|_| rests_on_it)) {
+                believed.change(kind, before, world, looked);
             }
         }
     }
@@ -122,6 +142,13 @@ impl Transitions {
     fn of(&mut self, kind: &str) -> Option<&mut Believed> {
         OWN.into_iter().zip(&mut self.conditions).find(|(own, _)| *own == kind).map(|(_, believed)| believed)
     }
+}
+
+/// Whether a record was made before what the server has.
+fn is_older(recorded: Moment, stored: &Condition, world: &World, now: Now) -> bool {
+    let recorded = world.stamp(now).and_then(|stamp| world.memory.wall_of(recorded, stamp, now.up));
+    let stored = stored.last_transition_time.as_deref().and_then(Wall::parse_stamp);
+    recorded.zip(stored).is_some_and(|(recorded, stored)| stored.since(recorded) >= STAMP_SECOND)
 }
 
 fn find<'a>(conditions: &'a mut [Condition], kind: &str) -> Option<&'a mut Condition> {

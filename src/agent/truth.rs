@@ -89,9 +89,9 @@ impl Truth {
     }
 
     /// The server's Node is known, and with it what our conditions were before.
-    pub(super) fn node_known(&mut self, node: &Node, world: &mut World) {
+    pub(super) fn node_known(&mut self, node: &Node, world: &mut World, now: Now) {
         self.settled = false;
-        self.transitions.node_known(node, world);
+        self.transitions.node_known(node, world, now);
     }
 
     /// Whether another look would find nothing to send: the Node need not be made again to know that.

@@ -11,7 +11,7 @@ use super::random::Random;
 use super::replay::{self, Replay};
 use super::trouble::Spent;
 use super::{Because, CredentialDates, Output};
-use crate::api::{Class, Refusal, StatusError, Wish};
+use crate::api::{Class, Document, Refusal, StatusError, Wish};
 use crate::config::Settings;
 use crate::journal::{Happened, Journal, Moment, Sequence};
 use crate::node::Event;
@@ -119,12 +119,26 @@ impl World {
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Now) {
         self.notice_gap(now.up);
+        self.end_outage(now);
+        self.reached(now);
+        self.renewed_at = Some(now.up);
+    }
+
+    /// There is no Node, so no Lease to renew, and the server was asked for the Node.
+    pub(super) fn asked_for_node(&mut self, result: &Result<Document, Refusal>, now: Now) {
+        match result {
+            Err(refusal) if refusal.class() == Class::Unreachable => return self.lost(refusal, now),
+            Err(refusal) if !refusal.is_from_api_server() => {}
+            _ => self.end_outage(now),
+        }
+        self.reached(now);
+    }
+
+    fn end_outage(&mut self, now: Now) {
         let dated = self.dated(now);
         if self.outage.ended(&mut self.memory, dated) {
             self.replay.hold();
         }
-        self.reached(now);
-        self.renewed_at = Some(now.up);
     }
 
     /// An API server that knows of Leases answered: the uplink works.

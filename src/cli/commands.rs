@@ -155,6 +155,9 @@ pub struct OptionRow {
 /// Where settings are read from when `--config` is not given; it may be absent then.
 pub const DEFAULT_CONFIG: &str = "/etc/nodepulse/config.yaml";
 
+/// And from here where that is absent: the partition of a Raspberry Pi that any computer can write before the first start.
+pub const BOOT_CONFIG: &str = "/boot/firmware/nodepulse.yaml";
+
 /// Every option that is no setting.
 pub const OPTIONS: [OptionRow; 6] = [
     OptionRow {

@@ -1,21 +1,29 @@
 //! Turns the paths and flags of a command line into checked settings and a kubeconfig, files bounded.
 
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::args::Sources;
-use super::commands::DEFAULT_CONFIG;
+use super::commands::{BOOT_CONFIG, DEFAULT_CONFIG};
 use super::{CliError, DEFAULT_KUBECONFIG, Unreadable};
-use crate::config::kubeconfig::Kubeconfig;
+use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::{self, Loaded, Settings, limits};
 use crate::probe::Root;
 
+/// The settings file to be read, if any.
+pub fn settings_path(sources: &Sources) -> Option<&str> {
+    match &sources.config {
+        Some(path) => Some(path),
+        None if is_there(DEFAULT_CONFIG) => Some(DEFAULT_CONFIG),
+        // On a board whose boot partition is root's alone, there mostly is none: not to be seen counts as absent.
+        None => Some(BOOT_CONFIG).filter(|path| Path::new(path).exists()),
+    }
+}
+
 /// Settings file and flags, checked together.
 pub fn settings(sources: &Sources) -> Result<Loaded, CliError> {
-    let path = match &sources.config {
-        Some(path) => Some(path.as_str()),
-        None => Some(DEFAULT_CONFIG).filter(|path| is_there(path)),
-    };
+    let path = settings_path(sources);
     let text = path.map(|path| Written { what: "settings file", flag: "--config", path }.text()).transpose()?;
     config::settings(path.zip(text.as_deref()), &sources.flags).map_err(CliError::Settings)
 }
@@ -35,6 +43,20 @@ pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     let text = Written { what: "kubeconfig", flag: "--kubeconfig", path }.text()?;
     let folder = Path::new(path).parent().and_then(Path::to_str).unwrap_or_default();
     Kubeconfig::parse(&text, folder, None).map_err(|error| CliError::Kubeconfig { path: path.to_owned(), error })
+}
+
+/// One sentence if the secret that `kubeconfig`, itself at `path`, leads to may be read by everybody. A FAT partition
+/// knows no owners, so there it is the rule.
+pub fn open_secret(path: &str, kubeconfig: &Kubeconfig) -> Option<String> {
+    let path = match &kubeconfig.credentials {
+        Credentials::Certificate { key: Material::File(file), .. } | Credentials::Token(Material::File(file)) => file,
+        Credentials::Certificate { .. } | Credentials::Token(_) => path,
+        Credentials::Anonymous => return None,
+    };
+    let mode = std::fs::metadata(path).ok()?.permissions().mode();
+    let text = "holds a secret that every user of this board may read: chmod 640, or on a FAT partition the mount option \
+                umask=0027 with a gid";
+    (mode & 0o004 != 0).then(|| format!("{path} {text}"))
 }
 
 /// The folder of `--root`. One that is not there would be a board without any facts.
@@ -100,6 +122,30 @@ mod tests {
         let error = super::settings(&sources).unwrap_err();
         assert_eq!(error.exit_code(), crate::cli::commands::exit::CONFIG);
         assert!(error.to_string().starts_with("the settings file /nonexistent/config.yaml is not there"), "{error}");
+    }
+
+    #[test]
+    fn a_secret_that_everybody_may_read_is_named_and_one_for_a_group_is_not() {
+        let path = std::env::temp_dir().join(format!("nodepulse-secret-{}", std::process::id()));
+        let path = path.to_str().unwrap();
+        std::fs::write(path, "secret").unwrap();
+        let user = |user: &str| {
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+                 clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'}}}}]\nusers: [{{name: u, user: {user}}}]\n"
+            );
+            Kubeconfig::parse(&text, "/nonexistent", None).unwrap()
+        };
+        let by_file = user(&format!("{{tokenFile: {path}}}"));
+        let by_text = user("{token: secret}");
+        for (mode, is_open) in [(0o755, true), (0o644, true), (0o640, false), (0o600, false)] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+            for told in [open_secret("/nonexistent", &by_file), open_secret(path, &by_text)] {
+                assert_eq!(told.is_some_and(|text| text.starts_with(path)), is_open, "{mode:o}");
+            }
+        }
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(open_secret("/proc/version", &user("{}")), None);
     }
 
     #[test]

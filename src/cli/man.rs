@@ -1,6 +1,6 @@
 //! Turns the tables of commands, options and settings into a manual page.
 
-use super::commands::{COMMANDS, DEFAULT_CONFIG, OPTIONS, exit};
+use super::commands::{BOOT_CONFIG, COMMANDS, DEFAULT_CONFIG, OPTIONS, exit};
 use super::help::{flag_form, option_form};
 use crate::config::setting::Whose;
 use crate::config::table::SETTINGS;
@@ -39,6 +39,11 @@ pub fn man() -> String {
     }
     page += ".SH FILES\n";
     tagged(&mut page, DEFAULT_CONFIG, "Settings: YAML of kind NodePulseConfiguration, apiVersion nodepulse.dev/v1.");
+    tagged(
+        &mut page,
+        BOOT_CONFIG,
+        "The same, read where the first is absent; the kubeconfig beside it may be named so.",
+    );
     page += ".SH SIGNALS\n";
     tagged(&mut page, "SIGTERM, SIGINT", "End. The Node stays and turns Unknown after its grace period.");
     tagged(&mut page, "SIGHUP", "Read settings and credentials again.");

@@ -16,6 +16,9 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     for notice in &loaded.notices {
         ::log::warn!(target: "settings", "{notice}");
     }
+    if let Some(secret) = load::open_secret(load::kubeconfig_path(&settings)?, &kubeconfig) {
+        ::log::warn!(target: "open-secret", "{secret}");
+    }
     let root = Root::new("/");
     for remark in probe::remarks(&root) {
         ::log::warn!(target: "board", "{remark}");

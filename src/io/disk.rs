@@ -57,8 +57,8 @@ impl Disk {
                 // Left by a power cut: never renamed, so never the journal.
                 let _ = disk.unlink_aside();
                 // A disk that is read-only now says so once here, and again whenever it is written to.
-                let trouble = disk.open_for_writing().err().filter(|error| !error.is_missing());
-                Ok((disk, bytes, trouble))
+                let trouble = disk.open_for_writing().and_then(|()| disk.sync_found());
+                Ok((disk, bytes, trouble.err().filter(|error| !error.is_missing())))
             }
             Err(held @ DiskError::Held { .. }) => Err(held),
             Err(trouble) => Ok((disk, Vec::new(), Some(trouble))),
@@ -120,11 +120,7 @@ impl Disk {
                 return Err(error);
             }
         }
-        match self.directory()?.sync_all().map_err(|error| errno(&error)) {
-            // Some file systems in user space have no such thing.
-            Ok(()) | Err(Errno::EINVAL | Errno::ENOSYS) => Ok(()),
-            Err(errno) => Err(self.failed("sync", "", errno)),
-        }
+        self.sync_directory()
     }
 
     fn write_aside(&self, bytes: &[u8]) -> Result<File, DiskError> {
@@ -208,6 +204,22 @@ impl Disk {
             self.journal = Some(self.open_below(JOURNAL, OFlag::O_RDWR)?);
         }
         Ok(())
+    }
+
+    /// What a process that was killed in a write left in the kernel's memory was read like the rest: from here on it is on
+    /// the disk like the rest.
+    fn sync_found(&self) -> Result<(), DiskError> {
+        let synced = self.journal.as_ref().map_or(Ok(()), File::sync_data);
+        synced.map_err(|error| self.failed("sync", JOURNAL, errno(&error)))?;
+        self.sync_directory()
+    }
+
+    fn sync_directory(&self) -> Result<(), DiskError> {
+        match self.directory()?.sync_all().map_err(|error| errno(&error)) {
+            // Some file systems in user space have no such thing.
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOSYS) => Ok(()),
+            Err(errno) => Err(self.failed("sync", "", errno)),
+        }
     }
 
     /// Never waits for the other end of a pipe, and never leaves the directory.

@@ -1,4 +1,4 @@
-//! Turns the agent's progress into datagrams for the service manager (`sd_notify(3)`).
+//! Turns the agent's progress into datagrams for the service manager (`sd_notify(3)`), without a wake-up of their own.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,61 +9,109 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, se
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::getpid;
 
-/// The service manager, where there is one.
+use crate::agent::Standing;
+use crate::time::Up;
+
+/// What the service manager is told, if there is one that listens.
 pub struct ServiceManager {
-    socket: Option<(OwnedFd, UnixAddr)>,
-    watchdog_period: Option<Duration>,
+    listener: Option<Listener>,
 }
+
+struct Listener {
+    socket: OwnedFd,
+    address: UnixAddr,
+    /// Without a sign of life for so long, the process is ended.
+    watchdog_limit: Option<Duration>,
+    /// `None` until the first sign of life.
+    alive_at: Option<Up>,
+    is_ready: bool,
+    /// The start counts as done by then, whatever hangs: the loop turns.
+    ready_by: Up,
+    /// The last status line it was told.
+    status: String,
+}
+
+/// Longer than a request may take: a server that says nothing is offline, and that is known by then.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+/// A manager that takes no datagram is tried again with the next wake-up, but after so long at last.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 impl ServiceManager {
     /// `variable` reads `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` of the environment.
-    pub fn new(variable: impl Fn(&str) -> Option<OsString>) -> ServiceManager {
+    pub fn new(variable: impl Fn(&str) -> Option<OsString>, now: Up) -> ServiceManager {
         let address = variable("NOTIFY_SOCKET").and_then(|path| address_of(path.as_bytes()));
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let open = || socket(AddressFamily::Unix, SockType::Datagram, flags, None).ok();
         let number = |name: &str| variable(name).and_then(|text| text.to_str()?.parse::<u64>().ok());
         let is_ours = number("WATCHDOG_PID").is_none_or(|pid| i64::try_from(pid) == Ok(getpid().as_raw().into()));
-        let limit = number("WATCHDOG_USEC").filter(|us| *us > 0 && is_ours).map(Duration::from_micros);
-        let socket = address.and_then(|address| Some((open()?, address)));
-        let watchdog_period = limit.filter(|_| socket.is_some()).map(|limit| limit / 2);
-        ServiceManager { socket, watchdog_period }
+        let watchdog_limit = number("WATCHDOG_USEC").filter(|us| *us > 0 && is_ours).map(Duration::from_micros);
+        let listener = address.and_then(|address| {
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None).ok()?;
+            let (ready_by, status) = (now + READY_WITHIN, String::new());
+            Some(Listener { socket, address, watchdog_limit, alive_at: None, is_ready: false, ready_by, status })
+        });
+        ServiceManager { listener }
     }
 
-    /// How often [`ServiceManager::alive`] is expected: half of what the unit allows.
-    pub fn watchdog_period(&self) -> Option<Duration> {
-        self.watchdog_period
+    /// One turn of the loop is done: tells what is due in one datagram, and answers when the loop has to turn again for
+    /// the manager's sake. Only the loop itself calls this, so one that hangs gives no sign of life.
+    pub fn turned(&mut self, standing: impl FnOnce() -> Standing, now: Up) -> Option<Up> {
+        self.listener.as_mut()?.turned(standing(), now)
     }
 
-    pub fn ready(&self) {
-        self.send("READY=1");
-    }
-
-    pub fn stopping(&self) {
-        self.send("STOPPING=1");
-    }
-
-    pub fn alive(&self) {
-        self.send("WATCHDOG=1");
-    }
-
-    /// [`ServiceManager::ready`] follows when it is done.
+    /// [`ServiceManager::reloaded`] follows when it is done.
     pub fn reloading(&self) {
+        let Some(listener) = self.listener.as_ref().filter(|listener| listener.is_ready) else { return };
         let up = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", up.as_micros()));
+        listener.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", up.as_micros()));
     }
 
-    /// One line for `systemctl status`.
-    pub fn status(&self, text: &str) {
-        if self.socket.is_some() {
-            self.send(&format!("STATUS={}", text.replace('\n', " ")));
+    /// The end of this turn tells it.
+    pub fn reloaded(&mut self) {
+        if let Some(listener) = &mut self.listener {
+            (listener.is_ready, listener.ready_by) = (false, Up::BOOT);
         }
     }
 
-    /// A manager that does not listen is not our concern.
-    fn send(&self, message: &str) {
-        if let Some((socket, address)) = &self.socket {
-            let _ = sendto(socket.as_raw_fd(), message.as_bytes(), address, MsgFlags::MSG_NOSIGNAL);
+    /// The last thing it is told.
+    pub fn stopping(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            listener.send("STOPPING=1\nSTATUS=stopping");
         }
+    }
+}
+
+impl Listener {
+    fn turned(&mut self, standing: Standing, now: Up) -> Option<Up> {
+        let mut lines = Vec::new();
+        let becomes_ready = !self.is_ready && (standing.is_settled || now >= self.ready_by);
+        if becomes_ready {
+            lines.push("READY=1".to_owned());
+        }
+        if standing.text != self.status {
+            lines.push(format!("STATUS={}", standing.text.replace(['\n', '\r'], " ")));
+        }
+        // On any wake-up of the second quarter; where none comes, on one of its own at half of what is allowed.
+        let is_due = |limit: Duration| self.alive_at.is_none_or(|at| now - at >= limit / 4);
+        let shows_life = self.watchdog_limit.is_some_and(is_due);
+        if shows_life {
+            lines.push("WATCHDOG=1".to_owned());
+        }
+        if !lines.is_empty() {
+            if !self.send(&lines.join("\n")) {
+                return Some(now + self.watchdog_limit.map_or(TRY_AGAIN, |limit| TRY_AGAIN.min(limit / 4)));
+            }
+            self.is_ready |= becomes_ready;
+            self.alive_at = if shows_life { Some(now) } else { self.alive_at };
+            self.status = standing.text;
+        }
+        let alive_by = self.watchdog_limit.zip(self.alive_at).map(|(limit, at)| at + limit / 2);
+        let ready_by = Some(self.ready_by).filter(|_| !self.is_ready);
+        alive_by.into_iter().chain(ready_by).min()
+    }
+
+    /// Whether the manager took it.
+    fn send(&self, message: &str) -> bool {
+        sendto(self.socket.as_raw_fd(), message.as_bytes(), &self.address, MsgFlags::MSG_NOSIGNAL).is_ok()
     }
 }
 
@@ -84,48 +132,159 @@ mod tests {
     use std::os::unix::net::{SocketAddr, UnixDatagram};
 
     fn manager(variables: &[(&str, &str)]) -> ServiceManager {
-        ServiceManager::new(|name| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
-        })
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+        ServiceManager::new(variable, after(0))
     }
 
-    fn heard(listener: &UnixDatagram) -> String {
-        let mut buffer = [0; 256];
-        let count = listener.recv(&mut buffer).unwrap();
-        String::from_utf8_lossy(&buffer[..count]).into_owned()
+    fn after(seconds: u64) -> Up {
+        Up::since_boot(Duration::from_secs(seconds))
+    }
+
+    fn settled(text: &str) -> impl FnOnce() -> Standing {
+        let standing = Standing { is_settled: true, text: text.to_owned() };
+        || standing
+    }
+
+    fn beginning() -> Standing {
+        Standing { is_settled: false, text: "registering".to_owned() }
+    }
+
+    struct Heard {
+        listener: UnixDatagram,
+        path: String,
+        _folder: TempFolder,
+    }
+
+    impl Heard {
+        fn new() -> Heard {
+            let folder = TempFolder::new();
+            let path = folder.path("notify");
+            let listener = UnixDatagram::bind(&path).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            Heard { listener, path, _folder: folder }
+        }
+
+        fn manager(&self, watchdog_us: &str) -> ServiceManager {
+            manager(&[("NOTIFY_SOCKET", &self.path), ("WATCHDOG_USEC", watchdog_us)])
+        }
+
+        /// All datagrams since the last call.
+        fn all(&self) -> Vec<String> {
+            let mut buffer = [0; 512];
+            let next = || self.listener.recv(&mut buffer).ok().map(|count| text(&buffer[..count]));
+            std::iter::from_fn(next).collect()
+        }
+    }
+
+    fn text(bytes: &[u8]) -> String {
+        String::from_utf8(bytes.to_vec()).unwrap()
     }
 
     #[test]
-    fn progress_reaches_a_manager_that_listens_on_a_path() {
-        let folder = TempFolder::new();
-        let path = folder.path("notify");
-        let listener = UnixDatagram::bind(&path).unwrap();
-        let manager = manager(&[("NOTIFY_SOCKET", &path)]);
-        manager.ready();
-        manager.status("two\nlines");
+    fn the_start_is_done_when_the_node_is_settled_and_the_status_is_told_when_it_changes() {
+        let heard = Heard::new();
+        let mut manager = heard.manager("");
+        assert_eq!(manager.turned(beginning, after(1)), Some(after(20)));
+        assert_eq!(heard.all(), ["STATUS=registering"]);
+        assert_eq!(manager.turned(settled("two\nlines"), after(2)), None);
+        assert_eq!(heard.all(), ["READY=1\nSTATUS=two lines"]);
+        assert_eq!(manager.turned(settled("two\nlines"), after(12)), None);
+        assert_eq!(manager.turned(beginning, after(13)), None);
+        assert_eq!(heard.all(), ["STATUS=registering"], "nothing is said twice, the start least of all");
+    }
+
+    #[test]
+    fn the_start_ends_though_nothing_is_known_of_the_server() {
+        let heard = Heard::new();
+        let mut manager = heard.manager("");
+        assert_eq!(manager.turned(beginning, after(19)), Some(after(20)));
+        heard.all();
+        assert_eq!(manager.turned(beginning, after(20)), None);
+        assert_eq!(heard.all(), ["READY=1"]);
+    }
+
+    #[test]
+    fn a_sign_of_life_rides_with_other_wake_ups_and_needs_one_of_its_own_at_half_the_limit() {
+        let heard = Heard::new();
+        let mut manager = heard.manager("60000000");
+        assert_eq!(manager.turned(settled("x"), after(100)), Some(after(130)));
+        assert_eq!(heard.all(), ["READY=1\nSTATUS=x\nWATCHDOG=1"]);
+        assert_eq!(manager.turned(settled("x"), after(110)), Some(after(130)));
+        assert!(heard.all().is_empty(), "a quarter of the limit has not passed");
+        assert_eq!(manager.turned(settled("x"), after(120)), Some(after(150)));
+        assert_eq!(manager.turned(settled("x"), after(150)), Some(after(180)));
+        assert_eq!(heard.all(), ["WATCHDOG=1", "WATCHDOG=1"]);
+    }
+
+    #[test]
+    fn a_reload_is_dated_and_ends_with_the_turn() {
+        let heard = Heard::new();
+        let mut manager = heard.manager("");
         manager.reloading();
+        assert!(heard.all().is_empty(), "a start cannot be a reload");
+        manager.turned(settled("x"), after(1));
+        heard.all();
+        manager.reloading();
+        let told = heard.all().concat();
+        let at_us: u64 = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().parse().unwrap();
+        let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap());
+        assert!(now - Duration::from_micros(at_us) < Duration::from_secs(60), "{at_us}");
+        manager.reloaded();
+        assert_eq!(manager.turned(beginning, after(2)), None);
+        assert_eq!(heard.all(), ["READY=1\nSTATUS=registering"]);
+    }
+
+    #[test]
+    fn nothing_follows_the_end() {
+        let heard = Heard::new();
+        let mut manager = heard.manager("60000000");
         manager.stopping();
-        assert_eq!(heard(&listener), "READY=1");
-        assert_eq!(heard(&listener), "STATUS=two lines");
-        assert!(heard(&listener).starts_with("RELOADING=1\nMONOTONIC_USEC="));
-        assert_eq!(heard(&listener), "STOPPING=1");
+        assert_eq!(manager.turned(settled("x"), after(100)), None);
+        assert_eq!(heard.all(), ["STOPPING=1\nSTATUS=stopping"]);
+    }
+
+    #[test]
+    fn what_the_manager_did_not_take_is_told_again() {
+        let heard = Heard::new();
+        let mut manager = heard.manager("20000000");
+        let full = UnixDatagram::unbound().unwrap();
+        full.set_nonblocking(true).unwrap();
+        while full.send_to(b"x", &heard.path).is_ok() {}
+        assert_eq!(manager.turned(settled("x"), after(1)), Some(after(6)));
+        heard.all();
+        assert_eq!(manager.turned(settled("x"), after(6)), Some(after(16)));
+        assert_eq!(heard.all(), ["READY=1\nSTATUS=x\nWATCHDOG=1"]);
     }
 
     #[test]
     fn an_abstract_name_works_too() {
         let name = format!("nodepulse-test-{}", std::process::id());
         let listener = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        manager(&[("NOTIFY_SOCKET", &format!("@{name}"))]).alive();
-        assert_eq!(heard(&listener), "WATCHDOG=1");
+        manager(&[("NOTIFY_SOCKET", &format!("@{name}"))]).stopping();
+        let mut buffer = [0; 64];
+        let count = listener.recv(&mut buffer).unwrap();
+        assert_eq!(text(&buffer[..count]), "STOPPING=1\nSTATUS=stopping");
     }
 
     #[test]
-    fn the_watchdog_is_fed_at_half_its_limit_and_only_when_it_is_ours() {
+    fn without_a_manager_nothing_is_looked_at_and_nobody_is_woken() {
+        let never = || -> Standing { panic!("nobody asked") };
+        for variables in [&[][..], &[("WATCHDOG_USEC", "1000000")], &[("NOTIFY_SOCKET", "vsock:2:1")]] {
+            assert_eq!(manager(variables).turned(never, after(1)), None);
+        }
+    }
+
+    #[test]
+    fn a_watchdog_that_is_for_another_process_is_not_fed() {
+        let heard = Heard::new();
         let own = std::process::id().to_string();
-        let variables = [("NOTIFY_SOCKET", "/run/x"), ("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", own.as_str())];
-        assert_eq!(manager(&variables).watchdog_period(), Some(Duration::from_secs(15)));
-        assert_eq!(manager(&variables[1..]).watchdog_period(), None);
-        assert_eq!(manager(&[variables[0], variables[1], ("WATCHDOG_PID", "1")]).watchdog_period(), None);
-        assert_eq!(manager(&[]).watchdog_period(), None);
+        for (pid, is_fed) in [(own.as_str(), true), ("1", false)] {
+            let variables =
+                [("NOTIFY_SOCKET", heard.path.as_str()), ("WATCHDOG_USEC", "4000000"), ("WATCHDOG_PID", pid)];
+            let mut manager = manager(&variables);
+            assert_eq!(manager.turned(settled("x"), after(1)), is_fed.then(|| after(3)));
+            assert_eq!(heard.all().concat().contains("WATCHDOG=1"), is_fed);
+        }
     }
 }

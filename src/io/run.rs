@@ -26,8 +26,7 @@ use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::signals::{Request, Signals};
 use super::{IoError, aside, log, network, thread, way};
-use crate::agent::notice::Level;
-use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticket};
+use crate::agent::{Agent, Because, CredentialDates, Input, Output, Ticket};
 use crate::api::{Answer, Failure, Lane, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
@@ -59,8 +58,6 @@ enum Message {
     Resumed(Duration),
     /// What DNS says of the node name; `None` when it said nothing.
     NameLookedUp(Option<Vec<IpAddr>>),
-    /// The service manager wants a sign of life, which only the loop itself may give.
-    SignOfLife,
 }
 
 /// After the first message about the network, so many follow that one look answers them all.
@@ -91,7 +88,6 @@ pub fn run(start: Start) -> Result<(), IoError> {
     let (disk, journal) = disk_writer::open(&start.settings, boot).map_err(IoError::StateInUse)?;
     let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
     let signals = Signals::new(&reactor).map_err(|error| IoError::NoSignals { detail: error.to_string() })?;
-    let manager = ServiceManager::new(|name| std::env::var_os(name));
     let kept = Rc::new(Kept::read(&start.settings.state_directory));
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), kept));
     let certificate_clock = CertificateClock::new();
@@ -108,7 +104,6 @@ pub fn run(start: Start) -> Result<(), IoError> {
         resolver,
         pool,
         disk,
-        manager,
         inbox: Inbox::default(),
         lease_requests: Inbox::default(),
         status_requests: Inbox::default(),
@@ -123,12 +118,14 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.watch_links()).detach();
     executor.spawn(world.watch_clock()).detach();
     executor.spawn(world.keep_what_was_learned()).detach();
-    executor.spawn(world.watch_time_without_sign_of_life()).detach();
     let seed = RandomState::new().build_hasher().finish();
+    let reset_reason = start.machine.reset_reason.as_deref().unwrap_or_default();
     let shell = Shell {
-        agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, clock::now()),
+        agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, reset_reason, clock::now()),
         world: &world,
         executor: &executor,
+        manager: ServiceManager::new(|name| std::env::var_os(name), clock::up()),
+        settings_refused: false,
         machine: start.machine,
         network: None,
         name_addresses: None,
@@ -181,7 +178,6 @@ struct World {
     resolver: Rc<Resolver>,
     pool: Pool,
     disk: DiskWriter,
-    manager: ServiceManager,
     inbox: Inbox<Message>,
     /// What each lane is to ask; the agent gives it nothing more before the answer.
     lease_requests: Inbox<(Ticket, Wish)>,
@@ -292,14 +288,6 @@ impl World {
             self.reactor.sleep_until(clock::up() + KEEP_SPACING).await;
         }
     }
-
-    async fn watch_time_without_sign_of_life(&self) {
-        let Some(period) = self.manager.watchdog_period() else { return };
-        loop {
-            self.inbox.push(Message::SignOfLife);
-            self.reactor.sleep_until(clock::up() + period).await;
-        }
-    }
 }
 
 /// The loop, and what it keeps between two turns.
@@ -307,6 +295,9 @@ struct Shell<'a, 'world> {
     agent: Agent,
     world: &'world World,
     executor: &'a LocalExecutor<'world>,
+    manager: ServiceManager,
+    /// What SIGHUP read last was wrong.
+    settings_refused: bool,
     machine: Machine,
     network: Option<Network>,
     /// `None` until the first look-up of the node name has ended.
@@ -327,10 +318,10 @@ impl Shell<'_, '_> {
     async fn live(mut self) {
         self.spawn_name_lookup();
         self.reload_credentials();
-        self.world.manager.ready();
         self.handle(Input::Woke);
         loop {
             let Some(until) = self.drain() else { return };
+            let until = self.tell_manager().map_or(until, |due| due.min(until));
             let message = self.world.reactor.before(until, self.world.inbox.next()).await;
             if message.is_none() {
                 // Other tasks run even if the agent should want to be woken at once, again and again.
@@ -342,10 +333,9 @@ impl Shell<'_, '_> {
                 Message::NetworkMayHaveChanged => self.look_at_network(),
                 Message::Resumed(span) => self.resumed(span),
                 Message::NameLookedUp(addresses) => self.name_looked_up(addresses),
-                Message::SignOfLife => self.world.manager.alive(),
                 Message::Signal(Request::Reload) => self.reload(),
                 Message::Signal(Request::Stop) => {
-                    self.world.manager.stopping();
+                    self.manager.stopping();
                     ::log::info!(target: "stopping", "asked to stop; the Node stays, its Lease will run out");
                     self.handle(Input::Stopping);
                 }
@@ -367,7 +357,7 @@ impl Shell<'_, '_> {
                 Output::DropConnections => self.world.pool.drop_idle(),
                 Output::Write(write) => self.executor.spawn(self.world.write_journal(write)).detach(),
                 Output::Stopped => return None,
-                Output::Say(notice) => self.say(&notice),
+                Output::Say(notice) => log::say(&notice),
                 Output::Wait { until, because } => {
                     self.explain(until, because);
                     return Some(until);
@@ -376,11 +366,17 @@ impl Shell<'_, '_> {
         }
     }
 
-    fn say(&self, notice: &Notice) {
-        log::say(notice);
-        if notice.level <= Level::Info {
-            self.world.manager.status(&notice.text);
-        }
+    /// Answers when the loop has to turn again for the service manager's sake.
+    fn tell_manager(&mut self) -> Option<Up> {
+        let Shell { manager, agent, settings_refused, .. } = self;
+        let standing = || {
+            let mut standing = agent.standing();
+            if *settings_refused {
+                standing.text.push_str("; the settings read last are wrong, those before stay in use");
+            }
+            standing
+        };
+        manager.turned(standing, clock::up())
     }
 
     /// Why nothing happens now, for whoever asked to know (`-v 4`); once per reason.
@@ -461,8 +457,10 @@ impl Shell<'_, '_> {
     }
 
     fn reload(&mut self) {
-        self.world.manager.reloading();
-        match (self.read_settings)() {
+        self.manager.reloading();
+        let read = (self.read_settings)();
+        self.settings_refused = read.is_err();
+        match read {
             Ok((settings, kubeconfig)) => {
                 log::set_verbosity(settings.verbosity);
                 self.world.pool.replace(kubeconfig);
@@ -473,7 +471,7 @@ impl Shell<'_, '_> {
                 ::log::error!(target: "reload-refused", "the settings in use stay, the new ones are wrong: {problems}");
             }
         }
-        self.world.manager.ready();
+        self.manager.reloaded();
     }
 }
 

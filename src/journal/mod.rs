@@ -206,7 +206,8 @@ impl Journal {
     /// waits, and nothing was forgotten, so nothing sent, since this one was made.
     fn mergeable(&self) -> Option<usize> {
         let is_saying = |entry: &Entry| matches!(entry.record.what, Happened::Dropped { .. });
-        self.waiting.iter().rposition(is_saying).filter(|place| self.may_merge && *place > 0)
+        let is_first = |place| !self.waiting.iter().take(place).any(|entry| entry.record.what.is_told());
+        self.waiting.iter().rposition(is_saying).filter(|place| self.may_merge && !is_first(*place))
     }
 
     /// Takes a record out; if the disk may have it, the next write says that it is gone.

@@ -68,6 +68,13 @@ pub enum Status {
     Unknown,
 }
 
+impl Happened {
+    /// Whether an event tells of it; what does not is there for the times and the sums of others.
+    pub fn is_told(&self) -> bool {
+        !matches!(self, Happened::OutageBegan { .. } | Happened::ClockSet { .. })
+    }
+}
+
 impl BootId {
     /// Reads `9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11`, with or without hyphens; zero for anything else.
     pub fn parse(text: &str) -> BootId {

@@ -60,6 +60,7 @@ pub(super) fn facts() -> Facts {
             cpu_count: Ok(4),
             memory_total_bytes: Ok(16_265_484 * 1024),
             swap_total_bytes: Ok(0),
+            reset_reason: text("PowerLoss"),
             hugepages: vec![Hugepages { page_size_bytes: 2 * 1024 * 1024, pages: 0 }],
         },
         readings: Readings {

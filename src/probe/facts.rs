@@ -61,6 +61,8 @@ pub struct Machine {
     pub cpu_count: Fact<u32>,
     pub memory_total_bytes: Fact<u64>,
     pub swap_total_bytes: Fact<u64>,
+    /// Why the machine was last reset, where a watchdog knows: `WatchdogReset`, `PowerLoss` or `Overheated`.
+    pub reset_reason: Fact<String>,
     /// Sorted by page size; empty where the kernel has none.
     pub hugepages: Vec<Hugepages>,
 }

@@ -2,7 +2,7 @@
 
 use super::facts::{Hugepages, otherwise};
 use super::identity::{self, Smbios};
-use super::{Absent, Fact, Machine, Root, Why, attribute, cpu, mac, memory, network, os_release};
+use super::{Absent, Fact, Machine, Root, Why, attribute, cpu, mac, memory, network, os_release, reset};
 
 const CPU_DIRECTORY: &str = "/sys/devices/system/cpu";
 const CPUINFO: &str = "/proc/cpuinfo";
@@ -33,6 +33,7 @@ pub fn machine(root: &Root) -> Machine {
         cpu_count: cpu_count(root, &cpuinfo),
         memory_total_bytes: of_table(MEMINFO, &meminfo, memory::total_bytes),
         swap_total_bytes: of_table(MEMINFO, &meminfo, memory::swap_total_bytes),
+        reset_reason: reset::reason(root),
         hugepages: hugepages(root),
     }
 }

@@ -22,6 +22,7 @@ mod os_release;
 mod pids;
 mod readings;
 pub mod report;
+mod reset;
 mod routes;
 
 use std::ffi::OsString;

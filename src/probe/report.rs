@@ -26,6 +26,7 @@ pub fn to_json(facts: &Facts) -> Value {
             "cpuCount": fact(&machine.cpu_count),
             "memoryTotalBytes": fact(&machine.memory_total_bytes),
             "swapTotalBytes": fact(&machine.swap_total_bytes),
+            "resetReason": fact(&machine.reset_reason),
             "hugepages": hugepages
                 .map(|size| json!({ "pageSizeBytes": size.page_size_bytes, "pages": size.pages }))
                 .collect::<Vec<_>>(),
@@ -60,6 +61,9 @@ pub fn to_text(facts: &Facts) -> String {
         format!("{} ({})", size(memory.available_bytes), source(memory.source))
     });
     page.line("swap", &machine.swap_total_bytes, |bytes| size(*bytes));
+    if let Ok(reason) = &machine.reset_reason {
+        page.text("last reset", reason);
+    }
     for pages in machine.hugepages.iter().filter(|pages| pages.pages > 0) {
         page.text("hugepages", &format!("{} of {}", pages.pages, size(pages.page_size_bytes)));
     }

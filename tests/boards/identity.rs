@@ -129,3 +129,22 @@ fn a_machine_id_that_boards_share_is_passed_over() {
         assert_eq!(id().as_deref(), Ok(MACHINE_ID), "{shared:?}");
     }
 }
+
+#[test]
+fn the_reason_of_the_last_reset_is_what_the_surest_of_all_watchdogs_says() {
+    let board = board("reset");
+    let reason = || machine_of(&board).reset_reason;
+    assert_eq!(reason().unwrap_err().path, "/sys/class/watchdog");
+    let watchdog =
+        |number: u8, bits: &str| board.write(&format!("sys/class/watchdog/watchdog{number}/bootstatus"), bits);
+    for (text, word) in [("", "no-such-file"), ("many\n", "no-such-file"), ("0\n", "empty"), ("8\n", "empty")] {
+        watchdog(0, text);
+        assert_eq!(reason().unwrap_err().why.word(), word, "{text:?}");
+    }
+    watchdog(1, "1\n");
+    assert_eq!(reason().as_deref(), Ok("Overheated"));
+    watchdog(2, "16\n");
+    assert_eq!(reason().as_deref(), Ok("PowerLoss"));
+    watchdog(10, "32\n");
+    assert_eq!(reason().as_deref(), Ok("WatchdogReset"));
+}

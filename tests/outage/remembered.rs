@@ -76,10 +76,15 @@ impl<'a> Outage<'a> {
         )
     }
 
-    /// The controller has given the node up.
+    /// The controller has given the node up, and it lasted as long as `OUTAGE_SECONDS` says.
     fn ends(&mut self) -> Result<()> {
         self.acts_us.push(now_us());
-        self.cluster.wait_for_condition(&self.node.name, "Ready", "Unknown", Duration::from_secs(40)).map(drop)
+        self.cluster.wait_for_condition(&self.node.name, "Ready", "Unknown", Duration::from_secs(40))?;
+        let wanted_s: u64 = std::env::var("OUTAGE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let over_us = self.acts_us[0] + wanted_s * 1_000_000;
+        wait_until("the end of the outage", Duration::from_secs(wanted_s + 1), || {
+            if now_us() >= over_us { Ok(()) } else { Err("not yet".to_owned()) }
+        })
     }
 
     /// Ready, soon; the requests since then but for events.

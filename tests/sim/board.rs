@@ -36,6 +36,7 @@ impl Board {
             cpu_count: Ok(4),
             memory_total_bytes: Ok(MEMORY_BYTES),
             swap_total_bytes: if random.per_mille(500) { Ok(0) } else { Err(absent("proc/meminfo")) },
+            reset_reason: Err(absent("sys/class/watchdog")),
             hugepages: Vec::new(),
         };
         let readings = Readings {

@@ -69,6 +69,10 @@ impl World {
             Happening::LinkDown => self.take_link_down(90_000_000),
             Happening::LinkFlap => self.take_link_down(3_000_000),
             Happening::BoardChange => {
+                if self.is_asleep {
+                    // Found when it wakes, with no outage in between: told at once.
+                    self.watch.disturbed(self.now_us);
+                }
                 let what = self.board.change(&mut self.random);
                 self.trace.say(|| format!("    {what}"));
             }
@@ -144,7 +148,7 @@ impl World {
     fn cut_power(&mut self) {
         self.trace.say(|| "    the board restarts".to_owned());
         self.end_process(true);
-        self.boot_offset_us = -(self.now_us as i64) + self.random.between(5, 20) as i64 * 1_000_000;
+        self.boot_offset_us = -(self.now_us as i64);
         self.board.restart(self.life);
         // The power is back while the machine slept: it sleeps no more.
         self.asleep_until_us = self.now_us;

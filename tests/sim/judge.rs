@@ -9,6 +9,7 @@ use nodepulse::node::report::LAST_OUTAGE;
 use nodepulse::time::Wall;
 use serde_json::{Value, json};
 
+use super::plan::Happening;
 use super::truth::{self, TOLERANCE_US};
 use super::world::{EPOCH_US, Event, NODE, World};
 use crate::model::controller::condition;
@@ -55,8 +56,11 @@ impl World {
         let Some(ended) = self.ledger.last_end() else { return Ok(()) };
         let Happened::OutageEnded { cause, changes, dropped } = &ended.record.what else { return Ok(()) };
         let node = self.server.node(NODE).ok_or("there is no Node")?;
+        // The disk may have heard of the end long after the server, or never: then its last record is of another outage.
+        let told_us = self.ledger.summary.map_or(ended.synced_us, |summary| summary.sent_us);
         let created = node["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
-        if created.is_none_or(|created| created.unix_us() > EPOCH_US + ended.synced_us as i64) {
+        let is_another_node = created.is_none_or(|created| created.unix_us() > EPOCH_US + told_us as i64 - 1_000_000);
+        if is_another_node || self.ledger.summary.is_some_and(|summary| summary.is_excused) {
             return Ok(());
         }
         let text = node["metadata"]["annotations"][LAST_OUTAGE].as_str().unwrap_or_default();
@@ -68,9 +72,11 @@ impl World {
         }
         let to_us = EPOCH_US + ended.synced_us as i64;
         let stored = outage["to"].as_str().and_then(Wall::parse_stamp).map_or(0, Wall::unix_us);
-        // The disk may have been slow or broken before the record was on it; a process that had no clock cannot know.
+        // The disk may have been slow or broken before the record was on it, or the board slept; a process that had no clock
+        // cannot know.
         let is_same_boot = ended.record.at.boot == self.boot();
-        if is_same_boot && !(to_us - LATE_RECORD_US..=to_us + TOLERANCE_US).contains(&stored) {
+        let may_sleep = self.plan.happenings.contains_key(&Happening::Suspend);
+        if is_same_boot && !may_sleep && !(to_us - LATE_RECORD_US..=to_us + TOLERANCE_US).contains(&stored) {
             return Err(format!("last-outage ended at another time: {text}"));
         }
         Ok(())

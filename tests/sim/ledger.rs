@@ -9,6 +9,7 @@ use nodepulse::api::{Answer, Refusal, Wish};
 use nodepulse::journal::{BootId, Happened, Journal, Record, Status};
 use nodepulse::node::condition;
 use nodepulse::node::event::{digest, event_name};
+use nodepulse::node::report::LAST_OUTAGE;
 use serde_json::Value;
 
 use super::long::is_change_of;
@@ -39,6 +40,8 @@ pub struct Ledger {
     last_replay_us: Option<u64>,
     /// Statuses of conditions that this process has told.
     told: BTreeMap<String, String>,
+    /// When an outage was last summed up.
+    pub summary: Option<Sent>,
     /// A planted fault: what was dropped is not recorded.
     hides_drops: bool,
 }
@@ -53,10 +56,10 @@ pub struct Known {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Sent {
-    sent_us: u64,
+pub struct Sent {
+    pub sent_us: u64,
     /// Before anything was on disk, but that was the disk's fault.
-    is_excused: bool,
+    pub is_excused: bool,
 }
 
 /// What an event on its way tells.
@@ -165,6 +168,10 @@ impl Ledger {
             let first = &self.known[first].record;
             return Err(format!("record {number} is told out of order, before this one: {first:?}"));
         }
+        if repeats {
+            // It may as well tell of something that has no record and says the same.
+            return Ok(());
+        }
         let is_end = |number: &u64| matches!(self.known[number].record.what, Happened::OutageEnded { .. });
         if !self.on_disk.range(number..).any(is_end) {
             return Ok(());
@@ -221,8 +228,11 @@ impl Ledger {
     }
 
     /// A status is sent. A change must be on disk before it is told; what a process says first need not be a change.
-    pub fn reports(&mut self, body: &str, is_excused: bool) -> Checked {
+    pub fn reports(&mut self, body: &str, is_excused: bool, now_us: u64) -> Checked {
         let body: Value = serde_json::from_str(body).unwrap_or_default();
+        if !body["metadata"]["annotations"][LAST_OUTAGE].is_null() {
+            self.summary = Some(Sent { sent_us: now_us, is_excused });
+        }
         for condition in body["status"]["conditions"].as_array().into_iter().flatten() {
             let (Some(kind), Some(status)) = (condition["type"].as_str(), condition["status"].as_str()) else {
                 continue;
@@ -242,6 +252,12 @@ impl Ledger {
         self.repeats_early.clear();
         self.in_flight = None;
         self.last_replay_us = None;
+    }
+
+    /// Whether a process that starts now would find the change that was made at or after `since_us`.
+    pub fn has_change(&self, kind: &str, since_us: u64) -> bool {
+        let mut changes = self.known.iter().filter(|(_, known)| is_change_of(&known.record.what, kind));
+        changes.any(|(number, known)| known.synced_us >= since_us && self.on_disk.contains(number))
     }
 
     /// What the last change of a condition that is or was on disk led to.

@@ -127,9 +127,9 @@ impl World {
     fn check_telling(&mut self, wish: &Wish) {
         let is_excused = self.storage.is_excused(self.now_us);
         let checked = match wish {
-            Wish::PatchStatus { body, .. } => self.ledger.reports(body, is_excused),
+            Wish::PatchStatus { body, .. } => self.ledger.reports(body, is_excused, self.now_us),
             // What a Node is born with need not have changed.
-            Wish::CreateNode { body } => self.ledger.reports(body, true),
+            Wish::CreateNode { body } => self.ledger.reports(body, true, self.now_us),
             _ => self.ledger.tells(wish, is_excused, self.now_us),
         };
         self.check(checked);

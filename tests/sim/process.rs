@@ -3,9 +3,11 @@
 use nodepulse::agent::{Agent, CredentialDates, Input};
 use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
+use nodepulse::time::Wall;
 
 use super::truth;
-use super::world::{Event, NODE, World};
+use super::world::{EPOCH_US, Event, NODE, World};
+use crate::model::controller::condition;
 
 impl World {
     pub fn start(&mut self) {
@@ -20,7 +22,7 @@ impl World {
         let bytes = self.shim.journal(self.storage.disk.read());
         let (journal, recovery) = Journal::recover(&bytes, self.plan.journal_quota_bytes, boot);
         self.trace.say(|| format!("   {recovery}"));
-        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, self.now()));
+        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, "", self.now()));
         self.feed(Input::Credentials(CredentialDates::default()));
         self.feed(Input::Woke);
     }
@@ -39,8 +41,13 @@ impl World {
         self.watch.process_ended();
         self.disk_of_dead(power);
         self.ledger.process_ended();
-        let ledger = &self.ledger;
-        self.truth.process_ended(power, |kind| ledger.last_status(kind));
+        let (ledger, node) = (&self.ledger, self.server.node(NODE));
+        self.truth.process_ended(power, |kind, since_us, status| {
+            let is_on_disk = ledger.has_change(kind, u64::try_from(since_us - EPOCH_US).unwrap_or(0));
+            let stored = node.and_then(|node| condition(node, kind)).filter(|stored| stored["status"] == status);
+            let stored_since = stored.and_then(|stored| Wall::parse_stamp(stored["lastTransitionTime"].as_str()?));
+            is_on_disk || stored_since.is_some_and(|stored| stored.unix_us() >= since_us - truth::TOLERANCE_US)
+        });
         let delay_us = self.random.between(100, 30_000) * 1_000;
         self.schedule(delay_us, Event::Start);
     }

@@ -53,13 +53,15 @@ impl Truth {
         }
     }
 
-    /// `recorded`: what the journal on disk says of a condition.
-    pub fn process_ended(&mut self, reboot: bool, recorded: impl Fn(&str) -> Option<&'static str>) {
+    /// `remains`: whether the journal on disk has a change of a condition since a moment of the server's clock, or the server
+    /// has that change.
+    pub fn process_ended(&mut self, reboot: bool, remains: impl Fn(&str, i64, &str) -> bool) {
         for (kind, condition) in KINDS.into_iter().zip([&mut self.memory, &mut self.disk]) {
             condition.low_us = None;
             condition.is_first_look = true;
-            let is_on_disk = condition.transitions == 0 || recorded(kind) == condition.word();
-            condition.is_unknowable |= !is_on_disk || (reboot && !condition.was_dated);
+            let word = condition.word().unwrap_or_default();
+            let is_known = condition.transitions == 0 || remains(kind, condition.since_us, word);
+            condition.is_unknowable |= !is_known || (reboot && !condition.was_dated);
         }
     }
 
@@ -78,7 +80,9 @@ impl Truth {
         let condition = self.of(kind);
         let off_us = stored_us - condition.since_us;
         let after_others = condition.touched_us.is_some_and(|touched_us| stored_us >= touched_us - TOLERANCE_US);
-        if off_us.abs() <= TOLERANCE_US || after_others || condition.is_unknowable {
+        // What a first look found has been so for who knows how long: a Node that is made later may say so.
+        let never_changed = condition.transitions == 0 && off_us >= -TOLERANCE_US;
+        if off_us.abs() <= TOLERANCE_US || after_others || never_changed || condition.is_unknowable {
             return Ok(());
         }
         Err(format!("{kind} changed at another time: the stored lastTransitionTime is {} s off", off_us / 1_000_000))

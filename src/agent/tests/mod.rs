@@ -5,6 +5,7 @@ mod lease;
 mod outage;
 mod registration;
 mod replay;
+mod standing;
 mod status;
 
 use std::net::IpAddr;
@@ -27,6 +28,8 @@ const START: Wall = Wall::from_unix_seconds(1_767_225_600);
 struct Script {
     agent: Agent,
     up: Duration,
+    /// When the board's present boot began.
+    booted: Wall,
     facts: Facts,
     given: Option<(Machine, Network)>,
     /// Without it, neither the board nor the server knows the time of day.
@@ -79,26 +82,26 @@ impl Script {
     }
 
     fn with(settings: Settings) -> Script {
-        Script::on(Disk::default(), settings, BOOT, Duration::ZERO)
+        Script::on(Disk::default(), settings, BOOT, START, Duration::ZERO)
     }
 
     fn with_seed(seed: u64) -> Script {
         let mut script = Script::new();
         let journal = Journal::recover(&[], 65_536, BOOT).0;
-        script.agent = Agent::new(Settings::default(), "n1".to_owned(), seed, journal, script.now());
+        script.agent = Agent::new(Settings::default(), "n1".to_owned(), seed, journal, "", script.now());
         script
     }
 
     /// A process that finds what an earlier one left on the disk.
-    fn on(disk: Disk, settings: Settings, boot: BootId, up: Duration) -> Script {
-        let now = Now { up: Up::since_boot(up), wall: Some(START.plus(up)) };
+    fn on(disk: Disk, settings: Settings, boot: BootId, booted: Wall, up: Duration) -> Script {
+        let now = Now { up: Up::since_boot(up), wall: Some(booted.plus(up)) };
         let journal = Journal::recover(&disk.bytes, 65_536, boot).0;
-        let agent = Agent::new(settings, "n1".to_owned(), 1, journal, now);
+        let agent = Agent::new(settings, "n1".to_owned(), 1, journal, "WatchdogReset", now);
         let (facts, said, probes, given) = (facts(), Vec::new(), Vec::new(), None);
         let (has_clock, clock_error_seconds, reloads, drops, stopped) = (true, 0, 0, 0, false);
         #[rustfmt::skip]
         let script = Script {
-            agent, up, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
+            agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
             stored: None,
         };
         script
@@ -110,7 +113,7 @@ impl Script {
 
     fn wall(&self, error_seconds: i64) -> Option<Wall> {
         let error = Duration::from_secs(error_seconds.unsigned_abs());
-        let right = START.plus(self.up);
+        let right = self.booted.plus(self.up);
         self.has_clock.then_some(if error_seconds < 0 { right.minus(error) } else { right.plus(error) })
     }
 
@@ -245,7 +248,9 @@ impl Script {
 
     /// The process is gone; another one starts over the same disk.
     fn restart(self, boot: BootId, up: Duration) -> Script {
-        Script { stored: self.stored, ..Script::on(self.disk, Settings::default(), boot, up) }
+        let is_reboot = boot != self.agent.world.memory.journal().boot();
+        let booted = if is_reboot { self.booted.plus(self.up) } else { self.booted };
+        Script { stored: self.stored, ..Script::on(self.disk, Settings::default(), boot, booted, up) }
     }
 
     /// What a healthy server answers that keeps the conditions it was sent.
@@ -371,6 +376,7 @@ fn facts() -> Facts {
             cpu_count: Ok(4),
             memory_total_bytes: Ok(4 << 30),
             swap_total_bytes: Ok(0),
+            reset_reason: text("WatchdogReset"),
             hugepages: Vec::new(),
         },
         readings: Readings {

@@ -153,6 +153,69 @@ fn a_board_that_never_reached_its_server_is_looked_at_all_the_same() {
 }
 
 #[test]
+fn without_register_node_a_node_that_was_never_found_is_an_outage_as_well() {
+    let mut script = Script::with(Settings { register_node: false, ..Settings::default() });
+    script.offline(Duration::from_secs(60));
+    assert_eq!(kinds(&waiting(&script)), ["started", "began"]);
+    script.register();
+    script.pass(Duration::from_secs(1));
+    assert_eq!(kinds(&waiting(&script)), ["started", "began", "ended"]);
+}
+
+#[test]
+fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
+    for pressed in [true, false] {
+        let mut script = settled();
+        script.offline(Duration::from_secs(30));
+        script.press_memory(true);
+        script.offline(Duration::from_secs(30));
+        assert_eq!(kinds(&on_disk(&script)), ["began", "changed"]);
+        // That it is over, and that all was told, stays in memory.
+        script.disk.fails = true;
+        script.pass(Duration::from_secs(60));
+        script.press_memory(false);
+        script.pass(Duration::from_secs(400));
+        script.disk.fails = false;
+        let up = script.up + Duration::from_secs(5);
+        let mut script = script.restart(BOOT, up);
+        script.press_memory(pressed);
+        script.play_healthy(Lane::Status);
+        script.play(Lane::Status, refused(409, "AlreadyExists"));
+        let stored = script.stored.clone().unwrap();
+        let memory = stored.status.conditions[0].clone();
+        assert_eq!(memory.status, "False");
+        script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
+        let looked = script.wall(0).unwrap().to_seconds_stamp();
+        while !matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }) {}
+        let told = &script.stored.unwrap().status.conditions[0];
+        let expected = if pressed { ("True", looked) } else { ("False", memory.last_transition_time.unwrap()) };
+        assert_eq!((told.status.as_str(), told.last_transition_time.clone()), (expected.0, Some(expected.1)));
+    }
+}
+
+#[test]
+fn a_boot_whose_clock_was_ahead_and_never_put_right_changed_nothing_in_the_future() {
+    let mut script = Script::new();
+    script.clock_error_seconds = 7 * 3600;
+    script.offline(Duration::from_secs(30));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(30));
+    let died_at = START.plus(script.up);
+    let mut script = script.restart(BootId(2), Duration::from_secs(90));
+    script.press_memory(true);
+    let created = loop {
+        let (_, wish) = script.play_healthy(Lane::Status);
+        if matches!(wish, Wish::CreateNode { .. }) {
+            break body_of(&wish);
+        }
+    };
+    let conditions = created["status"]["conditions"].as_array().unwrap();
+    let pressure = conditions.iter().find(|condition| condition["type"] == "MemoryPressure").unwrap();
+    assert_eq!(pressure["status"], "True");
+    assert_eq!(pressure["lastTransitionTime"], died_at.to_seconds_stamp(), "the present boot began then");
+}
+
+#[test]
 fn an_outage_goes_on_over_a_killed_process_and_a_reboot() {
     let mut script = settled();
     script.offline(Duration::from_secs(30));
@@ -166,7 +229,12 @@ fn an_outage_goes_on_over_a_killed_process_and_a_reboot() {
     let mut script = script.restart(BootId(2), Duration::from_secs(5));
     script.offline(Duration::from_secs(60));
     let expected = ["began", "changed", "started", "started", "rebooted", "changed"];
-    assert_eq!(kinds(&waiting(&script)), expected, "the pressure is gone since");
+    let records = waiting(&script);
+    assert_eq!(kinds(&records), expected, "the pressure is gone since");
+    assert_eq!(
+        records[4].what,
+        Happened::BoardRebooted { old: BOOT, reason: crate::journal::record::cut("WatchdogReset") }
+    );
     script.register();
     script.pass(Duration::from_secs(1));
     assert_eq!(kinds(&waiting(&script)).iter().filter(|kind| **kind == "ended").count(), 1);

@@ -193,6 +193,8 @@ fn a_name_that_another_living_machine_holds_is_left_to_it() {
     assert!(script.up >= Duration::from_secs(300), "asked again after {:?}", script.up);
     assert!(matches!(next, Wish::CreateNode { .. }));
     assert!(script.words().contains(&"name-taken"));
+    let standing = script.agent.standing();
+    assert!(standing.is_settled && standing.text.contains("holds the name n1"), "{standing:?}");
 }
 
 #[test]

@@ -88,6 +88,7 @@ fn machine() -> Machine {
         cpu_count: Ok(4),
         memory_total_bytes: Ok(1 << 30),
         swap_total_bytes: absent(),
+        reset_reason: absent(),
         hugepages: Vec::new(),
     }
 }
