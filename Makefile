@@ -62,7 +62,7 @@ lint: ## Format, clippy, shell syntax: what CI refuses
 	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl; do sh -n "$$script" || exit 1; done
 	for script in tests/cluster/build targets/toolchain targets/release targets/reproducible targets/try-cross; do bash -n $$script || exit 1; done
 	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
-	for script in scenario procd systemd openrc sysv busybox readonly deb; do sh -n tests/services/$$script || exit 1; done
+	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done
 	for script in targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse targets/packages/install.sh; do \
 	    sh -n $$script || exit 1; done
 
