@@ -17,11 +17,11 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible run test test-cross test-services packages lint fmt cluster bench sim fuzz board install \
-    clean
+.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-services test-recipes \
+    packages lint fmt cluster bench sim fuzz board install clean
 
 help: ## What each target does
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## The release binary: target/release/nodepulse
 	$(CARGO) build --release --locked
@@ -38,6 +38,9 @@ release-all: ## The static binaries for all boards, the same bytes on every mach
 reproducible: ## Build a target in another folder from nothing and compare: make reproducible TARGET=...
 	@./targets/reproducible $(TARGET)
 
+source: ## The source tarball with all crates, and the recipes for Yocto, Buildroot and OpenWrt beside it: target/source
+	@./targets/source
+
 run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model API server
 	@if [ -n "$$KUBECONFIG" ]; then \
 	    $(CARGO) build --locked && exec "$(FOLDER)/debug/nodepulse" run --kubeconfig "$$KUBECONFIG" $(ARGS); \
@@ -52,19 +55,26 @@ test: ## Everything: units, boards, simulation, bad replies, and the real cluste
 test-cross: ## Each binary that ships, on its processor emulated: what it says, and that it becomes a Node
 	@CROSS=1 ./tests/run --test cross $(ARGS)
 
+test-vm: ## Whole boards, emulated with kernels of their own: their clock, their link, their power (minutes each)
+	@VM=1 ./tests/run --test vm $(ARGS)
+
+test-recipes: ## Each of those recipes, offline, as far as a program that runs (10 min; Yocto needs bitbake: PYTHON=...)
+	@./tests/recipes/run $(ARGS)
+
 test-services: ## Each service file under its service manager, in namespaces of their own (root, mmdebstrap): ARGS='systemd openrc'
 	./tests/services/run $(ARGS)
 
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked --test cross -- -D warnings
-	for script in .ci/run tests/run tests/boards/capture targets/build targets/musl; do sh -n "$$script" || exit 1; done
-	for script in tests/cluster/build targets/toolchain targets/release targets/reproducible targets/try-cross; do bash -n $$script || exit 1; done
-	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
+	$(CARGO) clippy --locked --test cross --test vm -- -D warnings
+	for script in .ci/run tests/run tests/boards/capture tests/recipes/run tests/vm/init targets/build targets/musl \
+	    targets/kubernetes/enroll targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
+	    targets/packages/install.sh; do sh -n "$$script" || exit 1; done
 	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done
-	for script in targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse targets/packages/install.sh; do \
-	    sh -n $$script || exit 1; done
+	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
+	for script in tests/cluster/build tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
+	    targets/try-cross targets/packages/build; do bash -n $$script || exit 1; done
 
 packages: ## .deb, .rpm, .apk, .ipk, archives, SBOM and SHA256SUMS for all boards: target/packages (Go, cargo-cyclonedx)
 	@./targets/packages/build $(ARGS)
@@ -83,9 +93,11 @@ bench: ## Sizes, memory, wake-ups and bytes beside their budgets
 sim: ## Simulated worlds: make sim SEEDS=1000000, or SEED=7 to replay one with its trace
 	SEEDS=$(SEEDS) SEED=$(SEED) $(CARGO) test --locked --profile sim --test sim -- --nocapture what_must_hold
 
-fuzz: ## Fuzz a parser: make fuzz TARGET=journal (or settings, kubeconfig, reply) SECONDS=60
+fuzz: ## Fuzz a parser from its corpus on: make fuzz TARGET=journal (or settings, kubeconfig, reply) SECONDS=60
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { echo 'first: cargo install cargo-fuzz (and a C++ compiler)' >&2; exit 69; }
-	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(TARGET) -- -max_total_time=$(SECONDS) -max_len=70000
+	@mkdir -p fuzz/found/$(TARGET)
+	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(TARGET) fuzz/found/$(TARGET) fuzz/corpus/$(TARGET) -- \
+	    -max_total_time=$(SECONDS) -max_len=70000
 
 board: ## Capture this machine as a test board: make board NAME=my-board
 	@test -n "$(NAME)" || { echo 'usage: make board NAME=my-board' >&2; exit 64; }

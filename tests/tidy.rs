@@ -11,6 +11,8 @@ mod border;
 mod conformance;
 #[path = "tidy/readme.rs"]
 mod readme;
+#[path = "tidy/recipes.rs"]
+mod recipes;
 #[path = "tidy/shape.rs"]
 mod shape;
 #[path = "tidy/source.rs"]

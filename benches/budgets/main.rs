@@ -4,14 +4,25 @@
 // The linter keeps clocks, threads and sleeps out of the agent; this measures the real world.
 #![allow(clippy::disallowed_methods)]
 
+#[path = "../../tests/support/agent.rs"]
+mod agent;
+mod card;
 #[path = "../../tests/support/cluster.rs"]
 mod cluster;
+mod day;
 mod heap;
+mod outage;
 mod process;
 mod programs;
+mod replay;
+#[path = "../../tests/support/requests.rs"]
+mod requests;
 mod subject;
 mod table;
+#[path = "../../tests/support/trials.rs"]
+mod trials;
 mod wire;
+mod world;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -19,16 +30,22 @@ use std::time::{Duration, Instant, SystemTime};
 
 use cluster::{Cluster, Options, Result, binaries};
 use heap::Heap;
+use outage::Outage;
 use process::Usage;
 use subject::{Subject, Trace};
 use table::Row;
-use wire::{Capture, Exchange, Kind};
+use wire::{Capture, Exchange, Kind, Sees};
 
 const DAY_SECONDS: f64 = 86_400.0;
 
 fn main() -> ExitCode {
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
-    let ended = if has("--heap") { print_heap() } else { run(has("--quick")) };
+    let is_quick = has(outage::QUICK);
+    let ended = match () {
+        () if has("--heap") => print_heap(),
+        () if has(outage::INSIDE) => outage::inside(is_quick),
+        () => run(is_quick, has("--outage")),
+    };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -87,7 +104,7 @@ struct Figures {
     traced_renewals: f64,
 }
 
-fn run(quick: bool) -> Result<()> {
+fn run(quick: bool, only_outage: bool) -> Result<()> {
     let plan = Plan::new(quick);
     let began = Instant::now();
     let say = |what: &str| eprintln!("bench [{:3} s] {what}", began.elapsed().as_secs());
@@ -95,7 +112,14 @@ fn run(quick: bool) -> Result<()> {
     let heap = heap::simulate()?;
     say("building nodepulse (release) and the kube-rs client, where that is not done yet");
     let (nodepulse, triple) = programs::nodepulse()?;
-    let kube_rs = programs::kube_rs()?;
+    let kube_rs = if only_outage { None } else { Some(programs::kube_rs()?) };
+    say("outages, in a network of their own: five minutes, as a journal is told one record a second");
+    let outage = outage::measure(quick, &nodepulse).inspect_err(|why| say(&format!("nothing of outages: {why}")));
+    let outage = outage.unwrap_or_default();
+    let Some(kube_rs) = kube_rs else {
+        table::print(&["nodepulse".to_owned()], &outage.rows(1));
+        return Ok(());
+    };
     say("starting a cluster");
     let grace = Duration::from_secs(50);
     let cluster = Cluster::start(Options {
@@ -104,7 +128,9 @@ fn run(quick: bool) -> Result<()> {
         more_addresses: subject::addresses(),
         ..Options::default()
     })?;
-    let capture = Capture::open(cluster.api.port).inspect_err(|why| say(&format!("bytes are not counted: {why}"))).ok();
+    let capture = Capture::open(cluster.api.port, Sees::Loopback)
+        .inspect_err(|why| say(&format!("bytes are not counted: {why}")))
+        .ok();
     let mut subjects = vec![Subject::nodepulse(&cluster, &nodepulse, plan.seconds_per_renewal)?];
     let root = nix::unistd::Uid::effective().is_root();
     match binaries::obtainable(&binaries::KUBELET).and_then(|()| if root { Ok(()) } else { Err("needs root".into()) }) {
@@ -116,7 +142,7 @@ fn run(quick: bool) -> Result<()> {
         cluster.wait_for_condition(&subject.node, "Ready", "True", Duration::from_secs(60))?;
     }
     let figures = measure(&plan, &cluster, capture.as_ref(), &subjects, &say)?;
-    print(&plan, &triple, &subjects, &figures, &heap);
+    print(&plan, &triple, &subjects, &figures, &heap, &outage);
     Ok(())
 }
 
@@ -189,7 +215,7 @@ impl Figures {
     }
 }
 
-fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures], heap: &Heap) {
+fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures], heap: &Heap, outage: &Outage) {
     let each = |of: &dyn Fn(&Figures) -> Option<f64>| figures.iter().map(of).collect::<Vec<_>>();
     let sizes: Vec<_> = subjects.iter().map(|subject| Some(subject.program_bytes as f64)).collect();
     let kib = |count: u64| Some(count as f64 * 1024.0);
@@ -205,7 +231,7 @@ fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures], h
     let bytes = |kind| each(&move |one| one.mean(kind, |exchange| exchange.ip_bytes));
     let window_s = plan.window.as_secs_f64();
     let cpu_per_day = |one: &Figures| Some(one.usage.cpu_ns as f64 / 1e9 / window_s * DAY_SECONDS);
-    let rows = [
+    let mut rows = vec![
         Row::new("threads", Some(1.0), &each(&|one| Some(one.usage.threads as f64)), table::whole),
         Row::new("memory (RSS)", Some(2.5e6), &each(&|one| kib(one.usage.rss_kib)), table::megabytes)
             .with_remark(helper_at, helper),
@@ -245,6 +271,7 @@ fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures], h
         Row::new("heap growth, 10,000 renewals", Some(0.0), &ours_only(heap.growth_bytes as f64), table::whole),
         Row::new("allocations per renewal, core", None, &ours_only(heap.allocations), table::tenths),
     ];
+    rows.extend(outage.rows(figures.len()));
     let titles: Vec<String> = subjects.iter().map(|subject| subject.title.clone()).collect();
     println!("nodepulse for {triple}; a renewal every {} s, counted over {window_s} s.\n", plan.seconds_per_renewal);
     table::print(&titles, &rows);

@@ -82,3 +82,14 @@ fn field(text: &str, name: &str) -> Result<u64> {
     let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
     number.ok_or_else(|| format!("no {name} where it should be"))
 }
+
+/// The highest memory since [`forget_peak`], or since the process began.
+pub fn peak_rss_kib(pid: i32) -> Result<u64> {
+    field(&read(&format!("/proc/{pid}/status"))?, "VmHWM:")
+}
+
+/// From now on the highest memory counts anew (proc_pid_clear_refs(5)).
+pub fn forget_peak(pid: i32) -> Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").map_err(|e| format!("{path}: {e}"))
+}

@@ -1,7 +1,8 @@
 //! Turns the loopback interface into the IP bytes of each request, ACKs included, both ways.
 //!
-//! Each client is given an address of its own for the same server, so an address tells whose a packet is. A packet
-//! socket for IPv4 alone sees a packet of loopback once, when it arrives.
+//! Each client has an address of its own for the same server, or one of its own behind a cable, so an address tells whose
+//! a packet is. A packet socket for IPv4 alone sees a packet when it arrives: on loopback each once. One for everything
+//! sees what leaves as well: on a cable each once, where only one end of it is in this network.
 
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
@@ -26,13 +27,26 @@ use super::cluster::{AuditEntry, Result};
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     at_us: u64,
-    /// The server's address, which says whose packet it is.
-    address: Ipv4Addr,
-    /// The client's port, which says on which of its connections.
+    server: Ipv4Addr,
+    client: Ipv4Addr,
+    /// The client's, which says on which of its connections.
     port: u16,
     to_server: bool,
     ip_bytes: u64,
     payload: bool,
+}
+
+impl Packet {
+    fn is_of(&self, address: Ipv4Addr) -> bool {
+        self.server == address || self.client == address
+    }
+}
+
+/// What a capture sees each packet of once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sees {
+    Loopback,
+    EveryCable,
 }
 
 /// Everything seen since it was opened.
@@ -43,11 +57,12 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Needs root (CAP_NET_RAW). Keeps what goes to and from `port` of loopback addresses.
-    pub fn open(port: u16) -> Result<Capture> {
+    /// Needs root (CAP_NET_RAW). Keeps what goes to and from `port`.
+    pub fn open(port: u16, sees: Sees) -> Result<Capture> {
         let text = |errno: Errno| format!("no packet socket: {errno}");
         let family = AddressFamily::Packet;
-        let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::EthIp).map_err(text)?;
+        let protocol = if sees == Sees::Loopback { SockProtocol::EthIp } else { SockProtocol::EthAll };
+        let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, protocol).map_err(text)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true).map_err(text)?;
         setsockopt(&socket, sockopt::RcvBuf, &(4 << 20)).map_err(text)?;
         setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::new(0, 100_000)).map_err(text)?;
@@ -60,8 +75,14 @@ impl Capture {
     /// IP bytes to and from `address` between two moments (microseconds since 1970).
     pub fn bytes(&self, address: Ipv4Addr, from_us: u64, to_us: u64) -> u64 {
         let packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = packets.iter().filter(|p| p.address == address && (from_us..to_us).contains(&p.at_us));
+        let wanted = packets.iter().filter(|p| p.is_of(address) && (from_us..to_us).contains(&p.at_us));
         wanted.map(|packet| packet.ip_bytes).sum()
+    }
+
+    /// The longest IP packet to or from `address` so far.
+    pub fn longest_packet_bytes(&self, address: Ipv4Addr) -> u64 {
+        let packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
+        packets.iter().filter(|p| p.is_of(address)).map(|packet| packet.ip_bytes).max().unwrap_or(0)
     }
 
     /// Every exchange of one client, in order.
@@ -72,7 +93,7 @@ impl Capture {
     pub fn exchanges(&self, address: Ipv4Addr, audit: &[AuditEntry]) -> Vec<Exchange> {
         let packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut connections: BTreeMap<u16, Vec<Packet>> = BTreeMap::new();
-        for packet in packets.iter().filter(|packet| packet.address == address) {
+        for packet in packets.iter().filter(|packet| packet.is_of(address)) {
             connections.entry(packet.port).or_default().push(*packet);
         }
         let mut groups: Vec<(u16, Exchange)> = Vec::new();
@@ -201,6 +222,7 @@ fn parse(bytes: &[u8], port: u16, stamp: Duration) -> Option<Packet> {
     let tcp_header = usize::from(*bytes.get(header + 12)? >> 4) * 4;
     let payload = ip_bytes > u64::try_from(header + tcp_header).ok()?;
     let at_us = u64::try_from(stamp.as_micros()).ok()?;
-    let (address, port) = if to_server { (address(16)?, from) } else { (address(12)?, to) };
-    Some(Packet { at_us, address, port, to_server, ip_bytes, payload })
+    let (source, destination) = (address(12)?, address(16)?);
+    let (server, client, port) = if to_server { (destination, source, from) } else { (source, destination, to) };
+    Some(Packet { at_us, server, client, port, to_server, ip_bytes, payload })
 }

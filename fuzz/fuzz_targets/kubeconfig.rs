@@ -1,13 +1,10 @@
-//! Turns any text into a kubeconfig or one sentence.
+//! Turns what libFuzzer makes up into a trial of `checks/kubeconfig.rs`.
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use nodepulse::config::kubeconfig::Kubeconfig;
+#[path = "../checks/kubeconfig.rs"]
+mod kubeconfig;
+#[path = "../checks/text.rs"]
+mod text;
 
-fuzz_target!(|text: &str| {
-    match Kubeconfig::parse(text, "/etc/nodepulse", None) {
-        Ok(kubeconfig) => assert!(!kubeconfig.server.authority().is_empty()),
-        Err(error) => assert!(!error.to_string().is_empty()),
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| kubeconfig::check(bytes));

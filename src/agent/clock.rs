@@ -35,6 +35,11 @@ impl ServerClock {
         })
     }
 
+    /// A server has said the time: the board's clock is right, or known to be wrong.
+    pub(super) fn was_compared(&self) -> bool {
+        self.heard.is_some()
+    }
+
     /// The time to print on objects: the board's wall clock while it agrees with the server's, else the server's clock
     /// carried forward; `None` before the first answer of a server on a board without a clock.
     pub(super) fn stamp(&self, now: Now) -> Option<Wall> {

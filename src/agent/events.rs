@@ -105,7 +105,10 @@ impl EventLane {
             self.take_in(event, world, stamp, now.up);
         }
         self.fetch(world, now);
-        let Some(first) = self.waiting.front_mut() else { return Step::Idle };
+        // Whether the board's clock is right, only a server can say, and an event that was told with a wrong time keeps it.
+        // (One that knows our Node by now does not say.)
+        let has_answered = world.clock.was_compared() || world.node_uid.is_some();
+        let Some(first) = self.waiting.front_mut().filter(|_| has_answered) else { return Step::Idle };
         let mut not_before = self.not_before;
         if first.record.is_some() {
             let Some(may_tell_at) = world.replay.may_tell_at().filter(|_| !world.is_lost()) else {

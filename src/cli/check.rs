@@ -107,8 +107,12 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
     let name = node_name(&settings, &probe::machine(&root)).map_err(CliError::Node)?;
     report.well("node name", name.as_str());
     let kubeconfig = load::kubeconfig(&settings)?;
-    let names =
-        Names { kubeconfig: load::kubeconfig_path(&settings)?, server: kubeconfig.server.authority(), node: &name };
+    let names = Names {
+        kubeconfig: load::kubeconfig_path(&settings)?,
+        server: kubeconfig.server.authority(),
+        node: &name,
+        has_token: matches!(kubeconfig.credentials, Credentials::Token(_)),
+    };
     report.well("kubeconfig", format!("context {}, server https://{}", kubeconfig.context, names.server));
     if let Some(secret) = load::open_secret(names.kubeconfig, &kubeconfig) {
         report.note("secret", secret);
@@ -116,7 +120,7 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
     let look = look_at_credentials(&kubeconfig, &names);
     let session = Session::open(kubeconfig, name.clone()).map_err(CliError::Io)?;
     check_clock(&mut report);
-    if !check_credentials(&session, look, &mut report) {
+    if !check_credentials(&session, &names, look, &mut report) {
         return Ok(report);
     }
     let answer = session.ask(Wish::ReadVersion).map_err(CliError::Io)?;
@@ -133,6 +137,8 @@ struct Names<'a> {
     /// `HOST:PORT`.
     server: String,
     node: &'a str,
+    /// A token instead of a certificate.
+    has_token: bool,
 }
 
 impl Names<'_> {
@@ -142,6 +148,22 @@ impl Names<'_> {
 
     fn whoami(&self) -> String {
         format!("kubectl --kubeconfig {} auth whoami", self.kubeconfig)
+    }
+
+    /// An administrator's commands, in the folder of nodepulse's source or of its documentation.
+    fn enroll(&self) -> String {
+        format!("targets/kubernetes/enroll {}  # an administrator's: writes the kubeconfig anew", self.node)
+    }
+
+    /// Answers why these rights may be missing, and who gives them.
+    fn grant(&self) -> (String, String) {
+        let node = self.node;
+        if self.has_token {
+            let next = format!("sed s/NAME/{node}/g targets/kubernetes/service-account.yaml | kubectl apply -f -");
+            return (format!("service-account.yaml gives them to the service account {node}"), next);
+        }
+        let next = format!("{}  # if it is not, targets/kubernetes/enroll {node} makes one that is", self.whoami());
+        (format!("is it system:node:{node} in group system:nodes?"), next)
     }
 }
 
@@ -176,7 +198,7 @@ fn look_at_credentials(kubeconfig: &Kubeconfig, names: &Names) -> String {
 }
 
 /// Answers whether there is anything to ask the server with.
-fn check_credentials(session: &Session, look: String, report: &mut Report) -> bool {
+fn check_credentials(session: &Session, names: &Names, look: String, report: &mut Report) -> bool {
     let now = clock::now().wall;
     let dates = match session.credentials() {
         Ok(dates) => dates,
@@ -187,8 +209,7 @@ fn check_credentials(session: &Session, look: String, report: &mut Report) -> bo
     };
     match (dates.not_before, dates.not_after, now) {
         (_, Some(end), Some(now)) if end < now => {
-            let next = "kubeadm token create --print-join-command  # on a control plane node: its join makes a new one";
-            report.trouble("certificate", Verdict::Failed, format!("expired at {end}"), next);
+            report.trouble("certificate", Verdict::Failed, format!("expired at {end}"), names.enroll());
         }
         (Some(start), _, Some(now)) if now < start => {
             report.trouble("certificate", Verdict::Failed, format!("not valid before {start}"), SET_THE_CLOCK);
@@ -276,8 +297,8 @@ fn check_rights(session: &Session, names: &Names, report: &mut Report) -> Result
         report.well("rights", format!("all {} verbs that the agent uses", NEEDS.len()));
         return Ok(());
     }
-    let text = format!("may not {}: is it system:node:{} in group system:nodes?", missing.join(", "), names.node);
-    report.trouble("rights", Verdict::NoRights, text, names.whoami());
+    let (why, next) = names.grant();
+    report.trouble("rights", Verdict::NoRights, format!("may not {}: {why}", missing.join(", ")), next);
     Ok(())
 }
 

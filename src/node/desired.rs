@@ -17,8 +17,9 @@ use crate::time::Wall;
 pub const MANAGED_ATTACH_DETACH: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 /// D8: key of the two taints that keep pods away.
 pub const PODLESS_TAINT: &str = "nodepulse.dev/podless";
-/// D8: service controllers ask only whether the key is there.
-pub const NO_LOAD_BALANCER_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// D8: service controllers ask only whether the key is there, so its value is free to say why. That is what a DaemonSet
+/// that tolerates every taint tells boards by: control planes have the key as well, without a value.
+pub const NO_LOAD_BALANCER_LABEL: (&str, &str) = ("node.kubernetes.io/exclude-from-external-load-balancers", "podless");
 const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// UPD-2: restored on every run.
 const ASSERTED_LABELS: [&str; 2] = ["kubernetes.io/os", "kubernetes.io/arch"];
@@ -156,7 +157,8 @@ fn labels(board: &Board) -> BTreeMap<String, String> {
     let known = default_labels(board).into_iter().chain(cloud.into_iter().filter(|(_, value)| !value.is_empty()));
     let mut labels: BTreeMap<_, _> = known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     if settings.podless {
-        labels.insert(NO_LOAD_BALANCER_LABEL.to_owned(), String::new());
+        let (key, value) = NO_LOAD_BALANCER_LABEL;
+        labels.insert(key.to_owned(), value.to_owned());
     }
     labels.extend(settings.node_labels.clone());
     labels
@@ -279,7 +281,7 @@ mod tests {
         let (settings, facts) = (Settings::default(), samples::facts());
         let node = initial(&samples::board(&settings, &facts, START)).0;
         assert_eq!(node.status.capacity.unwrap()["pods"], "0");
-        assert_eq!(node.metadata.labels[NO_LOAD_BALANCER_LABEL], "");
+        assert_eq!(node.metadata.labels["node.kubernetes.io/exclude-from-external-load-balancers"], "podless");
         assert_eq!(taint_texts(&settings), ["nodepulse.dev/podless:NoSchedule", "nodepulse.dev/podless:NoExecute"]);
         assert_eq!(condition(&samples::node(), "Ready").status, "True", "zero pods is a capacity (RDY-3)");
     }

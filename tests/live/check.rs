@@ -15,7 +15,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Exit code and output.
-fn check(node: &NodeIdentity) -> Result<(i32, String)> {
+pub fn check(node: &NodeIdentity) -> Result<(i32, String)> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nodepulse"));
     command.arg("check").arg("--kubeconfig").arg(&node.kubeconfig).args(["--hostname-override", &node.name]);
     let output = command.output().map_err(|e| e.to_string())?;
@@ -37,7 +37,7 @@ fn check_finds_nothing_wrong_with_a_nodes_own_identity(cluster: &Cluster) -> Res
 
 fn check_names_what_is_wrong_with_credentials_and_what_to_type_next(cluster: &Cluster) -> Result<()> {
     for (credential, hint, code, words) in [
-        (Credential::Expired, "check-expired", 77, ["expired at", "try: kubeadm token create", "auth whoami"]),
+        (Credential::Expired, "check-expired", 77, ["expired at", "try: targets/kubernetes/enroll", "auth whoami"]),
         (Credential::NotYetValid, "check-tomorrow", 77, ["not valid before", "try: timedatectl", "auth whoami"]),
         (Credential::OtherClientAuthority, "check-stranger", 77, ["does not know these credentials", "try:", "whoami"]),
         (Credential::OtherServerAuthority, "check-mistrustful", 70, ["the kubeconfig trusts", "try: curl", "/version"]),
@@ -56,7 +56,9 @@ fn check_names_the_verbs_that_are_missing(cluster: &Cluster) -> Result<()> {
     let node = cluster.node_at(&cluster.api, "check-powerless", Credential::NoGroup)?;
     let (code, said) = check(&node)?;
     assert_eq!(code, 77, "{said}");
-    for words in ["may not create nodes, get nodes, patch nodes/status, get leases", "patch events", "auth whoami"] {
+    for words in
+        ["may not create nodes, get nodes, patch nodes/status, get leases", "patch events", "auth whoami", "enroll"]
+    {
         assert!(said.contains(words), "{words}: {said}");
     }
     let path = node.kubeconfig.display().to_string();

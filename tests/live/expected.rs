@@ -35,7 +35,7 @@ pub fn node(cluster: &Cluster, name: &str, state_directory: &Path) -> Result<Val
                 "kubernetes.io/arch": architecture,
                 "beta.kubernetes.io/os": "linux",
                 "beta.kubernetes.io/arch": architecture,
-                "node.kubernetes.io/exclude-from-external-load-balancers": "",
+                "node.kubernetes.io/exclude-from-external-load-balancers": "podless",
             },
             "annotations": annotations(),
         },

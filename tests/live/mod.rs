@@ -21,6 +21,7 @@ mod lease;
 mod names;
 mod proxy;
 mod registration;
+mod rights;
 mod roads;
 mod start;
 mod status;
@@ -45,6 +46,7 @@ pub fn cases() -> Vec<Case> {
         lease::cases(),
         credentials::cases(),
         faults::cases(),
+        rights::cases(),
         start::cases(),
         names::cases(),
         check::cases(),

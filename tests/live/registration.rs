@@ -53,10 +53,10 @@ fn a_new_node_is_registered_as_this_machine_is(cluster: &Cluster) -> Result<()> 
     assert_eq!(sent, expected, "\nsent     {sent}\nexpected {expected}");
     assert!(stamps.windows(2).all(|pair| pair[0] == pair[1]), "one moment in all conditions: {stamps:?}");
     assert_eq!(requests[2].body["spec"], Value::Null, "a report never touches the spec");
-    // ST-2: the first event is on its way before the Node exists.
+    // ST-2: the first event waits for the first answer, and for nothing else.
     let all = wait_for_requests(&cluster.api, &node, "the first event", SOON, |all| all.iter().any(is_event))?;
     let first = |wanted: fn(&AuditEntry) -> bool| all.iter().position(wanted);
-    assert!(first(is_event) < first(|e| line(e) == "POST nodes 201"), "{:#?}", lines(&all));
+    assert!(first(|e| line(e) == "GET /version 200") < first(is_event), "{:#?}", lines(&all));
     assert_eq!(all.iter().find(|e| is_event(e)).map(|e| &e.body["reason"]), Some(&json!("Starting")));
     Ok(())
 }

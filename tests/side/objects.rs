@@ -29,7 +29,7 @@ const NODE: &[Row] = &[
 
 const PODLESS: &str = "D8: nothing may be scheduled onto it";
 const PODLESS_NODE: &[Row] = &[
-    row("metadata.labels.node.kubernetes.io/exclude-from-external-load-balancers", "-", "\"\"", PODLESS),
+    row("metadata.labels.node.kubernetes.io/exclude-from-external-load-balancers", "-", "podless", PODLESS),
     row("spec.taints[0].key", "-", "nodepulse.dev/podless", PODLESS),
     row("spec.taints[0].effect", "-", "NoSchedule", PODLESS),
     row("spec.taints[1].key", "-", "nodepulse.dev/podless", PODLESS),

@@ -22,6 +22,12 @@ const REQUESTS: &[Row] = &[
     row("get /version 200", "-", "1", "VER-2: kubeletVersion follows the server's, which is asked once a day"),
     row("user agent", "kubelet/*", "nodepulse/*", "TR-4: a client with a name of its own"),
     row("characters of a renewal's Audit-ID", "36", "3", SHORT),
+    row(
+        "order of the Node",
+        "the first event, the Node, a report",
+        "the Node, the first event, a report",
+        "ST-2: what has a stamp waits for the first answer, which says what time it is",
+    ),
     row("watch /api/v1/nodes 200", "1", "-", NO_WATCH),
     row("get /api/v1/nodes/NODE 404", "*", "-", NO_PODS),
     row("get /api/v1/nodes/NODE 200", "*", "-", NO_PODS),

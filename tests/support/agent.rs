@@ -183,7 +183,7 @@ impl Nodepulse {
 
     /// As a machine that was suspended, or that has no time for us.
     pub fn freeze(&mut self) -> Result<()> {
-        self.signal(Signal::SIGSTOP)
+        self.running()?.freeze()
     }
 
     pub fn thaw(&mut self) -> Result<()> {

@@ -139,7 +139,10 @@ impl ApiServer {
 
     /// SIGSTOP: connections are accepted by the kernel, and nothing is ever answered.
     pub fn freeze(&self) -> Result<()> {
-        self.signal(Signal::SIGSTOP)
+        match self.daemon().as_mut() {
+            Some(daemon) => daemon.freeze(),
+            None => Err(format!("{} does not run", self.name)),
+        }
     }
 
     /// SIGCONT: what was asked meanwhile is answered now.

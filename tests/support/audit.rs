@@ -45,7 +45,7 @@ pub struct AuditEntry {
 /// Users whose requests are left out: the tests' own administrator and the controllers ask a hundred times as
 /// often as all nodes together.
 const NOISE: [&str; 4] =
-    ["admin\"", "system:apiserver\"", "system:kube-controller-manager\"", "system:serviceaccount:"];
+    ["admin\"", "system:apiserver\"", "system:kube-controller-manager\"", "system:serviceaccount:kube-system:"];
 
 /// The requests of clients in one log, read on from where the last look ended.
 pub struct AuditLog {

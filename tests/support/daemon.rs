@@ -119,6 +119,23 @@ impl Daemon {
         kill(Pid::from_raw(self.pid), signal).map_err(|e| format!("cannot send {signal} to {}: {e}", self.name))
     }
 
+    /// SIGSTOP, and until the last of its threads stands still: on a busy machine one may answer yet.
+    pub fn freeze(&mut self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)?;
+        wait_until(&format!("{} to stand still", self.name), Duration::from_secs(10), || {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).map_err(|e| e.to_string())?;
+            for thread in threads.filter_map(|entry| entry.ok()) {
+                // Its name, in parentheses, may hold anything.
+                let line = fs::read_to_string(thread.path().join("stat")).map_err(|e| e.to_string())?;
+                let state = line.rsplit_once(") ").map_or("", |(_, rest)| rest);
+                if !state.starts_with('T') {
+                    return Err(format!("a thread is {state}"));
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// SIGKILL, as the out-of-memory killer would.
     pub fn kill(&mut self) -> Result<()> {
         self.signal(Signal::SIGKILL)?;

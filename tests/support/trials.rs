@@ -26,8 +26,12 @@ pub enum Need {
     Kubelet,
     /// Network namespaces with cables between them.
     Networks,
+    /// The program that makes requests for certificates.
+    Openssl,
     /// The programs of every target, and something that runs them.
     Emulator,
+    /// The programs of some targets, and kernels to boot them on.
+    Machines,
 }
 
 /// One test: it passes if it returns `Ok` and does not panic.
@@ -112,14 +116,19 @@ fn check(need: Need, kubelet: &Result<()>) -> Result<()> {
         Need::Root => Err("it needs root".to_owned()),
         Need::Kubelet => kubelet.clone(),
         Need::Networks => networks().clone(),
-        Need::Emulator => emulator(),
+        Need::Emulator => named(&["CROSS_BIN", "CROSS_QEMU"], "test-cross"),
+        Need::Machines => named(&["VM_BIN", "VM_PARTS"], "test-vm"),
+        Need::Openssl => match Command::new("openssl").arg("version").output() {
+            Ok(_) => Ok(()),
+            Err(e) => Err(format!("it needs openssl: {e}")),
+        },
     }
 }
 
-/// Whether `make test-cross` named both; whether they are any good is for the tests to say.
-fn emulator() -> Result<()> {
+/// Whether `make` named what it made; whether that is any good is for the tests to say.
+fn named(variables: &[&str], target: &str) -> Result<()> {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if is_set("CROSS_BIN") && is_set("CROSS_QEMU") { Ok(()) } else { Err("it needs `make test-cross`".to_owned()) }
+    if variables.iter().all(is_set) { Ok(()) } else { Err(format!("it needs `make {target}`")) }
 }
 
 /// Whether this machine lets us make networks of our own; asked once.

@@ -4,13 +4,27 @@ use super::*;
 use crate::node::NodeEvent;
 
 #[test]
-fn starting_is_the_first_request_and_names_the_node_before_its_uid_is_known() {
+fn starting_is_told_at_the_first_answer_and_names_the_node_before_its_uid_is_known() {
     let mut script = Script::new();
     let (at_ms, starting) = script.play_healthy(Lane::Events);
-    assert_eq!(at_ms, 0);
+    assert_eq!(at_ms, 100);
     let body = body_of(&starting);
     assert_eq!(body["reason"], "Starting");
     assert_eq!(body["involvedObject"]["uid"], "n1");
+}
+
+#[test]
+fn a_board_a_day_ahead_tells_nothing_before_it_knows_the_time() {
+    let mut script = Script::new();
+    script.clock_error_seconds = 86_400;
+    let (_, starting) = script.play_healthy(Lane::Events);
+    let body = body_of(&starting);
+    assert_eq!(body["reason"], "Starting");
+    for field in ["firstTimestamp", "lastTimestamp"] {
+        let told = body[field].as_str().and_then(Wall::parse_stamp).unwrap();
+        assert!(script.wall(0).unwrap().since(told) <= Duration::from_secs(1), "{body}");
+        assert!(told <= script.wall(0).unwrap(), "{body}");
+    }
 }
 
 #[test]
@@ -172,7 +186,7 @@ fn events_are_sent_no_faster_than_the_settings_allow() {
         script.agent.world.fresh_events.push(NodeEvent { warning: true, reason, message });
     }
     let times: Vec<_> = (0..7).map(|_| script.play_healthy(Lane::Events).0).collect();
-    assert_eq!(times[..3], [0, 0, 0]);
+    assert_eq!(times[..3], [100, 100, 100]);
     let gaps: Vec<_> = times[2..].windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| (499..=502).contains(gap)), "{gaps:?}");
 }

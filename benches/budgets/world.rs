@@ -1,0 +1,178 @@
+//! Turns a simulated board into time that passes: its every request succeeds at once, or fails while it is offline.
+
+use std::time::Duration;
+
+use nodepulse::agent::{Agent, Input, Output, Ticket};
+use nodepulse::api::{
+    Answer, Document, Exchange, Failure, Lane, PatchAnswer, Progress, Refusal, StatusError, Target, Wish,
+};
+use nodepulse::config::Settings;
+use nodepulse::journal::{BootId, Journal, Write};
+use nodepulse::node::object::Node;
+use nodepulse::probe::facts::{MemorySource, MemoryUse};
+use nodepulse::probe::{self, Root};
+use nodepulse::time::{Now, Up, Wall};
+
+use super::cluster::Result;
+
+/// What a kube-apiserver answers a renewal with, but for the bytes of the body.
+const RENEWED: &[u8] = b"HTTP/1.1 200 OK\r\n\
+    Audit-Id: 5bd5bcd9-40e6-4b1f-9e40-5a1de28e9f4d\r\n\
+    Cache-Control: no-cache, private\r\n\
+    Content-Type: application/vnd.kubernetes.protobuf\r\n\
+    X-Kubernetes-Pf-Flowschema-Uid: 0f0e8a43-7c1c-4a6f-8f39-6a8b7d1b1a51\r\n\
+    X-Kubernetes-Pf-Prioritylevel-Uid: 8ea1e9ac-3f26-4cc5-a1f1-a6b4f7d9f3b1\r\n\
+    Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+    Content-Length: 224\r\n\r\n";
+const RENEWED_BODY_BYTES: usize = 224;
+
+const START: Wall = Wall::from_unix_seconds(1_767_225_600);
+
+pub struct World {
+    agent: Agent,
+    target: Target,
+    up: Duration,
+    facts: probe::Facts,
+    node: Option<Box<Node>>,
+    pub is_offline: bool,
+    /// How often the memory runs short or is enough again; `None`: never.
+    pub changes_every: Option<Duration>,
+    /// What went to the disk; `None`: nobody wants to know.
+    pub writes: Option<Vec<Write>>,
+}
+
+impl World {
+    pub fn new() -> World {
+        let mut settings = Settings::default();
+        // A pressure ends when it ends, so that there may be a change a minute.
+        settings.eviction.pressure_transition_period = Duration::ZERO;
+        let facts = probe::facts(&Root::new("/"), &settings.state_directory);
+        let target = Target {
+            authority: "127.0.0.1:6443".to_owned(),
+            path_prefix: String::new(),
+            node_name: "board".to_owned(),
+            bearer_token: None,
+        };
+        let start = Now { up: Up::BOOT, wall: Some(START) };
+        let journal = Journal::recover(&[], settings.journal_quota_bytes, BootId(1)).0;
+        World {
+            agent: Agent::new(settings, "board".to_owned(), 1, journal, "", start),
+            target,
+            up: Duration::ZERO,
+            facts,
+            node: None,
+            is_offline: false,
+            changes_every: None,
+            writes: None,
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now { up: Up::since_boot(self.up), wall: Some(START.plus(self.up)) }
+    }
+
+    /// Lets so many renewals pass.
+    pub fn renew(&mut self, renewals: u32) -> Result<()> {
+        let mut seen = 0;
+        while seen < renewals {
+            seen += u32::from(self.step()? == Some(Lane::Lease));
+        }
+        Ok(())
+    }
+
+    /// Lets so much time pass.
+    pub fn pass(&mut self, span: Duration) -> Result<()> {
+        let end = self.up + span;
+        while self.up < end {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// The next thing that the agent does; the lane if that was a request.
+    fn step(&mut self) -> Result<Option<Lane>> {
+        match self.agent.poll(self.now()) {
+            Output::Probe => self.agent.handle(Input::Facts(Box::new(self.look())), self.now()),
+            Output::Send(ticket, wish) => {
+                let lane = ticket.lane();
+                self.answer(ticket, wish)?;
+                return Ok(Some(lane));
+            }
+            Output::Wait { until, .. } => {
+                self.up = until.as_duration();
+                self.agent.handle(Input::Woke, self.now());
+            }
+            Output::Write(write) => {
+                self.writes.iter_mut().for_each(|writes| writes.push(write.clone()));
+                self.agent.handle(Input::Written { done: true }, self.now());
+            }
+            Output::Say(_) | Output::ReloadCredentials | Output::DropConnections | Output::Stopped => {}
+        }
+        Ok(None)
+    }
+
+    fn look(&self) -> probe::Facts {
+        let mut facts = self.facts.clone();
+        if let Some(period) = self.changes_every {
+            let is_short = (self.up.as_secs() / period.as_secs().max(1)).is_multiple_of(2);
+            let available_bytes = if is_short { 0 } else { u64::from(u32::MAX) };
+            facts.readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::MemAvailable });
+        }
+        facts
+    }
+
+    fn answer(&mut self, ticket: Ticket, wish: Wish) -> Result<()> {
+        let answer = match &wish {
+            _ if self.is_offline => {
+                let failure = Failure::Connect { address: self.target.authority.clone(), detail: "no way".to_owned() };
+                Answer { date: None, result: Err(Refusal::Failed(failure)) }
+            }
+            Wish::RenewLease { .. } => self.through_http(wish)?,
+            _ => Answer { date: self.now().wall, result: self.document(&wish) },
+        };
+        self.agent.handle(Input::Answered(ticket, answer), self.now());
+        Ok(())
+    }
+
+    /// A renewal as bytes, both ways.
+    fn through_http(&mut self, wish: Wish) -> Result<Answer> {
+        let (request, mut exchange) = Exchange::start(wish, &self.target).map_err(|failure| failure.to_string())?;
+        if !request.ends_with(b"Z\"}}") {
+            return Err(format!("a renewal looks different: {}", String::from_utf8_lossy(&request)));
+        }
+        let mut reply = RENEWED.to_vec();
+        reply.resize(RENEWED.len() + RENEWED_BODY_BYTES, 0);
+        match exchange.feed(&mut reply).map_err(|failure| failure.to_string())? {
+            Progress::Done { answer, reusable: true } => Ok(answer),
+            other => Err(format!("the reply to a renewal was not understood: {other:?}")),
+        }
+    }
+
+    fn document(&mut self, wish: &Wish) -> std::result::Result<Document, Refusal> {
+        match wish {
+            Wish::ReadVersion => Ok(Document::Version("v1.36.3".to_owned())),
+            Wish::CreateNode { body } => {
+                let mut node: Box<Node> = serde_json::from_str(body).map_err(|_| missing())?;
+                node.metadata.uid = "8d9cbbf2-2b1d-44b0-a9ae-3b1e7a3c9d10".to_owned();
+                node.metadata.resource_version = "1".to_owned();
+                self.node = Some(node.clone());
+                Ok(Document::Node(node))
+            }
+            Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
+                let node = self.node.as_ref().ok_or_else(missing)?;
+                let metadata = node.metadata.clone();
+                Ok(Document::Metadata { uid: metadata.uid, resource_version: metadata.resource_version })
+            }
+            Wish::PatchStatus { .. } | Wish::ReadNode { .. } => {
+                self.node.clone().map(Document::Node).ok_or_else(missing)
+            }
+            Wish::ReadLease => Err(missing()),
+            _ => Ok(Document::Nothing),
+        }
+    }
+}
+
+fn missing() -> Refusal {
+    let (reason, message) = ("NotFound".to_owned(), "not there".to_owned());
+    Refusal::Status(StatusError { code: 404, reason, message, retry_after: None })
+}

@@ -1,0 +1,52 @@
+//! Turns what the fuzzer has found worth keeping into a test of its own: `make fuzz` begins with these files, and here
+//! each goes through the same check.
+
+#[path = "../fuzz/checks/journal.rs"]
+mod journal;
+#[path = "../fuzz/checks/kubeconfig.rs"]
+mod kubeconfig;
+#[path = "../fuzz/checks/reply.rs"]
+mod reply;
+#[path = "../fuzz/checks/settings.rs"]
+mod settings;
+#[path = "../fuzz/checks/text.rs"]
+mod text;
+
+use std::path::Path;
+use std::{fs, panic};
+
+/// Every file of a corpus; a panic is told with the file's name.
+fn replay(name: &str, check: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
+    let unreadable = |error: std::io::Error| -> ! { panic!("{}: {error}", folder.display()) };
+    let mut count = 0;
+    for entry in fs::read_dir(&folder).unwrap_or_else(|error| unreadable(error)) {
+        let path = entry.unwrap_or_else(|error| unreadable(error)).path();
+        let bytes = fs::read(&path).unwrap_or_else(|error| unreadable(error));
+        if panic::catch_unwind(|| check(&bytes)).is_err() {
+            panic!("the check of {} failed as told above", path.display());
+        }
+        count += 1;
+    }
+    assert!(count > 10, "{}: only {count} files", folder.display());
+}
+
+#[test]
+fn the_kept_journals_are_recovered_within_bounds() {
+    replay("journal", journal::check);
+}
+
+#[test]
+fn the_kept_kubeconfigs_are_read_or_refused_in_a_sentence() {
+    replay("kubeconfig", kubeconfig::check);
+}
+
+#[test]
+fn the_kept_replies_say_the_same_whole_and_in_pieces() {
+    replay("reply", reply::check);
+}
+
+#[test]
+fn the_kept_settings_are_read_and_printed_and_read_again() {
+    replay("settings", settings::check);
+}

@@ -1,0 +1,1 @@
+# Stands in for OpenEmbedded's update-rc.d.bbclass, which only reads what the recipe sets.

@@ -1,0 +1,64 @@
+//! Boards whose clock is wrong when they are switched on: what they say to the server is dated right all the same.
+
+use super::super::board::{Board, PC};
+use super::super::cluster::{Cluster, NodeIdentity, Result};
+use super::super::machine::Machine;
+use super::super::requests::{is_renewal, wait_for_requests};
+use super::super::stamps::Stamps;
+use super::{Case, READY_WITHIN, boot, wait_until_ready};
+use nodepulse::time::Wall;
+use std::time::Duration;
+
+const RENEWALS: usize = 3;
+const DAY_SECONDS: i64 = 86_400;
+/// What a clock may gain or lose on an emulated machine while the other is read.
+const SLACK_SECONDS: i64 = 3;
+
+pub fn cases() -> Vec<Case> {
+    cases![a_board_in_1970_is_ready_with_true_stamps, a_board_a_day_ahead_is_ready_with_true_stamps]
+}
+
+fn a_board_in_1970_is_ready_with_true_stamps(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("in-1970")?;
+    let machine = becomes_ready(cluster, &PC, &node, Wall::from_unix_seconds(0))?;
+    let skews = machine.agent_said().iter().filter(|line| line.contains("clock is")).count();
+    assert_eq!(skews, 0, "a board without a clock was told that its clock is off:\n{}", machine.said());
+    Ok(())
+}
+
+fn a_board_a_day_ahead_is_ready_with_true_stamps(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("ahead")?;
+    let tomorrow = Wall::from_unix_seconds(now_seconds()?.saturating_add(DAY_SECONDS));
+    let machine = becomes_ready(cluster, &PC, &node, tomorrow)?;
+    let skews = machine.agent_said().iter().filter(|line| line.contains("s ahead of the server's")).count();
+    assert_eq!(skews, 1, "who sets a clock that is off must hear of it, once:\n{}", machine.said());
+    Ok(())
+}
+
+/// A board that shows `clock` when it is switched on: Ready, renewing, dated right; and its clock goes on as it was.
+fn becomes_ready(cluster: &Cluster, board: &Board, node: &NodeIdentity, clock: Wall) -> Result<Machine> {
+    let stamps = Stamps::begin();
+    let shown = clock.to_seconds_stamp();
+    let mut machine = boot(board, node).clock(shown.trim_end_matches('Z').to_owned()).start(cluster)?;
+    let (before, up) = machine.clocks()?;
+    let off = (before - up - clock.unix_seconds()).abs();
+    assert!(off <= 60, "the board was to begin at {shown}, and began {off} s from it");
+    machine.start_agent()?;
+    wait_until_ready(cluster, node).map_err(|e| machine.with_console(&e))?;
+    wait_for_requests(&cluster.api, node, "renewals", READY_WITHIN, |all| {
+        all.iter().filter(|e| is_renewal(e)).count() >= RENEWALS
+    })
+    .map_err(|e| machine.with_console(&e))?;
+    let looked_at = stamps.are_true(cluster, node).map_err(|e| machine.with_console(&e))?;
+    eprintln!("  {}: switched on at {shown}, Ready; {looked_at} stamps, all true", node.name);
+    let (after, up_after) = machine.clocks()?;
+    let moved = (after - before - (up_after - up)).abs();
+    assert!(moved <= SLACK_SECONDS, "the board's own clock was set: it moved by {moved} s");
+    machine.stop_agent()?;
+    Ok(machine)
+}
+
+fn now_seconds() -> Result<i64> {
+    let now = Duration::from_micros(super::super::requests::now_us());
+    i64::try_from(now.as_secs()).map_err(|e| e.to_string())
+}

@@ -1,0 +1,238 @@
+//! Turns a board, a node's keys and a few settings into an emulated machine that runs the agent, with its console kept.
+
+use super::archive::Archive;
+use super::board::Board;
+use super::cluster::daemon::{Daemon, tail, write_private};
+use super::cluster::{Cluster, NodeIdentity, Result, wait_until};
+use super::monitor;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// An emulated processor on a machine that is busy: a minute is usual.
+const BOOT_WITHIN: Duration = Duration::from_secs(300);
+/// How long a board may take for what it is told on its console.
+const DONE_WITHIN: Duration = Duration::from_secs(120);
+/// How much of the console a failure shows; the rest is in the file that it names.
+const SHOWN_LINES: usize = 30;
+/// Where a machine of QEMU's user network finds the loopback of its host.
+const HOST: &str = "10.0.2.2";
+const DISK_BYTES: u64 = 48 * 1024 * 1024;
+
+/// What a machine is started with.
+pub struct Boot<'a> {
+    board: &'a Board,
+    node: &'a NodeIdentity,
+    settings: String,
+    clock: Option<String>,
+}
+
+impl<'a> Boot<'a> {
+    pub fn new(board: &'a Board, node: &'a NodeIdentity) -> Self {
+        let settings = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n".to_owned();
+        Self { board, node, settings, clock: None }
+    }
+
+    /// A key of the settings file; the value is YAML.
+    pub fn set(mut self, key: &str, yaml: &str) -> Self {
+        self.settings.push_str(&format!("{key}: {yaml}\n"));
+        self
+    }
+
+    /// What its clock shows when it is switched on: `2026-01-01T00:00:00`.
+    pub fn clock(mut self, stamp: String) -> Self {
+        self.clock = Some(stamp);
+        self
+    }
+
+    /// Switches it on, and waits until its network is there; the agent waits for the test.
+    pub fn start(self, cluster: &Cluster) -> Result<Machine> {
+        let name = &self.node.name;
+        let file = |kind: &str| self.node.dir.join(format!("{name}.{kind}"));
+        let console = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.console", self.node.name));
+        let _ = fs::remove_file(&console);
+        let (wires, root) = (file("console"), file("initramfs"));
+        let asked = file("monitor");
+        fs::write(&root, self.root(cluster)?).map_err(|e| format!("{}: {e}", root.display()))?;
+        let mut command = self.board.command()?;
+        let mut set = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
+        set(&["-accel", "tcg", "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults"]);
+        set(&["-initrd", &root.display().to_string(), "-append", self.board.kernel_line]);
+        set(&["-netdev", "user,id=uplink,ipv6=off"]);
+        set(&["-device", &format!("{},netdev=uplink", self.board.network)]);
+        for _ in 0..self.board.ports_before {
+            set(&["-serial", "null"]);
+        }
+        let socket = format!("path={},server=on,wait=off", wires.display());
+        set(&["-chardev", &format!("socket,id=console,{socket},logfile={}", console.display())]);
+        set(&["-serial", "chardev:console", "-qmp", &format!("unix:{},server=on,wait=off", asked.display())]);
+        if let Some(clock) = &self.clock {
+            set(&["-rtc", &format!("base={clock}")]);
+        }
+        if let Some(kind) = self.board.disk {
+            let disk = file("disk");
+            make_disk(&disk)?;
+            set(&["-drive", &format!("if=none,id=state,format=raw,file={}", disk.display())]);
+            set(&["-device", &format!("{kind},drive=state")]);
+        }
+        let daemon = Daemon::start(cluster.home(), &format!("{name}-qemu"), &command)?;
+        let mut machine = Machine { daemon, console, wires, asked };
+        machine.wait_for_line(&["init: ready"], BOOT_WITHIN)?;
+        Ok(machine)
+    }
+
+    /// Everything that the machine has: there is no other disk to read from.
+    fn root(&self, cluster: &Cluster) -> Result<Vec<u8>> {
+        let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
+        let mut archive = Archive::new();
+        archive.program("init", include_str!("init"));
+        archive.program("bin/busybox", read(&self.board.part("busybox")?)?);
+        archive.program("bin/nodepulse", read(&self.board.program()?)?);
+        archive.file("etc/hostname", format!("{}\n", self.node.name));
+        archive.file("etc/os-release", "NAME=BusyBox\nPRETTY_NAME=\"BusyBox on Debian's kernel\"\n");
+        let modules = self.board.part("modules")?;
+        for entry in fs::read_dir(&modules).map_err(|e| format!("{}: {e}", modules.display()))? {
+            let path = entry.map_err(|e| e.to_string())?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            archive.file(&format!("modules/{name}"), read(&path)?);
+        }
+        // The kubeconfig names its files by path: each is where it is here.
+        for path in [&self.node.certificate, &self.node.key, &self.node.authority] {
+            archive.file(&path.display().to_string(), read(path)?);
+        }
+        let kubeconfig = self.node.kubeconfig_via(&format!("https://{HOST}:{}", cluster.api.port))?;
+        // The server's certificate does not know how a guest of ours calls it.
+        let named = String::from_utf8_lossy(&read(&kubeconfig)?)
+            .replace("    server: ", "    tls-server-name: localhost\n    server: ");
+        archive.file("etc/nodepulse/kubeconfig", named);
+        archive.file("etc/nodepulse/config.yaml", &self.settings);
+        Ok(archive.finish())
+    }
+}
+
+/// An emulated machine. It ends with this value.
+pub struct Machine {
+    daemon: Daemon,
+    /// Everything that it wrote on its console, for good.
+    pub console: PathBuf,
+    wires: PathBuf,
+    asked: PathBuf,
+}
+
+impl Machine {
+    /// The console so far.
+    pub fn said(&self) -> String {
+        let bytes = fs::read(&self.console).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\r', "")
+    }
+
+    /// The lines of the agent so far.
+    pub fn agent_said(&self) -> Vec<String> {
+        self.said().lines().filter_map(|line| line.strip_prefix("agent: ")).map(str::to_owned).collect()
+    }
+
+    /// The first line of the console with all of these words.
+    pub fn wait_for_line(&mut self, words: &[&str], within: Duration) -> Result<String> {
+        self.wait_for_another(words, 0, within)
+    }
+
+    /// The same after `before` such lines.
+    pub fn wait_for_another(&mut self, words: &[&str], before: usize, within: Duration) -> Result<String> {
+        let found = wait_until(&format!("{words:?} on the console"), within, || {
+            if let Err(e) = self.daemon.check() {
+                return Ok(Err(e));
+            }
+            let said = self.said();
+            if said.contains("Kernel panic") {
+                return Ok(Err("its kernel has given up".to_owned()));
+            }
+            let mut lines = said.lines().filter(|line| words.iter().all(|word| line.contains(word)));
+            lines.nth(before).map(|line| Ok(line.to_owned())).ok_or_else(|| "no such line".to_owned())
+        });
+        found.map_err(|e| self.with_console(&e))?
+    }
+
+    pub fn count_lines(&self, words: &[&str]) -> usize {
+        self.said().lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    }
+
+    /// Says a line of shell on the console; what the machine says until it is done with it, without the agent's lines.
+    pub fn tell(&mut self, line: &str) -> Result<String> {
+        self.daemon.check()?;
+        self.talk(line).map_err(|e| self.with_console(&format!("told {line:?}: {e}")))
+    }
+
+    fn talk(&self, line: &str) -> Result<String> {
+        let mut stream = UnixStream::connect(&self.wires).map_err(|e| e.to_string())?;
+        stream.set_read_timeout(Some(DONE_WITHIN)).map_err(|e| e.to_string())?;
+        let console = BufReader::new(stream.try_clone().map_err(|e| e.to_string())?);
+        writeln!(stream, "{line}").map_err(|e| e.to_string())?;
+        let mut said = String::new();
+        for heard in console.lines() {
+            let heard = heard.map_err(|e| format!("{e}; so far {said:?}"))?;
+            match heard.trim_end_matches('\r') {
+                // Whatever was before it, half a line perhaps, is no answer.
+                told if told.ends_with("init: told") => said.clear(),
+                "init: done 0" => return Ok(said),
+                failed if failed.starts_with("init: done ") => return Err(format!("{failed}: {said}")),
+                agent if agent.starts_with("agent: ") => {}
+                other => said.push_str(&format!("{other}\n")),
+            }
+        }
+        Err(format!("the console has ended; so far {said:?}"))
+    }
+
+    /// What `probe` says of the board.
+    pub fn probe(&mut self) -> Result<Value> {
+        let text = self.tell("nodepulse probe -o json")?;
+        serde_json::from_str(&text).map_err(|e| self.with_console(&format!("probe: {e}: {text}")))
+    }
+
+    pub fn start_agent(&mut self) -> Result<()> {
+        self.tell("start").map(drop)
+    }
+
+    /// SIGTERM; whether it ended well is the answer of the shell.
+    pub fn stop_agent(&mut self) -> Result<()> {
+        self.tell("kill $agent; wait $agent").map(drop)
+    }
+
+    /// What its own clock shows: seconds since 1970, and since it was switched on.
+    pub fn clocks(&mut self) -> Result<(i64, i64)> {
+        let said = self.tell("echo $(date +%s) $(cut -d . -f 1 /proc/uptime)")?;
+        let mut numbers = said.split_whitespace().map(|word| word.parse::<i64>().map_err(|e| format!("{said:?}: {e}")));
+        Ok((numbers.next().ok_or("no date")??, numbers.next().ok_or("no uptime")??))
+    }
+
+    /// Pulls the plug of its network, or puts it back.
+    pub fn plug(&self, is_in: bool) -> Result<()> {
+        monitor::ask(&self.asked, "set_link", &json!({"name": "uplink", "up": is_in})).map(drop)
+    }
+
+    /// As if somebody pressed the button; waits until it is there again.
+    pub fn reset(&mut self) -> Result<()> {
+        let before = self.count_lines(&["init: ready"]);
+        monitor::ask(&self.asked, "system_reset", &json!({}))?;
+        self.wait_for_another(&["init: ready"], before, BOOT_WITHIN).map(drop)
+    }
+
+    /// An error with the end of the console, and where the rest is.
+    pub fn with_console(&self, error: &str) -> String {
+        format!("{error}\n{}", tail(&self.console, SHOWN_LINES))
+    }
+}
+
+/// An empty disk with a file system that every kernel here knows.
+fn make_disk(path: &Path) -> Result<()> {
+    write_private(path, "")?;
+    let file = fs::OpenOptions::new().write(true).open(path).map_err(|e| e.to_string())?;
+    file.set_len(DISK_BYTES).map_err(|e| format!("{}: {e}", path.display()))?;
+    let search = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let mut make = Command::new("mkfs.ext4");
+    let made = make.args(["-q", "-F"]).arg(path).env("PATH", search).output().map_err(|e| format!("mkfs.ext4: {e}"))?;
+    if made.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&made.stderr).into_owned()) }
+}
