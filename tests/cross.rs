@@ -10,16 +10,21 @@ mod agent;
 mod cluster;
 #[path = "cross/elf.rs"]
 mod elf;
+#[path = "../src/io/loopback.rs"]
+mod loopback;
 #[path = "cross/proof.rs"]
 mod proof;
 #[path = "support/requests.rs"]
 mod requests;
 #[path = "cross/target.rs"]
 mod target;
+#[path = "cross/tls.rs"]
+mod tls;
 #[path = "support/trials.rs"]
 mod trials;
 
 use cluster::Options;
+use nodepulse::config;
 use std::process::ExitCode;
 
 /// An emulator keeps a core busy while it translates.

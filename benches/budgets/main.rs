@@ -19,6 +19,7 @@ mod replay;
 mod requests;
 mod subject;
 mod table;
+mod targets;
 #[path = "../../tests/support/trials.rs"]
 mod trials;
 mod wire;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     let ended = match () {
         () if has("--heap") => print_heap(),
         () if has(outage::INSIDE) => outage::inside(is_quick),
+        () if has("--targets") => only_targets(),
         () => run(is_quick, has("--outage")),
     };
     match ended {
@@ -143,6 +145,15 @@ fn run(quick: bool, only_outage: bool) -> Result<()> {
     }
     let figures = measure(&plan, &cluster, capture.as_ref(), &subjects, &say)?;
     print(&plan, &triple, &subjects, &figures, &heap, &outage);
+    say("counting instructions, which takes a minute");
+    targets::print(&cluster, &nodepulse, &programs::folder());
+    Ok(())
+}
+
+/// `--targets`: only the sizes of the programs that ship, and the instructions of a renewal.
+fn only_targets() -> Result<()> {
+    let (nodepulse, _) = programs::nodepulse()?;
+    targets::print(&Cluster::start(Options::default())?, &nodepulse, &programs::folder());
     Ok(())
 }
 

@@ -16,7 +16,7 @@ pub fn nodepulse() -> Result<(PathBuf, String)> {
         return Ok((path, built));
     }
     let musl = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from(ROOT).join("target"), PathBuf::from);
+    let folder = folder();
     if !libraries_for(&musl).is_dir() {
         eprintln!(
             "bench: rustc cannot build for {musl} (rustup target add {musl}); measuring the build for this system"
@@ -30,6 +30,11 @@ pub fn nodepulse() -> Result<(PathBuf, String)> {
     build.args(["--silent", "static"]).current_dir(ROOT).stdin(Stdio::null());
     finish(build, "nodepulse")?;
     Ok((folder.join(&musl).join("release/nodepulse"), musl))
+}
+
+/// Where the programs that ship are, each below its triple.
+pub fn folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from(ROOT).join("target"), PathBuf::from)
 }
 
 /// The client of forty lines; its dependencies take some minutes the first time.

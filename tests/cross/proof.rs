@@ -5,6 +5,7 @@ use super::cluster::{Cluster, Result, wait_until};
 use super::elf::Elf;
 use super::requests::{is_renewal, lines, wait_for_requests};
 use super::target::{AARCH64, ARMV6, ARMV7, GOAL_BYTES, RISCV64, Target, X86_64};
+use super::tls::{self, Server};
 use super::trials::{Case, Need};
 use serde_json::Value;
 use std::fs;
@@ -29,12 +30,13 @@ const ARM_HARD_FLOAT: u32 = 0x0500_0400;
 const RISCV_DOUBLE_FLOAT: u32 = 0x5;
 
 macro_rules! cases_of {
-    ($($target:ident: $file:literal, $says:literal, $boards:literal, $refuses:literal, $node:literal;)+) => {
+    ($($target:ident: $file:literal, $says:literal, $boards:literal, $refuses:literal, $keys:literal, $node:literal;)+) => {
         vec![$(
             Case { name: $node, needs: &[Need::Emulator], run: |cluster| becomes_a_node(&$target, cluster) },
             Case { name: $boards, needs: &[Need::Emulator], run: |_| knows_the_boards(&$target) },
             Case { name: $says, needs: &[Need::Emulator], run: |_| says_what_it_is(&$target) },
             Case { name: $refuses, needs: &[Need::Emulator], run: |_| refuses_as_the_native_one(&$target) },
+            Case { name: $keys, needs: &[Need::Emulator], run: |_| knows_every_kind_of_key(&$target) },
             Case { name: $file, needs: &[Need::Emulator], run: |_| promises_what_its_boards_have(&$target) },
         )+]
     };
@@ -43,11 +45,11 @@ macro_rules! cases_of {
 #[rustfmt::skip]
 pub fn cases() -> Vec<Case> {
     cases_of! {
-        AARCH64: "aarch64_is_one_static_file", "aarch64_says_what_it_is", "aarch64_knows_the_boards", "aarch64_refuses", "aarch64_becomes_a_node";
-        ARMV7: "armv7_is_one_static_file", "armv7_says_what_it_is", "armv7_knows_the_boards", "armv7_refuses", "armv7_becomes_a_node";
-        ARMV6: "armv6_is_one_static_file", "armv6_says_what_it_is", "armv6_knows_the_boards", "armv6_refuses", "armv6_becomes_a_node";
-        RISCV64: "riscv64_is_one_static_file", "riscv64_says_what_it_is", "riscv64_knows_the_boards", "riscv64_refuses", "riscv64_becomes_a_node";
-        X86_64: "x86_64_is_one_static_file", "x86_64_says_what_it_is", "x86_64_knows_the_boards", "x86_64_refuses", "x86_64_becomes_a_node";
+        AARCH64: "aarch64_is_one_static_file", "aarch64_says_what_it_is", "aarch64_knows_the_boards", "aarch64_refuses", "aarch64_knows_every_kind_of_key", "aarch64_becomes_a_node";
+        ARMV7: "armv7_is_one_static_file", "armv7_says_what_it_is", "armv7_knows_the_boards", "armv7_refuses", "armv7_knows_every_kind_of_key", "armv7_becomes_a_node";
+        ARMV6: "armv6_is_one_static_file", "armv6_says_what_it_is", "armv6_knows_the_boards", "armv6_refuses", "armv6_knows_every_kind_of_key", "armv6_becomes_a_node";
+        RISCV64: "riscv64_is_one_static_file", "riscv64_says_what_it_is", "riscv64_knows_the_boards", "riscv64_refuses", "riscv64_knows_every_kind_of_key", "riscv64_becomes_a_node";
+        X86_64: "x86_64_is_one_static_file", "x86_64_says_what_it_is", "x86_64_knows_the_boards", "x86_64_refuses", "x86_64_knows_every_kind_of_key", "x86_64_becomes_a_node";
     }
 }
 
@@ -153,6 +155,18 @@ fn refuses_as_the_native_one(target: &Target) -> Result<()> {
         assert_eq!((emulated.status.code(), text(&emulated)), (Some(code), text(&native)), "{arguments:?}");
     }
     fs::remove_dir_all(&folder).map_err(|e| e.to_string())
+}
+
+/// With a certificate that the server asks for, so that each kind of key is verified and signed with.
+fn knows_every_kind_of_key(target: &Target) -> Result<()> {
+    for way in tls::ways() {
+        let server = Server::start(&way)?;
+        let said = target.run(&["check", "--kubeconfig", &server.kubeconfig])?;
+        let words = text(&said);
+        assert!(said.status.success() && words.contains("answers, version v1.36.3"), "{}: {words}", way.name);
+        assert_eq!(server.accepted(), 1, "{}: {words}", way.name);
+    }
+    Ok(())
 }
 
 fn becomes_a_node(target: &Target, cluster: &Cluster) -> Result<()> {

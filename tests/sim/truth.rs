@@ -110,7 +110,8 @@ impl Condition {
         self.was_dated = at.is_dated;
         // A process that just began knows of no change if the server does not say what was before.
         self.touched_us = self.touched_us.filter(|_| is_first_look);
-        self.is_unknowable &= is_first_look;
+        // Nor does it if somebody wrote over what the server said of before, and the disk may have failed.
+        self.is_unknowable = is_first_look && (self.is_unknowable || self.touched_us.is_some());
     }
 
     fn word(&self) -> Option<&'static str> {

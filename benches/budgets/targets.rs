@@ -1,0 +1,127 @@
+//! Turns the programs of `make release-all` into their sizes beside the goal, and one of them under callgrind into the
+//! instructions that a renewal takes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::cluster::daemon::Daemon;
+use super::cluster::{Cluster, Result, wait_until};
+use super::table;
+use super::wire::Kind;
+
+const TRIPLES: [&str; 5] = [
+    "aarch64-unknown-linux-musl",
+    "armv7-unknown-linux-musleabihf",
+    "arm-unknown-linux-musleabihf",
+    "riscv64gc-unknown-linux-musl",
+    "x86_64-unknown-linux-musl",
+];
+const GOAL_BYTES: f64 = 1.6e6;
+
+/// Every period a tenth of its default, so that a renewal has its share of assertions and reports.
+const SETTINGS: &str = "nodeLeaseDurationSeconds: 4\nnodeStatusUpdateFrequency: 1s\nnodeStatusReportFrequency: 30s\n\
+    statusAssertFrequency: 6s\n";
+/// Two runs differ in these only: start-up is in both. The longer one ends before a name that DNS does not know is looked
+/// up again, after a minute.
+const RENEWALS: [usize; 2] = [10, 50];
+
+/// One line for each program that was built, and one of what a renewal takes.
+pub fn print(cluster: &Cluster, program: &Path, folder: &Path) {
+    print_sizes(folder);
+    match instructions_per_renewal(cluster, program) {
+        Ok(count) => {
+            println!("A renewal, with its share of assertions and reports: {} instructions.", table::whole(count))
+        }
+        Err(why) => println!("Instructions are not counted: {why}"),
+    }
+}
+
+fn print_sizes(folder: &Path) {
+    println!("\nPrograms that ship, of at most {}:", table::megabytes(GOAL_BYTES));
+    for triple in TRIPLES {
+        match fs::metadata(folder.join(triple).join("release/nodepulse")) {
+            Ok(file) => {
+                let bytes = file.len() as f64;
+                let verdict = if bytes > GOAL_BYTES { ", **too large**" } else { "" };
+                println!("  {triple:<31} {:>9} bytes{verdict}", table::whole(bytes));
+            }
+            Err(_) => println!("  {triple:<31} not built (make release-all)"),
+        }
+    }
+}
+
+/// Mean instructions from one renewal to the next, in user space.
+fn instructions_per_renewal(cluster: &Cluster, program: &Path) -> Result<f64> {
+    let found = Command::new("valgrind").arg("--version").output();
+    found.map_err(|why| format!("no valgrind ({why}); Debian: apt-get install valgrind"))?;
+    let mut runs = Vec::new();
+    for renewals in RENEWALS {
+        runs.push((renewals, Run::start(cluster, program)?));
+    }
+    let mut counts = Vec::new();
+    for (renewals, run) in runs {
+        counts.push(run.finish(cluster, renewals)?);
+    }
+    let [(fewer, less), (more, most)] = counts[..] else { return Err("two runs were to be counted".to_owned()) };
+    if more <= fewer || most <= less {
+        return Err(format!("callgrind counted {less} for {fewer} renewals and {most} for {more}"));
+    }
+    Ok((most - less) as f64 / (more - fewer) as f64)
+}
+
+struct Run {
+    daemon: Daemon,
+    user: String,
+}
+
+impl Run {
+    fn start(cluster: &Cluster, program: &Path) -> Result<Run> {
+        let node = cluster.node("c")?;
+        let settings: PathBuf = node.dir.join("config.yaml");
+        let text = format!(
+            "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n{SETTINGS}stateDirectory: {}\n",
+            node.dir.join("state").display()
+        );
+        fs::write(&settings, text).map_err(|e| e.to_string())?;
+        let command = [
+            "valgrind".to_owned(),
+            "--tool=callgrind".to_owned(),
+            "--callgrind-out-file=/dev/null".to_owned(),
+            program.display().to_string(),
+            "run".to_owned(),
+            format!("--config={}", settings.display()),
+            format!("--kubeconfig={}", node.kubeconfig.display()),
+            format!("--hostname-override={}", node.name),
+        ];
+        Ok(Run {
+            daemon: Daemon::start(cluster.home(), &format!("{}-callgrind", node.name), &command)?,
+            user: node.user,
+        })
+    }
+
+    /// The renewals that it made, at least `wanted`, and the instructions of its whole life.
+    fn finish(mut self, cluster: &Cluster, wanted: usize) -> Result<(usize, u64)> {
+        let renewals = |cluster: &Cluster| -> Result<usize> {
+            let mine = cluster.api.audit(|entry| entry.user == self.user)?;
+            Ok(mine.iter().filter(|entry| Kind::of(entry) == Kind::Renewal).count())
+        };
+        wait_until(&format!("{wanted} renewals under callgrind"), Duration::from_secs(120), || {
+            if let Err(why) = self.daemon.check() {
+                return Ok(Err(why));
+            }
+            let made = renewals(cluster)?;
+            if made >= wanted { Ok(Ok(())) } else { Err(format!("{made} so far")) }
+        })??;
+        self.daemon.signal(Signal::SIGTERM)?;
+        self.daemon.exit_code(Duration::from_secs(20))?;
+        let said = fs::read_to_string(&self.daemon.log).map_err(|e| e.to_string())?;
+        // `==PID== Collected : 12345678`
+        let counted = said.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
+        let counted = counted.ok_or_else(|| format!("callgrind counted nothing:\n{}", self.daemon.log_tail(10)))?;
+        Ok((renewals(cluster)?, counted))
+    }
+}
