@@ -71,7 +71,7 @@ lint: ## Format, clippy, shell syntax: what CI refuses
 	for script in .ci/run tests/run tests/boards/capture tests/recipes/run tests/vm/init targets/build targets/musl \
 	    targets/kubernetes/enroll targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
 	    targets/packages/install.sh; do sh -n "$$script" || exit 1; done
-	for script in scenario procd systemd openrc sysv busybox readonly deb; do sh -n tests/services/$$script || exit 1; done
+	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done
 	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
 	for script in tests/cluster/build tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
 	    targets/try-cross targets/packages/build; do bash -n $$script || exit 1; done

@@ -158,7 +158,10 @@ mod tests {
 
     impl Heard {
         fn new() -> Heard {
-            let folder = TempFolder::new();
+            Heard::at(TempFolder::new())
+        }
+
+        fn at(folder: TempFolder) -> Heard {
             let path = folder.path("notify");
             let listener = UnixDatagram::bind(&path).unwrap();
             listener.set_nonblocking(true).unwrap();
@@ -246,17 +249,11 @@ mod tests {
 
     #[test]
     fn what_the_manager_did_not_take_is_told_again() {
-        let heard = Heard::new();
-        let mut manager = heard.manager("20000000");
-        // Each from a socket of its own: one may not have as much on its way as the queue takes.
-        let one_more_fits = || {
-            let sender = UnixDatagram::unbound().unwrap();
-            sender.set_nonblocking(true).unwrap();
-            sender.send_to(b"x", &heard.path).is_ok()
-        };
-        while one_more_fits() {}
-        assert_eq!(manager.turned(settled("x"), after(1)), Some(after(6)));
-        heard.all();
+        let folder = TempFolder::new();
+        let path = folder.path("notify");
+        let mut manager = manager(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000000")]);
+        assert_eq!(manager.turned(settled("x"), after(1)), Some(after(6)), "nobody listens");
+        let heard = Heard::at(folder);
         assert_eq!(manager.turned(settled("x"), after(6)), Some(after(16)));
         assert_eq!(heard.all(), ["READY=1\nSTATUS=x\nWATCHDOG=1"]);
     }
