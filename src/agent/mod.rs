@@ -334,9 +334,11 @@ impl Agent {
         if number.take_if(|number| *number == ticket.number).is_none() {
             return;
         }
-        // An old time is better than none: without any, nothing is sent that would bring a new one.
-        let is_late = now.up - ticket.sent > LONGEST_ANSWER && self.world.stamp(now).is_some();
-        let date = answer.date.filter(|_| !is_late);
+        // An old time is better than none: without any, nothing is sent that would bring a new one. And it is later now than
+        // it says: better than an earlier one as well.
+        let is_late = now.up - ticket.sent > LONGEST_ANSWER;
+        let stamp = self.world.stamp(now);
+        let date = answer.date.filter(|date| !is_late || stamp.is_none_or(|stamp| stamp < *date));
         if let Some(skew) = self.world.clock.hear(date, now) {
             self.world.say(Level::Warning, "clock-skew", skew);
         }

@@ -27,9 +27,12 @@ impl Random {
         if span_us == 0 { Duration::ZERO } else { Duration::from_micros(self.next() % span_us) }
     }
 
-    /// `period` × [1.00, 1.04), as the kubelet spaces its loops (ST-4, LSE-4).
+    /// `period` × [1.01, 1.04), within what the kubelet spaces its loops by (ST-4, LSE-4). A lane may go with any other
+    /// from the whole period on: the hundredth more is what an answer may take without tearing two lanes apart that wake
+    /// up together, for each would wake up alone for a long time.
     pub(super) fn jittered(&mut self, period: Duration) -> Duration {
-        period + self.up_to(spread(period))
+        let least = spread(period) / 4;
+        period + least + self.up_to(spread(period) - least)
     }
 }
 

@@ -296,3 +296,23 @@ fn an_answer_that_waited_while_the_board_slept_does_not_tell_the_time() {
     let heartbeat = script.now().wall.unwrap().to_seconds_stamp();
     assert_eq!(body_of(&report)["status"]["conditions"][0]["lastHeartbeatTime"], heartbeat);
 }
+
+#[test]
+fn an_answer_that_waited_tells_a_board_whose_clock_is_behind_it_the_time_all_the_same() {
+    let mut script = Script::new();
+    script.clock_error_seconds = -50_000;
+    let (ticket, _) = script.next(Lane::Status);
+    let server = script.wall(0);
+    script.up += Duration::from_secs(60);
+    let document = Ok(Document::Version("v1.36.3".to_owned()));
+    let answer = Answer { date: server, result: document };
+    let now = script.now();
+    script.agent.handle(Input::Answered(ticket, answer), now);
+    let (_, created) = script.next(Lane::Status);
+    let condition = &body_of(&created)["status"]["conditions"][0];
+    assert_eq!(
+        condition["lastTransitionTime"],
+        server.unwrap().to_seconds_stamp(),
+        "a minute late, not fourteen hours"
+    );
+}
