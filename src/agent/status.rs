@@ -53,6 +53,8 @@ pub(super) struct StatusLane {
     look_due: Up,
     /// A summary that failed is tried again from then on.
     summary_due: Up,
+    /// The server that was given a summary asked for patience until then: nothing is worth a hurry.
+    patient_until: Up,
 }
 
 #[derive(Debug)]
@@ -110,6 +112,7 @@ impl StatusLane {
             reported: false,
             look_due: now + world.settings.node_status_update_frequency,
             summary_due: now,
+            patient_until: now,
         }
     }
 
@@ -119,7 +122,8 @@ impl StatusLane {
             self.assert_due = now.up;
             world.report_at_once = true;
         }
-        let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
+        let is_held = now.up < self.patient_until || self.held_back(world, now);
+        let may_hurry = world.report_at_once && self.base.is_some() && !is_held;
         match &mut self.stage {
             Stage::Register(registration) => {
                 let step = registration.poll(&mut self.truth, world, now);
@@ -199,7 +203,7 @@ impl StatusLane {
         self.truth.unsettle();
         match &mut self.stage {
             Stage::Register(registration) => registration.hurry(remedy, now),
-            Stage::Rest => self.earliest = now.up,
+            Stage::Rest => self.earliest = now.up.max(self.patient_until),
             // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
             _ => {}
         }
@@ -383,8 +387,10 @@ impl StatusLane {
         self.summary_due = now.up + world.settings.node_status_update_frequency;
         if let Class::After(wait) = refusal.class() {
             // The whole lane was asked for patience.
-            self.earliest = self.earliest.max(now.up + wait.min(CEILING));
+            self.patient_until = now.up + wait.min(CEILING);
+            self.earliest = self.earliest.max(self.patient_until);
             self.latest = self.latest.max(self.earliest);
+            self.summary_due = self.summary_due.max(self.patient_until);
         }
     }
 

@@ -315,3 +315,22 @@ fn a_record_is_forgotten_when_its_event_was_accepted_and_not_before() {
     script.answer(ticket, Ok(Document::Nothing));
     assert!(waiting(&script).is_empty());
 }
+
+#[test]
+fn the_patience_that_a_summary_was_asked_for_outlasts_a_hurry() {
+    let mut script = outage();
+    let asked_at = loop {
+        let (ticket, wish) = script.next(Lane::Status);
+        if last_outage(&wish).is_some() {
+            script.answer(ticket, refused_after(503, 20));
+            break script.up;
+        }
+        let document = script.document(&wish);
+        script.answer(ticket, Ok(document));
+    };
+    script.agent.world.node_in_doubt = true;
+    script.agent.handle(Input::LinkChanged, script.now());
+    let (ticket, _) = script.next(Lane::Status);
+    assert!(script.up - asked_at >= Duration::from_secs(20), "asked again after {:?}", script.up - asked_at);
+    script.answer(ticket, Ok(Document::Nothing));
+}
