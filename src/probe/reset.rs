@@ -3,18 +3,20 @@
 //! `bootstatus` is a set of bits in decimal, `WDIOF_*` of the kernel's watchdog interface. Many drivers always say 0, and a
 //! kernel without `CONFIG_WATCHDOG_SYSFS` has no such file: most resets have no known reason.
 
-use super::{Absent, Fact, Root, Why};
+use super::machine::text_as;
+use super::{Absent, Fact, Root, Why, attribute};
 
 const WATCHDOGS: &str = "/sys/class/watchdog";
 
 /// Bits of `bootstatus` and the reason each stands for, the surest first.
-const REASONS: [(u32, &str); 3] = [(0x20, "WatchdogReset"), (0x10, "PowerLoss"), (0x01, "Overheated")];
+const REASONS: [(u64, &str); 3] = [(0x20, "WatchdogReset"), (0x10, "PowerLoss"), (0x01, "Overheated")];
 
 /// Why the machine was last reset: a word of [`REASONS`].
 pub(super) fn reason(root: &Root) -> Fact<String> {
     let names = root.list(WATCHDOGS)?;
-    let texts = names.iter().filter_map(|name| root.read_text(&format!("{WATCHDOGS}/{name}/bootstatus")).ok());
-    let bits = texts.filter_map(|text| text.parse::<u32>().ok());
+    let bits = names.iter().filter_map(|name| {
+        text_as(root, &format!("{WATCHDOGS}/{name}/bootstatus"), |text| attribute::count(&text)).ok()
+    });
     let Some(bits) = bits.reduce(|all, bits| all | bits) else {
         return Err(Absent::new(WATCHDOGS, Why::NoSuchFile));
     };
