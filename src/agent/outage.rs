@@ -76,7 +76,8 @@ impl Outage {
         self.recorded = Some(memory.record(at, Happened::OutageBegan { cause: cut(word) }));
     }
 
-    /// A renewal was acknowledged, or without a Node its registration answered. Answers whether that ended an outage that was recorded.
+    /// A renewal was acknowledged, or without a Node the request for one answered. Answers whether that ended an outage
+    /// that was recorded.
     pub(super) fn ended(&mut self, memory: &mut Memory, now: Now) -> bool {
         let Some(began) = self.recorded.take() else { return false };
         let Happened::OutageBegan { cause } = &began.what else { return false };

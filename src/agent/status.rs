@@ -53,7 +53,7 @@ pub(super) struct StatusLane {
     look_due: Up,
     /// A summary that failed is tried again from then on.
     summary_due: Up,
-    /// The server that was given a summary asked for patience until then: nothing is worth a hurry.
+    /// The server that was given a summary asked for patience until then: between two runs nothing is sent before.
     patient_until: Up,
 }
 
@@ -122,14 +122,13 @@ impl StatusLane {
             self.assert_due = now.up;
             world.report_at_once = true;
         }
-        let is_held = now.up < self.patient_until || self.held_back(world, now);
-        let may_hurry = world.report_at_once && self.base.is_some() && !is_held;
+        let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
         match &mut self.stage {
             Stage::Register(registration) => {
                 let step = registration.poll(&mut self.truth, world, now);
                 self.or_look(step, now.up)
             }
-            Stage::Rest if now.up >= self.earliest || may_hurry => {
+            Stage::Rest if now.up >= self.patient_until && (now.up >= self.earliest || may_hurry) => {
                 world.report_at_once = false;
                 self.stage = Stage::Probe;
                 Step::Probe
@@ -146,7 +145,10 @@ impl StatusLane {
     }
 
     fn rest_or_sum_up(&mut self, world: &mut World, now: Now) -> Step {
-        let due = world.summary_at().filter(|_| self.base.is_some()).map(|at| at.max(self.summary_due));
+        let due = world
+            .summary_at()
+            .filter(|_| self.base.is_some())
+            .map(|at| at.max(self.summary_due).max(self.patient_until));
         if due.is_some_and(|due| due <= now.up && !world.heartbeat)
             && let Some(body) = world.summary(now)
         {
@@ -154,7 +156,8 @@ impl StatusLane {
             self.stage = Stage::SumUp;
             return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true });
         }
-        let until = due.filter(|due| *due > now.up).map_or(self.latest, |due| due.min(self.latest));
+        let latest = self.latest.max(self.patient_until);
+        let until = due.filter(|due| *due > now.up).map_or(latest, |due| due.min(latest));
         Step::Wait { until, because: self.because() }
     }
 
@@ -203,7 +206,7 @@ impl StatusLane {
         self.truth.unsettle();
         match &mut self.stage {
             Stage::Register(registration) => registration.hurry(remedy, now),
-            Stage::Rest => self.earliest = now.up.max(self.patient_until),
+            Stage::Rest => self.earliest = now.up,
             // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
             _ => {}
         }
@@ -388,9 +391,6 @@ impl StatusLane {
         if let Class::After(wait) = refusal.class() {
             // The whole lane was asked for patience.
             self.patient_until = now.up + wait.min(CEILING);
-            self.earliest = self.earliest.max(self.patient_until);
-            self.latest = self.latest.max(self.earliest);
-            self.summary_due = self.summary_due.max(self.patient_until);
         }
     }
 
