@@ -12,8 +12,12 @@ pub fn cases() -> Vec<Case> {
         a_carrier_that_returns_is_used_at_once,
         a_default_route_that_moves_takes_the_connection_with_it,
         an_address_that_changes_takes_the_connection_with_it,
+        an_agent_that_was_frozen_uses_no_connection_of_before,
     ]
 }
+
+/// The controller gives a silent node up after twelve seconds, and looks every few.
+const FROZEN_WITHIN: Duration = Duration::from_secs(40);
 
 /// A figure for whoever reads the log.
 pub fn say(what: &str, span: Duration) {
@@ -101,5 +105,21 @@ fn an_address_that_changes_takes_the_connection_with_it(cluster: &Cluster) -> Re
     let after = wait_for_renewal(cluster, &node, changed_us, SOON)?;
     say("an address that changed, to the next renewal", after);
     assert!(after < Duration::from_secs(3), "{after:?}");
+    agent.check()
+}
+
+fn an_agent_that_was_frozen_uses_no_connection_of_before(cluster: &Cluster) -> Result<()> {
+    let (site, node, mut agent) = settled(cluster, "frozen")?;
+    let port = site.connection(cluster.api.port)?.to_string();
+    agent.freeze()?;
+    site.swallow(&[&["ipproto", "tcp", "sport", &port], &["ipproto", "tcp", "dport", &port]])?;
+    cluster.wait_for_condition(&node.name, "Ready", "Unknown", FROZEN_WITHIN)?;
+    let thawed_us = now_us();
+    agent.thaw()?;
+    let after = wait_for_renewal(cluster, &node, thawed_us, SOON)?;
+    say("a process that was frozen, to the next renewal", after);
+    assert!(after < Duration::from_secs(3), "{after:?}");
+    agent.wait_for_line(&["awake again after"], SOON)?;
+    wait_until_ready(cluster, &node)?;
     agent.check()
 }
