@@ -174,7 +174,6 @@ impl Writer {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// A time of its own, told from that of the record.
     fn wall(&mut self, wall: Wall, clock: &Clock) {
         self.signed(wall.unix_us().wrapping_sub(clock.wall_us));
     }
@@ -437,8 +436,8 @@ mod tests {
         let next = LAST_SEQUENCE;
         let batch = Batch { boot: BootId(1), next, below: 1, dead, records: records.iter().collect() };
         assert!(batch.encode().is_some_and(|bytes| bytes.len() < frame::FRAME_BYTES));
-        let known = |record: &Record| Record { what: Happened::NodeKnown(Box::new(known_node())), ..record.clone() };
-        let known: Vec<Record> = records.iter().map(known).collect();
+        let mut known = records.clone();
+        known.iter_mut().for_each(|record| record.what = Happened::NodeKnown(Box::new(known_node())));
         assert!(Batch { records: known.iter().collect(), ..batch }.encode().is_some());
         for record in records.iter().chain(&known) {
             let alone = Batch { boot: BootId(1), next: 1 << 34, below: 1 << 34, dead: vec![], records: vec![record] };
