@@ -276,7 +276,7 @@ fn encode(object: &Value, form: Form) -> Vec<u8> {
             let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
             encode(&partial, Form::JSON)
         }
-        Form { metadata_only: false, protobuf: true } => protobuf::encode_opaque(object),
+        Form { metadata_only: false, protobuf: true } => protobuf::encode_object(object),
         Form { metadata_only: false, protobuf: false } => {
             // A tree of plain values can always be written.
             let mut body = serde_json::to_vec(object).unwrap_or_default();

@@ -350,7 +350,7 @@ impl Ledger {
 
 /// Whether an event tells of it.
 fn is_told(record: &Record) -> bool {
-    !matches!(record.what, Happened::OutageBegan { .. } | Happened::ClockSet { .. })
+    !matches!(record.what, Happened::OutageBegan { .. } | Happened::ClockSet { .. } | Happened::NodeKnown(_))
 }
 
 fn word(status: Status) -> &'static str {
