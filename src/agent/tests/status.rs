@@ -100,6 +100,28 @@ fn looks_at_the_board_are_ten_seconds_apart_and_at_most_four_percent_more() {
 }
 
 #[test]
+fn a_look_goes_with_every_renewal_however_far_apart_they_began_and_slow_the_answers() {
+    for answer_ms in [0, 60, 600] {
+        let mut script = Script::new();
+        script.register();
+        // A look between two renewals.
+        script.pass(Duration::from_secs(15));
+        script.agent.handle(Input::LinkChanged, script.now());
+        script.pass(Duration::from_secs(1));
+        script.probes.clear();
+        let mut renewed = Vec::new();
+        for _ in 0..30 {
+            let (ticket, wish) = script.next(Lane::Lease);
+            renewed.push(script.up);
+            script.up += Duration::from_millis(answer_ms);
+            let document = script.document(&wish);
+            script.answer(ticket, Ok(document));
+        }
+        assert_eq!(script.probes, renewed, "{answer_ms}");
+    }
+}
+
+#[test]
 fn the_first_report_after_a_change_is_moved_by_up_to_half_its_period_either_way() {
     let first_report_ms = |seed| {
         let mut script = Script::with_seed(seed);
