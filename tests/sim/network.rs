@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nodepulse::agent::{Input, Ticket};
 use nodepulse::api::failure::TlsFailure;
-use nodepulse::api::{Answer, Exchange, Failure, Lane, Progress, Refusal, Wish};
+use nodepulse::api::{Answer, Document, Exchange, Failure, Lane, Progress, Refusal, Wish};
 use nodepulse::time::Wall;
 use serde_json::Value;
 
@@ -379,6 +379,9 @@ impl World {
             self.ledger.answered(&answer);
         }
         self.has_heard |= answer.date.is_some();
+        if matches!(answer.result, Ok(Document::Node(_))) {
+            self.truth.node_read();
+        }
         self.shim.answer(lane, &mut answer);
         match (ticket, wish) {
             (Some(ticket), Some(wish)) if answer.result.is_err() && self.violation.is_none() => self.send(ticket, wish),
