@@ -285,7 +285,12 @@ impl Ledger {
         let near = before_end()
             .filter(is_change)
             .filter(|known| known.record.sequence < began.sequence && is_near(&known.record));
-        self.dropped() > 0 || (after..=after + near.count()).contains(&(changes as usize))
+        // What was told while the disk had failed was never on it.
+        let known_before =
+            before_end().rfind(|known| known.record.sequence < began.sequence && !is_near(&known.record));
+        let numbers = known_before.map_or(began.sequence.0, |known| known.record.sequence.0)..ended.sequence.0;
+        let never_on_disk = numbers.filter(|number| !self.known.contains_key(number));
+        self.dropped() > 0 || (after..=after + near.count() + never_on_disk.count()).contains(&(changes as usize))
     }
 
     /// How many records still wait to be told.

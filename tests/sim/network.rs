@@ -305,7 +305,8 @@ impl World {
         let conditions = node.and_then(|node| node["status"]["conditions"].as_array());
         let ours = conditions.into_iter().flatten().filter(|condition| {
             // Where the controller wrote and we asserted no more than the status, the time is the controller's.
-            condition["status"] != "Unknown" && condition["reason"] != "NodeStatusUnknown"
+            let reason = condition["reason"].as_str().unwrap_or_default();
+            condition["status"] != "Unknown" && !["NodeStatusUnknown", "NodeStatusNeverUpdated"].contains(&reason)
         });
         let dated = ours.filter_map(|condition| {
             let text = |key: &str| condition[key].as_str();
