@@ -82,7 +82,7 @@ impl Transitions {
         for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
             let (first_look, remembered) = (believed.first_look.take(), believed.remembered.take());
             let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
-            let Some(stored) = stored.filter(|stored| !condition::is_the_controllers(stored)) else { continue };
+            let Some(stored) = stored.filter(|stored| !condition::is_ours_by_status_only(stored)) else { continue };
             let before = match stored.status.as_str() {
                 "True" => true,
                 "False" => false,
