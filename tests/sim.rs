@@ -41,6 +41,10 @@ use sim::long;
 use sim::planted::{PLANTED, Planted};
 use sim::world::{Outcome, World};
 
+/// A world is made of short-lived trees of JSON.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const WORLDS: u64 = 2_000;
 /// Every planted fault is noticed in one of so many worlds.
 const WORLDS_PER_PLANTED_FAULT: u64 = 200;

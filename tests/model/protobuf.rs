@@ -26,8 +26,8 @@ pub fn encode_metadata(metadata: &Value) -> Vec<u8> {
 }
 
 pub fn encode_opaque(object: &Value) -> Vec<u8> {
-    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    envelope(&text("apiVersion"), &text("kind"), &serde_json::to_vec(object).unwrap_or_default())
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    envelope(text("apiVersion"), text("kind"), &serde_json::to_vec(object).unwrap_or_default())
 }
 
 fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {

@@ -3,6 +3,7 @@
 //!
 //! It reads the disk as the next process would, and the wire; of the agent it knows only how it names an event.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use nodepulse::api::{Answer, Refusal, Wish};
@@ -10,6 +11,8 @@ use nodepulse::journal::{BootId, Happened, Journal, Record, Status};
 use nodepulse::node::condition;
 use nodepulse::node::event::{digest, event_name};
 use nodepulse::node::report::LAST_OUTAGE;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::long::is_change_of;
@@ -68,6 +71,51 @@ enum Telling {
     Record(u64),
     /// Of something that has no record, yet: its name, and what it says if it repeats an earlier event and the disk failed.
     Event(String, Option<String>),
+}
+
+/// What an event says, as far as it is looked at: every request is, and a tree of all of it would cost more than the rest.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct EventBody<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    count: u64,
+    #[serde(borrow)]
+    message: Cow<'a, str>,
+}
+
+/// The same of a report.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StatusBody<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    #[serde(borrow)]
+    status: Conditions<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    annotations: BTreeMap<String, Option<IgnoredAny>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Conditions<'a> {
+    #[serde(borrow)]
+    conditions: Vec<Told<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Told<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
 }
 
 impl Ledger {
@@ -145,14 +193,14 @@ impl Ledger {
     /// An event is sent. `is_excused`: the disk has failed, so that nothing waits for it.
     pub fn tells(&mut self, wish: &Wish, is_excused: bool, now_us: u64) -> Checked {
         let (Wish::CreateEvent { body } | Wish::PatchEvent { body, .. }) = wish else { return Ok(()) };
-        let body: Value = serde_json::from_str(body).unwrap_or_default();
+        let body: EventBody = read(body)?;
         let name = match wish {
             Wish::PatchEvent { name, .. } => name.clone(),
-            _ => body["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            _ => body.metadata.name.into_owned(),
         };
         // One that counts more than one sighting has the name of the first.
-        let repeats = body["count"] != 1;
-        let message = body["message"].as_str().filter(|_| repeats);
+        let repeats = body.count != 1;
+        let message = Some(&*body.message).filter(|_| repeats);
         let number = match message {
             Some(message) => self.repeated(message),
             None => self.numbers.get(&name).copied(),
@@ -229,12 +277,12 @@ impl Ledger {
 
     /// A status is sent. A change must be on disk before it is told; what a process says first need not be a change.
     pub fn reports(&mut self, body: &str, is_excused: bool, now_us: u64) -> Checked {
-        let body: Value = serde_json::from_str(body).unwrap_or_default();
-        if !body["metadata"]["annotations"][LAST_OUTAGE].is_null() {
+        let body: StatusBody = read(body)?;
+        if body.metadata.annotations.get(LAST_OUTAGE).is_some_and(Option::is_some) {
             self.summary = Some(Sent { sent_us: now_us, is_excused });
         }
-        for condition in body["status"]["conditions"].as_array().into_iter().flatten() {
-            let (Some(kind), Some(status)) = (condition["type"].as_str(), condition["status"].as_str()) else {
+        for condition in &body.status.conditions {
+            let (Some(kind), Some(status)) = (condition.kind.as_deref(), condition.status.as_deref()) else {
                 continue;
             };
             let before = self.told.insert(kind.to_owned(), status.to_owned());
@@ -351,6 +399,10 @@ impl Ledger {
         };
         self.known.values().filter(|known| known.is_unaccounted).map(weight).sum()
     }
+}
+
+fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, String> {
+    serde_json::from_str(body).map_err(|error| format!("a body that cannot be read: {error}: {body}"))
 }
 
 /// The bytes up to the zeros that were made ready for more: a scan would step over each.
