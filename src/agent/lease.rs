@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use super::backoff::{Backoff, CEILING};
+use super::handover::KnownLease;
 use super::notice::Level;
 use super::random::spread;
 use super::replay::phase;
@@ -43,6 +44,8 @@ pub(super) struct LeaseLane {
     /// Duration it is known to have.
     duration_seconds: Option<u32>,
     strip_managed_fields: bool,
+    /// resourceVersion that the last acknowledged renewal gave it.
+    version: Option<u64>,
     held: bool,
 }
 
@@ -52,6 +55,8 @@ enum Stage {
     Create,
     Adopt,
     Renew,
+    /// The first renewal of a Lease that an earlier process held (`handover`).
+    Resume,
 }
 
 impl LeaseLane {
@@ -69,11 +74,15 @@ impl LeaseLane {
             owner_uid: None,
             duration_seconds: None,
             strip_managed_fields: true,
+            version: None,
             held: false,
         }
     }
 
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
+        if let Some(known) = world.inherited_lease.take() {
+            self.go_on(known, world.node_uid.clone());
+        }
         let Some(uid) = &world.node_uid else { return Step::Idle };
         let duration_seconds = world.settings.node_lease_duration_seconds;
         // The Node was created again, or the settings were read again (LSE-5).
@@ -93,6 +102,7 @@ impl LeaseLane {
             Stage::Create => Wish::CreateLease { body: body::create_body(name, uid, duration_seconds, renew_time) },
             Stage::Adopt => renewal(body::renew_and_adopt_body(name, uid, duration_seconds, renew_time)),
             Stage::Renew => renewal(body::renew_body(renew_time, self.strip_managed_fields)),
+            Stage::Resume => renewal(body::renew_unchanged_body(renew_time, self.version.unwrap_or_default())),
         };
         // A creation is tracked whatever it says, even one whose answer is lost: the renewal after it strips.
         self.strip_managed_fields |= self.stage == Stage::Create;
@@ -107,7 +117,13 @@ impl LeaseLane {
     pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
         match answer.result {
             Ok(Document::Lease(lease)) => self.found(&lease, world, now),
-            Ok(_) => self.renewed(world, now),
+            Ok(document) => {
+                self.version = match document {
+                    Document::Metadata { resource_version, .. } => resource_version.parse().ok(),
+                    _ => None,
+                };
+                self.renewed(world, now);
+            }
             Err(refusal) => self.refused(&refusal, world, now),
         }
     }
@@ -127,6 +143,21 @@ impl LeaseLane {
     /// Whether the server has acknowledged a renewal.
     pub(super) fn is_held(&self) -> bool {
         self.held
+    }
+
+    /// What the server has of the Lease, as far as that is known.
+    pub(super) fn known(&self) -> Option<KnownLease> {
+        let (version, renewed, duration_seconds) = (self.version?, self.last_renew_time?, self.duration_seconds?);
+        Some(KnownLease { version, renewed, duration_seconds })
+    }
+
+    /// The process before this one held the Lease: there is nothing to find.
+    fn go_on(&mut self, known: KnownLease, owner_uid: Option<String>) {
+        self.last_renew_time = Some(known.renewed);
+        self.duration_seconds = Some(known.duration_seconds);
+        self.version = Some(known.version);
+        self.owner_uid = owner_uid;
+        self.stage = Stage::Resume;
     }
 
     fn next_renew_time(&self, world: &World, now: Now) -> Option<Wall> {
@@ -191,6 +222,11 @@ impl LeaseLane {
             (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => Some(Stage::Create),
             (Class::Exists, Stage::Create) => Some(Stage::Find),
             (Class::Conflict, Stage::Adopt | Stage::Renew) => Some(Stage::Find),
+            (Class::Missing | Class::Conflict, Stage::Resume) => {
+                // Whoever wrote it may be another machine: nothing more before the Node is known to be ours (D10).
+                world.node_uid = None;
+                Some(Stage::Find)
+            }
             _ => None,
         };
         if let Some(next_stage) = next_stage {
@@ -240,13 +276,13 @@ impl LeaseLane {
 }
 
 fn renews(stage: Stage) -> bool {
-    matches!(stage, Stage::Adopt | Stage::Renew)
+    matches!(stage, Stage::Adopt | Stage::Renew | Stage::Resume)
 }
 
 fn verb_of(stage: Stage) -> &'static str {
     match stage {
         Stage::Find => "get leases",
         Stage::Create => "create leases",
-        Stage::Adopt | Stage::Renew => "patch leases",
+        Stage::Adopt | Stage::Renew | Stage::Resume => "patch leases",
     }
 }

@@ -9,6 +9,7 @@
 mod backoff;
 mod clock;
 mod events;
+mod handover;
 mod lease;
 mod memory;
 pub mod notice;
@@ -32,7 +33,7 @@ use std::time::Duration;
 
 use crate::api::{Answer, Lane, Wish};
 use crate::config::Settings;
-use crate::journal::record::cut;
+use crate::journal::record::{KnownNode, cut};
 use crate::journal::{Happened, Journal, Write};
 use crate::probe::{Facts, Readings};
 use crate::time::{Now, Up, Wall};
@@ -260,6 +261,11 @@ impl Agent {
                 }
             }
         }
+        if self.world.outage.is_recorded()
+            && let Some(known) = self.known()
+        {
+            self.world.leave(known, now);
+        }
         if let Some(write) = self.world.memory.next_write(now.up) {
             self.world.output(Output::Write(write));
         }
@@ -275,6 +281,12 @@ impl Agent {
             }
             _ => Output::Wait { until, because },
         }
+    }
+
+    /// What a process would need that starts in the middle of this outage.
+    fn known(&self) -> Option<KnownNode> {
+        let (base, server_version) = self.status.known()?;
+        handover::known(base, server_version, self.lease.known()?)
     }
 
     /// What is not on the disk goes there; nothing is sent any more.

@@ -119,6 +119,11 @@ impl Registration {
         self.trouble.last().or(self.taken.as_deref()).or(suspects)
     }
 
+    /// Whether there is a Node of ours that lacks something.
+    pub(super) fn repairs(&self) -> bool {
+        matches!(self.stage, Stage::Reconcile { .. })
+    }
+
     /// Fresh facts are in.
     pub(super) fn observed(&mut self) {
         if matches!(self.stage, Stage::Probe) {
@@ -185,8 +190,15 @@ impl Registration {
         None
     }
 
-    fn existing(&mut self, node: Box<Node>, truth: &mut Truth, world: &mut World, now: Now) -> Option<Box<Node>> {
-        let Some(mine) = truth.initial(world, now) else {
+    /// A Node is there: whose is it, and is it as it should be? The Node, where nothing is left to do.
+    pub(super) fn existing(
+        &mut self,
+        node: Box<Node>,
+        truth: &mut Truth,
+        world: &mut World,
+        now: Now,
+    ) -> Option<Box<Node>> {
+        let Some(mine) = truth.as_new(world, now) else {
             self.pause(now, Duration::ZERO);
             return None;
         };
@@ -245,7 +257,7 @@ impl Registration {
             "stranger-gone",
             format!("{who} no longer renews the Lease: this board takes over Node {}", world.node_name),
         );
-        let Some(mine) = truth.initial(world, now) else {
+        let Some(mine) = truth.as_new(world, now) else {
             self.pause(now, Duration::ZERO);
             return None;
         };

@@ -175,7 +175,8 @@ fn telling(record: &Record, node: &str, memory: &Memory, stamp: Wall, now: Up) -
             let message = format!("{count} records of Node {node} were dropped to make room for others");
             event(true, "RecordsDropped", message)
         }
-        // Neither is told.
+        // None of these is told.
+        Happened::NodeKnown(known) => event(false, "NodeKnown", known.uid.to_string()),
         Happened::OutageBegan { cause } => event(false, "UplinkLost", cause.to_string()),
         Happened::ClockSet { wall } => event(false, "ClockSet", wall.to_string()),
     }

@@ -13,6 +13,8 @@
 //! answers with the Node; an assertion of the four statuses, every `statusAssertFrequency`, answers with the
 //! resourceVersion, and a surprising one leads to one GET; after a gap every condition is sent whole.
 
+mod inherited;
+
 use std::time::Duration;
 
 use super::Because;
@@ -34,6 +36,8 @@ pub(super) struct StatusLane {
     trouble: Trouble,
     /// The server's last answer; `None`: ask before the next PATCH.
     base: Option<Box<Node>>,
+    /// It is what an earlier process left: a base only once the Lease has been renewed as that one left it.
+    is_inherited: bool,
     /// A PATCH may have reached the server without its answer reaching us: send all of the status next time.
     unsure: bool,
     /// A run may ride with any other wake-up from `earliest` on, and happens by `latest`.
@@ -99,6 +103,7 @@ impl StatusLane {
             truth: Truth::new(world),
             trouble: Trouble::of("NodeStatus"),
             base: None,
+            is_inherited: false,
             unsure: false,
             earliest: now,
             latest: now,
@@ -189,6 +194,9 @@ impl StatusLane {
     pub(super) fn observed(&mut self, seen: Seen, world: &mut World, now: Now) {
         self.truth.observe(seen, self.base.as_deref(), world, now);
         self.look_due = now.up + world.settings.node_status_update_frequency;
+        if let Some(known) = world.inherit(now) {
+            self.go_on(&known, world, now);
+        }
         match &mut self.stage {
             Stage::Register(registration) => registration.observed(),
             Stage::Probe => {
@@ -236,7 +244,11 @@ impl StatusLane {
             (Stage::Version, _) => {
                 self.truth.server_version.get_or_insert_default();
             }
-            (Stage::Read, Ok(Document::Node(node))) => self.read(node, world, now),
+            (Stage::Read, Ok(Document::Node(node))) => {
+                if let Some(node) = self.reviewed(node, world, now) {
+                    self.read(node, world, now);
+                }
+            }
             (Stage::Patch { report_due }, Ok(Document::Node(node))) => self.patched(node, report_due, world, now),
             (Stage::Assert, Ok(Document::Metadata { uid, resource_version })) => {
                 self.asserted(&uid, &resource_version, world, now);
@@ -283,7 +295,8 @@ impl StatusLane {
             self.stage = Stage::Version;
             return Step::Send(Wish::ReadVersion);
         }
-        let Some(base) = self.base.as_deref().filter(|_| self.truth.is_known()) else {
+        let is_base = !self.is_inherited || world.has_renewed();
+        let Some(base) = self.base.as_deref().filter(|_| self.truth.is_known() && is_base) else {
             self.stage = Stage::Read;
             return Step::Send(Wish::ReadNode { heartbeat: true });
         };
@@ -291,6 +304,9 @@ impl StatusLane {
         let may_send = must_send || !self.truth.is_settled();
         if may_send && world.memory.must_wait(now.up) {
             return Step::Idle;
+        }
+        if self.is_inherited {
+            self.truth.node_known(base, world, now);
         }
         let wanted = if may_send { self.truth.updated(base, world, now) } else { None };
         if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
@@ -352,8 +368,10 @@ impl StatusLane {
         world.report_at_once = false;
         self.report_due = Some(report_due);
         self.assert_due = now.up + world.settings.status_assert_frequency;
-        self.read(node, world, now);
-        self.rest(world, now);
+        if let Some(node) = self.reviewed(node, world, now) {
+            self.read(node, world, now);
+            self.rest(world, now);
+        }
     }
 
     fn asserted(&mut self, uid: &str, resource_version: &str, world: &mut World, now: Now) {

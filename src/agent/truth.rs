@@ -120,6 +120,13 @@ impl Truth {
         Some(node)
     }
 
+    /// The same to compare with, of which nothing is told; it has no true times.
+    pub(super) fn as_new(&self, world: &World, now: Now) -> Option<Node> {
+        let version = kubelet_version(self.server_version.as_deref());
+        let board = board(self.facts.as_deref()?, self.pressures, &version, world, world.stamp(now)?);
+        Some(desired::initial(&board).0)
+    }
+
     /// `base` brought up to date (UPD-*); `None` before the first facts, or the time of day.
     pub(super) fn updated(&mut self, base: &Node, world: &mut World, now: Now) -> Option<Wanted> {
         let stamp = world.stamp(now)?;

@@ -192,7 +192,9 @@ impl Head {
                 if !self.content_type.starts_with("application/") {
                     return Err(self.not_json("no API server answers so".to_owned()));
                 }
-                Ok(Document::Nothing)
+                let metadata = if self.is_protobuf() { protobuf::read_metadata(body) } else { None };
+                Ok(metadata
+                    .map_or(Document::Nothing, |(uid, resource_version)| Document::Metadata { uid, resource_version }))
             }
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! "k8s\0"  Unknown { 1: TypeMeta { 1: apiVersion, 2: kind }, 2: raw }      raw = Status { 3: message, 4: reason, ... }
-//!                 or PartialObjectMetadata { 1: ObjectMeta { 5: uid, 6: resourceVersion, ... } }
+//!                 or PartialObjectMetadata, Lease { 1: ObjectMeta { 5: uid, 6: resourceVersion, ... } }
 //! ```
 
 use super::answer::StatusText;
@@ -26,7 +26,7 @@ pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
     (status.kind == "Status").then_some(status)
 }
 
-/// `(uid, resourceVersion)` of a `PartialObjectMetadata`; `None` for anything else.
+/// `(uid, resourceVersion)` of a `PartialObjectMetadata` or a `Lease`; `None` for anything else.
 pub(super) fn read_metadata(body: &[u8]) -> Option<(String, String)> {
     let (kind, raw) = read_unknown(body)?;
     let (mut uid, mut resource_version) = (String::new(), String::new());
@@ -40,7 +40,7 @@ pub(super) fn read_metadata(body: &[u8]) -> Option<(String, String)> {
             }
         }
     }
-    (kind == "PartialObjectMetadata" && !uid.is_empty()).then_some((uid, resource_version))
+    (matches!(&*kind, "PartialObjectMetadata" | "Lease") && !uid.is_empty()).then_some((uid, resource_version))
 }
 
 /// Kind and content of the envelope.

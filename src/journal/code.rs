@@ -18,8 +18,11 @@
 
 use std::time::Duration;
 
+use heapless::String as Bounded;
+
 use super::frame;
-use super::record::{BootId, Happened, Moment, Record, Sequence, Status, TEXT_BYTES, Text};
+use super::record::{BootId, Happened, KnownNode, Moment, Record, Sequence, Status, TEXT_BYTES, Text};
+use crate::node::condition::OWN;
 use crate::time::{Up, Wall};
 
 /// Most records of one frame: what one bad block can take with it, and a frame is never longer than a block.
@@ -108,6 +111,7 @@ pub fn most_bytes(record: &Record) -> usize {
         Happened::ProcessStarted => 0,
         Happened::ClockSet { .. } => 10,
         Happened::Dropped { .. } => 5,
+        Happened::NodeKnown(known) => 27 + known.uid.len() + known.server_version.len() + 11 * known.conditions.len(),
     };
     FRAME + FIXED + fields
 }
@@ -160,9 +164,18 @@ impl Writer {
         if let Some(place) = self.texts.iter().position(|known| known == text) {
             return self.number(REFERENCE + place as u64);
         }
+        self.plain(text);
+        self.texts.push(text.clone());
+    }
+
+    /// A text that comes once.
+    fn plain(&mut self, text: &str) {
         self.number(text.len() as u64);
         self.bytes.extend_from_slice(text.as_bytes());
-        self.texts.push(text.clone());
+    }
+
+    fn wall(&mut self, wall: Wall, clock: &Clock) {
+        self.signed(wall.unix_us().wrapping_sub(clock.wall_us));
     }
 
     fn record(&mut self, record: &Record, next: u64, clock: &mut Clock) {
@@ -174,6 +187,7 @@ impl Writer {
             Happened::BoardRebooted { .. } => 5,
             Happened::ClockSet { .. } => 6,
             Happened::Dropped { .. } => 7,
+            Happened::NodeKnown(_) => 8,
         };
         self.bytes.push(if record.at.wall.is_some() { kind | HAS_WALL } else { kind });
         self.number(next.saturating_sub(record.sequence.0));
@@ -201,8 +215,19 @@ impl Writer {
                 self.bytes.extend_from_slice(&old.0.to_le_bytes());
                 self.text(reason);
             }
-            Happened::ClockSet { wall } => self.signed(wall.unix_us().wrapping_sub(clock.wall_us)),
+            Happened::ClockSet { wall } => self.wall(*wall, clock),
             Happened::Dropped { count } => self.number(u64::from(*count)),
+            Happened::NodeKnown(known) => {
+                self.plain(&known.uid);
+                self.plain(&known.server_version);
+                self.number(known.lease_version);
+                self.wall(known.renewed, clock);
+                self.number(u64::from(known.lease_duration_seconds));
+                for (status, since) in &known.conditions {
+                    self.bytes.push(status.code());
+                    self.wall(*since, clock);
+                }
+            }
         }
     }
 }
@@ -253,11 +278,34 @@ impl Reader<'_> {
         if let Some(place) = token.checked_sub(REFERENCE) {
             return self.texts.get(usize::try_from(place).ok()?).cloned();
         }
-        let (bytes, rest) = self.rest.split_at_checked(usize::try_from(token).ok()?)?;
-        self.rest = rest;
-        let text = Text::try_from(std::str::from_utf8(bytes).ok()?).ok()?;
+        let text: Text = self.plain_of(token)?;
         self.texts.push(text.clone());
         Some(text)
+    }
+
+    fn plain<const N: usize>(&mut self) -> Option<Bounded<N>> {
+        let length = self.number()?;
+        self.plain_of(length)
+    }
+
+    fn plain_of<const N: usize>(&mut self, length: u64) -> Option<Bounded<N>> {
+        let (bytes, rest) = self.rest.split_at_checked(usize::try_from(length).ok()?)?;
+        self.rest = rest;
+        Bounded::try_from(std::str::from_utf8(bytes).ok()?).ok()
+    }
+
+    fn wall(&mut self, clock: &Clock) -> Option<Wall> {
+        Some(Wall::from_unix_us(clock.wall_us.wrapping_add(self.signed()?)))
+    }
+
+    fn known_node(&mut self, clock: &Clock) -> Option<KnownNode> {
+        let (uid, server_version) = (self.plain()?, self.plain()?);
+        let (lease_version, renewed, lease_duration_seconds) = (self.number()?, self.wall(clock)?, self.small()?);
+        let mut conditions = [(Status::Unknown, renewed); OWN.len()];
+        for condition in &mut conditions {
+            *condition = (Status::of_code(self.byte()?)?, self.wall(clock)?);
+        }
+        Some(KnownNode { uid, server_version, lease_version, renewed, lease_duration_seconds, conditions })
     }
 
     fn record(&mut self, boot: BootId, next: u64, clock: &mut Clock) -> Option<Record> {
@@ -281,8 +329,9 @@ impl Reader<'_> {
                 self.rest = rest;
                 Happened::BoardRebooted { old: BootId(u128::from_le_bytes(*old)), reason: self.text()? }
             }
-            6 => Happened::ClockSet { wall: Wall::from_unix_us(clock.wall_us.wrapping_add(self.signed()?)) },
+            6 => Happened::ClockSet { wall: self.wall(clock)? },
             7 => Happened::Dropped { count: self.small()? },
+            8 => Happened::NodeKnown(Box::new(self.known_node(clock)?)),
             _ => return None,
         };
         let up = Up::since_boot(Duration::from_micros(up_us));
@@ -324,14 +373,28 @@ mod tests {
             Happened::BoardRebooted { old: BootId(u128::MAX), reason: cut("KubeletReady") },
             Happened::ClockSet { wall: Wall::from_unix_us(i64::MIN) },
             Happened::Dropped { count: 300 },
+            Happened::NodeKnown(Box::new(known_node())),
         ];
         let of = |(place, what): (usize, Happened)| {
             // The clock of the boot never steps back, but what is read back is what was written, whatever it is.
-            let up = Up::since_boot(Duration::from_micros([5, 3, u64::MAX, 0, 77, 78, 79][place % 7]));
+            let up = Up::since_boot(Duration::from_micros([5, 3, u64::MAX, 0, 77, 78, 79, 79][place]));
             let wall = wall.filter(|_| place % 3 != 1).map(|us| Wall::from_unix_us(us.wrapping_mul(place as i64)));
             Record { sequence: Sequence(10 + place as u64), at: Moment { boot: BootId(9), up, wall }, what }
         };
         whats.into_iter().enumerate().map(of).collect()
+    }
+
+    /// The longest there is.
+    fn known_node() -> KnownNode {
+        KnownNode {
+            uid: Bounded::try_from("9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11").unwrap(),
+            server_version: Bounded::try_from(&*"v".repeat(32)).unwrap(),
+            lease_version: u64::MAX,
+            renewed: Wall::from_unix_us(i64::MAX),
+            lease_duration_seconds: u32::MAX,
+            conditions: [Status::True, Status::False, Status::Unknown, Status::True]
+                .map(|status| (status, Wall::from_unix_us(i64::MIN))),
+        }
     }
 
     fn decode(bytes: &[u8]) -> Option<Batch<Record>> {
@@ -373,7 +436,10 @@ mod tests {
         let next = LAST_SEQUENCE;
         let batch = Batch { boot: BootId(1), next, below: 1, dead, records: records.iter().collect() };
         assert!(batch.encode().is_some_and(|bytes| bytes.len() < frame::FRAME_BYTES));
-        for record in &records {
+        let mut known = records.clone();
+        known.iter_mut().for_each(|record| record.what = Happened::NodeKnown(Box::new(known_node())));
+        assert!(Batch { records: known.iter().collect(), ..batch }.encode().is_some());
+        for record in records.iter().chain(&known) {
             let alone = Batch { boot: BootId(1), next: 1 << 34, below: 1 << 34, dead: vec![], records: vec![record] };
             assert!(alone.encode().is_some_and(|bytes| bytes.len() <= most_bytes(record)), "{record:?}");
         }

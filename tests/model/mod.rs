@@ -279,7 +279,7 @@ fn encode(object: &Value, form: Form) -> Vec<u8> {
             let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
             encode(&partial, Form::JSON)
         }
-        Form { metadata_only: false, protobuf: true } => protobuf::encode_opaque(object),
+        Form { metadata_only: false, protobuf: true } => protobuf::encode_object(object),
         Form { metadata_only: false, protobuf: false } => {
             let mut body = Vec::with_capacity(BODY_ROOM_BYTES);
             // A tree of plain values can always be written.

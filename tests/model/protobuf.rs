@@ -1,7 +1,6 @@
 //! Turns an object into the envelope of the API's protobuf form.
 //!
-//! A `Status` and metadata are encoded truly, as the agent reads them; any other object is its JSON inside the envelope, as the agent
-//! reads no more than the status code of such an answer (D3).
+//! A `Status` and metadata are encoded truly, as the agent reads them; it reads nothing else of such an answer (D3).
 
 use serde_json::Value;
 
@@ -19,15 +18,23 @@ pub fn encode_status(problem: &Problem) -> Vec<u8> {
 
 /// A `PartialObjectMetadata`, as far as the agent reads it: name, uid and resourceVersion.
 pub fn encode_metadata(metadata: &Value) -> Vec<u8> {
-    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let numbers = [(1, "name"), (5, "uid"), (6, "resourceVersion")];
-    let fields: Vec<u8> = numbers.iter().flat_map(|(number, key)| field(*number, text(key).as_bytes())).collect();
-    envelope("meta.k8s.io/v1", "PartialObjectMetadata", &field(1, &fields))
+    envelope("meta.k8s.io/v1", "PartialObjectMetadata", &object_meta(metadata))
 }
 
-pub fn encode_opaque(object: &Value) -> Vec<u8> {
-    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
-    envelope(text("apiVersion"), text("kind"), &serde_json::to_vec(object).unwrap_or_default())
+/// An object without its content.
+pub fn encode_object(object: &Value) -> Vec<u8> {
+    envelope(text(object, "apiVersion"), text(object, "kind"), &object_meta(&object["metadata"]))
+}
+
+fn object_meta(metadata: &Value) -> Vec<u8> {
+    let numbers = [(1, "name"), (5, "uid"), (6, "resourceVersion")];
+    let fields: Vec<u8> =
+        numbers.iter().flat_map(|(number, key)| field(*number, text(metadata, key).as_bytes())).collect();
+    field(1, &fields)
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {

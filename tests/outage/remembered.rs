@@ -31,6 +31,7 @@ pub fn cases() -> Vec<Case> {
     cases![
         what_changes_while_the_link_is_down_is_told_when_it_returns,
         what_changes_while_the_link_is_down_outlives_the_process,
+        a_lease_that_was_written_while_the_process_was_gone_is_found_again,
         what_changes_while_the_server_is_down_is_told_when_it_returns,
     ]
 }
@@ -201,10 +202,31 @@ fn what_changes_while_the_link_is_down_outlives_the_process(cluster: &Cluster) -
     outage.ends()?;
     let back_us = now_us();
     outage.site.mend(0)?;
-    // It knows nothing of its Node, so it has to ask first.
+    // The process before it has left what makes asking needless.
     let since = outage.is_over(back_us)?;
-    outage.is_true(&since.iter().rev().find(|e| status_of(&e.reply, "Ready") == "True").ok_or("no report")?.reply)?;
+    outage.is_true(&only_two_requests(&since).reply)?;
     outage.is_told(back_us)?;
+    outage.agent.check()
+}
+
+fn a_lease_that_was_written_while_the_process_was_gone_is_found_again(cluster: &Cluster) -> Result<()> {
+    let mut outage = Outage::prepare(cluster, &cluster.api, "cut-off-and-touched")?;
+    let cut_us = now_us();
+    outage.site.cut(0)?;
+    outage.begins(cut_us)?;
+    outage.act(1)?;
+    outage.agent.kill()?;
+    let touched = serde_json::json!({"metadata": {"annotations": {"example.com/touched": "yes"}}});
+    cluster.patch_lease(&outage.node.name, &touched)?;
+    outage.agent = start(cluster, &cluster.api, &outage.site, &outage.node, ACTS[1])?;
+    outage.agent.wait_for_line(&["Lease renewal failed", "cannot connect"], SOON)?;
+    outage.ends()?;
+    let back_us = now_us();
+    outage.site.mend(0)?;
+    let since = outage.is_over(back_us)?;
+    let first: Vec<String> = since.iter().take(2).map(line).collect();
+    assert_eq!(first, ["PATCH leases 409", "GET nodes?timeout=10s 200"], "{:#?}", lines(&since));
+    wait_for_renewal(cluster, &outage.node, now_us(), SOON)?;
     outage.agent.check()
 }
 

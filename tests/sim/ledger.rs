@@ -414,7 +414,7 @@ fn without_room(bytes: &[u8]) -> &[u8] {
 
 /// Whether an event tells of it.
 fn is_told(record: &Record) -> bool {
-    !matches!(record.what, Happened::OutageBegan { .. } | Happened::ClockSet { .. })
+    !matches!(record.what, Happened::OutageBegan { .. } | Happened::ClockSet { .. } | Happened::NodeKnown(_))
 }
 
 fn word(status: Status) -> &'static str {

@@ -56,8 +56,11 @@ pub struct Watch {
     probing: bool,
     /// No request is harmed on its way, in this world.
     is_faultless: bool,
-    /// When a Lease request was last answered well, for this process.
+    /// When a Lease request was last answered well, for this process, and for the one before it.
     reached_us: Option<u64>,
+    left_us: Option<u64>,
+    /// The last renewal holds only for the Lease as an earlier process left it.
+    resumes: bool,
     /// When somebody last did to Node, Lease or settings what takes requests to heal.
     disturbed_us: Option<u64>,
     /// When the first Lease after an outage was answered, and how many requests there were since.
@@ -80,7 +83,7 @@ impl Watch {
         self.node_missing = false;
         self.stuck_waits = 0;
         self.probing = false;
-        self.reached_us = None;
+        self.left_us = self.reached_us.take().or(self.left_us);
         self.comeback = None;
     }
 
@@ -149,8 +152,9 @@ impl Watch {
         }
     }
 
-    /// `None` where a body has none.
-    pub fn renews(&mut self, renew_time: Option<Wall>) -> Checked {
+    /// `None` where a body has none. `resumes`: it holds only for one version of the Lease.
+    pub fn renews(&mut self, renew_time: Option<Wall>, resumes: bool) -> Checked {
+        self.resumes = resumes;
         let Some(renew_time) = renew_time else { return Err("a Lease write without renewTime".to_owned()) };
         let last = self.last_renew_time.replace(renew_time);
         if last.is_some_and(|last| renew_time <= last) {
@@ -174,6 +178,9 @@ impl Watch {
             self.comeback = None;
         }
         self.node_missing |= lane == Lane::Status && class == Some(Class::Missing);
+        // Somebody else wrote the Lease: whose Node this is has to be asked first.
+        self.node_missing |=
+            lane == Lane::Lease && self.resumes && matches!(class, Some(Class::Missing | Class::Conflict));
         if self.node_missing {
             self.lease_due_us = None;
         }
@@ -190,7 +197,8 @@ impl Watch {
     }
 
     fn lease_succeeded(&mut self, now_us: u64) {
-        let Some(before_us) = self.reached_us.replace(now_us).filter(|_| self.is_faultless) else { return };
+        let left_us = self.left_us.take().filter(|_| self.resumes);
+        let Some(before_us) = self.reached_us.replace(now_us).or(left_us).filter(|_| self.is_faultless) else { return };
         let is_disturbed = self.disturbed_us.is_some_and(|disturbed_us| disturbed_us + UNDISTURBED_US > before_us);
         if now_us - before_us > OUTAGE_US && !is_disturbed {
             self.comeback = Some((now_us, 1));

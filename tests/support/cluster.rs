@@ -274,6 +274,11 @@ impl Cluster {
         self.api.admin.find(&lease_path(name))
     }
 
+    /// A merge patch of the Lease, by somebody else than its Node.
+    pub fn patch_lease(&self, name: &str, patch: &Value) -> Result<Value> {
+        self.api.admin.patch(&lease_path(name), patch)
+    }
+
     pub fn delete_lease(&self, name: &str) -> Result<Value> {
         self.api.admin.delete(&lease_path(name))
     }

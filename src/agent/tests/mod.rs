@@ -1,6 +1,7 @@
 //! Turns a script of answers into the agent's requests: what each test of the lanes is written in.
 
 mod events;
+mod handover;
 mod lease;
 mod outage;
 mod registration;
@@ -44,6 +45,8 @@ struct Script {
     stopped: bool,
     /// The Node of a healthy server, once something was written to it.
     stored: Option<Node>,
+    /// resourceVersion of its Lease.
+    lease_version: u64,
 }
 
 /// A disk in memory.
@@ -102,7 +105,7 @@ impl Script {
         #[rustfmt::skip]
         let script = Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
-            stored: None,
+            stored: None, lease_version: 7,
         };
         script
     }
@@ -162,8 +165,8 @@ impl Script {
             let wanted = wanted.map(|place| sent.remove(place));
             let moved = !sent.is_empty();
             for (ticket, wish) in sent {
-                let document = self.document(&wish);
-                self.answer(ticket, Ok(document));
+                let reply = self.reply(&wish);
+                self.answer(ticket, reply);
             }
             if let Some(wanted) = wanted {
                 return wanted;
@@ -192,8 +195,8 @@ impl Script {
     fn play_healthy(&mut self, lane: Lane) -> (u128, Wish) {
         let (ticket, wish) = self.next(lane);
         let at_ms = self.up.as_millis();
-        let document = self.document(&wish);
-        self.answer(ticket, Ok(document));
+        let reply = self.reply(&wish);
+        self.answer(ticket, reply);
         (at_ms, wish)
     }
 
@@ -215,8 +218,8 @@ impl Script {
                 }
             }
             for (ticket, wish) in sent {
-                let document = self.document(&wish);
-                self.answer(ticket, Ok(document));
+                let reply = self.reply(&wish);
+                self.answer(ticket, reply);
                 wishes.push(wish);
             }
         }
@@ -253,10 +256,23 @@ impl Script {
     fn restart(self, boot: BootId, up: Duration) -> Script {
         let is_reboot = boot != self.agent.world.memory.journal().boot();
         let booted = if is_reboot { self.booted.plus(self.up) } else { self.booted };
-        Script { stored: self.stored, ..Script::on(self.disk, Settings::default(), boot, booted, up) }
+        let (stored, lease_version) = (self.stored, self.lease_version);
+        Script { stored, lease_version, ..Script::on(self.disk, Settings::default(), boot, booted, up) }
     }
 
-    /// What a healthy server answers that keeps the conditions it was sent.
+    /// What a healthy server answers: no to what holds only for another version of the Lease.
+    fn reply(&mut self, wish: &Wish) -> Result<Document, Refusal> {
+        let Wish::RenewLease { body, .. } = wish else { return Ok(self.document(wish)) };
+        let patch: Value = serde_json::from_str(body).unwrap();
+        let wanted = patch["metadata"]["resourceVersion"].as_str();
+        if wanted.is_some_and(|wanted| wanted != self.lease_version.to_string()) {
+            return refused(409, "Conflict");
+        }
+        self.lease_version += 1;
+        Ok(metadata(&self.lease_version.to_string()))
+    }
+
+    /// What one answers that keeps the conditions it was sent.
     fn document(&mut self, wish: &Wish) -> Document {
         let Wish::PatchStatus { body, answer: PatchAnswer::Node, .. } = wish else { return healthy(wish) };
         let patch: Value = serde_json::from_str(body).unwrap();

@@ -203,7 +203,7 @@ fn a_body_without_an_end_is_given_up_at_the_limit_even_if_nobody_reads_it() {
 
 #[test]
 fn a_body_nobody_reads_is_not_kept() {
-    let mut exchange = start(renewal());
+    let mut exchange = start(Wish::CreateEvent { body: "{}".to_owned() });
     let mut input = format!("{JSON}\r\nContent-Length: 500000\r\n\r\n").into_bytes();
     input.resize(input.len() + 400_000, b' ');
     assert!(matches!(exchange.feed(&mut input), Ok(Progress::NeedMore)));
