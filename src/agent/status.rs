@@ -376,7 +376,7 @@ impl StatusLane {
             world.say(Level::Info, "status-sent", text);
             self.reported = true;
         }
-        self.truth.acknowledged();
+        self.truth.acknowledged(&node);
         self.unsure = false;
         world.report_in_full = false;
         // What was to be reported at once is: a renewal may have asked for it while this report was being made.

@@ -161,8 +161,9 @@ impl World {
 
     /// An API server that knows of Leases answered: the uplink works.
     pub(super) fn reached(&mut self, now: Now) {
-        self.replay.resume(&self.memory, now.up);
-        if let Some(since) = self.outage.reached(now.up) {
+        let lost_since = self.outage.reached(now.up);
+        self.replay.resume(&self.memory, lost_since.is_some(), now.up);
+        if let Some(since) = lost_since {
             self.report_in_full = true;
             self.report_at_once = true;
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now.up - since)));

@@ -56,18 +56,32 @@ fn pressure_is_sent_at_the_next_look_with_an_event() {
 fn a_change_that_nobody_acknowledges_keeps_its_first_transition_time_and_tells_one_event() {
     let mut script = Script::new();
     script.register();
-    script.facts.readings.memory = Ok(MemoryUse { available_bytes: 1 << 20, source: MemorySource::CgroupV2 });
-    let transition = |wish: &Wish| {
-        let body = body_of(wish);
-        let conditions = body["status"]["conditions"].as_array().unwrap().clone();
-        let memory = conditions.into_iter().find(|condition| condition["type"] == "MemoryPressure").unwrap();
-        memory["lastTransitionTime"].as_str().unwrap().to_owned()
-    };
+    script.press_memory(true);
     let (_, first) = script.play(Lane::Status, unreachable());
     let (_, second) = script.play(Lane::Status, unreachable());
     assert_eq!(transition(&first), transition(&second));
     let told = script.said.iter().filter(|notice| notice.text.starts_with("NodeHasInsufficientMemory")).count();
     assert_eq!(told, 1);
+}
+
+/// When `wish` says that memory pressure became what it is.
+fn transition(wish: &Wish) -> String {
+    let body = body_of(wish);
+    let conditions = body["status"]["conditions"].as_array().unwrap();
+    let memory = conditions.iter().find(|condition| condition["type"] == "MemoryPressure").unwrap();
+    memory["lastTransitionTime"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_change_that_the_answer_does_not_show_keeps_its_time_for_the_next_report() {
+    let mut script = Script::new();
+    script.register();
+    script.press_memory(true);
+    let mut made_anew = registered_node();
+    made_anew.status.conditions.iter_mut().for_each(|condition| condition.status.clear());
+    let (_, first) = script.play(Lane::Status, Ok(Document::Node(Box::new(made_anew))));
+    let (_, second) = script.play_healthy(Lane::Status);
+    assert_eq!(transition(&first), transition(&second));
 }
 
 #[test]
