@@ -90,8 +90,8 @@ bench: ## Sizes, memory, wake-ups and bytes beside their budgets
 	./tests/cluster/build
 	$(CARGO) bench --locked --bench budgets -- $(ARGS)
 
-sim: ## Simulated worlds: make sim SEEDS=1000000, or SEED=7 to replay one with its trace
-	SEEDS=$(SEEDS) SEED=$(SEED) $(CARGO) test --locked --profile sim --test sim -- --nocapture what_must_hold
+sim: ## Simulated worlds: make sim SEEDS=1000000 (FROM=2000: from that seed on), or SEED=7 to replay one with its trace
+	SEEDS=$(SEEDS) FROM=$(FROM) SEED=$(SEED) $(CARGO) test --locked --profile sim --test sim -- --nocapture what_must_hold
 
 fuzz: ## Fuzz a parser from its corpus on: make fuzz TARGET=journal (or settings, kubeconfig, reply) SECONDS=60
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { echo 'first: cargo install cargo-fuzz (and a C++ compiler)' >&2; exit 69; }

@@ -95,22 +95,20 @@ impl Wall {
 
     /// `metav1.Time`: RFC 3339, UTC, whole seconds (PAT-6), `2026-01-01T00:05:00Z`.
     pub fn to_seconds_stamp(self) -> String {
-        let (date, clock) = self.civil();
-        format!("{date}T{clock}Z")
+        self.to_stamp("")
     }
 
     /// `metav1.MicroTime`: RFC 3339, UTC, exactly six fractional digits (LSE-3), `2026-01-01T00:00:00.123456Z`.
     pub fn to_micro_stamp(self) -> String {
-        let (date, clock) = self.civil();
-        format!("{date}T{clock}.{:06}Z", self.unix_us.rem_euclid(US_PER_SECOND))
+        self.to_stamp(&format!(".{:06}", self.unix_us.rem_euclid(US_PER_SECOND)))
     }
 
-    fn civil(self) -> (String, String) {
+    fn to_stamp(self, fraction: &str) -> String {
         let seconds = self.unix_seconds();
         let (year, month, day) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
         let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
-        let date = format!("{year:04}-{month:02}-{day:02}");
-        (date, format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60))
+        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
     }
 
     /// Reads a stamp of the API: RFC 3339 with `Z` or a numeric offset and any number of fractional digits

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo test --test sim     2,000 worlds
-//! make sim SEEDS=1000000    many, optimised, saying how far it is
+//! make sim SEEDS=1000000    many, optimised, saying how far it is; FROM=2000: from that seed on
 //! make sim SEED=7           one, with everything that happened
 //! ```
 #![allow(clippy::disallowed_methods, reason = "a test may read the clock to say how long it took")]
@@ -31,6 +31,7 @@ mod sim {
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZero;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +41,10 @@ use sim::long;
 use sim::planted::{PLANTED, Planted};
 use sim::world::{Outcome, World};
 
+/// A world is made of short-lived trees of JSON.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const WORLDS: u64 = 2_000;
 /// Every planted fault is noticed in one of so many worlds.
 const WORLDS_PER_PLANTED_FAULT: u64 = 200;
@@ -47,6 +52,9 @@ const WORLDS_RUN_TWICE: u64 = 100;
 const LINES_ON_FAILURE: usize = 40;
 /// A line for each so many worlds, where there are many.
 const WORLDS_PER_LINE: u64 = 10_000;
+/// Where something is wrong with every world, nobody needs more of it than this.
+const FAILURES_SAID: u64 = 100;
+const SEEDS_LISTED: usize = 20;
 
 fn run(seed: u64, fault: Option<Planted>, keep_lines: bool) -> Outcome {
     let world = AssertUnwindSafe(|| World::new(seed, fault, keep_lines).run());
@@ -70,9 +78,9 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Runs every seed below `end` on every core, until one answers false.
-fn each_seed(end: u64, run_one: impl Fn(u64) -> bool + Sync) {
-    let next = AtomicU64::new(0);
+/// Runs every seed on every core, until one answers false.
+fn each_seed(seeds: Range<u64>, run_one: impl Fn(u64) -> bool + Sync) {
+    let (next, end) = (AtomicU64::new(seeds.start), seeds.end);
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..cores {
@@ -92,7 +100,7 @@ fn each_seed(end: u64, run_one: impl Fn(u64) -> bool + Sync) {
 /// A bad seed below `end`; looks no further once there is one.
 fn find_bad(end: u64, is_bad: impl Fn(u64) -> bool + Sync) -> Option<u64> {
     let bad = AtomicU64::new(u64::MAX);
-    each_seed(end, |seed| {
+    each_seed(0..end, |seed| {
         let found = is_bad(seed);
         if found {
             bad.fetch_min(seed, Ordering::Relaxed);
@@ -102,13 +110,11 @@ fn find_bad(end: u64, is_bad: impl Fn(u64) -> bool + Sync) -> Option<u64> {
     Some(bad.into_inner()).filter(|seed| *seed != u64::MAX)
 }
 
-/// Kinds of violations, numbers left out, with how many worlds have them and the smallest seed of each.
-type Violations = BTreeMap<String, (u64, u64)>;
+/// Kinds of violations, numbers left out, with the seeds of the worlds that have them.
+type Violations = BTreeMap<String, Vec<u64>>;
 
-fn count(violations: &mut Violations, seed: u64, text: &str) {
-    let kind: String = text.chars().filter(|c| !c.is_ascii_digit()).take(90).collect();
-    let known = violations.entry(kind).or_insert((0, seed));
-    *known = (known.0 + 1, known.1.min(seed));
+fn kind_of(violation: &str) -> String {
+    violation.chars().filter(|c| !c.is_ascii_digit()).take(90).collect()
 }
 
 fn explain(seed: u64) -> String {
@@ -129,48 +135,54 @@ fn what_must_hold_holds_in_every_world() {
         return;
     }
     let worlds = number_from_environment("SEEDS").unwrap_or(WORLDS);
+    let from = number_from_environment("FROM").unwrap_or(0);
     let start = Instant::now();
     let (requests, busiest, simulated_us) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let violations = Mutex::new(Violations::new());
-    let ended = AtomicU64::new(0);
-    each_seed(worlds, |seed| {
+    let (ended, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    each_seed(from..from + worlds, |seed| {
         let outcome = run(seed, None, false);
         requests.fetch_add(outcome.requests, Ordering::Relaxed);
         busiest.fetch_max(outcome.busiest as u64, Ordering::Relaxed);
         simulated_us.fetch_add(outcome.simulated_us, Ordering::Relaxed);
         if let Some(text) = outcome.violation {
-            let mut violations = violations.lock().unwrap();
-            count(&mut violations, seed, &text);
-            if worlds > WORLDS_PER_LINE && violations.len() == 1 {
+            violations.lock().unwrap().entry(kind_of(&text)).or_default().push(seed);
+            if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_SAID && worlds > WORLDS_PER_LINE {
                 say(&format!("sim: seed {seed}: {text}; replay it with: make sim SEED={seed}"));
             }
         }
         let ended = ended.fetch_add(1, Ordering::Relaxed) + 1;
         if ended.is_multiple_of(WORLDS_PER_LINE) && ended < worlds {
-            let (spent, bad) = (start.elapsed().as_secs_f64(), violations.lock().unwrap().len());
+            let (spent, failed) = (start.elapsed().as_secs_f64(), failed.load(Ordering::Relaxed));
             let left = spent * (worlds - ended) as f64 / ended as f64;
-            say(&format!(
-                "sim: {ended} of {worlds} worlds in {spent:.0} s, {bad} kinds of failures, {left:.0} s to go"
-            ));
+            say(&format!("sim: {ended} of {worlds} worlds in {spent:.0} s, {failed} failed, {left:.0} s to go"));
         }
         true
     });
-    let violations = violations.into_inner().unwrap();
-    if let Some(seed) = violations.values().map(|(_, seed)| *seed).min() {
-        say(&explain(seed));
-        let list: Vec<String> = violations
-            .iter()
-            .map(|(kind, (worlds, seed))| format!("{worlds} worlds, first seed {seed}: {kind}"))
-            .collect();
-        panic!("of {worlds} worlds:\n{}", list.join("\n"));
-    }
+    let (failed, violations) = (failed.into_inner(), violations.into_inner().unwrap());
+    let result = if failed == 0 { "all as it should be".to_owned() } else { format!("{failed} failed") };
     say(&format!(
-        "sim: {worlds} worlds, {:.0} simulated hours, {} requests, at most {} in a minute, in {:.1} s: all as it should be",
+        "sim: {worlds} worlds from seed {from} on, {:.0} simulated hours, {} requests, at most {} in a minute, in {:.1} s: {result}",
         simulated_us.into_inner() as f64 / 3.6e9,
         requests.into_inner(),
         busiest.into_inner(),
         start.elapsed().as_secs_f64(),
     ));
+    if let Some(seed) = violations.values().flatten().min() {
+        say(&explain(*seed));
+        panic!("{failed} of {worlds} worlds failed:\n{}", listed(violations));
+    }
+}
+
+/// Each kind of violation with its seeds, the smallest first.
+fn listed(violations: Violations) -> String {
+    let lines = violations.into_iter().map(|(kind, mut seeds)| {
+        seeds.sort_unstable();
+        let count = seeds.len();
+        seeds.truncate(SEEDS_LISTED);
+        format!("{count} worlds, seeds {seeds:?}: {kind}")
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use super::cluster::Result;
 
+/// As everything larger than a floppy has.
+pub const BLOCK_BYTES: u64 = 4096;
 const SIZE_BYTES: u64 = 64 << 20;
 /// `/sys/block/DEVICE/stat` counts in these, whatever the device's own are.
 const SECTOR_BYTES: u64 = 512;
@@ -19,15 +21,14 @@ pub struct Card {
 }
 
 impl Card {
-    /// Makes and mounts one below `home`. Blocks of 4 KiB, as everything larger than a floppy has, and nothing left to be
-    /// initialised in the background.
+    /// Makes and mounts one below `home`, with nothing left to be initialised in the background.
     pub fn insert(home: &Path, name: &str) -> Result<Card> {
         let (image, folder) = (home.join(format!("{name}.ext4")), home.join(name));
         let file = fs::File::create(&image).and_then(|file| file.set_len(SIZE_BYTES));
         file.and_then(|()| fs::create_dir(&folder)).map_err(|e| format!("{}: {e}", image.display()))?;
         let (image, path) = (image.display().to_string(), folder.display().to_string());
         let eager = "lazy_itable_init=0,lazy_journal_init=0";
-        run("e2fsprogs", &["mkfs.ext4", "-q", "-F", "-b", "4096", "-E", eager, &image])?;
+        run("e2fsprogs", &["mkfs.ext4", "-q", "-F", "-b", &BLOCK_BYTES.to_string(), "-E", eager, &image])?;
         run("mount", &["mount", "-o", "loop", &image, &path])?;
         let mounts = fs::read_to_string("/proc/self/mounts").map_err(|e| format!("/proc/self/mounts: {e}"))?;
         let device = device_of(&mounts, &path).ok_or_else(|| format!("{path} is not among the mounts"))?;

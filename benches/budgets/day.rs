@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use nodepulse::io::disk::Disk;
+use nodepulse::journal::Write;
 
-use super::card::Card;
+use super::card::{BLOCK_BYTES, Card};
 use super::cluster::Result;
 use super::outage::Written;
 use super::world::World;
@@ -36,10 +37,20 @@ pub fn write_to(card: &Card) -> Result<Written> {
         if number < earlier {
             continue;
         }
-        written.synced_bytes += card.written_bytes()? - before;
+        written.own_bytes += own_bytes(write);
         card.settle()?;
-        written.bytes += card.written_bytes()? - before;
+        written.device_bytes += card.written_bytes()? - before;
         written.times += 1;
     }
     Ok(written)
+}
+
+/// The blocks that it fills, or changes a part of. (`write_bytes` in `/proc` would count the whole folio of page cache
+/// that a block is in.)
+fn own_bytes(write: &Write) -> u64 {
+    let (start, bytes) = match write {
+        Write::Append { at_bytes, bytes } => (*at_bytes, bytes),
+        Write::Replace { bytes } => (0, bytes),
+    };
+    (start + bytes.len() as u64).next_multiple_of(BLOCK_BYTES) - start / BLOCK_BYTES * BLOCK_BYTES
 }

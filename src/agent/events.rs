@@ -109,18 +109,17 @@ impl EventLane {
         // (One that knows our Node by now does not say.)
         let has_answered = world.clock.was_compared() || world.node_uid.is_some();
         let Some(first) = self.waiting.front_mut().filter(|_| has_answered) else { return Step::Idle };
-        let mut not_before = self.not_before;
-        if first.record.is_some() {
-            let Some(may_tell_at) = world.replay.may_tell_at().filter(|_| !world.is_lost()) else {
-                // While no server is found there is nothing to wait for but that one is.
-                if self.trouble.may_end_with(Remedy::Link) {
-                    self.not_before = now.up;
-                    first.tries = 0;
-                }
-                return Step::Idle;
-            };
-            not_before = not_before.max(may_tell_at);
-        }
+        let replay = &world.replay;
+        let may_tell_at = if first.record.is_some() { replay.may_tell_at() } else { Some(replay.peace_until()) };
+        let Some(may_tell_at) = may_tell_at.filter(|_| !world.is_lost()) else {
+            // While no server is found there is nothing to wait for but that one is.
+            if self.trouble.may_end_with(Remedy::Link) {
+                self.not_before = now.up;
+                first.tries = 0;
+            }
+            return Step::Idle;
+        };
+        let not_before = self.not_before.max(may_tell_at);
         if now.up < not_before {
             let after = self.trouble.last().map(str::to_owned);
             return Step::Wait { until: not_before, because: Because { what: "an event", after } };

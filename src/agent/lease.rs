@@ -88,13 +88,16 @@ impl LeaseLane {
         // The Node was created again, or the settings were read again (LSE-5).
         let outdated = self.owner_uid.as_ref() != Some(uid) || self.duration_seconds != Some(duration_seconds);
         let outdated = outdated && self.stage == Stage::Renew;
+        let fares_well = self.stage == Stage::Renew && self.trouble.last().is_none();
         if now.up < self.earliest && !(outdated && self.trouble.last().is_none()) {
+            world.renewal_due = fares_well.then_some(self.latest);
             return Step::Wait { until: self.latest, because: self.because() };
         }
         let Some(renew_time) = self.next_renew_time(world, now) else { return Step::Idle };
         if outdated {
             self.stage = Stage::Adopt;
         }
+        world.renews = fares_well;
         let name = world.node_name.as_str();
         let mut renewal = |body| Wish::RenewLease { body, audit_id: AuditId::new(world.random.next()) };
         let wish = match self.stage {
@@ -204,7 +207,7 @@ impl LeaseLane {
         self.backoff.reset();
         let was_away = world.is_lost();
         world.renewed(now);
-        let period = Duration::from_secs(u64::from(world.settings.node_lease_duration_seconds)) / 4;
+        let period = world.settings.lease_renew_period();
         self.earliest = now.up + period;
         // A fleet that comes back in one moment is spread by its names first, and by chance from then on.
         self.latest = if was_away {

@@ -234,6 +234,7 @@ impl Agent {
             return output;
         }
         let mut wait: Option<(Up, Because)> = None;
+        self.world.renews = false;
         for (place, lane) in LANES.into_iter().enumerate() {
             if self.in_flight.get(place).is_some_and(Option::is_some) {
                 continue;

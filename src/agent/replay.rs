@@ -25,6 +25,8 @@ use crate::time::{Up, Wall};
 #[derive(Debug)]
 pub(super) struct Replay {
     pace: Pace,
+    /// A server that is back gets nothing but heartbeats until then.
+    peace_until: Up,
     /// Where in the fleet this board has its turn.
     phase: Duration,
     /// The end of an outage whose event was accepted, or refused for good, and whose annotation is still owed.
@@ -48,7 +50,7 @@ const SPACING: Duration = Duration::from_secs(1);
 impl Replay {
     pub(super) fn new(memory: &Memory, node_name: &str) -> Replay {
         let pace = if memory.waiting().next().is_some() { Pace::Held } else { Pace::Live };
-        Replay { pace, phase: phase(node_name, SPREAD), summary: None }
+        Replay { pace, peace_until: Up::BOOT, phase: phase(node_name, SPREAD), summary: None }
     }
 
     pub(super) fn is_live(&self) -> bool {
@@ -60,20 +62,28 @@ impl Replay {
         self.pace = Pace::Held;
     }
 
-    /// A server is reached.
-    pub(super) fn resume(&mut self, memory: &Memory, now: Up) {
+    /// A server is reached. `was_lost`: after none was, however short that was and whether it is recorded or not.
+    pub(super) fn resume(&mut self, memory: &Memory, was_lost: bool, now: Up) {
+        if was_lost || self.pace == Pace::Held {
+            self.peace_until = now + PEACE + self.phase;
+        }
         if self.pace == Pace::Held {
-            self.pace = Pace::Paced { not_before: now + PEACE + self.phase };
+            self.pace = Pace::Paced { not_before: self.peace_until };
             self.look_for_end(memory);
         }
+    }
+
+    /// Until when not even an event without a record is sent.
+    pub(super) fn peace_until(&self) -> Up {
+        self.peace_until
     }
 
     /// From when on the next record may be told; `None`: not before a server is reached.
     pub(super) fn may_tell_at(&self) -> Option<Up> {
         match self.pace {
-            Pace::Live => Some(Up::BOOT),
+            Pace::Live => Some(self.peace_until),
             Pace::Held => None,
-            Pace::Paced { not_before } => Some(not_before),
+            Pace::Paced { not_before } => Some(not_before.max(self.peace_until)),
         }
     }
 

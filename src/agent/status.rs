@@ -128,12 +128,13 @@ impl StatusLane {
             world.report_at_once = true;
         }
         let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
+        let is_due = now.up >= self.earliest || self.rides(world, now);
         match &mut self.stage {
             Stage::Register(registration) => {
                 let step = registration.poll(&mut self.truth, world, now);
                 self.or_look(step, now.up)
             }
-            Stage::Rest if now.up >= self.patient_until && (now.up >= self.earliest || may_hurry) => {
+            Stage::Rest if now.up >= self.patient_until && (may_hurry || is_due) => {
                 world.report_at_once = false;
                 self.stage = Stage::Probe;
                 Step::Probe
@@ -161,9 +162,23 @@ impl StatusLane {
             self.stage = Stage::SumUp;
             return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true });
         }
-        let latest = self.latest.max(self.patient_until);
+        let latest = self.with_renewal(world).max(self.patient_until);
         let until = due.filter(|due| *due > now.up).map_or(latest, |due| due.min(latest));
         Step::Wait { until, because: self.because() }
+    }
+
+    /// The last renewal before a look's time takes the look along: a wake-up costs more than a look. So the two are in
+    /// step from the first renewal on, whenever the first report was.
+    fn rides(&self, world: &World, now: Now) -> bool {
+        world.renews && now.up + world.settings.lease_renew_period() > self.latest
+    }
+
+    /// When the look goes by itself; one that the next renewal is about to take along waits for it. After an answer that
+    /// took its time, that is a little later.
+    fn with_renewal(&self, world: &World) -> Up {
+        let longest = world.settings.lease_renew_period() / 10;
+        let renewal = world.renewal_due.filter(|due| (self.latest..=self.latest + longest).contains(due));
+        renewal.unwrap_or(self.latest)
     }
 
     /// A Node that cannot be registered goes on being looked at: what changes meanwhile is to be told later.
@@ -361,7 +376,7 @@ impl StatusLane {
             world.say(Level::Info, "status-sent", text);
             self.reported = true;
         }
-        self.truth.acknowledged();
+        self.truth.acknowledged(&node);
         self.unsure = false;
         world.report_in_full = false;
         // What was to be reported at once is: a renewal may have asked for it while this report was being made.

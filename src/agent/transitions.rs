@@ -82,7 +82,7 @@ impl Transitions {
         for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
             let (first_look, remembered) = (believed.first_look.take(), believed.remembered.take());
             let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
-            let Some(stored) = stored.filter(|stored| !condition::is_the_controllers(stored)) else { continue };
+            let Some(stored) = stored.filter(|stored| !condition::is_ours_by_status_only(stored)) else { continue };
             let before = match stored.status.as_str() {
                 "True" => true,
                 "False" => false,
@@ -132,10 +132,17 @@ impl Transitions {
         }
     }
 
-    /// The server has the report that was made last.
-    pub(super) fn acknowledged(&mut self) {
-        for believed in &mut self.conditions {
-            believed.owed.take_if(|owed| owed.is_reported);
+    /// The server took the report that was made last, and `node` is what came of it: where somebody made the Node anew in the
+    /// meantime, a report of what differs from the former one said too little.
+    pub(super) fn acknowledged(&mut self, node: &Node) {
+        for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
+            let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
+            let is_stored = |is_true: bool| {
+                let status = if is_true { "True" } else { "False" };
+                stored.is_some_and(|stored| stored.status == status)
+            };
+            let has_arrived = believed.is_true.is_none_or(is_stored);
+            believed.owed.take_if(|owed| owed.is_reported && has_arrived);
         }
     }
 

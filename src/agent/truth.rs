@@ -141,9 +141,9 @@ impl Truth {
         Some(Wanted { node: update.node, changed })
     }
 
-    /// The server has what we computed last.
-    pub(super) fn acknowledged(&mut self) {
-        self.transitions.acknowledged();
+    /// The server took what we computed last, and has this Node now.
+    pub(super) fn acknowledged(&mut self, node: &Node) {
+        self.transitions.acknowledged(node);
         self.told.clear();
     }
 

@@ -49,6 +49,10 @@ pub(super) struct World {
     pub(super) replay: Replay,
     /// A heartbeat is on its way, or about to be: what waited stands back.
     pub(super) heartbeat: bool,
+    /// A renewal of a Lease that fares well goes out in this moment.
+    pub(super) renews: bool,
+    /// When the next one does.
+    pub(super) renewal_due: Option<Up>,
     /// When a Lease renewal was last acknowledged.
     renewed_at: Option<Up>,
     /// The renewal after which a gap was noticed before the next one ended it.
@@ -82,6 +86,8 @@ impl World {
             replay: Replay::new(&memory, &node_name),
             memory,
             heartbeat: false,
+            renews: false,
+            renewal_due: None,
             settings,
             node_name,
             random: Random::new(seed),
@@ -155,8 +161,9 @@ impl World {
 
     /// An API server that knows of Leases answered: the uplink works.
     pub(super) fn reached(&mut self, now: Now) {
-        self.replay.resume(&self.memory, now.up);
-        if let Some(since) = self.outage.reached(now.up) {
+        let lost_since = self.outage.reached(now.up);
+        self.replay.resume(&self.memory, lost_since.is_some(), now.up);
+        if let Some(since) = lost_since {
             self.report_in_full = true;
             self.report_at_once = true;
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now.up - since)));

@@ -21,10 +21,6 @@ mod tests;
 /// Product token of this program, and its name as a field manager (TR-4).
 pub const USER_AGENT: &str = concat!("nodepulse/", env!("CARGO_PKG_VERSION"));
 
-/// Room for the body of an answer that is read; a renewal's is small. As much as TLS keeps for what it reads, so that musl's allocator has it
-/// beside that; of most other sizes it would get pages from the kernel, and give them back, with each answer.
-const BODY_ROOM_BYTES: usize = 4096;
-
 /// What a request is called in the server's audit log (`k8s.io/apiserver`, `audit_init.go`).
 const AUDIT_ID: &str = "audit-id";
 
@@ -190,8 +186,6 @@ impl Exchange {
             return Err(Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES });
         }
         if self.wish.reads_success_body() || !body.head.is_success() {
-            let room_bytes = if matches!(self.wish, Wish::RenewLease { .. }) { read } else { BODY_ROOM_BYTES };
-            body.kept.reserve(room_bytes.saturating_sub(body.kept.capacity()));
             body.kept.extend_from_slice(chunk.get(..read).unwrap_or_default());
         }
         self.state = State::Body(body);

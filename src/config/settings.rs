@@ -144,6 +144,13 @@ impl Default for Eviction {
     }
 }
 
+impl Settings {
+    /// LSE-4.
+    pub fn lease_renew_period(&self) -> Duration {
+        Duration::from_secs(u64::from(self.node_lease_duration_seconds)) / 4
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {

@@ -187,7 +187,7 @@ struct World {
 
 impl World {
     /// Carries the requests of one lane, for as long as the process lives: a task for each request would be four
-    /// kilobytes to be had from the kernel, and given back, every ten seconds.
+    /// kilobytes of memory to be had, and given back, every ten seconds.
     async fn serve(&self, lane: Lane) {
         loop {
             let (ticket, wish) = self.requests(lane).next().await;

@@ -87,10 +87,12 @@ pub fn scan(bytes: &[u8]) -> Scan<'_> {
             scan.frames.push(frame);
             continue;
         }
-        if *byte != 0 {
+        if *byte == 0 {
+            at += bytes.get(at..).unwrap_or_default().iter().take_while(|byte| **byte == 0).count();
+        } else {
             damaged_from.get_or_insert(at);
+            at += 1;
         }
-        at += 1;
     }
     if let Some(from) = damaged_from {
         let written = bytes.iter().rposition(|byte| *byte != 0).map_or(from, |last| last + 1);

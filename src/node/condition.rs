@@ -66,7 +66,7 @@ pub(super) fn set_pressures(node: &mut Node, board: &Board, events: &mut Vec<Nod
         let at = position(node, kind);
         let Some(condition) = node.status.conditions.get_mut(at) else { continue };
         condition.last_heartbeat_time = Some(stamp.clone());
-        if condition.status == face.status && !is_the_controllers(condition) {
+        if condition.status == face.status && !is_ours_by_status_only(condition) {
             continue;
         }
         condition.status = face.status.to_owned();
@@ -94,7 +94,7 @@ pub(super) fn set_ready(node: &mut Node, board: &Board, events: &mut Vec<NodeEve
         node.status.conditions.push(ready);
         return;
     };
-    if old.status == ready.status && !is_the_controllers(old) {
+    if old.status == ready.status && !is_ours_by_status_only(old) {
         let last_transition_time = old.last_transition_time.take();
         *old = Condition { last_transition_time, ..ready };
     } else {
@@ -142,10 +142,13 @@ fn position(node: &mut Node, kind: &str) -> usize {
     })
 }
 
-/// Whether no more than the status of this condition can be ours: repaired since the controller wrote it (see
-/// [`super::updated`]), or asserted on a Node that somebody had just made anew.
-pub fn is_the_controllers(condition: &Condition) -> bool {
-    CONTROLLER_REASONS.contains(&condition.reason.as_str()) || condition.last_transition_time.is_none()
+/// Whether no more than the status of this condition can be ours: repaired since the controller or an older report of ours
+/// that came late wrote it (see [`super::updated`]), or asserted on a Node that somebody had just made anew.
+pub fn is_ours_by_status_only(condition: &Condition) -> bool {
+    let other_face = face(&condition.kind, condition.status != "True");
+    CONTROLLER_REASONS.contains(&condition.reason.as_str())
+        || condition.reason == other_face.reason
+        || condition.last_transition_time.is_none()
 }
 
 /// PRS-1..6, RDY-6; what is against Ready has no fixed message.
@@ -340,6 +343,20 @@ mod tests {
             }
             assert!(calm(&mut node).is_empty());
         }
+    }
+
+    #[test]
+    fn a_status_that_its_reason_contradicts_is_told_whole_once() {
+        let mut node = samples::node();
+        for one in &mut node.status.conditions {
+            one.reason = face(&one.kind, one.status != "True").reason.to_owned();
+        }
+        assert_eq!(calm(&mut node).len(), 4);
+        for kind in OWN {
+            assert_eq!(condition(&node, kind).reason, condition(&samples::node(), kind).reason);
+            assert_eq!(condition(&node, kind).last_transition_time.as_deref(), Some(LATER_STAMP));
+        }
+        assert!(calm(&mut node).is_empty());
     }
 
     #[test]

@@ -100,8 +100,9 @@ pub fn initial(board: &Board) -> (Node, Vec<NodeEvent>, Vec<NodeError>) {
 /// The Node as it should be, from the Node as the server has it (SYN-5, UPD-1..3).
 ///
 /// A condition of ours whose status is right but whose reason is still the node controller's (`NodeStatusUnknown`,
-/// `NodeStatusNeverUpdated`) counts as a transition (PRS-7): an assertion ([`super::patch::assertion`]) has then
-/// already repaired the status alone, and reason, message, transition time and event are still owed.
+/// `NodeStatusNeverUpdated`), or that of the other status, counts as a transition (PRS-7): an assertion
+/// ([`super::patch::assertion`]) has then already repaired the status alone, and reason, message, transition time and event
+/// are still owed.
 pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered) -> Update {
     let mut node = base.clone();
     let mut changed = false;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::condition;
-use super::object::{Condition, Node};
+use super::object::{Condition, Node, NodeStatus};
 
 /// Body of `POST /api/v1/nodes`.
 pub fn create_body(node: &Node) -> String {
@@ -21,13 +21,16 @@ pub fn create_body(node: &Node) -> String {
 /// by its key, not by `null` for the whole map, which would take along what others added since `old` was read.
 pub fn status_patch(old: &Node, new: &Node) -> String {
     let mut metadata = Map::new();
-    put(&mut metadata, "labels", difference(&object(&old.metadata.labels), &object(&new.metadata.labels)));
-    put(
-        &mut metadata,
-        "annotations",
-        difference(&object(&old.metadata.annotations), &object(&new.metadata.annotations)),
-    );
-    let mut status = difference(&plain_status(old), &plain_status(new));
+    let (before, after) = (&old.metadata, &new.metadata);
+    // Most of a Node is mostly the same: a tree is only made of what is not.
+    if before.labels != after.labels {
+        put(&mut metadata, "labels", difference(&object(&before.labels), &object(&after.labels)));
+    }
+    if before.annotations != after.annotations {
+        put(&mut metadata, "annotations", difference(&object(&before.annotations), &object(&after.annotations)));
+    }
+    let is_same = is_plain_status_same(&old.status, &new.status);
+    let mut status = if is_same { Map::new() } else { difference(&plain_status(old), &plain_status(new)) };
     if old.status.addresses != new.status.addresses {
         status.insert("addresses".to_owned(), addresses_patch(old, new));
     }
@@ -50,6 +53,12 @@ pub fn assertion(node: &Node) -> String {
 }
 
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/conditions";
+
+fn is_plain_status_same(old: &NodeStatus, new: &NodeStatus) -> bool {
+    let NodeStatus { capacity, allocatable, conditions: _, addresses: _, daemon_endpoints, node_info } = old;
+    let resources_are = (capacity, allocatable) == (&new.capacity, &new.allocatable);
+    resources_are && (daemon_endpoints, node_info) == (&new.daemon_endpoints, &new.node_info)
+}
 
 /// The status without its two lists, which have rules of their own.
 fn plain_status(node: &Node) -> Map<String, Value> {

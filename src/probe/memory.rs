@@ -50,9 +50,11 @@ pub(super) fn working_set_v2(stat: &str) -> Result<u64, Why> {
     Ok(used.saturating_sub(stat_of(stat, "inactive_file")?))
 }
 
-/// SRC-9 for version 1: `memory.usage_in_bytes` - `total_inactive_file`.
-pub(super) fn working_set_v1(usage: &str, stat: &str) -> Result<u64, Why> {
-    Ok(count(usage)?.saturating_sub(stat_of(stat, "total_inactive_file")?))
+/// SRC-9 for version 1. The root's `memory.usage_in_bytes`, which the kubelet reads, is nothing but the sum of these two
+/// (`mem_cgroup_usage`).
+pub(super) fn working_set_v1(stat: &str) -> Result<u64, Why> {
+    let used = stat_of(stat, "total_cache")?.saturating_add(stat_of(stat, "total_rss")?);
+    Ok(used.saturating_sub(stat_of(stat, "total_inactive_file")?))
 }
 
 fn bytes_of(meminfo: &str, key: &str) -> Result<u64, Why> {
@@ -109,6 +111,8 @@ mod tests {
         assert_eq!(working_set_v2(stat), Ok(4000));
         assert_eq!(working_set_v2("anon 1\nfile 2\ninactive_file 9\n"), Ok(0));
         assert_eq!(working_set_v2("anon 1\nfile 2\n").unwrap_err().word(), "malformed");
-        assert_eq!(working_set_v1("9000\n", "inactive_file 1\ntotal_inactive_file 2000\n"), Ok(7000));
+        let stat = "cache 1\nrss 1\ninactive_file 1\ntotal_cache 6000\ntotal_rss 3000\ntotal_inactive_file 2000\n";
+        assert_eq!(working_set_v1(stat), Ok(7000));
+        assert_eq!(working_set_v1("total_cache 6000\ntotal_rss 3000\n").unwrap_err().word(), "malformed");
     }
 }

@@ -6,7 +6,6 @@ use super::{Absent, Fact, Kept, Readings, Root, Why, attribute, memory, pids};
 
 const CGROUP_V2: &str = "/sys/fs/cgroup/memory.stat";
 const CGROUP_V1: &str = "/sys/fs/cgroup/memory/memory.stat";
-const CGROUP_V1_USAGE: &str = "/sys/fs/cgroup/memory/memory.usage_in_bytes";
 const LOADAVG: &str = "/proc/loadavg";
 /// What stays the same until the next boot, unless somebody writes to it, is read again after so many readings: an
 /// hour at one reading every ten seconds.
@@ -20,7 +19,7 @@ pub fn readings(root: &Root, state_directory: &str) -> Readings {
 /// The files of the readings, kept open.
 ///
 /// A reading is three system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where there is no memory
-/// cgroup; version 1 has one more file), `pread` of loadavg, `statvfs`. Once an hour it is about ten.
+/// cgroup), `pread` of loadavg, `statvfs`. Once an hour it is about ten.
 #[derive(Debug)]
 pub struct Gauges {
     root: Root,
@@ -38,7 +37,7 @@ pub struct Gauges {
 #[derive(Debug)]
 enum MemoryFiles {
     CgroupV2 { stat: Kept },
-    CgroupV1 { usage: Kept, stat: Kept },
+    CgroupV1 { stat: Kept },
     MemAvailable { meminfo: Kept },
 }
 
@@ -87,9 +86,8 @@ impl Gauges {
         if says && !root.exists("/sys/fs/cgroup/memory.current") {
             return MemoryFiles::CgroupV2 { stat };
         }
-        if root.exists(CGROUP_V1) && root.exists(CGROUP_V1_USAGE) && root.exists("/sys/fs/cgroup/memory/release_agent")
-        {
-            return MemoryFiles::CgroupV1 { usage: Kept::new(CGROUP_V1_USAGE), stat: Kept::new(CGROUP_V1) };
+        if root.exists(CGROUP_V1) && root.exists("/sys/fs/cgroup/memory/release_agent") {
+            return MemoryFiles::CgroupV1 { stat: Kept::new(CGROUP_V1) };
         }
         MemoryFiles::MemAvailable { meminfo: Kept::new(MEMINFO) }
     }
@@ -105,9 +103,8 @@ impl Gauges {
                 let used = memory::working_set_v2(stat.read(root, buffer)?);
                 left_of_total(used.map_err(|why| Absent::new(CGROUP_V2, why))?, MemorySource::CgroupV2)
             }
-            MemoryFiles::CgroupV1 { usage, stat } => {
-                let usage = usage.read(root, buffer)?.to_owned();
-                let used = memory::working_set_v1(&usage, stat.read(root, buffer)?);
+            MemoryFiles::CgroupV1 { stat } => {
+                let used = memory::working_set_v1(stat.read(root, buffer)?);
                 left_of_total(used.map_err(|why| Absent::new(CGROUP_V1, why))?, MemorySource::CgroupV1)
             }
             MemoryFiles::MemAvailable { meminfo } => {

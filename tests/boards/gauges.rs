@@ -85,8 +85,8 @@ fn memory_use_is_that_of_the_root_cgroup_and_of_no_other() {
 #[test]
 fn memory_use_of_version_1_needs_its_root_too() {
     let board = board();
-    board.write("sys/fs/cgroup/memory/memory.usage_in_bytes", "307200000\n");
-    board.write("sys/fs/cgroup/memory/memory.stat", "inactive_file 5\ntotal_inactive_file 102400000\n");
+    let stat = "inactive_file 5\ntotal_cache 207200000\ntotal_rss 100000000\ntotal_inactive_file 102400000\n";
+    board.write("sys/fs/cgroup/memory/memory.stat", stat);
     assert_eq!(memory(&open(&board).read()).1, MemorySource::MemAvailable);
     board.write("sys/fs/cgroup/memory/release_agent", "");
     assert_eq!(memory(&open(&board).read()), (800_000, MemorySource::CgroupV1));

@@ -21,7 +21,7 @@ impl ModelServer {
 
     /// `kubectl cordon` and `uncordon`.
     pub fn set_unschedulable(&mut self, name: &str, unschedulable: bool) -> bool {
-        self.store.edit(Resource::Nodes, name, |node| match node["spec"].as_object_mut() {
+        self.store.edit(Resource::Nodes, name, "spec", |spec| match spec.as_object_mut() {
             Some(spec) if unschedulable => drop(spec.insert("unschedulable".to_owned(), json!(true))),
             Some(spec) => drop(spec.remove("unschedulable")),
             None => {}
@@ -30,11 +30,13 @@ impl ModelServer {
 
     /// `kubectl label node NAME KEY=VALUE`, or `KEY-`.
     pub fn set_label(&mut self, name: &str, key: &str, value: Option<&str>) -> bool {
-        self.store.edit(Resource::Nodes, name, |node| match (node["metadata"]["labels"].as_object_mut(), value) {
-            (Some(labels), Some(value)) => drop(labels.insert(key.to_owned(), json!(value))),
-            (Some(labels), None) => drop(labels.remove(key)),
-            (None, Some(value)) => node["metadata"]["labels"] = json!({key: value}),
-            (None, None) => {}
+        self.store.edit(Resource::Nodes, name, "metadata", |metadata| {
+            match (metadata["labels"].as_object_mut(), value) {
+                (Some(labels), Some(value)) => drop(labels.insert(key.to_owned(), json!(value))),
+                (Some(labels), None) => drop(labels.remove(key)),
+                (None, Some(value)) => metadata["labels"] = json!({key: value}),
+                (None, None) => {}
+            }
         })
     }
 
@@ -46,13 +48,13 @@ impl ModelServer {
     /// A node-problem-detector adds its own condition.
     pub fn add_foreign_condition(&mut self, name: &str, kind: &str, now_us: i64) -> bool {
         let now = Wall::from_unix_us(now_us).to_seconds_stamp();
-        self.store.edit(Resource::Nodes, name, |node| {
+        self.store.edit(Resource::Nodes, name, "status", |status| {
             let condition = json!({"type": kind, "status": "False", "reason": "Fine", "message": "fine",
                 "lastHeartbeatTime": now, "lastTransitionTime": now});
-            match node["status"]["conditions"].as_array_mut() {
+            match status["conditions"].as_array_mut() {
                 Some(conditions) if conditions.iter().any(|known| known["type"] == kind) => {}
                 Some(conditions) => conditions.push(condition),
-                None => node["status"]["conditions"] = json!([condition]),
+                None => status["conditions"] = json!([condition]),
             }
         })
     }

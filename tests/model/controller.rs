@@ -91,9 +91,9 @@ impl Controllers {
         }
         let cidr = format!("10.244.{}.0/24", self.cidrs % 256);
         self.cidrs += 1;
-        store.edit(Resource::Nodes, name, |node| {
-            node["spec"]["podCIDR"] = json!(cidr);
-            node["spec"]["podCIDRs"] = json!([cidr]);
+        store.edit(Resource::Nodes, name, "spec", |spec| {
+            spec["podCIDR"] = json!(cidr);
+            spec["podCIDRs"] = json!([cidr]);
         });
         self.happened.push(format!("controller: Node {name} is given the pod addresses {cidr}"));
     }
@@ -105,7 +105,7 @@ impl Controllers {
             let Some(labels) = store.get(Resource::Nodes, name).map(|node| &node["metadata"]["labels"]) else { return };
             let wanted = labels.get(&stable).filter(|wanted| labels.get(&beta) != Some(*wanted)).cloned();
             if let Some(wanted) = wanted {
-                store.edit(Resource::Nodes, name, |node| node["metadata"]["labels"][&beta] = wanted);
+                store.edit(Resource::Nodes, name, "metadata", |metadata| metadata["labels"][&beta] = wanted);
             }
         }
     }
@@ -169,12 +169,12 @@ pub fn condition<'a>(node: &'a Value, kind: &str) -> Option<&'a Value> {
 /// What the controller writes after silence; false when it was written before.
 pub fn set_unknown(store: &mut Store, name: &str, now_us: i64) -> bool {
     let now = Wall::from_unix_us(now_us).to_seconds_stamp();
-    store.edit(Resource::Nodes, name, |node| {
-        if !node["status"]["conditions"].is_array() {
-            node["status"]["conditions"] = json!([]);
+    let created = store.get(Resource::Nodes, name).map(|node| node["metadata"]["creationTimestamp"].clone());
+    store.edit(Resource::Nodes, name, "status", |status| {
+        if !status["conditions"].is_array() {
+            status["conditions"] = json!([]);
         }
-        let created = node["metadata"]["creationTimestamp"].clone();
-        let Some(conditions) = node["status"]["conditions"].as_array_mut() else { return };
+        let Some(conditions) = status["conditions"].as_array_mut() else { return };
         for (kind, _) in MONITORED {
             match conditions.iter_mut().find(|condition| condition["type"] == kind) {
                 Some(condition) if condition["status"] == "Unknown" => {}
@@ -209,7 +209,7 @@ fn taint(store: &mut Store, name: &str) {
     let missing: Vec<Value> = wanted.into_iter().filter(|taint| !taints.contains(taint)).collect();
     taints.extend(missing);
     if taints != stored {
-        store.edit(Resource::Nodes, name, |node| match node["spec"].as_object_mut() {
+        store.edit(Resource::Nodes, name, "spec", |spec| match spec.as_object_mut() {
             Some(spec) if taints.is_empty() => drop(spec.remove("taints")),
             Some(spec) => drop(spec.insert("taints".to_owned(), Value::Array(taints))),
             None => {}

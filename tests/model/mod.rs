@@ -59,6 +59,9 @@ impl Default for ModelServer {
     }
 }
 
+/// Most Nodes find room in it.
+const BODY_ROOM_BYTES: usize = 4096;
+
 /// The code, and the object to show.
 type Success = (u16, Shown);
 
@@ -278,8 +281,9 @@ fn encode(object: &Value, form: Form) -> Vec<u8> {
         }
         Form { metadata_only: false, protobuf: true } => protobuf::encode_object(object),
         Form { metadata_only: false, protobuf: false } => {
+            let mut body = Vec::with_capacity(BODY_ROOM_BYTES);
             // A tree of plain values can always be written.
-            let mut body = serde_json::to_vec(object).unwrap_or_default();
+            let _ = serde_json::to_writer(&mut body, object);
             body.push(b'\n');
             body
         }

@@ -273,10 +273,17 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
+/// `2006-01-02T15:04:05Z`.
+const STAMP_BYTES: usize = 20;
+
 fn decode_time(value: &mut Value, path: Path) -> Result<(), String> {
     let stamp = value.as_str().and_then(Wall::parse_stamp);
     let stamp = stamp.ok_or_else(|| format!("{path}: parsing time {value} as \"2006-01-02T15:04:05Z07:00\""))?;
-    *value = json!(stamp.to_seconds_stamp());
+    // A stamp of this length that ends so has no other form, and most have it.
+    let has_its_form = |text: &str| text.len() == STAMP_BYTES && text.ends_with('Z') && text[..11].ends_with('T');
+    if !value.as_str().is_some_and(has_its_form) {
+        *value = json!(stamp.to_seconds_stamp());
+    }
     Ok(())
 }
 

@@ -80,13 +80,15 @@ impl Store {
         self.objects.get(&resource)?.get(name)
     }
 
-    /// For admins and controllers; the API goes through [`Store::create`] and [`Store::update`].
-    pub fn edit(&mut self, resource: Resource, name: &str, change: impl FnOnce(&mut Value)) -> bool {
+    /// Changes `metadata`, `spec` or `status`, for admins and controllers; the API goes through [`Store::create`] and
+    /// [`Store::update`].
+    pub fn edit(&mut self, resource: Resource, name: &str, part: &str, change: impl FnOnce(&mut Value)) -> bool {
         let Some(object) = self.objects.get_mut(&resource).and_then(|named| named.get_mut(name)) else { return false };
-        let before = object.clone();
-        change(object);
-        prune_nulls(object);
-        if *object == before {
+        let Some(part) = object.get_mut(part) else { return false };
+        let before = part.clone();
+        change(part);
+        prune_nulls(part);
+        if *part == before {
             return false;
         }
         self.version += 1;

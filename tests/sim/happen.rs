@@ -41,7 +41,12 @@ impl World {
             self.watch.disturbed(self.now_us);
         }
         match kind {
-            Happening::NodeDeleted => drop(self.server.delete_node(NODE)),
+            Happening::NodeDeleted => {
+                // A creation may have been sent at any time from now on.
+                if self.server.delete_node(NODE) {
+                    self.truth.touched(wall_us);
+                }
+            }
             Happening::NodeReplaced => {
                 self.server.replace_node(NODE, wall_us);
                 self.truth.touched(wall_us);

@@ -70,13 +70,16 @@ impl World {
         if is_other || !self.ledger.had_changes(&ended.record, u64::from(*changes)) {
             return Err(format!("last-outage is {text}, the record {expected}"));
         }
-        let to_us = EPOCH_US + ended.synced_us as i64;
+        let synced_us = EPOCH_US + ended.synced_us as i64;
+        let recorded_us = EPOCH_US + ended.record.at.up.as_duration().as_micros() as i64 - self.boot_offset_us;
         let stored = outage["to"].as_str().and_then(Wall::parse_stamp).map_or(0, Wall::unix_us);
-        // The disk may have been slow or broken before the record was on it, or the board slept; a process that had no clock
-        // cannot know.
-        let is_same_boot = ended.record.at.boot == self.boot();
-        let may_sleep = self.plan.happenings.contains_key(&Happening::Suspend);
-        if is_same_boot && !may_sleep && !(to_us - LATE_RECORD_US..=to_us + TOLERANCE_US).contains(&stored) {
+        // A disk that is broken or slow has the record long after the end, which then only the record tells.
+        let happens = |kind| self.plan.happenings.contains_key(&kind);
+        let may_be_late = happens(Happening::DiskFull) || happens(Happening::DiskSlow);
+        let earliest_us = if may_be_late { recorded_us - TOLERANCE_US } else { synced_us - LATE_RECORD_US };
+        // A process of another boot that had no clock cannot know, nor when the board slept.
+        let is_knowable = ended.record.at.boot == self.boot() && !happens(Happening::Suspend);
+        if is_knowable && !(earliest_us..=synced_us + TOLERANCE_US).contains(&stored) {
             return Err(format!("last-outage ended at another time: {text}"));
         }
         Ok(())

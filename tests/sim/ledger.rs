@@ -3,6 +3,7 @@
 //!
 //! It reads the disk as the next process would, and the wire; of the agent it knows only how it names an event.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use nodepulse::api::{Answer, Refusal, Wish};
@@ -10,6 +11,8 @@ use nodepulse::journal::{BootId, Happened, Journal, Record, Status};
 use nodepulse::node::condition;
 use nodepulse::node::event::{digest, event_name};
 use nodepulse::node::report::LAST_OUTAGE;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::long::is_change_of;
@@ -70,6 +73,51 @@ enum Telling {
     Event(String, Option<String>),
 }
 
+/// What an event says, as far as it is looked at: every request is, and a tree of all of it would cost more than the rest.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct EventBody<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    count: u64,
+    #[serde(borrow)]
+    message: Cow<'a, str>,
+}
+
+/// The same of a report.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StatusBody<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    #[serde(borrow)]
+    status: Conditions<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    annotations: BTreeMap<String, Option<IgnoredAny>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Conditions<'a> {
+    #[serde(borrow)]
+    conditions: Vec<Told<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Told<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+}
+
 impl Ledger {
     pub fn new(hides_drops: bool) -> Ledger {
         Ledger { hides_drops, ..Ledger::default() }
@@ -80,7 +128,7 @@ impl Ledger {
         if bytes.len() > quota_bytes {
             return Err(format!("the journal has {} bytes, its quota are {quota_bytes}", bytes.len()));
         }
-        let (journal, _) = Journal::recover(bytes, quota_bytes, BootId(0));
+        let (journal, _) = Journal::recover(without_room(bytes), quota_bytes, BootId(0));
         let newest = self.known.last_key_value().map(|(number, _)| *number);
         let mut on_disk = BTreeSet::new();
         for record in journal.waiting() {
@@ -145,14 +193,14 @@ impl Ledger {
     /// An event is sent. `is_excused`: the disk has failed, so that nothing waits for it.
     pub fn tells(&mut self, wish: &Wish, is_excused: bool, now_us: u64) -> Checked {
         let (Wish::CreateEvent { body } | Wish::PatchEvent { body, .. }) = wish else { return Ok(()) };
-        let body: Value = serde_json::from_str(body).unwrap_or_default();
+        let body: EventBody = read(body)?;
         let name = match wish {
             Wish::PatchEvent { name, .. } => name.clone(),
-            _ => body["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            _ => body.metadata.name.into_owned(),
         };
         // One that counts more than one sighting has the name of the first.
-        let repeats = body["count"] != 1;
-        let message = body["message"].as_str().filter(|_| repeats);
+        let repeats = body.count != 1;
+        let message = Some(&*body.message).filter(|_| repeats);
         let number = match message {
             Some(message) => self.repeated(message),
             None => self.numbers.get(&name).copied(),
@@ -229,12 +277,12 @@ impl Ledger {
 
     /// A status is sent. A change must be on disk before it is told; what a process says first need not be a change.
     pub fn reports(&mut self, body: &str, is_excused: bool, now_us: u64) -> Checked {
-        let body: Value = serde_json::from_str(body).unwrap_or_default();
-        if !body["metadata"]["annotations"][LAST_OUTAGE].is_null() {
+        let body: StatusBody = read(body)?;
+        if body.metadata.annotations.get(LAST_OUTAGE).is_some_and(Option::is_some) {
             self.summary = Some(Sent { sent_us: now_us, is_excused });
         }
-        for condition in body["status"]["conditions"].as_array().into_iter().flatten() {
-            let (Some(kind), Some(status)) = (condition["type"].as_str(), condition["status"].as_str()) else {
+        for condition in &body.status.conditions {
+            let (Some(kind), Some(status)) = (condition.kind.as_deref(), condition.status.as_deref()) else {
                 continue;
             };
             let before = self.told.insert(kind.to_owned(), status.to_owned());
@@ -285,7 +333,12 @@ impl Ledger {
         let near = before_end()
             .filter(is_change)
             .filter(|known| known.record.sequence < began.sequence && is_near(&known.record));
-        self.dropped() > 0 || (after..=after + near.count()).contains(&(changes as usize))
+        // What was told while the disk had failed was never on it.
+        let known_before =
+            before_end().rfind(|known| known.record.sequence < began.sequence && !is_near(&known.record));
+        let numbers = known_before.map_or(began.sequence.0, |known| known.record.sequence.0)..ended.sequence.0;
+        let never_on_disk = numbers.filter(|number| !self.known.contains_key(number));
+        self.dropped() > 0 || (after..=after + near.count() + never_on_disk.count()).contains(&(changes as usize))
     }
 
     /// How many records still wait to be told.
@@ -346,6 +399,17 @@ impl Ledger {
         };
         self.known.values().filter(|known| known.is_unaccounted).map(weight).sum()
     }
+}
+
+fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, String> {
+    serde_json::from_str(body).map_err(|error| format!("a body that cannot be read: {error}: {body}"))
+}
+
+/// The bytes up to the zeros that were made ready for more: a scan would step over each.
+fn without_room(bytes: &[u8]) -> &[u8] {
+    const ROOM: [u8; 256] = [0; 256];
+    let room = bytes.rchunks(ROOM.len()).take_while(|chunk| **chunk == ROOM);
+    &bytes[..bytes.len() - room.count() * ROOM.len()]
 }
 
 /// Whether an event tells of it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nodepulse::agent::{Input, Ticket};
 use nodepulse::api::failure::TlsFailure;
-use nodepulse::api::{Answer, Exchange, Failure, Lane, Progress, Refusal, Wish};
+use nodepulse::api::{Answer, Document, Exchange, Failure, Lane, Progress, Refusal, Wish};
 use nodepulse::time::Wall;
 use serde_json::Value;
 
@@ -305,7 +305,8 @@ impl World {
         let conditions = node.and_then(|node| node["status"]["conditions"].as_array());
         let ours = conditions.into_iter().flatten().filter(|condition| {
             // Where the controller wrote and we asserted no more than the status, the time is the controller's.
-            condition["status"] != "Unknown" && condition["reason"] != "NodeStatusUnknown"
+            let reason = condition["reason"].as_str().unwrap_or_default();
+            condition["status"] != "Unknown" && !["NodeStatusUnknown", "NodeStatusNeverUpdated"].contains(&reason)
         });
         let dated = ours.filter_map(|condition| {
             let text = |key: &str| condition[key].as_str();
@@ -379,6 +380,9 @@ impl World {
             self.ledger.answered(&answer);
         }
         self.has_heard |= answer.date.is_some();
+        if matches!(answer.result, Ok(Document::Node(_))) {
+            self.truth.node_read();
+        }
         self.shim.answer(lane, &mut answer);
         match (ticket, wish) {
             (Some(ticket), Some(wish)) if answer.result.is_err() && self.violation.is_none() => self.send(ticket, wish),

@@ -5,7 +5,7 @@ use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
 use nodepulse::time::Wall;
 
-use super::truth;
+use super::truth::{self, Remains};
 use super::world::{EPOCH_US, Event, NODE, World};
 use crate::model::controller::condition;
 
@@ -43,10 +43,13 @@ impl World {
         self.ledger.process_ended();
         let (ledger, node) = (&self.ledger, self.server.node(NODE));
         self.truth.process_ended(power, |kind, since_us, status| {
-            let is_on_disk = ledger.has_change(kind, u64::try_from(since_us - EPOCH_US).unwrap_or(0));
+            if ledger.has_change(kind, u64::try_from(since_us - EPOCH_US).unwrap_or(0)) {
+                return Remains::OnDisk;
+            }
             let stored = node.and_then(|node| condition(node, kind)).filter(|stored| stored["status"] == status);
             let stored_since = stored.and_then(|stored| Wall::parse_stamp(stored["lastTransitionTime"].as_str()?));
-            is_on_disk || stored_since.is_some_and(|stored| stored.unix_us() >= since_us - truth::TOLERANCE_US)
+            let is_stored = stored_since.is_some_and(|stored| stored.unix_us() >= since_us - truth::TOLERANCE_US);
+            if is_stored { Remains::OnNode } else { Remains::Nowhere }
         });
         let delay_us = self.random.between(100, 30_000) * 1_000;
         self.schedule(delay_us, Event::Start);

@@ -25,12 +25,18 @@ impl Trace {
 
     /// What tells two runs apart.
     pub fn mix(&mut self, bytes: &[u8]) {
-        let now_us = self.now_us.to_le_bytes();
-        for word in now_us.chunks(8).chain(bytes.chunks(8)) {
+        self.mix_word(self.now_us);
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.mix_word(u64::from_le_bytes(*word)));
+        if !rest.is_empty() {
             let mut padded = [0; 8];
-            padded[..word.len()].copy_from_slice(word);
-            self.hash = (self.hash ^ u64::from_le_bytes(padded)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+            padded[..rest.len()].copy_from_slice(rest);
+            self.mix_word(u64::from_le_bytes(padded));
         }
+    }
+
+    fn mix_word(&mut self, word: u64) {
+        self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     }
 
     /// What a person reads; made only when somebody does.

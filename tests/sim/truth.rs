@@ -28,6 +28,16 @@ struct Condition {
     /// Since a clock that was wrong in a boot that is over, or in a process that died before that was on disk.
     is_unknowable: bool,
     was_dated: bool,
+    /// The disk lost it, and this process has not read the Node yet, which says it.
+    rests_on_node: bool,
+}
+
+/// Where a process that starts finds the last transition of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remains {
+    OnDisk,
+    OnNode,
+    Nowhere,
 }
 
 /// When a look happens.
@@ -53,21 +63,32 @@ impl Truth {
         }
     }
 
-    /// `remains`: whether the journal on disk has a change of a condition since a moment of the server's clock, or the server
-    /// has that change.
-    pub fn process_ended(&mut self, reboot: bool, remains: impl Fn(&str, i64, &str) -> bool) {
+    /// `remains`: where the change of a condition to this status is still found, made at that moment of the server's clock.
+    pub fn process_ended(&mut self, reboot: bool, remains: impl Fn(&str, i64, &str) -> Remains) {
         for (kind, condition) in KINDS.into_iter().zip([&mut self.memory, &mut self.disk]) {
             condition.low_us = None;
             condition.is_first_look = true;
             let word = condition.word().unwrap_or_default();
-            let is_known = condition.transitions == 0 || remains(kind, condition.since_us, word);
-            condition.is_unknowable |= !is_known || (reboot && !condition.was_dated);
+            let remains =
+                if condition.transitions == 0 { Remains::OnDisk } else { remains(kind, condition.since_us, word) };
+            // One that ends before it read the Node may leave records of what it took for a change.
+            let is_lost = remains == Remains::Nowhere || condition.rests_on_node;
+            condition.is_unknowable |= is_lost || (reboot && !condition.was_dated);
+            condition.rests_on_node = remains == Remains::OnNode;
         }
     }
 
     pub fn touched(&mut self, server_us: i64) {
         for condition in [&mut self.memory, &mut self.disk] {
             condition.touched_us.get_or_insert(server_us);
+            condition.is_unknowable |= condition.rests_on_node;
+        }
+    }
+
+    /// The agent is told what the server has.
+    pub fn node_read(&mut self) {
+        for condition in [&mut self.memory, &mut self.disk] {
+            condition.rests_on_node = false;
         }
     }
 
@@ -112,6 +133,7 @@ impl Condition {
         self.touched_us = self.touched_us.filter(|_| is_first_look);
         // Nor does it if somebody wrote over what the server said of before, and the disk may have failed.
         self.is_unknowable = is_first_look && (self.is_unknowable || self.touched_us.is_some());
+        self.rests_on_node &= is_first_look;
     }
 
     fn word(&self) -> Option<&'static str> {

@@ -173,6 +173,10 @@ impl Watch {
             }
             self.lease_due_us = Some(now_us + if class.is_some() { LEASE_BACKOFF_US } else { LEASE_SPACING_US });
         }
+        if class == Some(Class::Unreachable) {
+            // It is away again, or still.
+            self.comeback = None;
+        }
         self.node_missing |= lane == Lane::Status && class == Some(Class::Missing);
         // Somebody else wrote the Lease: whose Node this is has to be asked first.
         self.node_missing |=

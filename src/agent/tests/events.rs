@@ -156,6 +156,19 @@ fn an_unreachable_server_is_tried_twelve_times_ten_seconds_apart() {
 }
 
 #[test]
+fn an_event_waits_until_a_server_that_was_away_for_some_seconds_has_had_its_peace() {
+    let mut script = super::outage::settled();
+    script.offline(Duration::from_secs(15));
+    happen(&mut script, "once");
+    let sent = script.offline(Duration::from_secs(4));
+    assert!(!sent.iter().any(|wish| matches!(wish, Wish::CreateEvent { .. })), "{sent:?}");
+    let (back_ms, _) = script.play_healthy(Lane::Lease);
+    let (told_ms, told) = script.play_healthy(Lane::Events);
+    assert_eq!(body_of(&told)["message"], "once");
+    assert!((10_000..20_400).contains(&(told_ms - back_ms)), "{} ms after the Lease", told_ms - back_ms);
+}
+
+#[test]
 fn a_thousand_events_of_one_type_are_a_burst_and_no_flood() {
     let mut script = Script::new();
     script.register();

@@ -225,18 +225,21 @@ impl Script {
         }
     }
 
-    /// Lets time pass without a server: whatever is asked fails at once.
-    fn offline(&mut self, span: Duration) {
+    /// Lets time pass without a server: whatever is asked fails at once. Answers what was asked.
+    fn offline(&mut self, span: Duration) -> Vec<Wish> {
         let end = self.up + span;
+        let mut wishes = Vec::new();
         while self.up < end {
             let (sent, until) = self.drain();
             if sent.is_empty() {
                 self.up = self.up.max(until.as_duration()).min(end);
             }
-            for (ticket, _) in sent {
+            for (ticket, wish) in sent {
                 self.answer_unreachable(ticket);
+                wishes.push(wish);
             }
         }
+        wishes
     }
 
     fn answer_unreachable(&mut self, ticket: Ticket) {

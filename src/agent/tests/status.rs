@@ -56,18 +56,32 @@ fn pressure_is_sent_at_the_next_look_with_an_event() {
 fn a_change_that_nobody_acknowledges_keeps_its_first_transition_time_and_tells_one_event() {
     let mut script = Script::new();
     script.register();
-    script.facts.readings.memory = Ok(MemoryUse { available_bytes: 1 << 20, source: MemorySource::CgroupV2 });
-    let transition = |wish: &Wish| {
-        let body = body_of(wish);
-        let conditions = body["status"]["conditions"].as_array().unwrap().clone();
-        let memory = conditions.into_iter().find(|condition| condition["type"] == "MemoryPressure").unwrap();
-        memory["lastTransitionTime"].as_str().unwrap().to_owned()
-    };
+    script.press_memory(true);
     let (_, first) = script.play(Lane::Status, unreachable());
     let (_, second) = script.play(Lane::Status, unreachable());
     assert_eq!(transition(&first), transition(&second));
     let told = script.said.iter().filter(|notice| notice.text.starts_with("NodeHasInsufficientMemory")).count();
     assert_eq!(told, 1);
+}
+
+/// When `wish` says that memory pressure became what it is.
+fn transition(wish: &Wish) -> String {
+    let body = body_of(wish);
+    let conditions = body["status"]["conditions"].as_array().unwrap();
+    let memory = conditions.iter().find(|condition| condition["type"] == "MemoryPressure").unwrap();
+    memory["lastTransitionTime"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_change_that_the_answer_does_not_show_keeps_its_time_for_the_next_report() {
+    let mut script = Script::new();
+    script.register();
+    script.press_memory(true);
+    let mut made_anew = registered_node();
+    made_anew.status.conditions.iter_mut().for_each(|condition| condition.status.clear());
+    let (_, first) = script.play(Lane::Status, Ok(Document::Node(Box::new(made_anew))));
+    let (_, second) = script.play_healthy(Lane::Status);
+    assert_eq!(transition(&first), transition(&second));
 }
 
 #[test]
@@ -97,6 +111,28 @@ fn looks_at_the_board_are_ten_seconds_apart_and_at_most_four_percent_more() {
     let gaps: Vec<_> = script.probes.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
     assert!(gaps.len() > 50 && gaps.iter().all(|gap| (10_000..10_400).contains(gap)), "{gaps:?}");
     assert!(gaps.iter().collect::<std::collections::BTreeSet<_>>().len() > 10, "no jitter: {gaps:?}");
+}
+
+#[test]
+fn a_look_goes_with_every_renewal_however_far_apart_they_began_and_slow_the_answers() {
+    for answer_ms in [0, 60, 600] {
+        let mut script = Script::new();
+        script.register();
+        // A look between two renewals.
+        script.pass(Duration::from_secs(15));
+        script.agent.handle(Input::LinkChanged, script.now());
+        script.pass(Duration::from_secs(1));
+        script.probes.clear();
+        let mut renewed = Vec::new();
+        for _ in 0..30 {
+            let (ticket, wish) = script.next(Lane::Lease);
+            renewed.push(script.up);
+            script.up += Duration::from_millis(answer_ms);
+            let document = script.document(&wish);
+            script.answer(ticket, Ok(document));
+        }
+        assert_eq!(script.probes, renewed, "{answer_ms}");
+    }
 }
 
 #[test]
