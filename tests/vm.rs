@@ -16,6 +16,8 @@ mod cluster;
 mod machine;
 #[path = "vm/monitor.rs"]
 mod monitor;
+#[path = "vm/relay.rs"]
+mod relay;
 #[path = "support/requests.rs"]
 mod requests;
 #[path = "vm/stamps.rs"]

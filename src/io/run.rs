@@ -54,8 +54,6 @@ enum Message {
     Signal(Request),
     /// The kernel said so, or may have changed something where it cannot say.
     NetworkMayHaveChanged,
-    /// The machine was suspended for so long.
-    Resumed(Duration),
     /// What DNS says of the node name; `None` when it said nothing.
     NameLookedUp(Option<Vec<IpAddr>>),
 }
@@ -70,8 +68,8 @@ const LINK_PAUSE_LAST: Duration = Duration::from_secs(2);
 const LINK_QUIET: Duration = Duration::from_secs(10);
 /// How often to look where the kernel does not say (a container without netlink).
 const LINK_FALLBACK: Duration = Duration::from_secs(60);
-/// A suspend that is shorter looks to everybody like the pause between two heartbeats.
-const LONG_SUSPEND: Duration = Duration::from_secs(10);
+/// A standstill that is shorter looks to everybody like the pause between two heartbeats.
+const LONG_STANDSTILL: Duration = Duration::from_secs(10);
 /// Least time between two writes of what was learned of the server.
 const KEEP_SPACING: Duration = Duration::from_secs(3600);
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
@@ -126,6 +124,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         executor: &executor,
         manager: ServiceManager::new(|name| std::env::var_os(name), clock::up()),
         settings_refused: false,
+        suspended: clock::suspended(),
         machine: start.machine,
         network: None,
         name_addresses: None,
@@ -253,12 +252,8 @@ impl World {
 
     async fn watch_clock(&self) {
         let Ok(watch) = ClockWatch::new(&self.reactor) else { return };
-        let mut suspended = clock::suspended();
         while watch.stepped().await.is_ok() {
-            let before = std::mem::replace(&mut suspended, clock::suspended());
-            let span = suspended.saturating_sub(before);
-            let message = if span >= LONG_SUSPEND { Message::Resumed(span) } else { Message::Input(Input::Woke) };
-            self.inbox.push(message);
+            self.inbox.push(Message::Input(Input::Woke));
         }
     }
 
@@ -298,6 +293,8 @@ struct Shell<'a, 'world> {
     manager: ServiceManager,
     /// What SIGHUP read last was wrong.
     settings_refused: bool,
+    /// For how long the machine was suspended until the last turn, since it was booted.
+    suspended: Duration,
     machine: Machine,
     network: Option<Network>,
     /// `None` until the first look-up of the node name has ended.
@@ -322,7 +319,9 @@ impl Shell<'_, '_> {
         loop {
             let Some(until) = self.drain() else { return };
             let until = self.tell_manager().map_or(until, |due| due.min(until));
+            let due = until.max(clock::up());
             let message = self.world.reactor.before(until, self.world.inbox.next()).await;
+            self.notice_standstill(due);
             if message.is_none() {
                 // Other tasks run even if the agent should want to be woken at once, again and again.
                 smol::future::yield_now().await;
@@ -331,7 +330,6 @@ impl Shell<'_, '_> {
             match message {
                 Message::Input(input) => self.handle(input),
                 Message::NetworkMayHaveChanged => self.look_at_network(),
-                Message::Resumed(span) => self.resumed(span),
                 Message::NameLookedUp(addresses) => self.name_looked_up(addresses),
                 Message::Signal(Request::Reload) => self.reload(),
                 Message::Signal(Request::Stop) => {
@@ -422,11 +420,17 @@ impl Shell<'_, '_> {
         }
     }
 
-    /// Whatever was connected is gone: the server, or a router on the way, has given it up.
-    fn resumed(&mut self, span: Duration) {
-        ::log::info!(target: "resumed", "awake again after {} s", span.as_secs());
-        self.world.pool.network_changed(&|_| false);
-        self.handle(Input::LinkChanged);
+    /// The machine was suspended, which a clock that counts suspend shows; or only this process stood still (frozen,
+    /// stopped, or in a suspend that stops no clock), which shows only in a deadline of long ago. Either way the server, or
+    /// a router on the way, may have given up whatever was connected.
+    fn notice_standstill(&mut self, due: Up) {
+        let before = std::mem::replace(&mut self.suspended, clock::suspended());
+        let span = self.suspended.saturating_sub(before).max(clock::up() - due);
+        if span >= LONG_STANDSTILL {
+            ::log::info!(target: "resumed", "awake again after {} s", span.as_secs());
+            self.world.pool.network_changed(&|_| false);
+            self.world.inbox.push(Message::Input(Input::LinkChanged));
+        }
     }
 
     /// A name that is an address is not looked up (ADR-6 step 2).

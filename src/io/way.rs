@@ -64,6 +64,8 @@ mod tests {
     fn a_default_route_that_moves_takes_the_connections_of_its_family_with_it() {
         assert_eq!(after(|network| network.default_routes[0] = route("wwan0", false, 100)), [true, false, true, false]);
         assert_eq!(after(|network| drop(network.default_routes.pop())), [true, true, false, true]);
+        let router = |network: &mut Network| network.default_routes[0].gateway = Some(ip("10.0.0.254"));
+        assert_eq!(after(router), [true, false, true, false], "another router on the same cable");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) fn interface(name: &str, addresses: &[&str]) -> Interface {
 }
 
 pub(crate) fn route(interface: &str, is_v6: bool, metric: u32) -> DefaultRoute {
-    DefaultRoute { interface: interface.to_owned(), is_v6, metric }
+    DefaultRoute { interface: interface.to_owned(), gateway: None, is_v6, metric }
 }
 
 /// Four cores, 16 GB, a disk of 100 GiB, `eth0` with 10.0.0.1.

@@ -153,6 +153,8 @@ pub struct InterfaceAddress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefaultRoute {
     pub interface: String,
+    /// `None`: whoever is asked for is on the link itself (a modem, a tunnel).
+    pub gateway: Option<IpAddr>,
     pub is_v6: bool,
     pub metric: u32,
 }

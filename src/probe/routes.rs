@@ -16,7 +16,7 @@
 //!     00000001 00000000 00200200       lo
 //! ```
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::attribute::hexadecimal;
 use super::facts::DefaultRoute;
@@ -30,6 +30,7 @@ const NOWHERE: &str = "00000000000000000000000000000000";
 pub(super) struct Route<'a> {
     pub interface: &'a str,
     destination: u32,
+    gateway: u32,
     mask: u32,
     metric: u32,
 }
@@ -37,6 +38,10 @@ pub(super) struct Route<'a> {
 impl Route<'_> {
     fn is_default(&self) -> bool {
         self.destination == 0 && self.mask == 0
+    }
+
+    fn gateway(&self) -> Option<Ipv4Addr> {
+        Some(Ipv4Addr::from(self.gateway.to_ne_bytes())).filter(|gateway| !gateway.is_unspecified())
     }
 
     fn leads_to(&self, ip: Ipv4Addr) -> bool {
@@ -53,18 +58,19 @@ fn route_v4(line: &str) -> Option<Route<'_>> {
     let mut fields = line.split_ascii_whitespace();
     let interface = fields.next()?;
     let destination = hexadecimal(fields.next()?)?;
-    let flags = hexadecimal(fields.nth(1)?)?;
+    let gateway = hexadecimal(fields.next()?)?;
+    let flags = hexadecimal(fields.next()?)?;
     let metric = fields.nth(2)?.parse().ok()?;
     let mask = hexadecimal(fields.next()?)?;
     let usable = flags & UP != 0 && flags & REJECT == 0 && interface != "*";
-    usable.then_some(Route { interface, destination, mask, metric })
+    usable.then_some(Route { interface, destination, gateway, mask, metric })
 }
 
 /// Default routes in file order. The kubelet takes any route to `00000000` for one, also the half of `0.0.0.0/1` that
 /// a VPN sets.
 pub(super) fn defaults_v4(routes: &[Route]) -> Vec<DefaultRoute> {
     let defaults = routes.iter().filter(|route| route.is_default());
-    defaults.map(|route| found(route.interface, false, route.metric)).collect()
+    defaults.map(|route| found(route.interface, route.gateway().map(IpAddr::V4), false, route.metric)).collect()
 }
 
 /// The interface of the longest prefix that an address is in.
@@ -90,11 +96,12 @@ fn default_v6(line: &str) -> Option<DefaultRoute> {
     let flags = hexadecimal(flags)?;
     let leads_on = destination == NOWHERE && prefix == "00" && gateway.len() == NOWHERE.len() && gateway != NOWHERE;
     let usable = leads_on && flags & UP != 0 && flags & REJECT == 0;
-    if usable { Some(found(interface, true, hexadecimal(metric)?)) } else { None }
+    let gateway = u128::from_str_radix(gateway, 16).ok().map(Ipv6Addr::from).map(IpAddr::V6);
+    if usable { Some(found(interface, gateway, true, hexadecimal(metric)?)) } else { None }
 }
 
-fn found(interface: &str, is_v6: bool, metric: u32) -> DefaultRoute {
-    DefaultRoute { interface: interface.to_owned(), is_v6, metric }
+fn found(interface: &str, gateway: Option<IpAddr>, is_v6: bool, metric: u32) -> DefaultRoute {
+    DefaultRoute { interface: interface.to_owned(), gateway, is_v6, metric }
 }
 
 #[cfg(test)]
@@ -124,7 +131,15 @@ mod tests {
         ];
         let table = table.concat();
         let defaults = defaults_v4(&routes_v4(&table));
-        assert_eq!(defaults, [found("wwan0", false, 700), found("eth0", false, 100)]);
+        assert_eq!(defaults, [found("wwan0", None, false, 700), found("eth0", None, false, 100)]);
+    }
+
+    #[test]
+    fn a_route_through_a_router_names_it() {
+        let table = line("eth0", [0; 4], "0003", 100, [0; 4]);
+        let table = table.replacen("\t00000000\t0003", &format!("\t{}\t0003", word([192, 168, 1, 1])), 1);
+        let router = Some(IpAddr::from([192, 168, 1, 1]));
+        assert_eq!(defaults_v4(&routes_v4(&table)), [found("eth0", router, false, 100)]);
     }
 
     #[test]
@@ -149,7 +164,8 @@ mod tests {
             + &line(gateway, "00000400", "00450003", "eth0")
             + &line(NOWHERE, "00000400", "00000001", "br0")
             + &line(NOWHERE, "ffffffff", "00200200", "lo");
-        assert_eq!(defaults_v6(&table), [found("eth0", true, 1024)]);
+        let router = "fe80::225:90ff:fe1a:2b3c".parse().ok();
+        assert_eq!(defaults_v6(&table), [found("eth0", router, true, 1024)]);
         assert!(defaults_v6("00 00\n\n").is_empty());
     }
 

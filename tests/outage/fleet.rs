@@ -1,6 +1,6 @@
 //! Fifty agents and one API server that goes away and comes back: nobody may be run over.
 
-use super::super::agent::{Launch, Nodepulse};
+use super::super::agent::{Launch, Nodepulse, ROOM_ON_DISK};
 use super::super::cluster::{AuditEntry, Cluster, Credential, NodeIdentity, Result, Validity, wait_until};
 use super::super::requests::{is_renewal, lines, now_us};
 use super::Case;
@@ -27,7 +27,9 @@ fn a_server_that_restarts_under_fifty_agents_is_asked_twice_by_each_and_not_by_a
     let (site, api) = (Site::new(cluster)?, cluster.api_server(Validity::Now)?);
     let nodes: Vec<NodeIdentity> =
         (0..AGENTS).map(|_| cluster.node_at(&api, "fleet", Credential::Valid)).collect::<Result<_>>()?;
-    let start = |node| site.launch(&api, node, Launch::with_defaults(node))?.start(cluster);
+    let (key, eviction_hard) = ROOM_ON_DISK;
+    let launch = |node| Launch::with_defaults(node).set(key, eviction_hard);
+    let start = |node| site.launch(&api, node, launch(node))?.start(cluster);
     let mut agents: Vec<Nodepulse> = nodes.iter().map(start).collect::<Result<_>>()?;
     let of_each = |since_us: u64, keep: fn(&AuditEntry) -> bool| -> Result<BTreeMap<String, Vec<AuditEntry>>> {
         let all = api.audit(|e| e.user.contains(":fleet-") && e.received_at_us > since_us && keep(e))?;

@@ -3,7 +3,7 @@
 use super::super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use super::super::requests::{SOON, is_renewal, now_us, wait_until_ready};
 use super::Case;
-use super::site::Site;
+use super::site::{Site, run};
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
@@ -11,9 +11,14 @@ pub fn cases() -> Vec<Case> {
         a_black_holed_connection_is_replaced_within_fifteen_seconds,
         a_carrier_that_returns_is_used_at_once,
         a_default_route_that_moves_takes_the_connection_with_it,
+        another_router_on_the_same_cable_takes_the_connection_with_it,
         an_address_that_changes_takes_the_connection_with_it,
+        an_agent_that_was_frozen_uses_no_connection_of_before,
     ]
 }
+
+/// The controller gives a silent node up after twelve seconds, and looks every few.
+const FROZEN_WITHIN: Duration = Duration::from_secs(40);
 
 /// A figure for whoever reads the log.
 pub fn say(what: &str, span: Duration) {
@@ -89,6 +94,22 @@ fn a_default_route_that_moves_takes_the_connection_with_it(cluster: &Cluster) ->
     agent.check()
 }
 
+fn another_router_on_the_same_cable_takes_the_connection_with_it(cluster: &Cluster) -> Result<()> {
+    let (site, node, mut agent) = settled(cluster, "handed-over")?;
+    let [first, second, third, _] = site.gateway(0).octets();
+    let spare = format!("{first}.{second}.{third}.254");
+    run(&["ip", "address", "add", &format!("{spare}/24"), "dev", &site.near(0)])?;
+    // The first has forgotten what it translated, and says nothing; the second never knew.
+    let port = site.connection(cluster.api.port)?.to_string();
+    site.swallow(&[&["ipproto", "tcp", "sport", &port], &["ipproto", "tcp", "dport", &port]])?;
+    let moved_us = now_us();
+    site.inside(&["ip", "route", "replace", "default", "via", &spare])?;
+    let after = wait_for_renewal(cluster, &node, moved_us, SOON)?;
+    say("another router on the same cable, to the next renewal", after);
+    assert!(after < Duration::from_secs(3), "{after:?}");
+    agent.check()
+}
+
 fn an_address_that_changes_takes_the_connection_with_it(cluster: &Cluster) -> Result<()> {
     let (site, node, mut agent) = settled(cluster, "readdressed")?;
     let (old, gateway) = (site.address(0), site.gateway(0).to_string());
@@ -101,5 +122,21 @@ fn an_address_that_changes_takes_the_connection_with_it(cluster: &Cluster) -> Re
     let after = wait_for_renewal(cluster, &node, changed_us, SOON)?;
     say("an address that changed, to the next renewal", after);
     assert!(after < Duration::from_secs(3), "{after:?}");
+    agent.check()
+}
+
+fn an_agent_that_was_frozen_uses_no_connection_of_before(cluster: &Cluster) -> Result<()> {
+    let (site, node, mut agent) = settled(cluster, "frozen")?;
+    let port = site.connection(cluster.api.port)?.to_string();
+    agent.freeze()?;
+    site.swallow(&[&["ipproto", "tcp", "sport", &port], &["ipproto", "tcp", "dport", &port]])?;
+    cluster.wait_for_condition(&node.name, "Ready", "Unknown", FROZEN_WITHIN)?;
+    let thawed_us = now_us();
+    agent.thaw()?;
+    let after = wait_for_renewal(cluster, &node, thawed_us, SOON)?;
+    say("a process that was frozen, to the next renewal", after);
+    assert!(after < Duration::from_secs(3), "{after:?}");
+    agent.wait_for_line(&["awake again after"], SOON)?;
+    wait_until_ready(cluster, &node)?;
     agent.check()
 }

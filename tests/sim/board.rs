@@ -135,7 +135,7 @@ fn uplink(v4: Option<u8>, v6: Option<u16>) -> Network {
     };
     let fixed = [DUAL_STACK.0, DUAL_STACK.1];
     let fixed = fixed.map(|ip| InterfaceAddress { ip, unusable: false, second_choice: false }).to_vec();
-    let route = |is_v6| DefaultRoute { interface: "eth0".to_owned(), is_v6, metric: 100 };
+    let route = |is_v6| DefaultRoute { interface: "eth0".to_owned(), gateway: None, is_v6, metric: 100 };
     let mut default_routes = Vec::new();
     default_routes.extend(v4.map(|_| route(false)));
     default_routes.extend(v6.map(|_| route(true)));

@@ -12,6 +12,7 @@ macro_rules! cases {
 
 mod boards;
 mod clocks;
+mod sleep;
 
 use super::board::Board;
 use super::cluster::{Cluster, NodeIdentity, Result};
@@ -22,6 +23,8 @@ use std::time::Duration;
 
 /// An emulated processor takes its time for a handshake.
 const READY_WITHIN: Duration = Duration::from_secs(120);
+/// What a clock may gain or lose on an emulated machine while the other is read.
+const SLACK_SECONDS: i64 = 3;
 
 /// With settings that make a test take seconds, and under which a small board is at peace.
 const SETTINGS: [(&str, &str); 5] = [
@@ -33,7 +36,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 pub fn all() -> Vec<Case> {
-    [clocks::cases(), boards::cases()].into_iter().flatten().collect()
+    [clocks::cases(), sleep::cases(), boards::cases()].into_iter().flatten().collect()
 }
 
 fn boot<'a>(board: &'a Board, node: &'a NodeIdentity) -> Boot<'a> {

@@ -5,14 +5,12 @@ use super::super::cluster::{Cluster, NodeIdentity, Result};
 use super::super::machine::Machine;
 use super::super::requests::{is_renewal, wait_for_requests};
 use super::super::stamps::Stamps;
-use super::{Case, READY_WITHIN, boot, wait_until_ready};
+use super::{Case, READY_WITHIN, SLACK_SECONDS, boot, wait_until_ready};
 use nodepulse::time::Wall;
 use std::time::Duration;
 
 const RENEWALS: usize = 3;
 const DAY_SECONDS: i64 = 86_400;
-/// What a clock may gain or lose on an emulated machine while the other is read.
-const SLACK_SECONDS: i64 = 3;
 
 pub fn cases() -> Vec<Case> {
     cases![a_board_in_1970_is_ready_with_true_stamps, a_board_a_day_ahead_is_ready_with_true_stamps]

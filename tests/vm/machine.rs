@@ -5,6 +5,7 @@ use super::board::Board;
 use super::cluster::daemon::{Daemon, tail, write_private};
 use super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use super::monitor;
+use super::requests::now_us;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,8 +16,9 @@ use std::time::Duration;
 
 /// An emulated processor on a machine that is busy: ten to thirty seconds are usual.
 const BOOT_WITHIN: Duration = Duration::from_secs(120);
-/// QEMU 7.2 breaks one in twelve boots of a PC in the kernel's first five seconds, before anything of ours has run.
-const BOOT_TRIES: usize = 4;
+/// QEMU 7.2 breaks one in twelve boots of a PC in the kernel's first five seconds, before anything of ours has run; on a
+/// machine with ten times more to do than cores, three in four.
+const BOOT_TRIES: usize = 12;
 /// What our part of a boot says first.
 const OURS: &str = "\ninit: network device";
 /// How long a board may take for what it is told on its console.
@@ -33,12 +35,13 @@ pub struct Boot<'a> {
     node: &'a NodeIdentity,
     settings: String,
     clock: Option<String>,
+    port: Option<u16>,
 }
 
 impl<'a> Boot<'a> {
     pub fn new(board: &'a Board, node: &'a NodeIdentity) -> Self {
         let settings = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n".to_owned();
-        Self { board, node, settings, clock: None }
+        Self { board, node, settings, clock: None, port: None }
     }
 
     /// A key of the settings file; the value is YAML.
@@ -50,6 +53,12 @@ impl<'a> Boot<'a> {
     /// What its clock shows when it is switched on: `2026-01-01T00:00:00`.
     pub fn clock(mut self, stamp: String) -> Self {
         self.clock = Some(stamp);
+        self
+    }
+
+    /// The port of this machine where it finds the API server; without one, the server's own.
+    pub fn via(mut self, port: u16) -> Self {
+        self.port = Some(port);
         self
     }
 
@@ -120,7 +129,8 @@ impl<'a> Boot<'a> {
         for path in [&self.node.certificate, &self.node.key, &self.node.authority] {
             archive.file(&path.display().to_string(), read(path)?);
         }
-        let kubeconfig = self.node.kubeconfig_via(&format!("https://{HOST}:{}", cluster.api.port))?;
+        let port = self.port.unwrap_or(cluster.api.port);
+        let kubeconfig = self.node.kubeconfig_via(&format!("https://{HOST}:{port}"))?;
         // The server's certificate does not know how a guest of ours calls it.
         let named = String::from_utf8_lossy(&read(&kubeconfig)?)
             .replace("    server: ", "    tls-server-name: localhost\n    server: ");
@@ -227,6 +237,21 @@ impl Machine {
     /// Pulls the plug of its network, or puts it back.
     pub fn plug(&self, is_in: bool) -> Result<()> {
         monitor::ask(&self.asked, "set_link", &json!({"name": "uplink", "up": is_in})).map(drop)
+    }
+
+    /// Suspends it, and lets its clock wake it after so long: `mem` stops all but its memory, `freeze` only its programs.
+    pub fn fall_asleep(&mut self, state: &str, span: Duration) -> Result<()> {
+        self.tell(&format!("sleep_for {} {state} &", span.as_secs())).map(drop)
+    }
+
+    /// Waits until its programs go on; when they did, in microseconds since 1970 by the clock of this machine.
+    pub fn wait_until_awake(&mut self) -> Result<u64> {
+        let line = self.wait_for_line(&["init: awake at "], DONE_WITHIN)?;
+        let asked_us = now_us();
+        let said = self.tell("uptime_s")?;
+        let uptime = |text: &str| text.trim().parse::<f64>().map_err(|e| format!("{text:?}: {e}"));
+        let since = uptime(&said)? - uptime(line.rsplit(' ').next().unwrap_or_default())?;
+        Ok(asked_us.saturating_sub(Duration::from_secs_f64(since.max(0.0)).as_micros() as u64))
     }
 
     /// As if somebody pressed the button; waits until it is there again.

@@ -418,7 +418,12 @@ fn facts() -> Facts {
                 point_to_point: false,
                 addresses: vec![address],
             }],
-            default_routes: vec![DefaultRoute { interface: "eth0".to_owned(), is_v6: false, metric: 100 }],
+            default_routes: vec![DefaultRoute {
+                interface: "eth0".to_owned(),
+                gateway: None,
+                is_v6: false,
+                metric: 100,
+            }],
             node_name_addresses: Vec::new(),
         },
     }
