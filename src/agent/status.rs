@@ -14,6 +14,7 @@
 //! resourceVersion, and a surprising one leads to one GET; after a gap every condition is sent whole.
 
 mod inherited;
+mod summary;
 
 use std::time::Duration;
 
@@ -148,23 +149,6 @@ impl StatusLane {
                 Step::Idle
             }
         }
-    }
-
-    fn rest_or_sum_up(&mut self, world: &mut World, now: Now) -> Step {
-        let due = world
-            .summary_at()
-            .filter(|_| self.base.is_some())
-            .map(|at| at.max(self.summary_due).max(self.patient_until));
-        if due.is_some_and(|due| due <= now.up && !world.heartbeat)
-            && let Some(body) = world.summary(now)
-        {
-            world.replay.tells(now.up);
-            self.stage = Stage::SumUp;
-            return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true });
-        }
-        let latest = self.with_renewal(world).max(self.patient_until);
-        let until = due.filter(|due| *due > now.up).map_or(latest, |due| due.min(latest));
-        Step::Wait { until, because: self.because() }
     }
 
     /// The last renewal before a look's time takes the look along: a wake-up costs more than a look. So the two are in
@@ -399,31 +383,6 @@ impl StatusLane {
             world.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");
             self.base = None;
             self.stage = Stage::Decide;
-        }
-    }
-
-    fn summed_up(&mut self, result: Result<Document, Refusal>, world: &mut World, now: Now) {
-        self.stage = Stage::Rest;
-        let refusal = match result {
-            Ok(document) => {
-                world.replay.summed_up(&mut world.memory);
-                if let Document::Node(node) = document {
-                    self.read(node, world, now);
-                }
-                return;
-            }
-            Err(refusal) => refusal,
-        };
-        let advice = world.advise(&refusal, "patch nodes/status", now);
-        if refusal.is_final() {
-            let text = format!("the summary of the last outage is not on the Node: {refusal}{advice}");
-            world.say(Level::Warning, "summary-refused", text);
-            return world.replay.summed_up(&mut world.memory);
-        }
-        self.summary_due = now.up + world.settings.node_status_update_frequency;
-        if let Class::After(wait) = refusal.class() {
-            // The whole lane was asked for patience.
-            self.patient_until = now.up + wait.min(CEILING);
         }
     }
 
