@@ -103,8 +103,11 @@ board: ## Capture this machine as a test board: make board NAME=my-board
 	@test -n "$(NAME)" || { echo 'usage: make board NAME=my-board' >&2; exit 64; }
 	./tests/boards/capture "$(NAME)"
 
-install: build ## Install binary, man page and completions under PREFIX (default /usr/local), below DESTDIR
+install: build ## Install binary, man page, completions and the cluster's files under PREFIX (default /usr/local), below DESTDIR
 	install -Dm755 "$(FOLDER)/release/nodepulse" "$(DESTDIR)$(PREFIX)/bin/nodepulse"
+	install -d "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
+	install -m644 targets/kubernetes/*.* "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
+	install -m755 targets/kubernetes/enroll "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man8" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
 	    "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
 	"$(FOLDER)/release/nodepulse" man > "$(DESTDIR)$(PREFIX)/share/man/man8/nodepulse.8"

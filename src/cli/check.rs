@@ -112,6 +112,7 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
         server: kubeconfig.server.authority(),
         node: &name,
         has_token: matches!(kubeconfig.credentials, Credentials::Token(_)),
+        cluster_folder: load::cluster_folder(&std::env::current_exe().unwrap_or_default()),
     };
     report.well("kubeconfig", format!("context {}, server https://{}", kubeconfig.context, names.server));
     if let Some(secret) = load::open_secret(names.kubeconfig, &kubeconfig) {
@@ -139,6 +140,8 @@ struct Names<'a> {
     node: &'a str,
     /// A token instead of a certificate.
     has_token: bool,
+    /// Of what an administrator does with the cluster.
+    cluster_folder: String,
 }
 
 impl Names<'_> {
@@ -150,19 +153,18 @@ impl Names<'_> {
         format!("kubectl --kubeconfig {} auth whoami", self.kubeconfig)
     }
 
-    /// An administrator's commands, in the folder of nodepulse's source or of its documentation.
     fn enroll(&self) -> String {
-        format!("targets/kubernetes/enroll {}  # an administrator's: writes the kubeconfig anew", self.node)
+        format!("{}/enroll {}  # an administrator's: writes the kubeconfig anew", self.cluster_folder, self.node)
     }
 
     /// Answers why these rights may be missing, and who gives them.
     fn grant(&self) -> (String, String) {
-        let node = self.node;
+        let Names { node, cluster_folder, .. } = self;
         if self.has_token {
-            let next = format!("sed s/NAME/{node}/g targets/kubernetes/service-account.yaml | kubectl apply -f -");
+            let next = format!("sed s/NAME/{node}/g {cluster_folder}/service-account.yaml | kubectl apply -f -");
             return (format!("service-account.yaml gives them to the service account {node}"), next);
         }
-        let next = format!("{}  # if it is not, targets/kubernetes/enroll {node} makes one that is", self.whoami());
+        let next = format!("{}  # if it is not, {cluster_folder}/enroll {node} makes one that is", self.whoami());
         (format!("is it system:node:{node} in group system:nodes?"), next)
     }
 }

@@ -64,6 +64,15 @@ pub fn root(path: &str) -> Result<Root, CliError> {
     if Path::new(path).is_dir() { Ok(Root::new(path)) } else { Err(CliError::Root { path: path.to_owned() }) }
 }
 
+/// The folder of `targets/kubernetes`: where it was installed along with `program`, else where the source has it.
+pub fn cluster_folder(program: &Path) -> String {
+    let beside = program.parent().and_then(Path::parent).map(|prefix| prefix.join("share/nodepulse/kubernetes"));
+    match beside.filter(|folder| folder.is_dir()) {
+        Some(folder) => folder.display().to_string(),
+        None => "targets/kubernetes".to_owned(),
+    }
+}
+
 /// One of the files that people write, read to its limit and no further.
 struct Written<'a> {
     what: &'static str,
@@ -114,6 +123,18 @@ mod tests {
     #[test]
     fn an_endless_file_is_read_to_the_limit_and_no_further() {
         assert!(of_kubeconfig("/dev/zero").starts_with("the kubeconfig /dev/zero is longer than 262144 bytes"));
+    }
+
+    #[test]
+    fn what_a_cluster_needs_is_found_where_it_was_installed_else_in_the_source() {
+        let prefix = std::env::temp_dir().join(format!("nodepulse-installed-{}", std::process::id()));
+        let program = prefix.join("bin/nodepulse");
+        assert_eq!(cluster_folder(&program), "targets/kubernetes");
+        assert_eq!(cluster_folder(Path::new("")), "targets/kubernetes");
+        let folder = prefix.join("share/nodepulse/kubernetes");
+        std::fs::create_dir_all(&folder).unwrap();
+        assert_eq!(cluster_folder(&program), folder.display().to_string());
+        std::fs::remove_dir_all(prefix).unwrap();
     }
 
     #[test]

@@ -54,6 +54,7 @@ if [ -n "$remove" ]; then
 		"$prefix/share/fish/vendor_completions.d/nodepulse.fish" \
 		/etc/systemd/system/nodepulse.service /etc/sysusers.d/nodepulse.conf /etc/tmpfiles.d/nodepulse.conf \
 		/etc/init.d/nodepulse
+	rm -rf "$prefix/share/nodepulse"
 	echo 'Removed. Settings (/etc/nodepulse), the journal (/var/lib/nodepulse) and the user nodepulse are still there.'
 	exit 0
 fi
@@ -70,6 +71,10 @@ put 644 nodepulse.8 "$prefix/share/man/man8/nodepulse.8"
 put 644 completions/nodepulse.bash "$prefix/share/bash-completion/completions/nodepulse"
 put 644 completions/_nodepulse "$prefix/share/zsh/site-functions/_nodepulse"
 put 644 completions/nodepulse.fish "$prefix/share/fish/vendor_completions.d/nodepulse.fish"
+for file in README.md daemonset.yaml service-account.yaml service-accounts.yaml; do
+	put 644 "kubernetes/$file" "$prefix/share/nodepulse/kubernetes/$file"
+done
+put 755 kubernetes/enroll "$prefix/share/nodepulse/kubernetes/enroll"
 
 if [ "$service" != none ] && ! grep -q '^nodepulse:' /etc/passwd; then
 	if command -v useradd >/dev/null; then
