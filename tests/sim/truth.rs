@@ -30,6 +30,9 @@ struct Condition {
     was_dated: bool,
     /// The disk lost it, and this process has not read the Node yet, which says it.
     rests_on_node: bool,
+    /// The same, but for the reading: beside an older record, the first look of this process took it for a change of that
+    /// moment, and the record of it is what the next process finds.
+    is_recorded_late: bool,
 }
 
 /// Where a process that starts finds the last transition of a condition.
@@ -71,10 +74,10 @@ impl Truth {
             let word = condition.word().unwrap_or_default();
             let remains =
                 if condition.transitions == 0 { Remains::OnDisk } else { remains(kind, condition.since_us, word) };
-            // One that ends before it read the Node may leave records of what it took for a change.
-            let is_lost = remains == Remains::Nowhere || condition.rests_on_node;
+            let is_lost = remains == Remains::Nowhere || condition.rests_on_node || condition.is_recorded_late;
             condition.is_unknowable |= is_lost || (reboot && !condition.was_dated);
             condition.rests_on_node = remains == Remains::OnNode;
+            condition.is_recorded_late = condition.rests_on_node;
         }
     }
 
@@ -134,6 +137,7 @@ impl Condition {
         // Nor does it if somebody wrote over what the server said of before, and the disk may have failed.
         self.is_unknowable = is_first_look && (self.is_unknowable || self.touched_us.is_some());
         self.rests_on_node &= is_first_look;
+        self.is_recorded_late &= is_first_look;
     }
 
     fn word(&self) -> Option<&'static str> {
