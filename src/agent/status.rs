@@ -221,8 +221,8 @@ impl StatusLane {
 
     pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
         let stage = std::mem::replace(&mut self.stage, Stage::Decide);
-        if world.node_uid.is_none() {
-            // No Lease is renewed, so nobody else says whether there is a server.
+        if world.node_uid.is_none() || matches!(stage, Stage::Register(_)) {
+            // No Lease is renewed, or not in time, so nobody else says whether there is a server.
             world.asked_for_node(&answer.result, now);
         }
         match (stage, answer.result) {

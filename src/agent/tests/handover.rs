@@ -190,3 +190,34 @@ fn a_lease_whose_duration_was_changed_in_between_is_made_right() {
     let renewal = sent.iter().find(|wish| matches!(wish, Wish::RenewLease { .. })).unwrap();
     assert_eq!(body_of(renewal)["spec"]["leaseDurationSeconds"], 80, "{sent:?}");
 }
+
+#[test]
+fn a_repair_that_fails_is_no_reason_to_ask_without_end_while_leases_and_the_disk_fail_too() {
+    let mut script = killed(BOOT);
+    let mut node = registered_node();
+    node.metadata.labels.insert("kubernetes.io/arch".to_owned(), "vax".to_owned());
+    script.play_healthy(Lane::Lease);
+    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    let (repair, _) = script.next(Lane::Status);
+    script.disk.hangs = true;
+    script.play(Lane::Lease, unreachable());
+    script.facts.readings.node_file_system.as_mut().unwrap().available_bytes = 0;
+    script.answer(repair, unreachable());
+    let (end, mut asked) = (script.up + Duration::from_secs(30), 0);
+    while script.up < end && asked < 100 {
+        let (sent, until) = script.drain();
+        if sent.is_empty() {
+            script.up = until.as_duration();
+        }
+        for (ticket, wish) in sent {
+            if ticket.lane() != Lane::Status {
+                script.answer_unreachable(ticket);
+                continue;
+            }
+            asked += 1;
+            let reply = script.reply(&wish);
+            script.answer(ticket, reply);
+        }
+    }
+    assert!(asked < 15, "{asked} requests");
+}
