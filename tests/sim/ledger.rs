@@ -302,9 +302,11 @@ impl Ledger {
         self.last_replay_us = None;
     }
 
-    /// Whether a process that starts now would find the change that was made at or after `since_us`.
-    pub fn has_change(&self, kind: &str, since_us: u64) -> bool {
-        let mut changes = self.known.iter().filter(|(_, known)| is_change_of(&known.record.what, kind));
+    /// Whether a process that starts now would find the change to this status that was made at or after `since_us`. (A slow
+    /// disk may have synced the one before it later than that.)
+    pub fn has_change(&self, kind: &str, status: &str, since_us: u64) -> bool {
+        let leads_there = |known: &Known| matches!(&known.record.what, Happened::ConditionChanged { condition, to, .. } if condition == kind && word(*to) == status);
+        let mut changes = self.known.iter().filter(|(_, known)| leads_there(known));
         changes.any(|(number, known)| known.synced_us >= since_us && self.on_disk.contains(number))
     }
 

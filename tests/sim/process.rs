@@ -43,7 +43,7 @@ impl World {
         self.ledger.process_ended();
         let (ledger, node) = (&self.ledger, self.server.node(NODE));
         self.truth.process_ended(power, |kind, since_us, status| {
-            if ledger.has_change(kind, u64::try_from(since_us - EPOCH_US).unwrap_or(0)) {
+            if ledger.has_change(kind, status, u64::try_from(since_us - EPOCH_US).unwrap_or(0)) {
                 return Remains::OnDisk;
             }
             let stored = node.and_then(|node| condition(node, kind)).filter(|stored| stored["status"] == status);
