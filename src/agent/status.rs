@@ -37,6 +37,8 @@ pub(super) struct StatusLane {
     trouble: Trouble,
     /// The server's last answer; `None`: ask before the next PATCH.
     base: Option<Box<Node>>,
+    /// Somebody else wrote the Node since: it is read before the next report, unless no server is found for that.
+    is_outdated: bool,
     /// It is what an earlier process left: a base only once the Lease has been renewed as that one left it.
     is_inherited: bool,
     /// A PATCH may have reached the server without its answer reaching us: send all of the status next time.
@@ -104,6 +106,7 @@ impl StatusLane {
             truth: Truth::new(world),
             trouble: Trouble::of("NodeStatus"),
             base: None,
+            is_outdated: false,
             is_inherited: false,
             unsure: false,
             earliest: now,
@@ -277,6 +280,7 @@ impl StatusLane {
         self.report_due = None;
         self.truth.node_known(&node, world, now);
         self.base = Some(node);
+        self.is_outdated = false;
         self.tries = 0;
         self.try_again_at = now.up;
         self.stage = Stage::Decide;
@@ -294,7 +298,7 @@ impl StatusLane {
             self.stage = Stage::Version;
             return Step::Send(Wish::ReadVersion);
         }
-        let is_base = !self.is_inherited || world.has_renewed();
+        let is_base = !self.is_outdated && (!self.is_inherited || world.has_renewed());
         let Some(base) = self.base.as_deref().filter(|_| self.truth.is_known() && is_base) else {
             self.stage = Stage::Read;
             return Step::Send(Wish::ReadNode { heartbeat: true });
@@ -346,6 +350,7 @@ impl StatusLane {
             world.node_found(&node.metadata.uid);
         }
         self.base = Some(node);
+        self.is_outdated = false;
     }
 
     fn patched(&mut self, node: Box<Node>, report_due: Up, world: &mut World, now: Now) {
@@ -381,7 +386,7 @@ impl StatusLane {
             self.rest(world, now);
         } else {
             world.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");
-            self.base = None;
+            self.is_outdated = true;
             self.stage = Stage::Decide;
         }
     }
@@ -422,10 +427,12 @@ impl StatusLane {
                 self.tries -= 1;
                 self.try_again_at = now.up + wait.min(CEILING);
             }
-            Class::Conflict if self.tries < 2 => self.base = None,
-            Class::Error | Class::Exists if self.tries < TRIES_PER_RUN => self.base = None,
+            Class::Conflict if self.tries < 2 => self.is_outdated = true,
+            Class::Error | Class::Exists if self.tries < TRIES_PER_RUN => self.is_outdated = true,
             Class::Unreachable => {
                 world.report_in_full = true;
+                // Ready again in two requests: the whole status over what is known, rather than a look first.
+                self.unsure |= std::mem::take(&mut self.is_outdated);
                 self.held_until = now.up + world.settings.node_status_report_frequency.max(REPORT_IN_OUTAGE);
                 self.rest(world, now);
             }

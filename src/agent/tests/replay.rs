@@ -73,6 +73,27 @@ fn after_an_outage_lease_and_true_status_come_first_and_alone_for_ten_seconds() 
 }
 
 #[test]
+fn an_outage_that_began_before_a_changed_node_was_read_ends_in_two_requests_as_well() {
+    let mut script = settled();
+    let asserted = loop {
+        let (ticket, wish) = script.next(Lane::Status);
+        if matches!(wish, Wish::PatchStatus { answer: PatchAnswer::Metadata, .. }) {
+            break ticket;
+        }
+        let document = script.document(&wish);
+        script.answer(ticket, Ok(document));
+    };
+    script.answer(asserted, Ok(metadata("rv2")));
+    assert_eq!(script.play(Lane::Status, unreachable()).1, Wish::ReadNode { heartbeat: true });
+    script.offline(Duration::from_secs(120));
+    let back = timed(&mut script, Duration::from_secs(9));
+    let [(_, Wish::RenewLease { .. }), (_, report)] = back.as_slice() else { panic!("{back:?}") };
+    let status = &body_of(report)["status"];
+    assert_eq!(status["conditions"].as_array().unwrap().len(), 4);
+    assert!(status["capacity"].is_object(), "whatever the others wrote: {status}");
+}
+
+#[test]
 fn what_was_missed_follows_slowly_in_order_with_its_own_times_and_then_a_summary() {
     let mut script = outage();
     let records = waiting(&script);
