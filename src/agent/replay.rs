@@ -65,12 +65,17 @@ impl Replay {
     /// A server is reached. `was_lost`: after none was, however short that was and whether it is recorded or not.
     pub(super) fn resume(&mut self, memory: &Memory, was_lost: bool, now: Up) {
         if was_lost || self.pace == Pace::Held {
-            self.peace_until = now + PEACE + self.phase;
+            self.keep_peace(now);
         }
         if self.pace == Pace::Held {
             self.pace = Pace::Paced { not_before: self.peace_until };
             self.look_for_end(memory);
         }
+    }
+
+    /// What makes the Node Ready again comes first, and alone.
+    pub(super) fn keep_peace(&mut self, now: Up) {
+        self.peace_until = now + PEACE + self.phase;
     }
 
     /// Until when not even an event without a record is sent.

@@ -179,6 +179,7 @@ impl World {
             self.gap_noticed_after = Some(last);
             self.report_in_full = true;
             self.report_at_once = true;
+            self.replay.keep_peace(now);
         }
     }
 

@@ -169,6 +169,16 @@ fn an_event_waits_until_a_server_that_was_away_for_some_seconds_has_had_its_peac
 }
 
 #[test]
+fn an_event_that_is_due_when_the_board_wakes_up_waits_as_after_an_outage() {
+    let mut script = super::outage::settled();
+    happen(&mut script, "once");
+    script.up += Duration::from_secs(60);
+    let sent = script.pass(Duration::from_secs(9));
+    assert!(matches!(sent[..], [Wish::RenewLease { .. }, Wish::PatchStatus { .. }]), "{sent:?}");
+    assert_eq!(body_of(&script.play_healthy(Lane::Events).1)["message"], "once");
+}
+
+#[test]
 fn a_thousand_events_of_one_type_are_a_burst_and_no_flood() {
     let mut script = Script::new();
     script.register();
