@@ -91,7 +91,9 @@ impl Transitions {
             };
             let outdated = remembered.filter(|at| is_older(*at, stored, world, now));
             if believed.is_true == Some(before) {
-                believed.owed.take_if(|_| outdated.is_some());
+                // What this process has seen since its first look did happen.
+                let is_first = |at: Moment| believed.looked.is_some_and(|looked| looked.up == at.up);
+                believed.owed.take_if(|owed| outdated.is_some() && (outdated == Some(owed.at) || is_first(owed.at)));
                 continue;
             }
             let rests_on_it = outdated.is_some() && believed.owed.map(|owed| owed.at) == outdated;

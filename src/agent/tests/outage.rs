@@ -200,6 +200,33 @@ fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
 }
 
 #[test]
+fn what_was_seen_to_change_before_the_node_was_read_did_so_then_whatever_an_old_record_says() {
+    let mut script = settled();
+    script.offline(Duration::from_secs(30));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(30));
+    script.disk.fails = true;
+    script.pass(Duration::from_secs(60));
+    script.press_memory(false);
+    script.pass(Duration::from_secs(400));
+    let stored = script.stored.clone().unwrap();
+    script.disk.fails = false;
+    let mut script = script.restart(BootId(2), Duration::from_secs(20));
+    script.offline(Duration::from_secs(30));
+    for pressed in [true, false] {
+        script.press_memory(pressed);
+        script.offline(Duration::from_secs(330));
+    }
+    let changed = waiting(&script).last().unwrap().at.wall.unwrap().to_seconds_stamp();
+    while script.play_healthy(Lane::Status).1 != Wish::ReadVersion {}
+    script.play(Lane::Status, refused(409, "AlreadyExists"));
+    script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
+    while !matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }) {}
+    let memory = &script.stored.unwrap().status.conditions[0];
+    assert_eq!((memory.status.as_str(), memory.last_transition_time.clone()), ("False", Some(changed)));
+}
+
+#[test]
 fn a_boot_whose_clock_was_ahead_and_never_put_right_changed_nothing_in_the_future() {
     let mut script = Script::new();
     script.clock_error_seconds = 7 * 3600;
