@@ -28,6 +28,8 @@ pub(super) struct Registration {
     stage: Stage,
     backoff: Backoff,
     trouble: Trouble,
+    /// The version was asked for again, for the time that comes with it.
+    asked_twice: bool,
     /// The living machine that has our name, as it was said; until there is a Node of ours.
     taken: Option<String>,
 }
@@ -63,7 +65,13 @@ impl Registration {
     pub(super) fn new(now: Up) -> Registration {
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let until = now + backoff.step();
-        Registration { stage: Stage::Pause { until }, backoff, trouble: Trouble::of("registration"), taken: None }
+        Registration {
+            stage: Stage::Pause { until },
+            backoff,
+            trouble: Trouble::of("registration"),
+            asked_twice: false,
+            taken: None,
+        }
     }
 
     pub(super) fn poll(&mut self, truth: &mut Truth, world: &mut World, now: Now) -> Step {
@@ -150,6 +158,11 @@ impl Registration {
     ) -> Option<Box<Node>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Probe);
         match (stage, answer.result) {
+            // An answer that lay there while the board slept says nothing of the time: a Node dated by a clock that nobody
+            // has compared may be of tomorrow.
+            (Stage::Version, Ok(_)) if is_undated(world, now) && !std::mem::replace(&mut self.asked_twice, true) => {
+                self.stage = Stage::Version;
+            }
             (Stage::Version, Ok(Document::Version(version))) => {
                 truth.server_version = Some(version);
                 self.stage = Stage::Create;
@@ -296,6 +309,10 @@ impl Registration {
 /// above the server's.
 pub(super) fn closes_discovery(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Status(StatusError { code: 400..=428 | 430..=499, .. }))
+}
+
+fn is_undated(world: &World, now: Now) -> bool {
+    now.wall.is_some() && !world.clock.was_compared()
 }
 
 fn is_forbidden(refusal: &Refusal) -> bool {

@@ -240,3 +240,19 @@ fn with_reregister_off_a_deleted_node_is_only_missed() {
     script.play(Lane::Status, refused(404, "NotFound"));
     assert!(!matches!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::CreateNode { .. }));
 }
+
+#[test]
+fn a_version_that_was_answered_before_a_sleep_is_asked_for_again_as_it_says_no_time() {
+    let mut script = Script::new();
+    script.clock_error_seconds = 86_400;
+    let (ticket, wish) = script.next(Lane::Status);
+    assert_eq!(wish, Wish::ReadVersion);
+    let date = script.wall(0);
+    script.up += Duration::from_secs(60);
+    let result = Ok(Document::Version("v1.36.3".to_owned()));
+    script.agent.handle(Input::Answered(ticket, Answer { date, result }), script.now());
+    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadVersion);
+    let (_, created) = script.play_healthy(Lane::Status);
+    let heard = script.wall(0).unwrap().to_seconds_stamp();
+    assert_eq!(body_of(&created)["status"]["conditions"][3]["lastTransitionTime"], heard);
+}
