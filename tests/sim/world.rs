@@ -418,10 +418,11 @@ impl World {
         self.judged == JUDGEMENTS
     }
 
-    /// "After peace, within a minute": what others wrote is healed by an assertion and the status run nearest to it.
+    /// "After peace, within a minute": what others wrote is healed by an assertion and the status run nearest to it, or by
+    /// the run after a report that is due just then and takes its place.
     pub fn calm_us(&self) -> u64 {
         let assertions_us = self.plan.settings.status_assert_frequency.as_micros() as u64;
-        60_000_000.max(assertions_us + 16_000_000)
+        60_000_000.max(assertions_us + 27_000_000)
     }
 
     /// In a long outage there is nothing to see.
