@@ -28,11 +28,7 @@ pub(super) fn known(base: &Node, server_version: &str, lease: KnownLease) -> Opt
     let mut conditions = [(Status::Unknown, lease.renewed); OWN.len()];
     for (kind, known) in OWN.into_iter().zip(&mut conditions) {
         let stored = base.status.conditions.iter().find(|stored| stored.kind == kind)?;
-        let status = match stored.status.as_str() {
-            "True" => Status::True,
-            "False" => Status::False,
-            _ => return None,
-        };
+        let status = if stored.is_true()? { Status::True } else { Status::False };
         *known = (status, stored.last_transition_time.as_deref().and_then(Wall::parse_stamp)?);
     }
     Some(KnownNode {
@@ -61,9 +57,8 @@ pub(super) fn as_it_was(mut node: Node, known: &KnownNode) -> Node {
     for (kind, (status, since)) in OWN.into_iter().zip(known.conditions) {
         let Some(condition) = node.status.conditions.iter_mut().find(|own| own.kind == kind) else { continue };
         let is_true = status == Status::True;
-        let was = if is_true { "True" } else { "False" };
-        if condition.status != was {
-            condition.status = was.to_owned();
+        if condition.is_true() != Some(is_true) {
+            condition.status = if is_true { "True" } else { "False" }.to_owned();
             condition.reason = condition::reason(kind, is_true).to_owned();
             condition.message.clear();
         }

@@ -193,8 +193,8 @@ impl LeaseLane {
     fn renewed(&mut self, world: &mut World, now: Now) {
         world.say_if(self.trouble.ended(now.up));
         if !self.held {
-            let duration_seconds = world.settings.node_lease_duration_seconds;
-            world.say(Level::Info, "lease-held", format!("Lease held, renewed every {} s", duration_seconds / 4));
+            let period_seconds = world.settings.lease_renew_period().as_secs();
+            world.say(Level::Info, "lease-held", format!("Lease held, renewed every {period_seconds} s"));
         } else {
             world.say(Level::Debug, "lease-renewed", "Lease renewed");
         }

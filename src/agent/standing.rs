@@ -28,7 +28,7 @@ impl Agent {
 
     fn reached(&self, name: &str) -> String {
         let lease = if self.lease.is_held() {
-            format!("Lease renewed every {} s", self.world.settings.node_lease_duration_seconds / 4)
+            format!("Lease renewed every {} s", self.world.settings.lease_renew_period().as_secs())
         } else {
             "no Lease yet".to_owned()
         };

@@ -83,12 +83,8 @@ impl Transitions {
             let (first_look, remembered) = (believed.first_look.take(), believed.remembered.take());
             let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
             let Some(stored) = stored.filter(|stored| !condition::is_ours_by_status_only(stored)) else { continue };
-            let before = match stored.status.as_str() {
-                "True" => true,
-                "False" => false,
-                // A silent Node is Unknown: the setters repair that, and tell it.
-                _ => continue,
-            };
+            // A silent Node is Unknown: the setters repair that, and tell it.
+            let Some(before) = stored.is_true() else { continue };
             let outdated = remembered.filter(|at| is_older(*at, stored, world, now));
             if believed.is_true == Some(before) {
                 // What this process has seen since its first look did happen.
@@ -139,11 +135,7 @@ impl Transitions {
     pub(super) fn acknowledged(&mut self, node: &Node) {
         for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
             let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
-            let is_stored = |is_true: bool| {
-                let status = if is_true { "True" } else { "False" };
-                stored.is_some_and(|stored| stored.status == status)
-            };
-            let has_arrived = believed.is_true.is_none_or(is_stored);
+            let has_arrived = believed.is_true.is_none() || stored.and_then(Condition::is_true) == believed.is_true;
             believed.owed.take_if(|owed| owed.is_reported && has_arrived);
         }
     }

@@ -91,6 +91,17 @@ pub struct Condition {
     pub message: String,
 }
 
+impl Condition {
+    /// `None` while it is `Unknown`.
+    pub fn is_true(&self) -> Option<bool> {
+        match self.status.as_str() {
+            "True" => Some(true),
+            "False" => Some(false),
+            _ => None,
+        }
+    }
+}
+
 /// `v1.NodeAddress`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {

@@ -58,6 +58,17 @@ impl<'a> Outage<'a> {
         Ok(outage)
     }
 
+    /// The link is cut, memory runs short, and the agent is killed.
+    fn killed(cluster: &'a Cluster, hint: &str) -> Result<Self> {
+        let mut outage = Self::prepare(cluster, &cluster.api, hint)?;
+        let cut_us = now_us();
+        outage.site.cut(0)?;
+        outage.begins(cut_us)?;
+        outage.act(1)?;
+        outage.agent.kill()?;
+        Ok(outage)
+    }
+
     /// The agent has noticed that since then there is no server any more.
     fn begins(&mut self, since_us: u64) -> Result<()> {
         self.acts_us.push(since_us);
@@ -189,12 +200,7 @@ fn what_changes_while_the_link_is_down_is_told_when_it_returns(cluster: &Cluster
 }
 
 fn what_changes_while_the_link_is_down_outlives_the_process(cluster: &Cluster) -> Result<()> {
-    let mut outage = Outage::prepare(cluster, &cluster.api, "cut-down")?;
-    let cut_us = now_us();
-    outage.site.cut(0)?;
-    outage.begins(cut_us)?;
-    outage.act(1)?;
-    outage.agent.kill()?;
+    let mut outage = Outage::killed(cluster, "cut-down")?;
     outage.agent = start(cluster, &cluster.api, &outage.site, &outage.node, ACTS[1])?;
     outage.agent.wait_for_line(&["failed", "cannot connect"], SOON)?;
     outage.act(2)?;
@@ -210,12 +216,7 @@ fn what_changes_while_the_link_is_down_outlives_the_process(cluster: &Cluster) -
 }
 
 fn a_lease_that_was_written_while_the_process_was_gone_is_found_again(cluster: &Cluster) -> Result<()> {
-    let mut outage = Outage::prepare(cluster, &cluster.api, "cut-off-and-touched")?;
-    let cut_us = now_us();
-    outage.site.cut(0)?;
-    outage.begins(cut_us)?;
-    outage.act(1)?;
-    outage.agent.kill()?;
+    let mut outage = Outage::killed(cluster, "cut-off-and-touched")?;
     let touched = serde_json::json!({"metadata": {"annotations": {"example.com/touched": "yes"}}});
     cluster.patch_lease(&outage.node.name, &touched)?;
     outage.agent = start(cluster, &cluster.api, &outage.site, &outage.node, ACTS[1])?;

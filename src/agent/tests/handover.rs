@@ -26,6 +26,16 @@ fn killed(boot: BootId) -> Script {
     script
 }
 
+/// Killed, back, and Ready; but the answer shows a label that a registration would repair.
+fn mislabelled() -> Script {
+    let mut script = killed(BOOT);
+    let mut node = registered_node();
+    node.metadata.labels.insert("kubernetes.io/arch".to_owned(), "vax".to_owned());
+    script.play_healthy(Lane::Lease);
+    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    script
+}
+
 /// Everything that is sent in `span`, and answered well by a server that has the Node already.
 fn back(script: &mut Script, span: Duration) -> Vec<Wish> {
     script.stored.get_or_insert_with(registered_node);
@@ -169,11 +179,7 @@ fn a_lease_that_somebody_wrote_meanwhile_is_left_alone_until_the_node_is_known_t
 
 #[test]
 fn what_a_registration_would_repair_is_repaired_once_the_node_is_ready() {
-    let mut script = killed(BOOT);
-    let mut node = registered_node();
-    node.metadata.labels.insert("kubernetes.io/arch".to_owned(), "vax".to_owned());
-    script.play_healthy(Lane::Lease);
-    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    let mut script = mislabelled();
     let (_, repair) = script.play_healthy(Lane::Status);
     assert!(body_of(&repair)["metadata"]["labels"]["kubernetes.io/arch"].is_string(), "{repair:?}");
     script.pass(Duration::from_secs(60));
@@ -193,11 +199,7 @@ fn a_lease_whose_duration_was_changed_in_between_is_made_right() {
 
 #[test]
 fn a_repair_that_fails_is_no_reason_to_ask_without_end_while_leases_and_the_disk_fail_too() {
-    let mut script = killed(BOOT);
-    let mut node = registered_node();
-    node.metadata.labels.insert("kubernetes.io/arch".to_owned(), "vax".to_owned());
-    script.play_healthy(Lane::Lease);
-    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    let mut script = mislabelled();
     let (repair, _) = script.next(Lane::Status);
     script.disk.hangs = true;
     script.play(Lane::Lease, unreachable());
