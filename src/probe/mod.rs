@@ -125,7 +125,7 @@ impl Root {
         };
         let mut bytes = read().map_err(|error| absent(path, &error))?;
         if bytes.len() == limits::TABLE_BYTES {
-            drop_cut_line(&mut bytes);
+            bytes.truncate(whole_lines(&bytes).len());
         }
         if bytes.is_empty() {
             return Err(Absent::new(path, Why::Empty));
@@ -252,27 +252,25 @@ impl Kept {
         Kept { path, file: None }
     }
 
-    /// What the file says now: one system call. A handle that fails is opened again, once.
-    fn read<'a>(&mut self, root: &Root, buffer: &'a mut Vec<u8>) -> Fact<&'a str> {
-        buffer.resize(limits::ATTRIBUTE_BYTES, 0);
-        let kept = self.file.as_ref().and_then(|file| read_from_start(file, buffer).ok()).filter(|length| *length > 0);
+    /// What the file says now, as far as it fits into `page`: one system call. A handle that fails is opened again, once.
+    fn read<'a>(&mut self, root: &Root, page: &'a mut [u8]) -> Fact<&'a str> {
+        let kept = self.file.as_ref().and_then(|file| read_from_start(file, page).ok()).filter(|length| *length > 0);
         let length = match kept {
             Some(length) => length,
             None => {
                 let file = root.open(self.path).map_err(|error| absent(self.path, &error))?;
-                let length = read_from_start(&file, buffer).map_err(|error| absent(self.path, &error))?;
+                let length = read_from_start(&file, page).map_err(|error| absent(self.path, &error))?;
                 self.file = Some(file);
                 length
             }
         };
-        buffer.truncate(length);
-        if length == limits::ATTRIBUTE_BYTES {
-            drop_cut_line(buffer);
-        }
-        if buffer.is_empty() {
+        let is_cut = length == page.len();
+        let bytes = page.get(..length).unwrap_or_default();
+        let bytes = if is_cut { whole_lines(bytes) } else { bytes };
+        if bytes.is_empty() {
             return Err(Absent::new(self.path, Why::Empty));
         }
-        str::from_utf8(buffer).map_err(|_| Absent::new(self.path, Why::Malformed("not UTF-8".to_owned())))
+        str::from_utf8(bytes).map_err(|_| Absent::new(self.path, Why::Malformed("not UTF-8".to_owned())))
     }
 }
 
@@ -294,9 +292,10 @@ fn read_from_start(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-fn drop_cut_line(bytes: &mut Vec<u8>) {
+/// Without the line at the end that was cut.
+fn whole_lines(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-    bytes.truncate(end);
+    bytes.get(..end).unwrap_or_default()
 }
 
 fn names_reversed(path: &Path) -> Vec<OsString> {

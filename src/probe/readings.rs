@@ -3,6 +3,7 @@
 use super::facts::{FileSystem, MemorySource, MemoryUse, Pids};
 use super::machine::{MEMINFO, text_as};
 use super::{Absent, Fact, Kept, Readings, Root, Why, attribute, memory, pids};
+use crate::config::limits;
 
 const CGROUP_V2: &str = "/sys/fs/cgroup/memory.stat";
 const CGROUP_V1: &str = "/sys/fs/cgroup/memory/memory.stat";
@@ -30,7 +31,8 @@ pub struct Gauges {
     memory_total_bytes: Fact<u64>,
     pid_limit: Fact<u64>,
     loadavg: Kept,
-    buffer: Vec<u8>,
+    /// Room for one file.
+    page: Box<[u8]>,
     readings_left: u32,
 }
 
@@ -52,7 +54,7 @@ impl Gauges {
             memory_total_bytes: Err(Absent::new(MEMINFO, Why::NoSuchFile)),
             pid_limit: Err(Absent::new(LOADAVG, Why::NoSuchFile)),
             loadavg: Kept::new(LOADAVG),
-            buffer: Vec::new(),
+            page: vec![0; limits::ATTRIBUTE_BYTES].into_boxed_slice(),
             readings_left: READINGS_PER_REFRESH,
         };
         gauges.refresh();
@@ -80,9 +82,9 @@ impl Gauges {
     /// A container sees its own cgroup where the root's should be: only the root of version 2 lacks `memory.current`,
     /// and only the root of version 1 has `release_agent`.
     fn find_memory(&mut self) -> MemoryFiles {
-        let Gauges { root, buffer, .. } = self;
+        let Gauges { root, page, .. } = self;
         let mut stat = Kept::new(CGROUP_V2);
-        let says = stat.read(root, buffer).is_ok_and(|text| memory::working_set_v2(text).is_ok());
+        let says = stat.read(root, page).is_ok_and(|text| memory::working_set_v2(text).is_ok());
         if says && !root.exists("/sys/fs/cgroup/memory.current") {
             return MemoryFiles::CgroupV2 { stat };
         }
@@ -93,22 +95,22 @@ impl Gauges {
     }
 
     fn memory(&mut self) -> Fact<MemoryUse> {
-        let Gauges { root, buffer, memory_total_bytes, .. } = self;
+        let Gauges { root, page, memory_total_bytes, .. } = self;
         let left_of_total = |working_set: u64, source| {
             let total = memory_total_bytes.as_ref().map_err(Absent::clone)?;
             Ok(MemoryUse { available_bytes: total.saturating_sub(working_set), source })
         };
         match &mut self.memory {
             MemoryFiles::CgroupV2 { stat } => {
-                let used = memory::working_set_v2(stat.read(root, buffer)?);
+                let used = memory::working_set_v2(stat.read(root, page)?);
                 left_of_total(used.map_err(|why| Absent::new(CGROUP_V2, why))?, MemorySource::CgroupV2)
             }
             MemoryFiles::CgroupV1 { stat } => {
-                let used = memory::working_set_v1(stat.read(root, buffer)?);
+                let used = memory::working_set_v1(stat.read(root, page)?);
                 left_of_total(used.map_err(|why| Absent::new(CGROUP_V1, why))?, MemorySource::CgroupV1)
             }
             MemoryFiles::MemAvailable { meminfo } => {
-                let available = memory::available_bytes(meminfo.read(root, buffer)?);
+                let available = memory::available_bytes(meminfo.read(root, page)?);
                 let available_bytes = available.map_err(|why| Absent::new(MEMINFO, why))?;
                 Ok(MemoryUse { available_bytes, source: MemorySource::MemAvailable })
             }
@@ -130,7 +132,7 @@ impl Gauges {
 
     fn pids(&mut self) -> Fact<Pids> {
         let limit = self.pid_limit.clone()?;
-        let used = pids::threads_in_use(self.loadavg.read(&self.root, &mut self.buffer)?);
+        let used = pids::threads_in_use(self.loadavg.read(&self.root, &mut self.page)?);
         Ok(Pids { limit, used: used.map_err(|why| Absent::new(LOADAVG, why))? })
     }
 }
