@@ -138,6 +138,7 @@ fn what_must_hold_holds_in_every_world() {
     let from = number_from_environment("FROM").unwrap_or(0);
     let start = Instant::now();
     let (requests, busiest, simulated_us) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let hash = AtomicU64::new(0);
     let violations = Mutex::new(Violations::new());
     let (ended, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     each_seed(from..from + worlds, |seed| {
@@ -145,6 +146,7 @@ fn what_must_hold_holds_in_every_world() {
         requests.fetch_add(outcome.requests, Ordering::Relaxed);
         busiest.fetch_max(outcome.busiest as u64, Ordering::Relaxed);
         simulated_us.fetch_add(outcome.simulated_us, Ordering::Relaxed);
+        hash.fetch_xor(outcome.hash, Ordering::Relaxed);
         if let Some(text) = outcome.violation {
             violations.lock().unwrap().entry(kind_of(&text)).or_default().push(seed);
             if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_SAID && worlds > WORLDS_PER_LINE {
@@ -162,7 +164,8 @@ fn what_must_hold_holds_in_every_world() {
     let (failed, violations) = (failed.into_inner(), violations.into_inner().unwrap());
     let result = if failed == 0 { "all as it should be".to_owned() } else { format!("{failed} failed") };
     say(&format!(
-        "sim: {worlds} worlds from seed {from} on, {:.0} simulated hours, {} requests, at most {} in a minute, in {:.1} s: {result}",
+        "sim: {worlds} worlds from seed {from} on (hash {:016x}), {:.0} simulated hours, {} requests, at most {} in a minute, in {:.1} s: {result}",
+        hash.into_inner(),
         simulated_us.into_inner() as f64 / 3.6e9,
         requests.into_inner(),
         busiest.into_inner(),

@@ -114,19 +114,23 @@ impl Controllers {
     /// heartbeat makes it forget the last renewal, and so does a verdict, so that the next one counts whatever it says.
     fn judge(&mut self, store: &mut Store, name: &str, now_us: i64) {
         let Some(node) = store.get(Resource::Nodes, name) else { return };
-        let created = node["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
         let ready_heartbeat = ready_heartbeat_of(node);
         let renewed = store.get(Resource::Leases, name).and_then(|lease| lease["spec"]["renewTime"].as_str());
         let renewed = renewed.and_then(Wall::parse_stamp);
-        let (grace_us, first_us) = match ready_heartbeat {
-            Some(_) => (GRACE_US, now_us),
-            None => (STARTUP_GRACE_US, created.map_or(now_us, Wall::unix_us)),
+        let grace_us = if ready_heartbeat.is_some() { GRACE_US } else { STARTUP_GRACE_US };
+        let to_remember = |heartbeat_us| {
+            let ready_heartbeat = ready_heartbeat.map(str::to_owned);
+            Health { heartbeat_us, ready_heartbeat, renewed: None }
         };
-        let first_sight = Health { heartbeat_us: first_us, ready_heartbeat: ready_heartbeat.clone(), renewed: None };
-        let health = self.health.entry(name.to_owned()).or_insert(first_sight);
+        if !self.health.contains_key(name) {
+            let created = node["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
+            let first = created.filter(|_| ready_heartbeat.is_none()).map_or(now_us, Wall::unix_us);
+            self.health.insert(name.to_owned(), to_remember(first));
+        }
+        let Some(health) = self.health.get_mut(name) else { return };
         let saved_renewal = health.renewed;
-        if health.ready_heartbeat != ready_heartbeat {
-            *health = Health { heartbeat_us: now_us, ready_heartbeat, renewed: None };
+        if health.ready_heartbeat.as_deref() != ready_heartbeat {
+            *health = to_remember(now_us);
         }
         if renewed > saved_renewal {
             health.renewed = renewed;
@@ -136,7 +140,8 @@ impl Controllers {
             self.happened
                 .push(format!("controller: Node {name} has been silent for {} s: Ready=Unknown", grace_us / 1_000_000));
             health.renewed = renewed;
-            health.ready_heartbeat = store.get(Resource::Nodes, name).and_then(ready_heartbeat_of);
+            let node = store.get(Resource::Nodes, name);
+            health.ready_heartbeat = node.and_then(ready_heartbeat_of).map(str::to_owned);
         }
     }
 
@@ -157,8 +162,8 @@ impl Controllers {
     }
 }
 
-fn ready_heartbeat_of(node: &Value) -> Option<String> {
-    condition(node, "Ready").map(|ready| ready["lastHeartbeatTime"].as_str().unwrap_or_default().to_owned())
+fn ready_heartbeat_of(node: &Value) -> Option<&str> {
+    condition(node, "Ready").map(|ready| ready["lastHeartbeatTime"].as_str().unwrap_or_default())
 }
 
 /// The condition of this type.
@@ -168,6 +173,13 @@ pub fn condition<'a>(node: &'a Value, kind: &str) -> Option<&'a Value> {
 
 /// What the controller writes after silence; false when it was written before.
 pub fn set_unknown(store: &mut Store, name: &str, now_us: i64) -> bool {
+    let is_written = |node: &Value| {
+        let mut monitored = MONITORED.iter().map(|(kind, _)| condition(node, kind));
+        monitored.all(|condition| condition.is_some_and(|condition| condition["status"] == "Unknown"))
+    };
+    if store.get(Resource::Nodes, name).is_some_and(is_written) {
+        return false;
+    }
     let now = Wall::from_unix_us(now_us).to_seconds_stamp();
     let created = store.get(Resource::Nodes, name).map(|node| node["metadata"]["creationTimestamp"].clone());
     store.edit(Resource::Nodes, name, "status", |status| {

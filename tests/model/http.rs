@@ -107,7 +107,7 @@ pub fn http_date(unix_us: i64) -> String {
     let days = unix_us.div_euclid(86_400_000_000);
     let weekday = WEEKDAYS[days.rem_euclid(7) as usize];
     let month = MONTHS[stamp[5..7].parse::<usize>().unwrap_or(1) - 1];
-    format!("{weekday}, {} {month} {} {} GMT", &stamp[8..10], &stamp[0..4], &stamp[11..19])
+    [weekday, ", ", &stamp[8..10], " ", month, " ", &stamp[0..4], " ", &stamp[11..19], " GMT"].concat()
 }
 
 fn reason_phrase(code: u16) -> &'static str {

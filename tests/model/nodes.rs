@@ -70,7 +70,9 @@ pub fn taint_at_birth(node: &mut Value) {
 /// What a write through this path may change: `/status` never spec, the Node itself never status.
 pub fn prepare_for_update(subresource: &str, old: &Value, new: &mut Value) {
     let kept = if subresource == "status" { "spec" } else { "status" };
-    new[kept] = old[kept].clone();
+    if new[kept] != old[kept] {
+        new[kept] = old[kept].clone();
+    }
 }
 
 /// `ValidateNode` and, with `old`, `ValidateNodeUpdate`, as far as an agent can offend them.
@@ -93,9 +95,8 @@ pub fn validate(name: &str, old: Option<&Value>, new: &Value) -> Result<(), Prob
         }
     }
     let Some(old) = old else { return Ok(()) };
-    let mut addresses = BTreeSet::new();
     for (index, address) in list(&new["status"]["addresses"]).enumerate() {
-        if !addresses.insert(address.to_string()) {
+        if list(&new["status"]["addresses"]).take(index).any(|before| before == address) {
             return invalid(format!("status.addresses[{index}]: Duplicate value: {address}"));
         }
     }

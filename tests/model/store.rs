@@ -150,8 +150,9 @@ impl Store {
     ) -> Result<(), Problem> {
         let Some(stored) = self.get(resource, name) else { return Err(Problem::not_found(resource, name)) };
         check_preconditions(resource, name, stored, &object)?;
-        object["apiVersion"] = stored["apiVersion"].clone();
-        object["kind"] = stored["kind"].clone();
+        for key in ["apiVersion", "kind"] {
+            copy_key(stored, &mut object, key);
+        }
         for key in ["uid", "creationTimestamp", "name", "namespace", "resourceVersion"] {
             copy_key(&stored["metadata"], &mut object["metadata"], key);
         }
@@ -177,7 +178,9 @@ impl Store {
 
 /// A version or uid inside the written object must be the stored one.
 fn check_preconditions(resource: Resource, name: &str, stored: &Value, written: &Value) -> Result<(), Problem> {
-    let text = |object: &Value, key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+    fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+        object["metadata"][key].as_str().unwrap_or_default()
+    }
     let (uid, version) = (text(written, "uid"), text(written, "resourceVersion"));
     if !uid.is_empty() && uid != text(stored, "uid") {
         let why =
@@ -231,6 +234,7 @@ fn prune_nulls(value: &mut Value) {
 
 fn copy_key(from: &Value, into: &mut Value, key: &str) {
     match from.get(key) {
+        same if same == into.get(key) => {}
         Some(value) => into[key] = value.clone(),
         None => remove_key(into, key),
     }

@@ -6,7 +6,7 @@ use nodepulse::agent::{Input, Ticket};
 use nodepulse::api::failure::TlsFailure;
 use nodepulse::api::{Answer, Document, Exchange, Failure, Lane, Progress, Refusal, Wish};
 use nodepulse::time::Wall;
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::plan::{FAULTS, Fault};
 use super::planted::Planted;
@@ -341,10 +341,14 @@ impl World {
         }
         let Some(mut flight) = self.flights.open.remove(&number) else { return };
         let first = self.random.below(bytes.len() as u64 + 1) as usize;
-        let rest = bytes.split_off(first);
+        // Every other reply comes in two pieces.
+        let rest = bytes.split_off(if first.is_multiple_of(2) { first } else { 0 });
         let mut input = Vec::new();
-        for piece in [bytes, rest] {
-            input.extend(piece);
+        for mut piece in [bytes, rest] {
+            if piece.is_empty() {
+                continue;
+            }
+            input.append(&mut piece);
             match flight.exchange.feed(&mut input) {
                 Ok(Progress::NeedMore) => {}
                 Ok(Progress::Done { answer, .. }) => return self.finish(flight, answer),
@@ -404,7 +408,20 @@ fn failed(failure: Failure) -> Answer {
     Answer { date: None, result: Err(Refusal::Failed(failure)) }
 }
 
+/// All that is looked at of a Lease on its way.
+#[derive(Deserialize)]
+struct LeaseBody<'a> {
+    #[serde(borrow)]
+    spec: LeaseSpec<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LeaseSpec<'a> {
+    renew_time: &'a str,
+}
+
 fn renew_time(body: &str) -> Option<Wall> {
-    let body: Value = serde_json::from_str(body).ok()?;
-    Wall::parse_stamp(body["spec"]["renewTime"].as_str()?)
+    let body: LeaseBody = serde_json::from_str(body).ok()?;
+    Wall::parse_stamp(body.spec.renew_time)
 }

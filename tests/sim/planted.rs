@@ -138,8 +138,8 @@ impl Shim {
         self.fault == Some(fault)
     }
 
-    pub fn facts(&mut self, facts: Facts) -> Facts {
-        if self.is(Planted::ProbedOnce) { self.first_facts.get_or_insert(facts).clone() } else { facts }
+    pub fn facts<'a>(&'a mut self, facts: &'a Facts) -> &'a Facts {
+        if self.is(Planted::ProbedOnce) { self.first_facts.get_or_insert_with(|| facts.clone()) } else { facts }
     }
 
     /// The journal as the faulty agent would find it.

@@ -22,7 +22,8 @@ impl World {
         let bytes = self.shim.journal(self.storage.disk.read());
         let (journal, recovery) = Journal::recover(&bytes, self.plan.journal_quota_bytes, boot);
         self.trace.say(|| format!("   {recovery}"));
-        self.agent = Some(Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, "", self.now()));
+        let agent = Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, "", self.now());
+        self.agent = Some(Box::new(agent));
         self.feed(Input::Credentials(CredentialDates::default()));
         self.feed(Input::Woke);
     }
@@ -67,12 +68,12 @@ impl World {
 
     /// As the shell hands it over: machine and network only when they are not those of the last time.
     pub fn probe_result(&mut self) -> Input {
-        let facts = self.shim.facts(self.board.facts.clone());
+        let facts = self.shim.facts(&self.board.facts);
         let is_known = |given: &&Facts| given.machine == facts.machine && given.network == facts.network;
         if self.given.as_ref().filter(is_known).is_some() {
-            return Input::Readings(Box::new(facts.readings));
+            return Input::Readings(Box::new(facts.readings.clone()));
         }
         self.given = Some(facts.clone());
-        Input::Facts(Box::new(facts))
+        Input::Facts(Box::new(facts.clone()))
     }
 }

@@ -104,7 +104,7 @@ pub struct World {
     pub now_us: u64,
     queue: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
-    pub agent: Option<Agent>,
+    pub agent: Option<Box<Agent>>,
     /// Counts processes; what an earlier one asked for is not for the present one.
     pub life: u64,
     wait_number: u64,
