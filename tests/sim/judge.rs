@@ -60,7 +60,9 @@ impl World {
         let told_us = self.ledger.summary.map_or(ended.synced_us, |summary| summary.sent_us);
         let created = node["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
         let is_another_node = created.is_none_or(|created| created.unix_us() > EPOCH_US + told_us as i64 - 1_000_000);
-        if is_another_node || self.ledger.summary.is_some_and(|summary| summary.is_excused) {
+        // What was summed up may be a later outage than the last one on disk.
+        let is_from_memory = self.ledger.told_from_memory_since(ended.synced_us);
+        if is_another_node || is_from_memory || self.ledger.summary.is_some_and(|summary| summary.is_excused) {
             return Ok(());
         }
         let text = node["metadata"]["annotations"][LAST_OUTAGE].as_str().unwrap_or_default();

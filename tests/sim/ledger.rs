@@ -323,6 +323,12 @@ impl Ledger {
         self.known.values().rev().find(|known| matches!(known.record.what, Happened::OutageEnded { .. }))
     }
 
+    /// Whether something was told since then that never was on disk, because the disk had failed.
+    pub fn told_from_memory_since(&self, since_us: u64) -> bool {
+        let mut excused = self.sent.iter().filter(|(_, sent)| sent.is_excused && sent.sent_us >= since_us);
+        excused.any(|(name, _)| !self.numbers.contains_key(name))
+    }
+
     /// Whether so many changes were in it, where none made room for others.
     pub fn had_changes(&self, ended: &Record, changes: u64) -> bool {
         let is_beginning = |known: &&Known| matches!(known.record.what, Happened::OutageBegan { .. });
