@@ -26,6 +26,8 @@ pub struct Connection {
     socket: Watched<TcpStream>,
     ends: Ends,
     tls: Tls,
+    /// When the server's certificate ends, once an answer has come.
+    certified_until: Option<Wall>,
     /// Reply bytes that no exchange has taken yet.
     plaintext: Vec<u8>,
 }
@@ -77,7 +79,7 @@ impl Connection {
         if let Some(proxy) = &kubeconfig.proxy {
             open_tunnel(&socket, proxy, server).await?;
         }
-        Ok(Connection { socket, ends, tls, plaintext: Vec::new() })
+        Ok(Connection { socket, ends, tls, certified_until: None, plaintext: Vec::new() })
     }
 
     pub fn ends(&self) -> Ends {
@@ -124,10 +126,13 @@ impl Connection {
         }
     }
 
-    fn seen(&self, answer: &Answer) -> Option<Wall> {
+    fn seen(&mut self, answer: &Answer) -> Option<Wall> {
         let date = answer.date?;
-        let (_, not_after) = certificate::validity(self.tls.server_certificate()?)?;
-        Some(date).filter(|date| *date <= not_after)
+        if self.certified_until.is_none() {
+            self.certified_until =
+                certificate::validity(self.tls.server_certificate()?).map(|(_, not_after)| not_after);
+        }
+        Some(date).filter(|date| self.certified_until.is_some_and(|not_after| *date <= not_after))
     }
 
     /// The answer and whether HTTP allows another exchange; `None` when the stream ended before.

@@ -40,6 +40,20 @@ pub(super) fn count(text: &str) -> Result<u64, Why> {
     })
 }
 
+/// What follows `key` and `separator` in the first line of a table that begins with them.
+pub(super) fn value_of<'a>(table: &'a str, key: &str, separator: char) -> Option<&'a str> {
+    // Some of these tables are read with every renewal, and `str::lines` takes a thousand instructions a line where the
+    // library is built for size.
+    let next_line = |text: &str| text.bytes().position(|byte| byte == b'\n').map(|end| end + 1);
+    let mut rest = table;
+    loop {
+        if let Some(value) = rest.strip_prefix(key).and_then(|rest| rest.strip_prefix(separator)) {
+            return value.get(..next_line(value).unwrap_or(value.len()));
+        }
+        rest = rest.get(next_line(rest)?..)?;
+    }
+}
+
 /// A number in hexadecimal, with or without `0x`.
 pub(super) fn hexadecimal(text: &str) -> Option<u32> {
     let text = text.trim();
@@ -71,6 +85,18 @@ mod tests {
         assert_eq!(text(b"\t PowerEdge \n\0\n"), "PowerEdge");
         assert_eq!(text(b"a\x1b[2Jb\xffc"), "a\u{FFFD}[2Jb\u{FFFD}c");
         assert_eq!(text(b"\0\0\n"), "");
+    }
+
+    #[test]
+    fn a_value_stands_behind_its_key_at_the_beginning_of_a_line() {
+        let table = "inactive_file 1\nfile_mapped 2\n\nfile 3\r\nfile 4\nkernel 5";
+        let value = |key| value_of(table, key, ' ').map(str::trim);
+        assert_eq!((value("file"), value("kernel"), value("inactive_file")), (Some("3"), Some("5"), Some("1")));
+        assert_eq!((value("mapped"), value("fil"), value("kernel 5 ")), (None, None, None));
+        assert_eq!(
+            (value_of("", "a", ':'), value_of("a:", "a", ':'), value_of("\u{e9}\na:1", "a", ':')),
+            (None, Some(""), Some("1"))
+        );
     }
 
     #[test]

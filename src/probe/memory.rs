@@ -11,7 +11,7 @@
 //! ```
 
 use super::Why;
-use super::attribute::count;
+use super::attribute::{count, value_of};
 
 /// SRC-1.
 pub(super) fn total_bytes(meminfo: &str) -> Result<u64, Why> {
@@ -58,15 +58,13 @@ pub(super) fn working_set_v1(stat: &str) -> Result<u64, Why> {
 }
 
 fn bytes_of(meminfo: &str, key: &str) -> Result<u64, Why> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-    let value = line.ok_or_else(|| Why::Malformed(format!("no {key} line")))?;
+    let value = value_of(meminfo, key, ':').ok_or_else(|| Why::Malformed(format!("no {key} line")))?;
     let kibibytes = value.trim().strip_suffix("kB").ok_or_else(|| Why::Malformed(format!("{key} is not in kB")))?;
     count(kibibytes)?.checked_mul(1024).ok_or_else(|| Why::Malformed(format!("{key} is too large")))
 }
 
 fn stat_of(stat: &str, key: &str) -> Result<u64, Why> {
-    let value = stat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-    count(value.ok_or_else(|| Why::Malformed(format!("no {key} line")))?)
+    count(value_of(stat, key, ' ').ok_or_else(|| Why::Malformed(format!("no {key} line")))?)
 }
 
 #[cfg(test)]
