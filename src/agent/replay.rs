@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::memory::{Known, Memory};
 use super::trouble::Spent;
-use crate::journal::{BootId, Happened, Record, Sequence, Status};
+use crate::journal::{Happened, Record, Sequence, Status};
 use crate::node::condition;
 use crate::node::desired::NodeEvent;
 use crate::node::event::{Event, digest, event_name};
@@ -164,8 +164,7 @@ fn telling(record: &Record, node: &str, memory: &Memory, stamp: Wall, now: Up) -
         Happened::ConditionChanged { condition, to, .. } => told_of_change(node, condition, *to),
         Happened::ProcessStarted => event(false, "Starting", "Starting nodepulse.".to_owned()),
         Happened::BoardRebooted { .. } => {
-            let boot = Hyphenated(record.at.boot);
-            event(true, "Rebooted", format!("Node {node} has been rebooted, boot id: {boot}"))
+            event(true, "Rebooted", format!("Node {node} has been rebooted, boot id: {}", record.at.boot))
         }
         Happened::OutageEnded { cause, changes, dropped } => {
             let from = began(record, memory).and_then(|began| memory.wall_of(began.at, stamp, now));
@@ -209,20 +208,6 @@ pub(super) fn summary_of(end: &Record, memory: &Memory, stamp: Wall, now: Up) ->
     Some(LastOutage { from, to, cause, changes: *changes, dropped: *dropped }.patch())
 }
 
-/// A boot id as the kernel writes it.
-struct Hyphenated(BootId);
-
-impl std::fmt::Display for Hyphenated {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let digits = format!("{:032x}", self.0.0);
-        for (place, digit) in digits.chars().enumerate() {
-            let hyphen = if [8, 12, 16, 20].contains(&place) { "-" } else { "" };
-            write!(f, "{hyphen}{digit}")?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,11 +222,5 @@ mod tests {
         }
         assert_eq!(phase("board-1", SPREAD), phases[1]);
         assert_eq!(phase("board-1", Duration::ZERO), Duration::ZERO);
-    }
-
-    #[test]
-    fn a_boot_id_is_written_as_the_kernel_does() {
-        let text = "9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11";
-        assert_eq!(Hyphenated(BootId::parse(text)).to_string(), text);
     }
 }

@@ -81,7 +81,7 @@ impl JournalFile {
                 "unreadablePlaces": self.found.skipped,
                 "framesOfNewerVersions": self.found.unknown_versions,
             },
-            "lastBoot": self.journal.last_boot().map(uuid),
+            "lastBoot": self.journal.last_boot().map(|boot| boot.to_string()),
             "records": self.journal.waiting().map(record).collect::<Vec<Value>>(),
         })
     }
@@ -94,7 +94,7 @@ fn counted(records: usize) -> String {
 /// The wall time, or how long after which boot.
 fn when(at: &Moment) -> String {
     let seconds = at.up.as_duration().as_secs_f64();
-    let boot = || uuid(at.boot).chars().take(8).collect::<String>();
+    let boot = || at.boot.to_string().chars().take(8).collect::<String>();
     at.wall.map_or_else(|| format!("{seconds:.1} s after boot {}", boot()), Wall::to_seconds_stamp)
 }
 
@@ -109,7 +109,7 @@ fn sentence(what: &Happened) -> String {
             format!("the API server was reached again: {changes} changes, {dropped} dropped{}", because(cause))
         }
         Happened::ProcessStarted => "nodepulse started".to_owned(),
-        Happened::BoardRebooted { old, reason } => format!("the board rebooted from {}{}", uuid(*old), because(reason)),
+        Happened::BoardRebooted { old, reason } => format!("the board rebooted from {old}{}", because(reason)),
         Happened::ClockSet { wall } => format!("the time was learned: {wall}"),
         Happened::Dropped { count } => format!("{} given up to make room", counted(*count as usize)),
         Happened::NodeKnown(known) => {
@@ -121,7 +121,7 @@ fn sentence(what: &Happened) -> String {
 fn record(record: &Record) -> Value {
     let mut value = json!({
         "sequence": record.sequence.0,
-        "boot": uuid(record.at.boot),
+        "boot": record.at.boot.to_string(),
         "secondsSinceBoot": record.at.up.as_duration().as_secs_f64(),
         "time": record.at.wall.map(Wall::to_micro_stamp),
     });
@@ -136,7 +136,7 @@ fn record(record: &Record) -> Value {
         }
         Happened::ProcessStarted => ("ProcessStarted", json!({})),
         Happened::BoardRebooted { old, reason } => {
-            ("BoardRebooted", json!({"oldBoot": uuid(*old), "reason": **reason}))
+            ("BoardRebooted", json!({"oldBoot": old.to_string(), "reason": **reason}))
         }
         Happened::ClockSet { wall } => ("ClockSet", json!({"learned": wall.to_micro_stamp()})),
         Happened::Dropped { count } => ("Dropped", json!({"count": count})),
@@ -169,15 +169,6 @@ fn status(status: Status) -> &'static str {
         Status::False => "False",
         Status::Unknown => "Unknown",
     }
-}
-
-/// As the kernel writes it.
-fn uuid(boot: BootId) -> String {
-    let mut text = format!("{:032x}", boot.0);
-    for place in [20, 16, 12, 8] {
-        text.insert(place, '-');
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Turns what happened to the Node into a record that outlives the process: what, in which order, and when.
 
+use std::fmt;
+
 use heapless::String as Bounded;
 
 use crate::node::condition::OWN;
@@ -103,6 +105,18 @@ impl BootId {
     }
 }
 
+impl fmt::Display for BootId {
+    /// As the kernel writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = format!("{:032x}", self.0);
+        for (place, digit) in digits.chars().enumerate() {
+            let hyphen = if [8, 12, 16, 20].contains(&place) { "-" } else { "" };
+            write!(f, "{hyphen}{digit}")?;
+        }
+        Ok(())
+    }
+}
+
 /// `text`, cut at a character where it is longer than a record may hold.
 pub fn cut(text: &str) -> Text {
     let mut bounded = Text::new();
@@ -119,10 +133,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_boot_id_is_read_as_the_kernel_writes_it() {
+    fn a_boot_id_is_read_and_written_as_the_kernel_writes_it() {
         let expected = BootId(0x9f0a_d4e4_5f5c_4c5e_9d5f_0f8c_1d4f_2a11);
         assert_eq!(BootId::parse("9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11\n"), expected);
         assert_eq!(BootId::parse("9f0ad4e45f5c4c5e9d5f0f8c1d4f2a11"), expected);
+        assert_eq!(expected.to_string(), "9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11");
+        assert_eq!(BootId(0x1f).to_string(), "00000000-0000-0000-0000-00000000001f");
         for junk in ["", "9f0a", "+f0ad4e45f5c4c5e9d5f0f8c1d4f2a11", "\u{e9}f0ad4e45f5c4c5e9d5f0f8c1d4f2a11"] {
             assert_eq!(BootId::parse(junk), BootId(0), "{junk}");
         }
