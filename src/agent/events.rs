@@ -58,6 +58,16 @@ enum Known {
     ToServer,
 }
 
+impl Known {
+    /// What somebody must be allowed who tells the next one.
+    fn right(self) -> &'static str {
+        match self {
+            Known::ToNobody => "create events",
+            Known::ToServer => "patch events",
+        }
+    }
+}
+
 /// Tokens that come back with time.
 #[derive(Debug)]
 struct Bucket {
@@ -212,9 +222,9 @@ impl EventLane {
 
     /// Nothing is lost while a record tells of it: it is tried ever more rarely.
     fn keep(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
-        let advice = world.advise(refusal, "create events", now);
-        world.say_if(self.trouble.failed(refusal, &advice, now.up));
         let Some(first) = self.waiting.front_mut() else { return };
+        let advice = world.advise(refusal, first.state.right(), now);
+        world.say_if(self.trouble.failed(refusal, &advice, now.up));
         let least = if let Class::After(wait) = refusal.class() { wait } else { Duration::ZERO };
         let doubled = RETRY_AFTER * (1 << first.tries.min(5));
         let wait = if first.tries == 0 { world.random.up_to(RETRY_AFTER) } else { doubled };
@@ -224,8 +234,8 @@ impl EventLane {
 
     /// EVT-7: an event that the server refuses is dropped, and said.
     fn give_up(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
-        let advice = world.advise(refusal, "create events", now);
         if let Some(lost) = self.waiting.pop_front() {
+            let advice = world.advise(refusal, lost.state.right(), now);
             if let Some(sequence) = lost.record {
                 world.replay.told(sequence, &mut world.memory);
             }

@@ -142,6 +142,25 @@ fn an_event_the_server_refuses_is_dropped_and_said() {
 }
 
 #[test]
+fn a_right_that_is_missing_is_named_as_rbac_names_it() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    let mut forbidden = |script: &mut Script| {
+        happen(script, "again");
+        let (_, wish) = script.play(Lane::Events, refused(403, "Forbidden"));
+        script.pass(Duration::from_secs(60));
+        let said = script.said.iter().rfind(|notice| notice.word == "event-dropped").unwrap();
+        (matches!(wish, Wish::PatchEvent { .. }), said.text.to_string())
+    };
+    let (is_patch, text) = forbidden(&mut script);
+    assert!(!is_patch && text.contains("may not `create events`"), "{text}");
+    happen(&mut script, "again");
+    play_all(&mut script);
+    let (is_patch, text) = forbidden(&mut script);
+    assert!(is_patch && text.contains("may not `patch events`"), "{text}");
+}
+
+#[test]
 fn an_unreachable_server_is_tried_twelve_times_ten_seconds_apart() {
     let mut script = Script::new();
     script.register();
