@@ -40,18 +40,19 @@ fn merge_map(shape: Shape, mut original: Object, mut patch: Object) -> Result<Ob
             }
             continue;
         }
-        if value.is_null() {
-            original.remove(&key);
+        let Some(known) = original.get_mut(&key) else {
+            original.extend(without_directives(value).filter(|new| !new.is_null()).map(|new| (key, new)));
             continue;
-        }
-        let merged = match (original.remove(&key), value) {
-            (None, value) => without_directives(value),
-            (Some(Value::Object(old)), Value::Object(new)) => Some(merge_map(shape.field(&key), old, new)?.into()),
-            (Some(Value::Array(old)), Value::Array(new)) => Some(merge_list(shape.field(&key), old, new)?.into()),
-            (Some(_), value) => without_directives(value),
         };
-        if let Some(merged) = merged {
-            original.insert(key, merged);
+        let merged = match (known.take(), value) {
+            (_, Value::Null) => None,
+            (Value::Object(old), Value::Object(new)) => Some(merge_map(shape.field(&key), old, new)?.into()),
+            (Value::Array(old), Value::Array(new)) => Some(merge_list(shape.field(&key), old, new)?.into()),
+            (_, value) => without_directives(value),
+        };
+        match merged {
+            Some(merged) => *known = merged,
+            None => drop(original.remove(&key)),
         }
     }
     Ok(original)
