@@ -88,7 +88,7 @@ pub fn scan(bytes: &[u8]) -> Scan<'_> {
             continue;
         }
         if *byte == 0 {
-            at += bytes.get(at..).unwrap_or_default().iter().take_while(|byte| **byte == 0).count();
+            at += leading_zeros(bytes.get(at..).unwrap_or_default());
         } else {
             damaged_from.get_or_insert(at);
             at += 1;
@@ -101,9 +101,25 @@ pub fn scan(bytes: &[u8]) -> Scan<'_> {
     scan
 }
 
+/// Most of a file may be zeros: they are stepped over by the block.
+fn leading_zeros(bytes: &[u8]) -> usize {
+    const BLOCK: [u8; 64] = [0; 64];
+    let (blocks, _) = bytes.as_chunks();
+    let whole = blocks.iter().take_while(|block| **block == BLOCK).count() * BLOCK.len();
+    whole + bytes.iter().skip(whole).take_while(|byte| **byte == 0).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeros_end_at_the_first_byte_that_is_none() {
+        for length in 0..300 {
+            assert_eq!(leading_zeros(&vec![0; length]), length);
+            assert_eq!(leading_zeros(&[vec![0; length], vec![1], vec![0; 100]].concat()), length);
+        }
+    }
 
     fn frame(next: u64, payload: &[u8]) -> Vec<u8> {
         seal(next, payload).unwrap()

@@ -128,7 +128,7 @@ impl Ledger {
         if bytes.len() > quota_bytes {
             return Err(format!("the journal has {} bytes, its quota are {quota_bytes}", bytes.len()));
         }
-        let (journal, _) = Journal::recover(without_room(bytes), quota_bytes, BootId(0));
+        let (journal, _) = Journal::recover(bytes, quota_bytes, BootId(0));
         let newest = self.known.last_key_value().map(|(number, _)| *number);
         let mut on_disk = BTreeSet::new();
         for record in journal.waiting() {
@@ -411,13 +411,6 @@ impl Ledger {
 
 fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, String> {
     serde_json::from_str(body).map_err(|error| format!("a body that cannot be read: {error}: {body}"))
-}
-
-/// The bytes up to the zeros that were made ready for more: a scan would step over each.
-fn without_room(bytes: &[u8]) -> &[u8] {
-    const ROOM: [u8; 256] = [0; 256];
-    let room = bytes.rchunks(ROOM.len()).take_while(|chunk| **chunk == ROOM);
-    &bytes[..bytes.len() - room.count() * ROOM.len()]
 }
 
 /// Whether an event tells of it.
