@@ -114,10 +114,11 @@ impl Wall {
     /// Reads a stamp of the API: RFC 3339 with `Z` or a numeric offset and any number of fractional digits
     /// (digits beyond the sixth are cut). `None` for anything else.
     pub fn parse_stamp(text: &str) -> Option<Wall> {
-        let (date, rest) = text.split_once(['T', 't'])?;
-        let days = parse_date(date)?;
-        let seconds = parse_clock(rest.get(..8)?)?;
-        let mut rest = rest.get(8..)?;
+        let (date, rest) = text.split_at_checked("2026-01-01".len())?;
+        let (clock, mut rest) = rest.strip_prefix(['T', 't'])?.split_at_checked("00:00:00".len())?;
+        let [year, month, day] = parse_fields(date, '-', [4, 2, 2])?;
+        let days = days_from_civil(year, month, day)?;
+        let seconds = parse_clock(clock)?;
         let mut us = 0;
         if let Some(fraction) = rest.strip_prefix('.') {
             let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
@@ -133,10 +134,10 @@ impl Wall {
     pub fn parse_http_date(text: &str) -> Option<Wall> {
         let (_weekday, rest) = text.split_once(", ")?;
         let mut parts = rest.split(' ');
-        let day = parse_digits(parts.next()?, 2)?;
+        let [day] = parse_fields(parts.next()?, '-', [2])?;
         let month_name = parts.next()?;
         let month = 1 + MONTHS.iter().position(|month| *month == month_name)? as i64;
-        let year = parse_digits(parts.next()?, 4)?;
+        let [year] = parse_fields(parts.next()?, '-', [4])?;
         let seconds = parse_clock(parts.next()?)?;
         let days = days_from_civil(year, month, day)?;
         (parts.next() == Some("GMT") && parts.next().is_none())
@@ -152,28 +153,27 @@ impl fmt::Display for Wall {
 
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-fn parse_digits(text: &str, length: usize) -> Option<i64> {
-    (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
-}
-
-fn parse_date(text: &str) -> Option<i64> {
-    let mut parts = text.split('-');
-    let year = parse_digits(parts.next()?, 4)?;
-    let month = parse_digits(parts.next()?, 2)?;
-    let day = parse_digits(parts.next()?, 2)?;
-    if parts.next().is_some() {
-        return None;
+/// Numbers of so many digits each, a separator between them, and nothing else.
+fn parse_fields<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> Option<[i64; N]> {
+    let mut numbers = [0; N];
+    let mut rest = text;
+    for (place, (number, digits)) in numbers.iter_mut().zip(digits).enumerate() {
+        if place > 0 {
+            rest = rest.strip_prefix(separator)?;
+        }
+        let (field, left) = rest.split_at_checked(digits)?;
+        for byte in field.bytes() {
+            *number = *number * 10 + i64::from(byte.is_ascii_digit().then(|| byte - b'0')?);
+        }
+        rest = left;
     }
-    days_from_civil(year, month, day)
+    rest.is_empty().then_some(numbers)
 }
 
 /// `HH:MM:SS` to seconds of the day; a leap second counts as the second before it, as POSIX time does.
 fn parse_clock(text: &str) -> Option<i64> {
-    let mut parts = text.split(':');
-    let hour = parse_digits(parts.next()?, 2).filter(|hour| *hour < 24)?;
-    let minute = parse_digits(parts.next()?, 2).filter(|minute| *minute < 60)?;
-    let second = parse_digits(parts.next()?, 2).filter(|second| *second <= 60)?;
-    parts.next().is_none().then_some(hour * 3600 + minute * 60 + second.min(59))
+    let [hour, minute, second] = parse_fields(text, ':', [2, 2, 2])?;
+    (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3600 + minute * 60 + second.min(59))
 }
 
 fn parse_offset(text: &str) -> Option<i64> {
@@ -185,10 +185,8 @@ fn parse_offset(text: &str) -> Option<i64> {
         b'-' => -1,
         _ => return None,
     };
-    let (hour, minute) = text.get(1..)?.split_once(':')?;
-    let hour = parse_digits(hour, 2).filter(|hour| *hour < 24)?;
-    let minute = parse_digits(minute, 2).filter(|minute| *minute < 60)?;
-    Some(sign * (hour * 3600 + minute * 60))
+    let [hour, minute] = parse_fields(text.get(1..)?, ':', [2, 2])?;
+    (hour < 24 && minute < 60).then_some(sign * (hour * 3600 + minute * 60))
 }
 
 /// Days since 1970-01-01 of a date of the proleptic Gregorian calendar (Hinnant, "chrono-compatible low-level date
@@ -265,6 +263,12 @@ mod tests {
             "2026-01-01T00:00:00.Z",
             "2026-01-01T00:00:0\u{e9}Z",
             "+026-01-01T00:00:00Z",
+            "2026-1-001T00:00:00Z",
+            "2026-01-01 00:00:00Z",
+            "2026-01-01T00:00:000",
+            "2026-01-01T00-00-00Z",
+            "2026-01-01T00:00:00+1:00",
+            "2026-01-01T00:00:00+01:00Z",
         ] {
             assert_eq!(Wall::parse_stamp(text), None, "{text}");
         }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use heapless::Vec as Bounded;
-
 use super::code::{self, Batch, Range};
 use super::frame::{self, VERSION};
 use super::pace::Pace;

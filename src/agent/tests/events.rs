@@ -145,7 +145,7 @@ fn an_event_the_server_refuses_is_dropped_and_said() {
 fn a_right_that_is_missing_is_named_as_rbac_names_it() {
     let mut script = Script::new();
     play_all(&mut script);
-    let mut forbidden = |script: &mut Script| {
+    let forbidden = |script: &mut Script| {
         happen(script, "again");
         let (_, wish) = script.play(Lane::Events, refused(403, "Forbidden"));
         script.pass(Duration::from_secs(60));
