@@ -61,7 +61,7 @@ impl World {
         let created = node["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
         let is_another_node = created.is_none_or(|created| created.unix_us() > EPOCH_US + told_us as i64 - 1_000_000);
         // What was summed up may be a later outage than the last one on disk.
-        let is_from_memory = self.ledger.told_from_memory_since(ended.synced_us);
+        let is_from_memory = self.ledger.is_end_from_memory();
         if is_another_node || is_from_memory || self.ledger.summary.is_some_and(|summary| summary.is_excused) {
             return Ok(());
         }

@@ -43,6 +43,8 @@ pub struct Ledger {
     last_replay_us: Option<u64>,
     /// Statuses of conditions that this process has told.
     told: BTreeMap<String, String>,
+    /// The name of the event, where the end of an outage was told last without a record, as the disk had failed.
+    end_from_memory: Option<String>,
     /// When an outage was last summed up.
     pub summary: Option<Sent>,
     /// A planted fault: what was dropped is not recorded.
@@ -80,6 +82,8 @@ struct EventBody<'a> {
     #[serde(borrow)]
     metadata: Metadata<'a>,
     count: u64,
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
     #[serde(borrow)]
     message: Cow<'a, str>,
 }
@@ -206,6 +210,9 @@ impl Ledger {
             None => self.numbers.get(&name).copied(),
         };
         self.sent.entry(name.clone()).or_insert(Sent { sent_us: now_us, is_excused });
+        if body.reason == "UplinkRestored" {
+            self.end_from_memory = (number.is_none() && is_excused).then(|| name.clone());
+        }
         self.in_flight = Some(
             number.map_or(Telling::Event(name, message.filter(|_| is_excused).map(str::to_owned)), Telling::Record),
         );
@@ -323,10 +330,9 @@ impl Ledger {
         self.known.values().rev().find(|known| matches!(known.record.what, Happened::OutageEnded { .. }))
     }
 
-    /// Whether something was told since then that never was on disk, because the disk had failed.
-    pub fn told_from_memory_since(&self, since_us: u64) -> bool {
-        let mut excused = self.sent.iter().filter(|(_, sent)| sent.is_excused && sent.sent_us >= since_us);
-        excused.any(|(name, _)| !self.numbers.contains_key(name))
+    /// Whether the end of an outage that was told last never was on disk, because the disk had failed.
+    pub fn is_end_from_memory(&self) -> bool {
+        self.end_from_memory.as_ref().is_some_and(|name| !self.numbers.contains_key(name))
     }
 
     /// Whether so many changes were in it, where none made room for others.
