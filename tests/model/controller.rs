@@ -173,13 +173,6 @@ pub fn condition<'a>(node: &'a Value, kind: &str) -> Option<&'a Value> {
 
 /// What the controller writes after silence; false when it was written before.
 pub fn set_unknown(store: &mut Store, name: &str, now_us: i64) -> bool {
-    let is_written = |node: &Value| {
-        let mut monitored = MONITORED.iter().map(|(kind, _)| condition(node, kind));
-        monitored.all(|condition| condition.is_some_and(|condition| condition["status"] == "Unknown"))
-    };
-    if store.get(Resource::Nodes, name).is_some_and(is_written) {
-        return false;
-    }
     let now = Wall::from_unix_us(now_us).to_seconds_stamp();
     let created = store.get(Resource::Nodes, name).map(|node| node["metadata"]["creationTimestamp"].clone());
     store.edit(Resource::Nodes, name, "status", |status| {

@@ -81,9 +81,6 @@ impl Caller {
         if old["metadata"].get("ownerReferences") != new["metadata"].get("ownerReferences") {
             return refuse(format!("node \"{node}\" is not allowed to modify ownerReferences"));
         }
-        if old["metadata"].get("labels") == new["metadata"].get("labels") {
-            return Ok(());
-        }
         let (before, after) = (labels(old), labels(new));
         let keys = before.keys().chain(after.keys()).filter(|key| before.get(*key) != after.get(*key));
         let mut forbidden: Vec<String> = keys.filter(|key| !may_set_label(key)).cloned().collect();

@@ -341,14 +341,10 @@ impl World {
         }
         let Some(mut flight) = self.flights.open.remove(&number) else { return };
         let first = self.random.below(bytes.len() as u64 + 1) as usize;
-        // Every other reply comes in two pieces.
-        let rest = bytes.split_off(if first.is_multiple_of(2) { first } else { 0 });
+        let rest = bytes.split_off(first);
         let mut input = Vec::new();
-        for mut piece in [bytes, rest] {
-            if piece.is_empty() {
-                continue;
-            }
-            input.append(&mut piece);
+        for piece in [bytes, rest] {
+            input.extend(piece);
             match flight.exchange.feed(&mut input) {
                 Ok(Progress::NeedMore) => {}
                 Ok(Progress::Done { answer, .. }) => return self.finish(flight, answer),
