@@ -54,6 +54,8 @@ pub const ATTRIBUTE_BYTES: usize = 4096;
 pub const TABLE_BYTES: usize = 1024 * 1024;
 /// Names of one directory below the probe's root.
 pub const DIRECTORY_NAMES: usize = 4096;
+/// Serial numbers and MAC addresses of a board besides those it goes by.
+pub const PASSED_OVER: usize = 16;
 /// Symbolic links followed for one path below the probe's root, as in the kernel.
 pub const SYMBOLIC_LINKS: u32 = 40;
 /// Servers and proxies whose addresses are kept on disk.

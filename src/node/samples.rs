@@ -57,6 +57,7 @@ pub(super) fn facts() -> Facts {
             board_compatible: Ok(vec!["raspberrypi,4-model-b".to_owned(), "brcm,bcm2711".to_owned()]),
             board_serial: text("10000000abcdef12"),
             mac_address: text("dc:a6:32:ab:cd:ef"),
+            passed_over: Vec::new(),
             cpu_count: Ok(4),
             memory_total_bytes: Ok(16_265_484 * 1024),
             swap_total_bytes: Ok(0),

@@ -56,8 +56,10 @@ pub struct Machine {
     /// Most specific first.
     pub board_compatible: Fact<Vec<String>>,
     pub board_serial: Fact<String>,
-    /// Of the first interface with one that stays: `dc:a6:32:5c:0f:fe`.
+    /// Of the interfaces with one that stays, the one that other boards are least likely to have: `dc:a6:32:5c:0f:fe`.
     pub mac_address: Fact<String>,
+    /// What else the board has in their place, refused or second: an earlier version may have called it by that.
+    pub passed_over: Vec<PassedOver>,
     pub cpu_count: Fact<u32>,
     pub memory_total_bytes: Fact<u64>,
     pub swap_total_bytes: Fact<u64>,
@@ -65,6 +67,14 @@ pub struct Machine {
     pub reset_reason: Fact<String>,
     /// Sorted by page size; empty where the kernel has none.
     pub hugepages: Vec<Hugepages>,
+}
+
+/// A serial number or a MAC address of the board that is not the one it goes by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassedOver {
+    pub value: String,
+    /// Where it was read, and why it tells no boards apart; `None`: it does, another one is preferred.
+    pub refused: Option<Absent>,
 }
 
 /// One page size of `/sys/kernel/mm/hugepages`.

@@ -11,28 +11,52 @@
 use super::Why;
 use super::attribute::shortened;
 
-/// What vendors leave in SMBIOS; compared without case.
-const PLACEHOLDERS: [&str; 16] = [
-    "to be filled by o.e.m.",
+/// What is on every board of a series where the name of one belongs: compared without case, `*` stands for any end.
+const PLACEHOLDERS: [&str; 35] = [
+    // Templates of SMBIOS (udev's hwdb `20-dmi-id`, dmidecode, inventory agents).
+    "to be filled by o*",
     "default string",
+    "default_string",
     "system manufacturer",
     "system product name",
+    "system name",
     "system serial number",
     "base board serial number",
+    "chassis serial number",
+    "serial number",
     "not specified",
     "not applicable",
+    "not available",
+    "not provided",
     "none",
     "n/a",
-    "unknown",
-    "unknown product",
+    "na",
+    "tbd",
+    "unknown*",
     "o.e.m.",
-    "oem",
+    "oem*",
     "invalid",
     "undefined",
+    "empty",
+    // Codes of a chip or a board in `Serial` of cpuinfo: images of one maker of Rockchip boards, NVIDIA's Jetson TK1 and TX1.
+    "c3d9b8674f4b94f6",
+    "0177000003450000",
+    "088403e800000000",
+    // MAC addresses of makers' samples: ZTE's gateways, Broadcom's NVRAM (the kernel's brcmfmac refuses it as well),
+    // Epigram's, Xilinx's U-Boot, NXP's S32G (all ports of all boards), handbooks.
+    "00:d0:d0:00:00:01",
+    "00:90:4c:c5:12:38",
+    "00:90:4c:11:22:33",
+    "00:0a:35:00:01:2*",
+    "00:04:9f:be:ef:*",
+    "00:11:22:33:44:55",
+    "00:01:02:03:04:05",
+    "12:34:56:78:9a:bc",
 ];
 
-/// Serial numbers that whole series share; the last is in the images of one maker of Rockchip boards.
-const SHARED_SERIALS: [&str; 4] = ["123456789", "0123456789", "1234567890", "c3d9b8674f4b94f6"];
+/// Whole series count so: `12345678`, `0123456789ABCDEF`, `1234567890`.
+const COUNTED: [&str; 2] = ["0123456789ABCDEF", "1234567890ABCDEF"];
+const LEAST_COUNTED: usize = 6;
 
 /// The two halves of a board's name: a vendor and a product, each from two places of SMBIOS, the better one first.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,24 +68,44 @@ pub(super) struct Smbios<'a> {
 /// A string of SMBIOS that a vendor really wrote.
 fn written(text: &str) -> Option<&str> {
     let text = text.trim();
-    let placeholder = PLACEHOLDERS.iter().any(|junk| text.eq_ignore_ascii_case(junk));
-    if placeholder || is_one_character(text) { None } else { Some(text) }
+    if is_placeholder(text) || is_one_character(text) { None } else { Some(text) }
+}
+
+pub(super) fn is_placeholder(text: &str) -> bool {
+    PLACEHOLDERS.iter().any(|junk| match junk.strip_suffix('*') {
+        Some(start) => text.get(..start.len()).is_some_and(|text| text.eq_ignore_ascii_case(start)),
+        None => text.eq_ignore_ascii_case(junk),
+    })
 }
 
 /// A serial number that tells two boards apart.
 pub(super) fn serial(text: &str) -> Result<String, Why> {
     let text = text.trim();
-    let shared = SHARED_SERIALS.iter().any(|junk| text.eq_ignore_ascii_case(junk));
+    let upper = text.to_ascii_uppercase();
+    let is_counted = text.len() >= LEAST_COUNTED && COUNTED.iter().any(|digits| digits.contains(&upper));
     match written(text) {
-        Some(serial) if !shared => Ok(serial.to_owned()),
+        Some(serial) if !is_counted && !is_chip_code(text) => Ok(serial.to_owned()),
         _ => Err(Why::Implausible(format!("{:?} is on every board", shortened(text)))),
     }
 }
 
-/// `0`, `0000000000000000`, `FFFFFFFF`, and nothing at all.
+/// One byte, and nothing behind it: Amlogic's kernels print which chip it is, `1b00000000000000` on every S805. (A lower
+/// half of zeros alone proves nothing: Samsung's `df3e911500000000` is of one phone.)
+fn is_chip_code(text: &str) -> bool {
+    text.len() == 16 && text.ends_with("00000000000000") && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// `0`, `0000000000000000`, `FFFFFFFF`, a UUID of zeros, and nothing at all.
 fn is_one_character(text: &str) -> bool {
-    let text = text.strip_prefix("0x").unwrap_or(text);
-    text.chars().all(|character| text.starts_with(character))
+    let mut letters = text.strip_prefix("0x").unwrap_or(text).chars().filter(char::is_ascii_alphanumeric);
+    let first = letters.next();
+    letters.all(|letter| Some(letter) == first)
+}
+
+/// Any text but one that is the same digit throughout, which no vendor means. Others that boards share stay: a kubelet on
+/// this machine would say the same.
+pub(super) fn uuid(text: String) -> Result<String, Why> {
+    if is_one_character(&text) { Err(Why::Implausible(format!("{text:?} is on every board"))) } else { Ok(text) }
 }
 
 /// Vendor and product, without the vendor when the product already starts with it.
@@ -114,8 +158,21 @@ mod tests {
 
     #[test]
     fn a_serial_that_boards_share_is_no_serial() {
-        for junk in ["0000000000000000", "0", "FFFFFFFF", "To Be Filled By O.E.M.", "default string", "123456789", ""] {
+        let digits = ["0000000000000000", "0", "FFFFFFFF", "00000000-0000-0000-0000-000000000000", "....", ""];
+        let counted = ["12345678", "123456789", "1234567890", "0123456789", "0123456789ABCDEF", "0123456789abcdef"];
+        let codes =
+            ["1b00000000000000", "1B00000000000000", "088403e800000000", "0177000003450000", "c3d9b8674f4b94f6"];
+        let words = ["To Be Filled By O.E.M.", "to be filled by OEM", "default string", "Chassis Serial Number"];
+        let more = ["Not Available", "TBD", "tbd", "Unknown Serial", "System Serial Number", " None "];
+        for junk in [&digits[..], &counted, &codes, &words, &more].concat() {
             assert_eq!(serial(junk).unwrap_err().word(), "implausible", "{junk:?}");
+        }
+        // Of real boards: nothing in them is shared.
+        let real = ["1000000039863a58", "0000000049aa5600", "12c00003a8a27b14", "3400503443144823034e", "7XJ2Q12"];
+        for kept in
+            real.into_iter().chain(["df3e911500000000", "a915fb74761d7649", "4414BBBK0180", ".7XJ2Q12.CN7016319K00A5."])
+        {
+            assert_eq!(serial(kept).as_deref(), Ok(kept));
         }
         assert_eq!(serial("0x00000000").unwrap_err().to_string(), "implausible: \"0x00000000\" is on every board");
         assert_eq!(serial("00000000a3c91e75").as_deref(), Ok("00000000a3c91e75"));

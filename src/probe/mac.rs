@@ -6,8 +6,8 @@
 //! /sys/class/net/eth0/address            dc:a6:32:5c:0f:fe
 //! ```
 
-use super::Why;
 use super::attribute::shortened;
+use super::{Why, identity};
 
 const ETHERNET: &str = "1";
 const PERMANENT: &str = "0";
@@ -26,7 +26,16 @@ pub(super) fn address(text: &str) -> Result<String, Why> {
     if is_group || bytes.iter().all(|byte| *byte == 0) {
         return Err(Why::Implausible(format!("{text:?} is no address of one interface")));
     }
-    Ok(text.to_ascii_lowercase())
+    let text = text.to_ascii_lowercase();
+    if identity::is_placeholder(&text) {
+        return Err(Why::Implausible(format!("{text:?} is a maker's sample: on every board of a series")));
+    }
+    Ok(text)
+}
+
+/// Made up by somebody who did not buy it from the IEEE: more than one may have made it up.
+pub(super) fn is_local(address: &str) -> bool {
+    address.get(..2).and_then(byte).is_some_and(|first| first & 2 != 0)
 }
 
 fn byte(text: &str) -> Option<u8> {
@@ -41,12 +50,18 @@ mod tests {
     #[test]
     fn a_mac_address_is_six_bytes_of_one_interface() {
         assert_eq!(address("DC:A6:32:5c:0f:fe").as_deref(), Ok("dc:a6:32:5c:0f:fe"));
-        for group in ["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01"] {
+        let samples = ["00:d0:d0:00:00:01", "00:90:4C:C5:12:38", "00:0a:35:00:01:23", "00:04:9f:be:ef:00"];
+        for group in ["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01"].into_iter().chain(samples) {
             assert_eq!(address(group).unwrap_err().word(), "implausible", "{group}");
         }
         for bad in ["", "dc:a6:32:5c:0f", "dc:a6:32:5c:0f:fe:01", "dc-a6-32-5c-0f-fe", "+c:a6:32:5c:0f:fe"] {
             assert_eq!(address(bad).unwrap_err().word(), "malformed", "{bad}");
         }
+    }
+
+    #[test]
+    fn an_address_that_nobody_bought_is_told_by_a_bit() {
+        assert_eq!([is_local("02:00:00:2d:a6:ca"), is_local("dc:a6:32:5c:0f:fe"), is_local("")], [true, false, false]);
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Turns identity, CPU, memory and device tree files into the facts that hold for the life of the process (MI-10).
 
-use super::facts::{Hugepages, otherwise};
+use std::collections::BTreeMap;
+
+use super::facts::{Hugepages, PassedOver, otherwise};
 use super::identity::{self, Smbios};
 use super::{Absent, Fact, Machine, Root, Why, attribute, cpu, mac, memory, network, os_release, reset};
+use crate::config::limits;
 
 const CPU_DIRECTORY: &str = "/sys/devices/system/cpu";
 const CPUINFO: &str = "/proc/cpuinfo";
@@ -19,6 +22,9 @@ pub fn machine(root: &Root) -> Machine {
     let cpuinfo = root.read_table(CPUINFO);
     let meminfo = root.read_table(MEMINFO);
     let masked = device_tree_is_masked(root);
+    let mut passed_over = Vec::new();
+    let board_serial = choose(serials(root, &cpuinfo), identity::serial, &mut passed_over);
+    let mac_address = choose(mac_addresses(root), mac::address, &mut passed_over);
     Machine {
         hostname: text_as(root, "/proc/sys/kernel/hostname", |text| identity::hostname(&text)),
         machine_id: machine_id(root),
@@ -28,8 +34,9 @@ pub fn machine(root: &Root) -> Machine {
         os_image: os_image(root),
         board_model: unless_masked(masked, board_model(root, &cpuinfo)),
         board_compatible: unless_masked(masked, device_tree(root, "compatible", board_compatible)),
-        board_serial: unless_masked(masked, board_serial(root, &cpuinfo)),
-        mac_address: mac_address(root),
+        board_serial: unless_masked(masked, board_serial),
+        mac_address,
+        passed_over,
         cpu_count: cpu_count(root, &cpuinfo),
         memory_total_bytes: of_table(MEMINFO, &meminfo, memory::total_bytes),
         swap_total_bytes: of_table(MEMINFO, &meminfo, memory::swap_total_bytes),
@@ -47,8 +54,8 @@ fn machine_id(root: &Root) -> Fact<String> {
 /// SRC-6, case kept, and kept where boards share it: a kubelet on this machine would say the same. Without SMBIOS, as on
 /// most ARM boards, it is the machine-id.
 fn system_uuid(root: &Root) -> Fact<String> {
-    let of_tree = |property| device_tree(root, property, |bytes| Ok(attribute::string(bytes)));
-    let uuid = root.read_text(&format!("{DMI}/product_uuid"));
+    let of_tree = |property| device_tree(root, property, |bytes| identity::uuid(attribute::string(bytes)));
+    let uuid = text_as(root, &format!("{DMI}/product_uuid"), identity::uuid);
     let uuid = otherwise(uuid, || of_tree("system-id"));
     let uuid = otherwise(uuid, || of_tree("vm,uuid"));
     otherwise(uuid, || machine_id(root))
@@ -92,28 +99,73 @@ fn board_compatible(bytes: &[u8]) -> Result<Vec<String>, Why> {
     if names.is_empty() { Err(Why::Empty) } else { Ok(names) }
 }
 
-fn board_serial(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
-    let believed = |text: String| identity::serial(&text);
-    let serial = device_tree(root, "serial-number", |bytes| identity::serial(&attribute::string(bytes)));
-    let serial = match cpuinfo.as_deref().ok().and_then(|table| cpu::field(table, "Serial")) {
-        Some(line) => otherwise(serial, || identity::serial(line).map_err(|why| Absent::new(CPUINFO, why))),
-        None => serial,
-    };
-    let places = [format!("{SOC}/serial_number"), format!("{DMI}/product_serial"), format!("{DMI}/board_serial")];
-    places.iter().fold(serial, |serial, path| otherwise(serial, || text_as(root, path, believed)))
+/// The places of a serial number, the best first.
+fn serials(root: &Root, cpuinfo: &Fact<String>) -> Vec<(String, Fact<String>)> {
+    let [tree, _] = DEVICE_TREES;
+    let of_tree = device_tree(root, "serial-number", |bytes| Ok(attribute::string(bytes)));
+    let line = cpuinfo.as_deref().ok().and_then(|table| cpu::field(table, "Serial"));
+    let mut found = vec![(format!("{tree}/serial-number"), of_tree)];
+    found.extend(line.map(|line| (CPUINFO.to_owned(), Ok(attribute::text(line.as_bytes())))));
+    let files = [(SOC, "serial_number"), (DMI, "product_serial"), (DMI, "board_serial")];
+    found.extend(files.map(|(directory, name)| format!("{directory}/{name}")).map(|path| {
+        let read = root.read_text(&path);
+        (path, read)
+    }));
+    found
 }
 
-/// The first, by index, of the MAC addresses that stay with the board.
-fn mac_address(root: &Root) -> Fact<String> {
-    let mut found = Err(Absent::new(network::INTERFACES, Why::NoSuchFile));
-    for name in network::indexed_names(root) {
-        let path = |attribute: &str| format!("{}/{name}/{attribute}", network::INTERFACES);
-        let text = |attribute: &str| root.read_text(&path(attribute)).unwrap_or_default();
-        if mac::is_permanent(&text("type"), &text("addr_assign_type")) {
-            found = otherwise(found, || text_as(root, &path("address"), |text| mac::address(&text)));
-        }
+/// The MAC addresses that stay with the board: first those that no other interface carries (a maker's sample is on several),
+/// that the IEEE sold, and of hardware; of equals the first by index. An interface on top of another (a VLAN, a port of a
+/// switch) has that one's.
+fn mac_addresses(root: &Root) -> Vec<(String, Fact<String>)> {
+    let path = |name: &str, attribute: &str| format!("{}/{name}/{attribute}", network::INTERFACES);
+    let text = |name: &str, attribute: &str| root.read_text(&path(name, attribute)).unwrap_or_default();
+    let is_on_top = |name: &str| {
+        let below = text(name, "iflink");
+        !below.is_empty() && below != text(name, "ifindex")
+    };
+    let stays =
+        |name: &String| mac::is_permanent(&text(name, "type"), &text(name, "addr_assign_type")) && !is_on_top(name);
+    let names = network::indexed_names(root).into_iter().filter(stays);
+    let mut found: Vec<_> = names.map(|name| (root.read_text(&path(&name, "address")), name)).collect();
+    let mut carriers = BTreeMap::new();
+    for (address, _) in &found {
+        *carriers.entry(address.clone().unwrap_or_default()).or_insert(0_u32) += 1;
     }
-    found
+    found.sort_by_key(|(address, name)| {
+        let address = address.as_deref().unwrap_or_default();
+        let is_shared = carriers.get(address).is_some_and(|count| *count > 1);
+        (is_shared, mac::is_local(address), !root.has_entry(&path(name, ""), "device"))
+    });
+    found.into_iter().map(|(address, name)| (path(&name, "address"), address)).collect()
+}
+
+/// The first of `found` that tells two boards apart; the others go to `passed_over`.
+fn choose(
+    found: Vec<(String, Fact<String>)>,
+    believed: impl Fn(&str) -> Result<String, Why>,
+    passed_over: &mut Vec<PassedOver>,
+) -> Fact<String> {
+    let first_path = found.first().map_or(network::INTERFACES, |(path, _)| path).to_owned();
+    let mut chosen = Err(Absent::new(&first_path, Why::NoSuchFile));
+    for (path, text) in found {
+        let fact = text
+            .as_deref()
+            .map_err(Absent::clone)
+            .and_then(|text| believed(text).map_err(|why| Absent::new(&path, why)));
+        let value = fact.clone().or(text).unwrap_or_default();
+        let refused = fact.as_ref().err().cloned();
+        if chosen.is_err() && fact.is_ok() {
+            chosen = fact;
+            continue;
+        }
+        let is_known = passed_over.iter().any(|known| known.value == value) || chosen.as_ref() == Ok(&value);
+        if !value.is_empty() && !is_known && passed_over.len() < limits::PASSED_OVER {
+            passed_over.push(PassedOver { value, refused });
+        }
+        chosen = otherwise(chosen, || fact);
+    }
+    chosen
 }
 
 /// `online`, else the `cpuN` directories that are not switched off, else cpuinfo.

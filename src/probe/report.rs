@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::facts::{Facts, FileSystem, Interface, InterfaceAddress, MemorySource, MemoryUse, Pids};
+use super::facts::{Facts, FileSystem, Interface, InterfaceAddress, MemorySource, MemoryUse, PassedOver, Pids};
 use super::{Absent, Fact};
 
 /// All facts, in camel case. An absent one is `{"absent": word, "path": ..., "why": ...}`.
@@ -23,6 +23,7 @@ pub fn to_json(facts: &Facts) -> Value {
             "boardCompatible": fact(&machine.board_compatible),
             "boardSerial": fact(&machine.board_serial),
             "macAddress": fact(&machine.mac_address),
+            "passedOver": machine.passed_over.iter().map(passed_over_json).collect::<Vec<_>>(),
             "cpuCount": fact(&machine.cpu_count),
             "memoryTotalBytes": fact(&machine.memory_total_bytes),
             "swapTotalBytes": fact(&machine.swap_total_bytes),
@@ -54,6 +55,9 @@ pub fn to_text(facts: &Facts) -> String {
     page.line("compatible", &machine.board_compatible, |names| names.join(" "));
     page.line("serial", &machine.board_serial, String::clone);
     page.line("mac", &machine.mac_address, String::clone);
+    for refused in machine.passed_over.iter().filter_map(|value| value.refused.as_ref()) {
+        page.text("refused", &refused.to_string());
+    }
     page.line("hostname", &machine.hostname, String::clone);
     page.line("cpus", &machine.cpu_count, u32::to_string);
     page.line("memory", &machine.memory_total_bytes, |bytes| size(*bytes));
@@ -145,6 +149,13 @@ fn interface_json(interface: &Interface) -> Value {
         "pointToPoint": interface.point_to_point,
         "addresses": addresses,
     })
+}
+
+fn passed_over_json(one: &PassedOver) -> Value {
+    match &one.refused {
+        Some(Absent { path, why }) => json!({ "value": one.value, "path": path, "refused": why.to_string() }),
+        None => json!({ "value": one.value }),
+    }
 }
 
 fn source(source: MemorySource) -> &'static str {

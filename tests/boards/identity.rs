@@ -1,7 +1,7 @@
 //! Turns trees of a few files into the identity of a machine: which file counts, and which lie is passed over.
 
 use nodepulse::probe::facts::Why;
-use nodepulse::probe::{Machine, Root, machine};
+use nodepulse::probe::{Machine, Root, facts, machine, report};
 
 use super::Scratch;
 
@@ -115,6 +115,83 @@ fn the_mac_address_is_the_first_by_index_that_stays_with_the_board() {
     assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fe"));
     interface("wlan0", "10", "0", "00:00:00:00:00:00");
     assert_eq!(mac().as_deref(), Ok("dc:a6:32:5c:0f:fd"), "one without an address is passed over");
+}
+
+/// One Ethernet interface whose address stays, with the rest of its attributes.
+fn interface(board: &Scratch, name: &str, index: &str, address: &str, more: &[(&str, &str)]) {
+    let attributes = [("ifindex", index), ("iflink", index), ("type", "1"), ("addr_assign_type", "0")];
+    for (attribute, text) in attributes.into_iter().chain([("address", address)]).chain(more.iter().copied()) {
+        board.write(&format!("sys/class/net/{name}/{attribute}"), format!("{text}\n"));
+    }
+}
+
+#[test]
+fn a_makers_sample_on_several_interfaces_is_not_the_boards_mac_address() {
+    let gateway = board("sample");
+    for (index, name) in ["omci", "sw", "pon"].into_iter().enumerate() {
+        interface(&gateway, name, &(index + 2).to_string(), "00:d0:d0:00:00:01", &[]);
+    }
+    let alone = machine_of(&gateway);
+    assert_eq!(alone.mac_address.unwrap_err().why.word(), "implausible", "rather none than one of every board");
+    interface(&gateway, "eth0", "9", "d0:5b:a8:12:34:56", &[]);
+    let found = machine_of(&gateway);
+    assert_eq!(found.mac_address.as_deref(), Ok("d0:5b:a8:12:34:56"));
+    let passed_over: Vec<&str> = found.passed_over.iter().map(|one| one.value.as_str()).collect();
+    assert_eq!(passed_over, ["00:d0:d0:00:00:01"], "what f9751c9 called this board");
+
+    let unlisted = board("unlisted-sample");
+    interface(&unlisted, "omci", "2", "00:aa:bb:00:00:01", &[]);
+    interface(&unlisted, "pon", "3", "00:aa:bb:00:00:01", &[]);
+    assert_eq!(machine_of(&unlisted).mac_address.as_deref(), Ok("00:aa:bb:00:00:01"), "for want of a better one");
+    interface(&unlisted, "eth0", "9", "d0:5b:a8:12:34:56", &[]);
+    assert_eq!(machine_of(&unlisted).mac_address.as_deref(), Ok("d0:5b:a8:12:34:56"));
+}
+
+#[test]
+fn a_mac_address_of_hardware_that_the_ieee_sold_is_preferred() {
+    let board = board("ranks");
+    let mac = || machine_of(&board).mac_address;
+    interface(&board, "dummy0", "2", "02:00:00:00:00:01", &[]);
+    assert_eq!(mac().as_deref(), Ok("02:00:00:00:00:01"));
+    interface(&board, "tap0", "3", "dc:a6:32:00:00:03", &[]);
+    assert_eq!(mac().as_deref(), Ok("dc:a6:32:00:00:03"));
+    interface(&board, "eth0", "4", "dc:a6:32:00:00:04", &[("device/uevent", "")]);
+    assert_eq!(mac().as_deref(), Ok("dc:a6:32:00:00:04"));
+    // A VLAN and the ports of a switch have their parent's address, and its way of having it.
+    interface(&board, "eth0.7", "5", "dc:a6:32:00:00:04", &[("iflink", "4")]);
+    interface(&board, "lan1", "6", "dc:a6:32:00:00:04", &[("iflink", "4")]);
+    assert_eq!(mac().as_deref(), Ok("dc:a6:32:00:00:04"), "no interface on top of it takes it away");
+    let others = machine_of(&board).passed_over;
+    let refused = others.iter().filter(|one| one.refused.is_some()).count();
+    assert_eq!((others.len(), refused), (2, 0), "the board has them all the same");
+}
+
+#[test]
+fn what_was_refused_and_why_is_in_the_report() {
+    let board = board("refused");
+    board.write("proc/cpuinfo", "processor : 0\nSerial : 1b00000000000000\n");
+    board.write("sys/class/dmi/id/product_serial", "Chassis Serial Number\n");
+    board.write("sys/class/dmi/id/board_serial", "BS-4711\n");
+    let facts = facts(&Root::new(&board.0), "/var/lib/nodepulse");
+    assert_eq!(facts.machine.board_serial.as_deref(), Ok("BS-4711"));
+    let text = report::to_text(&facts);
+    for line in [
+        "refused        /proc/cpuinfo: implausible: \"1b00000000000000\" is on every board\n",
+        "refused        /sys/class/dmi/id/product_serial: implausible: \"Chassis Serial Number\" is on every board\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    let json = report::to_json(&facts);
+    assert_eq!(json["machine"]["passedOver"][0]["value"], "1b00000000000000", "{json}");
+}
+
+#[test]
+fn a_system_uuid_of_zeros_is_passed_over() {
+    let board = board("zero-uuid");
+    board.write("etc/machine-id", MACHINE_ID);
+    board.write("sys/class/dmi/id/product_uuid", "00000000-0000-0000-0000-000000000000\n");
+    board.write("proc/device-tree/vm,uuid", "00000000-0000-0000-0000-000000000000\0");
+    assert_eq!(machine_of(&board).system_uuid.as_deref(), Ok(MACHINE_ID));
 }
 
 #[test]

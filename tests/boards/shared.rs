@@ -2,6 +2,7 @@
 //!
 //! They are too large and too many to be kept here. `NODEPULSE_BOARDS` names their folder, else `../shared/boards`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -74,13 +75,18 @@ fn every_cpuinfo_of_the_corpus_has_processors() {
         return;
     };
     let texts: Vec<_> = files(&corpus).into_iter().filter(|file| file.file_name().unwrap() != "SOURCE").collect();
+    let mut serials = BTreeSet::new();
     for text in &texts {
         let scratch = Scratch::new("corpus");
         scratch.write("proc/cpuinfo", fs::read(text).unwrap());
-        let count = facts(&Root::new(&scratch.0), STATE_DIRECTORY).machine.cpu_count;
+        let machine = facts(&Root::new(&scratch.0), STATE_DIRECTORY).machine;
+        if let Ok(serial) = machine.board_serial {
+            assert!(serials.insert(serial), "{}: two boards of one serial number", text.display());
+        }
+        let count = machine.cpu_count;
         assert!(count.as_ref().is_ok_and(|count| (1..=128).contains(count)), "{}: {count:?}", text.display());
     }
-    println!("{} texts of cpuinfo read", texts.len());
+    println!("{} texts of cpuinfo read, {} with a serial number of one board alone", texts.len(), serials.len());
     assert!(!texts.is_empty());
 }
 

@@ -33,6 +33,7 @@ impl Board {
             board_compatible: Ok(vec!["raspberrypi,4-model-b".to_owned(), "brcm,bcm2711".to_owned()]),
             board_serial: Ok("10000000abcdef01".to_owned()),
             mac_address: Ok("dc:a6:32:ab:cd:01".to_owned()),
+            passed_over: Vec::new(),
             cpu_count: Ok(4),
             memory_total_bytes: Ok(MEMORY_BYTES),
             swap_total_bytes: if random.per_mille(500) { Ok(0) } else { Err(absent("proc/meminfo")) },

@@ -392,6 +392,7 @@ fn facts() -> Facts {
             board_compatible: Ok(vec!["raspberrypi,5-model-b".to_owned()]),
             board_serial: text("c3dd000000000001"),
             mac_address: text("2c:cf:67:00:00:01"),
+            passed_over: Vec::new(),
             cpu_count: Ok(4),
             memory_total_bytes: Ok(4 << 30),
             swap_total_bytes: Ok(0),

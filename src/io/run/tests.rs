@@ -85,6 +85,7 @@ fn machine() -> Machine {
         board_compatible: absent(),
         board_serial: absent(),
         mac_address: absent(),
+        passed_over: Vec::new(),
         cpu_count: Ok(4),
         memory_total_bytes: Ok(1 << 30),
         swap_total_bytes: absent(),
