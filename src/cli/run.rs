@@ -32,7 +32,13 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         kubeconfig,
         node_name,
         machine,
-        read_readings: Box::new(move || gauges.read()),
+        read_readings: Box::new(move |machine, judges_pids| {
+            let is_other = gauges.recount(machine);
+            if is_other {
+                ::log::info!(target: "recounted", "counted again: {}", probe::report::size_of(machine));
+            }
+            (gauges.read(judges_pids), is_other)
+        }),
         read_network: Box::new(move || probe::network(&root)),
         read_settings: Box::new(move || {
             read_again(&sources, &name, &state_directory).map_err(|error| error.to_string())

@@ -52,6 +52,8 @@ pub const TCP_USER_TIMEOUT_MS: u32 = 15_000;
 pub const ATTRIBUTE_BYTES: usize = 4096;
 /// One table of procfs, bytes: a router with every route of the Internet has 100 MiB of them, its default route first.
 pub const TABLE_BYTES: usize = 1024 * 1024;
+/// Memory of one machine is below this, bytes: no processor addresses more.
+pub const MEMORY_BYTES: u64 = 1 << 52;
 /// Names of one directory below the probe's root.
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Serial numbers and MAC addresses of a board besides those it goes by.

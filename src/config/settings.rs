@@ -127,6 +127,13 @@ pub struct Eviction {
     pub pressure_transition_period: Duration,
 }
 
+impl Eviction {
+    /// Whether a threshold asks for the number of PIDs: none does unless it was set (EVI-1).
+    pub fn judges_pids(&self) -> bool {
+        [&self.hard, &self.soft].into_iter().any(|thresholds| thresholds.contains_key(&Signal::PidAvailable))
+    }
+}
+
 impl Default for Eviction {
     /// EVI-1, with D7's memory threshold; no PID threshold.
     fn default() -> Eviction {

@@ -40,13 +40,16 @@ pub struct Start {
     pub kubeconfig: Kubeconfig,
     pub node_name: String,
     pub machine: Machine,
-    /// Read for every status run.
-    pub read_readings: Box<dyn FnMut() -> Readings>,
+    pub read_readings: ReadReadings,
     /// Interfaces and routes as procfs has them; read at start and after a change.
     pub read_network: Box<dyn FnMut() -> Network>,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem.
     pub read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
 }
+
+/// Called for every status run. Counts the machine again where that is due, and answers whether it is another one now;
+/// takes whether PIDs are judged.
+type ReadReadings = Box<dyn FnMut(&mut Machine, bool) -> (Readings, bool)>;
 
 /// What the tasks of this thread tell the loop.
 enum Message {
@@ -117,6 +120,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.watch_clock()).detach();
     executor.spawn(world.keep_what_was_learned()).detach();
     let seed = RandomState::new().build_hasher().finish();
+    let judges_pids = start.settings.eviction.judges_pids();
     let reset_reason = start.machine.reset_reason.as_deref().unwrap_or_default();
     let shell = Shell {
         agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, reset_reason, clock::now()),
@@ -132,6 +136,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         name_lookup: None,
         facts_wanted: false,
         read_readings: start.read_readings,
+        judges_pids,
         read_network: start.read_network,
         read_settings: start.read_settings,
         because: RefCell::default(),
@@ -305,7 +310,8 @@ struct Shell<'a, 'world> {
     name_lookup: Option<Task<()>>,
     /// The agent waits for facts, which wait for that look-up.
     facts_wanted: bool,
-    read_readings: Box<dyn FnMut() -> Readings>,
+    read_readings: ReadReadings,
+    judges_pids: bool,
     read_network: Box<dyn FnMut() -> Network>,
     read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
     because: RefCell<Option<Because>>,
@@ -393,7 +399,8 @@ impl Shell<'_, '_> {
             self.facts_wanted = true;
             return;
         };
-        let readings = (self.read_readings)();
+        let (readings, is_other) = (self.read_readings)(&mut self.machine, self.judges_pids);
+        self.board_given &= !is_other;
         if self.board_given {
             self.world.inbox.push(Message::Input(Input::Readings(Box::new(readings))));
             return;
@@ -467,6 +474,7 @@ impl Shell<'_, '_> {
         match read {
             Ok((settings, kubeconfig)) => {
                 log::set_verbosity(settings.verbosity);
+                self.judges_pids = settings.eviction.judges_pids();
                 self.world.pool.replace(kubeconfig);
                 self.reload_credentials();
                 self.handle(Input::Reloaded(Box::new(settings)));

@@ -31,6 +31,8 @@ pub enum Why {
     Implausible(String),
     /// A container engine hides it (`/sys/firmware` masked).
     Masked,
+    /// No threshold of the settings asks for it.
+    Unasked,
 }
 
 /// Everything the Node is made from.
@@ -194,6 +196,7 @@ impl Why {
             Why::Malformed(_) => "malformed",
             Why::Implausible(_) => "implausible",
             Why::Masked => "masked",
+            Why::Unasked => "unasked",
         }
     }
 }
@@ -208,6 +211,7 @@ impl fmt::Display for Why {
             Why::Malformed(what) => write!(f, "malformed: {what}"),
             Why::Implausible(what) => write!(f, "implausible: {what}"),
             Why::Masked => f.write_str("hidden by a container engine"),
+            Why::Unasked => f.write_str("no threshold asks for it"),
         }
     }
 }

@@ -7,8 +7,7 @@ use super::identity::{self, Smbios};
 use super::{Absent, Fact, Machine, Root, Why, attribute, cpu, mac, memory, network, os_release, reset};
 use crate::config::limits;
 
-const CPU_DIRECTORY: &str = "/sys/devices/system/cpu";
-const CPUINFO: &str = "/proc/cpuinfo";
+pub(super) const CPUINFO: &str = "/proc/cpuinfo";
 pub(super) const MEMINFO: &str = "/proc/meminfo";
 const HUGEPAGES: &str = "/sys/kernel/mm/hugepages";
 const DMI: &str = "/sys/class/dmi/id";
@@ -19,7 +18,7 @@ const PLATFORM_DEVICES: &str = "/sys/bus/platform/devices";
 
 /// What the machine is.
 pub fn machine(root: &Root) -> Machine {
-    let cpuinfo = root.read_table(CPUINFO);
+    let cpuinfo = root.read_whole_table(CPUINFO);
     let meminfo = root.read_table(MEMINFO);
     let masked = device_tree_is_masked(root);
     let mut passed_over = Vec::new();
@@ -29,7 +28,7 @@ pub fn machine(root: &Root) -> Machine {
         hostname: text_as(root, "/proc/sys/kernel/hostname", |text| identity::hostname(&text)),
         machine_id: machine_id(root),
         system_uuid: system_uuid(root),
-        boot_id: root.read_text("/proc/sys/kernel/random/boot_id"),
+        boot_id: text_as(root, "/proc/sys/kernel/random/boot_id", boot_id),
         kernel_release: root.read_text("/proc/sys/kernel/osrelease"),
         os_image: os_image(root),
         board_model: unless_masked(masked, board_model(root, &cpuinfo)),
@@ -37,12 +36,18 @@ pub fn machine(root: &Root) -> Machine {
         board_serial: unless_masked(masked, board_serial),
         mac_address,
         passed_over,
-        cpu_count: cpu_count(root, &cpuinfo),
+        cpu_count: cpu::count(root, &cpuinfo),
         memory_total_bytes: of_table(MEMINFO, &meminfo, memory::total_bytes),
         swap_total_bytes: of_table(MEMINFO, &meminfo, memory::swap_total_bytes),
         reset_reason: reset::reason(root),
         hugepages: hugepages(root),
     }
+}
+
+/// CPUs and memory of now.
+pub(super) fn sizes(root: &Root) -> (Fact<u32>, Fact<u64>) {
+    let meminfo = root.read_table(MEMINFO);
+    (cpu::count(root, &root.read_whole_table(CPUINFO)), of_table(MEMINFO, &meminfo, memory::total_bytes))
 }
 
 /// SRC-5, except that a file that says nothing, or `uninitialized`, is passed over.
@@ -70,6 +75,14 @@ fn os_image(root: &Root) -> Fact<String> {
         Err(absent) if absent.why == Why::NoSuchFile => Ok("Unknown".to_owned()),
         Err(absent) => Err(absent),
     }
+}
+
+/// SRC-7: a UUID, as the kernel writes it.
+fn boot_id(text: String) -> Result<String, Why> {
+    let is_hyphen = |place: usize| matches!(place, 8 | 13 | 18 | 23);
+    let fits = |(place, byte): (usize, u8)| if is_hyphen(place) { byte == b'-' } else { byte.is_ascii_hexdigit() };
+    let is_uuid = text.len() == 36 && text.bytes().enumerate().all(fits);
+    if is_uuid { Ok(text) } else { Err(Why::Malformed(format!("{:?} is no boot id", attribute::shortened(&text)))) }
 }
 
 fn board_model(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
@@ -166,27 +179,6 @@ fn choose(
         chosen = otherwise(chosen, || fact);
     }
     chosen
-}
-
-/// `online`, else the `cpuN` directories that are not switched off, else cpuinfo.
-///
-/// The kubelet counts otherwise (SRC-3): per NUMA node, and without NUMA nodes every `cpuN`, also those switched off.
-fn cpu_count(root: &Root, cpuinfo: &Fact<String>) -> Fact<u32> {
-    let online = text_as(root, "/sys/devices/system/cpu/online", |text| cpu::count_of_list(&text));
-    let counted = otherwise(online, || cpu_directories(root));
-    counted.or_else(|_| of_table(CPUINFO, cpuinfo, cpu::count_of_cpuinfo))
-}
-
-fn cpu_directories(root: &Root) -> Fact<u32> {
-    let names = root.list(CPU_DIRECTORY)?;
-    let directories = names.iter().filter(|name| cpu::number_of(name).is_some());
-    let online = directories.map(|name| format!("{CPU_DIRECTORY}/{name}")).filter(|directory| {
-        root.is_directory(directory) && root.read_text(&format!("{directory}/online")).as_deref() != Ok("0")
-    });
-    match u32::try_from(online.count()) {
-        Ok(count) if count > 0 => Ok(count),
-        _ => Err(Absent::new(CPU_DIRECTORY, Why::NoSuchFile)),
-    }
 }
 
 /// SRC-4: every size, also those without pages.

@@ -12,11 +12,13 @@
 
 use super::Why;
 use super::attribute::{count, value_of};
+use crate::config::limits;
 
 /// SRC-1.
 pub(super) fn total_bytes(meminfo: &str) -> Result<u64, Why> {
     match bytes_of(meminfo, "MemTotal")? {
         0 => Err(Why::Implausible("no machine is without memory".to_owned())),
+        limits::MEMORY_BYTES.. => Err(Why::Implausible("no machine has so much memory".to_owned())),
         bytes => Ok(bytes),
     }
 }
@@ -37,8 +39,12 @@ pub(super) fn available_bytes(meminfo: &str) -> Result<u64, Why> {
         let reclaimable = bytes_of(meminfo, "SReclaimable").unwrap_or(0);
         Ok(sum.saturating_add(reclaimable).saturating_sub(bytes_of(meminfo, "Shmem").unwrap_or(0)))
     })?;
+    let total = total_bytes(meminfo)?;
+    if available > total {
+        return Err(Why::Implausible("more memory is available than there is".to_owned()));
+    }
     let cma = bytes_of(meminfo, "CmaTotal").unwrap_or(0);
-    if cma <= total_bytes(meminfo)? / 4 {
+    if cma <= total / 4 {
         return Ok(available);
     }
     Ok(available.saturating_sub(bytes_of(meminfo, "CmaFree").unwrap_or(0) / 2))
@@ -99,7 +105,15 @@ mod tests {
     fn a_wrong_unit_or_a_cut_line_is_no_number() {
         assert_eq!(total_bytes("MemTotal: 99840").unwrap_err().to_string(), "malformed: MemTotal is not in kB");
         assert_eq!(total_bytes("MemTotal: 9223372036854775807 kB").unwrap_err().word(), "malformed");
-        assert_eq!(total_bytes("MemTotal: 0 kB").unwrap_err().word(), "implausible");
+        for absurd in ["0", "9007199254740991", "4398046511104"] {
+            assert_eq!(total_bytes(&format!("MemTotal: {absurd} kB")).unwrap_err().word(), "implausible", "{absurd}");
+        }
+        let more = MEMINFO.replace("803112", "998409");
+        assert_eq!(
+            available_bytes(&more).unwrap_err().to_string(),
+            "implausible: more memory is available than there is"
+        );
+        assert_eq!(available_bytes(&MEMINFO.replace("803112", "998408")), Ok(998_408 * 1024), "nothing is in use");
         assert_eq!(total_bytes("").unwrap_err().to_string(), "malformed: no MemTotal line");
     }
 

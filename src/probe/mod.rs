@@ -82,15 +82,16 @@ impl Root {
     /// The root at `directory`; one that does not exist has no facts.
     pub fn new(directory: impl Into<PathBuf>) -> Root {
         let directory = directory.into();
-        let is_procfs = |path: &Path| statfs(path).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC);
-        let kind = if directory == Path::new("/") {
-            Kind::Own
-        } else if is_procfs(&directory.join("proc")) {
-            Kind::Mounted
-        } else {
-            Kind::Capture
-        };
-        Root { directory, kind }
+        if directory == Path::new("/") {
+            return Root { directory, kind: Kind::Own };
+        }
+        let mut root = Root { directory, kind: Kind::Capture };
+        // A link that leads out of a capture does not make it a host.
+        let proc = root.resolve("/proc").and_then(|path| statfs(&path).map_err(io::Error::from));
+        if proc.is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC) {
+            root.kind = Kind::Mounted;
+        }
+        root
     }
 
     /// The bytes of one attribute: one read of a page, and one more if that was full, because drivers exist that
@@ -118,19 +119,33 @@ impl Root {
 
     /// A file of lines, read to its end or to [`limits::TABLE_BYTES`], and then without the line that was cut.
     pub fn read_table(&self, path: &str) -> Fact<String> {
+        self.read_lines(path).map(|(table, _)| table)
+    }
+
+    /// The same where what is missing would be missed: a longer file is none.
+    fn read_whole_table(&self, path: &str) -> Fact<String> {
+        let (table, is_cut) = self.read_lines(path)?;
+        let too_long = || Why::Implausible(format!("longer than {} bytes", limits::TABLE_BYTES));
+        if is_cut { Err(Absent::new(path, too_long())) } else { Ok(table) }
+    }
+
+    /// And whether it goes on.
+    fn read_lines(&self, path: &str) -> Fact<(String, bool)> {
         let read = || -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
             self.open(path)?.take(limits::TABLE_BYTES as u64).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         let mut bytes = read().map_err(|error| absent(path, &error))?;
-        if bytes.len() == limits::TABLE_BYTES {
+        let is_cut = bytes.len() == limits::TABLE_BYTES;
+        if is_cut {
             bytes.truncate(whole_lines(&bytes).len());
         }
         if bytes.is_empty() {
             return Err(Absent::new(path, Why::Empty));
         }
-        Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        let text = String::from_utf8(bytes);
+        Ok((text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()), is_cut))
     }
 
     /// A table about a namespace, such as `net/route`: of the first process where the root is a host's, else of this one.

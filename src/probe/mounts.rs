@@ -16,7 +16,8 @@ pub(super) fn of_lxcfs(mountinfo: &str) -> Vec<&str> {
 fn lxcfs_mount(line: &str) -> Option<&str> {
     let (mount, kind) = line.split_once(" - ")?;
     let is_lxcfs = kind.split_ascii_whitespace().next() == Some("fuse.lxcfs");
-    mount.split_ascii_whitespace().nth(4).filter(|point| is_lxcfs && point.starts_with("/proc/"))
+    let is_kernels = |point: &str| matches!(point.split('/').nth(1), Some("proc" | "sys"));
+    mount.split_ascii_whitespace().nth(4).filter(|point| is_lxcfs && is_kernels(point))
 }
 
 #[cfg(test)]
@@ -24,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_of_proc_that_lxcfs_answers_for_are_named() {
+    fn only_what_lxcfs_answers_for_in_place_of_the_kernel_is_named() {
         let mountinfo = "36 35 98:0 / / rw,noatime master:1 - ext4 /dev/root rw\n\
                          417 402 0:49 /proc/meminfo /proc/meminfo rw,nosuid shared:3 - fuse.lxcfs lxcfs rw,user_id=0\n\
                          418 402 0:49 /proc/cpuinfo /proc/cpuinfo rw - fuse.lxcfs lxcfs rw\n\
@@ -32,6 +33,11 @@ mod tests {
                          420 402 0:49 / /var/lib/lxcfs rw - fuse.lxcfs lxcfs rw\n\
                          421 402 0:50 / /proc/sys rw - proc fuse.lxcfs rw\n417 402 0:49 /proc/x\n";
         assert_eq!(of_lxcfs(mountinfo), ["/proc/cpuinfo", "/proc/meminfo"]);
+        let over_sysfs = "422 402 0:49 /sys/devices/system/cpu/online /sys/devices/system/cpu/online rw - fuse.lxcfs lxcfs rw\n\
+                          423 402 0:49 /sys/devices/system/cpu /sys/devices/system/cpu rw - fuse.lxcfs lxcfs rw\n\
+                          424 402 0:49 /proc /proc rw - fuse.lxcfs lxcfs rw\n425 402 0:49 / /system/proc rw - fuse.lxcfs lxcfs rw\n";
+        let directory = "/sys/devices/system/cpu";
+        assert_eq!(of_lxcfs(over_sysfs), ["/proc", directory, "/sys/devices/system/cpu/online"]);
         assert!(of_lxcfs("").is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! Turns meminfo, the root cgroup, loadavg and statvfs into what pressure is judged from, with few system calls.
 
-use super::facts::{FileSystem, MemorySource, MemoryUse, Pids};
-use super::machine::{MEMINFO, text_as};
-use super::{Absent, Fact, Kept, Readings, Root, Why, attribute, memory, pids};
+use super::facts::{FileSystem, MemorySource, MemoryUse, Pids, otherwise};
+use super::machine::{self, MEMINFO};
+use super::{Absent, Fact, Kept, Machine, Readings, Root, Why, attribute, memory, pids};
 use crate::config::limits;
 
 const CGROUP_V2: &str = "/sys/fs/cgroup/memory.stat";
@@ -14,106 +14,131 @@ const READINGS_PER_REFRESH: u32 = 360;
 
 /// What pressure is judged from, read once.
 pub fn readings(root: &Root, state_directory: &str) -> Readings {
-    Gauges::open(root, state_directory).read()
+    Gauges::open(root, state_directory).read(true)
 }
 
 /// The files of the readings, kept open.
 ///
-/// A reading is three system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where there is no memory
-/// cgroup), `pread` of loadavg, `statvfs`. Once an hour it is about ten.
+/// A reading is three system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing),
+/// `statvfs`, and `pread` of the list of CPUs. Where PIDs are judged it is three more, and once an hour about ten.
 #[derive(Debug)]
 pub struct Gauges {
     root: Root,
     state_directory: String,
     /// As much of the state directory as exists: what is not there yet will be on the same file system.
     existing_directory: String,
-    memory: MemoryFiles,
+    /// `memory.stat` of the root cgroup, where there is one.
+    cgroup: Option<(Kept, MemorySource)>,
+    meminfo: Kept,
     memory_total_bytes: Fact<u64>,
-    pid_limit: Fact<u64>,
+    pid_limits: [Kept; 2],
     loadavg: Kept,
+    cpus: Cpus,
     /// Room for one file.
     page: Box<[u8]>,
     readings_left: u32,
 }
 
+/// Which CPUs there are, parked ones included.
 #[derive(Debug)]
-enum MemoryFiles {
-    CgroupV2 { stat: Kept },
-    CgroupV1 { stat: Kept },
-    MemAvailable { meminfo: Kept },
+struct Cpus {
+    present: Kept,
+    /// As it was when they were counted; `None`: not read yet.
+    counted: Option<String>,
+    /// What the last look found instead: counted by the next look that finds it too, as it may still be changing.
+    changed: Option<String>,
 }
 
 impl Gauges {
     /// Looks where memory use is to be had; files that are missing make absent readings.
     pub fn open(root: &Root, state_directory: &str) -> Gauges {
+        let present = Kept::new("/sys/devices/system/cpu/present");
         let mut gauges = Gauges {
             root: root.clone(),
             state_directory: state_directory.to_owned(),
             existing_directory: String::new(),
-            memory: MemoryFiles::MemAvailable { meminfo: Kept::new(MEMINFO) },
+            cgroup: None,
+            meminfo: Kept::new(MEMINFO),
             memory_total_bytes: Err(Absent::new(MEMINFO, Why::NoSuchFile)),
-            pid_limit: Err(Absent::new(LOADAVG, Why::NoSuchFile)),
+            pid_limits: ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(Kept::new),
             loadavg: Kept::new(LOADAVG),
+            cpus: Cpus { present, counted: None, changed: None },
             page: vec![0; limits::ATTRIBUTE_BYTES].into_boxed_slice(),
             readings_left: READINGS_PER_REFRESH,
         };
         gauges.refresh();
-        gauges.memory = gauges.find_memory();
+        gauges.cgroup = gauges.find_cgroup();
+        gauges.cpus.have_changed(root, &mut gauges.page);
         gauges
     }
 
-    /// The readings of now.
-    pub fn read(&mut self) -> Readings {
-        match self.readings_left.checked_sub(1) {
+    /// The readings of now; `judges_pids`: whether a threshold asks for [`Readings::pids`].
+    pub fn read(&mut self, judges_pids: bool) -> Readings {
+        match self.readings_left.checked_sub(1).filter(|_| self.memory_total_bytes.is_ok()) {
             Some(left) => self.readings_left = left,
             None => self.refresh(),
         }
-        Readings { memory: self.memory(), node_file_system: self.node_file_system(), pids: self.pids() }
+        let unasked = || Err(Absent::new(LOADAVG, Why::Unasked));
+        let pids = if judges_pids { self.pids() } else { unasked() };
+        Readings { memory: self.memory(), node_file_system: self.node_file_system(), pids }
+    }
+
+    /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not
+    /// be read. Answers whether it is another machine now.
+    pub fn recount(&mut self, machine: &mut Machine) -> bool {
+        let have_changed = self.cpus.have_changed(&self.root, &mut self.page);
+        if !have_changed && machine.cpu_count.is_ok() && machine.memory_total_bytes.is_ok() {
+            return false;
+        }
+        let (cpu_count, memory_total_bytes) = machine::sizes(&self.root);
+        let mut now = Machine { cpu_count, ..machine.clone() };
+        if machine.memory_total_bytes.is_err() {
+            now.memory_total_bytes = memory_total_bytes;
+        }
+        if now.cpu_count.is_err() && machine.cpu_count.is_ok() {
+            now.cpu_count = machine.cpu_count.clone();
+        }
+        let is_other = now != *machine;
+        *machine = now;
+        is_other
     }
 
     fn refresh(&mut self) {
         self.readings_left = READINGS_PER_REFRESH;
         let total = |table: String| memory::total_bytes(&table).map_err(|why| Absent::new(MEMINFO, why));
         self.memory_total_bytes = self.root.read_table(MEMINFO).and_then(total);
-        self.pid_limit = pid_limit(&self.root);
         self.find_existing_directory();
     }
 
     /// A container sees its own cgroup where the root's should be: only the root of version 2 lacks `memory.current`,
     /// and only the root of version 1 has `release_agent`.
-    fn find_memory(&mut self) -> MemoryFiles {
+    fn find_cgroup(&mut self) -> Option<(Kept, MemorySource)> {
         let Gauges { root, page, .. } = self;
-        let mut stat = Kept::new(CGROUP_V2);
-        let says = stat.read(root, page).is_ok_and(|text| memory::working_set_v2(text).is_ok());
-        if says && !root.exists("/sys/fs/cgroup/memory.current") {
-            return MemoryFiles::CgroupV2 { stat };
-        }
-        if root.exists(CGROUP_V1) && root.exists("/sys/fs/cgroup/memory/release_agent") {
-            return MemoryFiles::CgroupV1 { stat: Kept::new(CGROUP_V1) };
-        }
-        MemoryFiles::MemAvailable { meminfo: Kept::new(MEMINFO) }
+        let is_v2 = !root.exists("/sys/fs/cgroup/memory.current");
+        let is_v1 = root.exists("/sys/fs/cgroup/memory/release_agent");
+        let places = [(is_v2, CGROUP_V2, MemorySource::CgroupV2), (is_v1, CGROUP_V1, MemorySource::CgroupV1)];
+        places.into_iter().filter(|(is_root, ..)| *is_root).find_map(|(_, path, source)| {
+            let mut stat = Kept::new(path);
+            working_set(&mut stat, source, root, page).is_ok().then_some((stat, source))
+        })
     }
 
+    /// From the cgroup; where it says nothing, from meminfo.
     fn memory(&mut self) -> Fact<MemoryUse> {
-        let Gauges { root, page, memory_total_bytes, .. } = self;
-        let left_of_total = |working_set: u64, source| {
+        let Gauges { root, page, memory_total_bytes, cgroup, meminfo, .. } = self;
+        let of_cgroup = cgroup.as_mut().map(|(stat, source)| {
+            let used = working_set(stat, *source, root, page)?;
             let total = memory_total_bytes.as_ref().map_err(Absent::clone)?;
-            Ok(MemoryUse { available_bytes: total.saturating_sub(working_set), source })
+            Ok(MemoryUse { available_bytes: total.saturating_sub(used), source: *source })
+        });
+        let mut of_meminfo = || {
+            let available = memory::available_bytes(meminfo.read(root, page)?);
+            let available_bytes = available.map_err(|why| Absent::new(MEMINFO, why))?;
+            Ok(MemoryUse { available_bytes, source: MemorySource::MemAvailable })
         };
-        match &mut self.memory {
-            MemoryFiles::CgroupV2 { stat } => {
-                let used = memory::working_set_v2(stat.read(root, page)?);
-                left_of_total(used.map_err(|why| Absent::new(CGROUP_V2, why))?, MemorySource::CgroupV2)
-            }
-            MemoryFiles::CgroupV1 { stat } => {
-                let used = memory::working_set_v1(stat.read(root, page)?);
-                left_of_total(used.map_err(|why| Absent::new(CGROUP_V1, why))?, MemorySource::CgroupV1)
-            }
-            MemoryFiles::MemAvailable { meminfo } => {
-                let available = memory::available_bytes(meminfo.read(root, page)?);
-                let available_bytes = available.map_err(|why| Absent::new(MEMINFO, why))?;
-                Ok(MemoryUse { available_bytes, source: MemorySource::MemAvailable })
-            }
+        match of_cgroup {
+            Some(found) => otherwise(found, of_meminfo),
+            None => of_meminfo(),
         }
     }
 
@@ -130,19 +155,49 @@ impl Gauges {
         self.root.file_system(&self.existing_directory)
     }
 
+    /// SRC-10: the lower of two limits, or the one that can be read.
     fn pids(&mut self) -> Fact<Pids> {
-        let limit = self.pid_limit.clone()?;
-        let used = pids::threads_in_use(self.loadavg.read(&self.root, &mut self.page)?);
+        let Gauges { root, page, pid_limits, loadavg, .. } = self;
+        let [pid_max, threads_max] = pid_limits.each_mut().map(|file| number(file, root, page));
+        let limit = match (pid_max, threads_max) {
+            (Ok(pids), Ok(threads)) => pids.min(threads),
+            (Ok(limit), Err(_)) | (Err(_), Ok(limit)) => limit,
+            (Err(absent), Err(_)) => return Err(absent),
+        };
+        let used = pids::threads_in_use(loadavg.read(root, page)?);
         Ok(Pids { limit, used: used.map_err(|why| Absent::new(LOADAVG, why))? })
     }
 }
 
-/// SRC-10: the lower of two limits, or the one that can be read.
-fn pid_limit(root: &Root) -> Fact<u64> {
-    let read = |path| text_as(root, path, |text| attribute::count(&text));
-    match (read("/proc/sys/kernel/pid_max"), read("/proc/sys/kernel/threads-max")) {
-        (Ok(pids), Ok(threads)) => Ok(pids.min(threads)),
-        (Ok(limit), Err(_)) | (Err(_), Ok(limit)) => Ok(limit),
-        (Err(absent), Err(_)) => Err(absent),
+impl Cpus {
+    fn have_changed(&mut self, root: &Root, page: &mut [u8]) -> bool {
+        // A kernel that does not say cannot say that they have.
+        let Ok(now) = self.present.read(root, page) else { return false };
+        if self.counted.as_deref().is_none_or(|counted| counted == now) {
+            self.counted.get_or_insert_with(|| now.to_owned());
+            self.changed = None;
+            return false;
+        }
+        let is_settled = self.changed.as_deref() == Some(now);
+        self.changed = Some(now.to_owned());
+        if is_settled {
+            self.counted = self.changed.take();
+        }
+        is_settled
     }
+}
+
+fn working_set(stat: &mut Kept, source: MemorySource, root: &Root, page: &mut [u8]) -> Fact<u64> {
+    let path = stat.path;
+    let text = stat.read(root, page)?;
+    let used = match source {
+        MemorySource::CgroupV1 => memory::working_set_v1(text),
+        _ => memory::working_set_v2(text),
+    };
+    used.map_err(|why| Absent::new(path, why))
+}
+
+fn number(file: &mut Kept, root: &Root, page: &mut [u8]) -> Fact<u64> {
+    let path = file.path;
+    attribute::count(file.read(root, page)?).map_err(|why| Absent::new(path, why))
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::facts::{Facts, FileSystem, Interface, InterfaceAddress, MemorySource, MemoryUse, PassedOver, Pids};
+use super::facts::{
+    Facts, FileSystem, Interface, InterfaceAddress, Machine, MemorySource, MemoryUse, PassedOver, Pids,
+};
 use super::{Absent, Fact};
 
 /// All facts, in camel case. An absent one is `{"absent": word, "path": ..., "why": ...}`.
@@ -86,6 +88,13 @@ pub fn to_text(facts: &Facts) -> String {
     page.line("system-uuid", &machine.system_uuid, String::clone);
     page.line("boot-id", &machine.boot_id, String::clone);
     page.finish()
+}
+
+/// How large a machine is, in a few words.
+pub fn size_of(machine: &Machine) -> String {
+    let cpus = machine.cpu_count.as_ref().map_or_else(Absent::to_string, |count| format!("{count} CPUs"));
+    let memory = machine.memory_total_bytes.as_ref().map_or_else(Absent::to_string, |bytes| size(*bytes));
+    format!("{cpus}, {memory}")
 }
 
 #[derive(Default)]

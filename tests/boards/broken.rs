@@ -105,6 +105,16 @@ fn links_are_followed_inside_the_root_and_never_out_of_it() {
 }
 
 #[test]
+fn a_link_to_the_proc_of_this_machine_makes_no_host_of_a_capture() {
+    let scratch = Scratch::new("linked-proc");
+    scratch.link("proc", "/proc");
+    let facts = probed(&scratch.0);
+    assert!(facts.machine.memory_total_bytes.is_err() && facts.machine.cpu_count.is_err(), "{facts:?}");
+    let absent = facts.readings.node_file_system.unwrap_err();
+    assert_eq!(absent.why.word(), "implausible", "the disk of a capture is none of this machine's: {absent}");
+}
+
+#[test]
 fn a_link_that_leads_nowhere_or_round_is_an_absence() {
     let scratch = Scratch::new("loops");
     scratch.link("etc/machine-id", "/run/gone");
@@ -135,14 +145,16 @@ fn a_file_without_end_costs_no_more_than_its_limit() {
     let scratch = Scratch::new("long");
     let root = Root::new(&scratch.0);
     scratch.write("proc/sys/kernel/osrelease", "a".repeat(100_000));
-    scratch.write("proc/cpuinfo", "processor : 7\n\n".repeat(200_000));
+    let cpuinfo: String = (0..400_000).map(|number| format!("processor : {number}\nflags : fpu\n\n")).collect();
+    scratch.write("proc/cpuinfo", cpuinfo);
     scratch.write("proc/net/route", "eth0\t00000000\t0100000A\t0003\t0\t0\t5\t00000000\n".repeat(100_000));
     scratch.write("proc/net/if_inet6", "x".repeat(2_000_000));
     let table = root.read_table("/proc/cpuinfo").unwrap();
     assert!(table.len() <= limits::TABLE_BYTES && table.ends_with('\n'), "{}", table.len());
     let facts = probed(&scratch.0);
     assert_eq!(facts.machine.kernel_release.map(|release| release.len()), Ok(2 * limits::ATTRIBUTE_BYTES));
-    assert!(facts.machine.cpu_count.is_ok_and(|count| u64::from(count) < limits::TABLE_BYTES as u64 / 10));
+    let absent = facts.machine.cpu_count.unwrap_err().to_string();
+    assert_eq!(absent, "/proc/cpuinfo: implausible: longer than 1048576 bytes", "never what fits of it");
     for number in 0..5000 {
         scratch.write(&format!("sys/kernel/mm/hugepages/hugepages-{number}kB/nr_hugepages"), "1\n");
     }

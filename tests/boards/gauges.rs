@@ -3,7 +3,7 @@
 use std::fs;
 
 use nodepulse::probe::facts::{MemorySource, MemoryUse, Pids, Readings};
-use nodepulse::probe::{Facts, Gauges, Root, facts};
+use nodepulse::probe::{Absent, Gauges, Machine, Root, facts};
 
 use super::{STATE_DIRECTORY, Scratch};
 
@@ -31,12 +31,12 @@ fn memory(readings: &Readings) -> (u64, MemorySource) {
 fn a_gauge_tells_what_its_files_say_now() {
     let board = board();
     let mut gauges = open(&board);
-    let first = gauges.read();
+    let first = gauges.read(true);
     assert_eq!(memory(&first), (600_000, MemorySource::MemAvailable));
     assert_eq!(first.pids, Ok(Pids { limit: 3682, used: 80 }));
     board.write("proc/meminfo", MEMINFO.replace("600000", "70000"));
     board.write("proc/loadavg", "9.00 9.00 9.00 7/3600 4000\n");
-    let second = gauges.read();
+    let second = gauges.read(true);
     assert_eq!(memory(&second), (70_000, MemorySource::MemAvailable));
     assert_eq!(second.pids, Ok(Pids { limit: 3682, used: 3600 }));
 }
@@ -45,23 +45,41 @@ fn a_gauge_tells_what_its_files_say_now() {
 fn a_handle_that_says_nothing_any_more_is_opened_again() {
     let board = board();
     let mut gauges = open(&board);
-    assert_eq!(gauges.read().pids.map(|pids| pids.used), Ok(80));
+    assert_eq!(gauges.read(true).pids.map(|pids| pids.used), Ok(80));
     let loadavg = board.0.join("proc/loadavg");
     let kept = fs::OpenOptions::new().write(true).open(&loadavg).unwrap();
     fs::remove_file(&loadavg).unwrap();
     kept.set_len(0).unwrap();
-    assert_eq!(gauges.read().pids.unwrap_err().to_string(), "/proc/loadavg: no such file");
+    assert_eq!(gauges.read(true).pids.unwrap_err().to_string(), "/proc/loadavg: no such file");
     board.write("proc/loadavg", "0.00 0.00 0.00 1/81 901\n");
-    assert_eq!(gauges.read().pids.map(|pids| pids.used), Ok(81));
+    assert_eq!(gauges.read(true).pids.map(|pids| pids.used), Ok(81));
 }
 
 #[test]
 fn what_rarely_changes_is_read_again_within_an_hour() {
     let board = board();
     let mut gauges = open(&board);
-    board.write("proc/sys/kernel/threads-max", "2000\n");
-    let limits: Vec<u64> = (0..361).map(|_| gauges.read().pids.unwrap().limit).collect();
-    assert_eq!((limits[0], limits[359], limits[360]), (3682, 3682, 2000));
+    board.write("sys/fs/cgroup/memory.stat", "anon 0\nfile 0\ninactive_file 0\n");
+    let mut gauges_of_cgroup = open(&board);
+    board.write("proc/meminfo", MEMINFO.replace("1000000", "2000000"));
+    assert_eq!(memory(&gauges.read(true)), (600_000, MemorySource::MemAvailable));
+    let available: Vec<u64> = (0..361).map(|_| memory(&gauges_of_cgroup.read(true)).0).collect();
+    assert_eq!((available[0], available[359], available[360]), (1_000_000, 1_000_000, 2_000_000));
+}
+
+#[test]
+fn the_limits_of_pids_are_those_of_each_look_and_unread_where_nothing_judges_them() {
+    let board = board();
+    let mut gauges = open(&board);
+    for limit in [3682, 2000, 4000] {
+        board.write("proc/sys/kernel/threads-max", format!("{limit}\n"));
+        assert_eq!(gauges.read(true).pids.unwrap().limit, limit);
+    }
+    board.write("proc/sys/kernel/pid_max", "123\n");
+    assert_eq!(gauges.read(true).pids, Ok(Pids { limit: 123, used: 80 }));
+    board.write("proc/sys/kernel/pid_max", "-1\n");
+    assert_eq!(gauges.read(true).pids.unwrap().limit, 4000, "the one that can be read");
+    assert_eq!(gauges.read(false).pids.unwrap_err().to_string(), "/proc/loadavg: no threshold asks for it");
 }
 
 #[test]
@@ -70,16 +88,23 @@ fn memory_use_is_that_of_the_root_cgroup_and_of_no_other() {
     let stat = |kib: u64| format!("anon {}\nfile 204800\ninactive_file 102400\n", kib * 1024);
     board.write("sys/fs/cgroup/memory.stat", stat(400_000));
     let mut gauges = open(&board);
-    assert_eq!(memory(&gauges.read()), (1_000_000 - 400_000 - 100, MemorySource::CgroupV2));
+    assert_eq!(memory(&gauges.read(true)), (1_000_000 - 400_000 - 100, MemorySource::CgroupV2));
     board.write("sys/fs/cgroup/memory.stat", stat(2_000_000));
-    assert_eq!(memory(&gauges.read()), (0, MemorySource::CgroupV2), "never below nothing");
+    assert_eq!(memory(&gauges.read(true)), (0, MemorySource::CgroupV2), "never below nothing");
     board.write("sys/fs/cgroup/memory.stat", "low 0\n");
-    assert_eq!(gauges.read().memory.unwrap_err().why.word(), "malformed");
-    assert_eq!(memory(&open(&board).read()).1, MemorySource::MemAvailable, "a root without those lines is of no use");
+    assert_eq!(memory(&gauges.read(true)), (600_000, MemorySource::MemAvailable), "what says nothing any more");
+    board.write("sys/fs/cgroup/memory.stat", stat(400_000));
+    assert_eq!(memory(&gauges.read(true)).1, MemorySource::CgroupV2, "and is asked again");
+    board.write("sys/fs/cgroup/memory.stat", "low 0\n");
+    assert_eq!(
+        memory(&open(&board).read(true)).1,
+        MemorySource::MemAvailable,
+        "a root without those lines is of no use"
+    );
 
     board.write("sys/fs/cgroup/memory.stat", stat(400_000));
     board.write("sys/fs/cgroup/memory.current", "1\n");
-    assert_eq!(memory(&open(&board).read()).1, MemorySource::MemAvailable, "a container's own cgroup");
+    assert_eq!(memory(&open(&board).read(true)).1, MemorySource::MemAvailable, "a container's own cgroup");
 }
 
 #[test]
@@ -87,9 +112,26 @@ fn memory_use_of_version_1_needs_its_root_too() {
     let board = board();
     let stat = "inactive_file 5\ntotal_cache 207200000\ntotal_rss 100000000\ntotal_inactive_file 102400000\n";
     board.write("sys/fs/cgroup/memory/memory.stat", stat);
-    assert_eq!(memory(&open(&board).read()).1, MemorySource::MemAvailable);
+    assert_eq!(memory(&open(&board).read(true)).1, MemorySource::MemAvailable);
     board.write("sys/fs/cgroup/memory/release_agent", "");
-    assert_eq!(memory(&open(&board).read()), (800_000, MemorySource::CgroupV1));
+    assert_eq!(memory(&open(&board).read(true)), (800_000, MemorySource::CgroupV1));
+    let mut gauges = open(&board);
+    board.write("sys/fs/cgroup/memory/memory.stat", "cache 1\n");
+    assert_eq!(memory(&gauges.read(true)), (600_000, MemorySource::MemAvailable), "as with version 2");
+    assert_eq!(memory(&open(&board).read(true)), (600_000, MemorySource::MemAvailable));
+}
+
+#[test]
+fn absurd_memory_is_absent_with_its_reason() {
+    let board = board();
+    let why = |meminfo: &str| {
+        board.write("proc/meminfo", meminfo);
+        open(&board).read(true).memory.unwrap_err().to_string()
+    };
+    let more = MEMINFO.replace("600000", "1000001");
+    assert_eq!(why(&more), "/proc/meminfo: implausible: more memory is available than there is");
+    let exbibytes = "MemTotal: 9007199254740991 kB\nMemFree: 0 kB\nMemAvailable: 9007199254740990 kB\n";
+    assert_eq!(why(exbibytes), "/proc/meminfo: implausible: no machine has so much memory");
 }
 
 #[test]
@@ -98,29 +140,69 @@ fn the_disk_is_that_of_the_directory_to_be_and_no_disk_of_a_capture() {
     let (root, to_be) = (live("/"), live("/no-such-directory/nodepulse"));
     assert_eq!((root.capacity_bytes, root.inodes), (to_be.capacity_bytes, to_be.inodes));
     assert!(root.capacity_bytes >= root.available_bytes && root.capacity_bytes > 0, "{root:?}");
-    let absent = open(&board()).read().node_file_system.unwrap_err();
+    let absent = open(&board()).read(true).node_file_system.unwrap_err();
     assert_eq!((absent.path.as_str(), absent.why.word()), (STATE_DIRECTORY, "implausible"));
 }
 
 #[test]
-fn what_is_plugged_in_later_changes_no_capacity() {
+fn a_machine_is_counted_again_when_other_cpus_are_there_and_only_then() {
     let board = board();
+    let cpu = |number: u32| board.write(&format!("sys/devices/system/cpu/cpu{number}/online"), "1\n");
+    (0..2).for_each(cpu);
     board.write("sys/devices/system/cpu/online", "0-1\n");
+    board.write("sys/devices/system/cpu/present", "0-1\n");
     board.write("proc/sys/kernel/hostname", "edge-1\n");
     board.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
-    let at_start = facts(&Root::new(&board.0), STATE_DIRECTORY);
+    let mut now = facts(&Root::new(&board.0), STATE_DIRECTORY);
+    let at_start = now.machine.clone();
     let mut gauges = open(&board);
-    board.write("sys/devices/system/cpu/online", "0-3\n");
+    // A core is parked, hugepages and memory are added: nothing that a kubelet would see without a restart.
+    board.write("sys/devices/system/cpu/online", "0\n");
     board.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "16\n");
     board.write("proc/meminfo", MEMINFO.replace("1000000", "2000000").replace("600000", "1600000"));
-    let after_an_hour = (0..=361).map(|_| gauges.read()).next_back().unwrap();
-    assert_eq!(memory(&after_an_hour).0, 1_600_000, "what is judged is of now");
-    let capacity = |readings| {
-        let facts = Facts { readings, ..at_start.clone() };
-        super::node(facts)["node"]["status"]["capacity"].clone()
-    };
-    assert_eq!(capacity(after_an_hour), capacity(at_start.readings.clone()));
+    for _ in 0..=361 {
+        assert!(!gauges.recount(&mut now.machine));
+        now.readings = gauges.read(true);
+    }
+    assert_eq!(memory(&now.readings).0, 1_600_000, "what is judged is of now");
+    assert_eq!(now.machine, at_start);
+
+    (2..8).for_each(cpu);
+    board.write("sys/devices/system/cpu/present", "0-3\n");
+    assert!(!gauges.recount(&mut now.machine), "they are still being added");
+    board.write("sys/devices/system/cpu/present", "0-7\n");
+    assert!(!gauges.recount(&mut now.machine));
+    assert!(gauges.recount(&mut now.machine), "it stays so");
+    assert!(!gauges.recount(&mut now.machine));
+    assert_eq!(now.machine, Machine { cpu_count: Ok(8), ..at_start.clone() });
+    board.write("sys/devices/system/cpu/present", "");
+    fs::remove_dir_all(board.0.join("sys/devices/system/cpu")).unwrap();
+    for _ in 0..3 {
+        assert!(!gauges.recount(&mut now.machine), "what cannot be read any more stays");
+    }
+    let capacity = &super::node(now)["node"]["status"]["capacity"];
+    assert_eq!([&capacity["cpu"], &capacity["memory"], &capacity["hugepages-2Mi"]], ["8", "1000000Ki", "0"]);
     let restarted = super::node(facts(&Root::new(&board.0), STATE_DIRECTORY));
     let capacity = &restarted["node"]["status"]["capacity"];
-    assert_eq!([&capacity["cpu"], &capacity["memory"], &capacity["hugepages-2Mi"]], ["4", "2000000Ki", "32Mi"]);
+    assert_eq!([&capacity["memory"], &capacity["hugepages-2Mi"]], ["2000000Ki", "32Mi"]);
+}
+
+#[test]
+fn a_size_that_could_not_be_read_at_the_start_is_read_again_until_it_can() {
+    let board = board();
+    board.write("proc/meminfo", "Error: no data\n");
+    board.write("proc/cpuinfo", "Error: no data\n");
+    let mut machine = facts(&Root::new(&board.0), STATE_DIRECTORY).machine;
+    let word = |absent: Option<Absent>| absent.map(|absent| absent.why.word());
+    assert_eq!(word(machine.memory_total_bytes.clone().err()), Some("malformed"));
+    assert_eq!(word(machine.cpu_count.clone().err()), Some("malformed"));
+    let mut gauges = open(&board);
+    assert!(!gauges.recount(&mut machine) && gauges.read(true).memory.is_err());
+    board.write("proc/meminfo", MEMINFO);
+    assert!(gauges.recount(&mut machine));
+    assert_eq!(machine.memory_total_bytes, Ok(1_000_000 * 1024));
+    assert_eq!(memory(&gauges.read(true)).0, 600_000);
+    board.write("proc/cpuinfo", "processor : 0\nprocessor : 1\n");
+    assert!(gauges.recount(&mut machine) && !gauges.recount(&mut machine));
+    assert_eq!(machine.cpu_count, Ok(2));
 }

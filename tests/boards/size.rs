@@ -10,26 +10,65 @@ fn board(name: &str) -> Scratch {
 }
 
 #[test]
-fn cpus_are_counted_from_the_best_of_three_places() {
+fn cpus_are_counted_where_the_kernel_tells_of_them_best() {
     let board = board("cpus");
     let count = || machine(&Root::new(&board.0)).cpu_count;
     assert_eq!(count().unwrap_err().path, "/proc/cpuinfo");
     board.write("proc/cpuinfo", "processor : 0\nprocessor : 1\nprocessor : 2\n");
     assert_eq!(count(), Ok(3));
+    board.write("sys/devices/system/cpu/online", "0,2-3,10\n");
+    assert_eq!(count(), Ok(4));
+    for absurd in ["\n", "3-0\n", "0-4294967295\n", "all\n", "Error: no data\n"] {
+        board.write("sys/devices/system/cpu/online", absurd);
+        assert_eq!(count(), Ok(3), "{absurd:?}");
+    }
     for cpu in ["cpu0", "cpu1", "cpu2", "cpu10", "cpufreq", "cpuidle"] {
         board.write(&format!("sys/devices/system/cpu/{cpu}/topology/core_id"), "0\n");
     }
     board.write("sys/devices/system/cpu/cpu11", "a file\n");
     assert_eq!(count(), Ok(4), "directories with a number");
-    board.write("sys/devices/system/cpu/cpu2/online", "0\n");
-    board.write("sys/devices/system/cpu/cpu10/online", "1\n");
-    assert_eq!(count(), Ok(3), "one is switched off");
-    for absurd in ["\n", "3-0\n", "0-4294967295\n", "all\n"] {
-        board.write("sys/devices/system/cpu/online", absurd);
-        assert_eq!(count(), Ok(3), "{absurd:?}");
+}
+
+#[test]
+fn parked_cpus_count_as_they_do_with_a_kubelet() {
+    let board = board("parked");
+    let count = || machine(&Root::new(&board.0)).cpu_count;
+    // An SoC with eight cores of which a governor has parked four: no NUMA nodes.
+    for cpu in 0..8 {
+        board.write(&format!("sys/devices/system/cpu/cpu{cpu}/online"), if cpu < 4 { "1\n" } else { "0\n" });
     }
-    board.write("sys/devices/system/cpu/online", "0,2-3,10\n");
-    assert_eq!(count(), Ok(4));
+    board.write("sys/devices/system/cpu/online", "0-3\n");
+    assert_eq!(count(), Ok(8), "without NUMA nodes every directory");
+    for cpu in 0..8 {
+        let topology = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+        board.write(&format!("{topology}/core_id"), "0\n");
+        board.write(&format!("{topology}/physical_package_id"), "-1\n");
+        let node = cpu / 4;
+        board.link(&format!("sys/devices/system/node/node{node}/cpu{cpu}"), &format!("../../cpu/cpu{cpu}"));
+    }
+    board.write("sys/devices/system/node/possible", "0-1\n");
+    assert_eq!(count(), Ok(4), "with NUMA nodes those that are online");
+    board.write("sys/devices/system/cpu/online", "0-5\n");
+    std::fs::remove_file(board.0.join("sys/devices/system/cpu/cpu5/topology/core_id")).unwrap();
+    assert_eq!(count(), Ok(5), "and have a place in the topology");
+    std::fs::remove_file(board.0.join("sys/devices/system/cpu/online")).unwrap();
+    assert_eq!(count(), Ok(4), "a list that is missing: their own files say it");
+}
+
+#[test]
+fn a_boot_id_is_a_uuid_or_none() {
+    let board = board("boot-id");
+    for (text, word) in [
+        (&b"9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11\n"[..], None),
+        (&b"\x8f\x0a\xd4\xe4\x5f\x5c\x4c\x5e\x9d\x5f\x0f\x8c\x1d\x4f\x2a\x11"[..], Some("malformed")),
+        (&b"9f0ad4e45f5c4c5e9d5f0f8c1d4f2a11\n"[..], Some("malformed")),
+        (&b"9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a1g\n"[..], Some("malformed")),
+        (&b"\n"[..], Some("empty")),
+    ] {
+        board.write("proc/sys/kernel/random/boot_id", text);
+        let boot_id = machine(&Root::new(&board.0)).boot_id;
+        assert_eq!(boot_id.err().map(|absent| absent.why.word()), word, "{text:?}");
+    }
 }
 
 #[test]

@@ -117,7 +117,9 @@ fn run_with(settings: Settings, kubeconfig: Kubeconfig) -> Running {
             kubeconfig,
             node_name: "board".to_owned(),
             machine: machine(),
-            read_readings: Box::new(|| Readings { memory: absent(), node_file_system: absent(), pids: absent() }),
+            read_readings: Box::new(|_, _| {
+                (Readings { memory: absent(), node_file_system: absent(), pids: absent() }, false)
+            }),
             read_network: Box::new(Network::default),
             read_settings: Box::new(move || {
                 reloaded.send(()).unwrap();
