@@ -11,6 +11,7 @@ use super::load;
 use super::palette::Palette;
 use crate::api::{Answer, Class, Document, Refusal, Wish};
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
+use crate::config::plain_text::line;
 use crate::io::{Session, clock};
 use crate::node::node_name;
 use crate::probe::{self, Root};
@@ -87,11 +88,11 @@ impl Finding {
             Verdict::Failed | Verdict::NoRights => palette.bad,
         };
         let reset = palette.reset;
-        let mut line = format!("{colour}{:<9}{reset} {:<12} {}\n", self.verdict.word(), self.what, self.text);
+        let mut shown = format!("{colour}{:<9}{reset} {:<12} {}\n", self.verdict.word(), self.what, line(&self.text));
         if let Some(next) = &self.next {
-            line.push_str(&format!("{:>22} try: {next}\n", ""));
+            shown.push_str(&format!("{:>22} try: {}\n", "", line(next)));
         }
-        line
+        shown
     }
 }
 

@@ -74,7 +74,7 @@ impl fmt::Display for CliError {
         match self {
             CliError::Settings(problems) => {
                 for (place, problem) in problems.iter().enumerate() {
-                    let separator = if place > 0 { "\n" } else { "" };
+                    let separator = if place > 0 { "; " } else { "" };
                     write!(f, "{separator}{problem}")?;
                 }
                 Ok(())

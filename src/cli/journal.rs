@@ -9,6 +9,7 @@ use super::args::Sources;
 use super::load;
 use super::palette::Palette;
 use crate::config::limits;
+use crate::config::plain_text::line;
 use crate::io::disk::{JOURNAL, read_journal};
 use crate::journal::record::KnownNode;
 use crate::journal::{BootId, Happened, Journal, Moment, Record, Recovery, Status};
@@ -48,9 +49,9 @@ impl JournalFile {
     pub fn to_text(&self, palette: &Palette) -> String {
         let Palette { bold, dim, warning, reset, .. } = *palette;
         let Some(size_bytes) = self.size_bytes else {
-            return format!("nothing waits: there is no {} yet\n", self.path);
+            return format!("nothing waits: there is no {} yet\n", line(&self.path));
         };
-        let size = format!("{} KiB, {}", size_bytes.div_ceil(1024), self.path);
+        let size = format!("{} KiB, {}", size_bytes.div_ceil(1024), line(&self.path));
         let mut text = match self.journal.waiting().next() {
             None => format!("{bold}nothing waits{reset}: the server was told everything ({size})\n"),
             Some(first) => {
@@ -66,7 +67,12 @@ impl JournalFile {
         let width = self.journal.waiting().map(|record| when(&record.at).len()).max().unwrap_or(0);
         for record in self.journal.waiting() {
             let number = record.sequence.0;
-            let _ = writeln!(text, "{dim}{number:>8}{reset}  {:width$}  {}", when(&record.at), sentence(&record.what));
+            let _ = writeln!(
+                text,
+                "{dim}{number:>8}{reset}  {:width$}  {}",
+                when(&record.at),
+                line(&sentence(&record.what))
+            );
         }
         text
     }

@@ -15,6 +15,7 @@ mod render;
 mod run;
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write};
 
 use args::{Invocation, Sources};
@@ -23,6 +24,7 @@ use palette::Palette;
 
 pub use error::{CliError, Unreadable};
 
+use crate::config::plain_text;
 use crate::io;
 use crate::probe;
 
@@ -34,7 +36,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
     let invocation = match args::parse(args) {
         Ok(invocation) => invocation,
         Err(error) => {
-            eprintln!("nodepulse: {error}");
+            complain(&error);
             return exit::USAGE;
         }
     };
@@ -43,7 +45,10 @@ pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
         // Whoever reads no further (`| head`) has what they want.
         Err(CliError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit::OK,
         Err(error) => {
-            eprintln!("nodepulse: {error}");
+            match &error {
+                CliError::Settings(problems) => problems.iter().for_each(|problem| complain(problem)),
+                error => complain(error),
+            }
             error.exit_code()
         }
     }
@@ -59,7 +64,7 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
         Invocation::Probe { root, format, sources } => print_probe(root, *format, sources)?,
         Invocation::Render { root, format, sources } => {
             let (node, notes) = render::render(sources, root)?;
-            notes.iter().for_each(|note| eprintln!("nodepulse: {note}"));
+            notes.iter().for_each(|note| complain(note));
             print(&document(&node, *format))?;
         }
         Invocation::Check(sources) => {
@@ -83,7 +88,7 @@ fn print_probe(root: &str, format: Format, sources: &Sources) -> Result<(), CliE
     if root == "/" {
         facts.network = io::network::with_live_addresses(facts.network);
     }
-    probe::remarks(&root_folder).iter().for_each(|remark| eprintln!("nodepulse: {remark}"));
+    probe::remarks(&root_folder).iter().for_each(|remark| complain(remark));
     match format {
         Format::Text => print(&probe::report::to_text(&facts)),
         Format::Json | Format::Yaml => print(&document(&probe::report::to_json(&facts), format)),
@@ -99,10 +104,17 @@ fn print_journal(file: Option<&str>, format: Format, sources: &Sources, palette:
 }
 
 fn document(value: &serde_json::Value, format: Format) -> String {
-    match format {
+    let text = match format {
         Format::Json => format!("{value:#}\n"),
         Format::Yaml | Format::Text => document::to_yaml(value),
-    }
+    };
+    plain_text::page(&text).into_owned()
+}
+
+/// One line on standard error.
+fn complain(what: &dyn Display) {
+    // Where nobody reads, nobody misses it.
+    let _ = writeln!(std::io::stderr(), "nodepulse: {}", plain_text::line(&what.to_string()));
 }
 
 fn print(text: &str) -> Result<(), CliError> {

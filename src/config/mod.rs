@@ -9,6 +9,7 @@ pub mod limits;
 mod load;
 mod nearest;
 mod node_values;
+pub mod plain_text;
 mod print;
 pub mod problem;
 pub mod quantity;

@@ -444,7 +444,7 @@ pub const SETTINGS: &[Setting] = &[
         flag: "v",
         shape: Shape::Number,
         default: "2",
-        meaning: "How much is logged: 0 changes that matter, 2 every change, 4 each request, 10 everything",
+        meaning: "How much is logged: 0 changes that matter, 2 every change, 4 and more each request",
         whose: Whose::Kubelet,
         read: |draft, value, report| {
             let verbosity = number(value, 0..=10, report).and_then(|verbosity| u8::try_from(verbosity).ok());

@@ -12,13 +12,13 @@ use nix::sys::stat::{SFlag, fstat};
 
 use super::clock;
 use crate::agent::{Notice, notice};
+use crate::config::plain_text;
 use crate::time::{Now, Up};
 
 /// Equal lines within this span are counted instead of printed.
 const REPEAT_SPAN: Duration = Duration::from_secs(300);
 
-/// Sets the process's log up, once. `verbosity` as `-v`: 2 is the default, 4 and more say why the agent waits, 9 and 10
-/// let libraries speak too.
+/// Sets the process's log up, once. `verbosity` as `-v`: 2 is the default, 4 and more say why the agent waits.
 pub fn start(verbosity: u8) {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let layout = if is_standard_error(&stream) { Layout::Journal } else { Layout::Plain };
@@ -36,8 +36,7 @@ pub fn set_verbosity(verbosity: u8) {
         0 => LevelFilter::Error,
         1 => LevelFilter::Warn,
         2..=3 => LevelFilter::Info,
-        4..=8 => LevelFilter::Debug,
-        _ => LevelFilter::Trace,
+        _ => LevelFilter::Debug,
     });
 }
 
@@ -67,7 +66,7 @@ enum Layout {
 
 impl Layout {
     fn line(self, level: Level, word: &str, text: &str, now: Now) -> String {
-        let text = text.replace(['\n', '\r'], " ");
+        let text = plain_text::line(text);
         let (name, priority) = match level {
             Level::Error => ("error", 3),
             Level::Warn => ("warn", 4),
@@ -93,13 +92,14 @@ struct Stderr {
 
 impl Log for Stderr {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Our targets are words, those of libraries are paths of modules.
-        let ours = !metadata.target().contains("::") || log::max_level() == LevelFilter::Trace;
-        ours && metadata.level() <= log::max_level()
+        metadata.level() <= log::max_level()
     }
 
     fn log(&self, record: &Record<'_>) {
-        if !self.enabled(record.metadata()) {
+        // Libraries say what they send byte by byte, tokens included: whatever the verbosity, they have no say.
+        let is_ours =
+            record.module_path().is_some_and(|path| path.split("::").next() == Some(env!("CARGO_CRATE_NAME")));
+        if !is_ours || !self.enabled(record.metadata()) {
             return;
         }
         let now = clock::now();
@@ -198,10 +198,10 @@ mod tests {
     fn the_journal_gets_a_priority_and_everyone_else_a_time() {
         let unset = Now { up: Up::since_boot(Duration::from_millis(123_449)), wall: None };
         let set = Now { wall: Some(Wall::from_unix_seconds(1_767_225_600)), ..unset };
-        let line = |layout: Layout, now| layout.line(Level::Warn, "lease-late", "two\nlines", now);
-        assert_eq!(line(Layout::Journal, set), "<4>lease-late: two lines\n");
-        assert_eq!(line(Layout::Plain, set), "2026-01-01T00:00:00Z warn lease-late: two lines\n");
-        assert_eq!(line(Layout::Plain, unset), "+123.4s warn lease-late: two lines\n");
+        let line = |layout: Layout, now| layout.line(Level::Warn, "lease-late", "two\nlines\u{202e}", now);
+        assert_eq!(line(Layout::Journal, set), "<4>lease-late: two\\nlines\\u202e\n");
+        assert_eq!(line(Layout::Plain, set), "2026-01-01T00:00:00Z warn lease-late: two\\nlines\\u202e\n");
+        assert_eq!(line(Layout::Plain, unset), "+123.4s warn lease-late: two\\nlines\\u202e\n");
     }
 
     #[test]

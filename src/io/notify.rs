@@ -10,6 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::getpid;
 
 use crate::agent::Standing;
+use crate::config::plain_text;
 use crate::time::Up;
 
 /// What the service manager is told, if there is one that listens.
@@ -88,7 +89,7 @@ impl Listener {
             lines.push("READY=1".to_owned());
         }
         if standing.text != self.status {
-            lines.push(format!("STATUS={}", standing.text.replace(['\n', '\r'], " ")));
+            lines.push(format!("STATUS={}", plain_text::line(&standing.text)));
         }
         // On any wake-up of the second quarter; where none comes, on one of its own at half of what is allowed.
         let is_due = |limit: Duration| self.alive_at.is_none_or(|at| now - at >= limit / 4);
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(manager.turned(beginning, after(1)), Some(after(20)));
         assert_eq!(heard.all(), ["STATUS=registering"]);
         assert_eq!(manager.turned(settled("two\nlines"), after(2)), None);
-        assert_eq!(heard.all(), ["READY=1\nSTATUS=two lines"]);
+        assert_eq!(heard.all(), ["READY=1\nSTATUS=two\\nlines"]);
         assert_eq!(manager.turned(settled("two\nlines"), after(12)), None);
         assert_eq!(manager.turned(beginning, after(13)), None);
         assert_eq!(heard.all(), ["STATUS=registering"], "nothing is said twice, the start least of all");

@@ -6,6 +6,7 @@ use super::facts::{
     Facts, FileSystem, Interface, InterfaceAddress, Machine, MemorySource, MemoryUse, PassedOver, Pids,
 };
 use super::{Absent, Fact};
+use crate::config::plain_text;
 
 /// All facts, in camel case. An absent one is `{"absent": word, "path": ..., "why": ...}`.
 pub fn to_json(facts: &Facts) -> Value {
@@ -107,12 +108,12 @@ impl Page {
     fn line<T>(&mut self, name: &str, fact: &Fact<T>, print: impl Fn(&T) -> String) {
         match fact {
             Ok(value) => self.text(name, &print(value)),
-            Err(absent) => self.absent += &format!("  {name:<12} {absent}\n"),
+            Err(absent) => self.absent += &format!("  {name:<12} {}\n", plain_text::line(&absent.to_string())),
         }
     }
 
     fn text(&mut self, name: &str, value: &str) {
-        self.known += &format!("{name:<14} {value}\n");
+        self.known += &format!("{name:<14} {}\n", plain_text::line(value));
     }
 
     fn finish(self) -> String {
