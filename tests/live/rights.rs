@@ -8,6 +8,7 @@ use super::{SOON, lines, stored_node, wait_for_event, wait_for_requests, wait_un
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -35,6 +36,12 @@ pub fn cases() -> Vec<Case> {
 fn enroll(cluster: &Cluster, node: &NodeIdentity, arguments: &[&str]) -> Result<PathBuf> {
     let programs = cluster.kubectl_program().parent().ok_or("kubectl is nowhere")?;
     let path = std::env::var("PATH").unwrap_or_default();
+    // Somebody else who may write here lies in wait for the key.
+    for name in ["kubeconfig", "kubeconfig.new"] {
+        let link = node.dir.join(format!("{}.{name}", node.name));
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink("prepared", link).map_err(|e| e.to_string())?;
+    }
     let output = Command::new(format!("{FOLDER}/enroll"))
         .args(arguments)
         .arg(&node.name)
@@ -47,7 +54,11 @@ fn enroll(cluster: &Cluster, node: &NodeIdentity, arguments: &[&str]) -> Result<
     if !output.status.success() {
         return Err(format!("enroll: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
-    Ok(node.dir.join(String::from_utf8_lossy(&output.stdout).trim()))
+    let written = node.dir.join(String::from_utf8_lossy(&output.stdout).trim());
+    let found = fs::symlink_metadata(&written).map_err(|e| e.to_string())?;
+    assert!(found.is_file() && found.mode() & 0o777 == 0o600, "{found:?}");
+    assert!(!node.dir.join("prepared").exists(), "the key went through a link of somebody else's");
+    Ok(written)
 }
 
 /// What all service accounts share, applied once: of two that create it at the same time one would fail.
