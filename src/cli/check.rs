@@ -10,7 +10,7 @@ use super::commands::exit;
 use super::load;
 use super::palette::Palette;
 use crate::api::{Answer, Class, Document, Refusal, Wish};
-use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
+use crate::config::kubeconfig::{Credentials, Kubeconfig};
 use crate::config::plain_text::line;
 use crate::io::{Session, clock};
 use crate::node::node_name;
@@ -116,8 +116,8 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
         cluster_folder: load::cluster_folder(&std::env::current_exe().unwrap_or_default()),
     };
     report.well("kubeconfig", format!("context {}, server https://{}", kubeconfig.context, names.server));
-    if let Some(secret) = load::open_secret(names.kubeconfig, &kubeconfig) {
-        report.note("secret", secret);
+    for (_, text) in load::open_to_all(sources, &settings, &kubeconfig) {
+        report.note("permissions", text);
     }
     let look = look_at_credentials(&kubeconfig, &names);
     let session = Session::open(kubeconfig, name.clone()).map_err(CliError::Io)?;
@@ -189,10 +189,7 @@ fn look_at_credentials(kubeconfig: &Kubeconfig, names: &Names) -> String {
         Credentials::Token(token) => vec![token],
         Credentials::Anonymous => Vec::new(),
     };
-    let files = own.into_iter().chain(&kubeconfig.certificate_authority).filter_map(|material| match material {
-        Material::File(path) => Some(path.as_str()),
-        Material::Data(_) => None,
-    });
+    let files = own.into_iter().chain(&kubeconfig.certificate_authority).filter_map(load::named);
     let files: Vec<&str> = files.collect();
     if files.is_empty() {
         return format!("kubectl config view --raw --kubeconfig {}", names.kubeconfig);

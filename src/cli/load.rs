@@ -45,18 +45,43 @@ pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     Kubeconfig::parse(&text, folder, None).map_err(|error| CliError::Kubeconfig { path: path.to_owned(), error })
 }
 
-/// One sentence if the secret that `kubeconfig`, itself at `path`, leads to may be read by everybody. A FAT partition
-/// knows no owners, so there it is the rule.
-pub fn open_secret(path: &str, kubeconfig: &Kubeconfig) -> Option<String> {
-    let path = match &kubeconfig.credentials {
-        Credentials::Certificate { key: Material::File(file), .. } | Credentials::Token(Material::File(file)) => file,
-        Credentials::Certificate { .. } | Credentials::Token(_) => path,
-        Credentials::Anonymous => return None,
+/// The file that it stands in, if not in the kubeconfig itself.
+pub fn named(material: &Material) -> Option<&str> {
+    match material {
+        Material::File(path) => Some(path),
+        Material::Data(_) => None,
+    }
+}
+
+/// What every user of this board may read or write and should not, each with its machine word. A FAT partition knows no
+/// owners, so there it is the rule.
+pub fn open_to_all(sources: &Sources, settings: &Settings, kubeconfig: &Kubeconfig) -> Vec<(&'static str, String)> {
+    let own = kubeconfig_path(settings).unwrap_or_default();
+    let mut files = vec![own, settings.state_directory.as_str()];
+    files.extend(settings_path(sources));
+    files.extend(kubeconfig.certificate_authority.as_ref().and_then(named));
+    let secret = match &kubeconfig.credentials {
+        Credentials::Certificate { certificate, key } => {
+            files.extend(named(certificate));
+            Some(named(key).unwrap_or(own))
+        }
+        Credentials::Token(token) => Some(named(token).unwrap_or(own)),
+        Credentials::Anonymous => None,
     };
-    let mode = std::fs::metadata(path).ok()?.permissions().mode();
-    let text = "holds a secret that every user of this board may read: chmod 640, or on a FAT partition the mount option \
-                umask=0027 with a gid";
-    (mode & 0o004 != 0).then(|| format!("{path} {text}"))
+    files.extend(secret.filter(|path| *path != own));
+    let mode = |path: &str| std::fs::metadata(path).map_or(0, |file| file.permissions().mode());
+    let read = secret.filter(|path| mode(path) & 0o004 != 0).map(|path| {
+        let text =
+            format!("{path} holds a secret that every user of this board may read: chmod o-rwx {path}, or on a FAT");
+        ("open-secret", text + " partition the mount option umask=0027 with a gid")
+    });
+    let written = files.into_iter().filter(|path| mode(path) & 0o002 != 0).map(|path| {
+        let text = format!(
+            "{path} decides what this agent does, and every user of this board may change it: chmod o-w {path}"
+        );
+        ("open-to-change", text)
+    });
+    read.into_iter().chain(written).collect()
 }
 
 /// The folder of `--root`. One that is not there would be a board without any facts.
@@ -146,10 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_everybody_may_read_is_named_and_one_for_a_group_is_not() {
-        let path = std::env::temp_dir().join(format!("nodepulse-secret-{}", std::process::id()));
-        let path = path.to_str().unwrap();
-        std::fs::write(path, "secret").unwrap();
+    fn what_everybody_may_read_or_change_is_named_with_its_remedy() {
+        let folder = std::env::temp_dir().join(format!("nodepulse-open-{}", std::process::id()));
+        let state = folder.join("state").display().to_string();
+        std::fs::create_dir_all(&state).unwrap();
+        let make = |name: &str| {
+            let path = folder.join(name).display().to_string();
+            std::fs::write(&path, "secret").unwrap();
+            path
+        };
+        let [kubeconfig, token, settings_file] = ["kubeconfig", "token", "config.yaml"].map(make);
+        let mode = |path: &str, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         let user = |user: &str| {
             let text = format!(
                 "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
@@ -157,16 +189,31 @@ mod tests {
             );
             Kubeconfig::parse(&text, "/nonexistent", None).unwrap()
         };
-        let by_file = user(&format!("{{tokenFile: {path}}}"));
-        let by_text = user("{token: secret}");
-        for (mode, is_open) in [(0o755, true), (0o644, true), (0o640, false), (0o600, false)] {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-            for told in [open_secret("/nonexistent", &by_file), open_secret(path, &by_text)] {
-                assert_eq!(told.is_some_and(|text| text.starts_with(path)), is_open, "{mode:o}");
-            }
+        let settings =
+            Settings { kubeconfig: Some(kubeconfig.clone()), state_directory: state.clone(), ..Settings::default() };
+        let sources = Sources { config: Some(settings_file.clone()), flags: Vec::new() };
+        let all = [&kubeconfig, &token, &settings_file, &state];
+        let (by_file, by_text) = (user(&format!("{{tokenFile: {token}}}")), user("{token: secret}"));
+        let told = |kubeconfig| {
+            let told = open_to_all(&sources, &settings, kubeconfig).into_iter();
+            told.map(|(word, text)| (word, text.split(' ').next().unwrap().to_owned())).collect::<Vec<_>>()
+        };
+        all.iter().for_each(|path| mode(path, 0o700));
+        assert_eq!(told(&by_file), []);
+        mode(&token, 0o744);
+        assert_eq!(told(&by_file), [("open-secret", token.clone())]);
+        assert_eq!(told(&by_text), []);
+        mode(&kubeconfig, 0o704);
+        assert_eq!(told(&by_text), [("open-secret", kubeconfig.clone())]);
+        all.iter().for_each(|path| mode(path, 0o770));
+        assert_eq!(told(&by_file), [], "a group is somebody's choice");
+        for path in all {
+            mode(path, 0o772);
+            assert_eq!(told(&by_file), [("open-to-change", path.clone())]);
+            mode(path, 0o770);
         }
-        std::fs::remove_file(path).unwrap();
-        assert_eq!(open_secret("/proc/version", &user("{}")), None);
+        std::fs::remove_dir_all(folder).unwrap();
+        assert_eq!(told(&user("{}")), []);
     }
 
     #[test]

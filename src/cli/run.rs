@@ -16,8 +16,8 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     for notice in &loaded.notices {
         ::log::warn!(target: "settings", "{notice}");
     }
-    if let Some(secret) = load::open_secret(load::kubeconfig_path(&settings)?, &kubeconfig) {
-        ::log::warn!(target: "open-secret", "{secret}");
+    for (word, text) in load::open_to_all(&sources, &settings, &kubeconfig) {
+        ::log::warn!(target: word, "{text}");
     }
     let root = Root::new("/");
     for remark in probe::remarks(&root) {
