@@ -39,7 +39,7 @@ pub fn client_config(
         .map_err(failure_of)?
         .with_root_certificates(roots);
     let mut config = match identity {
-        Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key).map_err(failure_of)?,
+        Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key).map_err(own_failure)?,
         None => builder.with_no_client_auth(),
     };
     config.resumption = Resumption::in_memory_sessions(1);
@@ -153,6 +153,19 @@ fn other(detail: String) -> TlsFailure {
 
 fn stamp(time: UnixTime) -> Wall {
     Wall::from_unix_seconds(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// What is wrong with our own certificate or key.
+fn own_failure(error: Error) -> TlsFailure {
+    match error {
+        Error::InvalidCertificate(error) => {
+            let is_version_1 = format!("{error:?}").contains("UnsupportedCertVersion");
+            let version =
+                if is_version_1 { "it is of X.509 version 1, and must be of version 3" } else { &error.to_string() };
+            other(format!("the client certificate is unusable: {version}"))
+        }
+        error => failure_of(error),
+    }
 }
 
 /// What a person can act on, for every error of rustls.
@@ -368,6 +381,19 @@ mod tests {
             matches!(&refused, Err(TlsFailure::RefusedByPeer { alert }) if alert.starts_with("alert ")),
             "{refused:?}"
         );
+    }
+
+    /// `openssl x509 -req -signkey KEY` of OpenSSL 3.0 makes such certificates.
+    #[test]
+    fn a_client_certificate_of_version_1_is_called_the_clients() {
+        let pem = include_bytes!("tls/version-1.pem");
+        let identity = Identity {
+            chain: vec![CertificateDer::from_pem_slice(pem).unwrap()],
+            key: PrivateKeyDer::from_pem_slice(pem).unwrap(),
+        };
+        let failure = client_config(RootCertStore::empty(), Some(identity), CertificateClock::new()).unwrap_err();
+        let text = failure.to_string();
+        assert!(text.contains("the client certificate is unusable: it is of X.509 version 1"), "{text}");
     }
 
     #[test]
