@@ -258,12 +258,14 @@ struct Running {
 
 impl Running {
     fn start(args: &[&str]) -> Running {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_nodepulse"))
-            .args(args)
-            .stderr(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the program starts");
+        Running::start_with(args, |_| {})
+    }
+
+    fn start_with(args: &[&str], change: impl Fn(&mut Command)) -> Running {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nodepulse"));
+        command.args(args).stderr(Stdio::piped()).stdout(Stdio::null());
+        change(&mut command);
+        let mut child = command.spawn().expect("the program starts");
         let stderr = child.stderr.take().expect("stderr");
         let (sender, lines) = channel();
         std::thread::Builder::new()
@@ -322,7 +324,8 @@ fn settings_that_turn_bad_do_not_end_a_running_agent() {
     agent.wait_for("registration failed");
     folder.write("config.yaml", &format!("{header}nodeLeaseDurationSeconds: minus\n"));
     agent.signal(Signal::SIGHUP);
-    agent.wait_for("nodeLeaseDurationSeconds");
+    agent.wait_for("error reload-refused: the settings read last are wrong");
+    assert!(agent.seen.last().is_some_and(|line| line.contains("nodeLeaseDurationSeconds")), "{:?}", agent.seen);
     folder.write("config.yaml", &format!("{header}nodeLeaseDurationSeconds: 20\n"));
     agent.signal(Signal::SIGHUP);
     agent.wait_for("read again");

@@ -57,7 +57,7 @@ pub enum Input {
     Answered(Ticket, Answer),
     /// An address, a route or a carrier changed: worth trying at once.
     LinkChanged,
-    /// SIGHUP: new settings, credentials already read again.
+    /// SIGHUP: new settings; credentials were read before.
     Reloaded(Box<Settings>),
     /// What the client certificate says of itself, at start and after each [`Output::ReloadCredentials`].
     Credentials(CredentialDates),
@@ -205,7 +205,7 @@ impl Agent {
             }
             Input::Reloaded(settings) => {
                 self.world.settings = *settings;
-                self.world.say(Level::Info, "reloaded", "settings and credentials read again");
+                self.world.say(Level::Info, "reloaded", "settings read again");
                 self.hurry(Remedy::Reload, now);
             }
             Input::Credentials(dates) => self.world.credential_dates = dates,

@@ -78,13 +78,18 @@ impl Pool {
         Ok(dates)
     }
 
-    /// SIGHUP: another server, CA or identity from now on.
-    pub fn replace(&self, kubeconfig: Kubeconfig) {
-        if **self.kubeconfig.borrow() != kubeconfig {
-            self.kubeconfig.replace(Rc::new(kubeconfig));
-            self.loaded.replace(None);
+    /// SIGHUP: another server, CA or identity from now on. One whose credentials cannot be used changes nothing, where
+    /// others are in use.
+    pub fn replace(&self, kubeconfig: Kubeconfig) -> Result<CredentialDates, Failure> {
+        let is_other = **self.kubeconfig.borrow() != kubeconfig;
+        let before = self.kubeconfig.replace(Rc::new(kubeconfig));
+        let read = self.reload();
+        if read.is_err() && self.loaded.borrow().is_some() {
+            self.kubeconfig.replace(before);
+        } else if is_other {
             self.drop_idle();
         }
+        read
     }
 
     /// Closes the idle connection, and those in use as soon as they are idle.

@@ -6,6 +6,8 @@
 //!   '-- answers, signals, link changes
 //! ```
 
+mod reload;
+
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -127,7 +129,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         world: &world,
         executor: &executor,
         manager: ServiceManager::new(|name| std::env::var_os(name), clock::up()),
-        settings_refused: false,
+        refused: None,
         suspended: clock::suspended(),
         machine: start.machine,
         network: None,
@@ -296,8 +298,8 @@ struct Shell<'a, 'world> {
     world: &'world World,
     executor: &'a LocalExecutor<'world>,
     manager: ServiceManager,
-    /// What SIGHUP read last was wrong.
-    settings_refused: bool,
+    /// What SIGHUP read last and is not in use, with the reason.
+    refused: Option<String>,
     /// For how long the machine was suspended until the last turn, since it was booted.
     suspended: Duration,
     machine: Machine,
@@ -372,11 +374,11 @@ impl Shell<'_, '_> {
 
     /// Answers when the loop has to turn again for the service manager's sake.
     fn tell_manager(&mut self) -> Option<Up> {
-        let Shell { manager, agent, settings_refused, .. } = self;
+        let Shell { manager, agent, refused, .. } = self;
         let standing = || {
             let mut standing = agent.standing();
-            if *settings_refused {
-                standing.text.push_str("; the settings read last are wrong, those before stay in use");
+            if let Some(refused) = refused {
+                standing.text += &format!("; {refused}");
             }
             standing
         };
@@ -458,32 +460,6 @@ impl Shell<'_, '_> {
         if std::mem::take(&mut self.facts_wanted) {
             self.probe();
         }
-    }
-
-    /// A failure is not told here: the next request fails with it, and the agent says that.
-    fn reload_credentials(&self) {
-        if let Ok(dates) = self.world.pool.reload() {
-            self.world.inbox.push(Message::Input(Input::Credentials(dates)));
-        }
-    }
-
-    fn reload(&mut self) {
-        self.manager.reloading();
-        let read = (self.read_settings)();
-        self.settings_refused = read.is_err();
-        match read {
-            Ok((settings, kubeconfig)) => {
-                log::set_verbosity(settings.verbosity);
-                self.judges_pids = settings.eviction.judges_pids();
-                self.world.pool.replace(kubeconfig);
-                self.reload_credentials();
-                self.handle(Input::Reloaded(Box::new(settings)));
-            }
-            Err(problems) => {
-                ::log::error!(target: "reload-refused", "the settings in use stay, the new ones are wrong: {problems}");
-            }
-        }
-        self.manager.reloaded();
     }
 }
 

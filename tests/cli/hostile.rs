@@ -10,6 +10,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -175,7 +177,7 @@ fn a_board_cannot_write_a_line_of_probe_or_render() {
 fn arguments_settings_and_journals_cannot_write_a_line_of_their_own() {
     let folder = Folder::new();
     let yaml = format!(
-        "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nmaxPods: {HOSTILE_JSON}\nnodeIP: {HOSTILE_JSON}\n"
+        "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nmaxPods: {HOSTILE_JSON}\nnodeLeaseDurationSeconds: {HOSTILE_JSON}\n"
     );
     let config = folder.write("config.yaml", &yaml);
     for args in [vec!["render", "--config", &config], vec![HOSTILE], vec!["check", "--kubeconfig", HOSTILE]] {
@@ -230,4 +232,42 @@ fn the_token_stands_in_no_log_whatever_the_verbosity() {
     assert_eq!(leak(&said, TOKEN), None, "{said}");
     let output = nodepulse(&["check", "--kubeconfig", &path]);
     assert_eq!(leak(&(out(&output) + &err(&output)), TOKEN), None);
+}
+
+#[test]
+fn a_key_without_its_certificate_is_told_at_sighup_and_in_the_status() {
+    let (authority, folder) = (Authority::new(), Folder::new());
+    let server = Listener::answering(&authority, refusal(403));
+    let (first, second) = (authority.sign(&["board"]), authority.sign(&["board"]));
+    let authority = STANDARD.encode(authority.pem());
+    let (certificate, key) =
+        (folder.write("crt", &first.certificate.pem()), folder.write("key", &first.key.serialize_pem()));
+    let path = folder.write(
+        "kubeconfig",
+        &format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: edge\ncontexts:\n- name: edge\n  context: {{cluster: c, user: u}}\n\
+             clusters:\n- name: c\n  cluster:\n    server: https://127.0.0.1:{}\n    certificate-authority-data: {authority}\n\
+             users:\n- name: u\n  user: {{client-certificate: {certificate}, client-key: {key}}}\n",
+            server.port
+        ),
+    );
+    let manager = UnixDatagram::bind(folder.path("notify")).expect("a socket");
+    manager.set_read_timeout(Some(SOON)).expect("a time-out");
+    let mut agent = Running::start_with(&run_arguments(&path, &folder.path("state")), |command| {
+        command.env("NOTIFY_SOCKET", folder.path("notify"));
+    });
+    agent.wait_for("server answered 403");
+    folder.write("key", &second.key.serialize_pem());
+    agent.signal(Signal::SIGHUP);
+    let why = "the credentials read last cannot be used, those before stay: client-certificate and client-key: ";
+    agent.wait_for(why);
+    let line = agent.seen.last().cloned().unwrap_or_default();
+    assert!(line.contains("error credentials-refused") && line.contains("does not belong to"), "{line}");
+    let status = wait_for(|buffer| manager.recv(buffer).ok(), why);
+    assert!(status.lines().last().is_some_and(|line| line.starts_with("STATUS=") || line.contains(why)), "{status}");
+    folder.write("crt", &second.certificate.pem());
+    agent.signal(Signal::SIGHUP);
+    agent.wait_for("settings read again");
+    let told = agent.seen.iter().filter(|line| line.contains("credentials-refused")).count();
+    assert_eq!(told, 1, "{:#?}", agent.seen);
 }

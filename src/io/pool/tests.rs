@@ -163,10 +163,34 @@ fn reloading_equal_credentials_keeps_the_connection_and_others_do_not() {
     pool.reload().unwrap();
     assert_eq!(ask(&pool).result, version());
     assert_eq!(server.accepted(), 1);
-    pool.replace(kubeconfig(&Authority::new(), server.port));
+    pool.replace(kubeconfig(&Authority::new(), server.port)).unwrap();
     let refused = ask(&pool).result;
     assert_eq!(refused, Err(Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer))));
     assert_eq!(server.accepted(), 2);
+}
+
+#[test]
+fn a_kubeconfig_whose_key_is_anothers_leaves_the_one_in_use() {
+    let authority = Authority::new();
+    let (server, other) = (Listener::answering(&authority, version_reply()), Listener::tcp(|_, _| {}));
+    let pool = pool(kubeconfig(&authority, server.port));
+    assert_eq!(ask(&pool).result, version());
+    let mut wrong = kubeconfig(&authority, other.port);
+    let crate::config::kubeconfig::Credentials::Certificate { key, .. } = &mut wrong.credentials else {
+        panic!("certificate")
+    };
+    *key = crate::config::kubeconfig::Material::Data(authority.sign(&["another"]).key.serialize_pem().into_bytes());
+    let refused = pool.replace(wrong.clone()).unwrap_err().to_string();
+    assert!(refused.contains("does not belong to the client certificate"), "{refused}");
+    pool.drop_idle();
+    assert_eq!(ask(&pool).result, version());
+    assert_eq!((server.accepted(), other.accepted()), (2, 0), "the server that goes with them stays, too");
+    // With nothing in use there is nothing to keep: what is named last is tried again.
+    let fresh = self::pool(wrong.clone());
+    assert!(
+        fresh.replace(wrong).is_err()
+            && matches!(ask(&fresh).result, Err(Refusal::Failed(Failure::Credentials { .. })))
+    );
 }
 
 #[test]
