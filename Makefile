@@ -49,7 +49,7 @@ run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model A
 	    exec "$(FOLDER)/debug/examples/model_server" --agent "$(FOLDER)/debug/nodepulse" $(ARGS); \
 	fi
 
-test: ## Everything: units, boards, simulation, bad replies, and the real cluster (builds it the first time: 6 min)
+test: ## Everything: units, boards, simulation, hostile servers, and the real cluster (builds it the first time: 6 min)
 	./tests/run $(ARGS)
 
 test-cross: ## Each binary that ships, on its processor emulated: what it says, and that it becomes a Node

@@ -14,6 +14,8 @@ use std::time::{Duration, SystemTime};
 pub enum Validity {
     /// From an hour ago, for a week: a board whose clock is a day ahead still believes in it.
     Now,
+    /// From an hour ago, for twenty years.
+    Years,
     /// Ended yesterday.
     Expired,
     /// Begins tomorrow.
@@ -46,7 +48,7 @@ pub struct Authority {
 
 impl Authority {
     pub fn new(name: &str) -> Result<Self> {
-        let mut params = params(name, None, Validity::Now)?;
+        let mut params = params(name, None, Validity::Years)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().map_err(text)?;
@@ -107,6 +109,7 @@ fn params(name: &str, group: Option<&str>, validity: Validity) -> Result<Certifi
     let mut params = CertificateParams::default();
     (params.not_before, params.not_after) = match validity {
         Validity::Now => (now - HOUR, now + 7 * DAY),
+        Validity::Years => (now - HOUR, now + 20 * 365 * DAY),
         Validity::Expired => (now - 2 * DAY, now - DAY),
         Validity::NotYet => (now + DAY, now + 2 * DAY),
     };
