@@ -5,6 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use nodepulse::api::failure::TlsFailure;
 use nodepulse::api::{Answer, AuditId, Document, Failure, Refusal, Wish};
@@ -65,10 +66,14 @@ fn failure_of(reply: &'static [u8]) -> Failure {
     failure
 }
 
-/// Writes `piece` until the client has had enough.
-fn pour(stream: &mut Stream, piece: &[u8]) {
-    while stream.write_all(piece).is_ok() {}
+/// Writes `piece` until the client has had enough, which it has long before [`POURED_BYTES`].
+fn pour(stream: &mut Stream, piece: &[u8]) -> usize {
+    let times = POURED_BYTES / piece.len();
+    (0..times).find(|_| stream.write_all(piece).is_err()).unwrap_or(times) * piece.len()
 }
+
+/// More than the limits of the client and every buffer on the way hold.
+const POURED_BYTES: usize = 64 << 20;
 
 /// The most memory this process ever had, bytes.
 fn peak_memory_bytes() -> u64 {
@@ -141,6 +146,47 @@ fn a_body_in_endless_chunks_is_given_up_at_its_limit() {
     let session = open(kubeconfig(&authority, server.port));
     assert_eq!(failure(ask(&session)), Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES });
     assert_works(&session);
+}
+
+/// What ends a reply that begins with `head` and then says `piece` for ever.
+fn failure_of_flood(head: &'static str, piece: &'static [u8]) -> Failure {
+    let authority = Authority::new();
+    let (tell, told) = std::sync::mpsc::channel();
+    let server = misbehaving(&authority, 1, move |_, stream| {
+        stream.write_all(head.as_bytes()).unwrap();
+        let _ = tell.send(pour(stream, &piece.repeat(4096 / piece.len())));
+    });
+    let session = open(kubeconfig(&authority, server.port));
+    let failure = failure(ask(&session));
+    let poured_bytes = told.recv().unwrap();
+    assert!(poured_bytes < POURED_BYTES / 2, "{head:?}: the client took {poured_bytes} bytes");
+    assert_works(&session);
+    failure
+}
+
+#[test]
+fn whatever_has_no_end_is_given_up_at_a_limit() {
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunked = |text: &str| -> &'static str { Box::leak(format!("{CHUNKED}{text}").into_boxed_str()) };
+    let no_end = Failure::Malformed { detail: "a line of its chunks has no end".to_owned() };
+    let too_large = Failure::ReplyTooLarge { limit_bytes: limits::EXCHANGE_BYTES };
+    for (head, piece, expected) in [
+        (chunked(""), &b"0"[..], no_end.clone()),
+        (chunked("8;name="), b"x", no_end.clone()),
+        (chunked("0\r\nX: "), b"x", no_end),
+        (chunked("0\r\n"), b"X: y\r\n", too_large),
+        (chunked(""), b"1\r\n \r\n", Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES }),
+        ("", b"HTTP/1.1 100 Continue\r\n\r\n", Failure::HeaderTooLarge { limit_bytes: limits::REPLY_HEADER_BYTES }),
+        (
+            "",
+            b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n",
+            Failure::HeaderTooLarge { limit_bytes: limits::REPLY_HEADER_BYTES },
+        ),
+    ] {
+        let start = Instant::now();
+        assert_eq!(failure_of_flood(head, piece), expected, "{head:?}");
+        assert!(start.elapsed() < Duration::from_secs(5), "{head:?}: {:?}", start.elapsed());
+    }
 }
 
 #[test]

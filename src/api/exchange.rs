@@ -119,9 +119,18 @@ impl Exchange {
         self.received_bytes
     }
 
-    /// Takes reply bytes; `input` may end anywhere. What was understood is removed from the front of `input`.
+    /// Takes reply bytes; `input` may end anywhere. What was understood is removed from the front of `input`, and what
+    /// is left is never more than [`limits::REPLY_HEADER_BYTES`].
     pub fn feed(&mut self, input: &mut Vec<u8>) -> Result<Progress, Failure> {
+        let before = self.received_bytes;
+        let progress = self.advance(input);
+        input.drain(..self.received_bytes - before);
+        progress
+    }
+
+    fn advance(&mut self, mut input: &[u8]) -> Result<Progress, Failure> {
         loop {
+            let before = self.received_bytes;
             let moved = match std::mem::replace(&mut self.state, State::Finished) {
                 State::Head(call) => self.read_head(call, input)?,
                 State::Body(body) => self.read_body(body, input)?,
@@ -129,14 +138,18 @@ impl Exchange {
                     return Err(Failure::Malformed { detail: "bytes after the end of the reply".to_owned() });
                 }
             };
+            input = input.get(self.received_bytes - before..).unwrap_or_default();
             if let State::Body(body) = &self.state
                 && body.is_complete()
             {
                 let reusable = !body.closes;
                 return self.finish().map(|answer| Progress::Done { answer, reusable });
             }
-            if !moved {
+            if !moved && input.len() <= limits::REPLY_HEADER_BYTES {
                 return Ok(Progress::NeedMore);
+            }
+            if !moved {
+                return Err(Failure::Malformed { detail: "a line of its chunks has no end".to_owned() });
             }
         }
     }
@@ -149,11 +162,11 @@ impl Exchange {
         }
     }
 
-    fn read_head(&mut self, mut call: Box<Call<RecvResponse>>, input: &mut Vec<u8>) -> Result<bool, Failure> {
+    fn read_head(&mut self, mut call: Box<Call<RecvResponse>>, input: &[u8]) -> Result<bool, Failure> {
         let (used, response) = call.try_response(input, false).map_err(malformed)?;
-        self.consume(input, used);
-        let head_bytes = if used > 0 { used } else { input.len() };
-        if head_bytes > limits::REPLY_HEADER_BYTES {
+        self.received_bytes += used;
+        let unread = if used > 0 { 0 } else { input.len() };
+        if self.received_bytes + unread > limits::REPLY_HEADER_BYTES {
             return Err(Failure::HeaderTooLarge { limit_bytes: limits::REPLY_HEADER_BYTES });
         }
         let Some(response) = response else {
@@ -174,27 +187,23 @@ impl Exchange {
         Ok(true)
     }
 
-    fn read_body(&mut self, mut body: Body, input: &mut Vec<u8>) -> Result<bool, Failure> {
+    fn read_body(&mut self, mut body: Body, input: &[u8]) -> Result<bool, Failure> {
         let Some(call) = &mut body.call else {
             return Err(Failure::Malformed { detail: "a body where there is none".to_owned() });
         };
         let mut chunk = [0; 2048];
         let (used, read) = call.read(input, &mut chunk).map_err(malformed)?;
-        self.consume(input, used);
+        self.received_bytes += used;
         body.length_bytes += read;
-        if body.length_bytes > limits::REPLY_BODY_BYTES {
-            return Err(Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES });
+        let limit_bytes = self.wish.body_limit_bytes();
+        if body.length_bytes > limit_bytes {
+            return Err(Failure::BodyTooLarge { limit_bytes });
         }
         if self.wish.reads_success_body() || !body.head.is_success() {
             body.kept.extend_from_slice(chunk.get(..read).unwrap_or_default());
         }
         self.state = State::Body(body);
         Ok(used > 0)
-    }
-
-    fn consume(&mut self, input: &mut Vec<u8>, used: usize) {
-        self.received_bytes += used;
-        input.drain(..used);
     }
 
     fn finish(&mut self) -> Result<Answer, Failure> {

@@ -42,6 +42,10 @@ pub enum Failure {
     BodyTooLarge {
         limit_bytes: usize,
     },
+    /// All that came during one exchange: TLS, headers, chunks and trailers as well.
+    ReplyTooLarge {
+        limit_bytes: usize,
+    },
     /// Not HTTP, or not what HTTP allows here.
     Malformed {
         detail: String,
@@ -99,6 +103,7 @@ impl Failure {
             Failure::Broken { .. } => "connection-broken",
             Failure::HeaderTooLarge { .. } => "header-too-large",
             Failure::BodyTooLarge { .. } => "body-too-large",
+            Failure::ReplyTooLarge { .. } => "reply-too-large",
             Failure::Malformed { .. } => "reply-malformed",
             Failure::Redirected { .. } => "redirected",
             Failure::NotJson { .. } => "reply-not-json",
@@ -129,6 +134,9 @@ impl fmt::Display for Failure {
             }
             Failure::BodyTooLarge { limit_bytes } => {
                 write!(f, "the reply's body is longer than {limit_bytes} bytes; is this an API server?")
+            }
+            Failure::ReplyTooLarge { limit_bytes } => {
+                write!(f, "more than {limit_bytes} bytes came, and no end of the reply; is this an API server?")
             }
             Failure::Malformed { detail } => write!(f, "the reply is not valid HTTP: {detail}"),
             Failure::Redirected { location } => {
@@ -193,6 +201,7 @@ mod tests {
             Failure::Broken { detail: text() },
             Failure::HeaderTooLarge { limit_bytes: 16_384 },
             Failure::BodyTooLarge { limit_bytes: 1_048_576 },
+            Failure::ReplyTooLarge { limit_bytes: 2_097_152 },
             Failure::Malformed { detail: text() },
             Failure::Redirected { location: text() },
             Failure::NotJson { content_type: text(), detail: text() },
@@ -208,7 +217,7 @@ mod tests {
         for failure in failures {
             let (debug, sentence) = (format!("{failure:?}"), failure.to_string());
             assert!(!sentence.is_empty());
-            for known in ["DETAIL", "10000", "17", "16384", "1048576"] {
+            for known in ["DETAIL", "10000", "17", "16384", "1048576", "2097152"] {
                 assert_eq!(debug.contains(known), sentence.contains(known), "{sentence}");
             }
         }

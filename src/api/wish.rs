@@ -1,5 +1,7 @@
 //! Turns what the agent may want of the API server into the verb, path and headers of one request each.
 
+use crate::config::limits;
+
 /// Requests of one lane are never in flight together; lanes do not wait for each other (LSE-16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
@@ -157,6 +159,14 @@ impl Wish {
             Wish::RenewLease { .. } => PROTOBUF,
             _ if self.reads_success_body() => JSON,
             _ => PROTOBUF,
+        }
+    }
+
+    /// The longest body that its reply may have.
+    pub(super) fn body_limit_bytes(&self) -> usize {
+        match self {
+            Wish::CreateNode { .. } | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => limits::NODE_BODY_BYTES,
+            _ => limits::REPLY_BODY_BYTES,
         }
     }
 

@@ -14,10 +14,18 @@ pub const PROBLEMS: usize = 100;
 pub const CPUS: u32 = 8192;
 /// Longest certificate, key or token file, bytes.
 pub const CREDENTIAL_FILE_BYTES: usize = 64 * 1024;
-/// Longest block of reply headers, bytes.
+/// Longest block of reply headers with the interim replies (1xx) before it, and longest line of a chunked body, bytes.
 pub const REPLY_HEADER_BYTES: usize = 16 * 1024;
-/// Longest reply body, bytes: a Node with fifty images and every label allowed is about 60 KiB.
-pub const REPLY_BODY_BYTES: usize = 1024 * 1024;
+/// Longest reply body with a Node, bytes: one with fifty images and every label allowed is about 60 KiB.
+pub const NODE_BODY_BYTES: usize = 1024 * 1024;
+/// Longest reply body of any other kind, bytes: no more annotations than these fit an object.
+pub const REPLY_BODY_BYTES: usize = 256 * 1024;
+/// What a peer may send during one exchange, TLS and all that stands around a body included, bytes.
+pub const EXCHANGE_BYTES: usize = 2 * NODE_BODY_BYTES;
+/// Reads of one descriptor between two looks at the clock and at everything else.
+pub const READS_PER_TURN: usize = 16;
+/// Messages of the kernel about the network that are dropped at once, as one look answers them all.
+pub const NETWORK_MESSAGES: usize = 1024;
 /// Labels from settings.
 pub const NODE_LABELS: usize = 256;
 /// Taints from settings.

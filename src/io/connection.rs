@@ -88,10 +88,12 @@ impl Connection {
 
     /// Whether an idle connection may be used: looks at the socket only if something came since.
     pub fn is_usable(&mut self) -> bool {
+        let mut left = limits::READS_PER_TURN;
         while self.socket.may_be_readable() {
+            left -= 1;
             match receive(&self.socket, self.socket.get(), &mut self.tls, &mut self.plaintext) {
                 // Tickets, and nothing else that could be meant for us now.
-                Ok(Received::Bytes) if self.plaintext.is_empty() => {}
+                Ok(Received::Bytes(_)) if self.plaintext.is_empty() && left > 0 => {}
                 Err(Trouble::Socket(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.socket.set_drained();
                     break;
@@ -138,6 +140,7 @@ impl Connection {
     /// The answer and whether HTTP allows another exchange; `None` when the stream ended before.
     async fn run(&mut self, request: &[u8], exchange: &mut Exchange) -> Result<Option<(Answer, bool)>, Failure> {
         let mut sent = false;
+        let mut received_bytes = 0;
         loop {
             if !sent && self.tls.is_ready() {
                 self.tls.seal(request).map_err(Failure::Tls)?;
@@ -147,7 +150,7 @@ impl Connection {
             let (socket, tls, plaintext) = (&self.socket, &mut self.tls, &mut self.plaintext);
             let received = socket.read_with(|stream| lift(receive(socket, stream, tls, plaintext))).await;
             match received.map_err(broken)? {
-                Ok(Received::Bytes) => {}
+                Ok(Received::Bytes(count)) => received_bytes += count,
                 Ok(Received::End) if self.tls.is_ready() => return Ok(None),
                 Ok(Received::End) => {
                     let detail = "the peer closed the connection during the handshake".to_owned();
@@ -163,6 +166,9 @@ impl Connection {
                     Progress::Done { answer, reusable } => return Ok(Some((answer, reusable))),
                     Progress::NeedMore => {}
                 }
+            }
+            if received_bytes > limits::EXCHANGE_BYTES {
+                return Err(Failure::ReplyTooLarge { limit_bytes: limits::EXCHANGE_BYTES });
             }
         }
     }
@@ -191,7 +197,8 @@ impl Connection {
 }
 
 enum Received {
-    Bytes,
+    /// So many, with what TLS adds.
+    Bytes(usize),
     End,
 }
 
@@ -214,7 +221,7 @@ fn receive(
     }
     let records = buffer.get(..count).unwrap_or_default();
     tls.feed(records, plaintext).map_err(Trouble::Tls)?;
-    Ok(if count == 0 { Received::End } else { Received::Bytes })
+    Ok(if count == 0 { Received::End } else { Received::Bytes(count) })
 }
 
 /// What the reactor must see (the socket's errors) outside, what it must not inside.

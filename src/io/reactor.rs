@@ -22,6 +22,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::clock;
+use crate::config::limits;
 use crate::time::Up;
 
 /// Events taken from the kernel at once: more than the agent ever has descriptors.
@@ -38,9 +39,14 @@ pub struct Reactor {
     sources: RefCell<BTreeMap<u64, Source>>,
     timers: RefCell<BTreeMap<(Up, u64), Waker>>,
     next_key: Cell<u64>,
+    /// Looks at the clock and at the kernel's news so far.
+    turn: Cell<u64>,
+    /// Tasks that have read enough for this turn.
+    next_turn: RefCell<Vec<Waker>>,
 }
 
 /// What is believed of one descriptor, and who waits for it.
+#[derive(Default)]
 struct Source {
     readable: bool,
     writable: bool,
@@ -48,6 +54,9 @@ struct Source {
     hung_up: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
+    /// Reads in this turn: whoever has endless things to say holds up neither a deadline nor anybody else.
+    turn: u64,
+    reads: usize,
 }
 
 /// Wakes `block_on`: a flag on its own thread, the flag and the event counter from any other.
@@ -84,6 +93,8 @@ impl Reactor {
             sources: RefCell::default(),
             timers: RefCell::default(),
             next_key: Cell::new(DOORBELL + 1),
+            turn: Cell::new(0),
+            next_turn: RefCell::default(),
         }))
     }
 
@@ -111,7 +122,7 @@ impl Reactor {
         let key = self.take_key();
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
         self.epoll.add(&descriptor, EpollEvent::new(flags, key))?;
-        let source = Source { readable: false, writable: false, hung_up: false, reader: None, writer: None };
+        let source = Source::default();
         self.sources.borrow_mut().insert(key, source);
         Ok(Watched { descriptor, key, reactor: Rc::clone(self) })
     }
@@ -139,7 +150,8 @@ impl Reactor {
     }
 
     fn sleep(&self) -> io::Result<()> {
-        let timeout = if self.wake.raised.load(Ordering::Acquire) { EpollTimeout::ZERO } else { self.until_timer() };
+        let is_busy = self.wake.raised.load(Ordering::Acquire) || !self.next_turn.borrow().is_empty();
+        let timeout = if is_busy { EpollTimeout::ZERO } else { self.until_timer() };
         let mut events = [EpollEvent::empty(); EVENTS_PER_WAIT];
         let count = match self.epoll.wait(&mut events, timeout) {
             Ok(count) => count,
@@ -150,6 +162,8 @@ impl Reactor {
             self.note(event.data(), event.events());
         }
         self.fire_timers();
+        self.turn.set(self.turn.get() + 1);
+        self.next_turn.take().into_iter().for_each(Waker::wake);
         Ok(())
     }
 
@@ -201,10 +215,12 @@ impl<F: AsFd> Watched<F> {
         &self.descriptor
     }
 
-    /// Tries `operation` whenever there may be something to read, until it does not say `WouldBlock`.
+    /// Tries `operation` whenever there may be something to read, until it does not say `WouldBlock`; in one turn of the
+    /// reactor not more than [`limits::READS_PER_TURN`] times.
     pub async fn read_with<T>(&self, mut operation: impl FnMut(&F) -> io::Result<T>) -> io::Result<T> {
         loop {
             poll_fn(|context| self.poll_source(|source| (source.readable, &mut source.reader), context)).await;
+            poll_fn(|context| self.poll_turn(context)).await;
             match operation(&self.descriptor) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.set(|source| source.readable = false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -244,6 +260,22 @@ impl<F: AsFd> Watched<F> {
 
     fn set(&self, change: impl FnOnce(&mut Source)) {
         self.reactor.sources.borrow_mut().get_mut(&self.key).map(change).unwrap_or_default();
+    }
+
+    /// One more read, in this turn or in the next.
+    fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut sources = self.reactor.sources.borrow_mut();
+        let Some(source) = sources.get_mut(&self.key) else { return Poll::Ready(()) };
+        let turn = self.reactor.turn.get();
+        if source.turn != turn {
+            (source.turn, source.reads) = (turn, 0);
+        }
+        if source.reads < limits::READS_PER_TURN {
+            source.reads += 1;
+            return Poll::Ready(());
+        }
+        self.reactor.next_turn.borrow_mut().push(context.waker().clone());
+        Poll::Pending
     }
 
     fn poll_source(
@@ -312,6 +344,38 @@ mod tests {
         let mut buffer = [0; 64];
         let count = read(end, &mut buffer)?;
         Ok(buffer[..count].to_vec())
+    }
+
+    #[test]
+    fn a_peer_with_endless_things_to_say_holds_up_neither_a_deadline_nor_another_task() {
+        let reactor = Reactor::new().unwrap();
+        let (endless, filled) = pipe();
+        write(&filled, b"x").unwrap();
+        let watched = reactor.watch(endless).unwrap();
+        let start = clock::up();
+        let reads = Cell::new(0);
+        let reading = async {
+            // Nothing is taken from the pipe: it stays readable.
+            while watched.read_with(|_| Ok(())).await.is_ok() {
+                reads.set(reads.get() + 1);
+                assert!(clock::up() < start + Duration::from_secs(5), "the deadline is never looked at");
+            }
+        };
+        let (mut other_turns, span) = (0, Duration::from_millis(50));
+        let other = async {
+            let (few, more) = pipe();
+            let few = reactor.watch(few).unwrap();
+            while clock::up() < start + span {
+                write(&more, b"x").unwrap();
+                few.read_with(read_all).await.unwrap();
+                other_turns += 1;
+            }
+        };
+        let both = smol::future::zip(reactor.before(start + span, reading), other);
+        assert_eq!(reactor.block_on(both).unwrap().0, None);
+        assert!(clock::up() < start + 4 * span);
+        assert!(reads.get() > limits::READS_PER_TURN, "it goes on in the next turn");
+        assert!(other_turns * limits::READS_PER_TURN >= reads.get() / 2, "{other_turns} turns, {} reads", reads.get());
     }
 
     #[test]

@@ -173,7 +173,7 @@ fn a_closed_connection_says_whether_a_reply_had_begun() {
 
 /// What ends the feeding of `piece` after `piece`, and how much was held by then.
 fn pour(exchange: &mut Exchange, mut input: Vec<u8>, piece: &[u8]) -> (Option<Failure>, usize) {
-    let failure = (0..=limits::REPLY_BODY_BYTES / piece.len()).find_map(|_| {
+    let failure = (0..=limits::NODE_BODY_BYTES / piece.len()).find_map(|_| {
         input.extend_from_slice(piece);
         exchange.feed(&mut input).err()
     });
@@ -193,19 +193,19 @@ fn headers_without_an_end_are_given_up_at_the_limit() {
 
 #[test]
 fn a_body_without_an_end_is_given_up_at_the_limit_even_if_nobody_reads_it() {
-    for wish in [renewal(), created()] {
+    for (wish, limit_bytes) in [(renewal(), limits::REPLY_BODY_BYTES), (created(), limits::NODE_BODY_BYTES)] {
         let head = format!("{JSON}\r\nContent-Length: 1000000000\r\n\r\n").into_bytes();
         let (failure, held) = pour(&mut start(wish), head, &[b' '; 1000]);
         assert!(held <= 1000, "{held} bytes are held");
-        assert_eq!(failure, Some(Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES }));
+        assert_eq!(failure, Some(Failure::BodyTooLarge { limit_bytes }));
     }
 }
 
 #[test]
 fn a_body_nobody_reads_is_not_kept() {
     let mut exchange = start(Wish::CreateEvent { body: "{}".to_owned() });
-    let mut input = format!("{JSON}\r\nContent-Length: 500000\r\n\r\n").into_bytes();
-    input.resize(input.len() + 400_000, b' ');
+    let mut input = format!("{JSON}\r\nContent-Length: 250000\r\n\r\n").into_bytes();
+    input.resize(input.len() + 200_000, b' ');
     assert!(matches!(exchange.feed(&mut input), Ok(Progress::NeedMore)));
     assert!(matches!(&exchange.state, State::Body(body) if body.kept.capacity() == 0));
 }
