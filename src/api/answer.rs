@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use ureq_proto::http::{Response, header};
 
-use super::failure::Failure;
+use super::failure::{Failure, cut};
 use super::protobuf;
 use super::wish::{PatchAnswer, Wish};
 use crate::node::object::{Lease, Metadata, Node};
@@ -186,7 +186,7 @@ impl Head {
                 Ok(Document::Node(node))
             }
             Wish::ReadLease => Ok(Document::Lease(self.json(body)?)),
-            Wish::ReadVersion => Ok(Document::Version(self.json::<VersionInfo>(body)?.git_version)),
+            Wish::ReadVersion => Ok(Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version))),
             Wish::ReviewAccess { .. } => Ok(Document::Access(self.json::<AccessReview>(body)?.status.allowed)),
             Wish::CreateLease { .. } | Wish::RenewLease { .. } | Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => {
                 if !self.content_type.starts_with("application/") {
@@ -208,7 +208,7 @@ impl Head {
     }
 
     fn not_json(&self, detail: String) -> Failure {
-        Failure::NotJson { content_type: self.content_type.clone(), detail }
+        Failure::NotJson { content_type: self.content_type.clone(), detail: cut(&detail) }
     }
 
     fn refusal(self, body: &[u8]) -> Refusal {
@@ -219,16 +219,18 @@ impl Head {
         };
         let from_api_server = status.kind == "Status" || !status.reason.is_empty() || !status.message.is_empty();
         let message = if from_api_server || body.is_empty() {
-            status.message.chars().take(MESSAGE_CHARS).collect()
+            cut(&status.message)
         } else {
             format!("with {} instead of the Status of an API server", self.content_type)
         };
-        Refusal::Status(StatusError { code: self.code, reason: status.reason, message, retry_after: self.retry_after })
+        Refusal::Status(StatusError {
+            code: self.code,
+            reason: cut(&status.reason),
+            message,
+            retry_after: self.retry_after,
+        })
     }
 }
-
-/// A message of a server is cut here before it is kept or printed.
-const MESSAGE_CHARS: usize = 600;
 
 /// `metav1.Status`, as far as it is read.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]

@@ -11,7 +11,7 @@ use ureq_proto::client::{Call, RecvResponseResult, SendRequestResult};
 use ureq_proto::http::{HeaderMap, Request, Response, Version, header};
 
 use super::answer::{Answer, Head};
-use super::failure::Failure;
+use super::failure::{Failure, cut};
 use super::wish::Wish;
 use crate::config::limits;
 
@@ -251,7 +251,7 @@ fn location_of(response: &Response<()>) -> String {
 }
 
 fn malformed(error: ureq_proto::Error) -> Failure {
-    Failure::Malformed { detail: error.to_string() }
+    Failure::Malformed { detail: cut(&error.to_string()) }
 }
 
 impl std::fmt::Debug for Target {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::config::limits;
+
 /// An exchange that failed below the meaning of HTTP. The connection is not used again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
@@ -82,6 +84,11 @@ pub enum TlsFailure {
     Other {
         detail: String,
     },
+}
+
+/// What somebody else said, as much of it as anybody reads.
+pub fn cut(foreign: &str) -> String {
+    foreign.chars().take(limits::FOREIGN_TEXT_CHARS).collect()
 }
 
 impl Failure {

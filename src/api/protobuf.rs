@@ -9,6 +9,7 @@
 //! ```
 
 use super::answer::StatusText;
+use super::failure::cut;
 
 const MAGIC: &[u8] = b"k8s\0";
 
@@ -64,7 +65,7 @@ fn read_unknown(body: &[u8]) -> Option<(String, &[u8])> {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    cut(&String::from_utf8_lossy(bytes))
 }
 
 enum Value<'a> {

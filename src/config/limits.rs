@@ -40,6 +40,14 @@ pub const WAITING_RECORDS: usize = 256;
 pub const JOURNAL_LEAST_BYTES: usize = 16 * 1024;
 /// Largest file of the journal, bytes, and so its largest quota.
 pub const JOURNAL_MOST_BYTES: usize = 1024 * 1024;
+/// How often each byte of the journal goes into a checksum, on average, while frames are looked for in damage.
+pub const JOURNAL_SUMS: usize = 4;
+/// Text of a server, a proxy or a certificate, characters: cut where it is read.
+pub const FOREIGN_TEXT_CHARS: usize = 256;
+/// One text of a Node or Lease that was read, bytes: a label may have 317, what the agent writes is shorter than this.
+pub const OBJECT_TEXT_BYTES: usize = 1024;
+/// One list or map of a Node or Lease that was read, bytes: once for what the agent may write, once for the rest.
+pub const OBJECT_LIST_BYTES: usize = 16 * 1024;
 /// Tries of one status run or one Lease renewal, back to back (SYN-1, LSE-7).
 pub const TRIES_PER_RUN: u32 = 5;
 /// Tries of one event (EVT-7).
@@ -72,3 +80,12 @@ pub const SYMBOLIC_LINKS: u32 = 40;
 pub const KEPT_SERVERS: usize = 4;
 /// The file they are kept in, bytes: names of 253 characters with all their addresses.
 pub const KEPT_FILE_BYTES: usize = 12 * 1024;
+/// One line of the log, bytes.
+pub const LOG_LINE_BYTES: usize = 4096;
+/// Lines of the log for which a stream that hangs is waited for; what comes after them is lost and counted.
+pub const LOG_LINES_WAITING: usize = 32;
+/// Lines of the log in any minute, and the same at a verbosity of 4 and more.
+pub const LOG_LINES: usize = 20;
+pub const LOG_LINES_OF_DEBUGGING: usize = 600;
+/// The status line for the service manager, bytes: less than any datagram.
+pub const STATUS_LINE_BYTES: usize = 2048;

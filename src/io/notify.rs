@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::getpid;
 
 use crate::agent::Standing;
-use crate::config::plain_text;
+use crate::config::{limits, plain_text};
 use crate::time::Up;
 
 /// What the service manager is told, if there is one that listens.
@@ -53,7 +53,7 @@ impl ServiceManager {
         ServiceManager { listener }
     }
 
-    /// One turn of the loop is done: tells what is due in one datagram, and answers when the loop has to turn again for
+    /// One turn of the loop is done: tells what is due, and answers when the loop has to turn again for
     /// the manager's sake. Only the loop itself calls this, so one that hangs gives no sign of life.
     pub fn turned(&mut self, standing: impl FnOnce() -> Standing, now: Up) -> Option<Up> {
         self.listener.as_mut()?.turned(standing(), now)
@@ -82,28 +82,35 @@ impl ServiceManager {
 }
 
 impl Listener {
+    /// What the manager acts on never shares a datagram with text: whatever that is, it keeps no sign of life back.
     fn turned(&mut self, standing: Standing, now: Up) -> Option<Up> {
-        let mut lines = Vec::new();
         let becomes_ready = !self.is_ready && (standing.is_settled || now >= self.ready_by);
-        if becomes_ready {
-            lines.push("READY=1".to_owned());
-        }
-        if standing.text != self.status {
-            lines.push(format!("STATUS={}", plain_text::line(&standing.text)));
-        }
         // On any wake-up of the second quarter; where none comes, on one of its own at half of what is allowed.
         let is_due = |limit: Duration| self.alive_at.is_none_or(|at| now - at >= limit / 4);
         let shows_life = self.watchdog_limit.is_some_and(is_due);
-        if shows_life {
-            lines.push("WATCHDOG=1".to_owned());
+        let sign = match (becomes_ready, shows_life) {
+            (true, true) => "READY=1\nWATCHDOG=1",
+            (true, false) => "READY=1",
+            (false, true) => "WATCHDOG=1",
+            (false, false) => "",
+        };
+        let mut all_taken = true;
+        if !sign.is_empty() {
+            all_taken = self.send(sign);
+            self.is_ready |= becomes_ready && all_taken;
+            self.alive_at = if shows_life && all_taken { Some(now) } else { self.alive_at };
         }
-        if !lines.is_empty() {
-            if !self.send(&lines.join("\n")) {
-                return Some(now + self.watchdog_limit.map_or(TRY_AGAIN, |limit| TRY_AGAIN.min(limit / 4)));
+        if standing.text != self.status {
+            let mut text = plain_text::line(&standing.text);
+            text.truncate(text.floor_char_boundary(limits::STATUS_LINE_BYTES));
+            if self.send(&format!("STATUS={text}")) {
+                self.status = standing.text;
+            } else {
+                all_taken = false;
             }
-            self.is_ready |= becomes_ready;
-            self.alive_at = if shows_life { Some(now) } else { self.alive_at };
-            self.status = standing.text;
+        }
+        if !all_taken {
+            return Some(now + self.watchdog_limit.map_or(TRY_AGAIN, |limit| TRY_AGAIN.min(limit / 4)));
         }
         let alive_by = self.watchdog_limit.zip(self.alive_at).map(|(limit, at)| at + limit / 2);
         let ready_by = Some(self.ready_by).filter(|_| !self.is_ready);
@@ -175,7 +182,7 @@ mod tests {
 
         /// All datagrams since the last call.
         fn all(&self) -> Vec<String> {
-            let mut buffer = [0; 512];
+            let mut buffer = [0; 4096];
             let next = || self.listener.recv(&mut buffer).ok().map(|count| text(&buffer[..count]));
             std::iter::from_fn(next).collect()
         }
@@ -192,7 +199,7 @@ mod tests {
         assert_eq!(manager.turned(beginning, after(1)), Some(after(20)));
         assert_eq!(heard.all(), ["STATUS=registering"]);
         assert_eq!(manager.turned(settled("two\nlines"), after(2)), None);
-        assert_eq!(heard.all(), ["READY=1\nSTATUS=two\\nlines"]);
+        assert_eq!(heard.all(), ["READY=1", "STATUS=two\\nlines"]);
         assert_eq!(manager.turned(settled("two\nlines"), after(12)), None);
         assert_eq!(manager.turned(beginning, after(13)), None);
         assert_eq!(heard.all(), ["STATUS=registering"], "nothing is said twice, the start least of all");
@@ -213,7 +220,7 @@ mod tests {
         let heard = Heard::new();
         let mut manager = heard.manager("60000000");
         assert_eq!(manager.turned(settled("x"), after(100)), Some(after(130)));
-        assert_eq!(heard.all(), ["READY=1\nSTATUS=x\nWATCHDOG=1"]);
+        assert_eq!(heard.all(), ["READY=1\nWATCHDOG=1", "STATUS=x"]);
         assert_eq!(manager.turned(settled("x"), after(110)), Some(after(130)));
         assert!(heard.all().is_empty(), "a quarter of the limit has not passed");
         assert_eq!(manager.turned(settled("x"), after(120)), Some(after(150)));
@@ -236,7 +243,20 @@ mod tests {
         assert!(now - Duration::from_micros(at_us) < Duration::from_secs(60), "{at_us}");
         manager.reloaded();
         assert_eq!(manager.turned(beginning, after(2)), None);
-        assert_eq!(heard.all(), ["READY=1\nSTATUS=registering"]);
+        assert_eq!(heard.all(), ["READY=1", "STATUS=registering"]);
+    }
+
+    #[test]
+    fn a_text_of_any_length_is_cut_and_keeps_back_neither_the_start_nor_a_sign_of_life() {
+        let heard = Heard::new();
+        let mut manager = heard.manager("60000000");
+        let text = "\u{20ac}".repeat(300_000);
+        assert_eq!(manager.turned(settled(&text), after(1)), Some(after(31)));
+        let told = heard.all();
+        assert_eq!(told[0], "READY=1\nWATCHDOG=1");
+        assert!(told[1].starts_with("STATUS=\u{20ac}") && told[1].len() <= 7 + limits::STATUS_LINE_BYTES);
+        assert_eq!(manager.turned(settled(&text), after(2)), Some(after(31)));
+        assert!(heard.all().is_empty(), "told once");
     }
 
     #[test]
@@ -256,7 +276,7 @@ mod tests {
         assert_eq!(manager.turned(settled("x"), after(1)), Some(after(6)), "nobody listens");
         let heard = Heard::at(folder);
         assert_eq!(manager.turned(settled("x"), after(6)), Some(after(16)));
-        assert_eq!(heard.all(), ["READY=1\nSTATUS=x\nWATCHDOG=1"]);
+        assert_eq!(heard.all(), ["READY=1\nWATCHDOG=1", "STATUS=x"]);
     }
 
     #[test]

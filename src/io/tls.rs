@@ -14,7 +14,7 @@ use rustls::{
     RootCertStore,
 };
 
-use crate::api::failure::TlsFailure;
+use crate::api::failure::{TlsFailure, cut};
 use crate::time::Wall;
 
 /// Bytes that rustls may queue in each direction; we empty its queues at once, so this only bounds a mistake.
@@ -148,7 +148,7 @@ impl Tls {
 }
 
 fn other(detail: String) -> TlsFailure {
-    TlsFailure::Other { detail }
+    TlsFailure::Other { detail: cut(&detail) }
 }
 
 fn stamp(time: UnixTime) -> Wall {
@@ -219,9 +219,8 @@ fn short_list(presented: &[String]) -> String {
     if presented.is_empty() {
         return "no name at all".to_owned();
     }
-    let bare = |name: &String| {
-        name.split_once('(').map_or(name.as_str(), |(_, rest)| rest).trim_matches(['"', ')']).to_owned()
-    };
+    let bare =
+        |name: &String| cut(name.split_once('(').map_or(name.as_str(), |(_, rest)| rest).trim_matches(['"', ')']));
     let mut names: Vec<String> = presented.iter().take(SHOWN).map(bare).collect();
     if presented.len() > SHOWN {
         names.push(format!("{} more", presented.len() - SHOWN));

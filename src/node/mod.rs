@@ -1,6 +1,7 @@
 //! Turns facts, settings and the time into the Node we want, and into the patches that lead the Node they have there.
 
 mod address;
+mod bounded;
 mod capacity;
 pub mod condition;
 pub mod desired;

@@ -1,11 +1,13 @@
 //! The parts of the Kubernetes Node, Lease and Event objects that the agent reads or writes, as the API spells them.
 //!
-//! Fields of others are neither read nor kept: every write is a patch, so they survive on the server.
+//! Fields of others are neither read nor kept: every write is a patch, so they survive on the server. What is kept is
+//! bounded, whatever the server sends.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
+use super::bounded;
 use crate::config::taint::Taint;
 
 /// `v1.Node`.
@@ -23,14 +25,15 @@ pub struct Node {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
+    #[serde(deserialize_with = "bounded::text")]
     pub name: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
     pub uid: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
     pub resource_version: String,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map")]
     pub labels: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map")]
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -38,20 +41,15 @@ pub struct Metadata {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
-    #[serde(rename = "podCIDRs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "podCIDRs", skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
     pub pod_cidrs: Vec<String>,
-    #[serde(rename = "providerID", skip_serializing_if = "String::is_empty")]
+    #[serde(rename = "providerID", skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
     pub provider_id: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unschedulable: bool,
     /// Read as far as we know their effects: one of tomorrow's must not make a Node unreadable.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "known_taints")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
     pub taints: Vec<Taint>,
-}
-
-fn known_taints<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Taint>, D::Error> {
-    let taints = Vec::<serde_json::Value>::deserialize(deserializer)?;
-    Ok(taints.into_iter().filter_map(|taint| serde_json::from_value(taint).ok()).collect())
 }
 
 /// Resource name to quantity text; compared as quantities, never as text (CHG-2).
@@ -61,13 +59,13 @@ pub type ResourceList = BTreeMap<String, String>;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "bounded::optional_map")]
     pub capacity: Option<ResourceList>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "bounded::optional_map")]
     pub allocatable: Option<ResourceList>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
     pub conditions: Vec<Condition>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
     pub addresses: Vec<Address>,
     pub daemon_endpoints: DaemonEndpoints,
     pub node_info: NodeInfo,
@@ -77,17 +75,18 @@ pub struct NodeStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "bounded::text")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
+    #[serde(deserialize_with = "bounded::text")]
     pub status: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "bounded::optional_text")]
     pub last_heartbeat_time: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "bounded::optional_text")]
     pub last_transition_time: Option<String>,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
     pub reason: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
     pub message: String,
 }
 
@@ -105,8 +104,9 @@ impl Condition {
 /// `v1.NodeAddress`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "bounded::text")]
     pub kind: String,
+    #[serde(deserialize_with = "bounded::text")]
     pub address: String,
 }
 
@@ -129,24 +129,25 @@ pub struct Endpoint {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeInfo {
-    #[serde(rename = "machineID")]
+    #[serde(rename = "machineID", deserialize_with = "bounded::text")]
     pub machine_id: String,
-    #[serde(rename = "systemUUID")]
+    #[serde(rename = "systemUUID", deserialize_with = "bounded::text")]
     pub system_uuid: String,
-    #[serde(rename = "bootID")]
+    #[serde(rename = "bootID", deserialize_with = "bounded::text")]
     pub boot_id: String,
-    #[serde(rename = "kernelVersion")]
+    #[serde(rename = "kernelVersion", deserialize_with = "bounded::text")]
     pub kernel_version: String,
-    #[serde(rename = "osImage")]
+    #[serde(rename = "osImage", deserialize_with = "bounded::text")]
     pub os_image: String,
-    #[serde(rename = "containerRuntimeVersion")]
+    #[serde(rename = "containerRuntimeVersion", deserialize_with = "bounded::text")]
     pub container_runtime_version: String,
-    #[serde(rename = "kubeletVersion")]
+    #[serde(rename = "kubeletVersion", deserialize_with = "bounded::text")]
     pub kubelet_version: String,
-    #[serde(rename = "kubeProxyVersion")]
+    #[serde(rename = "kubeProxyVersion", deserialize_with = "bounded::text")]
     pub kube_proxy_version: String,
-    #[serde(rename = "operatingSystem")]
+    #[serde(rename = "operatingSystem", deserialize_with = "bounded::text")]
     pub operating_system: String,
+    #[serde(deserialize_with = "bounded::text")]
     pub architecture: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<Swap>,
@@ -172,6 +173,7 @@ pub struct Lease {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseMetadata {
+    #[serde(deserialize_with = "bounded::list")]
     pub owner_references: Vec<OwnerReference>,
 }
 
@@ -179,7 +181,9 @@ pub struct LeaseMetadata {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct OwnerReference {
+    #[serde(deserialize_with = "bounded::text")]
     pub kind: String,
+    #[serde(deserialize_with = "bounded::text")]
     pub uid: String,
 }
 
@@ -187,7 +191,9 @@ pub struct OwnerReference {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseSpec {
+    #[serde(deserialize_with = "bounded::optional_text")]
     pub holder_identity: Option<String>,
     pub lease_duration_seconds: Option<i64>,
+    #[serde(deserialize_with = "bounded::optional_text")]
     pub renew_time: Option<String>,
 }

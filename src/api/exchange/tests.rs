@@ -290,9 +290,17 @@ fn a_refusal_of_something_that_is_no_api_server_says_so() {
 
 #[test]
 fn a_message_without_an_end_is_cut() {
-    let body = format!(r#"{{"kind":"Status","message":"{}"}}"#, "é".repeat(5000));
+    let text = "é".repeat(50_000);
+    let body = format!(r#"{{"kind":"Status","message":"{text}","reason":"{text}"}}"#);
     let head = "HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json";
-    assert_eq!(refused(read(&renewal(), &with_length(head, &body)).unwrap().0).message.chars().count(), 600);
+    let status = refused(read(&renewal(), &with_length(head, &body)).unwrap().0);
+    assert_eq!([status.message, status.reason].map(|text| text.chars().count()), [limits::FOREIGN_TEXT_CHARS; 2]);
+    let wrong = with_length(JSON, &format!(r#"{{"gitVersion":{{"{text}":1}}}}"#));
+    let told = read(&Wish::ReadVersion, &wrong).unwrap_err().to_string();
+    assert!(told.len() < 1000, "{told}");
+    let unknown = with_length(JSON, &format!(r#"{{"metadata":"{text}"}}"#));
+    let told = read(&created(), &unknown).unwrap_err().to_string();
+    assert!(told.contains("invalid type") && told.len() < 1000, "{told}");
 }
 
 #[test]

@@ -1,0 +1,311 @@
+//! Turns what others wrote into an object into no more of it than is worth keeping: a text is cut, a list and a map end.
+//!
+//! What is not kept is as if it had not been read: every write is a patch of what differs between two Nodes, of which the
+//! second began as a copy of the first, so it survives on the server. Names that the agent may write itself have room of
+//! their own, which thousands of others do not take.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::condition;
+use super::object::{Address, Condition, OwnerReference};
+use crate::config::limits;
+use crate::config::taint::Taint;
+
+/// What a kept entry costs beside its text, bytes; about.
+const ENTRY_BYTES: usize = 64;
+
+/// `#[serde(deserialize_with = "bounded::text")]`: cut at [`limits::OBJECT_TEXT_BYTES`].
+pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Text::deserialize(deserializer).map(|text| text.0)
+}
+
+pub fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Option::<Text>::deserialize(deserializer).map(|text| text.map(|text| text.0))
+}
+
+pub fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    Pairs::deserialize(deserializer).map(|pairs| pairs.0)
+}
+
+pub fn optional_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    Option::<Pairs>::deserialize(deserializer).map(|pairs| pairs.map(|pairs| pairs.0))
+}
+
+pub fn list<'de, D: Deserializer<'de>, T: Entry>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    deserializer.deserialize_seq(ListVisitor(PhantomData))
+}
+
+/// One of a list.
+pub trait Entry: Sized {
+    /// As it is read.
+    type Read: for<'de> Deserialize<'de>;
+
+    /// `None`: of no use to us.
+    fn of(read: Self::Read) -> Option<Self>;
+
+    /// Bytes of its texts.
+    fn bytes(&self) -> usize;
+
+    /// Whether the agent writes it.
+    fn is_own(&self) -> bool {
+        false
+    }
+}
+
+impl Entry for Condition {
+    type Read = Condition;
+
+    fn of(read: Condition) -> Option<Condition> {
+        Some(read)
+    }
+
+    fn bytes(&self) -> usize {
+        let times = [&self.last_heartbeat_time, &self.last_transition_time].into_iter().flatten();
+        let texts = [&self.kind, &self.status, &self.reason, &self.message].into_iter().chain(times);
+        texts.map(String::len).sum()
+    }
+
+    fn is_own(&self) -> bool {
+        condition::OWN.contains(&self.kind.as_str())
+    }
+}
+
+impl Entry for Address {
+    type Read = Address;
+
+    fn of(read: Address) -> Option<Address> {
+        Some(read)
+    }
+
+    fn bytes(&self) -> usize {
+        self.kind.len() + self.address.len()
+    }
+}
+
+impl Entry for OwnerReference {
+    type Read = OwnerReference;
+
+    fn of(read: OwnerReference) -> Option<OwnerReference> {
+        Some(read)
+    }
+
+    fn bytes(&self) -> usize {
+        self.kind.len() + self.uid.len()
+    }
+
+    fn is_own(&self) -> bool {
+        self.kind == "Node"
+    }
+}
+
+impl Entry for String {
+    type Read = Text;
+
+    fn of(read: Text) -> Option<String> {
+        Some(read.0)
+    }
+
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+}
+
+/// A taint as anybody may have written it: one whose effect we do not know must not make a Node unreadable.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct AnyTaint {
+    key: Text,
+    value: Text,
+    effect: Text,
+}
+
+impl Entry for Taint {
+    type Read = AnyTaint;
+
+    fn of(read: AnyTaint) -> Option<Taint> {
+        Taint::new(&read.key.0, &read.value.0, &read.effect.0).ok()
+    }
+
+    fn bytes(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+
+    fn is_own(&self) -> bool {
+        is_own(&self.key)
+    }
+}
+
+/// Names below which the agent writes: its own, Kubernetes' and the resources that every kubelet reports.
+fn is_own(name: &str) -> bool {
+    name.contains("kubernetes.io/")
+        || name.starts_with("nodepulse.dev/")
+        || name.starts_with("hugepages-")
+        || matches!(name, "cpu" | "memory" | "ephemeral-storage" | "pods")
+}
+
+/// Room for what the agent may write itself, and for the rest.
+struct Room {
+    own_bytes: usize,
+    other_bytes: usize,
+}
+
+impl Room {
+    fn new() -> Room {
+        Room { own_bytes: limits::OBJECT_LIST_BYTES, other_bytes: limits::OBJECT_LIST_BYTES }
+    }
+
+    /// Whether there is still room, which is then taken.
+    fn take(&mut self, is_own: bool, text_bytes: usize) -> bool {
+        let room_bytes = if is_own { &mut self.own_bytes } else { &mut self.other_bytes };
+        let left_bytes = room_bytes.checked_sub(text_bytes + ENTRY_BYTES);
+        *room_bytes = left_bytes.unwrap_or(*room_bytes);
+        left_bytes.is_some()
+    }
+}
+
+/// A text, cut.
+#[derive(Default)]
+pub struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl Visitor<'_> for TextVisitor {
+    type Value = Text;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+        let end = text.floor_char_boundary(limits::OBJECT_TEXT_BYTES);
+        Ok(Text(text.get(..end).unwrap_or_default().to_owned()))
+    }
+}
+
+struct Pairs(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pairs, D::Error> {
+        deserializer.deserialize_map(PairsVisitor)
+    }
+}
+
+struct PairsVisitor;
+
+impl<'de> Visitor<'de> for PairsVisitor {
+    type Value = Pairs;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Pairs, A::Error> {
+        let mut pairs = BTreeMap::new();
+        let mut room = Room::new();
+        while let Some((Text(name), Text(value))) = access.next_entry()? {
+            if room.take(is_own(&name), name.len() + value.len()) {
+                pairs.insert(name, value);
+            }
+        }
+        Ok(Pairs(pairs))
+    }
+}
+
+struct ListVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Entry> Visitor<'de> for ListVisitor<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Vec<T>, A::Error> {
+        let mut list = Vec::new();
+        let mut room = Room::new();
+        while let Some(read) = access.next_element::<T::Read>()? {
+            list.extend(T::of(read).filter(|entry| room.take(entry.is_own(), entry.bytes())));
+        }
+        Ok(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::patch::status_patch;
+    use crate::node::{Node, samples};
+    use serde_json::{Value, json};
+
+    const OTHERS: usize = 5_000;
+
+    /// A Node as the samples have it, drowned by others.
+    fn crowded() -> Value {
+        let mut node = json!(samples::node());
+        for path in ["/metadata/labels", "/status/capacity", "/status/allocatable"] {
+            let map = node.pointer_mut(path).unwrap().as_object_mut().unwrap();
+            map.extend((0..OTHERS).map(|number| (format!("a{number}"), json!("x".repeat(5_000)))));
+        }
+        for (path, entry) in [
+            ("/status/conditions", json!({ "type": "Theirs", "status": "x".repeat(5_000) })),
+            ("/status/addresses", json!({ "type": "Theirs", "address": "x".repeat(5_000) })),
+        ] {
+            let list = node.pointer_mut(path).unwrap().as_array_mut().unwrap();
+            list.splice(0..0, std::iter::repeat_n(entry, OTHERS));
+        }
+        node["spec"]["taints"] = json!(vec![json!({ "key": "k", "effect": "NoSchedule", "deep": [{}] }); OTHERS]);
+        node["spec"]["podCIDRs"] = json!(vec!["x".repeat(5_000); OTHERS]);
+        node["metadata"]["annotations"] = json!({ "nodepulse.dev/own": "x".repeat(5_000) });
+        node
+    }
+
+    #[test]
+    fn of_thousands_of_others_a_few_are_kept_and_of_our_own_all() {
+        let (node, own) = (Node::deserialize(crowded()).unwrap(), samples::node());
+        let kept = json!(node).to_string().len();
+        assert!(kept < 8 * limits::OBJECT_LIST_BYTES, "{kept} bytes are kept");
+        assert!(own.metadata.labels.iter().all(|label| node.metadata.labels.get(label.0) == Some(label.1)));
+        let (capacity, own_capacity) = (node.status.capacity.unwrap(), own.status.capacity.unwrap());
+        assert!(own_capacity.iter().all(|resource| capacity.get(resource.0) == Some(resource.1)));
+        assert!(own.status.conditions.iter().all(|condition| node.status.conditions.contains(condition)));
+        assert_eq!(node.metadata.annotations["nodepulse.dev/own"].len(), limits::OBJECT_TEXT_BYTES);
+        let taints = limits::OBJECT_LIST_BYTES / (ENTRY_BYTES + 1);
+        assert_eq!((node.spec.taints.len(), node.metadata.name), (taints, own.metadata.name));
+    }
+
+    #[test]
+    fn what_is_not_kept_is_not_touched() {
+        let old = Node::deserialize(crowded()).unwrap();
+        let mut new = old.clone();
+        let ready = new.status.conditions.iter_mut().find(|condition| condition.kind == "Ready").unwrap();
+        ready.status = "False".to_owned();
+        let capacity = new.status.capacity.as_mut().unwrap();
+        capacity.insert("cpu".to_owned(), "3".to_owned());
+        let patch: Value = serde_json::from_str(&status_patch(&old, &new)).unwrap();
+        assert_eq!(patch["status"]["conditions"], json!([{ "status": "False", "type": "Ready" }]));
+        assert_eq!(patch["status"]["capacity"], json!({ "cpu": "3" }));
+        assert!(patch.to_string().len() < 8_000, "{}", patch.to_string().len());
+        assert_eq!(patch.as_object().unwrap().keys().collect::<Vec<_>>(), ["status"]);
+    }
+
+    #[test]
+    fn every_node_of_a_common_size_is_kept_whole() {
+        let mut node = samples::node();
+        let name = |number: usize| format!("label-{number}.example.com/{number}");
+        node.metadata.labels.extend((0..100).map(|number| (name(number), "value".to_owned())));
+        let foreign = Condition { kind: "KernelDeadlock".to_owned(), ..node.status.conditions[0].clone() };
+        node.status.conditions.extend(std::iter::repeat_n(foreign, 20));
+        assert_eq!(Node::deserialize(json!(node)).unwrap(), node);
+    }
+}
