@@ -76,7 +76,9 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
         Invocation::Run(_) => {}
     }
     if let Invocation::Run(sources) = invocation {
-        run::run(sources)?;
+        let ended = run::run(sources);
+        log::logger().flush();
+        ended?;
     }
     Ok(exit::OK)
 }

@@ -1,30 +1,32 @@
-//! Turns notices into lines on standard error: with a priority for the journal, with a time for everyone else.
+//! Turns notices into lines on standard error: with a priority for the journal, with a time for everyone else, equal ones
+//! counted, and never more of them than the ceiling allows.
 
-use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use nix::sys::socket::{MsgFlags, send};
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::fstat;
 
 use super::clock;
+use super::stderr::Lines;
 use crate::agent::{Notice, notice};
-use crate::config::plain_text;
+use crate::config::{limits, plain_text};
 use crate::time::{Now, Up};
 
 /// Equal lines within this span are counted instead of printed.
 const REPEAT_SPAN: Duration = Duration::from_secs(300);
+/// The span of [`limits::LOG_LINES`].
+const CEILING_SPAN: Duration = Duration::from_secs(60);
+/// What was read at the start is told whole; from then on, others have a hand in what there is to tell.
+static HAS_CEILING: AtomicBool = AtomicBool::new(false);
 
 /// Sets the process's log up, once. `verbosity` as `-v`: 2 is the default, 4 and more say why the agent waits.
 pub fn start(verbosity: u8) {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let layout = if is_standard_error(&stream) { Layout::Journal } else { Layout::Plain };
-    let is_socket = fstat(std::io::stderr())
-        .is_ok_and(|file| SFlag::from_bits_truncate(file.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK);
-    let stderr = Stderr { layout, is_socket, repeats: Mutex::default(), lost: AtomicU64::new(0) };
+    let stderr = Stderr { layout, admission: Mutex::default(), lines: Lines::new() };
     // A second start in one process keeps the first log.
     let _ = log::set_logger(Box::leak(Box::new(stderr)));
     set_verbosity(verbosity);
@@ -38,6 +40,11 @@ pub fn set_verbosity(verbosity: u8) {
         2..=3 => LevelFilter::Info,
         _ => LevelFilter::Debug,
     });
+}
+
+/// From now on no more lines are written than [`limits::LOG_LINES`] a minute.
+pub fn set_ceiling() {
+    HAS_CEILING.store(true, Ordering::Relaxed);
 }
 
 /// One line for one notice.
@@ -83,11 +90,8 @@ impl Layout {
 
 struct Stderr {
     layout: Layout,
-    /// The journal's, or another log collector's.
-    is_socket: bool,
-    repeats: Mutex<Repeats>,
-    /// Lines that standard error did not take.
-    lost: AtomicU64,
+    admission: Mutex<(Repeats, Ceiling)>,
+    lines: Lines,
 }
 
 impl Log for Stderr {
@@ -103,36 +107,55 @@ impl Log for Stderr {
             return;
         }
         let now = clock::now();
-        let text = record.args().to_string();
-        let admitted = match self.repeats.lock() {
-            Ok(mut repeats) => repeats.admit(record.level(), record.target(), &text, now.up),
-            Err(_) => Admitted { before: None, print: true },
-        };
-        if let Some((level, word, count)) = admitted.before {
-            self.write(&self.layout.line(level, &word, &count, now));
-        }
-        if admitted.print {
-            self.write(&self.layout.line(record.level(), record.target(), &text, now));
+        let (level, word, text) = (record.level(), record.target(), record.args().to_string());
+        let Ok(mut admission) = self.admission.lock() else { return };
+        let (repeats, ceiling) = &mut *admission;
+        let admitted = repeats.admit(level, word, &text, now.up);
+        let itself = admitted.print.then(|| (level, word.to_owned(), text));
+        for (level, word, mut text) in admitted.before.into_iter().chain(itself) {
+            if !HAS_CEILING.load(Ordering::Relaxed) || ceiling.admit(&word, &mut text, most_lines(), now.up) {
+                self.lines.write(self.layout.line(level, &word, &text, now));
+            }
         }
     }
 
-    fn flush(&self) {}
+    fn flush(&self) {
+        self.lines.flush();
+    }
 }
 
-impl Stderr {
-    fn write(&self, line: &str) {
-        let lost = self.lost.swap(0, Ordering::Relaxed);
-        let line = if lost == 0 { line.to_owned() } else { format!("{lost} lines were lost here\n{line}") };
-        let stderr = std::io::stderr();
-        let sent = if self.is_socket {
-            // A journal that hangs must not stop the Lease: a socket is never waited for.
-            send(stderr.as_raw_fd(), line.as_bytes(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
-        } else {
-            stderr.lock().write_all(line.as_bytes()).is_ok()
-        };
-        if !sent {
-            self.lost.fetch_add(lost + 1, Ordering::Relaxed);
+/// Somebody who asked for more is told more.
+fn most_lines() -> usize {
+    if log::max_level() <= LevelFilter::Info { limits::LOG_LINES } else { limits::LOG_LINES_OF_DEBUGGING }
+}
+
+/// How many lines any minute has: a server, a link or a disk that makes us talk must fill neither card nor SIM.
+#[derive(Default)]
+struct Ceiling {
+    /// The lines of the last minute.
+    written: VecDeque<(Up, String)>,
+    left_out: u64,
+}
+
+impl Ceiling {
+    /// Whether this line may be written; the first to be written again says how many were not. Four tenths of the minute
+    /// are kept for words that were not in it yet: what is new is said while what repeats is left out.
+    fn admit(&mut self, word: &str, text: &mut String, most: usize, now: Up) -> bool {
+        while self.written.front().is_some_and(|(at, _)| now - *at >= CEILING_SPAN) {
+            self.written.pop_front();
         }
+        let is_new = self.written.iter().all(|(_, written)| written != word);
+        let most = if is_new { most } else { most / 5 * 3 };
+        if self.written.len() >= most {
+            self.left_out += 1;
+            return false;
+        }
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out > 0 {
+            text.push_str(&format!(" ({left_out} lines before this one were left out: too many in a minute)"));
+        }
+        self.written.push_back((now, word.to_owned()));
+        true
     }
 }
 
@@ -218,6 +241,33 @@ mod tests {
         let other = repeats.admit(Level::Info, "b", "y", at(320));
         assert_eq!(other.before.unwrap(), (Level::Warn, "a".to_owned(), "the same 1 more time in 20 s: x".to_owned()));
         assert!(other.print);
+    }
+
+    #[test]
+    fn no_minute_has_more_lines_than_the_ceiling_and_a_new_word_comes_through() {
+        let mut ceiling = Ceiling::default();
+        let mut written = Vec::new();
+        for ms in (0..600_000).step_by(50) {
+            let now = Up::since_boot(Duration::from_millis(ms));
+            let word = format!("word-{}", ms / 50 % 3);
+            written.extend(ceiling.admit(&word, &mut String::new(), limits::LOG_LINES, now).then_some(ms));
+        }
+        for start in &written {
+            let minute = written.iter().filter(|ms| (*start..start + 60_000).contains(*ms)).count();
+            assert!(minute <= limits::LOG_LINES / 5 * 3, "{minute} lines from {start} ms on");
+        }
+        assert_eq!(written.len(), 10 * (limits::LOG_LINES / 5 * 3), "and not fewer");
+        let mut text = "the first of its kind".to_owned();
+        assert!(ceiling.admit("new", &mut text, limits::LOG_LINES, at(600)));
+        let left_out = 60_000 / 50 - limits::LOG_LINES / 5 * 3;
+        assert_eq!(
+            text,
+            format!("the first of its kind ({left_out} lines before this one were left out: too many in a minute)")
+        );
+        let others =
+            (0..100).filter(|n| ceiling.admit(&format!("n{n}"), &mut String::new(), limits::LOG_LINES, at(600)));
+        assert!(others.count() < limits::LOG_LINES, "not even for new words");
+        assert!(ceiling.admit("word-0", &mut String::new(), limits::LOG_LINES, at(661)));
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod reactor;
 pub mod resolve;
 pub mod run;
 pub mod signals;
+mod stderr;
 mod thread;
 pub mod tls;
 mod way;

@@ -101,7 +101,7 @@ impl Listener {
             self.alive_at = if shows_life && all_taken { Some(now) } else { self.alive_at };
         }
         if standing.text != self.status {
-            let mut text = plain_text::line(&standing.text);
+            let mut text = plain_text::line(&standing.text).into_owned();
             text.truncate(text.floor_char_boundary(limits::STATUS_LINE_BYTES));
             if self.send(&format!("STATUS={text}")) {
                 self.status = standing.text;

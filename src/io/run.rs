@@ -87,6 +87,7 @@ const NAME_RETRY_LAST: Duration = Duration::from_secs(3600);
 /// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server, the credentials or the disk do ends it;
 /// it does not begin where another process has the state directory.
 pub fn run(start: Start) -> Result<(), IoError> {
+    log::set_ceiling();
     let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
     let (disk, journal) = disk_writer::open(&start.settings, boot).map_err(IoError::StateInUse)?;
     let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
