@@ -13,6 +13,7 @@
 //! twice. `F5` cannot occur in UTF-8: after damage, a text is never taken for the beginning of a frame.
 
 use super::checksum::crc32c;
+use crate::config::limits;
 
 const MAGIC: u8 = 0xF5;
 /// The payload that this program writes and reads.
@@ -52,8 +53,9 @@ pub fn seal(next: u64, payload: &[u8]) -> Option<Vec<u8>> {
     Some([head.as_slice(), &sum, &next, payload].concat())
 }
 
-/// The frame that begins at `start`.
-fn open(bytes: &[u8], start: usize) -> Option<Frame<'_>> {
+/// The frame that begins at `start`. Of `left_bytes` goes what its sum takes: bytes that look like the beginnings of many
+/// frames are not summed up again and again.
+fn open<'a>(bytes: &'a [u8], start: usize, left_bytes: &mut usize) -> Option<Frame<'a>> {
     let rest = bytes.get(start..)?;
     let (head, rest) = rest.split_first_chunk::<4>()?;
     let (sum, rest) = rest.split_first_chunk::<4>()?;
@@ -64,6 +66,7 @@ fn open(bytes: &[u8], start: usize) -> Option<Frame<'_>> {
         return None;
     }
     let payload = rest.get(..length)?;
+    *left_bytes = left_bytes.checked_sub(HEADER_BYTES + length)?;
     let is_whole = crc32c(&[head, next, payload]) == u32::from_le_bytes(*sum);
     let end = start + HEADER_BYTES + length;
     is_whole.then(|| Frame { version, next: u64::from_le_bytes(*next), payload, start, end })
@@ -74,10 +77,11 @@ fn open(bytes: &[u8], start: usize) -> Option<Frame<'_>> {
 pub fn scan(bytes: &[u8]) -> Scan<'_> {
     let mut scan = Scan { frames: Vec::new(), skipped: 0, skipped_bytes: 0, cut_bytes: 0 };
     let mut damaged_from = None;
+    let mut left_bytes = bytes.len().saturating_mul(limits::JOURNAL_SUMS);
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         if *byte == MAGIC
-            && let Some(frame) = open(bytes, at)
+            && let Some(frame) = open(bytes, at, &mut left_bytes)
         {
             if let Some(from) = damaged_from.take() {
                 scan.skipped += 1;
