@@ -5,14 +5,16 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nodepulse::api::failure::TlsFailure;
 use nodepulse::api::{Answer, AuditId, Document, Failure, Refusal, Wish};
 use nodepulse::config;
-use nodepulse::config::kubeconfig::{Kubeconfig, Material, Server};
+use nodepulse::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
 use nodepulse::config::limits;
 use nodepulse::io::Session;
+use nodepulse::node::patch::status_patch;
 
 #[path = "../src/io/loopback.rs"]
 mod loopback;
@@ -330,4 +332,105 @@ fn a_proxy_that_refuses_is_named_with_its_answer() {
     assert_eq!(failure(ask(&session)), refused("HTTP/1.1 407 Proxy Authentication Required"));
     assert_eq!(failure(ask(&session)), refused("its answer is longer than 16384 bytes"));
     assert_eq!(failure(ask(&session)), refused("it closed the connection"));
+}
+
+/// Set for the second process of the test: the folder with its credentials, and the server's port.
+const INSIDE: &str = "NODEPULSE_TEST_MEMORY";
+
+/// Nodes that somebody made as costly as a reply may be.
+fn monsters() -> Vec<String> {
+    let many = |entry: &dyn Fn(usize) -> String| {
+        let mut list = Vec::new();
+        let mut length = 0;
+        while length < limits::NODE_BODY_BYTES - 1000 {
+            list.push(entry(list.len()));
+            length += list[list.len() - 1].len() + 1;
+        }
+        list.join(",")
+    };
+    let map = || many(&|number| format!(r#""a{number:x}":"1""#));
+    let text = |piece: &str| piece.repeat((limits::NODE_BODY_BYTES - 1000) / piece.len());
+    vec![
+        format!(r#"{{"metadata":{{"name":"board"}},"status":{{"capacity":{{{}}}}}}}"#, map()),
+        format!(r#"{{"metadata":{{"name":"board","labels":{{{}}}}}}}"#, map()),
+        format!(r#"{{"metadata":{{"name":"board","annotations":{{{}}}}}}}"#, map()),
+        format!(r#"{{"metadata":{{"name":"board","annotations":{{"nodepulse.dev/a":"{}"}}}}}}"#, text("\\u0041")),
+        format!(
+            r#"{{"metadata":{{"name":"board"}},"status":{{"conditions":[{}]}}}}"#,
+            many(&|_| r#"{"type":"a","status":"b"}"#.to_owned())
+        ),
+        format!(
+            r#"{{"metadata":{{"name":"board"}},"spec":{{"taints":[{}]}}}}"#,
+            many(&|number| format!(r#"{{"key":"a{number}","effect":"NoSchedule","x":[{{}}]}}"#))
+        ),
+        format!(r#"{{"metadata":{{"name":"board"}},"status":{{"images":[{}]}}}}"#, many(&|_| "{}".to_owned())),
+        format!(r#"{{"metadata":{{"name":"board","x":{}}}}}"#, text("[")),
+        format!(r#"{{"metadata":{{"name":"board","uid":"{}"}}}}"#, text("x")),
+    ]
+}
+
+fn memory_inside(folder: &str) {
+    let mut parts = folder.split(' ');
+    let (folder, port) = (parts.next().unwrap(), parts.next().unwrap().parse().unwrap());
+    let file = |name: &str| Material::File(format!("{folder}/{name}"));
+    let session = open(Kubeconfig {
+        server: Server { host: "127.0.0.1".to_owned(), port, path_prefix: String::new() },
+        certificate_authority: Some(file("ca.crt")),
+        tls_server_name: None,
+        proxy: None,
+        credentials: Credentials::Anonymous,
+        context: "test".to_owned(),
+    });
+    let read = || match session.ask(Wish::ReadNode { heartbeat: false }).unwrap().result {
+        Ok(Document::Node(node)) => Some(node),
+        _ => None,
+    };
+    let warm = read().unwrap();
+    drop(read().unwrap());
+    let before_bytes = peak_memory_bytes();
+    let mut base = warm;
+    for number in 0..2 * monsters_count() {
+        if let Some(node) = read() {
+            base = node;
+        }
+        let mut wanted = base.clone();
+        wanted.status.capacity.get_or_insert_default().insert("cpu".to_owned(), "4".to_owned());
+        let patch = status_patch(&base, &wanted);
+        assert!(patch.len() < 1000, "{number}: a patch of {} bytes", patch.len());
+    }
+    let grown_bytes = peak_memory_bytes() - before_bytes;
+    println!("a reply of any kind costs {grown_bytes} bytes of memory at most");
+    assert!(grown_bytes <= 4 << 20, "{grown_bytes} bytes more");
+}
+
+fn monsters_count() -> usize {
+    9
+}
+
+#[test]
+fn a_node_of_any_kind_costs_four_megabytes_at_most() {
+    if let Some(folder) = std::env::var_os(INSIDE) {
+        return memory_inside(folder.to_str().unwrap());
+    }
+    let authority = Authority::new();
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let monsters = monsters();
+    assert_eq!(monsters.len(), monsters_count());
+    let asked = AtomicUsize::new(0);
+    let server = Listener::tls(config, move |_, mut stream| {
+        while read_request(&mut stream).is_some() {
+            let small = r#"{"metadata":{"name":"board"}}"#.to_owned();
+            let number = asked.fetch_add(1, Ordering::SeqCst);
+            let body = if number < 2 { &small } else { &monsters[number % monsters.len()] };
+            if stream.write_all(&json_reply("200 OK", body)).is_err() {
+                return;
+            }
+        }
+    });
+    let folder = TempFolder::new();
+    folder.write("ca.crt", &authority.pem());
+    let mut inside = std::process::Command::new(std::env::current_exe().unwrap());
+    inside.args(["--exact", "a_node_of_any_kind_costs_four_megabytes_at_most", "--nocapture"]);
+    inside.env(INSIDE, format!("{} {}", folder.path(""), server.port));
+    assert!(inside.status().unwrap().success());
 }
