@@ -7,7 +7,7 @@
 //! Everything left of `io` is a function of its arguments: no clock, socket, lock, channel, reference count or
 //! hash-ordered map. `ARCHITECTURE.md` has the map, `tests/tidy.rs` keeps the border.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod agent;
 pub mod api;

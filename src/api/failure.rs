@@ -26,6 +26,10 @@ pub enum Failure {
         detail: String,
     },
     Tls(TlsFailure),
+    /// The server's `Date` lies outside the life of its certificate, and this board has no clock to say which is wrong.
+    ServerClock {
+        detail: String,
+    },
     /// No complete answer in time.
     TimedOut {
         after_ms: u64,
@@ -105,6 +109,7 @@ impl Failure {
             Failure::Tls(TlsFailure::NotValidForName { .. }) => "tls-wrong-name",
             Failure::Tls(TlsFailure::RefusedByPeer { .. }) => "tls-refused-by-peer",
             Failure::Tls(TlsFailure::Other { .. }) => "tls-failed",
+            Failure::ServerClock { .. } => "server-clock-wrong",
             Failure::TimedOut { .. } => "timed-out",
             Failure::Closed { .. } => "connection-closed",
             Failure::Broken { .. } => "connection-broken",
@@ -131,6 +136,12 @@ impl fmt::Display for Failure {
             Failure::Connect { address, detail } => write!(f, "cannot connect to {address}: {detail}"),
             Failure::Proxy { address, detail } => write!(f, "the proxy {address} refused the tunnel: {detail}"),
             Failure::Tls(tls) => tls.fmt(f),
+            Failure::ServerClock { detail } => {
+                write!(
+                    f,
+                    "the server's clock and its certificate do not agree ({detail}); set its clock, or renew its certificate"
+                )
+            }
             Failure::TimedOut { after_ms } => write!(f, "no complete answer within {after_ms} ms"),
             Failure::Closed { received_bytes } => {
                 write!(f, "the server closed the connection after {received_bytes} bytes of an unfinished answer")
@@ -203,6 +214,7 @@ mod tests {
             Failure::Resolve { host: text(), detail: text() },
             Failure::Connect { address: text(), detail: text() },
             Failure::Proxy { address: text(), detail: text() },
+            Failure::ServerClock { detail: text() },
             Failure::TimedOut { after_ms: 10_000 },
             Failure::Closed { received_bytes: 17 },
             Failure::Broken { detail: text() },

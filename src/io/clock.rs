@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
-use rustls::pki_types::UnixTime;
-use rustls::time_provider::TimeProvider;
 
+use super::kernel_clock;
 use super::reactor::{Reactor, Watched};
 use crate::time::{Now, Up, Wall};
 
@@ -90,44 +89,59 @@ impl ClockWatch {
 /// 2038-01-19T03:14:07Z, the last second that every kernel can count to; on a clock past it the watch is over.
 const NEVER_UNIX_SECONDS: u64 = 2_147_483_647;
 
-/// The time certificates are judged by: the latest of wall clock, build date and the newest stamp known to be past.
-/// A board without a clock battery so reaches its API server before NTP does its work, at its first start too: its own
-/// credentials were issued before they came here.
-#[derive(Debug, Default)]
+/// What the kernel says of the time: its wall clock, and whether somebody keeps that right.
+type Kernel = (Wall, bool);
+
+/// The time that the server's certificate is judged by (D11). A wall clock that nobody keeps right has no vote: then a
+/// certificate must not have ended before what is known to be past, and "not yet valid" is news of the time. So a board
+/// without a clock battery reaches its API server before NTP does its work, at its first start too, and a clock that is
+/// years ahead keeps nobody away.
+#[derive(Debug)]
 pub struct CertificateClock {
-    floor_unix_seconds: AtomicI64,
+    /// Known to be past: the date of this program, and from when on certificates are valid that a server of ours showed
+    /// or took, by its own clock as well. Never a date that a server only says: one that is wrong would stay.
+    past_unix_seconds: AtomicI64,
+    /// From when on the credentials in use are valid. It has no say against a clock that is kept right: an issuer whose
+    /// clock is ahead must not take the server's certificates from the board.
     issued_unix_seconds: AtomicI64,
+    kernel: fn() -> Kernel,
 }
 
 impl CertificateClock {
     pub fn new() -> Arc<CertificateClock> {
+        CertificateClock::reading(|| (wall(), kernel_clock::is_synchronised()))
+    }
+
+    pub(super) fn reading(kernel: fn() -> Kernel) -> Arc<CertificateClock> {
         let built = || AtomicI64::new(BUILT_UNIX_SECONDS);
-        Arc::new(CertificateClock { floor_unix_seconds: built(), issued_unix_seconds: built() })
+        Arc::new(CertificateClock { past_unix_seconds: built(), issued_unix_seconds: built(), kernel })
     }
 
-    /// Something that cannot lie in the future was stamped with this; an earlier floor stays.
-    pub fn raise(&self, seen: Wall) {
-        self.floor_unix_seconds.fetch_max(seen.unix_seconds(), Ordering::Relaxed);
+    /// This is past; what was known to be past stays so.
+    pub fn passed(&self, moment: Wall) {
+        self.past_unix_seconds.fetch_max(moment.unix_seconds(), Ordering::Relaxed);
     }
 
-    /// Credentials of ours are valid from this moment on. Counts only while the wall clock cannot be right: an issuer
-    /// whose clock is ahead must not take the server's certificates from a board whose clock is not.
-    pub fn credentials_issued(&self, not_before: Wall) {
-        self.issued_unix_seconds.fetch_max(not_before.unix_seconds(), Ordering::Relaxed);
+    /// The credentials in use from now on are valid from this moment on.
+    pub fn credentials_issued(&self, not_before: Option<Wall>) {
+        self.issued_unix_seconds.store(not_before.map_or(BUILT_UNIX_SECONDS, Wall::unix_seconds), Ordering::Relaxed);
     }
 
-    pub(super) fn at(&self, wall: Wall) -> Wall {
-        let floor = self.floor_unix_seconds.load(Ordering::Relaxed);
-        let is_unset = wall.unix_seconds() < BUILT_UNIX_SECONDS;
-        let issued = if is_unset { self.issued_unix_seconds.load(Ordering::Relaxed) } else { floor };
-        wall.max(Wall::from_unix_seconds(floor.max(issued)))
+    /// The wall clock, where somebody keeps it right and it is not before what is past.
+    pub(super) fn known(&self) -> Option<Wall> {
+        let (wall, is_synchronised) = (self.kernel)();
+        Some(wall)
+            .filter(|wall| is_synchronised && wall.unix_seconds() >= self.past_unix_seconds.load(Ordering::Relaxed))
     }
-}
 
-impl TimeProvider for CertificateClock {
-    fn current_time(&self) -> Option<UnixTime> {
-        let seconds = u64::try_from(self.at(wall()).unix_seconds()).unwrap_or(0);
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    /// When to judge a chain of certificates the last of which was issued then.
+    pub(super) fn at(&self, issued: Option<Wall>) -> Wall {
+        self.known().unwrap_or_else(|| {
+            let [past, ours] =
+                [&self.past_unix_seconds, &self.issued_unix_seconds].map(|at| at.load(Ordering::Relaxed));
+            let past = Wall::from_unix_seconds(past.max(ours));
+            issued.map_or(past, |issued| issued.max(past))
+        })
     }
 }
 
@@ -156,26 +170,44 @@ mod tests {
         assert_eq!(parse_seconds(b"1795219200"), RELEASED_UNIX_SECONDS);
     }
 
-    #[test]
-    fn certificates_are_never_judged_by_a_time_that_is_known_to_be_past() {
-        let clock = CertificateClock::new();
-        let in_1970 = Wall::from_unix_seconds(12);
-        assert_eq!(clock.at(in_1970).unix_seconds(), BUILT_UNIX_SECONDS);
-        clock.raise(Wall::from_unix_seconds(BUILT_UNIX_SECONDS + 500));
-        clock.raise(Wall::from_unix_seconds(BUILT_UNIX_SECONDS + 100));
-        assert_eq!(clock.at(in_1970).unix_seconds(), BUILT_UNIX_SECONDS + 500);
-        let later = Wall::from_unix_seconds(BUILT_UNIX_SECONDS + 900);
-        assert_eq!(clock.at(later), later);
+    const DAY_SECONDS: i64 = 86_400;
+
+    /// So many days after this program was built.
+    fn day(days: i64) -> Wall {
+        Wall::from_unix_seconds(BUILT_UNIX_SECONDS + days * DAY_SECONDS)
     }
 
     #[test]
-    fn a_board_in_1970_knows_that_its_credentials_were_issued_and_a_board_with_a_clock_goes_by_that() {
-        let clock = CertificateClock::new();
-        clock.credentials_issued(Wall::from_unix_seconds(BUILT_UNIX_SECONDS + 700));
-        assert_eq!(clock.at(Wall::from_unix_seconds(12)).unix_seconds(), BUILT_UNIX_SECONDS + 700);
-        let set = Wall::from_unix_seconds(BUILT_UNIX_SECONDS + 100);
-        assert_eq!(clock.at(set), set);
-        clock.raise(Wall::from_unix_seconds(BUILT_UNIX_SECONDS + 900));
-        assert_eq!(clock.at(Wall::from_unix_seconds(12)).unix_seconds(), BUILT_UNIX_SECONDS + 900);
+    fn a_clock_that_nobody_keeps_right_has_no_vote_about_certificates() {
+        for kernel in [|| (Wall::from_unix_seconds(12), false), || (day(9_000), false), || (day(-30), true)] {
+            let clock = CertificateClock::reading(kernel);
+            assert_eq!((clock.known(), clock.at(None)), (None, day(0)));
+            assert_eq!(clock.at(Some(day(-700))), day(0), "issued before what is known to be past");
+            assert_eq!(clock.at(Some(day(700))), day(700), "news of the time");
+            clock.passed(day(50));
+            clock.passed(day(40));
+            assert_eq!(clock.at(Some(day(45))), day(50));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_kept_right_decides_unless_it_is_before_what_is_past() {
+        let clock = CertificateClock::reading(|| (day(100), true));
+        clock.passed(day(100));
+        clock.credentials_issued(Some(day(300)));
+        assert_eq!((clock.known(), clock.at(Some(day(200)))), (Some(day(100)), day(100)));
+        clock.passed(day(101));
+        assert_eq!((clock.known(), clock.at(Some(day(200)))), (None, day(300)));
+    }
+
+    #[test]
+    fn what_the_credentials_say_of_the_time_goes_with_them() {
+        let clock = CertificateClock::reading(|| (Wall::from_unix_seconds(12), false));
+        clock.credentials_issued(Some(day(3_000)));
+        assert_eq!(clock.at(None), day(3_000));
+        clock.credentials_issued(Some(day(7)));
+        assert_eq!(clock.at(None), day(7));
+        clock.credentials_issued(None);
+        assert_eq!(clock.at(None), day(0));
     }
 }

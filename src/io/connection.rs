@@ -26,8 +26,8 @@ pub struct Connection {
     socket: Watched<TcpStream>,
     ends: Ends,
     tls: Tls,
-    /// When the server's certificate ends, once an answer has come.
-    certified_until: Option<Wall>,
+    /// From when until when the server's certificate is valid, once an answer has come.
+    certified: Option<(Wall, Wall)>,
     /// Reply bytes that no exchange has taken yet.
     plaintext: Vec<u8>,
 }
@@ -44,9 +44,8 @@ pub struct Ends {
 pub enum Carried {
     Answered {
         answer: Answer,
-        /// The answer's date, unless the server's own certificate ends before it: whatever is wrong there, such a
-        /// date must never become the one that certificates are judged by.
-        seen: Option<Wall>,
+        /// From when until when the certificate is valid that the server proved itself with.
+        certified: Option<(Wall, Wall)>,
         /// It comes back when it may carry another exchange.
         connection: Option<Connection>,
     },
@@ -79,7 +78,7 @@ impl Connection {
         if let Some(proxy) = &kubeconfig.proxy {
             open_tunnel(&socket, proxy, server).await?;
         }
-        Ok(Connection { socket, ends, tls, certified_until: None, plaintext: Vec::new() })
+        Ok(Connection { socket, ends, tls, certified: None, plaintext: Vec::new() })
     }
 
     pub fn ends(&self) -> Ends {
@@ -110,14 +109,14 @@ impl Connection {
         match self.run(request, &mut exchange).await {
             Ok(Some((answer, reusable))) => {
                 let reusable = reusable && self.plaintext.is_empty() && !self.tls.is_closed_by_peer();
-                Carried::Answered { seen: self.seen(&answer), answer, connection: reusable.then_some(self) }
+                Carried::Answered { certified: self.certified(), answer, connection: reusable.then_some(self) }
             }
             Ok(None) if !exchange.has_begun() && self.plaintext.is_empty() => {
                 Carried::Silent(Failure::Closed { received_bytes: 0 })
             }
             // Without close_notify the end may have been forged: a body that ends with it could be cut anywhere.
             Ok(None) if self.tls.is_closed_by_peer() => match exchange.end_of_stream() {
-                Ok(answer) => Carried::Answered { seen: self.seen(&answer), answer, connection: None },
+                Ok(answer) => Carried::Answered { certified: self.certified(), answer, connection: None },
                 Err(failure) => Carried::Failed(failure),
             },
             Ok(None) => Carried::Failed(Failure::Closed { received_bytes: exchange.received_bytes() }),
@@ -128,13 +127,11 @@ impl Connection {
         }
     }
 
-    fn seen(&mut self, answer: &Answer) -> Option<Wall> {
-        let date = answer.date?;
-        if self.certified_until.is_none() {
-            self.certified_until =
-                certificate::validity(self.tls.server_certificate()?).map(|(_, not_after)| not_after);
+    fn certified(&mut self) -> Option<(Wall, Wall)> {
+        if self.certified.is_none() {
+            self.certified = certificate::validity(self.tls.server_certificate()?);
         }
-        Some(date).filter(|date| self.certified_until.is_some_and(|not_after| *date <= not_after))
+        self.certified
     }
 
     /// The answer and whether HTTP allows another exchange; `None` when the stream ended before.

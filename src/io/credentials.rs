@@ -19,6 +19,7 @@ use crate::agent::CredentialDates;
 use crate::api::failure::Failure;
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::limits;
+use crate::time::Wall;
 
 /// Where distributions keep the roots they trust: Debian, Fedora, openSUSE, Alpine, Yocto.
 const TRUST_BUNDLES: [&str; 5] = [
@@ -41,7 +42,7 @@ pub struct Loaded {
 /// Reads and checks everything.
 pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loaded, Failure> {
     let mut hasher = DefaultHasher::new();
-    let roots = read_roots(kubeconfig.certificate_authority.as_ref(), &mut hasher, &clock)?;
+    let (roots, mut issued) = read_roots(kubeconfig.certificate_authority.as_ref(), &mut hasher)?;
     let mut dates = CredentialDates::default();
     let mut token = Token::None;
     let mut identity = None;
@@ -50,22 +51,23 @@ pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loa
             let loaded = read_identity(certificate, key, &mut hasher)?;
             let validity = loaded.chain.first().and_then(|leaf| certificate::validity(leaf));
             (dates.not_before, dates.not_after) = validity.unzip();
-            dates.not_before.into_iter().for_each(|not_before| clock.credentials_issued(not_before));
+            issued = issued.max(dates.not_before);
             identity = Some(loaded);
         }
         Credentials::Token(material) => token = Token::new(material)?,
         Credentials::Anonymous => {}
     }
+    clock.credentials_issued(issued);
     let config = tls::client_config(roots, identity, clock)
         .map_err(|failure| unusable(format!("client-certificate and client-key: {failure}")))?;
     Ok(Loaded { config, token, dates, fingerprint: hasher.finish() })
 }
 
+/// The roots, and when the last of those that we were given was issued.
 fn read_roots(
     authority: Option<&Material>,
     hasher: &mut DefaultHasher,
-    clock: &CertificateClock,
-) -> Result<RootCertStore, Failure> {
+) -> Result<(RootCertStore, Option<Wall>), Failure> {
     let (name, pem) = match authority {
         Some(material) => (label("certificate-authority", material), read(material, "certificate-authority")?),
         None => read_system_roots()?,
@@ -73,15 +75,13 @@ fn read_roots(
     pem.hash(hasher);
     let mut roots = RootCertStore::empty();
     let certificates = || CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
-    if authority.is_some() {
-        let issued = certificates().filter_map(|certificate| Some(certificate::validity(&certificate)?.0));
-        issued.for_each(|not_before| clock.credentials_issued(not_before));
-    }
+    let dates = certificates().filter_map(|certificate| Some(certificate::validity(&certificate)?.0));
+    let issued = authority.and_then(|_| dates.max());
     let (added, _) = roots.add_parsable_certificates(certificates());
     if added == 0 {
         return Err(unusable(format!("{name} holds no certificate in PEM form; put the cluster's CA there")));
     }
-    Ok(roots)
+    Ok((roots, issued))
 }
 
 fn read_system_roots() -> Result<(String, Vec<u8>), Failure> {
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_board_without_a_clock_knows_when_its_certificate_was_issued() {
-        let (authority, clock) = (Authority::new(), CertificateClock::new());
+        let (authority, clock) = (Authority::new(), CertificateClock::reading(|| (Wall::from_unix_seconds(0), false)));
         let signed = authority.sign_for_years(&["system:node:board"], 2040, 2050);
         let mut kubeconfig = kubeconfig(&authority, 1);
         kubeconfig.credentials = Credentials::Certificate {
@@ -251,7 +251,7 @@ mod tests {
             key: Material::Data(signed.key.serialize_pem().into_bytes()),
         };
         let dates = load(&kubeconfig, Arc::clone(&clock)).unwrap().dates;
-        assert_eq!(Some(clock.at(crate::time::Wall::from_unix_seconds(0))), dates.not_before);
+        assert_eq!(Some(clock.at(None)), dates.not_before);
     }
 
     #[test]

@@ -1,17 +1,20 @@
 //! Turns what was learned of the server into a small file and back: where it was found, for a start while DNS is down,
-//! and the newest stamp that is known to be past, for a start in 1970 (D11).
+//! and when the newest certificate was issued that a server of ours proved itself with, or took from us: a moment that is
+//! past, for a start in 1970 (D11).
 //!
 //! ```text
 //! nodepulse uplink 1
-//! past 2026-11-21T09:30:00Z
+//! issued 2026-11-21T09:30:00Z
 //! address kubernetes.example.com 10.0.0.1
 //! address kubernetes.example.com fd00::1
 //! sum 1f2e3d4c
 //! ```
 //!
 //! A board may run for ten years on one card, so almost nothing is worth a write: a server at an address that the file
-//! does not have, an hour after the last write at the earliest, and a stamp that is a day newer. Everything else rides
-//! with the next of these.
+//! does not have, an hour after the last write at the earliest, and a certificate that is a day newer. Everything else
+//! rides with the next of these.
+//!
+//! 0.1.0 kept the server's own dates, as `past`. One that was wrong locked the board out, so they are not read any more.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -31,13 +34,13 @@ use crate::time::Wall;
 /// In the state directory.
 pub const FILE_NAME: &str = "uplink";
 const FIRST_LINE: &str = "nodepulse uplink 1";
-/// A stamp that is newer by this is worth a write: certificates are dated in days.
-const STAMP_STEP: Duration = Duration::from_secs(24 * 3600);
+/// What is newer by this is worth a write: certificates are dated in days.
+const ISSUED_STEP: Duration = Duration::from_secs(24 * 3600);
 
 /// What the file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Content {
-    past: Option<Wall>,
+    issued: Option<Wall>,
     /// By name of the server or proxy; the address that worked last comes first.
     servers: BTreeMap<String, Vec<IpAddr>>,
 }
@@ -65,9 +68,9 @@ impl Kept {
         self.path.as_ref()
     }
 
-    /// The newest stamp that is known to be past.
+    /// A moment that is known to be past.
     pub fn past(&self) -> Option<Wall> {
-        self.known.borrow().past
+        self.known.borrow().issued
     }
 
     /// Where a server was found last, the address that worked last first.
@@ -97,10 +100,10 @@ impl Kept {
         self.wake();
     }
 
-    /// Something that cannot lie in the future was stamped with this.
-    pub fn passed(&self, stamp: Wall) {
+    /// A certificate was issued then, which is past by the server's clock as well.
+    pub fn passed(&self, issued: Wall) {
         let mut known = self.known.borrow_mut();
-        known.past = known.past.max(Some(stamp));
+        known.issued = known.issued.max(Some(issued));
         drop(known);
         self.wake();
     }
@@ -129,8 +132,8 @@ impl Kept {
         let is_new = |(host, addresses): (&String, &Vec<IpAddr>)| {
             addresses.first().is_some_and(|ip| !on_disk.servers.get(host).is_some_and(|old| old.contains(ip)))
         };
-        let is_later = match (known.past, on_disk.past) {
-            (Some(now), Some(then)) => now.since(then) >= STAMP_STEP,
+        let is_later = match (known.issued, on_disk.issued) {
+            (Some(now), Some(then)) => now.since(then) >= ISSUED_STEP,
             (now, _) => now.is_some(),
         };
         self.path.is_some() && (is_later || known.servers.iter().any(is_new))
@@ -158,8 +161,8 @@ impl Content {
     fn to_bytes(&self) -> Vec<u8> {
         let mut text = format!("{FIRST_LINE}\n");
         // Writing to a string cannot fail.
-        if let Some(past) = self.past {
-            let _ = writeln!(text, "past {}", past.to_seconds_stamp());
+        if let Some(issued) = self.issued {
+            let _ = writeln!(text, "issued {}", issued.to_seconds_stamp());
         }
         for (host, addresses) in &self.servers {
             for ip in addresses {
@@ -183,12 +186,12 @@ impl Content {
         let rest = body.strip_prefix(FIRST_LINE)?.strip_prefix('\n')?;
         for line in rest.lines() {
             match line.split(' ').collect::<Vec<_>>().as_slice() {
-                ["past", stamp] => content.past = Some(Wall::parse_stamp(stamp)?),
+                ["issued", stamp] => content.issued = Some(Wall::parse_stamp(stamp)?),
                 ["address", host, ip] => {
                     let addresses = content.servers.entry((*host).to_owned()).or_default();
                     addresses.push(ip.parse().ok()?);
                 }
-                // A later version may keep more.
+                // Another version may keep more.
                 _ => {}
             }
         }
@@ -243,18 +246,32 @@ mod tests {
         assert_eq!(write(&kept), None, "it is on disk already");
     }
 
+    /// What 0.1.0 wrote after one answer of the year 2035: it kept every certificate out that ends before.
+    #[test]
+    fn a_date_that_an_earlier_version_kept_is_not_believed_and_its_addresses_are() {
+        let folder = TempFolder::new();
+        let body = "nodepulse uplink 1\npast 2035-06-01T00:00:00Z\naddress kubernetes.example.com 10.0.0.1\n";
+        let sum = crc32c(&[body.as_bytes()]);
+        folder.write(FILE_NAME, format!("{body}sum {sum:08x}\n").as_bytes());
+        let kept = Kept::read(&folder.path(""));
+        assert_eq!((kept.past(), kept.addresses("kubernetes.example.com")), (None, Some(ips(&["10.0.0.1"]))));
+        kept.passed(stamp(0));
+        let written = String::from_utf8(write(&kept).unwrap()).unwrap();
+        assert!(written.contains("issued 2026-") && !written.contains("2035"), "{written}");
+    }
+
     #[test]
     fn what_is_known_already_is_not_written_again() {
         let kept = full();
         assert!(write(&kept).is_some());
-        kept.passed(stamp(0).plus(STAMP_STEP - Duration::from_secs(1)));
+        kept.passed(stamp(0).plus(ISSUED_STEP - Duration::from_secs(1)));
         kept.worked("kubernetes.example.com", ips(&["10.0.0.2"])[0]);
         kept.found("kubernetes.example.com", &ips(&["10.0.0.2", "10.0.0.3"]));
-        assert_eq!(write(&kept), None, "an address that DNS rotates, and a stamp of the same day");
+        assert_eq!(write(&kept), None, "an address that DNS rotates, and a certificate of the same day");
         kept.worked("kubernetes.example.com", ips(&["10.0.0.3"])[0]);
         assert!(write(&kept).is_some(), "a server where the file has none");
         kept.passed(stamp(2));
-        assert!(write(&kept).is_some(), "a stamp of another day");
+        assert!(write(&kept).is_some(), "a certificate of another day");
         kept.passed(stamp(1));
         assert_eq!((kept.past(), write(&kept)), (Some(stamp(2)), None), "time does not go back");
     }

@@ -160,9 +160,11 @@ impl Pool {
         if let Some(connection) = kept {
             let (request, exchange) = Exchange::start(wish.clone(), &target)?;
             match connection.carry(&request, exchange).await {
-                Carried::Answered { answer, seen, connection } => {
+                Carried::Answered { answer, certified, connection } => {
+                    let answer = self.dated(answer, certified)?;
                     flight.land();
-                    return Ok(self.answered(answer, seen, connection, epoch));
+                    self.keep(connection, epoch);
+                    return Ok(answer);
                 }
                 Carried::Failed(failure) => return Err(failure),
                 // Sent once more, at most: every request of ours is either idempotent or answered by 409.
@@ -179,12 +181,14 @@ impl Pool {
         let connection = opening.await?;
         let (request, exchange) = Exchange::start(wish.clone(), &target)?;
         match connection.carry(&request, exchange).await {
-            Carried::Answered { answer, seen, connection } => {
+            Carried::Answered { answer, certified, connection } => {
+                let answer = self.dated(answer, certified)?;
                 if let Some(ends) = flight.land() {
                     let first_hop = kubeconfig.proxy.as_ref().unwrap_or(&kubeconfig.server);
                     self.resolver.worked(&first_hop.host, ends.peer);
                 }
-                Ok(self.answered(answer, seen, connection, epoch))
+                self.keep(connection, epoch);
+                Ok(answer)
             }
             Carried::Failed(failure) | Carried::Silent(failure) => Err(failure),
         }
@@ -216,20 +220,33 @@ impl Pool {
         kept.is_usable().then_some(kept)
     }
 
-    fn answered(&self, answer: Answer, seen: Option<Wall>, connection: Option<Connection>, epoch: u64) -> Answer {
-        if let Some(seen) = seen {
-            self.clock.raise(seen);
-            self.resolver.kept().passed(seen);
+    /// Holds what the server calls the time against the life of its own certificate. What both agree on teaches us that
+    /// the certificates of both sides were issued in the past; a date that they do not agree on is none, and where that
+    /// certificate was believed for want of a clock, it is not believed any more.
+    fn dated(&self, mut answer: Answer, certified: Option<(Wall, Wall)>) -> Result<Answer, Failure> {
+        let (Some(date), Some((from, until))) = (answer.date, certified) else { return Ok(answer) };
+        if (from..=until).contains(&date) {
+            let ours = self.loaded.borrow().as_ref().and_then(|loaded| loaded.dates.not_before);
+            let issued = from.max(ours.filter(|ours| *ours <= date).unwrap_or(from));
+            self.clock.passed(issued);
+            self.resolver.kept().passed(issued);
+        } else if self.clock.known().is_some() {
+            answer.date = None;
+        } else {
+            let detail = format!("it says {date}, its certificate is valid from {from} until {until}");
+            return Err(Failure::ServerClock { detail });
         }
-        if let Some(connection) = connection {
-            let mut idle = self.idle.borrow_mut();
-            if epoch == self.epoch.get() && idle.is_none() {
-                *idle = Some(connection);
-            } else {
-                connection.close();
-            }
+        Ok(answer)
+    }
+
+    fn keep(&self, connection: Option<Connection>, epoch: u64) {
+        let Some(connection) = connection else { return };
+        let mut idle = self.idle.borrow_mut();
+        if epoch == self.epoch.get() && idle.is_none() {
+            *idle = Some(connection);
+        } else {
+            connection.close();
         }
-        answer
     }
 }
 

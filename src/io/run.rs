@@ -95,7 +95,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
     let kept = Rc::new(Kept::read(&start.settings.state_directory));
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), kept));
     let certificate_clock = CertificateClock::new();
-    resolver.kept().past().into_iter().for_each(|stamp| certificate_clock.raise(stamp));
+    resolver.kept().past().into_iter().for_each(|moment| certificate_clock.passed(moment));
     let pool = Pool::new(
         Rc::clone(&reactor),
         Rc::clone(&resolver),

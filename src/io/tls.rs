@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::time_provider::TimeProvider;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, InconsistentKeys, PeerIncompatible,
     RootCertStore,
 };
 
+use super::clock::CertificateClock;
+use super::server_verifier::ServerVerifier;
 use crate::api::failure::{TlsFailure, cut};
 use crate::time::Wall;
 
@@ -31,13 +32,15 @@ pub struct Identity {
 pub fn client_config(
     roots: RootCertStore,
     identity: Option<Identity>,
-    clock: Arc<dyn TimeProvider>,
+    clock: Arc<CertificateClock>,
 ) -> Result<Arc<ClientConfig>, TlsFailure> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_details(provider, clock)
+    let verifier = ServerVerifier::new(roots, provider.signature_verification_algorithms, clock);
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(PROTOCOL_VERSIONS)
         .map_err(failure_of)?
-        .with_root_certificates(roots);
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match identity {
         Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key).map_err(own_failure)?,
         None => builder.with_no_client_auth(),
@@ -342,21 +345,23 @@ mod tests {
     #[test]
     fn dates_that_do_not_fit_are_told_with_both_times() {
         let authority = Authority::new();
-        let expired = meet(&authority, &authority.sign_for_years(&["api"], 2001, 2002), CertificateClock::new(), "api");
+        let clock = || CertificateClock::reading(|| (Wall::from_unix_seconds(57 * YEAR_SECONDS), true));
+        let expired = meet(&authority, &authority.sign_for_years(&["api"], 2001, 2002), clock(), "api");
         let Err(TlsFailure::Expired { detail }) = expired else { panic!("{expired:?}") };
-        assert!(detail.starts_with("valid until 2002-01-01T00:00:00Z, here it is 20"), "{detail}");
-        let future = meet(&authority, &authority.sign_for_years(&["api"], 2090, 2095), CertificateClock::new(), "api");
+        assert_eq!(detail, "valid until 2002-01-01T00:00:00Z, here it is 2026-12-18T00:00:00Z");
+        let future = meet(&authority, &authority.sign_for_years(&["api"], 2090, 2095), clock(), "api");
         let Err(TlsFailure::NotYetValid { detail }) = future else { panic!("{future:?}") };
-        assert!(detail.starts_with("valid from 2090-01-01T00:00:00Z, here it is 20"), "{detail}");
+        assert_eq!(detail, "valid from 2090-01-01T00:00:00Z, here it is 2026-12-18T00:00:00Z");
     }
 
     #[test]
-    fn a_clock_behind_a_known_stamp_does_not_make_a_certificate_too_young() {
+    fn to_a_board_in_1970_a_renewed_certificate_is_not_too_young() {
         let authority = Authority::new();
+        let in_1970 = || CertificateClock::reading(|| (Wall::from_unix_seconds(12), false));
         let signed = authority.sign_for_years(&["api"], 2090, 2095);
-        let clock = CertificateClock::new();
-        clock.raise(Wall::from_unix_seconds(121 * YEAR_SECONDS));
-        assert_eq!(meet(&authority, &signed, clock, "api"), Ok(()));
+        assert_eq!(meet(&authority, &signed, in_1970(), "api"), Ok(()));
+        let expired = meet(&authority, &authority.sign_for_years(&["api"], 2001, 2002), in_1970(), "api");
+        assert!(matches!(expired, Err(TlsFailure::Expired { .. })), "{expired:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::api::Document;
 use crate::api::failure::TlsFailure;
+use crate::io::kept::Kept;
 use crate::io::loopback::{Authority, Listener, kubeconfig, read_request, version_reply};
 use std::io::Write;
 use std::sync::mpsc;
@@ -253,25 +254,104 @@ fn a_change_of_the_network_begins_a_connection_that_is_being_opened_anew() {
     assert!(clock::up() - start >= Duration::from_millis(700), "it has its whole time again");
 }
 
-/// A server of a certificate that ends in 2046, with this `Date`.
-fn dated(authority: &Authority, date: &str) -> Listener {
+/// A server with this `Date`, of a certificate that is valid from the first day of one year until that of another.
+fn dated(authority: &Authority, date: &str, (from, until): (i32, i32)) -> Listener {
     let reply = String::from_utf8(version_reply()).unwrap();
     let reply = reply.replacen("\r\n", &format!("\r\nDate: {date}\r\n"), 1);
-    Listener::answering(authority, reply.into_bytes())
+    let config = authority.server_config(&authority.sign_for_years(&["127.0.0.1"], from, until));
+    Listener::tls(
+        config,
+        move |_, mut stream| {
+            while read_request(&mut stream).is_some() && stream.write_all(reply.as_bytes()).is_ok() {}
+        },
+    )
+}
+
+/// A process of a board in 1970 that has this state directory.
+fn pool_in_1970(kubeconfig: Kubeconfig, state_directory: &str) -> Pool {
+    let clock = CertificateClock::reading(|| (Wall::from_unix_seconds(12), false));
+    let kept = Rc::new(Kept::read(state_directory));
+    kept.past().into_iter().for_each(|moment| clock.passed(moment));
+    let reactor = Reactor::new().unwrap();
+    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), kept));
+    Pool::new(reactor, resolver, clock, kubeconfig, "board".to_owned())
 }
 
 #[test]
-fn the_date_of_a_verified_server_is_known_to_be_past_unless_its_certificate_ends_before() {
+fn one_date_of_2035_keeps_no_certificate_out_neither_now_nor_after_a_restart() {
+    let (authority, folder) = (Authority::new(), crate::io::loopback::TempFolder::new());
+    let wrong = dated(&authority, "Fri, 01 Jun 2035 00:00:00 GMT", (2026, 2046));
+    let renewed = dated(&authority, "Thu, 17 Dec 2026 00:00:00 GMT", (2026, 2027));
+    let pool = pool_in_1970(kubeconfig(&authority, wrong.port), &folder.path(""));
+    let answer = ask(&pool);
+    assert_eq!(
+        (answer.result, answer.date.map(Wall::to_seconds_stamp).as_deref()),
+        (version(), Some("2035-06-01T00:00:00Z"))
+    );
+    let kept = pool.resolver.kept();
+    assert_eq!(
+        kept.past().map(Wall::to_seconds_stamp).as_deref(),
+        Some("2026-01-01T00:00:00Z"),
+        "when both sides were certified"
+    );
+    folder.write("uplink", &pool.reactor.block_on(kept.worth_writing()).unwrap());
+    pool.replace(kubeconfig(&authority, renewed.port));
+    assert_eq!(ask(&pool).result, version(), "now");
+    let restarted = pool_in_1970(kubeconfig(&authority, renewed.port), &folder.path(""));
+    assert!(restarted.resolver.kept().past().is_some());
+    assert_eq!(ask(&restarted).result, version(), "after a restart");
+}
+
+#[test]
+fn what_a_server_and_its_certificate_agree_on_is_past_from_then_on() {
+    let (authority, folder) = (Authority::new(), crate::io::loopback::TempFolder::new());
+    let later = dated(&authority, "Mon, 01 Feb 2044 00:00:00 GMT", (2044, 2046));
+    let pool = pool_in_1970(kubeconfig(&authority, later.port), &folder.path(""));
+    assert_eq!(ask(&pool).result, version());
+    let stolen = dated(&authority, "Sun, 01 Feb 2043 00:00:00 GMT", (2042, 2044));
+    pool.replace(kubeconfig(&authority, stolen.port));
+    assert_eq!(ask(&pool).result, version(), "it has not ended before that");
+    let ended = dated(&authority, "Sat, 01 Feb 2042 00:00:00 GMT", (2042, 2043));
+    pool.replace(kubeconfig(&authority, ended.port));
+    let refused = ask(&pool).result;
+    assert!(matches!(&refused, Err(Refusal::Failed(Failure::Tls(TlsFailure::Expired { .. })))), "{refused:?}");
+}
+
+#[test]
+fn a_date_outside_the_life_of_the_servers_certificate_ends_the_connection_of_a_board_without_a_clock() {
     let authority = Authority::new();
-    let ask_dated = |date| {
-        let server = dated(&authority, date);
-        let pool = pool(kubeconfig(&authority, server.port));
-        assert_eq!(ask(&pool).result, version());
-        pool.resolver.kept().past().map(Wall::to_seconds_stamp)
-    };
-    assert_eq!(ask_dated("Tue, 01 Jan 2030 00:00:00 GMT").as_deref(), Some("2030-01-01T00:00:00Z"));
-    // Every certificate would have expired for good.
-    assert_eq!(ask_dated("Thu, 01 Jan 2099 00:00:00 GMT"), None);
+    for date in ["Thu, 01 Jan 2099 00:00:00 GMT", "Thu, 01 Jan 1970 00:00:12 GMT"] {
+        let server = dated(&authority, date, (2026, 2046));
+        let pool = pool_in_1970(kubeconfig(&authority, server.port), "/nowhere");
+        for accepted in 1..=2 {
+            let Err(Refusal::Failed(failure)) = ask(&pool).result else { panic!("{date}") };
+            assert_eq!(failure.word(), "server-clock-wrong");
+            let told = failure.to_string();
+            assert!(told.contains("valid from 2026-01-01T00:00:00Z until 2046-01-01T00:00:00Z"), "{told}");
+            assert_eq!(server.accepted(), accepted, "never used again");
+        }
+        assert_eq!(pool.resolver.kept().past(), None);
+        // One that has a clock knows who is wrong, and goes on.
+        let pool = Pool { clock: CertificateClock::reading(|| (Wall::from_unix_seconds(1_800_000_000), true)), ..pool };
+        pool.loaded.take();
+        let answer = ask(&pool);
+        assert_eq!((answer.result, answer.date), (version(), None), "{date}");
+    }
+}
+
+#[test]
+fn each_handshake_asks_the_kernel_anew() {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    static YEARS: AtomicI64 = AtomicI64::new(130);
+    let kernel = || (Wall::from_unix_seconds(YEARS.load(Ordering::SeqCst) * 365 * 86_400), true);
+    let authority = Authority::new();
+    let server = dated(&authority, "Fri, 01 Jan 2027 00:00:00 GMT", (2026, 2046));
+    let pool = pool_in_1970(kubeconfig(&authority, server.port), "/nowhere");
+    let pool = Pool { clock: CertificateClock::reading(kernel), ..pool };
+    let refused = ask(&pool).result;
+    assert!(matches!(&refused, Err(Refusal::Failed(Failure::Tls(TlsFailure::Expired { .. })))), "{refused:?}");
+    YEARS.store(57, Ordering::SeqCst);
+    assert_eq!(ask(&pool).result, version(), "somebody set the clock");
 }
 
 #[test]
