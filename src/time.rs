@@ -61,6 +61,9 @@ const US_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
 impl Wall {
+    /// The last moment that a stamp of the API can name, 9999-12-31T23:59:59.999999Z: a year has four digits.
+    pub const LAST: Wall = Wall { unix_us: 253_402_300_799_999_999 };
+
     pub const fn from_unix_us(unix_us: i64) -> Wall {
         Wall { unix_us }
     }
@@ -100,11 +103,13 @@ impl Wall {
 
     /// `metav1.MicroTime`: RFC 3339, UTC, exactly six fractional digits (LSE-3), `2026-01-01T00:00:00.123456Z`.
     pub fn to_micro_stamp(self) -> String {
-        self.to_stamp(&format!(".{:06}", self.unix_us.rem_euclid(US_PER_SECOND)))
+        let named = self.min(Wall::LAST);
+        named.to_stamp(&format!(".{:06}", named.unix_us.rem_euclid(US_PER_SECOND)))
     }
 
+    /// Later than [`Wall::LAST`], it is that.
     fn to_stamp(self, fraction: &str) -> String {
-        let seconds = self.unix_seconds();
+        let seconds = self.min(Wall::LAST).unix_seconds();
         let (year, month, day) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
         let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
         let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
@@ -232,6 +237,10 @@ mod tests {
         assert_eq!(wall.to_seconds_stamp(), "2026-01-01T00:00:00Z");
         assert_eq!(wall.to_micro_stamp(), "2026-01-01T00:00:00.123456Z");
         assert_eq!(Wall::from_unix_us(-1).to_micro_stamp(), "1969-12-31T23:59:59.999999Z");
+        for late in [Wall::LAST, Wall::LAST.plus(Duration::from_micros(1)), Wall::from_unix_us(i64::MAX)] {
+            assert_eq!(late.to_micro_stamp(), "9999-12-31T23:59:59.999999Z");
+            assert_eq!(late.to_seconds_stamp(), "9999-12-31T23:59:59Z");
+        }
         assert_eq!(Wall::from_unix_seconds(951_782_400).to_seconds_stamp(), "2000-02-29T00:00:00Z");
     }
 

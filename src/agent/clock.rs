@@ -7,11 +7,16 @@ use crate::time::{Now, Up, Wall};
 /// What is known of the time of day.
 #[derive(Debug, Default)]
 pub(super) struct ServerClock {
-    /// When the last `Date` was heard, and what it said.
-    heard: Option<(Up, Wall)>,
+    /// When the last `Date` was heard that somebody bore out, and what it said.
+    heard: Option<Heard>,
+    /// The last one, where nobody did.
+    alone: Option<Heard>,
     /// Whether the difference was already reported.
     skew_reported: bool,
 }
+
+/// When, and what.
+type Heard = (Up, Wall);
 
 /// More than this between the board's clock and the server's is worth a line in the log.
 const WORTH_REPORTING: Duration = Duration::from_secs(60);
@@ -21,9 +26,17 @@ const WORTH_REPORTING: Duration = Duration::from_secs(60);
 const BELIEVED_WITHIN: Duration = Duration::from_secs(10);
 
 impl ServerClock {
-    /// Takes the `Date` of a reply. Answers how far the board's clock is off, once, when that is worth reporting.
-    pub(super) fn hear(&mut self, date: Option<Wall>, now: Now) -> Option<String> {
-        let date = date?;
+    /// Takes the `Date` of a reply. One that is wrong must not date anything, so there have to be two witnesses: the
+    /// board's own clock, what servers said before, or the reply before this one. Answers whether there were.
+    pub(super) fn bears_out(&mut self, date: Wall, now: Now) -> bool {
+        let others = [now.wall, carried(self.heard, now), carried(self.alone, now)];
+        let is_borne_out = others.into_iter().flatten().any(|other| apart(other, date) <= BELIEVED_WITHIN);
+        self.alone = (!is_borne_out).then_some((now.up, date));
+        is_borne_out
+    }
+
+    /// Believes this. Answers how far the board's clock is off, once, when that is worth reporting.
+    pub(super) fn hear(&mut self, date: Wall, now: Now) -> Option<String> {
         self.heard = Some((now.up, date));
         let board = now.wall?;
         let off = apart(board, date);
@@ -43,12 +56,15 @@ impl ServerClock {
     /// The time to print on objects: the board's wall clock while it agrees with the server's, else the server's clock
     /// carried forward; `None` before the first answer of a server on a board without a clock.
     pub(super) fn stamp(&self, now: Now) -> Option<Wall> {
-        let server = self.heard.map(|(up, date)| date.plus(now.up - up));
-        match (now.wall, server) {
+        match (now.wall, carried(self.heard, now)) {
             (Some(board), Some(server)) if apart(board, server) > BELIEVED_WITHIN => Some(server),
-            (board, server) => board.or(server),
+            (board, server) => board.or(server).or_else(|| carried(self.alone, now)),
         }
     }
+}
+
+fn carried(heard: Option<Heard>, now: Now) -> Option<Wall> {
+    heard.map(|(up, said)| said.plus(now.up - up))
 }
 
 pub(super) fn apart(one: Wall, other: Wall) -> Duration {
@@ -67,7 +83,7 @@ mod tests {
     fn a_board_without_a_clock_stamps_with_the_servers() {
         let mut clock = ServerClock::default();
         assert_eq!(clock.stamp(at(5, None)), None);
-        assert_eq!(clock.hear(Some(Wall::from_unix_seconds(1_767_225_600)), at(6, None)), None);
+        assert_eq!(clock.hear(Wall::from_unix_seconds(1_767_225_600), at(6, None)), None);
         assert_eq!(clock.stamp(at(10, None)), Some(Wall::from_unix_seconds(1_767_225_604)));
         assert_eq!(clock.stamp(at(11, Some(1_767_225_600))), Some(Wall::from_unix_seconds(1_767_225_600)));
     }
@@ -76,7 +92,7 @@ mod tests {
     fn a_clock_far_from_the_servers_is_not_believed() {
         let mut clock = ServerClock::default();
         assert_eq!(clock.stamp(at(5, Some(1_700_000_000))), Some(Wall::from_unix_seconds(1_700_000_000)));
-        clock.hear(Some(Wall::from_unix_seconds(1_767_225_600)), at(6, None));
+        clock.hear(Wall::from_unix_seconds(1_767_225_600), at(6, None));
         for board in [1_700_000_000, 1_767_225_593, 1_767_225_615, 1_800_000_000] {
             assert_eq!(clock.stamp(at(10, Some(board))), Some(Wall::from_unix_seconds(1_767_225_604)), "{board}");
         }
@@ -86,11 +102,35 @@ mod tests {
     #[test]
     fn a_clock_that_is_off_is_reported_once_until_it_was_right_again() {
         let mut clock = ServerClock::default();
-        let date = Some(Wall::from_unix_seconds(1_767_225_600));
+        let date = Wall::from_unix_seconds(1_767_225_600);
         let off = at(1, Some(1_767_229_200));
         assert!(clock.hear(date, off).is_some_and(|text| text.contains("3600 s ahead of")));
         assert_eq!(clock.hear(date, off), None);
         assert_eq!(clock.hear(date, at(2, Some(1_767_225_601))), None);
         assert!(clock.hear(date, at(3, Some(1_767_225_000))).is_some_and(|text| text.contains("600 s behind")));
+    }
+
+    #[test]
+    fn a_date_that_nobody_bears_out_is_not_believed_and_the_next_one_is() {
+        const RIGHT: i64 = 1_767_225_600;
+        const WRONG: i64 = 2_064_000_000;
+        let says = |clock: &mut ServerClock, up: u64, wall: Option<i64>, date: i64| {
+            clock.bears_out(Wall::from_unix_seconds(date), at(up, wall))
+        };
+        let mut clock = ServerClock::default();
+        assert!(says(&mut clock, 5, Some(RIGHT), RIGHT + 9), "the board's clock bears it out");
+        for wall in [None, Some(RIGHT + 86_400)] {
+            let mut clock = ServerClock::default();
+            assert!(!says(&mut clock, 5, wall, WRONG), "nobody does");
+            assert!(!says(&mut clock, 6, wall, RIGHT), "nor here");
+            assert!(says(&mut clock, 16, wall, RIGHT + 10), "the one before");
+            clock.hear(Wall::from_unix_seconds(RIGHT + 10), at(16, wall));
+            assert!(!says(&mut clock, 26, wall, WRONG), "one that is wrong");
+            assert!(says(&mut clock, 36, wall, RIGHT + 30), "what servers said before");
+            assert!(
+                !says(&mut clock, 46, wall, WRONG) && says(&mut clock, 56, wall, WRONG + 10),
+                "the server's clock was set"
+            );
+        }
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct LeaseLane {
     trouble: Trouble,
     /// Newest renewTime the server may hold; the next one is later, whatever the wall clock does (D5).
     last_renew_time: Option<Wall>,
+    /// How many of the coming renewals bring a report along: see [`REPORTS_AFTER_A_FALL`].
+    reports_owed: u32,
     /// Owner the stored Lease is known to have.
     owner_uid: Option<String>,
     /// Duration it is known to have.
@@ -48,6 +50,11 @@ pub(super) struct LeaseLane {
     version: Option<u64>,
     held: bool,
 }
+
+/// A renewTime at the end of all stamps has no later one: ours then falls back to the present, where the controller does
+/// not count it (NLC-2) until a change of Ready's lastHeartbeatTime makes it forget what it saved. It looks every 5 s, so
+/// it may have saved the late one once more between the first such report and the renewal.
+const REPORTS_AFTER_A_FALL: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -71,6 +78,7 @@ impl LeaseLane {
             backoff: Backoff::starting_at(Duration::from_millis(200)),
             trouble: Trouble::of("Lease renewal"),
             last_renew_time: None,
+            reports_owed: 0,
             owner_uid: None,
             duration_seconds: None,
             strip_managed_fields: true,
@@ -110,6 +118,9 @@ impl LeaseLane {
         // A creation is tracked whatever it says, even one whose answer is lost: the renewal after it strips.
         self.strip_managed_fields |= self.stage == Stage::Create;
         if self.stage != Stage::Find {
+            if self.last_renew_time.is_some_and(|last| renew_time <= last) {
+                self.reports_owed = REPORTS_AFTER_A_FALL;
+            }
             self.last_renew_time = Some(renew_time);
             self.owner_uid = Some(uid.clone());
             self.duration_seconds = Some(duration_seconds);
@@ -166,6 +177,7 @@ impl LeaseLane {
     fn next_renew_time(&self, world: &World, now: Now) -> Option<Wall> {
         let stamp = world.stamp(now)?;
         let after_last = self.last_renew_time.map(|last| last.plus(Duration::from_micros(1)));
+        let after_last = after_last.filter(|after_last| *after_last <= Wall::LAST);
         Some(after_last.map_or(stamp, |after_last| stamp.max(after_last)))
     }
 
@@ -207,6 +219,11 @@ impl LeaseLane {
         self.backoff.reset();
         let was_away = world.is_lost();
         world.renewed(now);
+        if let Some(left) = self.reports_owed.checked_sub(1) {
+            self.reports_owed = left;
+            world.report_in_full = true;
+            world.report_at_once = true;
+        }
         let period = world.settings.lease_renew_period();
         self.earliest = now.up + period;
         // A fleet that comes back in one moment is spread by its names first, and by chance from then on.

@@ -352,7 +352,8 @@ impl Agent {
         let is_late = now.up - ticket.sent > LONGEST_ANSWER;
         let stamp = self.world.stamp(now);
         let date = answer.date.filter(|date| !is_late || stamp.is_none_or(|stamp| stamp < *date));
-        if let Some(skew) = self.world.clock.hear(date, now) {
+        let date = date.filter(|date| self.world.clock.bears_out(*date, now));
+        if let Some(skew) = date.and_then(|date| self.world.clock.hear(date, now)) {
             self.world.say(Level::Warning, "clock-skew", skew);
         }
         match ticket.lane {

@@ -28,8 +28,8 @@ pub(super) struct Registration {
     stage: Stage,
     backoff: Backoff,
     trouble: Trouble,
-    /// The version was asked for again, for the time that comes with it.
-    asked_twice: bool,
+    /// How often the version was asked for again, for the time that comes with it.
+    asked_again: u32,
     /// The living machine that has our name, as it was said; until there is a Node of ours.
     taken: Option<String>,
 }
@@ -57,6 +57,8 @@ struct Suspect {
 
 /// A machine that takes our name away is asked about again this often (D10).
 const STRANGER_PAUSE: Duration = Duration::from_secs(300);
+/// One reply may be wrong, or have lain there while the board slept; the two after it bear each other out.
+const ASKED_FOR_THE_TIME: u32 = 2;
 /// Longest Retry-After that registration obeys.
 const CEILING: Duration = Duration::from_secs(30);
 
@@ -69,7 +71,7 @@ impl Registration {
             stage: Stage::Pause { until },
             backoff,
             trouble: Trouble::of("registration"),
-            asked_twice: false,
+            asked_again: 0,
             taken: None,
         }
     }
@@ -97,6 +99,8 @@ impl Registration {
                 Stage::Create => {
                     let node = truth.initial(world, now);
                     let Some(node) = node else {
+                        // Nothing to date it by: the next attempt asks again for the time as well.
+                        truth.server_version = None;
                         self.pause(now, Duration::ZERO);
                         continue;
                     };
@@ -158,9 +162,9 @@ impl Registration {
     ) -> Option<Box<Node>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Probe);
         match (stage, answer.result) {
-            // An answer that lay there while the board slept says nothing of the time: a Node dated by a clock that nobody
-            // has compared may be of tomorrow.
-            (Stage::Version, Ok(_)) if is_undated(world, now) && !std::mem::replace(&mut self.asked_twice, true) => {
+            // A Node dated by a clock that nobody has compared, or by the word of one reply alone, may be of tomorrow.
+            (Stage::Version, Ok(_)) if !world.clock.was_compared() && self.asked_again < ASKED_FOR_THE_TIME => {
+                self.asked_again += 1;
                 self.stage = Stage::Version;
             }
             (Stage::Version, Ok(Document::Version(version))) => {
@@ -309,10 +313,6 @@ impl Registration {
 /// above the server's.
 pub(super) fn closes_discovery(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Status(StatusError { code: 400..=428 | 430..=499, .. }))
-}
-
-fn is_undated(world: &World, now: Now) -> bool {
-    now.wall.is_some() && !world.clock.was_compared()
 }
 
 fn is_forbidden(refusal: &Refusal) -> bool {

@@ -255,7 +255,7 @@ impl World {
             return None;
         }
         // A record is dated by the server's clock where that was known.
-        if let Some(skew) = self.clock.hear(Some(wall.plus(span)), now) {
+        if let Some(skew) = self.clock.hear(wall.plus(span), now) {
             self.say(Level::Warning, "clock-skew", skew);
         }
         self.inherited_lease = Some(KnownLease {

@@ -51,9 +51,10 @@ pub fn renew_and_adopt_body(name: &str, owner_uid: &str, duration_seconds: u32, 
     .to_string()
 }
 
-/// When the Lease was last renewed, by whomever: ours must be later (D5).
+/// When the Lease was last renewed, by whomever: ours must be later (D5). What cannot be read may be later than any.
 pub fn renew_time(lease: &Lease) -> Option<Wall> {
-    lease.spec.renew_time.as_deref().and_then(Wall::parse_stamp)
+    let stamp = lease.spec.renew_time.as_deref()?;
+    Some(Wall::parse_stamp(stamp).unwrap_or(Wall::LAST))
 }
 
 fn owner(name: &str, uid: &str) -> Value {
@@ -116,7 +117,7 @@ mod tests {
     fn the_last_renewal_of_a_lease_is_read_or_unknown() {
         let lease = |text: &str| serde_json::from_str::<Lease>(text).unwrap();
         assert_eq!(renew_time(&lease(r#"{"spec":{"renewTime":"2026-01-01T00:00:00.123456Z"}}"#)), Some(AT));
-        assert_eq!(renew_time(&lease(r#"{"spec":{"renewTime":"yesterday"}}"#)), None);
+        assert_eq!(renew_time(&lease(r#"{"spec":{"renewTime":"10000-01-01T00:00:00.000000Z"}}"#)), Some(Wall::LAST));
         assert_eq!(renew_time(&lease(r#"{"metadata":{},"spec":{}}"#)), None);
     }
 }

@@ -19,6 +19,7 @@ pub fn cases() -> Vec<Case> {
         a_deleted_lease_is_created_again_with_its_owner,
         a_lease_that_somebody_else_took_is_taken_back,
         a_lease_from_the_future_is_renewed_past_it,
+        a_lease_at_the_end_of_all_stamps_leaves_its_node_ready,
     ]
 }
 
@@ -189,5 +190,36 @@ fn a_lease_from_the_future_is_renewed_past_it(cluster: &Cluster) -> Result<()> {
     let past = Duration::from_micros(last.saturating_sub(first.unwrap_or_default()));
     assert!(past < Duration::from_secs(1), "no further ahead than it must: {past:?}");
     assert_eq!(status_of(&wait_until_ready(cluster, &node)?, "Ready"), "True");
+    Ok(())
+}
+
+/// A Lease that somebody, or a server with a very wrong clock, dated so late that no later stamp can be written.
+fn a_lease_at_the_end_of_all_stamps_leaves_its_node_ready(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("last")?;
+    // Status is as rare as by default: only the Lease can keep this Node Ready.
+    let launch = || Launch::with_defaults(&node).set("nodeLeaseDurationSeconds", "12");
+    let mut agent = launch().start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    agent.stop()?;
+    cluster.patch_lease(&node.name, &json!({"spec": {"renewTime": "9999-12-31T23:59:59.999999Z"}}))?;
+    // Once it has given its verdict, the controller has seen that Lease: nothing that is renewed can be later.
+    cluster.wait_for_condition(&node.name, "Ready", "Unknown", 3 * GRACE)?;
+    let _agent = launch().start(cluster)?;
+    let first = wait_until_ready(cluster, &node)?;
+    let since = |node: &Value| condition(node, "Ready").map(|c| c["lastTransitionTime"].clone());
+    let began = Instant::now();
+    wait_until("four grace periods to pass", 5 * GRACE, || {
+        let found = cluster.get_node(&node.name)?;
+        if status_of(&found, "Ready") != "True" || since(&found) != since(&first) {
+            return Ok(Err(format!("after {:?} it is {:?}", began.elapsed(), condition(&found, "Ready"))));
+        }
+        if began.elapsed() > 4 * GRACE { Ok(Ok(())) } else { Err("they have not".to_owned()) }
+    })??;
+    let lease = cluster.get_lease(&node.name)?;
+    let renewed = lease["spec"]["renewTime"].as_str().and_then(micros).ok_or("no renewTime")?;
+    let age = Duration::from_micros(super::now_us().abs_diff(renewed));
+    assert!(age < GRACE, "renewed {age:?} from now: {lease}");
+    let reports = cluster.audit_of(&node)?.iter().filter(|e| super::is_status_patch(e)).count();
+    assert!(reports <= 8, "{reports} PATCHes of the status by two processes: the Lease was not alone");
     Ok(())
 }

@@ -19,6 +19,11 @@ impl ModelServer {
         self.store.delete(Resource::Leases, name).is_some()
     }
 
+    /// Somebody writes into the Lease when it was renewed.
+    pub fn set_renew_time(&mut self, name: &str, stamp: &str) -> bool {
+        self.store.edit(Resource::Leases, name, "spec", |spec| spec["renewTime"] = json!(stamp))
+    }
+
     /// `kubectl cordon` and `uncordon`.
     pub fn set_unschedulable(&mut self, name: &str, unschedulable: bool) -> bool {
         self.store.edit(Resource::Nodes, name, "spec", |spec| match spec.as_object_mut() {

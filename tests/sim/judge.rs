@@ -19,6 +19,8 @@ const IDLE_REQUESTS_PER_MINUTE: u64 = 12;
 /// Renewals come every 10.4 s at most, and travel.
 const FRESH_US: i64 = 12_000_000;
 
+/// A board's clock that is 10 s off counts as right, and the same to the other side some moments before.
+const DATED_US: i64 = 22_000_000;
 /// So long after the end of an outage its record may reach the disk.
 const LATE_RECORD_US: i64 = 40_000_000;
 
@@ -183,6 +185,11 @@ impl World {
         }
         if lease["metadata"].get("managedFields").is_some() && !self.lease_made_by_stray {
             return Err("the Lease still carries managedFields".to_owned());
+        }
+        let stored = lease["spec"]["renewTime"].as_str().and_then(Wall::parse_stamp).map_or(0, Wall::unix_us);
+        let off_us = (stored - self.lease_renewed_at_us).abs();
+        if off_us > DATED_US {
+            return Err(format!("renewTime is {} s off: {}", off_us / 1_000_000, lease["spec"]["renewTime"]));
         }
         let silent_us = self.server_wall_us() - self.lease_renewed_at_us;
         if silent_us > FRESH_US {

@@ -291,7 +291,9 @@ impl World {
                 _ => self.lease_made_by_stray,
             };
             let stored = self.stored_renew_time();
-            if !stray && stored_before.is_some() && stored < stored_before {
+            // There is nothing later than the last of all stamps.
+            let may_fall = stored_before.is_none_or(|before| before >= Wall::LAST);
+            if !stray && !may_fall && stored < stored_before {
                 self.violated(format!("renewTime falls on the server: {stored_before:?} then {stored:?}"));
             }
         }
@@ -379,7 +381,9 @@ impl World {
         if lane == Lane::Events {
             self.ledger.answered(&answer);
         }
-        self.has_heard |= answer.date.is_some();
+        if let Some(date) = &mut answer.date {
+            *date = self.said_date(*date);
+        }
         if matches!(answer.result, Ok(Document::Node(_))) {
             self.truth.node_read();
         }
@@ -389,6 +393,20 @@ impl World {
             (Some(ticket), _) => self.feed(Input::Answered(ticket, answer)),
             (None, _) => {}
         }
+    }
+
+    /// What an answer says of the time: one of them is wrong.
+    fn said_date(&mut self, right: Wall) -> Wall {
+        self.dates_heard.1 += 1;
+        let (number, off_us) = self.plan.wrong_date.unwrap_or_default();
+        let is_believed = self.shim.is(Planted::WrongDateBelieved) && self.dates_heard.1 == number + 1;
+        if self.dates_heard.1 != number && !is_believed {
+            self.dates_heard.0 += 1;
+            return right;
+        }
+        let said = Wall::from_unix_us(right.unix_us() + off_us);
+        self.trace.say(|| format!("   the answer says that it is {said}"));
+        said
     }
 
     /// A planted fault: the agent takes a request for ended that is not.

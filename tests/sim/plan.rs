@@ -9,9 +9,11 @@ use std::time::Duration;
 use nodepulse::config::Settings;
 use nodepulse::config::settings::NodeIp;
 use nodepulse::config::taint::{Effect, Taint};
+use nodepulse::time::Wall;
 
 use super::board::DUAL_STACK;
 use super::random::Random;
+use super::world::EPOCH_US;
 
 /// Faults of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,6 +128,8 @@ pub struct Plan {
     pub offline_from_us: Option<u64>,
     /// How long the machine sleeps when it does.
     pub asleep_s: (u64, u64),
+    /// Which answer that has a `Date` has a wrong one, and by how much.
+    pub wrong_date: Option<(u64, i64)>,
 }
 
 impl Plan {
@@ -171,6 +175,7 @@ impl Plan {
             journal_quota_bytes: random.pick(&[16 << 10, 64 << 10]),
             offline_from_us: None,
             asleep_s: (1, 150),
+            wrong_date: wrong_date(random),
         }
     }
 
@@ -191,16 +196,18 @@ impl Plan {
             journal_quota_bytes: 64 << 10,
             offline_from_us: Some(120_000_000),
             asleep_s: (5_000, 5_800),
+            wrong_date: None,
         }
     }
 
     pub fn describe(&self) -> String {
         format!(
-            "trouble for {} s, latency {} us, clock {:+} s known from {:?} us, faults {:?}, happenings {:?}, register {}, reregister {}, podless {}, transition period {:?}",
+            "trouble for {} s, latency {} us, clock {:+} s known from {:?} us, wrong date {:?}, faults {:?}, happenings {:?}, register {}, reregister {}, podless {}, transition period {:?}",
             self.trouble_us / 1_000_000,
             self.latency_us,
             self.clock_offset_us / 1_000_000,
             self.clock_known_from_us,
+            self.wrong_date,
             self.faults,
             self.happenings,
             self.settings.register_node,
@@ -209,6 +216,15 @@ impl Plan {
             self.settings.eviction.pressure_transition_period,
         )
     }
+}
+
+/// Nine years, a day, or up to the last second that a `Date` can name; the very first answer of a process, or a later one.
+fn wrong_date(random: &mut Random) -> Option<(u64, i64)> {
+    let day_us = 86_400_000_000_i64;
+    let last_us = Wall::LAST.unix_us() - EPOCH_US - 300_000_000;
+    let off_us = random.pick(&[3_287 * day_us, -3_287 * day_us, day_us, -60_000_000, last_us]);
+    let answer = random.pick(&[1, 2, 3, 5, 8, 13, 21, 34]);
+    random.per_mille(500).then_some((answer, off_us))
 }
 
 fn settings(random: &mut Random) -> Settings {

@@ -53,9 +53,11 @@ pub enum Planted {
     ForgottenBeforeAccepted,
     /// What waits is sorted by the board's clock.
     OrderedByTheWallClock,
+    /// A wrong `Date` is taken for the time.
+    WrongDateBelieved,
 }
 
-pub const PLANTED: [Planted; 22] = [
+pub const PLANTED: [Planted; 23] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -78,6 +80,7 @@ pub const PLANTED: [Planted; 22] = [
     Planted::OlderStatusOverNewer,
     Planted::ForgottenBeforeAccepted,
     Planted::OrderedByTheWallClock,
+    Planted::WrongDateBelieved,
 ];
 
 impl Planted {
@@ -106,6 +109,7 @@ impl Planted {
             Planted::OlderStatusOverNewer => "is told to be",
             Planted::ForgottenBeforeAccepted => "records are forgotten that the server never accepted",
             Planted::OrderedByTheWallClock => "out of order",
+            Planted::WrongDateBelieved => "renewTime is",
         }
     }
 }

@@ -37,7 +37,7 @@ impl World {
         self.agent = None;
         self.life += 1;
         self.is_stopping = false;
-        self.has_heard = false;
+        self.dates_heard.0 = 0;
         self.flights.forget_all();
         self.watch.process_ended();
         self.disk_of_dead(power);
@@ -54,13 +54,18 @@ impl World {
         });
         let delay_us = self.random.between(100, 30_000) * 1_000;
         self.schedule(delay_us, Event::Start);
+        if self.random.per_mille(100) && self.server.set_renew_time(NODE, &Wall::LAST.to_micro_stamp()) {
+            self.trace.say(|| "    somebody dates the Lease to the last of all stamps".to_owned());
+            self.watch.disturbed(self.now_us);
+        }
     }
 
     /// What the agent is about to see is what is true from now on.
     pub fn look(&mut self) {
         let server_us = self.server_wall_us();
         let off_us = self.now().wall.map(|wall| (wall.unix_us() - server_us).abs());
-        let is_dated = self.has_heard || off_us.is_some_and(|off_us| off_us <= truth::TOLERANCE_US);
+        // One witness is none.
+        let is_dated = self.dates_heard.0 >= 2 || off_us.is_some_and(|off_us| off_us <= truth::TOLERANCE_US);
         let moment = truth::Moment { now_us: self.now_us, server_us, is_dated };
         let period = self.plan.settings.eviction.pressure_transition_period;
         self.truth.look(&self.board.facts.readings, period, moment);

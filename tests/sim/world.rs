@@ -117,8 +117,8 @@ pub struct World {
     pub truth: Truth,
     /// The process was asked to end.
     pub is_stopping: bool,
-    /// A server has told this process the time.
-    pub has_heard: bool,
+    /// How many answers have told this process the time, and how many all of them.
+    pub dates_heard: (u64, u64),
     pub server: ModelServer,
     pub target: Target,
     pub flights: Flights,
@@ -166,7 +166,7 @@ impl World {
             ledger: Ledger::new(fault == Some(Planted::DropsNotRecorded)),
             truth: Truth::default(),
             is_stopping: false,
-            has_heard: false,
+            dates_heard: (0, 0),
             boot_offset_us: plan.boot_us as i64,
             random,
             now_us: 0,

@@ -298,7 +298,7 @@ fn an_answer_that_waited_while_the_board_slept_does_not_tell_the_time() {
 }
 
 #[test]
-fn an_answer_that_waited_tells_a_board_whose_clock_is_behind_it_the_time_all_the_same() {
+fn an_answer_that_waited_does_not_keep_a_board_whose_clock_is_behind_it_from_hearing_the_time() {
     let mut script = Script::new();
     script.clock_error_seconds = -50_000;
     let (ticket, _) = script.next(Lane::Status);
@@ -308,11 +308,88 @@ fn an_answer_that_waited_tells_a_board_whose_clock_is_behind_it_the_time_all_the
     let answer = Answer { date: server, result: document };
     let now = script.now();
     script.agent.handle(Input::Answered(ticket, answer), now);
+    for _ in 0..2 {
+        assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadVersion, "nobody bears it out");
+    }
     let (_, created) = script.next(Lane::Status);
-    let condition = &body_of(&created)["status"]["conditions"][0];
-    assert_eq!(
-        condition["lastTransitionTime"],
-        server.unwrap().to_seconds_stamp(),
-        "a minute late, not fourteen hours"
-    );
+    let since = &body_of(&created)["status"]["conditions"][0]["lastTransitionTime"];
+    assert_eq!(*since, script.wall(0).unwrap().to_seconds_stamp(), "not fourteen hours ago");
+}
+
+/// Answers the next request of `lane` well, with this `Date`.
+fn play_dated(script: &mut Script, lane: Lane, date: Wall) -> Wish {
+    let (ticket, wish) = script.next(lane);
+    let result = script.reply(&wish);
+    script.agent.handle(Input::Answered(ticket, Answer { date: Some(date), result }), script.now());
+    wish
+}
+
+/// When the conditions of each report were true, as it says.
+fn heartbeats(wishes: &[Wish]) -> Vec<String> {
+    let reports = wishes.iter().filter(|wish| matches!(wish, Wish::PatchStatus { .. })).map(body_of);
+    let stamps = reports.filter_map(|body| {
+        Some(
+            body["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == "Ready")?["lastHeartbeatTime"]
+                .as_str()?
+                .to_owned(),
+        )
+    });
+    stamps.collect()
+}
+
+#[test]
+fn a_renew_time_that_has_no_later_one_falls_back_to_the_present_and_two_reports_bear_it_out() {
+    for end in ["9999-12-31T23:59:59.999999Z", "10000-01-01T00:00:00.000000Z"] {
+        let mut script = Script::new();
+        let mut last = lease(Some("uid1"));
+        last.spec.renew_time = Some(end.to_owned());
+        script.play(Lane::Lease, Ok(Document::Lease(Box::new(last))));
+        let first = script.play_healthy(Lane::Lease).1;
+        assert!(renew_time(&first).starts_with("2026-01-01T00:00:0"), "{first:?}");
+        let reported = heartbeats(&script.pass(Duration::from_secs(15)));
+        assert_eq!(reported.iter().collect::<std::collections::BTreeSet<_>>().len(), 2, "{reported:?}");
+        let silent = heartbeats(&script.pass(Duration::from_secs(45)));
+        assert_eq!(silent, [""; 0], "from then on the renewals are enough");
+    }
+}
+
+#[test]
+fn the_renewal_before_the_last_of_all_stamps_is_still_later() {
+    let mut script = Script::new();
+    let mut future = lease(Some("uid1"));
+    future.spec.renew_time = Some("9999-12-31T23:59:59.999997Z".to_owned());
+    script.play(Lane::Lease, Ok(Document::Lease(Box::new(future))));
+    assert_eq!(renew_time(&script.play_healthy(Lane::Lease).1), "9999-12-31T23:59:59.999998Z");
+    assert_eq!(renew_time(&script.play_healthy(Lane::Lease).1), "9999-12-31T23:59:59.999999Z");
+    assert!(renew_time(&script.play_healthy(Lane::Lease).1).starts_with("2026-01-01T00:00:2"));
+}
+
+#[test]
+fn one_wrong_date_dates_nothing() {
+    let wrong = Wall::parse_http_date("Fri, 31 Dec 9999 23:59:59 GMT").unwrap();
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    play_dated(&mut script, Lane::Lease, wrong);
+    for _ in 0..3 {
+        assert!(renew_time(&script.play_healthy(Lane::Lease).1).starts_with("2026-01-01T00:00:"));
+    }
+}
+
+#[test]
+fn a_server_whose_clock_was_at_the_end_of_all_stamps_for_a_while_is_renewed_at_in_the_present_again() {
+    let end = Wall::parse_http_date("Fri, 31 Dec 9999 23:59:50 GMT").unwrap();
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    let right = script.booted;
+    let off = end.since(script.wall(0).unwrap());
+    script.booted = right.plus(off);
+    script.clock_error_seconds = -i64::try_from(off.as_secs()).unwrap();
+    let renewals: Vec<Wish> = (0..5).map(|_| script.play_healthy(Lane::Lease).1).collect();
+    assert_eq!(renew_time(&renewals[4]), "9999-12-31T23:59:59.999999Z", "as late as can be written: {renewals:?}");
+    script.booted = right;
+    script.clock_error_seconds = 0;
+    script.play_healthy(Lane::Lease);
+    let back = script.play_healthy(Lane::Lease).1;
+    assert!(renew_time(&back).starts_with("2026-01-01T00:0"), "{back:?}");
 }
