@@ -191,7 +191,10 @@ impl LeaseLane {
     }
 
     fn found(&mut self, lease: &Lease, world: &World, now: Now) {
-        self.last_renew_time = self.last_renew_time.max(body::renew_time(lease));
+        match body::renew_time(lease) {
+            Some(Wall::LAST) => self.reports_owed = REPORTS_AFTER_A_FALL,
+            stored => self.last_renew_time = self.last_renew_time.max(stored),
+        }
         let owner = lease.metadata.owner_references.iter().find(|owner| owner.kind == "Node");
         self.owner_uid = owner.map(|owner| owner.uid.clone());
         let holder_is_us = lease.spec.holder_identity.as_ref() == Some(&world.node_name);
