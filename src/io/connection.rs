@@ -44,10 +44,9 @@ pub struct Ends {
 pub enum Carried {
     Answered {
         answer: Answer,
-        /// From when until when the certificate is valid that the server proved itself with.
-        certified: Option<(Wall, Wall)>,
-        /// It comes back when it may carry another exchange.
-        connection: Option<Connection>,
+        connection: Connection,
+        /// It may carry another exchange.
+        reusable: bool,
     },
     Failed(Failure),
     /// Closed or broken before the first byte of the reply. On a connection that had been idle this most likely means
@@ -109,14 +108,14 @@ impl Connection {
         match self.run(request, &mut exchange).await {
             Ok(Some((answer, reusable))) => {
                 let reusable = reusable && self.plaintext.is_empty() && !self.tls.is_closed_by_peer();
-                Carried::Answered { certified: self.certified(), answer, connection: reusable.then_some(self) }
+                Carried::Answered { answer, connection: self, reusable }
             }
             Ok(None) if !exchange.has_begun() && self.plaintext.is_empty() => {
                 Carried::Silent(Failure::Closed { received_bytes: 0 })
             }
             // Without close_notify the end may have been forged: a body that ends with it could be cut anywhere.
             Ok(None) if self.tls.is_closed_by_peer() => match exchange.end_of_stream() {
-                Ok(answer) => Carried::Answered { certified: self.certified(), answer, connection: None },
+                Ok(answer) => Carried::Answered { answer, connection: self, reusable: false },
                 Err(failure) => Carried::Failed(failure),
             },
             Ok(None) => Carried::Failed(Failure::Closed { received_bytes: exchange.received_bytes() }),
@@ -127,7 +126,8 @@ impl Connection {
         }
     }
 
-    fn certified(&mut self) -> Option<(Wall, Wall)> {
+    /// From when until when the certificate is valid that the server proved itself with.
+    pub fn certified(&mut self) -> Option<(Wall, Wall)> {
         if self.certified.is_none() {
             self.certified = certificate::validity(self.tls.server_certificate()?);
         }

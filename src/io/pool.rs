@@ -160,10 +160,10 @@ impl Pool {
         if let Some(connection) = kept {
             let (request, exchange) = Exchange::start(wish.clone(), &target)?;
             match connection.carry(&request, exchange).await {
-                Carried::Answered { answer, certified, connection } => {
-                    let answer = self.dated(answer, certified)?;
+                Carried::Answered { answer, mut connection, reusable } => {
+                    let answer = self.dated(answer, connection.certified())?;
                     flight.land();
-                    self.keep(connection, epoch);
+                    self.keep(reusable.then_some(connection), epoch);
                     return Ok(answer);
                 }
                 Carried::Failed(failure) => return Err(failure),
@@ -181,13 +181,13 @@ impl Pool {
         let connection = opening.await?;
         let (request, exchange) = Exchange::start(wish.clone(), &target)?;
         match connection.carry(&request, exchange).await {
-            Carried::Answered { answer, certified, connection } => {
-                let answer = self.dated(answer, certified)?;
+            Carried::Answered { answer, mut connection, reusable } => {
+                let answer = self.dated(answer, connection.certified())?;
                 if let Some(ends) = flight.land() {
                     let first_hop = kubeconfig.proxy.as_ref().unwrap_or(&kubeconfig.server);
                     self.resolver.worked(&first_hop.host, ends.peer);
                 }
-                self.keep(connection, epoch);
+                self.keep(reusable.then_some(connection), epoch);
                 Ok(answer)
             }
             Carried::Failed(failure) | Carried::Silent(failure) => Err(failure),
