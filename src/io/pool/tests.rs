@@ -295,7 +295,7 @@ fn one_date_of_2035_keeps_no_certificate_out_neither_now_nor_after_a_restart() {
         "when both sides were certified"
     );
     folder.write("uplink", &pool.reactor.block_on(kept.worth_writing()).unwrap());
-    pool.replace(kubeconfig(&authority, renewed.port));
+    pool.replace(kubeconfig(&authority, renewed.port)).unwrap();
     assert_eq!(ask(&pool).result, version(), "now");
     let restarted = pool_in_1970(kubeconfig(&authority, renewed.port), &folder.path(""));
     assert!(restarted.resolver.kept().past().is_some());
@@ -309,10 +309,10 @@ fn what_a_server_and_its_certificate_agree_on_is_past_from_then_on() {
     let pool = pool_in_1970(kubeconfig(&authority, later.port), &folder.path(""));
     assert_eq!(ask(&pool).result, version());
     let stolen = dated(&authority, "Sun, 01 Feb 2043 00:00:00 GMT", (2042, 2044));
-    pool.replace(kubeconfig(&authority, stolen.port));
+    pool.replace(kubeconfig(&authority, stolen.port)).unwrap();
     assert_eq!(ask(&pool).result, version(), "it has not ended before that");
     let ended = dated(&authority, "Sat, 01 Feb 2042 00:00:00 GMT", (2042, 2043));
-    pool.replace(kubeconfig(&authority, ended.port));
+    pool.replace(kubeconfig(&authority, ended.port)).unwrap();
     let refused = ask(&pool).result;
     assert!(matches!(&refused, Err(Refusal::Failed(Failure::Tls(TlsFailure::Expired { .. })))), "{refused:?}");
 }
