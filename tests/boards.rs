@@ -65,15 +65,8 @@ fn node(mut facts: Facts) -> Value {
     };
     let up = Up::since_boot(std::time::Duration::from_secs(60));
     let pressures = PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, up);
-    let board = Board {
-        settings: &settings,
-        facts: &facts,
-        name: &name,
-        kubelet_version: "v1.36.0",
-        pressures,
-        stamp: STAMP,
-        problems: &[],
-    };
+    let board =
+        Board { settings: &settings, facts: &facts, name: &name, kubelet_version: "v1.36.0", pressures, stamp: STAMP };
     let (node, events, problems) = initial(&board);
     let mut body: Value = serde_json::from_str(&create_body(&node)).unwrap();
     // Those of the program under test, not of the board.

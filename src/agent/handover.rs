@@ -28,7 +28,8 @@ pub(super) fn known(base: &Node, server_version: &str, lease: KnownLease) -> Opt
     let mut conditions = [(Status::Unknown, lease.renewed); OWN.len()];
     for (kind, known) in OWN.into_iter().zip(&mut conditions) {
         let stored = base.status.conditions.iter().find(|stored| stored.kind == kind)?;
-        let status = if stored.is_true()? { Status::True } else { Status::False };
+        let status = Status::parse(&stored.status).filter(|status| *status != Status::Unknown);
+        let status = status.or_else(|| condition::given(stored))?;
         *known = (status, stored.last_transition_time.as_deref().and_then(Wall::parse_stamp)?);
     }
     Some(KnownNode {
@@ -56,10 +57,9 @@ pub(super) fn as_it_was(mut node: Node, known: &KnownNode) -> Node {
     node.metadata.uid = known.uid.to_string();
     for (kind, (status, since)) in OWN.into_iter().zip(known.conditions) {
         let Some(condition) = node.status.conditions.iter_mut().find(|own| own.kind == kind) else { continue };
-        let is_true = status == Status::True;
-        if condition.is_true() != Some(is_true) {
-            condition.status = if is_true { "True" } else { "False" }.to_owned();
-            condition.reason = condition::reason(kind, is_true).to_owned();
+        if condition.status != status.word() {
+            condition.status = status.word().to_owned();
+            condition.reason = condition::reason(kind, status).to_owned();
             condition.message.clear();
         }
         condition.last_transition_time = Some(since.to_seconds_stamp());

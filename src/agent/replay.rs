@@ -187,8 +187,8 @@ fn telling(record: &Record, node: &str, memory: &Memory, stamp: Wall, now: Up) -
 }
 
 fn told_of_change(node: &str, kind: &str, to: Status) -> NodeEvent {
-    if condition::OWN.contains(&kind) && to != Status::Unknown {
-        return condition::transition(node, kind, to == Status::True);
+    if condition::OWN.contains(&kind) {
+        return condition::transition(node, kind, to);
     }
     let message = format!("Node {node} condition {kind} is now: {to:?}");
     NodeEvent { warning: false, reason: "NodeConditionChanged", message }

@@ -21,7 +21,7 @@ pub(super) struct Transitions {
 #[derive(Debug, Default)]
 struct Believed {
     /// `None` before anybody could say.
-    is_true: Option<bool>,
+    status: Option<Status>,
     /// The last transition that earlier processes recorded, until the server's Node is known.
     remembered: Option<Moment>,
     /// When this process first looked.
@@ -50,24 +50,24 @@ impl Transitions {
         for record in records {
             let Happened::ConditionChanged { condition, to, .. } = &record.what else { continue };
             let Some(believed) = self.of(condition) else { continue };
-            believed.is_true = Some(*to == Status::True);
+            believed.status = Some(*to);
             believed.remembered = Some(record.at);
             believed.owed = Some(Owed { at: record.at, is_recorded: true, is_reported: false });
         }
     }
 
     /// One look at the board: what changed is recorded in this moment. `has_base`: the server's Node is known already.
-    pub(super) fn look(&mut self, judged: [Option<bool>; OWN.len()], has_base: bool, world: &mut World, now: Now) {
+    pub(super) fn look(&mut self, judged: [Option<Status>; OWN.len()], has_base: bool, world: &mut World, now: Now) {
         for ((kind, believed), judged) in OWN.into_iter().zip(&mut self.conditions).zip(judged) {
-            let Some(is_true) = judged else { continue };
+            let Some(status) = judged else { continue };
             believed.looked.get_or_insert(now);
-            match believed.is_true {
+            match believed.status {
                 None => {
-                    believed.is_true = Some(is_true);
+                    believed.status = Some(status);
                     believed.first_look = (!has_base).then_some(now);
                 }
-                Some(before) if before != is_true => {
-                    believed.change(kind, before, world, now);
+                Some(before) if before != status => {
+                    believed.change(kind, before, status, world, now);
                 }
                 Some(_) => {}
             }
@@ -81,22 +81,29 @@ impl Transitions {
     pub(super) fn node_known(&mut self, node: &Node, world: &mut World, now: Now) {
         for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
             let (first_look, remembered) = (believed.first_look.take(), believed.remembered.take());
-            let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
-            let Some(stored) = stored.filter(|stored| !condition::is_ours_by_status_only(stored)) else { continue };
-            // A silent Node is Unknown: the setters repair that, and tell it.
-            let Some(before) = stored.is_true() else { continue };
+            // What others made Unknown of a silent Node the setters repair, and tell it.
+            let Some(stored) = node.status.conditions.iter().find(|stored| stored.kind == kind) else { continue };
+            let Some(before) = condition::given(stored) else { continue };
+            // What nobody could judge yet is what it was.
+            believed.status.get_or_insert(before);
             let outdated = remembered.filter(|at| is_older(*at, stored, world, now));
-            if believed.is_true == Some(before) {
+            if believed.status == Some(before) {
                 // What this process has seen since its first look did happen.
                 let is_first = |at: Moment| believed.looked.is_some_and(|looked| looked.up == at.up);
                 believed.owed.take_if(|owed| outdated.is_some() && (outdated == Some(owed.at) || is_first(owed.at)));
                 continue;
             }
             let rests_on_it = outdated.is_some() && believed.owed.map(|owed| owed.at) == outdated;
-            if let Some(looked) = first_look.or(believed.looked.filter(|_| rests_on_it)) {
-                believed.change(kind, before, world, looked);
+            let looked = first_look.or(believed.looked.filter(|_| rests_on_it));
+            if let (Some(looked), Some(status)) = (looked, believed.status) {
+                believed.change(kind, before, status, world, looked);
             }
         }
+    }
+
+    /// What is believed of each condition, in the order of [`OWN`].
+    pub(super) fn believed(&self) -> [Option<Status>; OWN.len()] {
+        self.conditions.each_ref().map(|believed| believed.status)
     }
 
     /// Whether a transition waits for its acknowledgement.
@@ -123,6 +130,10 @@ impl Transitions {
                 let at = world.memory.moment(Now { wall: Some(stamp), ..now });
                 believed.owed = Some(Owed { at, is_recorded: false, is_reported: false });
             }
+            if base.is_some() {
+                // Where nobody has judged it, and no board said what it was, this one does now.
+                believed.status = believed.status.or_else(|| Status::parse(&ours.status));
+            }
             let Some(owed) = &mut believed.owed else { continue };
             owed.is_reported = true;
             let wall = world.memory.wall_of(owed.at, stamp, now.up).unwrap_or(stamp);
@@ -135,7 +146,8 @@ impl Transitions {
     pub(super) fn acknowledged(&mut self, node: &Node) {
         for (kind, believed) in OWN.into_iter().zip(&mut self.conditions) {
             let stored = node.status.conditions.iter().find(|stored| stored.kind == kind);
-            let has_arrived = believed.is_true.is_none() || stored.and_then(Condition::is_true) == believed.is_true;
+            let has_arrived =
+                believed.status.is_none_or(|status| stored.is_some_and(|stored| stored.status == status.word()));
             believed.owed.take_if(|owed| owed.is_reported && has_arrived);
         }
     }
@@ -157,12 +169,11 @@ fn find<'a>(conditions: &'a mut [Condition], kind: &str) -> Option<&'a mut Condi
 }
 
 impl Believed {
-    fn change(&mut self, kind: &'static str, before: bool, world: &mut World, at: Now) {
-        let (from, to) = if before { (Status::True, Status::False) } else { (Status::False, Status::True) };
-        let reason = condition::reason(kind, !before);
+    fn change(&mut self, kind: &'static str, from: Status, to: Status, world: &mut World, at: Now) {
+        let reason = condition::reason(kind, to);
         let what = Happened::ConditionChanged { condition: cut(kind), from, to, reason: cut(reason) };
-        let at = world.record_change(what, condition::transition(&world.node_name, kind, !before), at);
-        self.is_true = Some(!before);
+        let at = world.record_change(what, condition::transition(&world.node_name, kind, to), at);
+        self.status = Some(to);
         self.first_look = None;
         self.owed = Some(Owed { at, is_recorded: true, is_reported: false });
     }

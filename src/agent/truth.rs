@@ -7,11 +7,11 @@ use super::notice::Level;
 use super::transitions::Transitions;
 use super::world::World;
 use crate::journal::{Happened, Record};
-use crate::node::condition;
 use crate::node::desired::{self, Board, NodeEvent, Remembered};
 use crate::node::object::Node;
 use crate::node::pressure::{PressureState, Pressures};
 use crate::node::version::kubelet_version;
+use crate::node::{NodeError, condition};
 use crate::probe::facts::MemorySource;
 use crate::probe::{Facts, Readings};
 use crate::time::{Now, Wall};
@@ -30,7 +30,7 @@ pub(super) struct Truth {
     /// Nothing that `updated` depends on has changed since it last found nothing to send.
     settled: bool,
     said_memory_source: bool,
-    /// Setter problems already in the log.
+    /// What there were complaints about in the log.
     complaints: BTreeSet<String>,
 }
 
@@ -108,14 +108,21 @@ impl Truth {
         self.facts.is_some()
     }
 
+    /// As judged; what nobody could judge yet is what it was.
+    fn pressures(&self) -> Pressures {
+        let Pressures { memory, disk, pid } = self.pressures;
+        let [was_memory, was_disk, was_pid, _] = self.transitions.believed();
+        Pressures { memory: memory.or(was_memory), disk: disk.or(was_disk), pid: pid.or(was_pid) }
+    }
+
     /// The Node to register (INI-*); `None` before the first facts.
     pub(super) fn initial(&mut self, world: &mut World, now: Now) -> Option<Node> {
         let stamp = world.stamp(now)?;
         let version = kubelet_version(self.server_version.as_deref());
-        let board = board(self.facts.as_deref()?, self.pressures, &version, world, stamp);
+        let board = board(self.facts.as_deref()?, self.pressures(), &version, world, stamp);
         let (mut node, events, problems) = desired::initial(&board);
         self.transitions.date(&mut node, None, world, stamp, now);
-        self.complain(problems.into_iter().map(|problem| problem.to_string()).collect(), world);
+        self.complain(problems, world);
         self.tell(events, Level::Debug, world);
         Some(node)
     }
@@ -123,7 +130,7 @@ impl Truth {
     /// The same to compare with, of which nothing is told; it has no true times.
     pub(super) fn as_new(&self, world: &World, now: Now) -> Option<Node> {
         let version = kubelet_version(self.server_version.as_deref());
-        let board = board(self.facts.as_deref()?, self.pressures, &version, world, world.stamp(now)?);
+        let board = board(self.facts.as_deref()?, self.pressures(), &version, world, world.stamp(now)?);
         Some(desired::initial(&board).0)
     }
 
@@ -131,10 +138,10 @@ impl Truth {
     pub(super) fn updated(&mut self, base: &Node, world: &mut World, now: Now) -> Option<Wanted> {
         let stamp = world.stamp(now)?;
         let version = kubelet_version(self.server_version.as_deref());
-        let board = board(self.facts.as_deref()?, self.pressures, &version, world, stamp);
+        let board = board(self.facts.as_deref()?, self.pressures(), &version, world, stamp);
         let mut update = desired::updated(base, &board, &mut self.remembered);
         self.transitions.date(&mut update.node, Some(base), world, stamp, now);
-        self.complain(update.problems.iter().map(ToString::to_string).collect(), world);
+        self.complain(update.problems, world);
         let changed = update.changed || self.transitions.is_owed();
         self.tell(update.events, Level::Info, world);
         self.settled = !changed;
@@ -157,11 +164,21 @@ impl Truth {
         }
     }
 
-    fn complain(&mut self, problems: BTreeSet<String>, world: &mut World) {
-        for problem in problems.difference(&self.complaints) {
-            world.say(Level::Warning, "fact-missing", problem.clone());
+    fn complain(&mut self, problems: Vec<NodeError>, world: &mut World) {
+        for problem in &problems {
+            if !self.complaints.contains(&subject(problem)) {
+                world.say(Level::Warning, "fact-missing", problem.to_string());
+            }
         }
-        self.complaints = problems;
+        self.complaints = problems.iter().map(subject).collect();
+    }
+}
+
+/// What a complaint is about: a file of noise reads otherwise at each look, and is one complaint.
+fn subject(problem: &NodeError) -> String {
+    match problem {
+        NodeError::NoFact { field, .. } => (*field).to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -182,5 +199,5 @@ fn board<'a>(
     world: &'a World,
     stamp: Wall,
 ) -> Board<'a> {
-    Board { settings: &world.settings, facts, name: &world.node_name, kubelet_version, pressures, stamp, problems: &[] }
+    Board { settings: &world.settings, facts, name: &world.node_name, kubelet_version, pressures, stamp }
 }

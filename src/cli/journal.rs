@@ -12,7 +12,7 @@ use crate::config::limits;
 use crate::config::plain_text::line;
 use crate::io::disk::{JOURNAL, read_journal};
 use crate::journal::record::KnownNode;
-use crate::journal::{BootId, Happened, Journal, Moment, Record, Recovery, Status};
+use crate::journal::{BootId, Happened, Journal, Moment, Record, Recovery};
 use crate::node::condition::OWN;
 use crate::time::Wall;
 
@@ -108,7 +108,7 @@ fn sentence(what: &Happened) -> String {
     let because = |cause: &str| if cause.is_empty() { String::new() } else { format!(" ({cause})") };
     match what {
         Happened::ConditionChanged { condition, from, to, reason } => {
-            format!("{condition} {} -> {}{}", status(*from), status(*to), because(reason))
+            format!("{condition} {} -> {}{}", from.word(), to.word(), because(reason))
         }
         Happened::OutageBegan { cause } => format!("the API server was reached last{}", because(cause)),
         Happened::OutageEnded { cause, changes, dropped } => {
@@ -134,7 +134,7 @@ fn record(record: &Record) -> Value {
     let (kind, fields) = match &record.what {
         Happened::ConditionChanged { condition, from, to, reason } => (
             "ConditionChanged",
-            json!({"condition": **condition, "from": status(*from), "to": status(*to), "reason": **reason}),
+            json!({"condition": **condition, "from": from.word(), "to": to.word(), "reason": **reason}),
         ),
         Happened::OutageBegan { cause } => ("OutageBegan", json!({"cause": **cause})),
         Happened::OutageEnded { cause, changes, dropped } => {
@@ -157,7 +157,7 @@ fn record(record: &Record) -> Value {
 
 fn known_node(known: &KnownNode) -> Value {
     let conditions = OWN.into_iter().zip(&known.conditions).map(|(kind, (is, since))| {
-        json!({"type": kind, "status": status(*is), "lastTransitionTime": since.to_seconds_stamp()})
+        json!({"type": kind, "status": is.word(), "lastTransitionTime": since.to_seconds_stamp()})
     });
     json!({
         "uid": *known.uid,
@@ -169,17 +169,10 @@ fn known_node(known: &KnownNode) -> Value {
     })
 }
 
-fn status(status: Status) -> &'static str {
-    match status {
-        Status::True => "True",
-        Status::False => "False",
-        Status::Unknown => "Unknown",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::Status;
     use crate::journal::Write as DiskWrite;
     use crate::journal::record::cut;
     use crate::time::{Now, Up};

@@ -29,7 +29,6 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
         kubelet_version: &kubelet_version(None),
         pressures,
         stamp: now.wall.unwrap_or(Wall::from_unix_seconds(0)),
-        problems: &[],
     };
     let (node, _events, problems) = initial(&board);
     let body = crate::node::patch::create_body(&node);

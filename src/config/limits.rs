@@ -70,6 +70,8 @@ pub const ATTRIBUTE_BYTES: usize = 4096;
 pub const TABLE_BYTES: usize = 1024 * 1024;
 /// Memory of one machine is below this, bytes: no processor addresses more.
 pub const MEMORY_BYTES: u64 = 1 << 52;
+/// What was judged last holds for so long after its source could be read, at the least.
+pub const JUDGEMENT_KEPT: Duration = Duration::from_secs(60);
 /// Names of one directory below the probe's root.
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Serial numbers and MAC addresses of a board besides those it goes by.

@@ -200,7 +200,7 @@ impl Writer {
         }
         match &record.what {
             Happened::ConditionChanged { condition, from, to, reason } => {
-                self.bytes.push(from.code() * 3 + to.code());
+                self.bytes.push(code_of(*from) * 3 + code_of(*to));
                 self.text(condition);
                 self.text(reason);
             }
@@ -224,7 +224,7 @@ impl Writer {
                 self.wall(known.renewed, clock);
                 self.number(u64::from(known.lease_duration_seconds));
                 for (status, since) in &known.conditions {
-                    self.bytes.push(status.code());
+                    self.bytes.push(code_of(*status));
                     self.wall(*since, clock);
                 }
             }
@@ -303,7 +303,7 @@ impl Reader<'_> {
         let (lease_version, renewed, lease_duration_seconds) = (self.number()?, self.wall(clock)?, self.small()?);
         let mut conditions = [(Status::Unknown, renewed); OWN.len()];
         for condition in &mut conditions {
-            *condition = (Status::of_code(self.byte()?)?, self.wall(clock)?);
+            *condition = (status_of(self.byte()?)?, self.wall(clock)?);
         }
         Some(KnownNode { uid, server_version, lease_version, renewed, lease_duration_seconds, conditions })
     }
@@ -318,7 +318,7 @@ impl Reader<'_> {
         let what = match kind & !HAS_WALL {
             1 => {
                 let statuses = self.byte()?;
-                let (from, to) = (Status::of_code(statuses / 3)?, Status::of_code(statuses % 3)?);
+                let (from, to) = (status_of(statuses / 3)?, status_of(statuses % 3)?);
                 Happened::ConditionChanged { from, to, condition: self.text()?, reason: self.text()? }
             }
             2 => Happened::OutageBegan { cause: self.text()? },
@@ -340,18 +340,16 @@ impl Reader<'_> {
     }
 }
 
-impl Status {
-    fn code(self) -> u8 {
-        match self {
-            Status::True => 0,
-            Status::False => 1,
-            Status::Unknown => 2,
-        }
+fn code_of(status: Status) -> u8 {
+    match status {
+        Status::True => 0,
+        Status::False => 1,
+        Status::Unknown => 2,
     }
+}
 
-    fn of_code(code: u8) -> Option<Status> {
-        [Status::True, Status::False, Status::Unknown].get(usize::from(code)).copied()
-    }
+fn status_of(code: u8) -> Option<Status> {
+    Status::ALL.get(usize::from(code)).copied()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fmt;
 use heapless::String as Bounded;
 
 use crate::node::condition::OWN;
+pub use crate::node::object::Status;
 use crate::time::{Up, Wall};
 
 /// Longest type, reason or cause in a record, bytes; a longer text is cut at a character.
@@ -79,14 +80,6 @@ pub struct KnownNode {
     pub lease_duration_seconds: u32,
     /// Of each condition in the order of `node::condition::OWN`: its status, and since when.
     pub conditions: [(Status, Wall); OWN.len()],
-}
-
-/// Status of a condition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    True,
-    False,
-    Unknown,
 }
 
 impl Happened {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::condition::REQUIRED;
 use super::desired::{Board, NodeEvent, Remembered};
 use super::object::{Node, ResourceList, Swap};
 use super::pressure::threshold_value;
@@ -65,12 +66,17 @@ fn set_capacity(
     problems: &mut Vec<NodeError>,
 ) {
     let (machine, settings) = (&board.facts.machine, board.settings);
+    // What cannot be read stays what it was, and is missing where it never was anything (RDY-3): zero would be a size.
+    let stored_cpus = capacity.get("cpu").and_then(|stored| stored.parse().ok());
+    let cpu_count = fact(&machine.cpu_count, "status.capacity.cpu", problems).copied().or(stored_cpus);
     let mut put = |name: &str, quantity: Quantity| capacity.insert(name.to_owned(), quantity.to_string());
-    let cpu_count = fact(&machine.cpu_count, "status.capacity.cpu", problems).copied();
-    put("cpu", Quantity::from_count(u64::from(cpu_count.unwrap_or(0))));
-    let memory = fact(&machine.memory_total_bytes, "status.capacity.memory", problems).copied();
-    put("memory", Quantity::from_bytes(memory.unwrap_or(0)));
+    if let Some(count) = cpu_count {
+        put("cpu", Quantity::from_count(u64::from(count)));
+    }
     put("pods", Quantity::from_count(pods(settings, cpu_count)));
+    if let Some(bytes) = fact(&machine.memory_total_bytes, "status.capacity.memory", problems) {
+        put("memory", Quantity::from_bytes(*bytes));
+    }
     for size in &machine.hugepages {
         let name = format!("{HUGEPAGES}{}", Quantity::from_bytes(size.page_size_bytes));
         put(&name, Quantity::from_bytes(size.page_size_bytes.saturating_mul(size.pages)));
@@ -83,6 +89,13 @@ fn set_capacity(
         remembered.ephemeral_storage_bytes = bytes;
         if let Some(bytes) = bytes {
             put(EPHEMERAL_STORAGE, Quantity::from_bytes(bytes));
+        }
+    }
+    for name in REQUIRED {
+        let known = capacity.get(name).or_else(|| remembered.sizes.get(name)).cloned();
+        if let Some(size) = known {
+            capacity.insert(name.to_owned(), size.clone());
+            remembered.sizes.insert(name.to_owned(), size);
         }
     }
 }
@@ -293,14 +306,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_of_the_machine_is_zero_and_said() {
+    fn what_is_unknown_of_the_machine_stays_what_it_was_and_never_becomes_zero() {
         let (mut settings, mut facts) = small();
         settings.pods_per_core = 1;
+        let stored = run(&settings, &facts).node;
         facts.machine.cpu_count = absent();
         facts.machine.memory_total_bytes = absent();
+        let outcome = run_on(stored, &settings, &facts, &mut Remembered::default());
+        assert_eq!(text(&outcome.node.status.capacity), "cpu=2 memory=1Ki pods=2");
+        assert_eq!(text(&outcome.node.status.allocatable), "cpu=2 memory=1Ki pods=2");
+        let mut remembered = Remembered { sizes: outcome.node.status.capacity.unwrap(), ..Remembered::default() };
+        let anew = run_on(Node::default(), &settings, &facts, &mut remembered);
+        assert_eq!(text(&anew.node.status.capacity), "cpu=2 memory=1Ki pods=110", "a Node that somebody made anew");
         let outcome = run(&settings, &facts);
-        assert_eq!(text(&outcome.node.status.capacity), "cpu=0 memory=0 pods=110");
-        assert_eq!(text(&outcome.node.status.allocatable), "cpu=0 memory=0 pods=110");
+        assert_eq!(text(&outcome.node.status.capacity), "pods=110");
+        assert_eq!(text(&outcome.node.status.allocatable), "pods=110");
         let said: Vec<String> = outcome.problems.iter().map(ToString::to_string).collect();
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(said[0].starts_with("status.capacity.cpu: "), "{said:?}");

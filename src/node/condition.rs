@@ -1,8 +1,8 @@
 //! Turns pressures and problems into the Node's four conditions, and their transitions into events (PRS-*, RDY-*).
 
 use super::desired::{Board, NodeEvent, Remembered};
-use super::object::{Condition, Node};
-use super::pressure::Pressures;
+use super::object::{Condition, Node, Status};
+use super::pressure::{Pressures, why_unread};
 use crate::config::Settings;
 use crate::probe::Facts;
 
@@ -23,6 +23,9 @@ struct Face {
     event: &'static str,
 }
 
+/// Without which of these a Node is not Ready (RDY-3).
+pub(super) const REQUIRED: [&str; 4] = ["cpu", "memory", "pods", STORAGE];
+
 /// What one look at the board says of each condition of ours, in the order of [`OWN`]; `None`: nobody can say yet.
 ///
 /// The same judgement as the setters', without a Node of the server's to set it on: it is wanted while there is none.
@@ -32,48 +35,72 @@ pub fn judge(
     facts: &Facts,
     remembered: &Remembered,
     base: Option<&Node>,
-) -> [Option<bool>; 4] {
-    // Every other resource of a capacity is always put there (RDY-3).
-    let size_is_known = !settings.local_storage_capacity_isolation
-        || remembered.ephemeral_storage_bytes.is_some()
-        || facts.readings.node_file_system.is_ok();
-    let stored = base.map(|base| base.status.capacity.as_ref().is_some_and(|stored| stored.contains_key(STORAGE)));
-    let ready = if size_is_known { Some(true) } else { stored };
-    [Some(pressures.memory), Some(pressures.disk), Some(pressures.pid), ready]
+) -> [Option<Status>; 4] {
+    let Facts { machine, readings, .. } = facts;
+    let has_size = remembered.ephemeral_storage_bytes.is_some() || readings.node_file_system.is_ok();
+    let is_known = |name: &str| match name {
+        _ if remembered.sizes.contains_key(name) => true,
+        "cpu" => machine.cpu_count.is_ok(),
+        "memory" => machine.memory_total_bytes.is_ok(),
+        STORAGE => has_size,
+        _ => true,
+    };
+    let stored = base.map(|base| base.status.capacity.clone().unwrap_or_default());
+    let mut missing = required(settings).filter(|name| !is_known(name)).peekable();
+    let ready = match (missing.peek(), stored) {
+        (None, _) => Some(true),
+        (Some(_), None) => None,
+        (Some(_), Some(stored)) => Some(missing.all(|name| stored.contains_key(name))),
+    };
+    [pressures.memory, pressures.disk, pressures.pid, ready.map(Status::of)]
 }
 
 /// The reason that a condition of ours has in this status.
-pub fn reason(kind: &str, is_true: bool) -> &'static str {
-    face(kind, is_true).reason
+pub fn reason(kind: &str, status: Status) -> &'static str {
+    face(kind, status).reason
 }
 
 /// What is told when a condition of ours comes to this status.
-pub fn transition(node: &str, kind: &str, is_true: bool) -> NodeEvent {
-    NodeEvent::status_is_now(node, face(kind, is_true).event)
+pub fn transition(node: &str, kind: &str, status: Status) -> NodeEvent {
+    NodeEvent::status_is_now(node, face(kind, status).event)
 }
 
 /// The condition of ours that an event of this reason is about.
 pub fn of_event(reason: &str) -> Option<&'static str> {
-    OWN.into_iter().find(|kind| [true, false].into_iter().any(|is_true| face(kind, is_true).event == reason))
+    OWN.into_iter().find(|kind| Status::ALL.into_iter().any(|status| face(kind, status).event == reason))
+}
+
+/// The status that a board gave this condition; `None` where others did, or no more of it than the status can be ours.
+pub fn given(condition: &Condition) -> Option<Status> {
+    let status = Status::parse(&condition.status)?;
+    let is_ours = status != Status::Unknown || condition.reason == face(&condition.kind, status).reason;
+    (is_ours && !is_ours_by_status_only(condition)).then_some(status)
 }
 
 /// PRS-0: heartbeat always; the rest, and the event, only when the status changes.
 pub(super) fn set_pressures(node: &mut Node, board: &Board, events: &mut Vec<NodeEvent>) {
     let stamp = board.stamp.to_seconds_stamp();
-    let pressed = [board.pressures.memory, board.pressures.disk, board.pressures.pid];
-    for (kind, pressed) in OWN.into_iter().zip(pressed) {
-        let face = face(kind, pressed);
+    let Pressures { memory, disk, pid } = board.pressures;
+    for (kind, judged) in OWN.into_iter().zip([memory, disk, pid]) {
         let at = position(node, kind);
         let Some(condition) = node.status.conditions.get_mut(at) else { continue };
         condition.last_heartbeat_time = Some(stamp.clone());
+        let status = judged.unwrap_or(Status::Unknown);
+        let face = face(kind, status);
         if condition.status == face.status && !is_ours_by_status_only(condition) {
             continue;
         }
         condition.status = face.status.to_owned();
         condition.reason = face.reason.to_owned();
         condition.message = face.message.to_owned();
+        let Facts { machine, readings, .. } = board.facts;
+        if let Some(absent) = why_unread(kind, machine, readings).filter(|_| status == Status::Unknown) {
+            condition.message = format!("{}: {absent}", face.message);
+        }
         condition.last_transition_time = Some(stamp.clone());
-        events.push(NodeEvent::status_is_now(board.name, face.event));
+        if judged.is_some() {
+            events.push(NodeEvent::status_is_now(board.name, face.event));
+        }
     }
 }
 
@@ -81,7 +108,7 @@ pub(super) fn set_pressures(node: &mut Node, board: &Board, events: &mut Vec<Nod
 pub(super) fn set_ready(node: &mut Node, board: &Board, events: &mut Vec<NodeEvent>) {
     let stamp = Some(board.stamp.to_seconds_stamp());
     let message = not_ready_message(node, board);
-    let face = face(READY, message.is_none());
+    let face = face(READY, Status::of(message.is_none()));
     let ready = Condition {
         kind: READY.to_owned(),
         status: face.status.to_owned(),
@@ -105,25 +132,15 @@ pub(super) fn set_ready(node: &mut Node, board: &Board, events: &mut Vec<NodeEve
 
 /// RDY-2, RDY-3; `None` when there is nothing against Ready.
 fn not_ready_message(node: &Node, board: &Board) -> Option<String> {
-    let mut required = vec!["cpu", "memory", "pods"];
-    if board.settings.local_storage_capacity_isolation {
-        required.push(STORAGE);
-    }
     let capacity = node.status.capacity.as_ref();
-    required.retain(|name| !capacity.is_some_and(|capacity| capacity.contains_key(*name)));
-    let missing =
-        (!required.is_empty()).then(|| format!("missing node capacity for resources: {}", required.join(", ")));
-    let mut problems: Vec<&str> = Vec::new();
-    for problem in board.problems.iter().chain(&missing) {
-        if !problems.contains(&problem.as_str()) {
-            problems.push(problem);
-        }
-    }
-    match problems.as_slice() {
-        [] => None,
-        [one] => Some((*one).to_owned()),
-        several => Some(format!("[{}]", several.join(", "))),
-    }
+    let is_missing = |name: &&str| !capacity.is_some_and(|capacity| capacity.contains_key(*name));
+    let missing: Vec<&str> = required(board.settings).filter(is_missing).collect();
+    (!missing.is_empty()).then(|| format!("missing node capacity for resources: {}", missing.join(", ")))
+}
+
+fn required(settings: &Settings) -> impl Iterator<Item = &'static str> {
+    let isolation = settings.local_storage_capacity_isolation;
+    REQUIRED.into_iter().filter(move |name| isolation || *name != STORAGE)
 }
 
 /// Where the condition stands; a new one is appended with status `Unknown`, so that it counts as a transition.
@@ -145,40 +162,48 @@ fn position(node: &mut Node, kind: &str) -> usize {
 /// Whether no more than the status of this condition can be ours: repaired since the controller or an older report of ours
 /// that came late wrote it (see [`super::updated`]), or asserted on a Node that somebody had just made anew.
 pub fn is_ours_by_status_only(condition: &Condition) -> bool {
-    let other_face = face(&condition.kind, condition.status != "True");
+    let mut faces = Status::ALL.into_iter().map(|status| face(&condition.kind, status));
     CONTROLLER_REASONS.contains(&condition.reason.as_str())
-        || condition.reason == other_face.reason
+        || faces.any(|face| face.status != condition.status && face.reason == condition.reason)
         || condition.last_transition_time.is_none()
 }
 
-/// PRS-1..6, RDY-6; what is against Ready has no fixed message.
-fn face(kind: &str, is_true: bool) -> Face {
-    let (reason, message, event) = match (kind, is_true) {
-        (READY, true) => ("KubeletReady", "kubelet is posting ready status", "NodeReady"),
-        (READY, false) => ("KubeletNotReady", "", "NodeNotReady"),
-        ("MemoryPressure", true) => {
+/// PRS-1..6, RDY-6; what is against Ready has no fixed message, and neither has what is Unknown, which a kubelet does not
+/// know: it judges from nothing that there is enough.
+fn face(kind: &str, status: Status) -> Face {
+    use Status::{False, True, Unknown};
+    let (reason, message, event) = match (kind, status) {
+        (READY, True) => ("KubeletReady", "kubelet is posting ready status", "NodeReady"),
+        (READY, _) => return Face { status: "False", reason: "KubeletNotReady", message: "", event: "NodeNotReady" },
+        ("MemoryPressure", True) => {
             ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory")
         }
-        ("MemoryPressure", false) => {
+        ("MemoryPressure", False) => {
             ("KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory")
         }
-        ("DiskPressure", true) => ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
-        ("DiskPressure", false) => {
+        ("MemoryPressure", Unknown) => ("MemoryUnreadable", "memory cannot be read", "NodeMemoryUnreadable"),
+        ("DiskPressure", True) => ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
+        ("DiskPressure", False) => {
             ("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure")
         }
-        (_, true) => ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
-        (_, false) => ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
+        ("DiskPressure", Unknown) => ("DiskUnreadable", "the disk cannot be read", "NodeDiskUnreadable"),
+        (_, True) => ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
+        (_, False) => ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
+        (_, Unknown) => ("PIDsUnreadable", "PIDs cannot be read", "NodePIDsUnreadable"),
     };
-    Face { status: if is_true { "True" } else { "False" }, reason, message, event }
+    Face { status: status.word(), reason, message, event }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::samples::{self, LATER, LATER_STAMP, START_STAMP, condition, condition_mut, foreign_condition};
+    use crate::node::samples::{
+        self, CALM, LATER, LATER_STAMP, START_STAMP, condition, condition_mut, foreign_condition,
+    };
 
     fn pressed(kind: &str) -> Pressures {
-        Pressures { memory: kind == "MemoryPressure", disk: kind == "DiskPressure", pid: kind == "PIDPressure" }
+        let is = |own: &str| Some(Status::of(kind == own));
+        Pressures { memory: is("MemoryPressure"), disk: is("DiskPressure"), pid: is("PIDPressure") }
     }
 
     fn reasons(events: &[NodeEvent]) -> Vec<&str> {
@@ -187,9 +212,9 @@ mod tests {
     }
 
     /// Runs both setters over `node`, at LATER.
-    fn run(node: &mut Node, settings: &Settings, pressures: Pressures, problems: &[String]) -> Vec<NodeEvent> {
+    fn run(node: &mut Node, settings: &Settings, pressures: Pressures) -> Vec<NodeEvent> {
         let facts = samples::facts();
-        let board = Board { pressures, problems, ..samples::board(settings, &facts, LATER) };
+        let board = Board { pressures, ..samples::board(settings, &facts, LATER) };
         let mut events = Vec::new();
         set_pressures(node, &board, &mut events);
         set_ready(node, &board, &mut events);
@@ -197,7 +222,7 @@ mod tests {
     }
 
     fn calm(node: &mut Node) -> Vec<NodeEvent> {
-        run(node, &samples::settings(), Pressures::default(), &[])
+        run(node, &samples::settings(), CALM)
     }
 
     #[test]
@@ -250,7 +275,7 @@ mod tests {
             ),
         ] {
             let mut node = samples::node();
-            let events = run(&mut node, &samples::settings(), pressed(kind), &[]);
+            let events = run(&mut node, &samples::settings(), pressed(kind));
             assert_eq!(reasons(&events), [bad_event]);
             let now = condition(&node, kind);
             assert_eq!((now.status.as_str(), now.reason.as_str(), now.message.as_str()), ("True", bad, bad_words));
@@ -263,13 +288,13 @@ mod tests {
 
     #[test]
     fn a_pressure_condition_keeps_its_reason_when_the_status_stays() {
-        for pressures in [Pressures::default(), pressed("MemoryPressure")] {
+        for pressures in [CALM, pressed("MemoryPressure")] {
             let mut node = samples::node();
             let memory = condition_mut(&mut node, "MemoryPressure");
-            memory.status = if pressures.memory { "True" } else { "False" }.to_owned();
+            memory.status = pressures.memory.unwrap().word().to_owned();
             memory.reason = "Somebody".to_owned();
             memory.message = "else".to_owned();
-            assert!(run(&mut node, &samples::settings(), pressures, &[]).is_empty());
+            assert!(run(&mut node, &samples::settings(), pressures).is_empty());
             let memory = condition(&node, "MemoryPressure");
             assert_eq!((memory.reason.as_str(), memory.message.as_str()), ("Somebody", "else"));
             assert_eq!(memory.last_heartbeat_time.as_deref(), Some(LATER_STAMP));
@@ -280,38 +305,72 @@ mod tests {
     #[test]
     fn ready_gets_new_words_on_every_run_and_a_new_transition_only_with_a_new_status() {
         let mut node = samples::node();
-        let down = ["uplink is down".to_owned()];
-        assert_eq!(reasons(&run(&mut node, &samples::settings(), Pressures::default(), &down)), ["NodeNotReady"]);
+        let settings = samples::settings();
+        let capacity = node.status.capacity.take();
+        assert_eq!(reasons(&run(&mut node, &settings, CALM)), ["NodeNotReady"]);
         let ready = condition_mut(&mut node, READY);
         assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "KubeletNotReady"));
         assert_eq!(ready.last_transition_time.as_deref(), Some(LATER_STAMP));
         ready.last_transition_time = Some(START_STAMP.to_owned());
-        let other = ["disk is gone".to_owned()];
-        assert!(run(&mut node, &samples::settings(), Pressures::default(), &other).is_empty());
+        node.status.capacity.clone_from(&capacity);
+        node.status.capacity.as_mut().unwrap().remove("cpu");
+        assert!(run(&mut node, &settings, CALM).is_empty());
         let ready = condition(&node, READY);
-        assert_eq!(ready.message, "disk is gone");
+        assert_eq!(ready.message, "missing node capacity for resources: cpu");
         assert_eq!(ready.last_transition_time.as_deref(), Some(START_STAMP));
+        node.status.capacity = capacity;
         assert_eq!(reasons(&calm(&mut node)), ["NodeReady"]);
         assert!(calm(&mut node).is_empty());
     }
 
     #[test]
-    fn several_reasons_stand_in_brackets_once_each_with_missing_capacity_last() {
-        let message = |node: &mut Node, settings: &Settings, problems: &[&str]| {
-            let problems: Vec<String> = problems.iter().map(|text| (*text).to_owned()).collect();
-            run(node, settings, Pressures::default(), &problems);
+    fn missing_capacity_is_named_and_storage_only_where_it_is_isolated() {
+        let message = |node: &mut Node, settings: &Settings| {
+            run(node, settings, CALM);
             condition(node, READY).message.clone()
         };
         let mut node = samples::node();
         let settings = samples::settings();
-        assert_eq!(message(&mut node, &settings, &["runtime"]), "runtime");
-        assert_eq!(message(&mut node, &settings, &["runtime", "network", "runtime"]), "[runtime, network]");
         node.status.capacity = None;
         let missing = "missing node capacity for resources: cpu, memory, pods, ephemeral-storage";
-        assert_eq!(message(&mut node, &settings, &[]), missing);
-        assert_eq!(message(&mut node, &settings, &["runtime"]), format!("[runtime, {missing}]"));
+        assert_eq!(message(&mut node, &settings), missing);
         let isolated = Settings { local_storage_capacity_isolation: false, ..settings };
-        assert_eq!(message(&mut node, &isolated, &[]), "missing node capacity for resources: cpu, memory, pods");
+        assert_eq!(message(&mut node, &isolated), "missing node capacity for resources: cpu, memory, pods");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_unknown_with_the_reason_once_and_ready_all_the_same() {
+        let (settings, mut facts) = (samples::settings(), samples::facts());
+        facts.readings.memory = samples::absent();
+        let unread = |facts: &Facts, node: &mut Node, memory| {
+            let board = Board { pressures: Pressures { memory, ..CALM }, ..samples::board(&settings, facts, LATER) };
+            let mut events = Vec::new();
+            set_pressures(node, &board, &mut events);
+            set_ready(node, &board, &mut events);
+            reasons(&events).join(" ")
+        };
+        let mut node = samples::node();
+        assert_eq!(unread(&facts, &mut node, Some(Status::Unknown)), "NodeMemoryUnreadable");
+        let memory = condition(&node, "MemoryPressure");
+        assert_eq!((memory.status.as_str(), memory.reason.as_str()), ("Unknown", "MemoryUnreadable"));
+        assert_eq!(memory.message, "memory cannot be read: proc/nothing: no such file");
+        assert_eq!((given(memory), condition(&node, READY).status.as_str()), (Some(Status::Unknown), "True"));
+        facts.readings.memory = Err(crate::probe::Absent::new("proc/other", crate::probe::Why::Empty));
+        let said = node.clone();
+        assert_eq!(unread(&facts, &mut node, Some(Status::Unknown)), "");
+        assert_eq!(node.status.conditions, said.status.conditions, "another reason is no change");
+        assert_eq!(reasons(&calm(&mut node)), ["NodeHasSufficientMemory"]);
+        node.status.conditions.clear();
+        assert_eq!(
+            unread(&facts, &mut node, None),
+            "NodeHasNoDiskPressure NodeHasSufficientPID",
+            "nobody can say yet, and nobody knows what it was: no event"
+        );
+        assert_eq!(condition(&node, "MemoryPressure").message, "memory cannot be read: proc/other: empty");
+        let memory = condition_mut(&mut node, "MemoryPressure");
+        memory.reason = "NodeStatusUnknown".to_owned();
+        assert_eq!(given(memory), None, "the controller's");
+        assert_eq!(unread(&facts, &mut node, Some(Status::Unknown)), "NodeMemoryUnreadable");
     }
 
     #[test]
@@ -349,7 +408,7 @@ mod tests {
     fn a_status_that_its_reason_contradicts_is_told_whole_once() {
         let mut node = samples::node();
         for one in &mut node.status.conditions {
-            one.reason = face(&one.kind, one.status != "True").reason.to_owned();
+            one.reason = face(&one.kind, Status::of(one.status != "True")).reason.to_owned();
         }
         assert_eq!(calm(&mut node).len(), 4);
         for kind in OWN {
@@ -371,11 +430,11 @@ mod tests {
                 let board = Board { pressures: pressed(kind), ..samples::board(&settings, &facts, LATER) };
                 let node = crate::node::desired::initial(&board).0;
                 let judged = judge(board.pressures, &settings, &facts, &Remembered::default(), Some(&node));
-                let set = OWN.map(|kind| Some(condition(&node, kind).status == "True"));
+                let set = OWN.map(|kind| Status::parse(&condition(&node, kind).status));
                 assert_eq!(judged, set);
                 let unseen = judge(board.pressures, &settings, &facts, &Remembered::default(), None);
                 assert_eq!(unseen[..3], judged[..3]);
-                assert_eq!(unseen[3], (size_is_known || !isolation).then_some(true));
+                assert_eq!(unseen[3], (size_is_known || !isolation).then_some(Status::True));
             }
         }
     }
@@ -383,8 +442,8 @@ mod tests {
     #[test]
     fn every_event_of_a_transition_leads_back_to_its_condition() {
         for kind in OWN {
-            for is_true in [true, false] {
-                assert_eq!(of_event(transition("edge-1", kind, is_true).reason), Some(kind));
+            for status in Status::ALL {
+                assert_eq!(of_event(transition("edge-1", kind, status).reason), Some(kind));
             }
         }
         assert_eq!(of_event("Starting"), None);
@@ -394,7 +453,7 @@ mod tests {
     fn conditions_of_others_stay_where_they_are() {
         let mut node = samples::node();
         node.status.conditions.insert(1, foreign_condition());
-        run(&mut node, &samples::settings(), pressed("DiskPressure"), &["down".to_owned()]);
+        run(&mut node, &samples::settings(), pressed("DiskPressure"));
         assert_eq!(node.status.conditions[1], foreign_condition());
         assert_eq!(node.status.conditions.len(), 5);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::identity::{self, BOARD_SERIAL, MACHINE_ID_DERIVED_FROM};
-use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus};
+use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus, ResourceList};
 use super::pressure::Pressures;
 use super::reconcile::same_status;
 use super::{NodeError, address, capacity, condition, version};
@@ -36,8 +36,6 @@ pub struct Board<'a> {
     pub pressures: Pressures,
     /// The time of this run: heartbeats and transitions carry it.
     pub stamp: Wall,
-    /// Reasons for Ready=False beside missing capacity, in order; constant wording (CHG-4).
-    pub problems: &'a [String],
 }
 
 /// What the kubelet keeps in memory between runs; lost with the process on purpose.
@@ -52,6 +50,9 @@ pub struct Remembered {
     /// The first size seen of the state directory's file system: ZFS and btrfs change theirs all the time, and each
     /// change would be a PATCH (CHG-4). The kubelet reads it once as well.
     pub ephemeral_storage_bytes: Option<u64>,
+    /// The last that was known of each resource without which a Node is not Ready, from the board or from the server: a Node
+    /// that somebody makes anew has none.
+    pub sizes: ResourceList,
 }
 
 /// An event about the Node, not yet stamped.

@@ -90,13 +90,32 @@ pub struct Condition {
     pub message: String,
 }
 
-impl Condition {
-    /// `None` while it is `Unknown`.
-    pub fn is_true(&self) -> Option<bool> {
-        match self.status.as_str() {
-            "True" => Some(true),
-            "False" => Some(false),
-            _ => None,
+/// Status of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    True,
+    False,
+    Unknown,
+}
+
+impl Status {
+    pub const ALL: [Status; 3] = [Status::True, Status::False, Status::Unknown];
+
+    /// As the API spells it.
+    pub fn parse(word: &str) -> Option<Status> {
+        Status::ALL.into_iter().find(|status| status.word() == word)
+    }
+
+    pub fn of(is_true: bool) -> Status {
+        if is_true { Status::True } else { Status::False }
+    }
+
+    /// As the API spells it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::True => "True",
+            Status::False => "False",
+            Status::Unknown => "Unknown",
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::object::Status;
+use crate::config::limits::JUDGEMENT_KEPT;
 use crate::config::settings::{Eviction, Signal, Threshold};
-use crate::probe::{Machine, Readings};
+use crate::probe::{Absent, Machine, Readings};
 use crate::time::Up;
 
 const MIB: i64 = 1024 * 1024;
@@ -12,12 +14,12 @@ const SMALL_BOARD_MEMORY_MAX: i64 = 100 * MIB;
 const SMALL_BOARD_MEMORY_MIN: i64 = 8 * MIB;
 const SMALL_BOARD_MEMORY_PERCENTAGE: f32 = 10.0;
 
-/// Which pressure conditions are True.
+/// What the pressure conditions are, in the order of [`super::condition::OWN`]; `None`: nobody can say yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pressures {
-    pub memory: bool,
-    pub disk: bool,
-    pub pid: bool,
+    pub memory: Option<Status>,
+    pub disk: Option<Status>,
+    pub pid: Option<Status>,
 }
 
 /// What has to be remembered from one observation to the next; a restart forgets it, as in the kubelet.
@@ -28,6 +30,10 @@ pub struct PressureState {
     /// Rules met for their whole grace period in the previous round: they stay met until the minimum is reclaimed.
     settled: BTreeSet<Rule>,
     last_pressed: BTreeMap<Kind, Up>,
+    /// Since when there is nothing to judge from.
+    unread_since: BTreeMap<Kind, Up>,
+    /// The last answer.
+    last: Pressures,
 }
 
 /// One threshold of the settings.
@@ -44,27 +50,42 @@ enum Kind {
     Pid,
 }
 
-/// The two numbers a threshold is compared with.
-struct Observation {
-    available: i64,
-    /// `None`: unknown; percentages are then never met.
-    capacity: Option<i64>,
+/// What there is to compare a threshold with.
+enum Observation {
+    Numbers {
+        available: i64,
+        capacity: i64,
+    },
+    /// A file system that is read-only by design and therefore always full, or one without a limit on inodes.
+    Nothing,
+    /// It could not be read.
+    Unread,
 }
 
 impl PressureState {
-    /// Judges one round of readings, taken every ten seconds or so (EVI-6).
+    /// Judges one round of readings, taken every ten seconds or so (EVI-6). What cannot be read keeps its last judgement
+    /// for [`JUDGEMENT_KEPT`], or the transition period where that is longer, so that a source that fails now and then
+    /// changes nothing; then it is Unknown.
     pub fn observe(&mut self, eviction: &Eviction, machine: &Machine, readings: &Readings, up: Up) -> Pressures {
         let rules = |soft: bool, thresholds: &BTreeMap<Signal, Threshold>| {
             let rules = thresholds.iter().map(|(signal, threshold)| (Rule { signal: *signal, soft }, *threshold));
             rules.collect::<Vec<_>>()
         };
         let mut met = BTreeSet::new();
+        let mut unread = BTreeSet::new();
         for (rule, threshold) in rules(false, &eviction.hard).into_iter().chain(rules(true, &eviction.soft)) {
-            let Some(observation) = observe(rule.signal, machine, readings) else { continue };
-            let Some(limit) = threshold_value(threshold, observation.capacity) else { continue };
+            let (available, capacity) = match observe(rule.signal, machine, readings) {
+                Observation::Numbers { available, capacity } => (available, Some(capacity)),
+                Observation::Nothing => continue,
+                Observation::Unread => {
+                    unread.insert(kind(rule.signal));
+                    continue;
+                }
+            };
+            let Some(limit) = threshold_value(threshold, capacity) else { continue };
             let reclaim = eviction.minimum_reclaim.get(&rule.signal).filter(|_| self.settled.contains(&rule));
-            let reclaim = reclaim.and_then(|reclaim| threshold_value(*reclaim, observation.capacity)).unwrap_or(0);
-            if observation.available < limit.saturating_add(reclaim) {
+            let reclaim = reclaim.and_then(|reclaim| threshold_value(*reclaim, capacity)).unwrap_or(0);
+            if available < limit.saturating_add(reclaim) {
                 met.insert(rule);
             }
         }
@@ -86,8 +107,24 @@ impl PressureState {
             up.since(*at) < eviction.pressure_transition_period
                 || met.iter().any(|rule| self::kind(rule.signal) == *kind)
         });
-        let pressed = |kind| self.last_pressed.contains_key(&kind);
-        Pressures { memory: pressed(Kind::Memory), disk: pressed(Kind::Disk), pid: pressed(Kind::Pid) }
+        self.unread_since.retain(|kind, _| unread.contains(kind));
+        for kind in unread {
+            self.unread_since.entry(kind).or_insert(up);
+        }
+        let kept_for = eviction.pressure_transition_period.max(JUDGEMENT_KEPT);
+        let judged = |kind, last| match self.unread_since.get(&kind) {
+            _ if self.last_pressed.contains_key(&kind) => Some(Status::True),
+            None => Some(Status::False),
+            Some(since) if up.since(*since) >= kept_for => Some(Status::Unknown),
+            Some(_) => last,
+        };
+        let Pressures { memory, disk, pid } = self.last;
+        self.last = Pressures {
+            memory: judged(Kind::Memory, memory),
+            disk: judged(Kind::Disk, disk),
+            pid: judged(Kind::Pid, pid),
+        };
+        self.last
     }
 }
 
@@ -100,24 +137,31 @@ fn kind(signal: Signal) -> Kind {
     }
 }
 
-/// EVI-4. `None` where there is nothing to judge: no reading, a file system that is read-only by design and therefore
-/// always full, or one without a limit on inodes.
-fn observe(signal: Signal, machine: &Machine, readings: &Readings) -> Option<Observation> {
+/// EVI-4.
+fn observe(signal: Signal, machine: &Machine, readings: &Readings) -> Observation {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let file_system = || readings.node_file_system.as_ref().ok().filter(|system| !system.read_only);
-    let (available, capacity) = match signal {
-        Signal::MemoryAvailable => {
-            (readings.memory.as_ref().ok()?.available_bytes, machine.memory_total_bytes.as_ref().ok().copied())
-        }
-        Signal::NodefsAvailable => file_system().map(|system| (system.available_bytes, Some(system.capacity_bytes)))?,
-        Signal::NodefsInodesFree => {
-            file_system().filter(|system| system.inodes != 0).map(|system| (system.inodes_free, Some(system.inodes)))?
-        }
-        Signal::PidAvailable => {
-            readings.pids.as_ref().ok().map(|pids| (pids.limit.saturating_sub(pids.used), Some(pids.limit)))?
-        }
+    let Readings { memory, node_file_system, pids } = readings;
+    let numbers = match (signal, memory, &machine.memory_total_bytes, node_file_system, pids) {
+        (Signal::MemoryAvailable, Ok(memory), Ok(total), ..) => (memory.available_bytes, *total),
+        (Signal::PidAvailable, .., Ok(pids)) => (pids.limit.saturating_sub(pids.used), pids.limit),
+        (Signal::NodefsAvailable | Signal::NodefsInodesFree, .., Ok(system), _) => match signal {
+            _ if system.read_only => return Observation::Nothing,
+            Signal::NodefsAvailable => (system.available_bytes, system.capacity_bytes),
+            _ if system.inodes == 0 => return Observation::Nothing,
+            _ => (system.inodes_free, system.inodes),
+        },
+        _ => return Observation::Unread,
     };
-    Some(Observation { available: number(available), capacity: capacity.map(number) })
+    Observation::Numbers { available: number(numbers.0), capacity: number(numbers.1) }
+}
+
+/// Why a pressure condition cannot be judged now; the path and the reason of what is missing.
+pub(super) fn why_unread<'a>(kind: &str, machine: &'a Machine, readings: &'a Readings) -> Option<&'a Absent> {
+    match kind {
+        "MemoryPressure" => readings.memory.as_ref().err().or(machine.memory_total_bytes.as_ref().err()),
+        "DiskPressure" => readings.node_file_system.as_ref().err(),
+        _ => readings.pids.as_ref().err(),
+    }
 }
 
 /// A threshold in bytes, inodes or PIDs; `None` when it depends on a capacity nobody knows. Allocatable is made with
@@ -146,6 +190,13 @@ mod tests {
     use crate::node::samples::{self, absent};
     use crate::probe::facts::{FileSystem, MemorySource, MemoryUse, Pids};
 
+    #[derive(Debug, Default, PartialEq)]
+    struct Pressed {
+        memory: bool,
+        disk: bool,
+        pid: bool,
+    }
+
     const MINUTE: Duration = Duration::from_secs(60);
 
     /// A board whose readings a test turns, and the state of its agent.
@@ -166,12 +217,23 @@ mod tests {
         }
 
         /// Passes `span` of time and judges again.
-        fn after(&mut self, span: Duration) -> Pressures {
+        fn judged_after(&mut self, span: Duration) -> Pressures {
             self.up = self.up + span;
             self.state.observe(&self.eviction, &self.machine, &self.readings, self.up)
         }
 
-        fn now(&mut self) -> Pressures {
+        /// The same, of which nothing may be unknown.
+        fn after(&mut self, span: Duration) -> Pressed {
+            let Pressures { memory, disk, pid } = self.judged_after(span);
+            let is_true = |status: Option<Status>| match status {
+                Some(Status::True) => true,
+                Some(Status::False) => false,
+                unknown => panic!("{unknown:?}"),
+            };
+            Pressed { memory: is_true(memory), disk: is_true(disk), pid: is_true(pid) }
+        }
+
+        fn now(&mut self) -> Pressed {
             self.after(Duration::ZERO)
         }
 
@@ -190,14 +252,14 @@ mod tests {
 
     #[test]
     fn a_calm_board_has_no_pressure() {
-        assert_eq!(Bench::new().now(), Pressures::default());
+        assert_eq!(Bench::new().now(), Pressed::default());
     }
 
     #[test]
     fn exactly_at_the_threshold_is_not_below_it() {
         let limit = 100 * 1024 * 1024;
         assert!(!Bench::new().memory(limit).now().memory);
-        assert_eq!(Bench::new().memory(limit - 1).now(), Pressures { memory: true, ..Pressures::default() });
+        assert_eq!(Bench::new().memory(limit - 1).now(), Pressed { memory: true, ..Pressed::default() });
         let limit = 10_736_262_918;
         assert!(!Bench::new().disk(|system| system.available_bytes = limit).now().disk);
         assert!(Bench::new().disk(|system| system.available_bytes = limit - 1).now().disk);
@@ -229,14 +291,45 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_without_data_is_never_met() {
+    fn a_signal_without_data_is_never_met_and_never_enough() {
         let mut bench = Bench::new();
         bench.eviction.hard.insert(Signal::PidAvailable, Threshold::Quantity(i64::MAX));
         bench.readings = Readings { memory: absent(), node_file_system: absent(), pids: absent() };
-        assert_eq!(bench.now(), Pressures::default());
+        assert_eq!(bench.judged_after(MINUTE), Pressures::default(), "nobody can say yet");
+        let unknown = Some(Status::Unknown);
+        let nothing = Pressures { memory: unknown, disk: unknown, pid: unknown };
+        assert_eq!(bench.judged_after(5 * MINUTE), nothing);
         let mut bench = Bench::new();
         bench.machine.memory_total_bytes = absent();
-        assert!(!bench.memory(0).now().memory);
+        assert_eq!(bench.memory(0).judged_after(MINUTE).memory, None, "a tenth of what?");
+        bench.eviction.hard.clear();
+        bench.readings = Readings { memory: absent(), node_file_system: absent(), pids: absent() };
+        assert_eq!(bench.now(), Pressed::default(), "nothing asks for it: as with a kubelet");
+    }
+
+    #[test]
+    fn a_source_that_fails_keeps_its_last_judgement_for_a_while() {
+        let status = |bench: &mut Bench, span| bench.judged_after(span).memory.unwrap();
+        for (available, before) in [(8 << 30, Status::False), (0, Status::True)] {
+            let mut bench = Bench::new();
+            assert_eq!(status(bench.memory(available), MINUTE), before);
+            bench.readings.memory = absent();
+            assert_eq!(status(&mut bench, MINUTE), before);
+            assert_eq!(status(&mut bench, 5 * MINUTE - Duration::from_millis(1)), before);
+            // Once in a while it can be read: that is enough.
+            assert_eq!(status(bench.memory(available), MINUTE), before);
+            bench.readings.memory = absent();
+            assert_eq!(status(&mut bench, MINUTE), before);
+            assert_eq!(status(&mut bench, 5 * MINUTE), Status::Unknown);
+            assert_eq!(status(&mut bench, MINUTE), Status::Unknown);
+            assert_eq!(status(bench.memory(available), MINUTE), before, "at the first look that can tell");
+        }
+        let mut bench = Bench::new();
+        bench.eviction.pressure_transition_period = Duration::ZERO;
+        assert_eq!(status(bench.memory(0), MINUTE), Status::True);
+        bench.readings.memory = absent();
+        assert_eq!(status(&mut bench, MINUTE), Status::True, "no period does not make a judgement of nothing");
+        assert_eq!(status(&mut bench, JUDGEMENT_KEPT), Status::Unknown);
     }
 
     #[test]
@@ -259,7 +352,7 @@ mod tests {
         bench.readings.pids = Ok(Pids { limit: 123, used: 719 });
         assert!(!bench.now().pid);
         bench.eviction.hard.insert(Signal::PidAvailable, Threshold::Percentage(5.0));
-        assert_eq!(bench.now(), Pressures { pid: true, ..Pressures::default() });
+        assert_eq!(bench.now(), Pressed { pid: true, ..Pressed::default() });
     }
 
     #[test]

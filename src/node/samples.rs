@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::desired::{Board, Remembered, Update, initial, updated};
-use super::object::{Condition, Node};
+use super::object::{Condition, Node, Status};
 use super::pressure::Pressures;
 use crate::config::Settings;
 use crate::probe::facts::{
@@ -16,6 +16,10 @@ pub(super) const START: Wall = Wall::from_unix_seconds(1_767_225_600);
 pub(super) const START_STAMP: &str = "2026-01-01T00:00:00Z";
 pub(super) const LATER: Wall = Wall::from_unix_seconds(1_767_225_900);
 pub(super) const LATER_STAMP: &str = "2026-01-01T00:05:00Z";
+
+/// No pressure.
+pub(super) const CALM: Pressures =
+    Pressures { memory: Some(Status::False), disk: Some(Status::False), pid: Some(Status::False) };
 
 pub(super) fn absent<T>() -> Fact<T> {
     Err(Absent { path: "proc/nothing".to_owned(), why: Why::NoSuchFile })
@@ -89,8 +93,7 @@ pub(super) fn settings() -> Settings {
 }
 
 pub(super) fn board<'a>(settings: &'a Settings, facts: &'a Facts, stamp: Wall) -> Board<'a> {
-    let pressures = Pressures::default();
-    Board { settings, facts, name: "edge-1", kubelet_version: "v1.36.2", pressures, stamp, problems: &[] }
+    Board { settings, facts, name: "edge-1", kubelet_version: "v1.36.2", pressures: CALM, stamp }
 }
 
 /// The Node of that agent as the server has it since [`START`].

@@ -42,13 +42,7 @@ impl Board {
         };
         let readings = Readings {
             memory: Ok(MemoryUse { available_bytes: 900 * MEBIBYTE, source: MemorySource::CgroupV2 }),
-            node_file_system: Ok(FileSystem {
-                capacity_bytes: DISK_BYTES,
-                available_bytes: DISK_BYTES / 2,
-                inodes: 500_000,
-                inodes_free: 400_000,
-                read_only: false,
-            }),
+            node_file_system: Ok(disk()),
             pids: Ok(Pids { limit: 32_768, used: 200 }),
         };
         Board { facts: Facts { machine, readings, network: uplink(Some(10), None) } }
@@ -57,7 +51,7 @@ impl Board {
     /// Something changes. Answers what, for the trace.
     pub fn change(&mut self, random: &mut Random) -> &'static str {
         let readings = &mut self.facts.readings;
-        match random.below(9) {
+        match random.below(13) {
             0 => {
                 let available_bytes = random.between(1, 90) * MEBIBYTE;
                 readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::CgroupV2 });
@@ -71,8 +65,22 @@ impl Board {
             2 => self.set_disk_bytes(random.between(0, 600) * MEBIBYTE, "the disk fills up"),
             3 => self.set_disk_bytes(random.between(2000, 6000) * MEBIBYTE, "the disk is cleaned"),
             4 => {
-                readings.memory = Err(Absent { path: "proc/meminfo".to_owned(), why: Why::Errno(5) });
+                readings.memory = Err(Absent { path: "proc/meminfo".to_owned(), why: odd(random) });
                 "memory cannot be read"
+            }
+            9 => {
+                readings.node_file_system = Err(Absent { path: "var/lib/nodepulse".to_owned(), why: odd(random) });
+                "the disk cannot be read"
+            }
+            10 => {
+                let absent = Absent { path: "proc/cpuinfo".to_owned(), why: odd(random) };
+                self.facts.machine.cpu_count = Err(absent.clone());
+                self.facts.machine.memory_total_bytes = Err(absent);
+                "neither CPUs nor memory can be counted"
+            }
+            11 => {
+                self.make_readable();
+                "what could not be read can be"
             }
             5 => {
                 self.facts.network = uplink(None, None);
@@ -91,10 +99,16 @@ impl Board {
 
     /// At peace, what can be read can be read: the truth is then one.
     pub fn make_readable(&mut self) {
-        if self.facts.readings.memory.is_err() {
+        let Facts { machine, readings, .. } = &mut self.facts;
+        if readings.memory.is_err() {
             let available_bytes = 900 * MEBIBYTE;
-            self.facts.readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::CgroupV2 });
+            readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::CgroupV2 });
         }
+        if readings.node_file_system.is_err() {
+            readings.node_file_system = Ok(disk());
+        }
+        machine.cpu_count = Ok(4);
+        machine.memory_total_bytes = Ok(MEMORY_BYTES);
         if self.facts.network.default_routes.is_empty() {
             self.facts.network = uplink(Some(10), None);
         }
@@ -110,6 +124,22 @@ impl Board {
             disk.available_bytes = bytes;
         }
         what
+    }
+}
+
+fn disk() -> FileSystem {
+    let (inodes, inodes_free) = (500_000, 400_000);
+    let (capacity_bytes, available_bytes) = (DISK_BYTES, DISK_BYTES / 2);
+    FileSystem { capacity_bytes, available_bytes, inodes, inodes_free, read_only: false }
+}
+
+/// What is wrong with an odd file, another at each time.
+fn odd(random: &mut Random) -> Why {
+    match random.below(4) {
+        0 => Why::Errno(5),
+        1 => Why::Empty,
+        2 => Why::Malformed(format!("{} is no number", random.below(1000))),
+        _ => Why::Implausible(format!("{} is more than there is", random.below(1000))),
     }
 }
 

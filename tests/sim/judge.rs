@@ -1,5 +1,7 @@
 //! Turns the state of a world at peace into "as it should be" or a sentence saying what is not.
 
+use std::collections::BTreeMap;
+
 use nodepulse::journal::Happened;
 use nodepulse::node::desired::{self, Remembered};
 use nodepulse::node::object::Node;
@@ -130,6 +132,32 @@ impl World {
         Ok(())
     }
 
+    /// What the Node has of cpu, memory and storage, and whether it is Ready.
+    pub fn stored_sizes(&self) -> BTreeMap<String, String> {
+        let Some(node) = self.server.node(NODE) else { return BTreeMap::new() };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let capacity = node["status"]["capacity"].as_object().into_iter().flatten();
+        let mut sizes: BTreeMap<String, String> = capacity
+            .filter(|(name, _)| ["cpu", "memory", "ephemeral-storage"].contains(&name.as_str()))
+            .map(|(name, size)| (name.clone(), text(size)))
+            .collect();
+        sizes.extend(condition(node, "Ready").map(|ready| ("Ready".to_owned(), text(&ready["status"]))));
+        sizes
+    }
+
+    /// No report takes a size away, or Ready: what cannot be read is what it was.
+    pub fn check_sizes(&mut self, before: &BTreeMap<String, String>) {
+        let after = self.stored_sizes();
+        let zero = after.iter().find(|(_, size)| *size == "0");
+        let lost = before.iter().find(|(name, size)| match name.as_str() {
+            "Ready" => *size == "True" && after.get("Ready").is_some_and(|now| now == "False"),
+            name => !after.contains_key(name),
+        });
+        if let Some((name, size)) = zero.or(lost) {
+            self.violated(format!("a report makes {name} {:?}, it was {size}", after.get(name)));
+        }
+    }
+
     /// By rules of this file's own, not the agent's.
     fn true_conditions(&self) -> [(&'static str, &'static str); 4] {
         let readings = &self.board.facts.readings;
@@ -154,7 +182,6 @@ impl World {
             kubelet_version: &base.status.node_info.kubelet_version,
             pressures,
             stamp: Wall::from_unix_us(self.server_wall_us()),
-            problems: &[],
         };
         let mut remembered =
             Remembered { pod_cidrs: base.spec.pod_cidrs.join(","), reboot_reported: true, ..Remembered::default() };

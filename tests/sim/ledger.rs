@@ -282,6 +282,13 @@ impl Ledger {
         }
     }
 
+    /// A Node is born. What nobody could tell of it may be known of one that is there already.
+    pub fn bears(&mut self, body: &str, now_us: u64) -> Checked {
+        self.reports(body, true, now_us)?;
+        self.told.retain(|kind, status| status != "Unknown" && (kind != "Ready" || status == "True"));
+        Ok(())
+    }
+
     /// A status is sent. A change must be on disk before it is told; what a process says first need not be a change.
     pub fn reports(&mut self, body: &str, is_excused: bool, now_us: u64) -> Checked {
         let body: StatusBody = read(body)?;
@@ -435,9 +442,7 @@ fn word(status: Status) -> &'static str {
 /// What an event about it says, where it may be one that repeats an earlier one.
 fn message_of(record: &Record) -> Option<String> {
     match &record.what {
-        Happened::ConditionChanged { condition, to, .. } => {
-            Some(condition::transition(NODE, condition, *to == Status::True).message)
-        }
+        Happened::ConditionChanged { condition, to, .. } => Some(condition::transition(NODE, condition, *to).message),
         Happened::ProcessStarted => Some("Starting nodepulse.".to_owned()),
         _ => None,
     }

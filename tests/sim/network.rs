@@ -129,7 +129,7 @@ impl World {
         let checked = match wish {
             Wish::PatchStatus { body, .. } => self.ledger.reports(body, is_excused, self.now_us),
             // What a Node is born with need not have changed.
-            Wish::CreateNode { body } => self.ledger.reports(body, true, self.now_us),
+            Wish::CreateNode { body } => self.ledger.bears(body, self.now_us),
             _ => self.ledger.tells(wish, is_excused, self.now_us),
         };
         self.check(checked);
@@ -257,6 +257,7 @@ impl World {
         let renews = request.method != "GET" && request.path.contains("/leases");
         let reports = !stray && request.path.ends_with("/status");
         let transitions_before = if reports { self.stored_transitions() } else { BTreeMap::new() };
+        let sizes_before = if reports { self.stored_sizes() } else { BTreeMap::new() };
         let stored_before = if renews { self.stored_renew_time() } else { None };
         let response = if self.trace.keeps_lines() {
             let (response, line) = self.server.answer_aloud(&request, &caller, wall_us);
@@ -283,6 +284,7 @@ impl World {
         }
         if reports && response.is_success() {
             self.check_transitions(&transitions_before);
+            self.check_sizes(&sizes_before);
         }
         if renews && response.is_success() {
             self.lease_renewed_at_us = wall_us;

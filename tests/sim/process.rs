@@ -68,7 +68,7 @@ impl World {
         let is_dated = self.dates_heard.0 >= 2 || off_us.is_some_and(|off_us| off_us <= truth::TOLERANCE_US);
         let moment = truth::Moment { now_us: self.now_us, server_us, is_dated };
         let period = self.plan.settings.eviction.pressure_transition_period;
-        self.truth.look(&self.board.facts.readings, period, moment);
+        self.truth.look(&self.board.facts, period, moment);
     }
 
     /// As the shell hands it over: machine and network only when they are not those of the last time.

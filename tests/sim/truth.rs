@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use nodepulse::probe::Readings;
+use nodepulse::probe::{Facts, Readings};
 
 /// Stamps have whole seconds, travel, and follow a board's clock that is off by up to ten.
 pub const TOLERANCE_US: i64 = 13_000_000;
+/// What cannot be read for so long, or for the transition period, is Unknown.
+const UNREAD_BEFORE_UNKNOWN_US: u64 = 60_000_000;
 
 /// What is true of the conditions that change.
 #[derive(Debug, Default)]
@@ -16,7 +18,9 @@ pub struct Truth {
 
 #[derive(Debug, Default)]
 struct Condition {
-    is_true: Option<bool>,
+    status: Option<&'static str>,
+    /// Since when looks, one after the other in this process, could not read it.
+    unread_us: Option<u64>,
     /// When a look last found too little, in this process.
     low_us: Option<u64>,
     /// When it became what it is, by the server's clock.
@@ -55,11 +59,13 @@ pub struct Moment {
 pub const KINDS: [&str; 2] = ["MemoryPressure", "DiskPressure"];
 
 impl Truth {
-    /// The agent is told these readings.
-    pub fn look(&mut self, readings: &Readings, period: Duration, at: Moment) {
+    /// The agent is told these facts.
+    pub fn look(&mut self, Facts { machine, readings, .. }: &Facts, period: Duration, at: Moment) {
+        let Readings { memory, .. } = readings;
+        let is_counted = machine.memory_total_bytes.is_ok();
         let low = [
-            readings.memory.as_ref().is_ok_and(|memory| memory.available_bytes < 100 << 20),
-            readings.node_file_system.as_ref().is_ok_and(|disk| disk.available_bytes < disk.capacity_bytes / 10),
+            memory.as_ref().ok().filter(|_| is_counted).map(|memory| memory.available_bytes < 100 << 20),
+            readings.node_file_system.as_ref().ok().map(|disk| disk.available_bytes < disk.capacity_bytes / 10),
         ];
         for (condition, low) in [&mut self.memory, &mut self.disk].into_iter().zip(low) {
             condition.look(low, period, at);
@@ -70,8 +76,9 @@ impl Truth {
     pub fn process_ended(&mut self, reboot: bool, remains: impl Fn(&str, i64, &str) -> Remains) {
         for (kind, condition) in KINDS.into_iter().zip([&mut self.memory, &mut self.disk]) {
             condition.low_us = None;
+            condition.unread_us = None;
             condition.is_first_look = true;
-            let word = condition.word().unwrap_or_default();
+            let word = condition.status.unwrap_or_default();
             let remains =
                 if condition.transitions == 0 { Remains::OnDisk } else { remains(kind, condition.since_us, word) };
             let is_lost = remains == Remains::Nowhere || condition.rests_on_node || condition.is_recorded_late;
@@ -118,15 +125,25 @@ impl Truth {
 }
 
 impl Condition {
-    fn look(&mut self, low: bool, period: Duration, at: Moment) {
-        if low {
+    /// `low`: whether there is too little; `None`: nobody can tell.
+    fn look(&mut self, low: Option<bool>, period: Duration, at: Moment) {
+        if low == Some(true) {
             self.low_us = Some(at.now_us);
         }
         let period_us = period.as_micros() as u64;
-        let is_true = low || self.low_us.is_some_and(|low_us| at.now_us - low_us < period_us);
+        let unread_us = if low.is_none() { Some(*self.unread_us.get_or_insert(at.now_us)) } else { None };
+        self.unread_us = unread_us;
+        let is_pressed = self.low_us.is_some_and(|low_us| at.now_us == low_us || at.now_us - low_us < period_us);
+        let status = match unread_us {
+            _ if is_pressed => "True",
+            None => "False",
+            Some(since_us) if at.now_us - since_us >= period_us.max(UNREAD_BEFORE_UNKNOWN_US) => "Unknown",
+            // What was known last holds on.
+            Some(_) => return,
+        };
         let is_first_look = std::mem::take(&mut self.is_first_look);
-        let before = self.is_true.replace(is_true);
-        if before == Some(is_true) {
+        let before = self.status.replace(status);
+        if before == Some(status) {
             return;
         }
         self.transitions += u64::from(before.is_some());
@@ -138,9 +155,5 @@ impl Condition {
         self.is_unknowable = is_first_look && (self.is_unknowable || self.touched_us.is_some());
         self.rests_on_node &= is_first_look;
         self.is_recorded_late &= is_first_look;
-    }
-
-    fn word(&self) -> Option<&'static str> {
-        self.is_true.map(|is_true| if is_true { "True" } else { "False" })
     }
 }
