@@ -41,8 +41,7 @@ pub fn kubeconfig_path(settings: &Settings) -> Result<&str, CliError> {
 pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     let path = kubeconfig_path(settings)?;
     let text = Written { what: "kubeconfig", flag: "--kubeconfig", path }.text()?;
-    let folder = Path::new(path).parent().and_then(Path::to_str).unwrap_or_default();
-    Kubeconfig::parse(&text, folder, None).map_err(|error| CliError::Kubeconfig { path: path.to_owned(), error })
+    Kubeconfig::parse(&text, path, None).map_err(|error| CliError::Kubeconfig { path: path.to_owned(), error })
 }
 
 /// The file that it stands in, if not in the kubeconfig itself.
@@ -187,7 +186,7 @@ mod tests {
                 "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
                  clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'}}}}]\nusers: [{{name: u, user: {user}}}]\n"
             );
-            Kubeconfig::parse(&text, "/nonexistent", None).unwrap()
+            Kubeconfig::parse(&text, "/nonexistent/kubeconfig", None).unwrap()
         };
         let settings =
             Settings { kubeconfig: Some(kubeconfig.clone()), state_directory: state.clone(), ..Settings::default() };

@@ -63,6 +63,27 @@ pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loa
     Ok(Loaded { config, token, dates, fingerprint: hasher.finish() })
 }
 
+/// The kubeconfig as its file is now, where certificate, key, token or CA stand in it; `None` where they all have files of
+/// their own, or this one cannot be used: then what is known of it stays.
+pub fn read_again(known: &Kubeconfig) -> Option<Kubeconfig> {
+    let is_data = |material: &Material| matches!(material, Material::Data(_));
+    let own = match &known.credentials {
+        Credentials::Certificate { certificate, key } => is_data(certificate) || is_data(key),
+        Credentials::Token(token) => is_data(token),
+        Credentials::Anonymous => false,
+    };
+    if known.path.is_empty() || !(own || known.certificate_authority.as_ref().is_some_and(is_data)) {
+        return None;
+    }
+    let read = read_file(&known.path, "kubeconfig", limits::SETTINGS_FILE_BYTES).map_err(|failure| failure.to_string());
+    let parsed = read.and_then(|bytes| {
+        Kubeconfig::parse(&String::from_utf8_lossy(&bytes), &known.path, None)
+            .map_err(|error| format!("{}:{error}", known.path))
+    });
+    let told = |why: &String| ::log::warn!(target: "kubeconfig-unreadable", "what the kubeconfig said before stays in use: {why}");
+    parsed.inspect_err(told).ok()
+}
+
 /// The roots, and when the last of those that we were given was issued.
 fn read_roots(
     authority: Option<&Material>,

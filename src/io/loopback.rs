@@ -92,6 +92,7 @@ pub fn kubeconfig(authority: &Authority, port: u16) -> Kubeconfig {
             key: Material::Data(client.key.serialize_pem().into_bytes()),
         },
         context: "test".to_owned(),
+        path: String::new(),
     }
 }
 

@@ -63,12 +63,17 @@ impl Pool {
         }
     }
 
-    /// Reads the credentials again. What cannot be read leaves those in use that could; equal ones keep connections.
+    /// Reads the credentials again, with the kubeconfig where they stand in it. What cannot be read leaves those in use
+    /// that could; equal ones keep connections.
     pub fn reload(&self) -> Result<CredentialDates, Failure> {
-        let fresh = credentials::load(&self.kubeconfig.borrow(), Arc::clone(&self.clock))?;
+        let known = Rc::clone(&self.kubeconfig.borrow());
+        let kubeconfig = credentials::read_again(&known).map_or(known, Rc::new);
+        let fresh = credentials::load(&kubeconfig, Arc::clone(&self.clock))?;
         let dates = fresh.dates;
+        let is_same_kubeconfig = *self.kubeconfig.borrow() == kubeconfig;
+        self.kubeconfig.replace(kubeconfig);
         let mut loaded = self.loaded.borrow_mut();
-        match loaded.as_mut().filter(|old| old.fingerprint == fresh.fingerprint) {
+        match loaded.as_mut().filter(|old| is_same_kubeconfig && old.fingerprint == fresh.fingerprint) {
             Some(old) => old.token = fresh.token,
             None => {
                 *loaded = Some(fresh);

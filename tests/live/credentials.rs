@@ -6,10 +6,12 @@ use super::super::cluster::{Cluster, Credential, NodeIdentity, Result, Validity,
 use super::super::trials::Case;
 use super::proxy::{Manner, Proxy, server_config};
 use super::{SOON, wait_until_ready};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use nix::sys::signal::Signal;
 use nodepulse::io::kernel_clock::is_synchronised;
 use serde_json::json;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// Credentials are read again by themselves at most every 30 s.
@@ -19,6 +21,7 @@ pub fn cases() -> Vec<Case> {
     cases![
         &[],
         a_client_certificate_that_has_expired_is_told_and_its_successor_found,
+        a_certificate_that_stands_in_the_kubeconfig_is_read_again_from_it,
         a_wrong_authority_is_told_and_the_right_one_found,
         a_client_certificate_of_tomorrow_is_told_and_replaced_at_sighup,
         a_client_certificate_of_a_stranger_is_told,
@@ -50,6 +53,34 @@ fn a_client_certificate_that_has_expired_is_told_and_its_successor_found(cluster
     agent.wait_for_line(&["registration failed", "server answered 401", "the client certificate expired at"], SOON)?;
     cluster.renew(&node, Credential::Valid)?;
     is_healed(cluster, &node, &mut agent, READ_AGAIN)
+}
+
+fn a_certificate_that_stands_in_the_kubeconfig_is_read_again_from_it(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node_at(&cluster.api, "embedded", Credential::Expired)?;
+    let whole = node.dir.join("whole.kubeconfig");
+    embed(&node, &whole)?;
+    let mut agent = Launch::quick(&node).kubeconfig(&whole).start(cluster)?;
+    agent.wait_for_line(&["registration failed", "server answered 401", "the client certificate expired at"], SOON)?;
+    cluster.renew(&node, Credential::Valid)?;
+    embed(&node, &whole)?;
+    is_healed(cluster, &node, &mut agent, READ_AGAIN)
+}
+
+/// The node's kubeconfig with the files that it names in it, at `path` in one step.
+fn embed(node: &NodeIdentity, path: &Path) -> Result<()> {
+    let mut text = fs::read_to_string(&node.kubeconfig).map_err(|e| e.to_string())?;
+    for (key, file) in [
+        ("certificate-authority", &node.authority),
+        ("client-certificate", &node.certificate),
+        ("client-key", &node.key),
+    ] {
+        let data = BASE64_STANDARD.encode(fs::read(file).map_err(|e| e.to_string())?);
+        let named = format!("{key}: {}", file.display());
+        assert!(text.contains(&named), "no {named} in {text}");
+        text = text.replace(&named, &format!("{key}-data: {data}"));
+    }
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path)).map_err(|e| e.to_string())
 }
 
 fn a_wrong_authority_is_told_and_the_right_one_found(cluster: &Cluster) -> Result<()> {

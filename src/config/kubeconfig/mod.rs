@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 pub use error::{KubeconfigError, Why};
 pub use server::ServerError;
 
-use super::scalars::joined;
+use super::scalars::{folder, joined};
 use super::yaml::{self, Value};
 
 /// What one context of a kubeconfig says, files not yet read.
@@ -30,6 +30,8 @@ pub struct Kubeconfig {
     pub credentials: Credentials,
     /// Name of the context that was used.
     pub context: String,
+    /// Where all this stands; empty where it is in no file.
+    pub path: String,
 }
 
 /// An endpoint: `https://host:port/prefix`.
@@ -82,14 +84,14 @@ pub enum Credentials {
 }
 
 impl Kubeconfig {
-    /// Reads one context: `context`, or else the file's `current-context`. Relative paths are joined to `folder`, where
-    /// the kubeconfig stands. JSON is read as well: it is YAML.
-    pub fn parse(text: &str, folder: &str, context: Option<&str>) -> Result<Kubeconfig, KubeconfigError> {
+    /// Reads one context: `context`, or else the file's `current-context`. Relative paths are joined to the folder of
+    /// `path`, where the kubeconfig stands. JSON is read as well: it is YAML.
+    pub fn parse(text: &str, path: &str, context: Option<&str>) -> Result<Kubeconfig, KubeconfigError> {
         let parsed = yaml::parse(text);
         if let Some(problem) = parsed.problems.into_iter().next() {
             return Err(KubeconfigError::new(problem.line, "", Why::Yaml(problem.why)));
         }
-        let file = Section { tree: &parsed.tree, path: String::new(), folder };
+        let file = Section { tree: &parsed.tree, path: String::new(), folder: folder(path) };
         file.check_kind()?;
         let name = match context {
             Some(name) => name,
@@ -114,6 +116,7 @@ impl Kubeconfig {
             proxy: proxy.map_err(|why| cluster.error_at("proxy-url", Why::Proxy(why)))?,
             credentials,
             context: name.to_owned(),
+            path: path.to_owned(),
         })
     }
 }

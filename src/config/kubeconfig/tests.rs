@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::yaml::Why as Yaml;
 
-const FOLDER: &str = "/etc/nodepulse";
+const PATH: &str = "/etc/nodepulse/kubeconfig";
 
 fn server(host: &str, port: u16) -> Server {
     Server { host: host.to_owned(), port, path_prefix: String::new() }
@@ -34,7 +34,7 @@ users:
 }
 
 fn parse(text: &str) -> Result<Kubeconfig, KubeconfigError> {
-    Kubeconfig::parse(text, FOLDER, None)
+    Kubeconfig::parse(text, PATH, None)
 }
 
 /// The reason, and that the error names its place and has words.
@@ -64,6 +64,7 @@ fn a_kubelet_kubeconfig_points_at_its_rotated_certificate() {
                 key: Material::File(pem.to_owned()),
             },
             context: "node@kubernetes".to_owned(),
+            path: PATH.to_owned(),
         }
     );
 }
@@ -106,9 +107,9 @@ fn one_of_several_contexts_is_used() {
     let first = parse(text).unwrap();
     assert_eq!((first.server, first.context.as_str()), (server("a", 1), "first"));
     assert_eq!(first.credentials, Credentials::Token(Material::Data(b"secret".to_vec())));
-    let second = Kubeconfig::parse(text, FOLDER, Some("second")).unwrap();
+    let second = Kubeconfig::parse(text, PATH, Some("second")).unwrap();
     assert_eq!((second.server, second.credentials), (server("b", 2), Credentials::Anonymous));
-    let third = Kubeconfig::parse(text, FOLDER, Some("third")).unwrap_err();
+    let third = Kubeconfig::parse(text, PATH, Some("third")).unwrap_err();
     assert_eq!(third.why, Why::NoSuchName { name: "third".to_owned(), known: "first, second".to_owned() });
 }
 

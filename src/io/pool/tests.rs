@@ -5,6 +5,7 @@ use crate::api::Document;
 use crate::api::failure::TlsFailure;
 use crate::io::kept::Kept;
 use crate::io::loopback::{Authority, Listener, kubeconfig, read_request, version_reply};
+use base64::Engine;
 use std::io::Write;
 use std::sync::mpsc;
 
@@ -153,6 +154,35 @@ fn credentials_that_cannot_be_read_fail_each_request_until_they_can() {
     assert!(matches!(ask(&pool).result, Err(Refusal::Failed(Failure::Credentials { .. }))));
     folder.write("ca.crt", &authority.pem());
     assert_eq!(ask(&pool).result, version());
+}
+
+#[test]
+fn what_stands_in_the_kubeconfig_itself_is_read_again_from_it_and_nothing_worse_taken() {
+    let (authority, folder) = (Authority::new(), crate::io::loopback::TempFolder::new());
+    let server = Listener::answering(&authority, version_reply());
+    let text = |authority: &Authority| {
+        let pem = base64::engine::general_purpose::STANDARD.encode(authority.pem());
+        format!(
+            "current-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nclusters: [{{name: c, cluster: \
+             {{server: 'https://127.0.0.1:{}', certificate-authority-data: {pem}}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n",
+            server.port
+        )
+    };
+    let path = folder.write("kubeconfig", text(&Authority::new()).as_bytes());
+    let of_file = || Kubeconfig::parse(&std::fs::read_to_string(&path).unwrap(), &path, None).unwrap();
+    let pool = pool(of_file());
+    assert_eq!(ask(&pool).result, Err(Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer))));
+    folder.write("kubeconfig", text(&authority).as_bytes());
+    pool.reload().unwrap();
+    assert_eq!(ask(&pool).result, version());
+    let served = server.accepted();
+    let no_ca = text(&authority).replace("certificate-authority-data: ", "certificate-authority-data: YQ==, x: ");
+    for worse in ["", "kind: Config", &text(&authority)[..200], &no_ca] {
+        folder.write("kubeconfig", worse.as_bytes());
+        let _ = pool.reload();
+        assert_eq!(ask(&pool).result, version(), "{worse:?}");
+    }
+    assert_eq!(server.accepted(), served, "the connection stays");
 }
 
 #[test]
