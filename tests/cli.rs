@@ -107,7 +107,7 @@ fn every_problem_of_a_settings_file_is_told_with_its_line() {
     let folder = Folder::new();
     let path = folder.write(
         "config.yaml",
-        "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nnodeLeaseDurationSeconds: 0\nmaxPodz: 5\nnodeIP: not-an-address\n",
+        "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nnodeLeaseDurationSeconds: -1\nmaxPodz: 5\nnodeIP: not-an-address\n",
     );
     let output = nodepulse(&["render", "--config", &path]);
     assert_eq!(output.status.code(), Some(78));

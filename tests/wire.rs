@@ -381,6 +381,7 @@ fn memory_inside(folder: &str) {
         proxy: None,
         credentials: Credentials::Anonymous,
         context: "test".to_owned(),
+        path: String::new(),
     });
     let read = || match session.ask(Wish::ReadNode { heartbeat: false }).unwrap().result {
         Ok(Document::Node(node)) => Some(node),

@@ -161,7 +161,8 @@ impl World {
             Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
                 let node = self.node.as_ref().ok_or_else(missing)?;
                 let metadata = node.metadata.clone();
-                Ok(Document::Metadata { uid: metadata.uid, resource_version: metadata.resource_version })
+                let (uid, resource_version) = (metadata.uid, metadata.resource_version);
+                Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: None })
             }
             Wish::PatchStatus { .. } | Wish::ReadNode { .. } => {
                 self.node.clone().map(Document::Node).ok_or_else(missing)

@@ -96,7 +96,7 @@ impl LeaseLane {
         // The Node was created again, or the settings were read again (LSE-5).
         let outdated = self.owner_uid.as_ref() != Some(uid) || self.duration_seconds != Some(duration_seconds);
         let outdated = outdated && self.stage == Stage::Renew;
-        let fares_well = self.stage == Stage::Renew && self.trouble.last().is_none();
+        let fares_well = matches!(self.stage, Stage::Renew | Stage::Adopt) && self.trouble.last().is_none();
         if now.up < self.earliest && !(outdated && self.trouble.last().is_none()) {
             world.renewal_due = fares_well.then_some(self.latest);
             return Step::Wait { until: self.latest, because: self.because() };
@@ -125,6 +125,7 @@ impl LeaseLane {
             self.owner_uid = Some(uid.clone());
             self.duration_seconds = Some(duration_seconds);
         }
+        world.renewal_sent = Some(now.up);
         Step::Send(wish)
     }
 
@@ -132,14 +133,19 @@ impl LeaseLane {
         match answer.result {
             Ok(Document::Lease(lease)) => self.found(&lease, world, now),
             Ok(document) => {
-                self.version = match document {
-                    Document::Metadata { resource_version, .. } => resource_version.parse().ok(),
-                    _ => None,
-                };
                 self.renewed(world, now);
+                self.version = None;
+                if let Document::Metadata { resource_version, lease_duration_seconds, .. } = document {
+                    self.version = resource_version.parse().ok();
+                    // Somebody wrote it: ours again with the next renewal, no sooner, or two such writers never rest.
+                    if lease_duration_seconds.is_some_and(|seconds| Some(seconds) != self.duration_seconds) {
+                        self.stage = Stage::Adopt;
+                    }
+                }
             }
             Err(refusal) => self.refused(&refusal, world, now),
         }
+        world.renewal_sent = None;
     }
 
     /// What waited for this remedy is tried now.
@@ -247,7 +253,7 @@ impl LeaseLane {
             (Class::Conflict, Stage::Adopt | Stage::Renew) => Some(Stage::Find),
             (Class::Missing | Class::Conflict, Stage::Resume) => {
                 // Whoever wrote it may be another machine: nothing more before the Node is known to be ours (D10).
-                world.node_uid = None;
+                world.node_uid.take_if(|_| !world.node_was_read);
                 Some(Stage::Find)
             }
             _ => None,

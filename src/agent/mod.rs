@@ -262,6 +262,13 @@ impl Agent {
                 }
             }
         }
+        let look = self.status.look_due(&self.world);
+        if !self.probing && now.up >= look {
+            self.probing = true;
+            self.world.output(Output::Probe);
+        } else if !self.probing && wait.as_ref().is_none_or(|(earliest, _)| look < *earliest) {
+            wait = Some((look, Because { what: "a look at the board", after: None }));
+        }
         if self.world.outage.is_recorded()
             && let Some(known) = self.known()
         {

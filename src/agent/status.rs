@@ -56,8 +56,8 @@ pub(super) struct StatusLane {
     assert_due: Up,
     version_due: Up,
     reported: bool,
-    /// When to look at the board although nothing can be reported.
-    look_due: Up,
+    /// When the board was looked at last.
+    looked_at: Up,
     /// A summary that failed is tried again from then on.
     summary_due: Up,
     /// The server that was given a summary asked for patience until then: between two runs nothing is sent before.
@@ -88,6 +88,11 @@ pub(super) enum Obstacle<'a> {
     Because(&'a str),
 }
 
+/// The eviction manager's `monitoringInterval` (EVI-6).
+const LOOK_PERIOD: Duration = Duration::from_secs(10);
+/// A run that follows so soon after a look's time takes it along.
+const LOOK_PATIENCE: Duration = Duration::from_millis(1500);
+const LONGEST_RIDE: Duration = Duration::from_secs(1);
 /// Longest Retry-After that NodeStatus obeys.
 const CEILING: Duration = Duration::from_secs(30);
 /// `kubeletVersion` follows a server that was upgraded within this time.
@@ -119,7 +124,7 @@ impl StatusLane {
             assert_due: now,
             version_due: now,
             reported: false,
-            look_due: now + world.settings.node_status_update_frequency,
+            looked_at: now,
             summary_due: now,
             patient_until: now,
         }
@@ -134,10 +139,7 @@ impl StatusLane {
         let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
         let is_due = now.up >= self.earliest || self.rides(world, now);
         match &mut self.stage {
-            Stage::Register(registration) => {
-                let step = registration.poll(&mut self.truth, world, now);
-                self.or_look(step, now.up)
-            }
+            Stage::Register(registration) => registration.poll(&mut self.truth, world, now),
             Stage::Rest if now.up >= self.patient_until && (may_hurry || is_due) => {
                 world.report_at_once = false;
                 self.stage = Stage::Probe;
@@ -160,21 +162,13 @@ impl StatusLane {
         world.renews && now.up + world.settings.lease_renew_period() > self.latest
     }
 
-    /// When the look goes by itself; one that the next renewal is about to take along waits for it. After an answer that
-    /// took its time, that is a little later.
-    fn with_renewal(&self, world: &World) -> Up {
-        let longest = world.settings.lease_renew_period() / 10;
-        let renewal = world.renewal_due.filter(|due| (self.latest..=self.latest + longest).contains(due));
-        renewal.unwrap_or(self.latest)
-    }
-
-    /// A Node that cannot be registered goes on being looked at: what changes meanwhile is to be told later.
-    fn or_look(&self, step: Step, now: Up) -> Step {
-        match step {
-            Step::Wait { .. } if now >= self.look_due => Step::Probe,
-            Step::Wait { until, because } => Step::Wait { until: until.min(self.look_due), because },
-            other => other,
-        }
+    /// When the board is to be looked at although no run does: pressure is judged every ten seconds (EVI-6), however rarely
+    /// status is sent, however long a request takes, and also where no Node can be registered.
+    pub(super) fn look_due(&self, world: &World) -> Up {
+        let due = with_renewal(self.looked_at + LOOK_PERIOD, world);
+        let run = matches!(self.stage, Stage::Rest).then(|| with_renewal(self.latest, world));
+        // One that is overdue waits for something else.
+        run.filter(|run| self.looked_at < *run && *run <= due + LOOK_PATIENCE).unwrap_or(due)
     }
 
     /// Why there is no Node of ours; `None` where there is one, or somebody else is to make it.
@@ -195,7 +189,7 @@ impl StatusLane {
 
     pub(super) fn observed(&mut self, seen: Seen, world: &mut World, now: Now) {
         self.truth.observe(seen, self.base.as_deref(), world, now);
-        self.look_due = now.up + world.settings.node_status_update_frequency;
+        self.looked_at = now.up;
         if let Some(known) = world.inherit(now) {
             self.go_on(&known, world, now);
         }
@@ -252,7 +246,7 @@ impl StatusLane {
                 }
             }
             (Stage::Patch { report_due }, Ok(Document::Node(node))) => self.patched(node, report_due, world, now),
-            (Stage::Assert, Ok(Document::Metadata { uid, resource_version })) => {
+            (Stage::Assert, Ok(Document::Metadata { uid, resource_version, .. })) => {
                 self.asserted(&uid, &resource_version, world, now);
             }
             (Stage::SumUp, result) => self.summed_up(result, world, now),
@@ -346,9 +340,7 @@ impl StatusLane {
 
     fn read(&mut self, node: Box<Node>, world: &mut World, now: Now) {
         self.truth.node_known(&node, world, now);
-        if world.node_uid.as_ref() != Some(&node.metadata.uid) {
-            world.node_found(&node.metadata.uid);
-        }
+        world.node_found(&node.metadata.uid);
         self.base = Some(node);
         self.is_outdated = false;
     }
@@ -461,6 +453,13 @@ impl StatusLane {
         self.latest = now.up + world.random.jittered(period);
         self.stage = Stage::Rest;
     }
+}
+
+/// A look that the next renewal is about to take along waits for it, for a second at most. After an answer that took its
+/// time, that is a little later.
+fn with_renewal(due: Up, world: &World) -> Up {
+    let longest = (world.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
+    world.renewal_due.filter(|renewal| (due..=due + longest).contains(renewal)).unwrap_or(due)
 }
 
 /// Whether the server may have done what it was asked although it did not say so.

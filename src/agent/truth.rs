@@ -25,7 +25,7 @@ pub(super) struct Truth {
     /// What `kubeletVersion` follows.
     pub(super) server_version: Option<String>,
     transitions: Transitions,
-    /// Events of transitions that no server has acknowledged: told once, not once a try.
+    /// Events of conditions that no server has acknowledged: told once, not once a try.
     told: BTreeSet<&'static str>,
     /// Nothing that `updated` depends on has changed since it last found nothing to send.
     settled: bool,
@@ -156,7 +156,10 @@ impl Truth {
 
     fn tell(&mut self, events: Vec<NodeEvent>, normal: Level, world: &mut World) {
         for event in events {
-            if !self.transitions.tells(event.reason) && self.told.insert(event.reason) {
+            // The setters remember cordons and reboots themselves; of a condition they know only what the server has of it.
+            let is_known = condition::of_event(event.reason).is_some()
+                && (self.transitions.tells(event.reason) || !self.told.insert(event.reason));
+            if !is_known {
                 let level = if event.warning { Level::Warning } else { normal };
                 world.say(level, "node-event", format!("{}: {}", event.reason, event.message));
                 world.fresh_events.push(event);
@@ -167,7 +170,7 @@ impl Truth {
     fn complain(&mut self, problems: Vec<NodeError>, world: &mut World) {
         for problem in &problems {
             if !self.complaints.contains(&subject(problem)) {
-                world.say(Level::Warning, "fact-missing", problem.to_string());
+                world.say(Level::Warning, problem.word(), problem.to_string());
             }
         }
         self.complaints = problems.iter().map(subject).collect();

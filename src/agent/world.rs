@@ -11,7 +11,7 @@ use super::outage::Outage;
 use super::random::Random;
 use super::replay::{self, Replay};
 use super::trouble::Spent;
-use super::{Because, CredentialDates, Output};
+use super::{Because, CredentialDates, LONGEST_ANSWER, Output};
 use crate::api::{Class, Document, Refusal, StatusError, Wish};
 use crate::config::Settings;
 use crate::journal::record::KnownNode;
@@ -44,6 +44,8 @@ pub(super) struct World {
     pub(super) clock: ServerClock,
     /// uid of the Node, once it exists and is known to be ours.
     pub(super) node_uid: Option<String>,
+    /// This process has read it; until then all there is to know of it is what an earlier process left.
+    pub(super) node_was_read: bool,
     pub(super) memory: Memory,
     pub(super) outage: Outage,
     pub(super) replay: Replay,
@@ -53,10 +55,12 @@ pub(super) struct World {
     pub(super) renews: bool,
     /// When the next one does.
     pub(super) renewal_due: Option<Up>,
+    /// When the Lease request in flight was sent.
+    pub(super) renewal_sent: Option<Up>,
     /// When a Lease renewal was last acknowledged.
     renewed_at: Option<Up>,
-    /// The renewal after which a gap was noticed before the next one ended it.
-    gap_noticed_after: Option<Up>,
+    /// When a gap was noticed before the renewal that ends it.
+    gap_noticed_at: Option<Up>,
     /// The server may believe something else than we last heard: assert every condition whole (D4).
     pub(super) report_in_full: bool,
     /// The uplink works again: one status run need not wait for its time.
@@ -73,8 +77,8 @@ pub(super) struct World {
     outputs: VecDeque<Output>,
 }
 
-/// A gap in acknowledged renewals after which the controller may have judged us (D4): half the Lease, but at least this.
-const LEAST_GAP: Duration = Duration::from_secs(20);
+/// A pause between two renewals that is shorter says of no period that one was missed: a board may be that busy.
+const LEAST_GAP: Duration = Duration::from_secs(5);
 /// Credentials are read again at most this often.
 const RELOAD_SPACING: Duration = Duration::from_secs(30);
 
@@ -93,8 +97,10 @@ impl World {
             random: Random::new(seed),
             clock: ServerClock::default(),
             node_uid: None,
+            node_was_read: false,
+            renewal_sent: None,
             renewed_at: None,
-            gap_noticed_after: None,
+            gap_noticed_at: None,
             report_in_full: true,
             report_at_once: false,
             node_in_doubt: false,
@@ -131,10 +137,15 @@ impl World {
 
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Now) {
+        let sent = self.renewal_sent.unwrap_or(now.up);
+        // A report of long before this renewal did not end the gap.
+        let longest = self.longest_pause();
+        self.gap_noticed_at.take_if(|noticed| sent - *noticed > longest);
         self.notice_gap(now.up);
         self.end_outage(now);
         self.reached(now);
-        self.renewed_at = Some(now.up);
+        // An answer that lay there while the board stood still is of the moment of its request.
+        self.renewed_at = Some(if now.up - sent > LONGEST_ANSWER { sent } else { now.up });
     }
 
     /// Whether this process has renewed the Lease.
@@ -170,13 +181,20 @@ impl World {
         }
     }
 
-    /// Whether the controller may have judged us since the last acknowledged renewal. After a suspend all lanes are due
-    /// at once: the report must not go out as if nothing had happened while the renewal is still on its way.
+    /// How long after a renewal that was acknowledged the next one may be sent without a gap (D4).
+    fn longest_pause(&self) -> Duration {
+        (self.settings.lease_renew_period() * 3 / 2).max(LEAST_GAP)
+    }
+
+    /// Whether the controller may have judged us since the last acknowledged renewal, once per gap. After a suspend all
+    /// lanes are due at once: the report must not go out as if nothing had happened while the renewal is still on its way.
+    /// An answer that takes its time is no gap.
     pub(super) fn notice_gap(&mut self, now: Up) {
-        let lease = Duration::from_secs(u64::from(self.settings.node_lease_duration_seconds));
-        let Some(last) = self.renewed_at.filter(|last| now - *last > LEAST_GAP.max(lease / 2)) else { return };
-        if self.gap_noticed_after != Some(last) {
-            self.gap_noticed_after = Some(last);
+        let until = self.renewal_sent.unwrap_or(now);
+        let longest = self.longest_pause();
+        let Some(last) = self.renewed_at.filter(|last| until - *last > longest) else { return };
+        if self.gap_noticed_at.is_none_or(|noticed| noticed <= last) {
+            self.gap_noticed_at = Some(now);
             self.report_in_full = true;
             self.report_at_once = true;
             self.replay.keep_peace(now);
@@ -273,7 +291,10 @@ impl World {
 
     /// The Node is there (again), under this uid.
     pub(super) fn node_found(&mut self, uid: &str) {
-        self.node_uid = Some(uid.to_owned());
+        self.node_was_read = true;
+        if self.node_uid.as_deref() != Some(uid) {
+            self.node_uid = Some(uid.to_owned());
+        }
     }
 
     /// Answers what to add to a refusal for people, and asks for fresh credentials where they may help.

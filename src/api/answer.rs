@@ -28,6 +28,8 @@ pub enum Document {
     Metadata {
         uid: String,
         resource_version: String,
+        /// `spec.leaseDurationSeconds`, where it is the answer to a renewal.
+        lease_duration_seconds: Option<u32>,
     },
     Lease(Box<Lease>),
     /// `gitVersion`, such as `v1.36.3`.
@@ -172,11 +174,10 @@ impl Head {
             Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
                 if !self.is_protobuf() {
                     let Metadata { uid, resource_version, .. } = self.json::<Node>(body)?.metadata;
-                    return Ok(Document::Metadata { uid, resource_version });
+                    return Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: None });
                 }
-                let (uid, resource_version) = protobuf::read_metadata(body)
-                    .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned()))?;
-                Ok(Document::Metadata { uid, resource_version })
+                protobuf::read_metadata(body)
+                    .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned()))
             }
             Wish::CreateNode { .. } | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => {
                 let node: Box<Node> = self.json(body)?;
@@ -193,8 +194,7 @@ impl Head {
                     return Err(self.not_json("no API server answers so".to_owned()));
                 }
                 let metadata = if self.is_protobuf() { protobuf::read_metadata(body) } else { None };
-                Ok(metadata
-                    .map_or(Document::Nothing, |(uid, resource_version)| Document::Metadata { uid, resource_version }))
+                Ok(metadata.unwrap_or(Document::Nothing))
             }
         }
     }

@@ -5,10 +5,11 @@
 //!
 //! ```text
 //! "k8s\0"  Unknown { 1: TypeMeta { 1: apiVersion, 2: kind }, 2: raw }      raw = Status { 3: message, 4: reason, ... }
-//!                 or PartialObjectMetadata, Lease { 1: ObjectMeta { 5: uid, 6: resourceVersion, ... } }
+//!                 or PartialObjectMetadata, Lease { 1: ObjectMeta { 5: uid, 6: resourceVersion, ... },
+//!                                                   2: LeaseSpec { 2: leaseDurationSeconds, ... } }
 //! ```
 
-use super::answer::StatusText;
+use super::answer::{Document, StatusText};
 use super::failure::cut;
 
 const MAGIC: &[u8] = b"k8s\0";
@@ -27,21 +28,26 @@ pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
     (status.kind == "Status").then_some(status)
 }
 
-/// `(uid, resourceVersion)` of a `PartialObjectMetadata` or a `Lease`; `None` for anything else.
-pub(super) fn read_metadata(body: &[u8]) -> Option<(String, String)> {
+/// The [`Document::Metadata`] of a `PartialObjectMetadata` or a `Lease`; `None` for anything else.
+pub(super) fn read_metadata(body: &[u8]) -> Option<Document> {
     let (kind, raw) = read_unknown(body)?;
-    let (mut uid, mut resource_version) = (String::new(), String::new());
+    let (mut uid, mut resource_version, mut lease_duration_seconds) = (String::new(), String::new(), None);
     for field in Fields(raw) {
-        let (1, Value::Bytes(metadata)) = field? else { continue };
-        for field in Fields(metadata) {
-            match field? {
-                (5, Value::Bytes(found)) => uid = text(found),
-                (6, Value::Bytes(found)) => resource_version = text(found),
+        let (part, Value::Bytes(inner)) = field? else { continue };
+        for field in Fields(inner) {
+            match (part, field?) {
+                (1, (5, Value::Bytes(found))) => uid = text(found),
+                (1, (6, Value::Bytes(found))) => resource_version = text(found),
+                (2, (2, Value::Number(found))) if kind == "Lease" => lease_duration_seconds = u32::try_from(found).ok(),
                 _ => {}
             }
         }
     }
-    (matches!(&*kind, "PartialObjectMetadata" | "Lease") && !uid.is_empty()).then_some((uid, resource_version))
+    (matches!(&*kind, "PartialObjectMetadata" | "Lease") && !uid.is_empty()).then_some(Document::Metadata {
+        uid,
+        resource_version,
+        lease_duration_seconds,
+    })
 }
 
 /// Kind and content of the envelope.
@@ -69,7 +75,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 enum Value<'a> {
-    Number,
+    Number(u64),
+    Other,
     Bytes(&'a [u8]),
 }
 
@@ -95,13 +102,13 @@ impl<'a> Fields<'a> {
     fn read_field(&mut self) -> Option<(u64, Value<'a>)> {
         let tag = self.read_varint()?;
         let value = match tag & 7 {
-            0 => self.read_varint().map(|_| Value::Number)?,
-            1 => self.take(8).map(|_| Value::Number)?,
+            0 => Value::Number(self.read_varint()?),
+            1 => self.take(8).map(|_| Value::Other)?,
             2 => {
                 let length = usize::try_from(self.read_varint()?).ok()?;
                 Value::Bytes(self.take(length)?)
             }
-            5 => self.take(4).map(|_| Value::Number)?,
+            5 => self.take(4).map(|_| Value::Other)?,
             _ => return None,
         };
         Some((tag >> 3, value))
@@ -146,10 +153,19 @@ mod tests {
 
     #[test]
     fn uid_and_version_are_read() {
-        let (uid, resource_version) = read_metadata(METADATA).unwrap();
-        assert_eq!((uid.as_str(), resource_version.as_str()), ("1aca1a69-ce46-4c5d-99c4-aac1e6e04c7a", "394"));
+        let known = |uid: &str, version: &str, lease_duration_seconds| {
+            let (uid, resource_version) = (uid.to_owned(), version.to_owned());
+            Some(Document::Metadata { uid, resource_version, lease_duration_seconds })
+        };
+        assert_eq!(read_metadata(METADATA), known("1aca1a69-ce46-4c5d-99c4-aac1e6e04c7a", "394", None));
+        assert_eq!(read_metadata(LEASE), known("uid1", "395", Some(3600)));
         assert_eq!((read_metadata(NOT_FOUND), read_status(METADATA)), (None, None), "each only for its kind");
     }
+
+    /// A Lease with a name, uid, version, holder, duration and renewTime.
+    const LEASE: &[u8] =
+        b"k8s\0\n\x1f\n\x16coordination.k8s.io/v1\x12\x05Lease\x12;\n&\n\x02n1\x12\0\x1a\x0fkube-node-lease\"\0*\x04\
+uid12\x033958\0\x12\x11\n\x02n1\x10\x90\x1c\"\x08\x08\x80\xf2\xd6\xca\x06\x10\0\x1a\0\"\0";
 
     #[test]
     fn every_cut_and_every_flipped_byte_is_survived() {

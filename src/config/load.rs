@@ -2,6 +2,9 @@
 //!
 //! Flags win over the file, the file wins over the defaults, setting by setting (behaviour 1.Q).
 
+use std::time::Duration;
+
+use super::duration;
 use super::eviction;
 use super::kubelet_fields;
 use super::limits;
@@ -34,7 +37,7 @@ const KINDS: [(&str, &str, Kind); 2] = [
     ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", Kind::Kubelet),
 ];
 
-/// Fields whose zero means "not set" in a `KubeletConfiguration`: kubeadm writes most of them out as zero.
+/// Fields whose zero means "not set" in a file, as to a kubelet: kubeadm writes most of them out as zero. A flag means it.
 const ZERO_IS_DEFAULT: [&str; 6] = [
     "eventBurst",
     "evictionPressureTransitionPeriod",
@@ -145,16 +148,12 @@ impl Reading {
                 _ => self.refuse(origin, entry.line, "", unknown_key(name, kind)),
             };
         };
-        if kind == Kind::Kubelet {
-            if setting.whose != Whose::Kubelet {
-                let text = "is no field of kind KubeletConfiguration: use kind NodePulseConfiguration, or the flag";
-                return self.refuse(origin, entry.line, name, format!("{text} {}", setting.dashed_flag()));
-            }
-            if ZERO_IS_DEFAULT.contains(&name) && is_zero(&entry.value) {
-                return;
-            }
+        if kind == Kind::Kubelet && setting.whose != Whose::Kubelet {
+            let text = "is no field of kind KubeletConfiguration: use kind NodePulseConfiguration, or the flag";
+            return self.refuse(origin, entry.line, name, format!("{text} {}", setting.dashed_flag()));
         }
-        if !entry.value.is_null() {
+        let is_default = entry.value.is_null() || (ZERO_IS_DEFAULT.contains(&name) && is_zero(&entry.value));
+        if !is_default {
             self.apply(setting, origin, name, &entry.value);
         }
     }
@@ -222,7 +221,8 @@ fn unknown_key(name: &str, kind: Kind) -> String {
 }
 
 fn is_zero(value: &Value) -> bool {
-    matches!(value, Value::Scalar { text, .. } if matches!(text.trim(), "0" | "0s" | "0m" | "0h" | ""))
+    let zero = |text: &str| text.is_empty() || duration::parse(text) == Ok(Duration::ZERO);
+    matches!(value, Value::Scalar { text, .. } if zero(text.trim()))
 }
 
 /// Cuts a flag's text as the kubelet's flags do.

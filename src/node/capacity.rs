@@ -27,7 +27,9 @@ pub(super) fn set(
     let mut capacity = node.status.capacity.take().unwrap_or_default();
     set_capacity(&mut capacity, board, remembered, problems);
     let mut allocatable = node.status.allocatable.take().unwrap_or_default();
-    set_allocatable(&mut allocatable, &capacity, &reservations(board.settings, &capacity));
+    let reserved = reservations(board.settings, &capacity);
+    problems.extend(reserved.iter().filter_map(|(name, reserved)| above_capacity(name, *reserved, &capacity)));
+    set_allocatable(&mut allocatable, &capacity, &reserved);
     node.status.capacity = Some(capacity);
     node.status.allocatable = Some(allocatable);
 }
@@ -129,6 +131,13 @@ fn reservations(settings: &Settings, capacity: &ResourceList) -> BTreeMap<String
         reserved.insert(name.to_owned(), sum);
     }
     reserved
+}
+
+/// ALC-4; a capacity that nobody could read is another problem.
+fn above_capacity(name: &str, reserved: Quantity, capacity: &ResourceList) -> Option<NodeError> {
+    let text = capacity.get(name)?;
+    let there_is = Quantity::parse(text).ok().filter(|there_is| *there_is < reserved && there_is.value() > 0)?;
+    Some(NodeError::Reserved { resource: name.to_owned(), reserved, capacity: there_is.to_string() })
 }
 
 /// MI-9. What cannot be read as a quantity was put there by others and is repeated as it is.
@@ -250,7 +259,16 @@ mod tests {
     fn a_reservation_larger_than_the_machine_leaves_nothing_of_that_resource_alone() {
         let (mut settings, facts) = small();
         settings.kube_reserved.insert("cpu".to_owned(), quantity("40"));
-        assert_eq!(text(&run(&settings, &facts).node.status.allocatable), "cpu=0 memory=1Ki pods=110");
+        let outcome = run(&settings, &facts);
+        assert_eq!(text(&outcome.node.status.allocatable), "cpu=0 memory=1Ki pods=110");
+        let told: Vec<String> = outcome.problems.iter().map(ToString::to_string).collect();
+        assert!(
+            told.iter().any(|text| text.starts_with("40 of cpu are reserved (") && text.contains("only 2:")),
+            "{told:?}"
+        );
+        settings.kube_reserved.insert("cpu".to_owned(), quantity("2"));
+        let words: Vec<&str> = run(&settings, &facts).problems.iter().map(NodeError::word).collect();
+        assert!(!words.contains(&"reserved-above-capacity"), "exactly all of it is no more than there is: {words:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::config::quantity::Quantity;
 use crate::probe::Absent;
 
 /// Why a part of the Node cannot be told. None of these stops the agent, except those of the name.
@@ -18,6 +19,8 @@ pub enum NodeError {
     NoAddress { node: String, why: &'static str },
     /// A field of the Node has no source on this board.
     NoFact { field: &'static str, absent: Absent },
+    /// ALC-4.
+    Reserved { resource: String, reserved: Quantity, capacity: String },
 }
 
 /// What is wrong with a configured address.
@@ -39,6 +42,7 @@ impl NodeError {
             NodeError::NodeIp { .. } => "node-ip-unusable",
             NodeError::NoAddress { .. } => "node-address-missing",
             NodeError::NoFact { .. } => "fact-absent",
+            NodeError::Reserved { .. } => "reserved-above-capacity",
         }
     }
 }
@@ -60,6 +64,11 @@ impl fmt::Display for NodeError {
                 f,
                 "can't get ip address of node {node}. error: {why}; the addresses stay as they are, name one with \
                  --node-ip"
+            ),
+            NodeError::Reserved { resource, reserved, capacity } => write!(
+                f,
+                "{reserved} of {resource} are reserved (systemReserved, kubeReserved, evictionHard), but there are only \
+                 {capacity}: nothing of it is allocatable; reserve less (a kubelet would not start)"
             ),
             NodeError::NoFact { field, absent } => write!(f, "{field}: no source on this board ({absent})"),
         }

@@ -39,16 +39,16 @@ fn wait_for_recovery(cluster: &Cluster, node: &NodeIdentity, agent: &mut Nodepul
 /// PRS-7 and D4: the controller gave it up, and one Lease and one report later nothing is left of that.
 fn a_machine_that_was_suspended_is_ready_again_with_two_requests(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("suspended")?;
-    let mut agent = Launch::quick(&node).start(cluster)?;
+    let mut agent = Launch::with_defaults(&node).start(cluster)?;
     let before = wait_until_ready(cluster, &node)?;
     // The server may have the Lease before the agent knows.
     agent.wait_for_line(&["lease-held:"], SOON)?;
     agent.freeze()?;
     let frozen = Instant::now();
     cluster.wait_for_condition(&node.name, "Ready", "Unknown", Duration::from_secs(30))?;
-    // The gap after which the agent must assume the worst is 20 s (D4).
-    wait_until("a gap of 21 s", Duration::from_secs(25), || {
-        if frozen.elapsed() > Duration::from_secs(21) { Ok(()) } else { Err("not yet".to_owned()) }
+    // The gap after which the agent must assume the worst is 15 s (D4), and this controller's patience less.
+    wait_until("a gap of 16 s", Duration::from_secs(20), || {
+        if frozen.elapsed() > Duration::from_secs(16) { Ok(()) } else { Err("not yet".to_owned()) }
     })?;
     let thawed_us = now_us();
     agent.thaw()?;

@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         a_renewal_is_called_in_the_audit_log_what_it_calls_itself,
         a_deleted_lease_is_created_again_with_its_owner,
         a_lease_that_somebody_else_took_is_taken_back,
+        a_duration_that_somebody_else_wrote_is_ours_again_with_the_next_renewal,
         a_lease_from_the_future_is_renewed_past_it,
         a_lease_at_the_end_of_all_stamps_leaves_its_node_ready,
     ]
@@ -167,6 +168,22 @@ fn a_lease_that_somebody_else_took_is_taken_back(cluster: &Cluster) -> Result<()
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 4);
     assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], uid(&cluster.get_node(&node.name)?));
     assert_eq!(lease["metadata"]["labels"]["example.com/room"], "cellar", "what is not ours stays");
+    Ok(())
+}
+
+fn a_duration_that_somebody_else_wrote_is_ours_again_with_the_next_renewal(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("stretched")?;
+    let _agent = Launch::quick(&node).start(cluster)?;
+    renewals(cluster, &node, 1)?;
+    cluster.patch_lease(&node.name, &json!({"spec": {"leaseDurationSeconds": 3600}}))?;
+    let before = cluster.audit_of(&node)?.iter().filter(|e| is_renewal(e)).count();
+    wait_until("the duration of before", SOON, || {
+        let lease = cluster.get_lease(&node.name)?;
+        let is_ours = lease["spec"]["leaseDurationSeconds"] == 4 && lease["metadata"]["managedFields"].is_null();
+        if is_ours { Ok(()) } else { Err(lease.to_string()) }
+    })?;
+    let since = cluster.audit_of(&node)?.iter().filter(|e| is_renewal(e)).count() - before;
+    assert!(since <= 4, "{since} renewals until then");
     Ok(())
 }
 

@@ -45,6 +45,11 @@ impl ModelServer {
         })
     }
 
+    /// `kubectl patch lease`: how long it lasts.
+    pub fn set_lease_duration(&mut self, name: &str, seconds: u64) -> bool {
+        self.store.edit(Resource::Leases, name, "spec", |spec| spec["leaseDurationSeconds"] = json!(seconds))
+    }
+
     /// What the lifecycle controller writes, without waiting for silence.
     pub fn force_unknown(&mut self, name: &str, now_us: i64) -> bool {
         set_unknown(&mut self.store, name, now_us)

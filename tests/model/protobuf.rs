@@ -21,9 +21,13 @@ pub fn encode_metadata(metadata: &Value) -> Vec<u8> {
     envelope("meta.k8s.io/v1", "PartialObjectMetadata", &object_meta(metadata))
 }
 
-/// An object without its content.
+/// An object without its content, but for how long a Lease lasts.
 pub fn encode_object(object: &Value) -> Vec<u8> {
-    envelope(text(object, "apiVersion"), text(object, "kind"), &object_meta(&object["metadata"]))
+    let mut raw = object_meta(&object["metadata"]);
+    if let Some(seconds) = object["spec"]["leaseDurationSeconds"].as_u64() {
+        raw.extend(field(2, &[&[2 << 3], &varint(seconds)[..]].concat()));
+    }
+    envelope(text(object, "apiVersion"), text(object, "kind"), &raw)
 }
 
 fn object_meta(metadata: &Value) -> Vec<u8> {

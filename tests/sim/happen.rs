@@ -52,6 +52,10 @@ impl World {
                 self.truth.touched(wall_us);
             }
             Happening::LeaseDeleted => drop(self.server.delete_lease(NODE)),
+            Happening::LeaseDuration => {
+                let seconds = self.random.pick(&[1, 15, 3600]);
+                self.server.set_lease_duration(NODE, seconds);
+            }
             Happening::Cordon => {
                 let cordon = self.random.per_mille(500);
                 self.server.set_unschedulable(NODE, cordon);

@@ -42,6 +42,8 @@ pub enum Happening {
     NodeDeleted,
     NodeReplaced,
     LeaseDeleted,
+    /// Somebody else says how long it lasts.
+    LeaseDuration,
     Cordon,
     ForcedUnknown,
     LabelWiped,
@@ -81,10 +83,11 @@ pub const FAULTS: [Fault; 12] = [
     Fault::ConnectFailed,
 ];
 
-pub const HAPPENINGS: [Happening; 22] = [
+pub const HAPPENINGS: [Happening; 23] = [
     Happening::NodeDeleted,
     Happening::NodeReplaced,
     Happening::LeaseDeleted,
+    Happening::LeaseDuration,
     Happening::Cordon,
     Happening::ForcedUnknown,
     Happening::LabelWiped,

@@ -50,6 +50,8 @@ pub struct Watch {
     lease_failure: Option<Class>,
     /// The Node is gone and has to be registered first; Leases wait for that.
     node_missing: bool,
+    /// Somebody else wrote the Lease that an earlier process left: whose Node it is has to be asked first, unless it was.
+    owner_in_doubt: bool,
     not_before_us: BTreeMap<Lane, u64>,
     postponements: BTreeMap<Lane, u32>,
     stuck_waits: u32,
@@ -81,6 +83,7 @@ impl Watch {
         self.lease_due_us = None;
         self.lease_failure = None;
         self.node_missing = false;
+        self.owner_in_doubt = false;
         self.stuck_waits = 0;
         self.probing = false;
         self.left_us = self.reached_us.take().or(self.left_us);
@@ -132,6 +135,10 @@ impl Watch {
         if lane == Lane::Lease {
             self.lease_due_us = None;
             self.node_missing = false;
+            self.owner_in_doubt = false;
+        }
+        if lane == Lane::Status && self.owner_in_doubt {
+            self.lease_due_us = None;
         }
         if let Some((since_us, count)) = self.comeback.as_mut().filter(|(since_us, _)| now_us < *since_us + COMEBACK_US)
         {
@@ -178,8 +185,12 @@ impl Watch {
             self.comeback = None;
         }
         self.node_missing |= lane == Lane::Status && class == Some(Class::Missing);
-        // Somebody else wrote the Lease: whose Node this is has to be asked first.
-        self.node_missing |=
+        if lane == Lane::Status && self.owner_in_doubt {
+            // One that fails is asked again in the next run.
+            let run_us = if class.is_some() { LEASE_SPACING_US } else { 0 };
+            self.lease_due_us = Some(now_us + run_us + LEASE_BACKOFF_US);
+        }
+        self.owner_in_doubt |=
             lane == Lane::Lease && self.resumes && matches!(class, Some(Class::Missing | Class::Conflict));
         if self.node_missing {
             self.lease_due_us = None;

@@ -14,7 +14,7 @@ impl StatusLane {
         self.truth.server_version = Some(known.server_version.to_string());
         let Some(node) = self.truth.initial(world, now) else { return };
         let node = Box::new(handover::as_it_was(node, known));
-        world.node_found(&node.metadata.uid);
+        world.node_uid = Some(node.metadata.uid.clone());
         self.base = Some(node);
         self.is_inherited = true;
         self.unsure = true;

@@ -2,7 +2,7 @@
 
 use super::super::notice::Level;
 use super::super::world::{Step, World};
-use super::{CEILING, Stage, StatusLane};
+use super::{CEILING, Stage, StatusLane, with_renewal};
 use crate::api::{Class, Document, PatchAnswer, Refusal, Wish};
 use crate::time::Now;
 
@@ -20,7 +20,7 @@ impl StatusLane {
             self.stage = Stage::SumUp;
             return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true });
         }
-        let latest = self.with_renewal(world).max(self.patient_until);
+        let latest = with_renewal(self.latest, world).max(self.patient_until);
         let until = due.filter(|due| *due > now.up).map_or(latest, |due| due.min(latest));
         Step::Wait { until, because: self.because() }
     }

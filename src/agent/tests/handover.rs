@@ -223,3 +223,16 @@ fn a_repair_that_fails_is_no_reason_to_ask_without_end_while_leases_and_the_disk
     }
     assert!(asked < 15, "{asked} requests");
 }
+
+#[test]
+fn a_lease_that_somebody_wrote_while_rights_were_missing_is_found_at_once_where_the_node_was_read() {
+    let mut script = killed(BOOT);
+    script.stored.get_or_insert_with(registered_node);
+    script.play(Lane::Lease, refused(403, "Forbidden"));
+    while !matches!(script.play_healthy(Lane::Status).1, Wish::ReadNode { .. }) {}
+    script.play_healthy(Lane::Status);
+    let (at_ms, resumed) = script.play(Lane::Lease, refused(409, "Conflict"));
+    assert!(body_of(&resumed)["metadata"]["resourceVersion"].is_string(), "{resumed:?}");
+    assert_eq!(script.play_healthy(Lane::Lease), (at_ms, Wish::ReadLease));
+    assert!(matches!(script.play_healthy(Lane::Lease), (renewed_ms, Wish::RenewLease { .. }) if renewed_ms == at_ms));
+}

@@ -211,6 +211,26 @@ fn a_duration_from_reloaded_settings_is_on_the_lease_at_once_and_renewed_in_its_
 }
 
 #[test]
+fn a_duration_that_somebody_else_wrote_is_ours_again_with_the_next_renewal_and_no_sooner() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    let says = |seconds| {
+        let (uid, resource_version) = ("uid1".to_owned(), "8".to_owned());
+        Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: Some(seconds) })
+    };
+    let specs: Vec<_> = [40, 3600, 3600, 40, 40]
+        .map(|seconds| {
+            let (at_ms, wish) = script.play(Lane::Lease, says(seconds));
+            (at_ms, body_of(&wish)["spec"]["leaseDurationSeconds"].as_u64())
+        })
+        .into();
+    let asserted: Vec<_> = specs.iter().map(|(_, seconds)| *seconds).collect();
+    assert_eq!(asserted, [None, None, Some(40), Some(40), None], "a writer that insists is answered no faster");
+    assert!(specs.windows(2).all(|pair| (10_000..10_400).contains(&(pair[1].0 - pair[0].0))), "{specs:?}");
+}
+
+#[test]
 fn an_authority_that_may_have_been_replaced_is_read_again_now_and_then() {
     let untrusted = || Err(Refusal::Failed(Failure::Tls(crate::api::failure::TlsFailure::UnknownIssuer)));
     let mut script = Script::new();

@@ -1,6 +1,7 @@
 //! Turns a script of answers into the agent's requests: what each test of the lanes is written in.
 
 mod events;
+mod gaps;
 mod handover;
 mod lease;
 mod outage;
@@ -307,7 +308,8 @@ fn healthy(wish: &Wish) -> Document {
 }
 
 fn metadata(resource_version: &str) -> Document {
-    Document::Metadata { uid: "uid1".to_owned(), resource_version: resource_version.to_owned() }
+    let (uid, resource_version) = ("uid1".to_owned(), resource_version.to_owned());
+    Document::Metadata { uid, resource_version, lease_duration_seconds: None }
 }
 
 fn stored(mut node: Node) -> Node {

@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::BTreeSet;
 
-fn is_assertion(wish: &Wish) -> bool {
+pub(super) fn is_assertion(wish: &Wish) -> bool {
     matches!(wish, Wish::PatchStatus { answer: PatchAnswer::Metadata, .. })
 }
 
@@ -111,6 +111,50 @@ fn looks_at_the_board_are_ten_seconds_apart_and_at_most_four_percent_more() {
     let gaps: Vec<_> = script.probes.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
     assert!(gaps.len() > 50 && gaps.iter().all(|gap| (10_000..10_400).contains(gap)), "{gaps:?}");
     assert!(gaps.iter().collect::<std::collections::BTreeSet<_>>().len() > 10, "no jitter: {gaps:?}");
+}
+
+/// How far apart the looks of two hours were, at most and on average, in milliseconds.
+fn looks_with(settings: Settings) -> (u128, u128) {
+    let mut script = Script::with(settings);
+    script.register();
+    script.pass(Duration::from_secs(30));
+    script.probes.clear();
+    script.pass(Duration::from_secs(7200));
+    let gaps: Vec<_> = script.probes.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+    (gaps.iter().max().copied().unwrap(), gaps.iter().sum::<u128>() / gaps.len() as u128)
+}
+
+#[test]
+fn the_board_is_looked_at_every_ten_seconds_however_rare_reports_and_renewals_are() {
+    let rare = Duration::from_secs(900);
+    for (node_status_update_frequency, node_lease_duration_seconds) in [
+        (rare, 40),
+        (rare, 3600),
+        (Duration::from_secs(10), 400),
+        (Duration::from_secs(10), 3600),
+        (Duration::from_secs(12), 40),
+    ] {
+        let settings = Settings { node_status_update_frequency, node_lease_duration_seconds, ..Settings::default() };
+        let (most_ms, mean_ms) = looks_with(settings);
+        assert!(
+            most_ms <= 11_500 && mean_ms >= 9_000,
+            "{node_status_update_frequency:?}, {node_lease_duration_seconds} s: {most_ms} ms at most, {mean_ms}"
+        );
+    }
+}
+
+#[test]
+fn pressure_that_comes_while_a_report_hangs_is_seen_before_that_one_fails() {
+    let mut script = Script::new();
+    script.register();
+    script.facts.network.interfaces[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
+    let (_hanging, _) = script.next(Lane::Status);
+    let sent = script.up;
+    script.press_memory(true);
+    while !script.said.iter().any(|notice| notice.text.starts_with("NodeHasInsufficientMemory")) {
+        script.play_healthy(Lane::Lease);
+        assert!(script.up < sent + Duration::from_secs(21), "nobody looked");
+    }
 }
 
 #[test]
@@ -294,6 +338,57 @@ fn first_report(script: &mut Script) {
 }
 
 #[test]
+fn a_cordon_its_end_and_another_cordon_are_three_events_without_a_report_in_between() {
+    let hour = Duration::from_secs(3600);
+    let mut script = Script::with(Settings { node_status_report_frequency: hour, ..Settings::default() });
+    script.register();
+    script.pass(Duration::from_secs(5));
+    let (mut node, mut events) = (registered_node(), Vec::new());
+    for (version, unschedulable) in [("rv2", true), ("rv3", false), ("rv4", true)] {
+        node.spec.unschedulable = unschedulable;
+        node.metadata.resource_version = version.to_owned();
+        let noticed = script.up + Duration::from_secs(90);
+        while script.up < noticed {
+            let (sent, until) = script.drain();
+            if sent.is_empty() {
+                script.up = until.as_duration();
+            }
+            for (ticket, wish) in sent {
+                let reply = match &wish {
+                    Wish::ReadNode { .. } => Ok(Document::Node(Box::new(node.clone()))),
+                    wish if is_assertion(wish) => Ok(metadata(version)),
+                    Wish::PatchStatus { .. } => panic!("a report: {wish:?}"),
+                    Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => {
+                        let body = body_of(&wish);
+                        let reason = body["reason"].as_str().unwrap_or("repeat").to_owned();
+                        events.push((reason, body["count"].as_u64().unwrap()));
+                        script.reply(&wish)
+                    }
+                    _ => script.reply(&wish),
+                };
+                script.answer(ticket, reply);
+            }
+        }
+    }
+    let expected = [("NodeNotSchedulable", 1), ("NodeSchedulable", 1), ("repeat", 2)];
+    assert_eq!(events, expected.map(|(reason, count)| (reason.to_owned(), count)));
+}
+
+#[test]
+fn a_reservation_above_the_capacity_is_told_once_in_words() {
+    let mut settings = Settings::default();
+    settings.system_reserved.insert("memory".to_owned(), crate::config::quantity::Quantity::from_bytes(200 << 30));
+    let mut script = Script::with(settings);
+    script.register();
+    script.pass(Duration::from_secs(1000));
+    let told: Vec<_> = script.said.iter().filter(|notice| notice.word == "reserved-above-capacity").collect();
+    assert!(
+        matches!(told[..], [one] if one.level == Level::Warning && one.text.contains("of memory are reserved")),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn a_cordon_is_told_once() {
     let mut script = Script::new();
     script.register();
@@ -314,7 +409,7 @@ fn a_cordon_is_told_once() {
     assert_eq!(told, 1);
 }
 
-fn is_whole(wish: &Wish) -> bool {
+pub(super) fn is_whole(wish: &Wish) -> bool {
     let body = body_of(wish);
     let conditions = body["status"]["conditions"].as_array().unwrap();
     conditions.len() == 4 && conditions.iter().all(|condition| condition.as_object().unwrap().len() == 6)
@@ -337,16 +432,6 @@ fn after_a_suspend_lease_and_whole_report_go_out_together() {
         script.answer(ticket, Ok(document));
     }
     assert!(is_assertion(&script.play_healthy(Lane::Status).1), "said once");
-}
-
-#[test]
-fn renewals_that_are_rare_by_the_settings_are_no_gaps() {
-    let mut script = Script::with(Settings { node_lease_duration_seconds: 160, ..Settings::default() });
-    script.register();
-    for _ in 0..10 {
-        let (_, wish) = script.play_healthy(Lane::Status);
-        assert!(is_assertion(&wish) || !is_whole(&wish), "{wish:?}");
-    }
 }
 
 #[test]

@@ -137,6 +137,25 @@ fn the_report_frequency_follows_the_update_frequency_only_within_a_file() {
 }
 
 #[test]
+fn a_zero_in_a_file_is_the_default_where_a_kubelet_takes_it_so_and_a_flag_means_it() {
+    const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    let default = Settings::default();
+    for kind in [OURS, KUBELET] {
+        for zero in ["0s", "0h", "0ms", "0h0m0s", "0.0s"] {
+            let body = format!(
+                "nodeStatusUpdateFrequency: {zero}\nnodeStatusReportFrequency: {zero}\n\
+                 evictionPressureTransitionPeriod: {zero}\nnodeLeaseDurationSeconds: 0\nmaxPods: 0\neventBurst: 0\n"
+            );
+            assert_eq!(load(kind, &body, &[]).settings, default, "{kind}{body}");
+        }
+        let flagged = load(kind, "", &[("eviction-pressure-transition-period", "0s")]).settings;
+        assert_eq!(flagged.eviction.pressure_transition_period, Duration::ZERO);
+        let faster = load(kind, "nodeStatusUpdateFrequency: 5s\nnodeStatusReportFrequency: 0ms", &[]).settings;
+        assert_eq!(faster.node_status_report_frequency, Duration::from_secs(5));
+    }
+}
+
+#[test]
 fn the_file_that_kubeadm_writes_is_used_as_far_as_it_applies() {
     let loaded = load("", include_str!("kubeadm.yaml"), &[]);
     assert_eq!(loaded.settings, Settings { verbosity: 0, ..Settings::default() });
@@ -172,7 +191,7 @@ fn every_problem_is_told_at_once_files_before_flags_in_order_of_lines() {
     let body = "\
 nodeLables: {}
 podless: maybe
-nodeLeaseDurationSeconds: 0
+nodeLeaseDurationSeconds: -1
 nodeStatusUpdateFrequency: 10
 registerWithTaints:
 - {key: a, effect: NoSchedul}
@@ -188,7 +207,7 @@ maxPods: 2
             "/etc/nodepulse/config.yaml:3: unknown key \"nodeLables\": did you mean nodeLabels?",
             "/etc/nodepulse/config.yaml:4: podless: must be true or false, not \"maybe\"",
             "/etc/nodepulse/config.yaml:5: nodeLeaseDurationSeconds: must be a whole number from 1 to 2147483647, \
-             not \"0\"",
+             not \"-1\"",
             "/etc/nodepulse/config.yaml:6: nodeStatusUpdateFrequency: \"10\" has no unit: write for example \
              10s, 1m30s or 5m",
             "/etc/nodepulse/config.yaml:8: registerWithTaints[0]: taint \"a=:NoSchedul\" has the unknown effect \

@@ -1,0 +1,108 @@
+//! Pauses between renewals after which the controller may have judged the Node, and what is none (D4, NLC-4).
+
+use super::status::{is_assertion, is_whole};
+use super::*;
+
+/// Requests of the status lane in full, in `span` of a healthy server that answers renewals so much later.
+fn reports_in_full(script: &mut Script, span: Duration, answer_ms: u64) -> Vec<Duration> {
+    let (end, mut full, mut renewals) = (script.up + span, Vec::new(), Vec::new());
+    while script.up < end {
+        let (sent, until) = script.drain();
+        for (ticket, wish) in sent {
+            if matches!(wish, Wish::PatchStatus { answer: PatchAnswer::Node, .. }) && is_whole(&wish) {
+                full.push(script.up);
+            }
+            if ticket.lane() == Lane::Lease {
+                renewals.push((script.up + Duration::from_millis(answer_ms), ticket, wish));
+                continue;
+            }
+            let reply = script.reply(&wish);
+            script.answer(ticket, reply);
+        }
+        let until = renewals.first().map_or(until.as_duration(), |(at, ..)| until.as_duration().min(*at));
+        script.up = script.up.max(until);
+        if renewals.first().is_some_and(|(at, ..)| *at <= script.up) {
+            let (_, ticket, wish) = renewals.remove(0);
+            let reply = script.reply(&wish);
+            script.answer(ticket, reply);
+        }
+    }
+    full
+}
+
+#[test]
+fn a_pause_of_more_than_one_and_a_half_periods_is_asserted_once_and_a_slow_answer_is_none() {
+    for (answer_ms, frozen_ms, expected) in
+        [(0, 14_000, 0), (0, 16_000, 1), (0, 19_000, 1), (9_900, 0, 0), (4_000, 14_000, 0), (4_000, 16_000, 1)]
+    {
+        let mut script = Script::new();
+        script.register();
+        reports_in_full(&mut script, Duration::from_secs(60), answer_ms);
+        // Right behind an answer.
+        loop {
+            let (ticket, wish) = script.next(Lane::Lease);
+            let reply = script.reply(&wish);
+            script.answer(ticket, reply);
+            let (sent, _) = script.drain();
+            if sent.is_empty() {
+                break;
+            }
+            for (ticket, wish) in sent {
+                let reply = script.reply(&wish);
+                script.answer(ticket, reply);
+            }
+        }
+        script.up += Duration::from_millis(frozen_ms);
+        let full = reports_in_full(&mut script, Duration::from_secs(600), answer_ms);
+        assert_eq!(full.len(), expected, "{answer_ms} ms, frozen for {frozen_ms} ms: {full:?}");
+    }
+}
+
+#[test]
+fn a_standstill_with_a_renewal_under_way_is_a_gap_from_its_sending_on() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    let (ticket, wish) = script.next(Lane::Lease);
+    script.up += Duration::from_secs(16);
+    let reply = script.reply(&wish);
+    script.answer(ticket, reply);
+    let frozen = script.up;
+    assert_eq!(reports_in_full(&mut script, Duration::from_secs(60), 0), [frozen]);
+}
+
+#[test]
+fn a_gap_that_was_asserted_long_before_its_end_is_asserted_again() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    let (end, mut full) = (script.up + Duration::from_secs(100), Vec::new());
+    while script.up < end {
+        let (sent, until) = script.drain();
+        if sent.is_empty() {
+            script.up = until.as_duration();
+        }
+        for (ticket, wish) in sent {
+            full.extend(
+                (ticket.lane() == Lane::Status && !is_assertion(&wish) && is_whole(&wish)).then_some(script.up),
+            );
+            let reply = if ticket.lane() == Lane::Lease { refused(500, "") } else { script.reply(&wish) };
+            script.answer(ticket, reply);
+        }
+    }
+    assert_eq!(full.len(), 1, "{full:?}");
+    let (_, _) = script.play_healthy(Lane::Lease);
+    let renewed = script.up;
+    assert_eq!(reports_in_full(&mut script, Duration::from_secs(60), 0), [renewed]);
+}
+
+#[test]
+fn renewals_that_are_rare_by_the_settings_are_no_gaps() {
+    let mut script = Script::with(Settings { node_lease_duration_seconds: 160, ..Settings::default() });
+    script.register();
+    for _ in 0..10 {
+        let (_, wish) = script.play_healthy(Lane::Status);
+        assert!(is_assertion(&wish) || !is_whole(&wish), "{wish:?}");
+    }
+}
