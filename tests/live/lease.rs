@@ -216,7 +216,7 @@ fn a_lease_at_the_end_of_all_stamps_leaves_its_node_ready(cluster: &Cluster) -> 
     // Status is as rare as by default: only the Lease can keep this Node Ready.
     let launch = || Launch::with_defaults(&node).set("nodeLeaseDurationSeconds", "12");
     let mut agent = launch().start(cluster)?;
-    wait_until_ready(cluster, &node)?;
+    renewals(cluster, &node, 1)?;
     agent.stop()?;
     cluster.patch_lease(&node.name, &json!({"spec": {"renewTime": "9999-12-31T23:59:59.999999Z"}}))?;
     // Once it has given its verdict, the controller has seen that Lease: nothing that is renewed can be later.

@@ -14,6 +14,7 @@ macro_rules! cases {
 }
 
 mod check;
+mod clocks;
 mod credentials;
 mod expected;
 mod faults;
@@ -50,6 +51,7 @@ pub fn cases() -> Vec<Case> {
         start::cases(),
         names::cases(),
         check::cases(),
+        clocks::cases(),
         registration::cases(),
         status::cases(),
         roads::cases(),

@@ -1,0 +1,82 @@
+//! Boards whose clock is wrong, kept right by nobody or by somebody, before a real API server (D11, `clock.c`).
+
+use super::super::agent::{Launch, Nodepulse};
+use super::super::cluster::audit::micros;
+use super::super::cluster::{Cluster, NodeIdentity, Result, Validity, wait_until};
+use super::super::trials::Case;
+use super::{SOON, is_renewal, now_us, wait_for_requests, wait_until_ready};
+use std::process::Command;
+use std::time::Duration;
+
+const YEAR_SECONDS: i64 = 31_556_952;
+/// What a `Date` and the way of a request leave open.
+const NEARLY: Duration = Duration::from_secs(5);
+
+pub fn cases() -> Vec<Case> {
+    cases![
+        &[],
+        a_board_in_1970_whose_servers_certificate_was_renewed_meanwhile_is_ready,
+        a_board_70_years_ahead_that_nobody_synchronises_is_ready,
+        a_board_70_years_ahead_that_is_called_synchronised_is_told_why_it_cannot,
+    ]
+}
+
+/// The agent on a board whose clock is so far off, and `synchronised` if its kernel says that it is right.
+fn start(cluster: &Cluster, node: &NodeIdentity, off_seconds: i64, synchronised: bool) -> Result<Nodepulse> {
+    let library = node.dir.join("clock.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/clock.c");
+    let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]).output();
+    let made = made.map_err(|e| format!("cc: {e}"))?;
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut command =
+        vec!["env".to_owned(), format!("LD_PRELOAD={}", library.display()), format!("CLOCK_OFF_SECONDS={off_seconds}")];
+    command.extend(synchronised.then(|| "CLOCK_SYNCHRONISED=1".to_owned()));
+    command.push(env!("CARGO_BIN_EXE_nodepulse").to_owned());
+    Launch::quick(node).program(command).start(cluster)
+}
+
+/// Registered and renewing, dated by the server's clock.
+fn is_ready_and_dated_right(cluster: &Cluster, node: &NodeIdentity) -> Result<()> {
+    wait_until_ready(cluster, node)?;
+    let enough = |all: &[_]| all.iter().filter(|e| is_renewal(e)).count() >= 3;
+    let requests = wait_for_requests(&cluster.api, node, "three renewals", SOON, enough)?;
+    for renewal in requests.iter().filter(|e| is_renewal(e)) {
+        let stamp = renewal.body["spec"]["renewTime"].as_str().and_then(micros).ok_or("no renewTime")?;
+        let off = Duration::from_micros(stamp.abs_diff(renewal.received_at_us));
+        assert!(off < NEARLY, "a renewal is dated {off:?} off: {}", renewal.body);
+    }
+    Ok(())
+}
+
+fn a_board_in_1970_whose_servers_certificate_was_renewed_meanwhile_is_ready(cluster: &Cluster) -> Result<()> {
+    let own = cluster.node("waited")?;
+    // Certificates are dated in seconds: the server's is to be younger than the board's.
+    let issued = now_us() / 1_000_000;
+    wait_until("the next second", SOON, || {
+        if now_us() / 1_000_000 > issued { Ok(()) } else { Err("not yet".to_owned()) }
+    })?;
+    let api = cluster.api_server(Validity::Now)?;
+    let renewed = own.kubeconfig_via(&api.url())?;
+    std::fs::copy(renewed, &own.kubeconfig).map_err(|e| e.to_string())?;
+    let since_1970 = i64::try_from(issued).map_err(|e| e.to_string())?;
+    let _agent = start(cluster, &own, 12 - since_1970, false)?;
+    wait_until_ready(cluster, &own)?;
+    Ok(())
+}
+
+fn a_board_70_years_ahead_that_nobody_synchronises_is_ready(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("prophet")?;
+    let _agent = start(cluster, &node, 70 * YEAR_SECONDS, false)?;
+    is_ready_and_dated_right(cluster, &node)
+}
+
+fn a_board_70_years_ahead_that_is_called_synchronised_is_told_why_it_cannot(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("misled-by-ntp")?;
+    let mut agent = start(cluster, &node, 70 * YEAR_SECONDS, true)?;
+    agent.wait_for_line(
+        &["registration failed", "the server's certificate has expired", "set this board's clock"],
+        SOON,
+    )?;
+    assert_eq!(cluster.find_node(&node.name)?, None);
+    agent.check()
+}
