@@ -128,6 +128,11 @@ impl Memory {
         write
     }
 
+    /// A write is under way.
+    pub(super) fn is_writing(&self) -> bool {
+        self.is_writing
+    }
+
     /// How the last write ended. Answers what to say of it.
     pub(super) fn written(&mut self, done: bool, now: Up) -> Option<Notice> {
         self.journal.written(done, now);

@@ -134,7 +134,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 
 /// How long the end of the process may wait for the disk.
-const LAST_WRITES: Duration = Duration::from_secs(3);
+const LAST_WRITES: Duration = Duration::from_secs(2);
 
 const LANES: [Lane; 3] = [Lane::Lease, Lane::Status, Lane::Events];
 
@@ -312,7 +312,8 @@ impl Agent {
             if let Some(write) = self.world.memory.last_write(now.up) {
                 return Output::Write(write);
             }
-            if self.world.memory.journal().has_unwritten() {
+            // A disk that rests after a failure is not worth waiting for: only a write under way is.
+            if self.world.memory.is_writing() {
                 return Output::Wait { until, because: idle };
             }
         }

@@ -315,6 +315,17 @@ fn the_end_of_the_process_waits_for_what_is_not_on_disk() {
 }
 
 #[test]
+fn the_end_of_the_process_does_not_wait_for_a_disk_that_failed() {
+    let mut script = settled();
+    script.disk.fails = true;
+    script.press_memory(true);
+    script.pass(Duration::from_secs(12));
+    script.agent.handle(Input::Stopping, script.now());
+    script.drain();
+    assert!(script.stopped);
+}
+
+#[test]
 fn the_end_of_the_process_does_not_wait_for_a_disk_that_hangs() {
     let mut script = settled();
     script.disk.hangs = true;
@@ -322,7 +333,7 @@ fn the_end_of_the_process_does_not_wait_for_a_disk_that_hangs() {
     script.pass(Duration::from_secs(12));
     script.agent.handle(Input::Stopping, script.now());
     let (_, until) = script.drain();
-    assert!(!script.stopped && until.as_duration() <= script.up + Duration::from_secs(3));
+    assert!(!script.stopped && until.as_duration() <= script.up + LAST_WRITES);
     script.up = until.as_duration();
     script.drain();
     assert!(script.stopped);
