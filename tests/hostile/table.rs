@@ -21,6 +21,9 @@ const AT_START: Attack = Attack {
     seconds: 40,
     ..USUAL
 };
+/// Long enough for an outage that is worth a record, after a renewal that may be just over.
+const OUTAGE: u64 = 45;
+const OUTAGE_TOLD: &[Hold] = &[Hold::Told("UplinkRestored", 1)];
 /// Long enough for a rate to show.
 const LONG: u64 = 64;
 
@@ -71,14 +74,9 @@ fn strangers() -> Vec<Attack> {
         restart("restart-silence", a::silence),
         Attack { holds: never_again, seconds: LONG, act: Answer(s::html_404), name: "all-404-html", ..HIT },
         Attack { holds: never_again, act: Answer(s::html_403), name: "all-403-html", ..HIT },
-        Attack { holds: &[Hold::Told("UplinkRestored", 1)], act: Answer(s::json_200), name: "all-200-json", ..HIT },
-        Attack {
-            holds: &[Hold::Told("UplinkRestored", 1)],
-            act: Answer(s::protobuf_200),
-            name: "all-200-protobuf",
-            ..HIT
-        },
-        Attack { holds: &[Hold::Told("UplinkRestored", 1)], act: Answer(s::html_200), name: "all-200-html", ..HIT },
+        Attack { holds: OUTAGE_TOLD, seconds: OUTAGE, act: Answer(s::json_200), name: "all-200-json", ..HIT },
+        Attack { holds: OUTAGE_TOLD, seconds: OUTAGE, act: Answer(s::protobuf_200), name: "all-200-protobuf", ..HIT },
+        Attack { holds: OUTAGE_TOLD, seconds: OUTAGE, act: Answer(s::html_200), name: "all-200-html", ..HIT },
         Attack { holds: never_again, act: Answer(s::html_404), name: "nodes-404-html", ..SPARED },
         Attack {
             holds: never_again,
@@ -89,7 +87,8 @@ fn strangers() -> Vec<Attack> {
         Attack {
             act: Answer(s::wrong_audit_id),
             hits: LEASE,
-            holds: &[Hold::Told("UplinkRestored", 1)],
+            holds: OUTAGE_TOLD,
+            seconds: OUTAGE,
             name: "wrong-audit-id",
             ..HIT
         },
