@@ -3,13 +3,14 @@
 //! procfs names interfaces, routes and the state of IPv6 addresses, but no IPv4 address; `getifaddrs` names every
 //! address, but not which IPv6 address is tentative or temporary. Both together are whole.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use nix::ifaddrs::{InterfaceAddress as Reported, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 
-use crate::probe::Network;
 use crate::probe::facts::{Interface, InterfaceAddress};
+use crate::probe::{Network, within_limit};
 
 /// `files` (as `probe` reads procfs) with live interfaces and addresses; as it is where the kernel reports none.
 pub fn with_live_addresses(files: Network) -> Network {
@@ -21,16 +22,20 @@ pub fn with_live_addresses(files: Network) -> Network {
 
 fn merge(files: Network, reported: impl Iterator<Item = Reported>) -> Network {
     let mut interfaces: Vec<Interface> = Vec::new();
+    let mut places = BTreeMap::new();
     for entry in reported {
-        let index = interfaces.iter().position(|known| known.name == entry.interface_name).unwrap_or_else(|| {
+        let place = *places.entry(entry.interface_name.clone()).or_insert_with(|| {
             interfaces.push(interface_of(&entry));
             interfaces.len() - 1
         });
-        if let (Some(ip), Some(interface)) = (address_of(&entry), interfaces.get_mut(index)) {
+        if let (Some(ip), Some(interface)) = (address_of(&entry), interfaces.get_mut(place)) {
             interface.addresses.push(with_state(ip, &files));
         }
     }
-    Network { interfaces, ..files }
+    let matters = |one: &Interface| {
+        !one.addresses.is_empty() || files.default_routes.iter().any(|route| route.interface == one.name)
+    };
+    Network { interfaces: within_limit(interfaces, matters), ..files }
 }
 
 fn interface_of(entry: &Reported) -> Interface {

@@ -76,8 +76,8 @@ fn detected(board: &Board) -> Result<IpAddr, NodeError> {
 /// The address of the interface that the default route leaves by.
 ///
 /// Unlike the kubelet we take the lowest metric first, pass over interfaces without a carrier while another default
-/// route has one, and never an IPv6 address that is tentative or duplicate; a temporary or deprecated one only when
-/// there is no other.
+/// route has one, and never an IPv6 address that is tentative or duplicate; a temporary or deprecated one, or one that no
+/// connected route covers (flannel's, of the far end of a tunnel), only when there is no other.
 fn of_default_route(network: &Network, preferred: Family) -> Result<IpAddr, &'static str> {
     if network.default_routes.is_empty() {
         return Err("no default routes found in /proc/net/route or /proc/net/ipv6_route");

@@ -112,7 +112,7 @@ pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered) -> Updat
         remembered.pod_cidrs = pod_cidrs;
         changed = true;
     }
-    for (key, value) in default_labels(board).into_iter().filter(|(key, _)| ASSERTED_LABELS.contains(key)) {
+    for (key, value) in default_labels(board).filter(|(key, _)| ASSERTED_LABELS.contains(key)) {
         changed |= node.metadata.labels.insert(key.to_owned(), value.to_owned()).is_none_or(|old| old != value);
     }
     let (events, problems) = run_setters(&mut node, board, remembered);
@@ -137,15 +137,18 @@ fn run_setters(node: &mut Node, board: &Board, remembered: &mut Remembered) -> (
     (events, problems)
 }
 
-fn default_labels<'a>(board: &Board<'a>) -> [(&'static str, &'a str); 5] {
-    let (os, architecture) = (version::OPERATING_SYSTEM, version::architecture());
-    [
+/// Those that the board knows.
+fn default_labels<'a>(board: &Board<'a>) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let (os, architecture) =
+        (version::OPERATING_SYSTEM, board.facts.machine.architecture.as_deref().unwrap_or_default());
+    let labels = [
         ("kubernetes.io/hostname", board.name),
         ("kubernetes.io/os", os),
         ("kubernetes.io/arch", architecture),
         ("beta.kubernetes.io/os", os),
         ("beta.kubernetes.io/arch", architecture),
-    ]
+    ];
+    labels.into_iter().filter(|(_, value)| !value.is_empty())
 }
 
 /// INI-1, INI-2, D8 and what a cloud provider would have said; the user's labels win.
@@ -156,7 +159,7 @@ fn labels(board: &Board) -> BTreeMap<String, String> {
         ("topology.kubernetes.io/zone", settings.zone.as_str()),
         ("topology.kubernetes.io/region", settings.region.as_str()),
     ];
-    let known = default_labels(board).into_iter().chain(cloud.into_iter().filter(|(_, value)| !value.is_empty()));
+    let known = default_labels(board).chain(cloud.into_iter().filter(|(_, value)| !value.is_empty()));
     let mut labels: BTreeMap<_, _> = known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     if settings.podless {
         let (key, value) = NO_LOAD_BALANCER_LABEL;
@@ -208,7 +211,7 @@ mod tests {
             json!({ "type": kind, "status": status, "lastHeartbeatTime": START_STAMP,
                 "lastTransitionTime": START_STAMP, "reason": reason, "message": message })
         };
-        let architecture = version::architecture();
+        let architecture = "riscv64";
         let expected = json!({
             "kind": "Node",
             "apiVersion": "v1",

@@ -55,6 +55,7 @@ pub(super) fn facts() -> Facts {
             machine_id: text("0123456789abcdef0123456789abcdef"),
             system_uuid: text("1b4e28ba-2fa1-11d2-883f-0016d3cca427"),
             boot_id: text("boot-1"),
+            architecture: text("riscv64"),
             kernel_release: text("6.1.0"),
             os_image: text("Debian GNU/Linux 12 (bookworm)"),
             board_model: text("Raspberry Pi 4 Model B Rev 1.1"),

@@ -34,7 +34,7 @@ pub(super) fn set(node: &mut Node, board: &Board, problems: &mut Vec<NodeError>)
     info.kubelet_version = board.kubelet_version.to_owned();
     info.kube_proxy_version = String::new();
     info.operating_system = OPERATING_SYSTEM.to_owned();
-    info.architecture = architecture().to_owned();
+    keep(&mut info.architecture, &machine.architecture, "status.nodeInfo.architecture", problems);
 }
 
 /// VER-3: what cannot be read leaves the field as it is.
@@ -42,26 +42,6 @@ fn keep(field: &mut String, fact: &Fact<String>, name: &'static str, problems: &
     match fact {
         Ok(text) => field.clone_from(text),
         Err(absent) => problems.push(NodeError::NoFact { field: name, absent: absent.clone() }),
-    }
-}
-
-/// The Go name of what this program was compiled for: images are pulled for the userland, not for the kernel.
-pub fn architecture() -> &'static str {
-    go_architecture(std::env::consts::ARCH, cfg!(target_endian = "little"))
-}
-
-/// The same machine has another name in Go; Rust's own where Go has no port.
-fn go_architecture(rust: &'static str, little_endian: bool) -> &'static str {
-    match (rust, little_endian) {
-        ("aarch64", _) => "arm64",
-        ("x86", _) => "386",
-        ("x86_64", _) => "amd64",
-        ("mips", true) => "mipsle",
-        ("mips64", true) => "mips64le",
-        ("powerpc64", false) => "ppc64",
-        ("powerpc64", true) => "ppc64le",
-        ("loongarch64", _) => "loong64",
-        (same, _) => same,
     }
 }
 
@@ -97,16 +77,5 @@ mod tests {
             assert_eq!(claimed(server), "v1.36.3", "{server:?}");
         }
         assert_eq!(kubelet_version(None), kubelet_version(Some("v1.36.3")));
-    }
-
-    #[test]
-    fn architectures_have_their_go_names() {
-        for (rust, go) in
-            [("arm", "arm"), ("aarch64", "arm64"), ("x86", "386"), ("riscv64", "riscv64"), ("mips64", "mips64le")]
-        {
-            assert_eq!(go_architecture(rust, true), go);
-        }
-        assert_eq!(go_architecture("mips", false), "mips");
-        assert_eq!(go_architecture("powerpc64", false), "ppc64");
     }
 }

@@ -51,6 +51,8 @@ pub struct Machine {
     pub machine_id: Fact<String>,
     pub system_uuid: Fact<String>,
     pub boot_id: Fact<String>,
+    /// Of its programs, as Go names it: `arm64`.
+    pub architecture: Fact<String>,
     pub kernel_release: Fact<String>,
     /// `PRETTY_NAME`; `Linux` or `Unknown` where VER-1 says so.
     pub os_image: Fact<String>,
@@ -157,7 +159,7 @@ pub struct InterfaceAddress {
     pub ip: IpAddr,
     /// IPv6 only: tentative or duplicate: never to be used.
     pub unusable: bool,
-    /// IPv6 only: deprecated or temporary: used when there is nothing better.
+    /// Deprecated or temporary, or an IPv4 address that no connected route covers: used when there is nothing better.
     pub second_choice: bool,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::facts::{Hugepages, PassedOver, otherwise};
 use super::identity::{self, Smbios};
-use super::{Absent, Fact, Machine, Root, Why, attribute, cpu, mac, memory, network, os_release, reset};
+use super::{Absent, Fact, Machine, Root, Why, architecture, attribute, cpu, mac, memory, network, os_release, reset};
 use crate::config::limits;
 
 pub(super) const CPUINFO: &str = "/proc/cpuinfo";
@@ -29,6 +29,7 @@ pub fn machine(root: &Root) -> Machine {
         machine_id: machine_id(root),
         system_uuid: system_uuid(root),
         boot_id: text_as(root, "/proc/sys/kernel/random/boot_id", boot_id),
+        architecture: architecture::of_root(root),
         kernel_release: root.read_text("/proc/sys/kernel/osrelease"),
         os_image: os_image(root),
         board_model: unless_masked(masked, board_model(root, &cpuinfo)),

@@ -9,6 +9,7 @@
 //! ```
 
 mod addresses;
+mod architecture;
 mod attribute;
 mod cpu;
 pub mod facts;
@@ -40,7 +41,7 @@ use facts::{FileSystem, otherwise};
 
 pub use facts::{Absent, Fact, Facts, Machine, Network, Readings, Why};
 pub use machine::machine;
-pub use network::network;
+pub use network::{network, within_limit};
 pub use readings::{Gauges, readings};
 
 /// Everything the Node is made from, read now. `state_directory` is below `root`, as the agent itself would name it.

@@ -6,11 +6,12 @@
 //! /proc/net/dev                     eth0: 81935104  211312    0    0    0     0          0         0 ...
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::facts::{Interface, InterfaceAddress};
 use super::{Network, Root, addresses, attribute, routes};
+use crate::config::limits;
 
 pub(super) const INTERFACES: &str = "/sys/class/net";
 const UP: u32 = 0x1;
@@ -25,8 +26,8 @@ pub fn network(root: &Root) -> Network {
     let routes = routes::routes_v4(&route_table);
     let mut found: BTreeMap<String, Vec<InterfaceAddress>> = BTreeMap::new();
     for ip in addresses::of_fib_trie(&table("fib_trie")) {
-        let Some(interface) = routes::interface_of(&routes, ip) else { continue };
-        let address = InterfaceAddress { ip: IpAddr::V4(ip), unusable: false, second_choice: false };
+        let Some((interface, is_covered)) = routes::interface_of(&routes, ip) else { continue };
+        let address = InterfaceAddress { ip: IpAddr::V4(ip), unusable: false, second_choice: !is_covered };
         found.entry(interface.to_owned()).or_default().push(address);
     }
     for (interface, address) in addresses::of_if_inet6(&table("if_inet6")) {
@@ -36,17 +37,42 @@ pub fn network(root: &Root) -> Network {
     default_routes.extend(routes::defaults_v6(&table("ipv6_route")));
     let used =
         |name: &str| name == "lo" || found.contains_key(name) || routes.iter().any(|route| route.interface == name);
-    let mut interfaces: Vec<Interface> =
-        names(root, &table("dev")).into_iter().map(|name| interface(root, &name, used(&name))).collect();
+    let matters: BTreeSet<&str> = found
+        .keys()
+        .map(String::as_str)
+        .chain(default_routes.iter().map(|route| route.interface.as_str()))
+        .chain(["lo"])
+        .collect();
+    let names = within_limit(names(root, &table("dev"), &matters), |name| matters.contains(name.as_str()));
+    let mut interfaces: Vec<Interface> = names.iter().map(|name| interface(root, name, used(name))).collect();
     for interface in &mut interfaces {
         interface.addresses = found.remove(&interface.name).unwrap_or_default();
     }
     Network { interfaces, default_routes, node_name_addresses: Vec::new() }
 }
 
-/// In the order of their index, as the kernel numbers them; without sysfs in the order of `/proc/net/dev`.
-fn names(root: &Root, dev: &str) -> Vec<String> {
-    let indexed = indexed_names(root);
+/// As many interfaces as there may be, in their order: of too many those that matter, before any others.
+pub fn within_limit<T>(mut interfaces: Vec<T>, matters: impl Fn(&T) -> bool) -> Vec<T> {
+    let mattering = interfaces.iter().filter(|one| matters(one)).count();
+    let mut room = limits::DIRECTORY_NAMES.saturating_sub(mattering);
+    interfaces.retain(|one| {
+        let has_room = room > 0;
+        let is_kept = matters(one) || has_room;
+        room -= usize::from(has_room && !matters(one));
+        is_kept
+    });
+    interfaces.truncate(limits::DIRECTORY_NAMES);
+    interfaces
+}
+
+/// In the order of their index, as the kernel numbers them; without sysfs in the order of `/proc/net/dev`. A directory is
+/// read to its limit: what matters is looked for by name.
+fn names(root: &Root, dev: &str, matters: &BTreeSet<&str>) -> Vec<String> {
+    let mut listed = root.list(INTERFACES).unwrap_or_default();
+    let known: BTreeSet<&str> = listed.iter().map(String::as_str).collect();
+    let unlisted: Vec<String> = matters.difference(&known).map(|name| (*name).to_owned()).collect();
+    listed.extend(unlisted);
+    let indexed = indexed(root, listed);
     if !indexed.is_empty() {
         return indexed;
     }
@@ -56,8 +82,12 @@ fn names(root: &Root, dev: &str) -> Vec<String> {
 
 /// The interfaces of sysfs in the order of their index.
 pub(super) fn indexed_names(root: &Root) -> Vec<String> {
-    let listed = root.list(INTERFACES).unwrap_or_default();
-    let mut indexed: Vec<(u64, String)> = listed
+    indexed(root, root.list(INTERFACES).unwrap_or_default())
+}
+
+/// Those of `names` that sysfs has, in the order of their index.
+fn indexed(root: &Root, names: Vec<String>) -> Vec<String> {
+    let mut indexed: Vec<(u64, String)> = names
         .into_iter()
         .filter(|name| root.is_directory(&format!("{INTERFACES}/{name}")))
         .map(|name| (read(root, &name, "ifindex", |text| attribute::count(&text).ok()).unwrap_or(u64::MAX), name))

@@ -20,6 +20,7 @@ pub fn to_json(facts: &Facts) -> Value {
             "machineID": fact(&machine.machine_id),
             "systemUUID": fact(&machine.system_uuid),
             "bootID": fact(&machine.boot_id),
+            "architecture": fact(&machine.architecture),
             "kernelRelease": fact(&machine.kernel_release),
             "osImage": fact(&machine.os_image),
             "boardModel": fact(&machine.board_model),
@@ -85,6 +86,7 @@ pub fn to_text(facts: &Facts) -> String {
     }
     page.line("os", &machine.os_image, String::clone);
     page.line("kernel", &machine.kernel_release, String::clone);
+    page.line("architecture", &machine.architecture, String::clone);
     page.line("machine-id", &machine.machine_id, String::clone);
     page.line("system-uuid", &machine.system_uuid, String::clone);
     page.line("boot-id", &machine.boot_id, String::clone);

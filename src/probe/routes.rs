@@ -44,6 +44,11 @@ impl Route<'_> {
         Some(Ipv4Addr::from(self.gateway.to_ne_bytes())).filter(|gateway| !gateway.is_unspecified())
     }
 
+    /// Whether whoever is in its network is on the link itself.
+    fn is_connected(&self) -> bool {
+        self.gateway == 0 && self.mask != 0
+    }
+
     fn leads_to(&self, ip: Ipv4Addr) -> bool {
         u32::from_ne_bytes(ip.octets()) & self.mask == self.destination
     }
@@ -73,10 +78,15 @@ pub(super) fn defaults_v4(routes: &[Route]) -> Vec<DefaultRoute> {
     defaults.map(|route| found(route.interface, route.gateway().map(IpAddr::V4), false, route.metric)).collect()
 }
 
-/// The interface of the longest prefix that an address is in.
-pub(super) fn interface_of<'a>(routes: &[Route<'a>], ip: Ipv4Addr) -> Option<&'a str> {
+/// The interface of the longest connected network that an address is in, and that there is one. An address of no such
+/// network is most likely that of the far end of a modem or tunnel, whose route has no gateway either.
+pub(super) fn interface_of<'a>(routes: &[Route<'a>], ip: Ipv4Addr) -> Option<(&'a str, bool)> {
     let leading = routes.iter().filter(|route| route.leads_to(ip));
-    leading.max_by_key(|route| route.mask.count_ones()).map(|route| route.interface)
+    let best = leading.max_by_key(|route| {
+        let is_covered = route.is_connected();
+        (is_covered, route.mask.count_ones(), route.gateway == 0, std::cmp::Reverse(route.metric))
+    });
+    best.map(|route| (route.interface, route.is_connected()))
 }
 
 /// Default routes with a gateway, in file order, each once.
@@ -142,16 +152,35 @@ mod tests {
         assert_eq!(defaults_v4(&routes_v4(&table)), [found("eth0", router, false, 100)]);
     }
 
+    fn through(route: &str, gateway: [u8; 4]) -> String {
+        route.replacen("\t00000000\t0003", &format!("\t{}\t0003", word(gateway)), 1)
+    }
+
     #[test]
-    fn an_address_belongs_to_the_longest_prefix() {
+    fn an_address_belongs_to_the_longest_connected_network() {
         let table = line("eth0", [0; 4], "0003", 0, [0; 4])
             + &line("eth1", [10, 0, 0, 0], "0001", 0, [255, 0, 0, 0])
-            + &line("eth2", [10, 1, 2, 0], "0001", 0, [255, 255, 255, 0]);
+            + &line("eth2", [10, 1, 2, 0], "0001", 0, [255, 255, 255, 0])
+            + &through(&line("eth3", [10, 1, 2, 128], "0003", 0, [255, 255, 255, 128]), [10, 1, 2, 1])
+            + &line("wlan0", [10, 1, 2, 0], "0001", 600, [255, 255, 255, 0]);
         let routes = routes_v4(&table);
-        assert_eq!(interface_of(&routes, Ipv4Addr::new(10, 1, 2, 9)), Some("eth2"));
-        assert_eq!(interface_of(&routes, Ipv4Addr::new(10, 9, 2, 9)), Some("eth1"));
-        assert_eq!(interface_of(&routes, Ipv4Addr::new(192, 0, 2, 1)), Some("eth0"));
+        assert_eq!(interface_of(&routes, Ipv4Addr::new(10, 1, 2, 9)), Some(("eth2", true)));
+        assert_eq!(interface_of(&routes, Ipv4Addr::new(10, 1, 2, 200)), Some(("eth2", true)), "not behind a router");
+        assert_eq!(interface_of(&routes, Ipv4Addr::new(10, 9, 2, 9)), Some(("eth1", true)));
+        assert_eq!(interface_of(&routes, Ipv4Addr::new(192, 0, 2, 1)), Some(("eth0", false)));
         assert_eq!(interface_of(&routes[1..], Ipv4Addr::new(192, 0, 2, 1)), None);
+    }
+
+    #[test]
+    fn an_address_of_no_network_is_that_of_the_link_without_a_router() {
+        let table = through(&line("eth0", [0; 4], "0003", 100, [0; 4]), [10, 6, 3, 1])
+            + &line("ppp0", [0; 4], "0003", 700, [0; 4])
+            + &line("eth0", [10, 6, 3, 0], "0001", 100, [255, 255, 255, 0])
+            + &line("ppp0", [10, 64, 64, 64], "0005", 0, [255; 4]);
+        let routes = routes_v4(&table);
+        assert_eq!(interface_of(&routes, Ipv4Addr::new(100, 72, 3, 9)), Some(("ppp0", false)));
+        assert_eq!(interface_of(&routes, Ipv4Addr::new(10, 6, 3, 201)), Some(("eth0", true)));
+        assert_eq!(interface_of(&routes[..1], Ipv4Addr::new(10, 1, 84, 0)), Some(("eth0", false)));
     }
 
     #[test]

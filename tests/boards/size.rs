@@ -56,6 +56,23 @@ fn parked_cpus_count_as_they_do_with_a_kubelet() {
 }
 
 #[test]
+fn the_architecture_is_that_of_a_program_below_the_root_and_of_no_other() {
+    let board = board("programs");
+    let architecture = || machine(&Root::new(&board.0)).architecture.map_err(|absent| absent.to_string());
+    let head = |machine: u8| [&[0x7f, b'E', b'L', b'F', 2, 1, 1][..], &[0; 11], &[machine, 0]].concat();
+    assert_eq!(architecture(), Err("/bin/sh: no such file".to_owned()));
+    board.write("bin/sh", "#!/bin/true\n");
+    assert_eq!(architecture(), Err("/bin/sh: malformed: no ELF program".to_owned()));
+    board.write("usr/bin/env", head(183));
+    assert_eq!(architecture(), Ok("arm64".to_owned()));
+    board.write("usr/lib/systemd/systemd", head(243));
+    board.link("sbin", "usr/sbin");
+    board.link("usr/sbin/init", "/usr/lib/systemd/systemd");
+    assert_eq!(architecture(), Ok("riscv64".to_owned()), "through links inside the root");
+    assert!(machine(&Root::new("/")).architecture.is_ok());
+}
+
+#[test]
 fn a_boot_id_is_a_uuid_or_none() {
     let board = board("boot-id");
     for (text, word) in [

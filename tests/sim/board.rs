@@ -27,6 +27,7 @@ impl Board {
             machine_id: Ok("8c5b0f1e0d7c4a559e0b6f2f3f1f6a02".to_owned()),
             system_uuid: Err(absent("sys/class/dmi/id/product_uuid")),
             boot_id: Ok(boot_id(0)),
+            architecture: Ok("arm64".to_owned()),
             kernel_release: Ok("6.12.48-v8".to_owned()),
             os_image: Ok("Debian GNU/Linux 13 (trixie)".to_owned()),
             board_model: Ok("Raspberry Pi 4 Model B Rev 1.4".to_owned()),

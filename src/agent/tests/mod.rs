@@ -388,6 +388,7 @@ fn facts() -> Facts {
             machine_id: text("0123456789abcdef0123456789abcdef"),
             system_uuid: text("0123456789abcdef0123456789abcdef"),
             boot_id: text("b0000000-0000-4000-8000-000000000001"),
+            architecture: Ok("arm64".to_owned()),
             kernel_release: text("6.6.20+rpt-rpi-2712"),
             os_image: text("Debian GNU/Linux 12 (bookworm)"),
             board_model: text("Raspberry Pi 5 Model B Rev 1.0"),

@@ -79,6 +79,7 @@ fn machine() -> Machine {
         machine_id: Ok("0123456789abcdef0123456789abcdef".to_owned()),
         system_uuid: absent(),
         boot_id: Ok("1fd52ea7-0f0b-4a1e-9a3c-000000000001".to_owned()),
+        architecture: absent(),
         kernel_release: Ok("6.12.0".to_owned()),
         os_image: Ok("Debian GNU/Linux 13 (trixie)".to_owned()),
         board_model: absent(),
