@@ -19,6 +19,8 @@ use nodepulse::config;
 mod hostile;
 #[path = "../src/io/loopback.rs"]
 mod loopback;
+#[path = "cli/sandbox.rs"]
+mod sandbox;
 
 fn nodepulse(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nodepulse"));

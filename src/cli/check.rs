@@ -10,8 +10,10 @@ use super::commands::exit;
 use super::load;
 use super::palette::Palette;
 use crate::api::{Answer, Class, Document, Refusal, Wish};
+use crate::config::Settings;
 use crate::config::kubeconfig::{Credentials, Kubeconfig};
 use crate::config::plain_text::line;
+use crate::io::sandbox::Sandbox;
 use crate::io::{Session, clock};
 use crate::node::node_name;
 use crate::probe::{self, Root};
@@ -120,6 +122,7 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
         report.note("permissions", text);
     }
     let look = look_at_credentials(&kubeconfig, &names);
+    check_sandbox(&settings, &load::files(sources, &settings, Some(&kubeconfig)), &mut report);
     let session = Session::open(kubeconfig, name.clone()).map_err(CliError::Io)?;
     check_clock(&mut report);
     if !check_credentials(&session, &names, look, &mut report) {
@@ -130,6 +133,19 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
         check_rights(&session, &names, &mut report)?;
     }
     Ok(report)
+}
+
+/// Goes into it for good: what follows shows that it leaves the agent what it needs.
+fn check_sandbox(settings: &Settings, files: &[String], report: &mut Report) {
+    if !settings.sandbox {
+        return report.note("sandbox", "sandbox: false, so nothing is given up");
+    }
+    for step in Sandbox::enter(&settings.state_directory, files).steps {
+        match step.held {
+            Ok(text) => report.well("sandbox", text),
+            Err(text) => report.note("sandbox", text),
+        }
+    }
 }
 
 /// What the commands to type next are about.

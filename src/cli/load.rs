@@ -52,29 +52,41 @@ pub fn named(material: &Material) -> Option<&str> {
     }
 }
 
+/// Every file that settings and kubeconfig are made of, and that `settings` name, once each; some may not be there.
+pub fn files(sources: &Sources, settings: &Settings, kubeconfig: Option<&Kubeconfig>) -> Vec<String> {
+    let mut files: Vec<&str> = kubeconfig_path(settings).into_iter().chain(settings_path(sources)).collect();
+    if let Some(kubeconfig) = kubeconfig {
+        files.extend(kubeconfig.certificate_authority.as_ref().and_then(named));
+        match &kubeconfig.credentials {
+            Credentials::Certificate { certificate, key } => {
+                files.extend(named(certificate).into_iter().chain(named(key)))
+            }
+            Credentials::Token(token) => files.extend(named(token)),
+            Credentials::Anonymous => {}
+        }
+    }
+    files.sort_unstable();
+    files.dedup();
+    files.into_iter().map(str::to_owned).collect()
+}
+
 /// What every user of this board may read or write and should not, each with its machine word. A FAT partition knows no
 /// owners, so there it is the rule.
 pub fn open_to_all(sources: &Sources, settings: &Settings, kubeconfig: &Kubeconfig) -> Vec<(&'static str, String)> {
     let own = kubeconfig_path(settings).unwrap_or_default();
-    let mut files = vec![own, settings.state_directory.as_str()];
-    files.extend(settings_path(sources));
-    files.extend(kubeconfig.certificate_authority.as_ref().and_then(named));
     let secret = match &kubeconfig.credentials {
-        Credentials::Certificate { certificate, key } => {
-            files.extend(named(certificate));
-            Some(named(key).unwrap_or(own))
-        }
-        Credentials::Token(token) => Some(named(token).unwrap_or(own)),
+        Credentials::Certificate { key: secret, .. } | Credentials::Token(secret) => Some(named(secret).unwrap_or(own)),
         Credentials::Anonymous => None,
     };
-    files.extend(secret.filter(|path| *path != own));
+    let mut files = files(sources, settings, Some(kubeconfig));
+    files.push(settings.state_directory.clone());
     let mode = |path: &str| std::fs::metadata(path).map_or(0, |file| file.permissions().mode());
     let read = secret.filter(|path| mode(path) & 0o004 != 0).map(|path| {
         let text =
             format!("{path} holds a secret that every user of this board may read: chmod o-rwx {path}, or on a FAT");
         ("open-secret", text + " partition the mount option umask=0027 with a gid")
     });
-    let written = files.into_iter().filter(|path| mode(path) & 0o002 != 0).map(|path| {
+    let written = files.iter().filter(|path| mode(path) & 0o002 != 0).map(|path| {
         let text = format!(
             "{path} decides what this agent does, and every user of this board may change it: chmod o-w {path}"
         );

@@ -4,6 +4,7 @@ use super::CliError;
 use super::args::Sources;
 use super::load::{self, kubeconfig};
 use crate::io;
+use crate::io::sandbox::Sandbox;
 use crate::node::node_name;
 use crate::probe::{self, Gauges, Root};
 
@@ -28,6 +29,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let mut gauges = Gauges::open(&root, &settings.state_directory);
     let (name, state_directory) = (node_name.clone(), settings.state_directory.clone());
     let start = io::Start {
+        files: load::files(&sources, &settings, Some(&kubeconfig)),
         settings,
         kubeconfig,
         node_name,
@@ -40,8 +42,8 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
             (gauges.read(judges_pids), is_other)
         }),
         read_network: Box::new(move || probe::network(&root)),
-        read_settings: Box::new(move || {
-            read_again(&sources, &name, &state_directory).map_err(|error| error.to_string())
+        read_settings: Box::new(move |sandbox| {
+            read_again(&sources, &name, &state_directory, sandbox).map_err(|error| error.to_string())
         }),
     };
     io::run(start).map_err(CliError::Io)
@@ -52,6 +54,7 @@ fn read_again(
     sources: &Sources,
     name: &str,
     state_directory: &str,
+    sandbox: &Sandbox,
 ) -> Result<(crate::config::Settings, crate::config::kubeconfig::Kubeconfig), CliError> {
     let loaded = load::settings(sources)?;
     for notice in &loaded.notices {
@@ -63,6 +66,14 @@ fn read_again(
     if loaded.settings.state_directory != state_directory {
         ::log::warn!(target: "settings", "stateDirectory changed: it takes effect at the next start");
     }
+    tell_hidden(&load::files(sources, &loaded.settings, None), sandbox);
     let kubeconfig = kubeconfig(&loaded.settings)?;
+    tell_hidden(&load::files(sources, &loaded.settings, Some(&kubeconfig)), sandbox);
     Ok((loaded.settings, kubeconfig))
+}
+
+fn tell_hidden(files: &[String], sandbox: &Sandbox) {
+    for file in sandbox.outside(files) {
+        ::log::warn!(target: "sandbox", "{file} is in a folder that the sandbox does not open: it is read from the next start on");
+    }
 }

@@ -67,6 +67,8 @@ pub struct Settings {
     pub journal_quota_bytes: usize,
     /// `-v`: 0 to 10.
     pub verbosity: u8,
+    /// Give up what an agent never needs once everything is open.
+    pub sandbox: bool,
 }
 
 /// `--node-ip` (ADR-2).
@@ -193,6 +195,7 @@ impl Default for Settings {
             state_directory: "/var/lib/nodepulse".to_owned(),
             journal_quota_bytes: 64 * 1024,
             verbosity: 2,
+            sandbox: true,
         }
     }
 }

@@ -440,6 +440,16 @@ pub const SETTINGS: &[Setting] = &[
         print: |settings| Value::text(&Quantity::from_bytes(settings.journal_quota_bytes as u64).to_string()),
     },
     Setting {
+        name: "sandbox",
+        flag: "sandbox",
+        shape: Shape::Boolean,
+        default: "true",
+        meaning: "Once everything is open, give up what an agent never needs (SECURITY.md); false: nothing is given up",
+        whose: Whose::Ours,
+        read: |draft, value, report| set(&mut draft.settings.sandbox, boolean(value, report)),
+        print: |settings| Value::text(&settings.sandbox.to_string()),
+    },
+    Setting {
         name: "logging.verbosity",
         flag: "v",
         shape: Shape::Number,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 
-use super::kernel_clock;
+use super::kernel;
 use super::reactor::{Reactor, Watched};
 use crate::time::{Now, Up, Wall};
 
@@ -109,7 +109,7 @@ pub struct CertificateClock {
 
 impl CertificateClock {
     pub fn new() -> Arc<CertificateClock> {
-        CertificateClock::reading(|| (wall(), kernel_clock::is_synchronised()))
+        CertificateClock::reading(|| (wall(), kernel::clock_is_synchronised()))
     }
 
     pub(super) fn reading(kernel: fn() -> Kernel) -> Arc<CertificateClock> {

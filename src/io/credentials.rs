@@ -22,7 +22,7 @@ use crate::config::limits;
 use crate::time::Wall;
 
 /// Where distributions keep the roots they trust: Debian, Fedora, openSUSE, Alpine, Yocto.
-const TRUST_BUNDLES: [&str; 5] = [
+pub(super) const TRUST_BUNDLES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",

@@ -12,7 +12,7 @@ pub mod disk_writer;
 mod flight;
 pub mod inbox;
 mod kept;
-pub mod kernel_clock;
+pub mod kernel;
 pub mod log;
 #[cfg(test)]
 mod loopback;
@@ -23,6 +23,7 @@ pub mod pool;
 pub mod reactor;
 pub mod resolve;
 pub mod run;
+pub mod sandbox;
 mod server_verifier;
 pub mod signals;
 mod stderr;

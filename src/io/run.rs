@@ -26,6 +26,7 @@ use super::notify::ServiceManager;
 use super::pool::Pool;
 use super::reactor::Reactor;
 use super::resolve::Resolver;
+use super::sandbox::Sandbox;
 use super::signals::{Request, Signals};
 use super::{IoError, aside, log, network, thread, way};
 use crate::agent::{Agent, Because, CredentialDates, Input, Output, Ticket};
@@ -45,9 +46,14 @@ pub struct Start {
     pub read_readings: ReadReadings,
     /// Interfaces and routes as procfs has them; read at start and after a change.
     pub read_network: Box<dyn FnMut() -> Network>,
-    /// SIGHUP: settings and kubeconfig again, or one sentence for each problem.
-    pub read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
+    /// SIGHUP: settings and kubeconfig again, or one sentence for each problem. What the sandbox hides is told by it.
+    pub read_settings: Box<ReadSettings>,
+    /// Files that will be read again: settings, kubeconfig, and what that names.
+    pub files: Vec<String>,
 }
+
+/// [`Start::read_settings`].
+pub type ReadSettings = dyn FnMut(&Sandbox) -> Result<(Settings, Kubeconfig), String>;
 
 /// Called for every status run. Counts the machine again where that is due, and answers whether it is another one now;
 /// takes whether PIDs are judged.
@@ -90,6 +96,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
     log::set_ceiling();
     let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
     let (disk, journal) = disk_writer::open(&start.settings, boot).map_err(IoError::StateInUse)?;
+    let sandbox = enter_sandbox(&start);
     let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
     let signals = Signals::new(&reactor).map_err(|error| IoError::NoSignals { detail: error.to_string() })?;
     let kept = Rc::new(Kept::read(&start.settings.state_directory));
@@ -142,11 +149,22 @@ pub fn run(start: Start) -> Result<(), IoError> {
         judges_pids,
         read_network: start.read_network,
         read_settings: start.read_settings,
+        sandbox,
         because: RefCell::default(),
     };
     let ended = world.reactor.block_on(executor.run(shell.live()));
     world.pool.drop_idle();
     ended.map_err(|error| IoError::CannotSleep { detail: error.to_string() })
+}
+
+fn enter_sandbox(start: &Start) -> Sandbox {
+    if !start.settings.sandbox {
+        ::log::info!(target: "sandbox", "sandbox: false, so nothing is given up");
+        return Sandbox::default();
+    }
+    let sandbox = Sandbox::enter(&start.settings.state_directory, &start.files);
+    ::log::info!(target: "sandbox", "{}", sandbox.summary());
+    sandbox
 }
 
 /// One exchange, for commands that ask the server one thing.
@@ -316,7 +334,8 @@ struct Shell<'a, 'world> {
     read_readings: ReadReadings,
     judges_pids: bool,
     read_network: Box<dyn FnMut() -> Network>,
-    read_settings: Box<dyn FnMut() -> Result<(Settings, Kubeconfig), String>>,
+    read_settings: Box<ReadSettings>,
+    sandbox: Sandbox,
     because: RefCell<Option<Because>>,
 }
 

@@ -18,7 +18,7 @@ impl Shell<'_, '_> {
     pub(super) fn reload(&mut self) {
         self.manager.reloading();
         self.refused = None;
-        match (self.read_settings)() {
+        match (self.read_settings)(&self.sandbox) {
             Ok((settings, kubeconfig)) => {
                 log::set_verbosity(settings.verbosity);
                 self.judges_pids = settings.eviction.judges_pids();

@@ -114,7 +114,9 @@ fn run_with(settings: Settings, kubeconfig: Kubeconfig) -> Running {
         own_thread.send(pthread_self()).unwrap();
         let for_reload = kubeconfig.clone();
         run(Start {
-            settings,
+            // It would hold for every test of this process.
+            settings: Settings { sandbox: false, ..settings },
+            files: Vec::new(),
             kubeconfig,
             node_name: "board".to_owned(),
             machine: machine(),
@@ -122,7 +124,7 @@ fn run_with(settings: Settings, kubeconfig: Kubeconfig) -> Running {
                 (Readings { memory: absent(), node_file_system: absent(), pids: absent() }, false)
             }),
             read_network: Box::new(Network::default),
-            read_settings: Box::new(move || {
+            read_settings: Box::new(move |_| {
                 reloaded.send(()).unwrap();
                 Ok((Settings::default(), for_reload.clone()))
             }),

@@ -1,0 +1,170 @@
+//! Turns settings into what the process can no longer do: once everything is open, it gives up what an agent never needs.
+//!
+//! Each step stands alone: one that a kernel does not have is said with its reason, and the agent goes on without. None may
+//! ever stop an agent that worked before, with whatever libc and kernel come: so the kinds of system calls are listed that
+//! are refused, not those that are allowed, and a refusal is an error that the caller gets, never the end of the process.
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::prctl::{set_dumpable, set_no_new_privs};
+use nix::sys::resource::{Resource, setrlimit};
+
+use super::credentials::TRUST_BUNDLES;
+use super::kernel;
+
+mod filter;
+
+/// One thing that the process gives up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// What holds; or what does not, and why.
+    pub held: Result<String, String>,
+}
+
+/// What was given up, and which folders may still be read.
+#[derive(Debug, Default)]
+pub struct Sandbox {
+    pub steps: Vec<Step>,
+    /// `None`: every file.
+    readable: Option<Vec<PathBuf>>,
+}
+
+/// Facts of the board, and what libc needs to find names: their files are replaced by renaming, so their folders.
+const ALWAYS_READ: [&str; 9] =
+    ["/proc", "/sys", "/etc", "/run", "/usr", "/lib", "/lib64", "/nix/store", "/var/lib/dbus"];
+
+/// Files that may be links to elsewhere: OpenWrt has its `resolv.conf` in `/tmp`.
+const LINKED: [&str; 5] =
+    ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/os-release", "/etc/machine-id"];
+
+/// To read and write files of other users, as an agent that was started as root had to from the beginning: its credentials
+/// and its state may belong to the service's own user.
+const CAP_DAC_OVERRIDE: u32 = 1 << 1;
+
+impl Sandbox {
+    /// Gives up, on this thread and those it will start, everything but to read the board and these files (with all in
+    /// their folders), and to write below `state_directory`.
+    pub fn enter(state_directory: &str, files: &[String]) -> Sandbox {
+        let mut sandbox = Sandbox::default();
+        let privileges = set_no_new_privs();
+        sandbox.step(privileges.map(|()| "no new privileges".to_owned()).map_err(|errno| unavailable("prctl", errno)));
+        let core = set_dumpable(false).and_then(|()| setrlimit(Resource::RLIMIT_CORE, 0, 0));
+        let core = core.map(|()| "no memory in core files or debuggers".to_owned());
+        sandbox.step(core.map_err(|errno| unavailable("prctl or setrlimit", errno)));
+        sandbox.step(match kernel::keep_capabilities(CAP_DAC_OVERRIDE) {
+            Ok(0) => Ok("no capabilities".to_owned()),
+            Ok(_) => Ok("of root's capabilities only the one to open files of others".to_owned()),
+            Err(errno) => Err(unavailable("capset", errno)),
+        });
+        let files = sandbox.keep_to_files(state_directory, files);
+        sandbox.step(files);
+        sandbox.step(filter::enter());
+        sandbox
+    }
+
+    /// Of these files those that cannot be read before the next start.
+    pub fn outside<'a>(&self, files: &'a [String]) -> Vec<&'a str> {
+        let Some(readable) = &self.readable else { return Vec::new() };
+        let is_inside = |path: &Path| readable.iter().any(|folder| path.starts_with(folder));
+        let is_outside = |file: &&String| folders_of(file).iter().any(|folder| !is_inside(folder));
+        files.iter().filter(is_outside).map(String::as_str).collect()
+    }
+
+    /// One line for the log.
+    pub fn summary(&self) -> String {
+        let joined = |parts: Vec<&str>| parts.join("; ");
+        let held = joined(self.steps.iter().filter_map(|step| step.held.as_deref().ok()).collect());
+        let absent =
+            joined(self.steps.iter().filter_map(|step| step.held.as_ref().err().map(String::as_str)).collect());
+        if absent.is_empty() { held } else { format!("{held}; not held: {absent}") }
+    }
+
+    fn step(&mut self, held: Result<String, String>) {
+        self.steps.push(Step { held });
+    }
+
+    fn keep_to_files(&mut self, state_directory: &str, files: &[String]) -> Result<String, String> {
+        let version = kernel::landlock_version().map_err(|errno| match errno {
+            Errno::ENOSYS => {
+                "this kernel has no Landlock (5.13 and newer can have it), so every file may be opened".to_owned()
+            }
+            Errno::EOPNOTSUPP => {
+                "Landlock is switched off in this kernel (lsm= of its command line), so every file may be opened"
+                    .to_owned()
+            }
+            errno => unavailable("Landlock", errno),
+        })?;
+        let is_there = Path::new(state_directory).is_dir();
+        let handled = access::reading() | if is_there { access::changing(version) } else { 0 };
+        let rules = kernel::landlock_rules(handled).map_err(|errno| unavailable("Landlock", errno))?;
+        let mut readable: Vec<PathBuf> = ALWAYS_READ.map(PathBuf::from).to_vec();
+        let linked = LINKED.into_iter().chain(TRUST_BUNDLES).chain(files.iter().map(String::as_str));
+        linked.for_each(|file| readable.extend(folders_of(file)));
+        for folder in &readable {
+            allow(&rules, folder, access::reading());
+        }
+        if is_there {
+            allow(&rules, Path::new(state_directory), access::state(version));
+            readable.push(PathBuf::from(state_directory));
+        }
+        kernel::landlock_enter(&rules).map_err(|errno| unavailable("Landlock", errno))?;
+        self.readable = Some(readable);
+        let written = if is_there {
+            format!("writes below {state_directory} alone")
+        } else {
+            format!("writes anywhere until the next start, as {state_directory} is not there yet")
+        };
+        Ok(format!("Landlock {version}: opens the board's own files and those of its settings, {written}"))
+    }
+}
+
+/// What is not there needs no rule.
+fn allow(rules: &std::os::fd::OwnedFd, folder: &Path, access: u64) {
+    let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(folder);
+    let Ok(folder) = opened else { return };
+    let _ = kernel::landlock_allow(rules, folder, access);
+}
+
+/// The folder that a file is in, and those that links lead to from there.
+fn folders_of(file: &str) -> Vec<PathBuf> {
+    let named = Path::new(file);
+    let mut files = vec![named.to_owned()];
+    files.extend(fs::read_link(named).ok().and_then(|target| Some(named.parent()?.join(target))));
+    files.extend(fs::canonicalize(named));
+    files.iter().filter_map(|file| file.parent()).filter(|folder| folder.is_absolute()).map(Path::to_owned).collect()
+}
+
+fn unavailable(what: &str, errno: Errno) -> String {
+    format!("{what} is refused: {}", errno.desc())
+}
+
+/// Kinds of access (linux/landlock.h).
+mod access {
+    const WRITE_FILE: u64 = 1 << 1;
+    const READ_FILE: u64 = 1 << 2;
+    const READ_DIR: u64 = 1 << 3;
+    const REMOVE_FILE: u64 = 1 << 5;
+    const MAKE_REG: u64 = 1 << 8;
+    const TRUNCATE: u64 = 1 << 14;
+
+    pub fn reading() -> u64 {
+        READ_FILE | READ_DIR
+    }
+
+    /// Everything that changes a file system, as far as this version knows it: from `WRITE_FILE` to `MAKE_SYM`, then
+    /// `TRUNCATE` from version 3 and `IOCTL_DEV` from version 5 on. To run a program is refused by the filter already.
+    pub fn changing(version: u32) -> u64 {
+        let first = WRITE_FILE | (1 << 13) - (1 << 4);
+        let from = |since: u32, bit: u32| if version >= since { 1_u64 << bit } else { 0 };
+        first | from(2, 13) | from(3, 14) | from(5, 15)
+    }
+
+    /// What the state directory needs: files that are made, written, renamed and removed there.
+    pub fn state(version: u32) -> u64 {
+        reading() | ((WRITE_FILE | REMOVE_FILE | MAKE_REG | TRUNCATE) & changing(version))
+    }
+}
