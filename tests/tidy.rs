@@ -9,6 +9,8 @@
 mod border;
 #[path = "tidy/conformance.rs"]
 mod conformance;
+#[path = "tidy/dependencies.rs"]
+mod dependencies;
 #[path = "tidy/readme.rs"]
 mod readme;
 #[path = "tidy/recipes.rs"]
