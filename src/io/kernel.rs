@@ -74,7 +74,8 @@ pub fn keep_capabilities(kept: u32) -> Result<u32, Errno> {
     let mut words = [CapabilityWords::default(); 2];
     // SAFETY: both structures are the kernel's of this version, two of the second; they outlive the calls.
     Errno::result(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, words.as_mut_ptr()) })?;
-    let left = words.map(|words| words.permitted)[0] & kept;
+    let [CapabilityWords { permitted, .. }, _] = words;
+    let left = permitted & kept;
     let fewer = [CapabilityWords { effective: left, permitted: left, inheritable: 0 }, CapabilityWords::default()];
     if words != fewer {
         // SAFETY: as above; the kernel only reads here.

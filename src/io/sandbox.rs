@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::prctl::{set_dumpable, set_no_new_privs};
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::credentials::TRUST_BUNDLES;
 use super::kernel;
@@ -52,7 +52,10 @@ impl Sandbox {
         let mut sandbox = Sandbox::default();
         let privileges = set_no_new_privs();
         sandbox.step(privileges.map(|()| "no new privileges".to_owned()).map_err(|errno| unavailable("prctl", errno)));
-        let core = set_dumpable(false).and_then(|()| setrlimit(Resource::RLIMIT_CORE, 0, 0));
+        // A service manager that has set the limit may also refuse the call.
+        let is_limited = getrlimit(Resource::RLIMIT_CORE) == Ok((0, 0));
+        let limited = if is_limited { Ok(()) } else { setrlimit(Resource::RLIMIT_CORE, 0, 0) };
+        let core = set_dumpable(false).and(limited);
         let core = core.map(|()| "no memory in core files or debuggers".to_owned());
         sandbox.step(core.map_err(|errno| unavailable("prctl or setrlimit", errno)));
         sandbox.step(match kernel::keep_capabilities(CAP_DAC_OVERRIDE) {
