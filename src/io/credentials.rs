@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
+use zeroize::{Zeroize, Zeroizing};
 
 use super::certificate;
 use super::clock::CertificateClock;
@@ -124,7 +125,7 @@ fn read_identity(certificate: &Material, key: &Material, hasher: &mut DefaultHas
     let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(|| {
         unusable(format!("{} holds no certificate in PEM form", label("client-certificate", certificate)))
     })?;
-    let pem = read(key, "client-key")?;
+    let pem = Zeroizing::new(read(key, "client-key")?);
     pem.hash(hasher);
     let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
         let encrypted = pem.windows(9).any(|window| window == b"ENCRYPTED");
@@ -153,7 +154,8 @@ fn read_file(path: &str, field: &str, limit_bytes: usize) -> Result<Vec<u8>, Fai
         let kind = if metadata.is_dir() { "a directory" } else { "no regular file" };
         return Err(unusable(format!("{field} {path} is {kind}; the kubeconfig must name a file")));
     }
-    let mut bytes = Vec::new();
+    // At once in its whole length: a buffer that grows leaves parts of a key behind.
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0).min(limit_bytes) + 1);
     let limit = u64::try_from(limit_bytes).unwrap_or(u64::MAX);
     File::open(path).and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes)).map_err(failed)?;
     if bytes.len() > limit_bytes {
@@ -215,6 +217,7 @@ impl Token {
                     && found != *version
                     && let Ok(fresh) = read_token(path)
                 {
+                    text.zeroize();
                     (*version, *text) = (found, fresh);
                 }
                 Some(text)
@@ -230,7 +233,8 @@ fn version_of(path: &str) -> Result<FileVersion, Failure> {
 }
 
 fn read_token(path: &str) -> Result<String, Failure> {
-    token_text(&read_file(path, "tokenFile", limits::CREDENTIAL_FILE_BYTES)?, &format!("tokenFile {path}"))
+    let bytes = Zeroizing::new(read_file(path, "tokenFile", limits::CREDENTIAL_FILE_BYTES)?);
+    token_text(&bytes, &format!("tokenFile {path}"))
 }
 
 /// A token is one word of visible ASCII: anything else would end the header it stands in.

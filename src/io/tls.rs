@@ -7,11 +7,14 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rustls::client::Resumption;
+use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, InconsistentKeys, PeerIncompatible,
     RootCertStore,
 };
+use zeroize::Zeroize;
 
 use super::clock::CertificateClock;
 use super::server_verifier::ServerVerifier;
@@ -42,11 +45,23 @@ pub fn client_config(
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match identity {
-        Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key).map_err(own_failure)?,
+        Some(identity) => builder.with_client_cert_resolver(Arc::new(certified(identity).map_err(own_failure)?)),
         None => builder.with_no_client_auth(),
     };
     config.resumption = Resumption::in_memory_sessions(1);
     Ok(Arc::new(config))
+}
+
+/// The key as it was read is overwritten; what signs with it has a form of its own.
+fn certified(mut identity: Identity) -> Result<SingleCertAndKey, Error> {
+    let signing = any_supported_type(&identity.key);
+    identity.key.zeroize();
+    let certified = CertifiedKey::new(identity.chain, signing?);
+    match certified.keys_match() {
+        // Not every kind of key can say.
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified.into()),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(not(feature = "tls12"))]
