@@ -110,8 +110,9 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
     let name = node_name(&settings, &probe::machine(&root)).map_err(CliError::Node)?;
     report.well("node name", name.as_str());
     let kubeconfig = load::kubeconfig(&settings)?;
+    let kubeconfig_path = load::kubeconfig_path(&settings)?;
     let names = Names {
-        kubeconfig: load::kubeconfig_path(&settings)?,
+        kubeconfig: &kubeconfig_path,
         server: kubeconfig.server.authority(),
         node: &name,
         has_token: matches!(kubeconfig.credentials, Credentials::Token(_)),

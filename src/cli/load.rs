@@ -10,6 +10,7 @@ use super::{CliError, DEFAULT_KUBECONFIG, Unreadable};
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::{self, Loaded, Settings, limits};
 use crate::probe::Root;
+use zeroize::Zeroizing;
 
 /// The settings file to be read, if any.
 pub fn settings_path(sources: &Sources) -> Option<&str> {
@@ -28,20 +29,25 @@ pub fn settings(sources: &Sources) -> Result<Loaded, CliError> {
     config::settings(path.zip(text.as_deref()), &sources.flags).map_err(CliError::Settings)
 }
 
-/// Path of the kubeconfig that `settings` name, or of the default one.
-pub fn kubeconfig_path(settings: &Settings) -> Result<&str, CliError> {
+/// Path of the kubeconfig that `settings` name, else of the one that the service manager keeps (`LoadCredential=`), else of
+/// the default one.
+pub fn kubeconfig_path(settings: &Settings) -> Result<String, CliError> {
+    let kept = || std::env::var("CREDENTIALS_DIRECTORY").ok().map(|folder| format!("{folder}/kubeconfig"));
     match &settings.kubeconfig {
-        Some(path) => Ok(path),
-        None if is_there(DEFAULT_KUBECONFIG) => Ok(DEFAULT_KUBECONFIG),
-        None => Err(CliError::NoKubeconfig),
+        Some(path) => Ok(path.clone()),
+        None => match kept().filter(|path| is_there(path)) {
+            Some(path) => Ok(path),
+            None if is_there(DEFAULT_KUBECONFIG) => Ok(DEFAULT_KUBECONFIG.to_owned()),
+            None => Err(CliError::NoKubeconfig),
+        },
     }
 }
 
 /// The kubeconfig at that path.
 pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     let path = kubeconfig_path(settings)?;
-    let text = Written { what: "kubeconfig", flag: "--kubeconfig", path }.text()?;
-    Kubeconfig::parse(&text, path, None).map_err(|error| CliError::Kubeconfig { path: path.to_owned(), error })
+    let text = Zeroizing::new(Written { what: "kubeconfig", flag: "--kubeconfig", path: &path }.text()?);
+    Kubeconfig::parse(&text, &path, None).map_err(|error| CliError::Kubeconfig { path: path.clone(), error })
 }
 
 /// The file that it stands in, if not in the kubeconfig itself.
@@ -54,7 +60,8 @@ pub fn named(material: &Material) -> Option<&str> {
 
 /// Every file that settings and kubeconfig are made of, and that `settings` name, once each; some may not be there.
 pub fn files(sources: &Sources, settings: &Settings, kubeconfig: Option<&Kubeconfig>) -> Vec<String> {
-    let mut files: Vec<&str> = kubeconfig_path(settings).into_iter().chain(settings_path(sources)).collect();
+    let own = kubeconfig_path(settings).ok();
+    let mut files: Vec<&str> = own.as_deref().into_iter().chain(settings_path(sources)).collect();
     if let Some(kubeconfig) = kubeconfig {
         files.extend(kubeconfig.certificate_authority.as_ref().and_then(named));
         match &kubeconfig.credentials {
@@ -75,7 +82,9 @@ pub fn files(sources: &Sources, settings: &Settings, kubeconfig: Option<&Kubecon
 pub fn open_to_all(sources: &Sources, settings: &Settings, kubeconfig: &Kubeconfig) -> Vec<(&'static str, String)> {
     let own = kubeconfig_path(settings).unwrap_or_default();
     let secret = match &kubeconfig.credentials {
-        Credentials::Certificate { key: secret, .. } | Credentials::Token(secret) => Some(named(secret).unwrap_or(own)),
+        Credentials::Certificate { key: secret, .. } | Credentials::Token(secret) => {
+            Some(named(secret).unwrap_or(&own))
+        }
         Credentials::Anonymous => None,
     };
     let mut files = files(sources, settings, Some(kubeconfig));

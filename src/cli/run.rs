@@ -1,5 +1,7 @@
 //! Turns settings into a running agent.
 
+use nix::unistd::geteuid;
+
 use super::CliError;
 use super::args::Sources;
 use super::load::{self, kubeconfig};
@@ -19,6 +21,9 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     }
     for (word, text) in load::open_to_all(&sources, &settings, &kubeconfig) {
         ::log::warn!(target: word, "{text}");
+    }
+    if geteuid().is_root() {
+        ::log::warn!(target: "root", "runs as root and needs not: give it a user of its own, as the services in targets/ do");
     }
     let root = Root::new("/");
     for remark in probe::remarks(&root) {
