@@ -161,7 +161,7 @@ mod access {
     /// Everything that changes a file system, as far as this version knows it: from `WRITE_FILE` to `MAKE_SYM`, then
     /// `TRUNCATE` from version 3 and `IOCTL_DEV` from version 5 on. To run a program is refused by the filter already.
     pub fn changing(version: u32) -> u64 {
-        let first = WRITE_FILE | (1 << 13) - (1 << 4);
+        let first = WRITE_FILE | ((1 << 13) - (1 << 4));
         let from = |since: u32, bit: u32| if version >= since { 1_u64 << bit } else { 0 };
         first | from(2, 13) | from(3, 14) | from(5, 15)
     }

@@ -189,3 +189,52 @@ fn check_shows_each_step_and_works_inside() {
     let open = nodepulse(&["check", "--kubeconfig", &kubeconfig, "--sandbox=false"]);
     assert!(out(&open).contains("sandbox: false, so nothing is given up"), "{}", out(&open));
 }
+
+/// Every byte that the process may write to, as root may see it.
+fn memory(pid: u32) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let memory = File::open(format!("/proc/{pid}/mem")).expect("its memory");
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("its maps");
+    let mut all = Vec::new();
+    for line in maps.lines().filter(|line| line.contains(" rw") && !line.contains("[v")) {
+        let (from, to) = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
+        let [from, to] = [from, to].map(|end| u64::from_str_radix(end, 16).expect("an address"));
+        let mut part = vec![0; usize::try_from(to - from).expect("a length")];
+        // A guard page has nothing to read.
+        let _ = memory.read_exact_at(&mut part, from);
+        all.extend(part);
+    }
+    all
+}
+
+#[test]
+fn a_key_that_was_read_from_a_file_is_not_left_lying_in_memory() {
+    use base64::Engine;
+    if !nix::unistd::Uid::effective().is_root() {
+        eprintln!("only root may read the memory of a process that is in the sandbox");
+        return;
+    }
+    let (authority, folder) = (super::loopback::Authority::new(), Folder::new());
+    let signed = authority.sign(&["board"]);
+    let pem = signed.key.serialize_pem();
+    folder.write("crt", &signed.certificate.pem());
+    folder.write("key", &pem);
+    let path = kubeconfig_to_nowhere(&folder, "");
+    let authority = base64::engine::general_purpose::STANDARD.encode(authority.pem());
+    let text = fs::read_to_string(&path)
+        .expect("a file")
+        .replace("{token: secret-token}", "{client-certificate: crt, client-key: key}");
+    let text = text.replace("    server:", &format!("    certificate-authority-data: {authority}\n    server:"));
+    folder.write("kubeconfig", &text);
+    let state = folder.path("state");
+    let args = ["run", "--kubeconfig", &path, "--hostname-override", "edge-1", "--state-directory", &state];
+    let mut agent = Running::start(&args);
+    agent.wait_for("registration failed: cannot connect");
+    let memory = memory(agent.child.id());
+    let holds = |needle: &[u8]| memory.windows(needle.len()).any(|window| window == needle);
+    assert!(holds(b"edge-1") && memory.len() > 100_000, "the memory is not seen");
+    let line = pem.lines().nth(1).expect("a line").as_bytes();
+    assert!(!holds(line), "the key as PEM");
+    // The private number of a key on P-256 in PKCS #8 begins at byte 36; what signs has a copy in a form of its own.
+    assert!(!holds(&signed.key.serialize_der()[..68]), "the key as DER");
+}
