@@ -74,7 +74,7 @@ lint: ## Format, clippy, shell syntax: what CI refuses
 	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done
 	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
 	for script in tests/cluster/build tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
-	    targets/try-cross targets/packages/build; do bash -n $$script || exit 1; done
+	    targets/try-cross targets/packages/build targets/packages/sign targets/advisories; do bash -n $$script || exit 1; done
 
 packages: ## .deb, .rpm, .apk, .ipk, archives, SBOM and SHA256SUMS for all boards: target/packages (Go, cargo-cyclonedx)
 	@./targets/packages/build $(ARGS)

@@ -19,6 +19,8 @@ use nodepulse::config;
 mod hostile;
 #[path = "../src/io/loopback.rs"]
 mod loopback;
+#[path = "cli/release.rs"]
+mod release;
 #[path = "cli/sandbox.rs"]
 mod sandbox;
 
