@@ -11,6 +11,8 @@ pub(super) struct ServerClock {
     heard: Option<Heard>,
     /// The last one, where nobody did.
     alone: Option<Heard>,
+    /// How often a server was asked again, for the time alone.
+    asked_again: u32,
     /// Whether the difference was already reported.
     skew_reported: bool,
 }
@@ -20,6 +22,9 @@ type Heard = (Up, Wall);
 
 /// More than this between the board's clock and the server's is worth a line in the log.
 const WORTH_REPORTING: Duration = Duration::from_secs(60);
+
+/// One reply may be wrong, or have lain there while the board slept: two of the others bear each other out.
+const ASKED_FOR_THE_TIME: u32 = 3;
 
 /// Further from the server's clock than this, the board's is not believed. Far below the 50 s after which a silent Node
 /// is given up: a renewTime may fall back by as much when a Lease is made anew after the board's clock was corrected.
@@ -51,6 +56,14 @@ impl ServerClock {
     /// A server has said the time: the board's clock is right, or known to be wrong.
     pub(super) fn was_compared(&self) -> bool {
         self.heard.is_some()
+    }
+
+    /// Whether to ask once more before anything is dated: a Node dated by a clock that nobody has compared, or by one reply
+    /// alone, may be of tomorrow.
+    pub(super) fn wants_a_witness(&mut self) -> bool {
+        let wants = !self.was_compared() && self.asked_again < ASKED_FOR_THE_TIME;
+        self.asked_again += u32::from(wants);
+        wants
     }
 
     /// The time to print on objects: the board's wall clock while it agrees with the server's, else the server's clock

@@ -28,8 +28,6 @@ pub(super) struct Registration {
     stage: Stage,
     backoff: Backoff,
     trouble: Trouble,
-    /// How often the version was asked for again, for the time that comes with it.
-    asked_again: u32,
     /// The living machine that has our name, as it was said; until there is a Node of ours.
     taken: Option<String>,
 }
@@ -57,8 +55,6 @@ struct Suspect {
 
 /// A machine that takes our name away is asked about again this often (D10).
 const STRANGER_PAUSE: Duration = Duration::from_secs(300);
-/// One reply may be wrong, or have lain there while the board slept; the two after it bear each other out.
-const ASKED_FOR_THE_TIME: u32 = 2;
 /// Longest Retry-After that registration obeys.
 const CEILING: Duration = Duration::from_secs(30);
 
@@ -67,13 +63,7 @@ impl Registration {
     pub(super) fn new(now: Up) -> Registration {
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let until = now + backoff.step();
-        Registration {
-            stage: Stage::Pause { until },
-            backoff,
-            trouble: Trouble::of("registration"),
-            asked_again: 0,
-            taken: None,
-        }
+        Registration { stage: Stage::Pause { until }, backoff, trouble: Trouble::of("registration"), taken: None }
     }
 
     pub(super) fn poll(&mut self, truth: &mut Truth, world: &mut World, now: Now) -> Step {
@@ -162,17 +152,13 @@ impl Registration {
     ) -> Option<Box<Node>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Probe);
         match (stage, answer.result) {
-            // A Node dated by a clock that nobody has compared, or by the word of one reply alone, may be of tomorrow.
-            (Stage::Version, Ok(_)) if !world.clock.was_compared() && self.asked_again < ASKED_FOR_THE_TIME => {
-                self.asked_again += 1;
-                self.stage = Stage::Version;
+            (Stage::Version, Err(refusal)) if !closes_discovery(&refusal) => {
+                self.failed(&Stage::Version, &refusal, world, now);
             }
+            (Stage::Version, _) if world.clock.wants_a_witness() => self.stage = Stage::Version,
             (Stage::Version, Ok(Document::Version(version))) => {
                 truth.server_version = Some(version);
                 self.stage = Stage::Create;
-            }
-            (Stage::Version, Err(refusal)) if !closes_discovery(&refusal) => {
-                self.failed(&Stage::Version, &refusal, world, now);
             }
             (Stage::Version, _) => {
                 // The version we were tested with is good enough.

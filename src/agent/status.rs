@@ -230,12 +230,13 @@ impl StatusLane {
                     None => self.stage = Stage::Register(registration),
                 }
             }
+            (Stage::Version, Err(refusal)) if !closes_discovery(&refusal) => {
+                self.refused(&Stage::Version, &refusal, world, now);
+            }
+            (Stage::Version, _) if world.clock.wants_a_witness() => self.version_due = now.up,
             (Stage::Version, Ok(Document::Version(version))) => {
                 self.truth.server_version = Some(version);
                 self.truth.unsettle();
-            }
-            (Stage::Version, Err(refusal)) if !closes_discovery(&refusal) => {
-                self.refused(&Stage::Version, &refusal, world, now);
             }
             (Stage::Version, _) => {
                 self.truth.server_version.get_or_insert_default();
@@ -286,7 +287,8 @@ impl StatusLane {
             return Step::Wait { until: self.latest, because: self.because() };
         }
         // What makes a Node Ready again goes first.
-        let must_know = self.truth.server_version.is_none() || !world.report_in_full;
+        let is_unknown = self.truth.server_version.is_none() || !world.clock.was_compared();
+        let must_know = is_unknown || !world.report_in_full;
         if now.up >= self.version_due && must_know {
             self.version_due = now.up + VERSION_FREQUENCY;
             self.stage = Stage::Version;
