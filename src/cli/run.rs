@@ -42,7 +42,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         read_readings: Box::new(move |machine, judges_pids| {
             let is_other = gauges.recount(machine);
             if is_other {
-                ::log::info!(target: "recounted", "counted again: {}", probe::report::size_of(machine));
+                ::log::info!(target: "recounted", "read again: {}", probe::report::size_of(machine));
             }
             (gauges.read(judges_pids), is_other)
         }),

@@ -303,6 +303,39 @@ mod tests {
     }
 
     #[test]
+    fn ready_is_told_only_where_it_was_there_before_and_is_another_now() {
+        let settings = samples::settings();
+        for (stored, is_ready, told) in [
+            (None, true, None),
+            (None, false, None),
+            (Some("True"), true, None),
+            (Some("False"), false, None),
+            (Some("False"), true, Some("NodeReady")),
+            (Some("Unknown"), true, Some("NodeReady")),
+            (Some("True"), false, Some("NodeNotReady")),
+            (Some("Unknown"), false, Some("NodeNotReady")),
+        ] {
+            let mut node = samples::node();
+            node.status.conditions.retain(|one| one.kind != READY || stored.is_some());
+            if let Some(status) = stored {
+                let ready = condition_mut(&mut node, READY);
+                // Words of somebody else are replaced, and are no transition.
+                (ready.status, ready.reason, ready.message) =
+                    (status.to_owned(), "Theirs".to_owned(), "theirs".to_owned());
+            }
+            node.status.capacity.as_mut().unwrap().retain(|name, _| is_ready || name != "cpu");
+            let before = node.status.conditions.iter().find(|one| one.kind == READY).cloned();
+            assert_eq!(reasons(&run(&mut node, &settings, CALM)), told.into_iter().collect::<Vec<_>>(), "{stored:?}");
+            let ready = condition(&node, READY);
+            let expected = if is_ready { ("True", "KubeletReady") } else { ("False", "KubeletNotReady") };
+            assert_eq!((ready.status.as_str(), ready.reason.as_str()), expected, "{stored:?}");
+            assert_ne!(ready.message, "theirs");
+            let stays = before.filter(|_| told.is_none()).and_then(|before| before.last_transition_time);
+            assert_eq!(ready.last_transition_time, stays.or(Some(LATER_STAMP.to_owned())), "{stored:?}");
+        }
+    }
+
+    #[test]
     fn ready_gets_new_words_on_every_run_and_a_new_transition_only_with_a_new_status() {
         let mut node = samples::node();
         let settings = samples::settings();

@@ -190,6 +190,25 @@ mod tests {
     }
 
     #[test]
+    fn each_of_the_twelve_default_labels_is_made_equal_and_goes_where_it_is_to_be_empty() {
+        // From `updateDefaultLabels` of the kubelet, not from the table above.
+        let keys = "kubernetes.io/hostname topology.kubernetes.io/zone topology.kubernetes.io/region \
+            failure-domain.beta.kubernetes.io/zone failure-domain.beta.kubernetes.io/region \
+            node.kubernetes.io/instance-type beta.kubernetes.io/instance-type kubernetes.io/os kubernetes.io/arch \
+            node.kubernetes.io/windows-build beta.kubernetes.io/os beta.kubernetes.io/arch";
+        assert_eq!(keys.split_whitespace().count(), 12);
+        for key in keys.split_whitespace() {
+            let (ours, others) = ([(key, "ours")], [(key, "theirs"), ("team", "blue")]);
+            assert_eq!(labels_after(&others, &ours), list(&[(key, "ours"), ("team", "blue")]), "{key}");
+            assert_eq!(labels_after(&[], &ours), list(&ours), "{key}");
+            assert_eq!(labels_after(&others, &[(key, "")]), list(&[("team", "blue")]), "{key}");
+        }
+        for key in ["node-role.kubernetes.io/edge", "node.kubernetes.io/other", "example.com/zone"] {
+            assert_eq!(labels_after(&[(key, "theirs")], &[(key, "ours")]), None, "{key}");
+        }
+    }
+
+    #[test]
     fn labels_without_an_opinion_of_ours_are_neither_added_nor_removed() {
         let zone = [("topology.kubernetes.io/zone", "a")];
         assert_eq!(labels_after(&zone, &[]), None);

@@ -68,7 +68,7 @@ fn system_uuid(root: &Root) -> Fact<String> {
 }
 
 /// VER-1.
-fn os_image(root: &Root) -> Fact<String> {
+pub(super) fn os_image(root: &Root) -> Fact<String> {
     let found = otherwise(root.read_table("/etc/os-release"), || root.read_table("/usr/lib/os-release"));
     match found {
         Ok(table) => Ok(os_release::pretty_name(&table)),

@@ -84,11 +84,12 @@ impl Gauges {
     }
 
     /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not
-    /// be read. Answers whether it is another machine now.
+    /// be read; once an hour its system may have been upgraded. Answers whether it is another machine now.
     pub fn recount(&mut self, machine: &mut Machine) -> bool {
         let have_changed = self.cpus.have_changed(&self.root, &mut self.page);
+        let is_upgraded = self.readings_left == 0 && self.is_upgraded(machine);
         if !have_changed && machine.cpu_count.is_ok() && machine.memory_total_bytes.is_ok() {
-            return false;
+            return is_upgraded;
         }
         let (cpu_count, memory_total_bytes) = machine::sizes(&self.root);
         let mut now = Machine { cpu_count, ..machine.clone() };
@@ -98,8 +99,18 @@ impl Gauges {
         if now.cpu_count.is_err() && machine.cpu_count.is_ok() {
             now.cpu_count = machine.cpu_count.clone();
         }
-        let is_other = now != *machine;
+        let is_other = is_upgraded || now != *machine;
         *machine = now;
+        is_other
+    }
+
+    /// VER-1: a kubelet reads this for every report.
+    fn is_upgraded(&self, machine: &mut Machine) -> bool {
+        let found = machine::os_image(&self.root);
+        let is_other = found.is_ok() && found != machine.os_image;
+        if is_other {
+            machine.os_image = found;
+        }
         is_other
     }
 

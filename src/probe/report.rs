@@ -97,7 +97,8 @@ pub fn to_text(facts: &Facts) -> String {
 pub fn size_of(machine: &Machine) -> String {
     let cpus = machine.cpu_count.as_ref().map_or_else(Absent::to_string, |count| format!("{count} CPUs"));
     let memory = machine.memory_total_bytes.as_ref().map_or_else(Absent::to_string, |bytes| size(*bytes));
-    format!("{cpus}, {memory}")
+    let system = machine.os_image.as_ref().map_or_else(Absent::to_string, String::clone);
+    format!("{cpus}, {memory}, {system}")
 }
 
 #[derive(Default)]

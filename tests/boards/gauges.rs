@@ -145,6 +145,33 @@ fn the_disk_is_that_of_the_directory_to_be_and_no_disk_of_a_capture() {
 }
 
 #[test]
+fn an_upgrade_of_the_system_is_on_the_node_within_the_hour_without_a_restart() {
+    let board = board();
+    let release = |name: &str| board.write("etc/os-release", format!("PRETTY_NAME=\"{name}\"\n"));
+    release("Debian GNU/Linux 12 (bookworm)");
+    board.write("proc/sys/kernel/hostname", "edge-1\n");
+    let mut now = facts(&Root::new(&board.0), STATE_DIRECTORY);
+    let mut gauges = open(&board);
+    release("Debian GNU/Linux 13 (trixie)");
+    let looks = (1..=400).find(|_| {
+        let is_other = gauges.recount(&mut now.machine);
+        now.readings = gauges.read(true);
+        is_other
+    });
+    assert_eq!(looks, Some(361), "an hour of looks");
+    fs::remove_file(board.0.join("etc/os-release")).unwrap();
+    fs::create_dir(board.0.join("etc/os-release")).unwrap();
+    assert!(
+        (0..800).all(|_| {
+            now.readings = gauges.read(true);
+            !gauges.recount(&mut now.machine)
+        }),
+        "what cannot be read any more stays"
+    );
+    assert_eq!(super::node(now)["node"]["status"]["nodeInfo"]["osImage"], "Debian GNU/Linux 13 (trixie)");
+}
+
+#[test]
 fn a_machine_is_counted_again_when_other_cpus_are_there_and_only_then() {
     let board = board();
     let cpu = |number: u32| board.write(&format!("sys/devices/system/cpu/cpu{number}/online"), "1\n");

@@ -186,6 +186,18 @@ fn missing_rights_are_named_and_credentials_read_again() {
 }
 
 #[test]
+fn a_missing_right_is_backed_off_from_the_first_refusal_on() {
+    for code in [401, 403] {
+        let mut script = Script::new();
+        script.play_healthy(Lane::Lease);
+        script.play_healthy(Lane::Lease);
+        let times: Vec<_> = (0..9).map(|_| script.play(Lane::Lease, refused(code, "Refused")).0).collect();
+        let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(gaps, [200, 400, 800, 1600, 3200, 6400, 7000, 7000], "{code}");
+    }
+}
+
+#[test]
 fn a_hanging_status_request_does_not_delay_a_renewal() {
     let mut script = Script::new();
     script.register();

@@ -326,6 +326,23 @@ fn the_end_of_the_process_does_not_wait_for_a_disk_that_failed() {
 }
 
 #[test]
+fn after_sigterm_nothing_is_sent_however_long_the_disk_takes() {
+    let mut script = settled();
+    let (renewal, _) = script.next(Lane::Lease);
+    script.disk.hangs = true;
+    script.press_memory(true);
+    script.pass(Duration::from_secs(12));
+    script.agent.handle(Input::Stopping, script.now());
+    script.answer(renewal, refused(500, ""));
+    let begun = script.up;
+    for stops_now in [false, true] {
+        let (sent, until) = script.drain();
+        assert!(sent.is_empty() && script.stopped == stops_now, "{sent:?}");
+        script.up = until.as_duration().min(begun + Duration::from_secs(3));
+    }
+}
+
+#[test]
 fn the_end_of_the_process_does_not_wait_for_a_disk_that_hangs() {
     let mut script = settled();
     script.disk.hangs = true;

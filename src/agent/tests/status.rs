@@ -233,6 +233,20 @@ fn retry_after_postpones_a_try_without_spending_it_ten_times_at_most() {
 }
 
 #[test]
+fn what_would_be_refused_again_is_tried_once_a_run() {
+    for code in [400, 401, 403, 404] {
+        let mut script = Script::with(Settings { reregister: false, ..Settings::default() });
+        script.register();
+        script.facts.network.interfaces[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
+        let (first, wish) = script.play(Lane::Status, refused(code, "Refused"));
+        assert!(matches!(wish, Wish::PatchStatus { .. }), "{wish:?}");
+        let (second, _) = script.play(Lane::Status, refused(code, "Refused"));
+        let tries = if code == 400 { 0..=0 } else { 10_000..=10_400 };
+        assert!(tries.contains(&(second - first)), "{code}: {} ms", second - first);
+    }
+}
+
+#[test]
 fn a_conflict_reads_once_and_tries_once_more() {
     let mut script = Script::new();
     script.register();
