@@ -44,6 +44,7 @@ pub fn options() -> Options {
 /// The longest first, so that the short ones fill the gaps at the end.
 pub fn cases() -> Vec<Case> {
     let groups = [
+        status::cases(),
         lease::cases(),
         credentials::cases(),
         faults::cases(),
@@ -53,7 +54,6 @@ pub fn cases() -> Vec<Case> {
         check::cases(),
         clocks::cases(),
         registration::cases(),
-        status::cases(),
         roads::cases(),
     ];
     groups.into_iter().flatten().collect()

@@ -17,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         a_deleted_lease_is_created_again_with_its_owner,
         a_wiped_os_label_is_restored_and_the_hostname_is_not,
         conditions_forced_to_unknown_are_repaired,
+        conditions_forced_to_unknown_are_repaired_within_a_minute_by_default,
         only_ready_gets_its_words_back,
         an_overwritten_status_is_the_machines_again,
         foreign_resources_and_conditions_are_kept,
@@ -46,6 +47,19 @@ fn conditions_forced_to_unknown_are_repaired(cluster: &Cluster) -> Result<()> {
     const WHY: &str = "D4: no watch; the assertion that noticed it had set the statuses right already";
     const ROWS: &[Row] = &[row("PATCH.status.conditions[*].status", "False|True", "-", WHY)];
     compare(cluster, reaction::UNKNOWN, "Reaction: conditions forced to Unknown", Report::Last, ROWS)
+}
+
+fn conditions_forced_to_unknown_are_repaired_within_a_minute_by_default(cluster: &Cluster) -> Result<()> {
+    const WHY: &str = "D4: no watch over HTTP/1.1; an assertion notices, every statusAssertFrequency";
+    const ROWS: &[Row] = &[sometimes("known again", "within 12 s", "within 63 s", WHY)];
+    let record = recording(cluster)?;
+    println!("conditions made Unknown were known again after {:?}: the kubelet, nodepulse", record.left_unknown);
+    let [kubelet, nodepulse] = record.left_unknown.map(|left| {
+        let within = [12, 63].into_iter().find(|limit| left.as_secs() < *limit);
+        let text = within.map_or_else(|| format!("after {left:?}"), |limit| format!("within {limit} s"));
+        Leaves::from([("known again".to_owned(), text)])
+    });
+    judge("Reaction: conditions forced to Unknown, with the defaults of both", &kubelet, &nodepulse, ROWS)
 }
 
 fn only_ready_gets_its_words_back(cluster: &Cluster) -> Result<()> {

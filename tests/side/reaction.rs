@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 
 /// Many times what it takes either of them with quick settings.
 const WITHIN: Duration = Duration::from_secs(20);
+/// The same with the defaults: ours notices within a minute.
+const BY_DEFAULT: Duration = Duration::from_secs(80);
 /// Nobody who has more to say waits as long.
 const QUIET: Duration = Duration::from_millis(500);
 
@@ -52,6 +54,36 @@ const PROVOCATIONS: [Provocation; 10] = [
     Provocation { name: UNCORDON, provoke: uncordon, done: tells_of_uncordon },
     Provocation { name: DELETED_NODE, provoke: delete_node, done: is_missed },
 ];
+
+/// Conditions that somebody else made Unknown.
+pub struct Doubted<'a> {
+    cluster: &'a Cluster,
+    name: String,
+    since: Duration,
+}
+
+pub fn doubt<'a>(cluster: &'a Cluster, name: &str) -> Result<Doubted<'a>> {
+    let since = SystemTime::UNIX_EPOCH.elapsed().map_err(|e| e.to_string())?;
+    force_unknown(cluster, name)?;
+    Ok(Doubted { cluster, name: name.to_owned(), since })
+}
+
+impl Doubted<'_> {
+    /// How long it took until its owner had said otherwise of every one, by the server's log.
+    pub fn gone(self) -> Result<Duration> {
+        let is_known = |entry: &AuditEntry| {
+            let conditions = entry.reply["status"]["conditions"].as_array();
+            entry.body["status"]["conditions"].is_array()
+                && conditions.is_some_and(|all| !all.is_empty() && all.iter().all(|one| one["status"] != "Unknown"))
+        };
+        wait_until("conditions that were made Unknown", BY_DEFAULT, || {
+            let seen = see(self.cluster, &self.name)?;
+            let after = seen.requests.iter().filter(|e| Duration::from_micros(e.received_at_us) > self.since);
+            let answered = after.filter(|e| is_known(e)).map(|e| Duration::from_micros(e.completed_at_us)).next();
+            answered.map(|at| at - self.since).ok_or_else(|| format!("{} leaves them so", self.name))
+        })
+    }
+}
 
 pub fn provoke_all(pair: &mut Pair) -> Result<Vec<Reaction>> {
     PROVOCATIONS.iter().map(|one| provoke(pair, one)).collect()

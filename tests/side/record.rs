@@ -15,7 +15,8 @@ const FIRST: Duration = Duration::from_secs(36);
 /// Long enough for anything that should happen at once, on a machine that is busy with other things.
 const SOON: Duration = Duration::from_secs(30);
 
-/// What both run with while they are provoked, so that a reaction takes two seconds instead of ten.
+/// What both run with while they are provoked, so that a reaction takes two seconds instead of ten, or ours of a minute:
+/// what it is, not when it comes, is compared there. When, with the defaults of both, is [`Recording::left_unknown`].
 const QUICK: [(&str, &str); 4] = [
     ("nodeStatusUpdateFrequency", "2s"),
     ("nodeStatusReportFrequency", "5m"),
@@ -31,6 +32,8 @@ pub struct Recording {
     /// nodepulse as it comes, podless.
     pub podless: Seen,
     pub reactions: Vec<Reaction>,
+    /// How long the kubelet, and nodepulse, left conditions Unknown that somebody else had made so, with the defaults of both.
+    pub left_unknown: [Duration; 2],
 }
 
 /// One Node as the API server has it, and what its owner asked for.
@@ -83,11 +86,16 @@ fn record(cluster: &Cluster) -> Result<Recording> {
     bare.check()?;
     let [seen_kubelet, seen_nodepulse] = names.map(|name| see(cluster, &name).map(Seen::at_first));
     let seen_podless = see(cluster, &podless.name)?;
-    bare.stop()?;
+    let doubted = [&pair.kubelet.identity.name, &podless.name].map(|name| reaction::doubt(cluster, name));
+    let [doubted_kubelet, doubted_nodepulse] = doubted;
+    let kubelet_left = doubted_kubelet?.gone()?;
+    // The other one is waited for while there is enough to do.
     let reactions = reaction::provoke_all(&mut pair)?;
     pair.check()?;
     pair.nodepulse.stop()?;
-    Ok(Recording { kubelet: seen_kubelet?, nodepulse: seen_nodepulse?, podless: seen_podless, reactions })
+    let left_unknown = [kubelet_left, doubted_nodepulse?.gone()?];
+    bare.stop()?;
+    Ok(Recording { kubelet: seen_kubelet?, nodepulse: seen_nodepulse?, podless: seen_podless, reactions, left_unknown })
 }
 
 impl Pair<'_> {
