@@ -129,7 +129,7 @@ struct Shared {
     tls: Mutex<[Arc<ServerConfig>; 2]>,
     model: Mutex<ModelServer>,
     record: Mutex<Record>,
-    /// The latest renewTime there ever was: a controller counts only a later one (NLC-2).
+    /// The latest renewTime that a controller has seen: it counts only a later one (NLC-2).
     latest: Mutex<String>,
     /// Every connection that may be open.
     sockets: Mutex<Vec<TcpStream>>,
@@ -351,10 +351,12 @@ impl Shared {
         let mut latest = lock(&self.latest);
         if after.0 > *latest {
             record.renewals.push(now);
-            *latest = after.0;
+            latest.clone_from(&after.0);
         }
         if after.1 != before.1 {
             record.heartbeats.push(now);
+            // A controller then forgets what it knew of the Lease, and looks anew.
+            *latest = after.0;
         }
         if response.code == 201 && request.path == "/api/v1/nodes" {
             record.registered.get_or_insert(now);
