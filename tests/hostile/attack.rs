@@ -82,6 +82,8 @@ pub enum Renewals {
     GoOn,
     /// None can be expected while it lasts: the limit holds from its end on.
     ComeBack,
+    /// The same, with this limit, seconds: what happens again and again is answered ever more rarely.
+    ComeBackWithin(u64),
     /// None can be accepted: a status with a new heartbeat counts as well.
     OrHeartbeats,
 }

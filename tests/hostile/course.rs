@@ -5,7 +5,7 @@ use super::board::Board;
 use super::cluster::Result;
 use super::cluster::daemon::{Home, wait_until};
 use super::cluster::pki::{Authority, Keypair, Validity};
-use super::judge::{END, Figures, RENEWAL, Times, broken_holds};
+use super::judge::{END, Figures, Times, broken_holds, longest_gap_of};
 use super::server::{Server, addresses};
 use nix::sys::signal::Signal;
 use rustls::ServerConfig;
@@ -102,7 +102,7 @@ pub fn run(ground: &Ground, attack: &'static Attack) -> (Figures, Vec<String>) {
         Ok(took) => figures.end = Some(took),
         Err(error) => complaints.push(error),
     }
-    complaints.extend(figures.complaints());
+    complaints.extend(figures.complaints(attack));
     complaints.extend(broken_holds(attack, &record, &seen, times));
     complaints.extend(seen.complaints);
     if !complaints.is_empty() {
@@ -152,7 +152,9 @@ fn before_the_end(
         let by_heartbeat = attack.renewals == Renewals::OrHeartbeats && record.heartbeats.iter().any(is_after);
         by_heartbeat || record.renewals.iter().any(is_after)
     };
-    wait_until("a renewal after the attack", RENEWAL * 2, || some(came(server, times.ended), String::new))?;
+    wait_until("a renewal after the attack", longest_gap_of(attack) * 2, || {
+        some(came(server, times.ended), String::new)
+    })?;
     for hold in attack.holds {
         let held = |server: &Server| match hold {
             Hold::Told(reason, count) => server.told().iter().filter(|told| told == reason).count() >= *count,

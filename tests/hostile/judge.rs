@@ -75,10 +75,12 @@ impl Figures {
         }
     }
 
-    pub fn complaints(&self) -> Vec<String> {
+    pub fn complaints(&self, attack: &Attack) -> Vec<String> {
         let mut complaints = Vec::new();
         match self.gap {
-            Some(gap) if gap > RENEWAL => complaints.push(format!("{:.1} s without a renewal", gap.as_secs_f64())),
+            Some(gap) if gap > longest_gap_of(attack) => {
+                complaints.push(format!("{:.1} s without a renewal", gap.as_secs_f64()))
+            }
             Some(_) => {}
             None => complaints.push("no renewal at all".to_owned()),
         }
@@ -107,6 +109,14 @@ impl Figures {
     }
 }
 
+/// What a line allows.
+pub fn longest_gap_of(attack: &Attack) -> Duration {
+    match attack.renewals {
+        Renewals::ComeBackWithin(seconds) => Duration::from_secs(seconds),
+        _ => RENEWAL,
+    }
+}
+
 fn gap(attack: &Attack, record: &Record, times: Times) -> Option<Duration> {
     let mut signs = record.renewals.clone();
     if attack.renewals == Renewals::OrHeartbeats {
@@ -115,7 +125,7 @@ fn gap(attack: &Attack, record: &Record, times: Times) -> Option<Duration> {
     }
     let after = signs.iter().find(|sign| **sign >= times.ended)?;
     let back = after.duration_since(times.ended);
-    if attack.renewals == Renewals::ComeBack {
+    if matches!(attack.renewals, Renewals::ComeBack | Renewals::ComeBackWithin(_)) {
         return Some(back);
     }
     // The first renewal makes a beginning: before it there may have been no Node.
@@ -183,9 +193,10 @@ pub fn notices_what_is_wrong() -> Result<(), String> {
         Figures { end: Some(END + a_bit), ..good.clone() },
         Figures { hits: 0, ..good.clone() },
     ];
-    assert_eq!(good.complaints(), [""; 0]);
+    let usual = super::attack::USUAL;
+    assert_eq!(good.complaints(&usual), [""; 0]);
     for figures in bad {
-        assert_eq!(figures.complaints().len(), 1, "{figures:?}");
+        assert_eq!(figures.complaints(&usual).len(), 1, "{figures:?}");
     }
     let start = Instant::now();
     let at = |seconds: u64| start + Duration::from_secs(seconds);

@@ -143,9 +143,10 @@ fn refusals() -> Vec<Attack> {
             act: Answer(s::deleted_at_once),
             hits: &[Kind::CreateNode],
             from: From::Start,
+            renewals: Renewals::ComeBackWithin(60),
             seconds: LONG,
             name: "node-deleted-at-once",
-            ..HIT
+            ..USUAL
         },
         Attack {
             act: Answer(s::deleted_at_once),
