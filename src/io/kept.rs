@@ -78,13 +78,16 @@ impl Kept {
         self.known.borrow().servers.get(host).cloned()
     }
 
-    /// DNS says where a server is. The address that worked last stays first if it is still among them.
+    /// DNS says where a server is. The address that worked last stays first, also if DNS does not name it any more.
     pub fn found(&self, host: &str, addresses: &[IpAddr]) {
         let mut known = self.known.borrow_mut();
         let last = known.servers.get(host).and_then(|old| old.first()).copied();
         let mut addresses = addresses.to_vec();
         // Stable: only that one moves.
         addresses.sort_by_key(|ip| Some(*ip) != last);
+        if let Some(last) = last.filter(|last| addresses.first() != Some(last)) {
+            addresses.insert(0, last);
+        }
         addresses.truncate(limits::SERVER_ADDRESSES);
         // Two for each kubeconfig that this process has seen; the file has room for these.
         if known.servers.len() < limits::KEPT_SERVERS || known.servers.contains_key(host) {

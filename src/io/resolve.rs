@@ -1,7 +1,7 @@
 //! Turns the name of a server into addresses. libc's resolver blocks and cannot be cancelled, so a name is looked up on
 //! a short-lived helper thread, and what it said last is kept for when DNS is down.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::rc::Rc;
@@ -25,15 +25,16 @@ const PATIENCE_WITH_KNOWN: Duration = Duration::from_secs(2);
 pub struct Resolver {
     reactor: Rc<Reactor>,
     kept: Rc<Kept>,
-    /// The address over which a request failed last: tried after the others, whatever DNS thinks of it.
-    shunned: Cell<Option<IpAddr>>,
+    /// Addresses over which a request failed since they last worked, the latest failure last: tried after the others,
+    /// whatever DNS thinks of them.
+    shunned: RefCell<Vec<IpAddr>>,
     /// One clone per look-up in flight.
     in_flight: Arc<()>,
 }
 
 impl Resolver {
     pub fn new(reactor: Rc<Reactor>, kept: Rc<Kept>) -> Resolver {
-        Resolver { reactor, kept, shunned: Cell::default(), in_flight: Arc::new(()) }
+        Resolver { reactor, kept, shunned: RefCell::default(), in_flight: Arc::new(()) }
     }
 
     pub fn kept(&self) -> &Rc<Kept> {
@@ -49,29 +50,36 @@ impl Resolver {
         let known = self.kept.addresses(host);
         let patience = if known.is_some() { deadline.min(clock::up() + PATIENCE_WITH_KNOWN) } else { deadline };
         let mut addresses = match (self.look_up(host, patience).await, known) {
-            (Ok(found), _) => {
-                let ordered = alternate(found);
+            (Ok(found), known) => {
+                let mut ordered = alternate(found);
                 self.kept.found(host, &ordered);
+                // Where a server was is tried second at the latest: one answer of DNS may be a lie.
+                let worked = known.and_then(|known| known.first().copied()).filter(|ip| !ordered.contains(ip));
+                worked.into_iter().for_each(|ip| ordered.insert(1, ip));
                 ordered
             }
             (Err(_), Some(known)) => known,
             (Err(detail), None) => return Err(Failure::Resolve { host: host.to_owned(), detail }),
         };
-        addresses.sort_by_key(|ip| Some(*ip) == self.shunned.get());
+        let shunned = self.shunned.borrow();
+        addresses.sort_by_key(|ip| shunned.iter().position(|shunned| shunned == ip));
         Ok(addresses)
     }
 
     /// A server answered at this address.
     pub fn worked(&self, host: &str, ip: IpAddr) {
-        if self.shunned.get() == Some(ip) {
-            self.shunned.set(None);
-        }
+        self.shunned.borrow_mut().retain(|shunned| *shunned != ip);
         self.kept.worked(host, ip);
     }
 
     /// A request over a connection to this address came to nothing.
     pub fn failed(&self, ip: IpAddr) {
-        self.shunned.set(Some(ip));
+        let mut shunned = self.shunned.borrow_mut();
+        shunned.retain(|shunned| *shunned != ip);
+        shunned.push(ip);
+        if shunned.len() > limits::SERVER_ADDRESSES {
+            shunned.remove(0);
+        }
     }
 
     /// What the system says of a name, once, until `deadline`.
@@ -174,8 +182,31 @@ mod tests {
         assert_eq!(ask(), ips(&["fd00::1", "10.0.0.1", "10.0.0.2"]));
         resolver.failed(ips(&["fd00::1"])[0]);
         assert_eq!(ask(), ips(&["10.0.0.1", "10.0.0.2", "fd00::1"]));
+        resolver.failed(ips(&["10.0.0.1"])[0]);
+        assert_eq!(ask(), ips(&["10.0.0.2", "fd00::1", "10.0.0.1"]), "of three that accept two may hang");
+        resolver.failed(ips(&["10.0.0.2"])[0]);
+        assert_eq!(ask(), ips(&["fd00::1", "10.0.0.1", "10.0.0.2"]), "then each in turn");
+        (0..40_u8).for_each(|last| resolver.failed(IpAddr::from([10, 1, 0, last])));
+        assert_eq!(resolver.shunned.borrow().len(), limits::SERVER_ADDRESSES);
         resolver.worked(name, ips(&["fd00::1"])[0]);
         assert_eq!(ask(), ips(&["fd00::1", "10.0.0.1", "10.0.0.2"]));
+    }
+
+    #[test]
+    fn an_address_that_worked_is_tried_second_when_dns_names_others() {
+        let reactor = Reactor::new().unwrap();
+        let resolver = Resolver::new(Rc::clone(&reactor), Rc::default());
+        let ask = || reactor.block_on(resolver.server_addresses("localhost", soon())).unwrap().unwrap();
+        let named = ask();
+        resolver.kept.found("localhost", &ips(&["10.0.0.7"]));
+        resolver.worked("localhost", ips(&["10.0.0.7"])[0]);
+        for _ in 0..2 {
+            let found = ask();
+            assert_eq!((found[0], found[1], found.len()), (named[0], ips(&["10.0.0.7"])[0], named.len() + 1));
+        }
+        resolver.worked("localhost", named[0]);
+        ask();
+        assert_eq!(ask(), named, "the old one is forgotten once another works");
     }
 
     fn helper_threads() -> usize {
