@@ -35,7 +35,8 @@ const INTO_PIPE: &str = r#"pipe=$1; shift; exec "$@" 2>"$pipe""#;
 /// What a board was seen to do.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
-    pub lines: Vec<Instant>,
+    /// When lines came, for each process of the board.
+    pub lines: Vec<Vec<Instant>>,
     pub peak_kib: u64,
     pub alive: Vec<Instant>,
     /// When the start was over for the service manager.
@@ -283,6 +284,7 @@ impl LogReader {
     fn read(&mut self, path: &Path, seen: &mut Observed, now: Instant) {
         if self.path != path {
             *self = LogReader { path: path.to_owned(), ..LogReader::default() };
+            seen.lines.push(Vec::new());
         }
         let Ok(mut file) = File::open(path) else { return };
         let mut fresh = Vec::new();
@@ -293,7 +295,7 @@ impl LogReader {
         self.unfinished.extend_from_slice(&fresh);
         while let Some(end) = self.unfinished.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.unfinished.drain(..=end).collect();
-            seen.lines.push(now);
+            seen.lines.last_mut().into_iter().for_each(|lines| lines.push(now));
             check_text("the log has", &String::from_utf8_lossy(&line[..end]), seen);
         }
     }

@@ -52,7 +52,7 @@ impl Figures {
         Figures {
             gap: gap(attack, record, times),
             requests: most_in_a_minute(&requests),
-            lines: most_in_a_minute(&seen.lines),
+            lines: seen.lines.iter().map(|lines| most_in_a_minute(lines)).max().unwrap_or_default(),
             memory_kib: seen.peak_kib.saturating_sub(peace_kib),
             watchdog: longest_gap(times.started, &seen.alive, times.ended),
             largest_request_bytes: record.seen.iter().map(|seen| seen.bytes).max().unwrap_or_default(),
