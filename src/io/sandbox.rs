@@ -15,6 +15,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::credentials::TRUST_BUNDLES;
 use super::kernel;
+use crate::config::limits;
 
 mod filter;
 
@@ -132,13 +133,24 @@ fn allow(rules: &std::os::fd::OwnedFd, folder: &Path, access: u64) {
     let _ = kernel::landlock_allow(rules, folder, access);
 }
 
-/// The folder that a file is in, and those that links lead to from there.
+/// The folder that a file is in, and those that links lead to from there. (Links on the way to a folder need no rule: it is
+/// opened at its end.)
 fn folders_of(file: &str) -> Vec<PathBuf> {
-    let named = Path::new(file);
-    let mut files = vec![named.to_owned()];
-    files.extend(fs::read_link(named).ok().and_then(|target| Some(named.parent()?.join(target))));
-    files.extend(fs::canonicalize(named));
-    files.iter().filter_map(|file| file.parent()).filter(|folder| folder.is_absolute()).map(Path::to_owned).collect()
+    let mut file = PathBuf::from(file);
+    let mut folders = Vec::new();
+    for _ in 0..limits::SYMBOLIC_LINKS {
+        let folder = match file.parent() {
+            Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+            Some(folder) => folder,
+            None => break,
+        };
+        folders.push(folder.to_owned());
+        match fs::read_link(&file) {
+            Ok(target) => file = folder.join(target),
+            Err(_) => break,
+        }
+    }
+    folders
 }
 
 fn unavailable(what: &str, errno: Errno) -> String {

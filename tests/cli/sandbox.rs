@@ -171,6 +171,15 @@ fn the_agent_says_what_holds_and_a_kubeconfig_from_elsewhere_is_named_and_left_f
     agent.signal(Signal::SIGHUP);
     agent.wait_for("settings read again");
     drop(agent);
+    // Where it is started, a name may be short.
+    let short = ["run", "--config", "config.yaml", "--kubeconfig", "kubeconfig"];
+    let mut here = Running::start_with(&short, |command| {
+        command.current_dir(&folder.0);
+    });
+    here.wait_for("registration failed");
+    here.signal(Signal::SIGHUP);
+    here.wait_for("settings read again");
+    drop(here);
     let mut open = Running::start(&["run", "--config", &settings(&kubeconfig, "sandbox: false\n")]);
     open.wait_for("sandbox: false, so nothing is given up");
     open.wait_for("registration failed");
