@@ -5,10 +5,11 @@ use std::io;
 
 use super::DEFAULT_KUBECONFIG;
 use super::commands::exit;
+use crate::config::Problem;
 use crate::config::kubeconfig::KubeconfigError;
-use crate::config::{Problem, limits};
 use crate::io::IoError;
 use crate::io::disk_error::DiskError;
+use crate::io::file::Unreadable;
 use crate::node::NodeError;
 
 /// Why a command did not do what it was asked.
@@ -41,15 +42,6 @@ pub enum CliError {
     Output(io::Error),
 }
 
-/// Why a file cannot be read.
-#[derive(Debug)]
-pub enum Unreadable {
-    Io(io::Error),
-    Directory,
-    NotText,
-    TooLong,
-}
-
 impl CliError {
     /// The process's exit code.
     pub fn exit_code(&self) -> u8 {
@@ -80,7 +72,7 @@ impl fmt::Display for CliError {
                 Ok(())
             }
             CliError::File { what, flag, path, why } => {
-                write!(f, "the {what} {path} {why}, or name another with {flag}")
+                write!(f, "the {what} {path} {}, or name another with {flag}", advice(why))
             }
             CliError::Root { path } => {
                 write!(f, "--root {path}: there is no such folder; name one with proc, sys and etc of a board in it")
@@ -100,25 +92,19 @@ impl fmt::Display for CliError {
     }
 }
 
-impl fmt::Display for Unreadable {
-    /// To stand after the path and before another way.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unreadable::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-                f.write_str("is not there: put it there")
-            }
-            Unreadable::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                f.write_str("may not be read by this user: run as root or change its owner (ls -l shows it)")
-            }
-            Unreadable::Io(error) => write!(f, "cannot be read: {error}; look at its disk"),
-            Unreadable::Directory => f.write_str("is a directory: name a file in it"),
-            Unreadable::NotText => f.write_str("is not text in UTF-8: save it as such"),
-            Unreadable::TooLong => {
-                let limit_bytes = limits::SETTINGS_FILE_BYTES;
-                write!(f, "is longer than {limit_bytes} bytes: shorten it")
-            }
+/// To stand after the path and before another way.
+fn advice(why: &Unreadable) -> String {
+    let text = match why {
+        Unreadable::Io(error) if error.kind() == io::ErrorKind::NotFound => "is not there: put it there",
+        Unreadable::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            "may not be read by this user: run as root or change its owner (ls -l shows it)"
         }
-    }
+        Unreadable::Io(_) => return format!("cannot be read: {why}; look at its disk"),
+        Unreadable::NotAFile(what) => return format!("is {what}: name a file"),
+        Unreadable::NotText => "is not text in UTF-8: save it as such",
+        Unreadable::TooLong { limit_bytes } => return format!("is longer than {limit_bytes} bytes: shorten it"),
+    };
+    text.to_owned()
 }
 
 #[cfg(test)]
@@ -136,9 +122,9 @@ mod tests {
             (of_kind(io::ErrorKind::NotFound), exit::CONFIG, "is not there"),
             (of_kind(io::ErrorKind::PermissionDenied), exit::NO_PERMISSION, "run as root"),
             (of_kind(io::ErrorKind::TimedOut), exit::CONFIG, "cannot be read: timed out"),
-            (Unreadable::Directory, exit::CONFIG, "is a directory"),
+            (Unreadable::NotAFile("a directory"), exit::CONFIG, "is a directory"),
             (Unreadable::NotText, exit::CONFIG, "is not text in UTF-8"),
-            (Unreadable::TooLong, exit::CONFIG, "is longer than 262144 bytes"),
+            (Unreadable::TooLong { limit_bytes: 262_144 }, exit::CONFIG, "is longer than 262144 bytes"),
         ] {
             let error = error(why);
             let text = error.to_string();

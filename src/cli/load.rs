@@ -1,14 +1,14 @@
 //! Turns the paths and flags of a command line into checked settings and a kubeconfig, files bounded.
 
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::args::Sources;
 use super::commands::{BOOT_CONFIG, DEFAULT_CONFIG};
-use super::{CliError, DEFAULT_KUBECONFIG, Unreadable};
+use super::{CliError, DEFAULT_KUBECONFIG};
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::{self, Loaded, Settings, limits};
+use crate::io::file;
 use crate::probe::Root;
 use zeroize::Zeroizing;
 
@@ -128,21 +128,8 @@ struct Written<'a> {
 impl Written<'_> {
     fn text(&self) -> Result<String, CliError> {
         let Written { what, flag, path } = *self;
-        self.read().map_err(|why| CliError::File { what, flag, path: path.to_owned(), why })
-    }
-
-    fn read(&self) -> Result<String, Unreadable> {
-        let file = std::fs::File::open(self.path).map_err(Unreadable::Io)?;
-        if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-            return Err(Unreadable::Directory);
-        }
-        let mut bytes = Vec::new();
-        let limit_bytes = limits::SETTINGS_FILE_BYTES;
-        file.take(limit_bytes as u64 + 1).read_to_end(&mut bytes).map_err(Unreadable::Io)?;
-        if bytes.len() > limit_bytes {
-            return Err(Unreadable::TooLong);
-        }
-        String::from_utf8(bytes).map_err(|_| Unreadable::NotText)
+        let read = file::read_text(path, limits::SETTINGS_FILE_BYTES);
+        read.map_err(|why| CliError::File { what, flag, path: path.to_owned(), why })
     }
 }
 
@@ -166,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_file_is_read_to_the_limit_and_no_further() {
-        assert!(of_kubeconfig("/dev/zero").starts_with("the kubeconfig /dev/zero is longer than 262144 bytes"));
+    fn a_kubeconfig_that_is_a_device_says_so() {
+        assert!(of_kubeconfig("/dev/zero").starts_with("the kubeconfig /dev/zero is a device: name a file"));
     }
 
     #[test]

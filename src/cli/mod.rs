@@ -22,7 +22,7 @@ use args::{Invocation, Sources};
 use commands::{Format, exit};
 use palette::Palette;
 
-pub use error::{CliError, Unreadable};
+pub use error::CliError;
 
 use crate::config::plain_text;
 use crate::io;

@@ -1,5 +1,7 @@
 //! Turns settings into a running agent.
 
+use std::sync::Arc;
+
 use nix::unistd::geteuid;
 
 use super::CliError;
@@ -31,8 +33,9 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     }
     let machine = probe::machine(&root);
     let node_name = node_name(&settings, &machine).map_err(CliError::Node)?;
-    let mut gauges = Gauges::open(&root, &settings.state_directory);
+    let mut gauges = Gauges::open(&root);
     let (name, state_directory) = (node_name.clone(), settings.state_directory.clone());
+    let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
         files: load::files(&sources, &settings, Some(&kubeconfig)),
         settings,
@@ -47,9 +50,10 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
             (gauges.read(judges_pids), is_other)
         }),
         read_network: Box::new(move || probe::network(&root)),
-        read_settings: Box::new(move |sandbox| {
+        read_settings: Arc::new(move |sandbox| {
             read_again(&sources, &name, &state_directory, sandbox).map_err(|error| error.to_string())
         }),
+        read_disk: Arc::new(move |is_new| probe::state_disk(&disk_root, &disk_directory, is_new)),
     };
     io::run(start).map_err(CliError::Io)
 }

@@ -58,6 +58,8 @@ pub const INNER_RETRIES: u32 = 10;
 pub const TRUST_BUNDLE_BYTES: usize = 2 * 1024 * 1024;
 /// Addresses of one server name that are tried.
 pub const SERVER_ADDRESSES: usize = 8;
+/// Addresses of one answer of DNS that are looked at; a message has room for four thousand.
+pub const LOOKED_UP_ADDRESSES: usize = 256;
 /// Look-ups of names in flight: libc's cannot be cancelled, and each that hangs holds a thread.
 pub const NAME_LOOKUPS: usize = 2;
 /// One request, from the look-up of the name to the last byte of the answer (TR-1).

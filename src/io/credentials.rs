@@ -2,19 +2,18 @@
 //!
 //! No byte of a key or a token ever reaches a message: errors name the field and the path, nothing else.
 
-use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use super::certificate;
 use super::clock::CertificateClock;
+use super::file;
 use super::tls::{self, Identity};
 use crate::agent::CredentialDates;
 use crate::api::failure::Failure;
@@ -34,10 +33,22 @@ pub(super) const TRUST_BUNDLES: [&str; 5] = [
 /// Everything that one kubeconfig proves with.
 pub struct Loaded {
     pub config: Arc<ClientConfig>,
-    pub token: Token,
+    /// `Authorization: Bearer`.
+    pub token: Option<Zeroizing<String>>,
     pub dates: CredentialDates,
     /// Equal for equal bytes: a second reading that finds nothing new keeps connections and tickets.
     pub fingerprint: u64,
+}
+
+/// Whether anything of it stands in files, which may hang, or change.
+pub fn is_in_files(kubeconfig: &Kubeconfig) -> bool {
+    let in_file = |material: &Material| matches!(material, Material::File(_));
+    let proof = match &kubeconfig.credentials {
+        Credentials::Certificate { certificate, key } => in_file(certificate) || in_file(key),
+        Credentials::Token(token) => in_file(token),
+        Credentials::Anonymous => false,
+    };
+    proof || kubeconfig.certificate_authority.as_ref().is_none_or(in_file)
 }
 
 /// Reads and checks everything.
@@ -45,7 +56,7 @@ pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loa
     let mut hasher = DefaultHasher::new();
     let (roots, mut issued) = read_roots(kubeconfig.certificate_authority.as_ref(), &mut hasher)?;
     let mut dates = CredentialDates::default();
-    let mut token = Token::None;
+    let mut token = None;
     let mut identity = None;
     match &kubeconfig.credentials {
         Credentials::Certificate { certificate, key } => {
@@ -55,7 +66,7 @@ pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loa
             issued = issued.max(dates.not_before);
             identity = Some(loaded);
         }
-        Credentials::Token(material) => token = Token::new(material)?,
+        Credentials::Token(material) => token = Some(read_token(material)?),
         Credentials::Anonymous => {}
     }
     clock.credentials_issued(issued);
@@ -107,7 +118,7 @@ fn read_roots(
 }
 
 fn read_system_roots() -> Result<(String, Vec<u8>), Failure> {
-    let Some(path) = TRUST_BUNDLES.iter().find(|path| fs::metadata(path).is_ok_and(|file| file.is_file())) else {
+    let Some(path) = TRUST_BUNDLES.iter().find(|path| Path::new(path).is_file()) else {
         let looked = TRUST_BUNDLES.join(", ");
         let what = format!(
             "the kubeconfig names no certificate-authority, and this system has no bundle of trusted roots ({looked}); \
@@ -146,28 +157,8 @@ fn read(material: &Material, field: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// A regular file, whole; a directory, a device or something without an end gives an error instead.
 fn read_file(path: &str, field: &str, limit_bytes: usize) -> Result<Vec<u8>, Failure> {
-    let failed = |error: std::io::Error| unusable(format!("cannot read {field} {path}: {}", error_text(&error)));
-    let metadata = fs::metadata(path).map_err(failed)?;
-    if !metadata.is_file() {
-        let kind = if metadata.is_dir() { "a directory" } else { "no regular file" };
-        return Err(unusable(format!("{field} {path} is {kind}; the kubeconfig must name a file")));
-    }
-    // At once in its whole length: a buffer that grows leaves parts of a key behind.
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0).min(limit_bytes) + 1);
-    let limit = u64::try_from(limit_bytes).unwrap_or(u64::MAX);
-    File::open(path).and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes)).map_err(failed)?;
-    if bytes.len() > limit_bytes {
-        return Err(unusable(format!("{field} {path} is longer than {limit_bytes} bytes")));
-    }
-    Ok(bytes)
-}
-
-/// `Permission denied` without `(os error 13)`, which tells nobody more.
-fn error_text(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+    file::read(path, limit_bytes).map_err(|why| unusable(format!("cannot read {field} {path}: {why}")))
 }
 
 fn label(field: &str, material: &Material) -> String {
@@ -181,69 +172,18 @@ fn unusable(what: String) -> Failure {
     Failure::Credentials { what }
 }
 
-/// A bearer token, and where it is renewed.
-pub enum Token {
-    None,
-    Fixed(String),
-    File { path: String, version: FileVersion, text: String },
-}
-
-/// What tells one content of a file from the next without reading it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct FileVersion {
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-}
-
-impl Token {
-    fn new(material: &Material) -> Result<Token, Failure> {
-        match material {
-            Material::Data(bytes) => Ok(Token::Fixed(token_text(bytes, "token")?)),
-            Material::File(path) => {
-                let version = version_of(path)?;
-                Ok(Token::File { path: path.clone(), version, text: read_token(path)? })
-            }
-        }
-    }
-
-    /// The token as it is now. A file that vanished while it is being replaced leaves the last one in use.
-    pub fn current(&mut self) -> Option<&str> {
-        match self {
-            Token::None => None,
-            Token::Fixed(text) => Some(text),
-            Token::File { path, version, text } => {
-                if let Ok(found) = version_of(path)
-                    && found != *version
-                    && let Ok(fresh) = read_token(path)
-                {
-                    text.zeroize();
-                    (*version, *text) = (found, fresh);
-                }
-                Some(text)
-            }
-        }
-    }
-}
-
-fn version_of(path: &str) -> Result<FileVersion, Failure> {
-    let file = fs::metadata(path)
-        .map_err(|error| unusable(format!("cannot read tokenFile {path}: {}", error_text(&error))))?;
-    Ok(FileVersion { inode: file.ino(), length: file.len(), modified: (file.mtime(), file.mtime_nsec()) })
-}
-
-fn read_token(path: &str) -> Result<String, Failure> {
-    let bytes = Zeroizing::new(read_file(path, "tokenFile", limits::CREDENTIAL_FILE_BYTES)?);
-    token_text(&bytes, &format!("tokenFile {path}"))
-}
-
 /// A token is one word of visible ASCII: anything else would end the header it stands in.
-fn token_text(bytes: &[u8], name: &str) -> Result<String, Failure> {
+fn read_token(material: &Material) -> Result<Zeroizing<String>, Failure> {
+    let (field, name) = match material {
+        Material::Data(_) => ("token", "token".to_owned()),
+        Material::File(path) => ("tokenFile", format!("tokenFile {path}")),
+    };
+    let bytes = Zeroizing::new(read(material, field)?);
     let text = bytes.trim_ascii();
     if text.is_empty() || !text.iter().all(u8::is_ascii_graphic) {
         return Err(unusable(format!("{name} is not one word of visible characters")));
     }
-    Ok(String::from_utf8_lossy(text).into_owned())
+    Ok(Zeroizing::new(String::from_utf8_lossy(text).into_owned()))
 }
 
 #[cfg(test)]
@@ -294,7 +234,7 @@ mod tests {
         let folder = TempFolder::new();
         let mut config = kubeconfig(&Authority::new(), 1);
         config.certificate_authority = Some(Material::File(folder.path("")));
-        assert!(failed(&config).contains("is a directory"));
+        assert!(failed(&config).contains("it is a directory"));
         config.certificate_authority = Some(Material::File(folder.path("none.crt")));
         assert!(failed(&config).contains("none.crt: No such file or directory"));
         config.certificate_authority = Some(Material::File(folder.write("empty.crt", b"")));
@@ -302,7 +242,7 @@ mod tests {
         config.certificate_authority = Some(Material::File(folder.write("big.crt", &[b'a'; 70_000])));
         assert!(failed(&config).contains("longer than 65536 bytes"));
         config.certificate_authority = Some(Material::File("/dev/zero".to_owned()));
-        assert!(failed(&config).contains("no regular file"));
+        assert!(failed(&config).contains("it is a device, not a regular file"));
     }
 
     #[test]
@@ -326,23 +266,9 @@ mod tests {
     }
 
     #[test]
-    fn a_token_file_is_read_again_when_it_changes_and_kept_when_it_vanishes() {
-        let folder = TempFolder::new();
-        let path = folder.write("token", b"first\n");
-        let mut token = Token::new(&Material::File(path.clone())).unwrap();
-        assert_eq!(token.current(), Some("first"));
-        folder.write("token", b"renewed");
-        assert_eq!(token.current(), Some("renewed"));
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(token.current(), Some("renewed"));
-        folder.write("token", b"two words");
-        assert_eq!(token.current(), Some("renewed"));
-    }
-
-    #[test]
     fn a_token_that_would_break_its_header_is_refused() {
         for bad in [&b""[..], b"\n", b"a\r\nX-Evil: 1", b"\xff\xfe"] {
-            assert!(Token::new(&Material::Data(bad.to_vec())).is_err(), "{bad:?}");
+            assert!(read_token(&Material::Data(bad.to_vec())).is_err(), "{bad:?}");
         }
     }
 }

@@ -65,6 +65,13 @@ impl Disk {
         }
     }
 
+    /// One that does not answer, and may later.
+    pub fn silent(directory: &str) -> (Disk, Vec<u8>, Option<DiskError>) {
+        let directory_path = directory.trim_end_matches('/').to_owned();
+        let trouble = DiskError::Silent { path: directory_path.clone() };
+        (Disk { directory_path, directory: None, journal: None, was_read: false }, Vec::new(), Some(trouble))
+    }
+
     /// Does it, and comes back when it is on the disk.
     pub fn write(&mut self, write: &Write) -> Result<(), DiskError> {
         let written = self.write_here(write);

@@ -14,6 +14,8 @@ pub enum DiskError {
     NotAFile { path: String, what: &'static str },
     /// The directory was not there when the process started, and has a journal that nobody has read.
     Unread { path: String },
+    /// The file system does not answer.
+    Silent { path: String },
     /// The system refused.
     System { doing: &'static str, path: String, directory: String, errno: Errno },
 }
@@ -25,6 +27,7 @@ impl DiskError {
             DiskError::Held { .. } => "state-in-use",
             DiskError::NotAFile { .. } => "journal-not-a-file",
             DiskError::Unread { .. } => "journal-unread",
+            DiskError::Silent { .. } => "state-silent",
             DiskError::System { errno, .. } => match errno {
                 Errno::ENOENT | Errno::ENOTDIR => "state-missing",
                 Errno::ENOSPC | Errno::EDQUOT => "state-full",
@@ -63,6 +66,9 @@ impl fmt::Display for DiskError {
             DiskError::Unread { path } => {
                 write!(f, "{path} appeared after the start and holds what an earlier process wrote; ")?;
                 write!(f, "restart nodepulse to have it told: systemctl restart nodepulse")
+            }
+            DiskError::Silent { path } => {
+                write!(f, "{path} does not answer; see what the kernel says of its file system: dmesg | tail")
             }
             DiskError::System { doing, path, directory, errno } => {
                 write!(f, "cannot {doing} {path}: {}; ", errno.desc())?;

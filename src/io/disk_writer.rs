@@ -1,19 +1,30 @@
 //! Turns a write of the journal into a thread that does it: no heartbeat waits for a disk.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use smol::channel::bounded;
 
 use super::disk::{Disk, JOURNAL};
 use super::disk_error::DiskError;
-use super::thread;
+use super::kept::Kept;
+use super::reactor::Reactor;
+use super::thread::{self, Source};
 use crate::config::Settings;
 use crate::journal::{BootId, Journal, Write};
 
-/// The disk of the agent, and what an earlier process left there to be told. The only error is that another process has
-/// the state directory.
-pub fn open(settings: &Settings, boot: BootId) -> Result<(DiskWriter, Journal), DiskError> {
-    let (disk, bytes, trouble) = Disk::open(&settings.state_directory)?;
+/// How long a start waits for the state directory: a card that cleans itself up needs seconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The disk of the agent, and what an earlier process left there: records to be told, and where servers were found. The
+/// only error is that another process has the state directory.
+pub fn open(reactor: &Reactor, settings: &Settings, boot: BootId) -> Result<(DiskWriter, Journal, Kept), DiskError> {
+    let directory = settings.state_directory.clone();
+    let read = move || (Disk::open(&directory), Kept::read(&directory));
+    let answer = reactor.block_on(Source::new("state-reader", PATIENCE).ask(reactor, read));
+    let (opened, kept) =
+        answer.ok().flatten().unwrap_or_else(|| (Ok(Disk::silent(&settings.state_directory)), Kept::default()));
+    let (disk, bytes, trouble) = opened?;
     let (journal, found) = Journal::recover(&bytes, settings.journal_quota_bytes, boot);
     let path = format!("{}/{JOURNAL}", settings.state_directory);
     if !found.is_whole() {
@@ -21,7 +32,7 @@ pub fn open(settings: &Settings, boot: BootId) -> Result<(DiskWriter, Journal), 
     } else if found.records > 0 {
         ::log::info!(target: "journal-recovered", "{path}: {found}");
     }
-    Ok((DiskWriter::new(disk, trouble.as_ref()), journal))
+    Ok((DiskWriter::new(disk, trouble.as_ref()), journal, kept))
 }
 
 /// One write at a time. While one hangs, further ones fail: the journal goes on from memory.

@@ -19,14 +19,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs::File;
 use std::future::poll_fn;
-use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use super::file;
 use crate::config::limits;
 use crate::journal::checksum::crc32c;
 use crate::time::Wall;
@@ -59,7 +58,8 @@ impl Kept {
     /// Reads the file of a state directory. None, an unreadable one and any bytes at all are the same as an empty one.
     pub fn read(state_directory: &str) -> Kept {
         let path = PathBuf::from(state_directory).join(FILE_NAME);
-        let known = read(&path).ok().and_then(|bytes| Content::parse(&bytes)).unwrap_or_default();
+        let bytes = path.to_str().and_then(|path| file::read(path, limits::KEPT_FILE_BYTES).ok());
+        let known = bytes.and_then(|bytes| Content::parse(&bytes)).unwrap_or_default();
         let on_disk = RefCell::new(known.clone());
         Kept { path: Some(path), known: RefCell::new(known), on_disk, writer: Cell::default() }
     }
@@ -147,17 +147,6 @@ impl Kept {
             if self.is_worth_writing() { writer.wake() } else { self.writer.set(Some(writer)) }
         }
     }
-}
-
-/// At most one byte more than such a file may have, whatever is there: a device without an end, a gigabyte.
-fn read(path: &PathBuf) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut bytes = Vec::new();
-    file.take(limits::KEPT_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 impl Content {
@@ -304,6 +293,9 @@ mod tests {
         std::os::unix::fs::symlink("/dev/zero", folder.path(FILE_NAME)).unwrap();
         assert_eq!(Kept::read(&folder.path("")).known.into_inner(), Content::default());
         assert_eq!(Kept::read("/dev/null").known.into_inner(), Content::default());
+        std::fs::remove_file(folder.path(FILE_NAME)).unwrap();
+        nix::unistd::mkfifo(folder.path(FILE_NAME).as_str(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(Kept::read(&folder.path("")).known.into_inner(), Content::default());
     }
 
     #[test]

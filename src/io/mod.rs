@@ -9,6 +9,7 @@ mod dial;
 pub mod disk;
 pub mod disk_error;
 pub mod disk_writer;
+pub mod file;
 mod flight;
 pub mod inbox;
 mod kept;

@@ -8,22 +8,27 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use smol::lock::Mutex;
+
 use super::clock::{self, CertificateClock};
 use super::connection::{Carried, Connection};
 use super::credentials::{self, Loaded};
 use super::flight::{Flight, Flights};
 use super::reactor::Reactor;
 use super::resolve::Resolver;
+use super::thread::{self, Source};
 use crate::agent::CredentialDates;
 use crate::api::exchange::Target;
 use crate::api::{Answer, Exchange, Failure, Refusal, Wish};
-use crate::config::kubeconfig::Kubeconfig;
+use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::limits;
 use crate::time::{Up, Wall};
 
 /// How long a request waits for a connection that is in use: less than a heartbeat would notice, more than an answer
 /// takes. A second connection costs 3.4 KB of handshake, a kept one nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How often a token in a file is read again, as a client in a pod does: its successor comes minutes before its end.
+const TOKEN_PERIOD: Duration = Duration::from_secs(60);
 
 /// The connections to one API server, and what they prove with.
 pub struct Pool {
@@ -31,9 +36,14 @@ pub struct Pool {
     resolver: Rc<Resolver>,
     clock: Arc<CertificateClock>,
     node_name: String,
-    kubeconfig: RefCell<Rc<Kubeconfig>>,
+    kubeconfig: RefCell<Arc<Kubeconfig>>,
     /// `None` until the credentials could be read.
     loaded: RefCell<Option<Loaded>>,
+    /// Where they are; one reading after the other.
+    source: Source,
+    reading: Mutex<()>,
+    /// When a token in a file is read again.
+    token_due: Cell<Up>,
     /// The kept connection. There is never a second: of two, the one that becomes idle last is closed.
     idle: RefCell<Option<Connection>>,
     /// Exchanges that hold a connection.
@@ -55,8 +65,11 @@ impl Pool {
             resolver,
             clock,
             node_name,
-            kubeconfig: RefCell::new(Rc::new(kubeconfig)),
+            kubeconfig: RefCell::new(Arc::new(kubeconfig)),
             loaded: RefCell::default(),
+            source: Source::new("credential-reader", thread::FILE_PATIENCE),
+            reading: Mutex::new(()),
+            token_due: Cell::new(Up::BOOT),
             idle: RefCell::default(),
             flights: Flights::default(),
             epoch: Cell::default(),
@@ -65,10 +78,31 @@ impl Pool {
 
     /// Reads the credentials again, with the kubeconfig where they stand in it. What cannot be read leaves those in use
     /// that could; equal ones keep connections.
-    pub fn reload(&self) -> Result<CredentialDates, Failure> {
-        let known = Rc::clone(&self.kubeconfig.borrow());
-        let kubeconfig = credentials::read_again(&known).map_or(known, Rc::new);
-        let fresh = credentials::load(&kubeconfig, Arc::clone(&self.clock))?;
+    pub async fn reload(&self) -> Result<CredentialDates, Failure> {
+        let _one = self.reading.lock().await;
+        self.read_again().await
+    }
+
+    async fn read_again(&self) -> Result<CredentialDates, Failure> {
+        let known = Arc::clone(&self.kubeconfig.borrow());
+        self.load(known).await.map(|(kubeconfig, fresh)| self.adopt(kubeconfig, fresh))
+    }
+
+    /// What the files say, which may stand on a file system that hangs: nothing else waits for that.
+    async fn load(&self, known: Arc<Kubeconfig>) -> Result<(Arc<Kubeconfig>, Loaded), Failure> {
+        self.token_due.set(clock::up() + TOKEN_PERIOD);
+        let clock = Arc::clone(&self.clock);
+        let read = move || {
+            let kubeconfig = credentials::read_again(&known).map_or(known, Arc::new);
+            credentials::load(&kubeconfig, clock).map(|loaded| (kubeconfig, loaded))
+        };
+        self.source.ask(&self.reactor, read).await.unwrap_or_else(|| {
+            let what = "a file that the kubeconfig names does not answer; see what its file system says: dmesg | tail";
+            Err(Failure::Credentials { what: what.to_owned() })
+        })
+    }
+
+    fn adopt(&self, kubeconfig: Arc<Kubeconfig>, fresh: Loaded) -> CredentialDates {
         let dates = fresh.dates;
         let is_same_kubeconfig = *self.kubeconfig.borrow() == kubeconfig;
         self.kubeconfig.replace(kubeconfig);
@@ -80,21 +114,41 @@ impl Pool {
                 self.drop_idle();
             }
         }
-        Ok(dates)
+        dates
     }
 
     /// SIGHUP: another server, CA or identity from now on. One whose credentials cannot be used changes nothing, where
     /// others are in use.
-    pub fn replace(&self, kubeconfig: Kubeconfig) -> Result<CredentialDates, Failure> {
-        let is_other = **self.kubeconfig.borrow() != kubeconfig;
-        let before = self.kubeconfig.replace(Rc::new(kubeconfig));
-        let read = self.reload();
-        if read.is_err() && self.loaded.borrow().is_some() {
-            self.kubeconfig.replace(before);
-        } else if is_other {
-            self.drop_idle();
+    pub async fn replace(&self, kubeconfig: Kubeconfig) -> Result<CredentialDates, Failure> {
+        let _one = self.reading.lock().await;
+        let kubeconfig = Arc::new(kubeconfig);
+        match self.load(Arc::clone(&kubeconfig)).await {
+            Ok((kubeconfig, fresh)) => Ok(self.adopt(kubeconfig, fresh)),
+            Err(failure) => {
+                if self.loaded.borrow().is_none() {
+                    self.kubeconfig.replace(kubeconfig);
+                }
+                Err(failure)
+            }
         }
-        read
+    }
+
+    /// There are credentials, and the token among them is a fresh one if such can be had.
+    async fn ready(&self) -> Result<(), Failure> {
+        if self.is_ready() {
+            return Ok(());
+        }
+        let _one = self.reading.lock().await;
+        if self.is_ready() {
+            return Ok(());
+        }
+        let read = self.read_again().await;
+        if self.loaded.borrow().is_some() { Ok(()) } else { read.map(drop) }
+    }
+
+    fn is_ready(&self) -> bool {
+        let is_renewed = matches!(self.kubeconfig.borrow().credentials, Credentials::Token(Material::File(_)));
+        self.loaded.borrow().is_some() && !(is_renewed && clock::up() >= self.token_due.get())
     }
 
     /// Closes the idle connection, and those in use as soon as they are idle.
@@ -137,9 +191,7 @@ impl Pool {
 
     /// `None`: the way was gone before there was an answer.
     async fn attempt(&self, wish: &Wish, deadline: Up) -> Option<Result<Answer, Failure>> {
-        if self.loaded.borrow().is_none()
-            && let Err(failure) = self.reload()
-        {
+        if let Err(failure) = self.ready().await {
             return Some(Err(failure));
         }
         let kept = self.take_idle().await;
@@ -180,7 +232,7 @@ impl Pool {
         let Some(config) = config else {
             return Err(Failure::Credentials { what: "the kubeconfig was replaced meanwhile".to_owned() });
         };
-        let kubeconfig = Rc::clone(&self.kubeconfig.borrow());
+        let kubeconfig = Arc::clone(&self.kubeconfig.borrow());
         let connected = |ends| flight.set_ends(Some(ends));
         let opening = Connection::open(&self.reactor, &self.resolver, &kubeconfig, config, deadline, connected);
         let connection = opening.await?;
@@ -201,13 +253,11 @@ impl Pool {
 
     fn target(&self) -> Target {
         let server = &self.kubeconfig.borrow().server;
-        let mut loaded = self.loaded.borrow_mut();
-        let token = loaded.as_mut().and_then(|loaded| loaded.token.current());
         Target {
             authority: server.authority(),
             path_prefix: server.path_prefix.clone(),
             node_name: self.node_name.clone(),
-            bearer_token: token.map(str::to_owned),
+            bearer_token: self.loaded.borrow().as_ref().and_then(|loaded| loaded.token.as_deref().cloned()),
         }
     }
 

@@ -110,7 +110,7 @@ fn begin(host: &str, ticket: Arc<()>) -> io::Result<Receiver<Found>> {
     thread::begin(HELPER_NAME, HELPER_STACK_BYTES, move || {
         let found = (host.as_str(), 0).to_socket_addrs();
         drop(ticket);
-        found.map(|found| found.map(|address| address.ip()).collect())
+        found.map(|found| found.map(|address| address.ip()).take(limits::LOOKED_UP_ADDRESSES).collect())
     })
 }
 

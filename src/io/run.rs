@@ -6,6 +6,7 @@
 //!   '-- answers, signals, link changes
 //! ```
 
+mod board;
 mod reload;
 
 use std::cell::RefCell;
@@ -13,6 +14,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smol::{LocalExecutor, Task};
@@ -20,7 +22,6 @@ use smol::{LocalExecutor, Task};
 use super::clock::{self, CertificateClock, ClockWatch};
 use super::disk_writer::{self, DiskWriter};
 use super::inbox::Inbox;
-use super::kept::Kept;
 use super::netlink::LinkWatch;
 use super::notify::ServiceManager;
 use super::pool::Pool;
@@ -28,14 +29,16 @@ use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::sandbox::Sandbox;
 use super::signals::{Request, Signals};
-use super::{IoError, aside, log, network, thread, way};
+use super::thread::Source;
+use super::{IoError, aside, log, thread};
 use crate::agent::{Agent, Because, CredentialDates, Input, Output, Ticket};
 use crate::api::{Answer, Failure, Lane, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
 use crate::journal::{self, BootId};
-use crate::probe::{Facts, Machine, Network, Readings};
+use crate::probe::{Machine, Network, Readings, StateDisk};
 use crate::time::Up;
+use reload::Reread;
 
 /// Everything the loop begins with. The closures read the board below the root that `cli` chose.
 pub struct Start {
@@ -47,13 +50,16 @@ pub struct Start {
     /// Interfaces and routes as procfs has them; read at start and after a change.
     pub read_network: Box<dyn FnMut() -> Network>,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem. What the sandbox hides is told by it.
-    pub read_settings: Box<ReadSettings>,
+    pub read_settings: ReadSettings,
+    /// The file system of the state directory, for every status run; takes whether it may be another one.
+    pub read_disk: ReadDisk,
     /// Files that will be read again: settings, kubeconfig, and what that names.
     pub files: Vec<String>,
 }
 
-/// [`Start::read_settings`].
-pub type ReadSettings = dyn FnMut(&Sandbox) -> Result<(Settings, Kubeconfig), String>;
+/// These two may hang, with the file system that they ask.
+type ReadSettings = Arc<dyn Fn(&Sandbox) -> Result<(Settings, Kubeconfig), String> + Send + Sync>;
+type ReadDisk = Arc<dyn Fn(bool) -> StateDisk + Send + Sync>;
 
 /// Called for every status run. Counts the machine again where that is due, and answers whether it is another one now;
 /// takes whether PIDs are judged.
@@ -67,6 +73,10 @@ enum Message {
     NetworkMayHaveChanged,
     /// What DNS says of the node name; `None` when it said nothing.
     NameLookedUp(Option<Vec<IpAddr>>),
+    /// `None`: the disk does not answer.
+    DiskRead(Option<StateDisk>),
+    /// What SIGHUP led to.
+    Reread(Reread),
 }
 
 /// After the first message about the network, so many follow that one look answers them all.
@@ -83,24 +93,16 @@ const LINK_FALLBACK: Duration = Duration::from_secs(60);
 const LONG_STANDSTILL: Duration = Duration::from_secs(10);
 /// Least time between two writes of what was learned of the server.
 const KEEP_SPACING: Duration = Duration::from_secs(3600);
-/// How long the look-up of the node name may hold back the first facts (ADR-6).
-const NAME_LOOKUP: Duration = Duration::from_secs(2);
-
-/// When a name that DNS did not know is looked up again, first and at last.
-const NAME_RETRY_FIRST: Duration = Duration::from_secs(60);
-const NAME_RETRY_LAST: Duration = Duration::from_secs(3600);
-
 /// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server, the credentials or the disk do ends it;
 /// it does not begin where another process has the state directory.
 pub fn run(start: Start) -> Result<(), IoError> {
     log::set_ceiling();
     let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
-    let (disk, journal) = disk_writer::open(&start.settings, boot).map_err(IoError::StateInUse)?;
-    let sandbox = enter_sandbox(&start);
     let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
+    let (disk, journal, kept) = disk_writer::open(&reactor, &start.settings, boot).map_err(IoError::StateInUse)?;
+    let sandbox = enter_sandbox(&start);
     let signals = Signals::new(&reactor).map_err(|error| IoError::NoSignals { detail: error.to_string() })?;
-    let kept = Rc::new(Kept::read(&start.settings.state_directory));
-    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), kept));
+    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(kept)));
     let certificate_clock = CertificateClock::new();
     resolver.kept().past().into_iter().for_each(|moment| certificate_clock.passed(moment));
     let pool = Pool::new(
@@ -119,6 +121,8 @@ pub fn run(start: Start) -> Result<(), IoError> {
         lease_requests: Inbox::default(),
         status_requests: Inbox::default(),
         event_requests: Inbox::default(),
+        settings_source: Source::new("settings-reader", thread::FILE_PATIENCE),
+        disk_source: Source::new("disk-reader", board::DISK_PATIENCE),
         node_name: start.node_name,
     };
     let executor = LocalExecutor::new();
@@ -131,6 +135,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.keep_what_was_learned()).detach();
     let seed = RandomState::new().build_hasher().finish();
     let judges_pids = start.settings.eviction.judges_pids();
+    let state_directory = start.settings.state_directory.clone();
     let reset_reason = start.machine.reset_reason.as_deref().unwrap_or_default();
     let shell = Shell {
         agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, reset_reason, clock::now()),
@@ -149,7 +154,11 @@ pub fn run(start: Start) -> Result<(), IoError> {
         judges_pids,
         read_network: start.read_network,
         read_settings: start.read_settings,
-        sandbox,
+        sandbox: Arc::new(sandbox),
+        read_disk: start.read_disk,
+        disk_may_hang: false,
+        disk_is_asked: false,
+        state_directory,
         because: RefCell::default(),
     };
     let ended = world.reactor.block_on(executor.run(shell.live()));
@@ -188,7 +197,8 @@ impl Session {
 
     /// Reads the credentials and says how long they are valid.
     pub fn credentials(&self) -> Result<CredentialDates, Failure> {
-        self.pool.reload()
+        let read = self.reactor.block_on(self.pool.reload());
+        read.unwrap_or_else(|error| Err(Failure::Credentials { what: error.to_string() }))
     }
 
     pub fn ask(&self, wish: Wish) -> Result<Answer, IoError> {
@@ -208,6 +218,8 @@ struct World {
     lease_requests: Inbox<(Ticket, Wish)>,
     status_requests: Inbox<(Ticket, Wish)>,
     event_requests: Inbox<(Ticket, Wish)>,
+    settings_source: Source,
+    disk_source: Source,
     node_name: String,
 }
 
@@ -233,21 +245,6 @@ impl World {
     async fn write_journal(&self, write: journal::Write) {
         let done = self.disk.write(write).await;
         self.inbox.push(Message::Input(Input::Written { done }));
-    }
-
-    /// Once, and again ever more rarely while nobody knows the name.
-    async fn look_up_node_name(&self) {
-        let mut pause = NAME_RETRY_FIRST;
-        loop {
-            let found = self.resolver.look_up(&self.node_name, clock::up() + NAME_LOOKUP).await.ok();
-            let is_known = found.is_some();
-            self.inbox.push(Message::NameLookedUp(found));
-            if is_known {
-                return;
-            }
-            self.reactor.sleep_until(clock::up() + pause).await;
-            pause = (pause * 2).min(NAME_RETRY_LAST);
-        }
     }
 
     async fn watch_signals(&self, signals: Signals) {
@@ -334,15 +331,20 @@ struct Shell<'a, 'world> {
     read_readings: ReadReadings,
     judges_pids: bool,
     read_network: Box<dyn FnMut() -> Network>,
-    read_settings: Box<ReadSettings>,
-    sandbox: Sandbox,
+    read_settings: ReadSettings,
+    sandbox: Arc<Sandbox>,
+    read_disk: ReadDisk,
+    /// Then nothing else waits for its answer. Looked for along with everything else that may be new.
+    disk_may_hang: bool,
+    disk_is_asked: bool,
+    state_directory: String,
     because: RefCell<Option<Because>>,
 }
 
 impl Shell<'_, '_> {
     async fn live(mut self) {
         self.spawn_name_lookup();
-        self.reload_credentials();
+        self.executor.spawn(self.world.reload_credentials()).detach();
         self.handle(Input::Woke);
         loop {
             let Some(until) = self.drain() else { return };
@@ -359,6 +361,8 @@ impl Shell<'_, '_> {
                 Message::Input(input) => self.handle(input),
                 Message::NetworkMayHaveChanged => self.look_at_network(),
                 Message::NameLookedUp(addresses) => self.name_looked_up(addresses),
+                Message::DiskRead(disk) => self.disk_read(disk),
+                Message::Reread(read) => self.reread(read),
                 Message::Signal(Request::Reload) => self.reload(),
                 Message::Signal(Request::Stop) => {
                     self.manager.stopping();
@@ -379,7 +383,7 @@ impl Shell<'_, '_> {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.probe(),
                 Output::Send(ticket, wish) => self.world.requests(ticket.lane()).push((ticket, wish)),
-                Output::ReloadCredentials => self.reload_credentials(),
+                Output::ReloadCredentials => self.executor.spawn(self.world.reload_credentials()).detach(),
                 Output::DropConnections => self.world.pool.drop_idle(),
                 Output::Write(write) => self.executor.spawn(self.world.write_journal(write)).detach(),
                 Output::Stopped => return None,
@@ -416,39 +420,6 @@ impl Shell<'_, '_> {
         self.because.replace(Some(because));
     }
 
-    fn probe(&mut self) {
-        let Some(name_addresses) = &self.name_addresses else {
-            self.facts_wanted = true;
-            return;
-        };
-        let (readings, is_other) = (self.read_readings)(&mut self.machine, self.judges_pids);
-        self.board_given &= !is_other;
-        if self.board_given {
-            self.world.inbox.push(Message::Input(Input::Readings(Box::new(readings))));
-            return;
-        }
-        self.board_given = true;
-        let network = match &self.network {
-            Some(network) => network.clone(),
-            None => self.network.insert(network::with_live_addresses((self.read_network)())).clone(),
-        };
-        let network = Network { node_name_addresses: name_addresses.clone(), ..network };
-        let facts = Facts { machine: self.machine.clone(), readings, network };
-        self.world.inbox.push(Message::Input(Input::Facts(Box::new(facts))));
-    }
-
-    fn look_at_network(&mut self) {
-        let network = network::with_live_addresses((self.read_network)());
-        if self.network.as_ref() != Some(&network) {
-            let before = self.network.take().unwrap_or_default();
-            self.world.pool.network_changed(&|local| way::stands(&before, &network, local));
-            self.network = Some(network);
-            self.board_given = false;
-            self.spawn_name_lookup();
-            self.handle(Input::LinkChanged);
-        }
-    }
-
     /// The machine was suspended, which a clock that counts suspend shows; or only this process stood still (frozen,
     /// stopped, or in a suspend that stops no clock), which shows only in a deadline of long ago. Either way the server, or
     /// a router on the way, may have given up whatever was connected.
@@ -459,26 +430,6 @@ impl Shell<'_, '_> {
             ::log::info!(target: "resumed", "awake again after {} s", span.as_secs());
             self.world.pool.network_changed(&|_| false);
             self.world.inbox.push(Message::Input(Input::LinkChanged));
-        }
-    }
-
-    /// A name that is an address is not looked up (ADR-6 step 2).
-    fn spawn_name_lookup(&mut self) {
-        if self.world.node_name.parse::<IpAddr>().is_ok() {
-            self.name_addresses = Some(Vec::new());
-            self.board_given = false;
-        } else {
-            self.name_lookup = Some(self.executor.spawn(self.world.look_up_node_name()));
-        }
-    }
-
-    /// A DNS that is down takes no address away: whether it is still ours is checked for each Node anyway.
-    fn name_looked_up(&mut self, found: Option<Vec<IpAddr>>) {
-        let known = self.name_addresses.take().unwrap_or_default();
-        self.name_addresses = Some(found.unwrap_or(known));
-        self.board_given = false;
-        if std::mem::take(&mut self.facts_wanted) {
-            self.probe();
         }
     }
 }

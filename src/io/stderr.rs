@@ -4,11 +4,9 @@
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::SigSet;
 use nix::sys::socket::{MsgFlags, send};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::write;
@@ -83,12 +81,7 @@ impl Lines {
             return self.shared.write_all();
         }
         let shared = Arc::clone(&self.shared);
-        let begun =
-            Builder::new().name("log-writer".to_owned()).stack_size(thread::WRITER_STACK_BYTES).spawn(move || {
-                // Signals are for the loop.
-                let _ = SigSet::all().thread_block();
-                shared.write_all();
-            });
+        let begun = thread::begin("log-writer", thread::WRITER_STACK_BYTES, move || shared.write_all());
         if begun.is_err() {
             let mut queue = self.shared.lock();
             queue.is_written = false;

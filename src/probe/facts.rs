@@ -114,6 +114,13 @@ pub enum MemorySource {
     MemAvailable,
 }
 
+/// The file system of the state directory, and whether a later look at it may never come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateDisk {
+    pub file_system: Fact<FileSystem>,
+    pub may_hang: bool,
+}
+
 /// statvfs of one file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem {

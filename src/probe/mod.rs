@@ -39,10 +39,10 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use crate::config::limits;
 use facts::{FileSystem, otherwise};
 
-pub use facts::{Absent, Fact, Facts, Machine, Network, Readings, Why};
+pub use facts::{Absent, Fact, Facts, Machine, Network, Readings, StateDisk, Why};
 pub use machine::machine;
 pub use network::{network, within_limit};
-pub use readings::{Gauges, readings};
+pub use readings::{Gauges, readings, state_disk};
 
 /// Everything the Node is made from, read now. `state_directory` is below `root`, as the agent itself would name it.
 pub fn facts(root: &Root, state_directory: &str) -> Facts {
@@ -205,6 +205,13 @@ impl Root {
         found.map(|found| measured(&found)).map_err(|error| absent(path, &error))
     }
 
+    /// Whether the answers of the file system that holds `path` come over a network or from another process.
+    fn may_hang(&self, path: &str) -> bool {
+        let kind = self.resolve(path).ok().and_then(|found| Some(statfs(&found).ok()?.filesystem_type().0));
+        // As wide as the processor pleases, and signed on some; the numbers themselves have 32 bits.
+        kind.is_some_and(|kind| REMOTE.contains(&(kind as u32)))
+    }
+
     fn open(&self, path: &str) -> io::Result<File> {
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.resolve(path)?)
     }
@@ -320,6 +327,23 @@ fn names_reversed(path: &Path) -> Vec<OsString> {
     names.reverse();
     names
 }
+
+/// NFS, CIFS, SMB 2 and 1, FUSE, 9P, Ceph, AFS, Coda, Lustre, VirtualBox and autofs, as they stand in `linux/magic.h` and in
+/// the sources of their drivers.
+const REMOTE: [u32; 12] = [
+    0x6969,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x517b,
+    0x6573_5546,
+    0x0102_1997,
+    0x00c3_6400,
+    0x5346_414f,
+    0x7375_7245,
+    0x0bd0_0bd0,
+    0x786f_4256,
+    0x0187,
+];
 
 fn measured(found: &nix::sys::statvfs::Statvfs) -> FileSystem {
     let block_bytes = wide(found.fragment_size());

@@ -1,8 +1,8 @@
 //! Turns meminfo, the root cgroup, loadavg and statvfs into what pressure is judged from, with few system calls.
 
-use super::facts::{FileSystem, MemorySource, MemoryUse, Pids, otherwise};
+use super::facts::{MemorySource, MemoryUse, Pids, otherwise};
 use super::machine::{self, MEMINFO};
-use super::{Absent, Fact, Kept, Machine, Readings, Root, Why, attribute, memory, pids};
+use super::{Absent, Fact, Kept, Machine, Readings, Root, StateDisk, Why, attribute, memory, pids};
 use crate::config::limits;
 
 const CGROUP_V2: &str = "/sys/fs/cgroup/memory.stat";
@@ -14,19 +14,27 @@ const READINGS_PER_REFRESH: u32 = 360;
 
 /// What pressure is judged from, read once.
 pub fn readings(root: &Root, state_directory: &str) -> Readings {
-    Gauges::open(root, state_directory).read(true)
+    let node_file_system = state_disk(root, state_directory, false).file_system;
+    Readings { node_file_system, ..Gauges::open(root).read(true) }
+}
+
+/// The file system of as much of the state directory as exists: what is not there yet will be on the same. On some file
+/// systems this may take for ever; whether on this one is only looked for when `is_new`.
+pub fn state_disk(root: &Root, state_directory: &str, is_new: bool) -> StateDisk {
+    let mut file_system = root.file_system(state_directory);
+    if file_system.as_ref().is_err_and(|absent| absent.why == Why::NoSuchFile) {
+        file_system = root.file_system(root.nearest_existing(state_directory));
+    }
+    StateDisk { file_system, may_hang: is_new && root.may_hang(root.nearest_existing(state_directory)) }
 }
 
 /// The files of the readings, kept open.
 ///
 /// A reading is three system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing),
-/// `statvfs`, and `pread` of the list of CPUs. Where PIDs are judged it is three more, and once an hour about ten.
+/// `statvfs` of the disk, and `pread` of the list of CPUs. Where PIDs are judged it is three more, and once an hour about ten.
 #[derive(Debug)]
 pub struct Gauges {
     root: Root,
-    state_directory: String,
-    /// As much of the state directory as exists: what is not there yet will be on the same file system.
-    existing_directory: String,
     /// `memory.stat` of the root cgroup, where there is one.
     cgroup: Option<(Kept, MemorySource)>,
     meminfo: Kept,
@@ -51,12 +59,10 @@ struct Cpus {
 
 impl Gauges {
     /// Looks where memory use is to be had; files that are missing make absent readings.
-    pub fn open(root: &Root, state_directory: &str) -> Gauges {
+    pub fn open(root: &Root) -> Gauges {
         let present = Kept::new("/sys/devices/system/cpu/present");
         let mut gauges = Gauges {
             root: root.clone(),
-            state_directory: state_directory.to_owned(),
-            existing_directory: String::new(),
             cgroup: None,
             meminfo: Kept::new(MEMINFO),
             memory_total_bytes: Err(Absent::new(MEMINFO, Why::NoSuchFile)),
@@ -72,15 +78,16 @@ impl Gauges {
         gauges
     }
 
-    /// The readings of now; `judges_pids`: whether a threshold asks for [`Readings::pids`].
+    /// The readings of now but for the disk ([`state_disk`]); `judges_pids`: whether a threshold asks for
+    /// [`Readings::pids`].
     pub fn read(&mut self, judges_pids: bool) -> Readings {
         match self.readings_left.checked_sub(1).filter(|_| self.memory_total_bytes.is_ok()) {
             Some(left) => self.readings_left = left,
             None => self.refresh(),
         }
-        let unasked = || Err(Absent::new(LOADAVG, Why::Unasked));
-        let pids = if judges_pids { self.pids() } else { unasked() };
-        Readings { memory: self.memory(), node_file_system: self.node_file_system(), pids }
+        let unasked = |path| Absent::new(path, Why::Unasked);
+        let pids = if judges_pids { self.pids() } else { Err(unasked(LOADAVG)) };
+        Readings { memory: self.memory(), node_file_system: Err(unasked("/")), pids }
     }
 
     /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not
@@ -118,7 +125,6 @@ impl Gauges {
         self.readings_left = READINGS_PER_REFRESH;
         let total = |table: String| memory::total_bytes(&table).map_err(|why| Absent::new(MEMINFO, why));
         self.memory_total_bytes = self.root.read_table(MEMINFO).and_then(total);
-        self.find_existing_directory();
     }
 
     /// A container sees its own cgroup where the root's should be: only the root of version 2 lacks `memory.current`,
@@ -151,19 +157,6 @@ impl Gauges {
             Some(found) => otherwise(found, of_meminfo),
             None => of_meminfo(),
         }
-    }
-
-    fn find_existing_directory(&mut self) {
-        self.root.nearest_existing(&self.state_directory).clone_into(&mut self.existing_directory);
-    }
-
-    fn node_file_system(&mut self) -> Fact<FileSystem> {
-        let found = self.root.file_system(&self.existing_directory);
-        if !found.as_ref().is_err_and(|absent| absent.why == Why::NoSuchFile) {
-            return found;
-        }
-        self.find_existing_directory();
-        self.root.file_system(&self.existing_directory)
     }
 
     /// SRC-10: the lower of two limits, or the one that can be read.

@@ -19,7 +19,7 @@ fn board() -> Scratch {
 }
 
 fn open(board: &Scratch) -> Gauges {
-    Gauges::open(&Root::new(&board.0), STATE_DIRECTORY)
+    Gauges::open(&Root::new(&board.0))
 }
 
 fn memory(readings: &Readings) -> (u64, MemorySource) {
@@ -140,7 +140,7 @@ fn the_disk_is_that_of_the_directory_to_be_and_no_disk_of_a_capture() {
     let (root, to_be) = (live("/"), live("/no-such-directory/nodepulse"));
     assert_eq!((root.capacity_bytes, root.inodes), (to_be.capacity_bytes, to_be.inodes));
     assert!(root.capacity_bytes >= root.available_bytes && root.capacity_bytes > 0, "{root:?}");
-    let absent = open(&board()).read(true).node_file_system.unwrap_err();
+    let absent = facts(&Root::new(&board().0), STATE_DIRECTORY).readings.node_file_system.unwrap_err();
     assert_eq!((absent.path.as_str(), absent.why.word()), (STATE_DIRECTORY, "implausible"));
 }
 

@@ -156,6 +156,41 @@ fn credentials_that_cannot_be_read_fail_each_request_until_they_can() {
     assert_eq!(ask(&pool).result, version());
 }
 
+fn reload(pool: &Pool) -> Result<CredentialDates, Failure> {
+    pool.reactor.block_on(pool.reload()).unwrap()
+}
+
+fn replace(pool: &Pool, kubeconfig: Kubeconfig) -> Result<CredentialDates, Failure> {
+    pool.reactor.block_on(pool.replace(kubeconfig)).unwrap()
+}
+
+#[test]
+fn a_token_in_a_file_is_read_again_when_it_is_due_and_kept_when_it_cannot_be_read() {
+    let (authority, folder) = (Authority::new(), crate::io::loopback::TempFolder::new());
+    let path = folder.write("token", b"first\n");
+    let mut kubeconfig = kubeconfig(&authority, 1);
+    kubeconfig.credentials = Credentials::Token(Material::File(path.clone()));
+    let pool = pool(kubeconfig);
+    let token = || {
+        pool.reactor.block_on(pool.ready()).unwrap().unwrap();
+        pool.target().bearer_token.unwrap()
+    };
+    assert_eq!(token(), "first");
+    folder.write("token", b"renewed");
+    assert_eq!(token(), "first");
+    let is_due = || pool.token_due.set(clock::up());
+    is_due();
+    assert_eq!(token(), "renewed");
+    for broken in [&b"two words"[..], b""] {
+        folder.write("token", broken);
+        is_due();
+        assert_eq!(token(), "renewed");
+    }
+    std::fs::remove_file(&path).unwrap();
+    is_due();
+    assert_eq!(token(), "renewed");
+}
+
 #[test]
 fn what_stands_in_the_kubeconfig_itself_is_read_again_from_it_and_nothing_worse_taken() {
     let (authority, folder) = (Authority::new(), crate::io::loopback::TempFolder::new());
@@ -173,13 +208,13 @@ fn what_stands_in_the_kubeconfig_itself_is_read_again_from_it_and_nothing_worse_
     let pool = pool(of_file());
     assert_eq!(ask(&pool).result, Err(Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer))));
     folder.write("kubeconfig", text(&authority).as_bytes());
-    pool.reload().unwrap();
+    reload(&pool).unwrap();
     assert_eq!(ask(&pool).result, version());
     let served = server.accepted();
     let no_ca = text(&authority).replace("certificate-authority-data: ", "certificate-authority-data: YQ==, x: ");
     for worse in ["", "kind: Config", &text(&authority)[..200], &no_ca] {
         folder.write("kubeconfig", worse.as_bytes());
-        let _ = pool.reload();
+        let _ = reload(&pool);
         assert_eq!(ask(&pool).result, version(), "{worse:?}");
     }
     assert_eq!(server.accepted(), served, "the connection stays");
@@ -191,10 +226,10 @@ fn reloading_equal_credentials_keeps_the_connection_and_others_do_not() {
     let server = Listener::answering(&authority, version_reply());
     let pool = pool(kubeconfig(&authority, server.port));
     assert_eq!(ask(&pool).result, version());
-    pool.reload().unwrap();
+    reload(&pool).unwrap();
     assert_eq!(ask(&pool).result, version());
     assert_eq!(server.accepted(), 1);
-    pool.replace(kubeconfig(&Authority::new(), server.port)).unwrap();
+    replace(&pool, kubeconfig(&Authority::new(), server.port)).unwrap();
     let refused = ask(&pool).result;
     assert_eq!(refused, Err(Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer))));
     assert_eq!(server.accepted(), 2);
@@ -211,7 +246,7 @@ fn a_kubeconfig_whose_key_is_anothers_leaves_the_one_in_use() {
         panic!("certificate")
     };
     *key = crate::config::kubeconfig::Material::Data(authority.sign(&["another"]).key.serialize_pem().into_bytes());
-    let refused = pool.replace(wrong.clone()).unwrap_err().to_string();
+    let refused = replace(&pool, wrong.clone()).unwrap_err().to_string();
     assert!(refused.contains("does not belong to the client certificate"), "{refused}");
     pool.drop_idle();
     assert_eq!(ask(&pool).result, version());
@@ -219,7 +254,7 @@ fn a_kubeconfig_whose_key_is_anothers_leaves_the_one_in_use() {
     // With nothing in use there is nothing to keep: what is named last is tried again.
     let fresh = self::pool(wrong.clone());
     assert!(
-        fresh.replace(wrong).is_err()
+        replace(&fresh, wrong).is_err()
             && matches!(ask(&fresh).result, Err(Refusal::Failed(Failure::Credentials { .. })))
     );
 }
@@ -325,7 +360,7 @@ fn one_date_of_2035_keeps_no_certificate_out_neither_now_nor_after_a_restart() {
         "when both sides were certified"
     );
     folder.write("uplink", &pool.reactor.block_on(kept.worth_writing()).unwrap());
-    pool.replace(kubeconfig(&authority, renewed.port)).unwrap();
+    replace(&pool, kubeconfig(&authority, renewed.port)).unwrap();
     assert_eq!(ask(&pool).result, version(), "now");
     let restarted = pool_in_1970(kubeconfig(&authority, renewed.port), &folder.path(""));
     assert!(restarted.resolver.kept().past().is_some());
@@ -339,10 +374,10 @@ fn what_a_server_and_its_certificate_agree_on_is_past_from_then_on() {
     let pool = pool_in_1970(kubeconfig(&authority, later.port), &folder.path(""));
     assert_eq!(ask(&pool).result, version());
     let stolen = dated(&authority, "Sun, 01 Feb 2043 00:00:00 GMT", (2042, 2044));
-    pool.replace(kubeconfig(&authority, stolen.port)).unwrap();
+    replace(&pool, kubeconfig(&authority, stolen.port)).unwrap();
     assert_eq!(ask(&pool).result, version(), "it has not ended before that");
     let ended = dated(&authority, "Sat, 01 Feb 2042 00:00:00 GMT", (2042, 2043));
-    pool.replace(kubeconfig(&authority, ended.port)).unwrap();
+    replace(&pool, kubeconfig(&authority, ended.port)).unwrap();
     let refused = ask(&pool).result;
     assert!(matches!(&refused, Err(Refusal::Failed(Failure::Tls(TlsFailure::Expired { .. })))), "{refused:?}");
 }

@@ -1,15 +1,39 @@
 //! Turns SIGHUP, and a refusal, into settings and credentials that are in use, or into why those before stay.
 
-use super::{Input, Message, Shell, log};
+use std::sync::Arc;
 
-impl Shell<'_, '_> {
+use super::{Input, Message, ReadSettings, Sandbox, Shell, World, log};
+use crate::agent::CredentialDates;
+use crate::api::Failure;
+use crate::config::Settings;
+
+/// What was read: settings, and whether the credentials that go with them can be used; or what is wrong.
+pub(super) type Reread = Result<(Box<Settings>, Result<CredentialDates, Failure>), String>;
+
+impl World {
     /// A failure is not told here: the next request fails with it, and the agent says that.
-    pub(super) fn reload_credentials(&self) {
-        if let Ok(dates) = self.world.pool.reload() {
-            self.world.inbox.push(Message::Input(Input::Credentials(dates)));
+    pub(super) async fn reload_credentials(&self) {
+        if let Ok(dates) = self.pool.reload().await {
+            self.inbox.push(Message::Input(Input::Credentials(dates)));
         }
     }
 
+    async fn read_again(&self, read: ReadSettings, sandbox: Arc<Sandbox>) {
+        let answer = self.settings_source.ask(&self.reactor, move || read(&sandbox)).await;
+        let reread = match answer {
+            Some(Ok((settings, kubeconfig))) => Ok((Box::new(settings), self.pool.replace(kubeconfig).await)),
+            Some(Err(problems)) => {
+                Err(format!("the settings read last are wrong, those before stay in use: {problems}"))
+            }
+            None => Err("the settings do not answer, those before stay in use; see what their file system says: \
+                         dmesg | tail"
+                .to_owned()),
+        };
+        self.inbox.push(Message::Reread(reread));
+    }
+}
+
+impl Shell<'_, '_> {
     fn refuse(&mut self, word: &str, why: String) {
         ::log::error!(target: word, "{why}");
         self.refused = Some(why);
@@ -17,26 +41,26 @@ impl Shell<'_, '_> {
 
     pub(super) fn reload(&mut self) {
         self.manager.reloading();
+        let (read, sandbox) = (Arc::clone(&self.read_settings), Arc::clone(&self.sandbox));
+        self.executor.spawn(self.world.read_again(read, sandbox)).detach();
+    }
+
+    pub(super) fn reread(&mut self, read: Reread) {
         self.refused = None;
-        match (self.read_settings)(&self.sandbox) {
-            Ok((settings, kubeconfig)) => {
+        match read {
+            Ok((settings, replaced)) => {
                 log::set_verbosity(settings.verbosity);
                 self.judges_pids = settings.eviction.judges_pids();
-                match self.world.pool.replace(kubeconfig) {
+                match replaced {
                     Ok(dates) => self.handle(Input::Credentials(dates)),
                     Err(why) => self.refuse(
                         "credentials-refused",
                         format!("the credentials read last cannot be used, those before stay: {why}"),
                     ),
                 }
-                self.handle(Input::Reloaded(Box::new(settings)));
+                self.handle(Input::Reloaded(settings));
             }
-            Err(problems) => {
-                self.refuse(
-                    "reload-refused",
-                    format!("the settings read last are wrong, those before stay in use: {problems}"),
-                );
-            }
+            Err(why) => self.refuse("reload-refused", why),
         }
         self.manager.reloaded();
     }

@@ -108,12 +108,20 @@ fn run_against(kubeconfig: Kubeconfig) -> Running {
 }
 
 fn run_with(settings: Settings, kubeconfig: Kubeconfig) -> Running {
+    run_changed(settings, kubeconfig, |_| {})
+}
+
+fn run_changed(
+    settings: Settings,
+    kubeconfig: Kubeconfig,
+    change: impl FnOnce(&mut Start) + Send + 'static,
+) -> Running {
     let (own_thread, thread) = channel();
     let (reloaded, reloads) = channel();
     let ended = std::thread::spawn(move || {
         own_thread.send(pthread_self()).unwrap();
         let for_reload = kubeconfig.clone();
-        run(Start {
+        let mut start = Start {
             // It would hold for every test of this process.
             settings: Settings { sandbox: false, ..settings },
             files: Vec::new(),
@@ -124,11 +132,14 @@ fn run_with(settings: Settings, kubeconfig: Kubeconfig) -> Running {
                 (Readings { memory: absent(), node_file_system: absent(), pids: absent() }, false)
             }),
             read_network: Box::new(Network::default),
-            read_settings: Box::new(move |_| {
+            read_disk: Arc::new(|_| StateDisk { file_system: absent(), may_hang: false }),
+            read_settings: Arc::new(move |_| {
                 reloaded.send(()).unwrap();
                 Ok((Settings::default(), for_reload.clone()))
             }),
-        })
+        };
+        change(&mut start);
+        run(start)
     });
     Running { thread: thread.recv().unwrap(), ended, reloads }
 }
@@ -188,6 +199,77 @@ fn sighup_reads_the_settings_again_and_the_loop_goes_on() {
     running.reloads.recv_timeout(PATIENCE).unwrap();
     wait_for(&seen, "POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
     running.stop();
+}
+
+/// Never comes back.
+fn hang<T>() -> T {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Renewals each second, and looks at the board as often.
+fn hasty() -> Settings {
+    Settings {
+        state_directory: "/nonexistent/state".to_owned(),
+        node_lease_duration_seconds: 4,
+        node_status_update_frequency: Duration::from_secs(1),
+        ..Settings::default()
+    }
+}
+
+const RENEWAL: &str = "PATCH /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/board";
+
+fn assert_renews_and_stops(running: Running, seen: &Receiver<String>) {
+    while seen.try_recv().is_ok() {}
+    for _ in 0..4 {
+        let start = clock::up();
+        wait_for(seen, RENEWAL);
+        assert!(clock::up() - start < Duration::from_secs(3), "a renewal waited for what hangs");
+    }
+    let start = clock::up();
+    running.stop();
+    assert!(clock::up() - start < Duration::from_secs(3), "the end waited for what hangs");
+}
+
+#[test]
+fn a_disk_that_never_answers_delays_neither_a_renewal_nor_the_end() {
+    for answers in [0, 2] {
+        let authority = Authority::new();
+        let (server, seen) = api_server(&authority);
+        let asked = Mutex::new(0);
+        let read = move |_| {
+            let mut asked = asked.lock().unwrap();
+            *asked += 1;
+            assert!(*asked <= answers + 1, "a second one asks while the first waits");
+            if *asked > answers { hang() } else { StateDisk { file_system: absent(), may_hang: true } }
+        };
+        let running =
+            run_changed(hasty(), kubeconfig(&authority, server.port), |start| start.read_disk = Arc::new(read));
+        wait_for(&seen, "POST /api/v1/nodes ");
+        wait_for(&seen, RENEWAL);
+        assert_renews_and_stops(running, &seen);
+    }
+}
+
+#[test]
+fn settings_that_never_answer_delay_neither_a_renewal_nor_the_end() {
+    let authority = Authority::new();
+    let (server, seen) = api_server(&authority);
+    let (reading, begun) = channel();
+    let read = move |_: &Sandbox| {
+        reading.send(()).unwrap();
+        hang()
+    };
+    let running =
+        run_changed(hasty(), kubeconfig(&authority, server.port), |start| start.read_settings = Arc::new(read));
+    wait_for(&seen, RENEWAL);
+    for _ in 0..3 {
+        running.signal(Signal::SIGHUP);
+    }
+    begun.recv_timeout(PATIENCE).unwrap();
+    assert_renews_and_stops(running, &seen);
+    assert!(begun.try_recv().is_err(), "one reads, not three");
 }
 
 #[test]
