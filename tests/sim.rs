@@ -5,6 +5,7 @@
 //! cargo test --test sim     2,000 worlds
 //! make sim SEEDS=1000000    many, optimised, saying how far it is; FROM=2000: from that seed on
 //! make sim SEED=7           one, with everything that happened
+//! PAIR=7 cargo test --test sim two_boards_never    one of two boards
 //! ```
 #![allow(clippy::disallowed_methods, reason = "a test may read the clock to say how long it took")]
 
@@ -17,9 +18,11 @@ mod sim {
     pub mod ledger;
     pub mod long;
     pub mod network;
+    pub mod pair;
     pub mod plan;
     pub mod planted;
     pub mod process;
+    pub mod quarrel;
     pub mod random;
     pub mod storage;
     pub mod trace;
@@ -38,6 +41,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use sim::long;
+use sim::pair::{Blind, Pair};
 use sim::planted::{PLANTED, Planted};
 use sim::world::{Outcome, World};
 
@@ -46,6 +50,8 @@ use sim::world::{Outcome, World};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const WORLDS: u64 = 2_000;
+/// Worlds of two boards for every ten others.
+const PAIRS_IN_TEN: u64 = 1;
 /// Every planted fault is noticed in one of so many worlds.
 const WORLDS_PER_PLANTED_FAULT: u64 = 200;
 const WORLDS_RUN_TWICE: u64 = 100;
@@ -216,6 +222,33 @@ fn a_change_a_minute_writes_little_and_no_change_nothing() {
     let before = before_outage(&mut quiet);
     while quiet.now_us < quiet.plan.trouble_us && quiet.step() {}
     assert_eq!((quiet.violation.take(), quiet.storage.bytes_written()), (None, before));
+}
+
+/// How the pair of a seed fares.
+fn pair(seed: u64, blind: Blind, keep_lines: bool) -> Result<(), String> {
+    Pair::new(seed, blind, keep_lines).run()
+}
+
+#[test]
+fn two_boards_never_write_one_node_for_longer_than_two_renewals() {
+    if let Some(seed) = number_from_environment("PAIR") {
+        return assert_eq!(pair(seed, Blind::default(), true), Ok(()));
+    }
+    let pairs = number_from_environment("SEEDS").unwrap_or(WORLDS) * PAIRS_IN_TEN / 10;
+    if let Some(seed) = find_bad(pairs, |seed| pair(seed, Blind::default(), false).is_err()) {
+        panic!("{}\nreplay it with: PAIR={seed}", pair(seed, Blind::default(), true).unwrap_err());
+    }
+    say(&format!("sim: {pairs} pairs of boards: never two writers, in the end one"));
+}
+
+#[test]
+fn two_boards_that_are_not_told_apart_are_noticed() {
+    let is_noticed = |blind| {
+        let of_two = |seed| pair(seed, blind, false).is_err_and(|why| why.contains("two boards write"));
+        find_bad(WORLDS_PER_PLANTED_FAULT, of_two).is_some()
+    };
+    assert!(is_noticed(Blind { to_transitions: true, to_names: false }), "of the Lease alone");
+    assert!(is_noticed(Blind { to_transitions: true, to_names: true }), "of Lease and Node");
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl World {
                 let node = self.node.as_ref().ok_or_else(missing)?;
                 let metadata = node.metadata.clone();
                 let (uid, resource_version) = (metadata.uid, metadata.resource_version);
-                Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: None })
+                Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 })
             }
             Wish::PatchStatus { .. } | Wish::ReadNode { .. } => {
                 self.node.clone().map(Document::Node).ok_or_else(missing)

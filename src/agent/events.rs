@@ -114,6 +114,9 @@ impl EventLane {
         for event in std::mem::take(&mut world.fresh_events) {
             self.take_in(event, world, stamp, now.up);
         }
+        if world.contested {
+            return Step::Idle;
+        }
         self.fetch(world, now);
         // Whether the board's clock is right, only a server can say, and an event that was told with a wrong time keeps it.
         // (One that knows our Node by now does not say.)

@@ -1,10 +1,12 @@
 //! Turns the passing of time and the server's answers into Lease requests: found or created once, then renewed by PATCH.
 //!
 //! ```text
-//! Find --found, ours--> Renew --404--> Create --201--> Renew
-//!   | \--found, other owner or duration--> Adopt --200--> Renew
+//! Find --found--> Adopt --200--> Renew --404--> Create --201--> Renew
 //!   \--404--> Create --409 AlreadyExists--> Find
 //! ```
+//!
+//! Who adopts it counts on `leaseTransitions`, and each answer to a renewal says where the count stands: a board that
+//! another has taken the Lease from knows so with its next renewal (D10).
 //!
 //! Nothing is sent before the Node exists: its uid is the Lease's owner (LSE-12), and until registration is through this
 //! may be another machine's Lease (D10).
@@ -46,8 +48,10 @@ pub(super) struct LeaseLane {
     /// Duration it is known to have.
     duration_seconds: Option<u32>,
     strip_managed_fields: bool,
-    /// resourceVersion that the last acknowledged renewal gave it.
+    /// resourceVersion that the last acknowledged renewal gave it, or that it was found with.
     version: Option<u64>,
+    /// How often it has changed its holder, as far as we know.
+    transitions: Option<u64>,
     held: bool,
 }
 
@@ -83,6 +87,7 @@ impl LeaseLane {
             duration_seconds: None,
             strip_managed_fields: true,
             version: None,
+            transitions: None,
             held: false,
         }
     }
@@ -90,6 +95,10 @@ impl LeaseLane {
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
         if let Some(known) = world.inherited_lease.take() {
             self.go_on(known, world.node_uid.clone());
+        }
+        if world.contested {
+            // Whoever gets it, it is another's until then.
+            *self = LeaseLane { last_renew_time: self.last_renew_time, ..LeaseLane::new() };
         }
         let Some(uid) = &world.node_uid else { return Step::Idle };
         let duration_seconds = world.settings.node_lease_duration_seconds;
@@ -111,7 +120,11 @@ impl LeaseLane {
         let wish = match self.stage {
             Stage::Find => Wish::ReadLease,
             Stage::Create => Wish::CreateLease { body: body::create_body(name, uid, duration_seconds, renew_time) },
-            Stage::Adopt => renewal(body::renew_and_adopt_body(name, uid, duration_seconds, renew_time)),
+            Stage::Adopt => {
+                let transitions = self.transitions.unwrap_or_default();
+                let (seconds, version) = (duration_seconds, self.version);
+                renewal(body::renew_and_adopt_body(name, uid, seconds, renew_time, transitions, version))
+            }
             Stage::Renew => renewal(body::renew_body(renew_time, self.strip_managed_fields)),
             Stage::Resume => renewal(body::renew_unchanged_body(renew_time, self.version.unwrap_or_default())),
         };
@@ -131,15 +144,24 @@ impl LeaseLane {
 
     pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
         match answer.result {
-            Ok(Document::Lease(lease)) => self.found(&lease, world, now),
+            Ok(Document::Lease(lease)) => self.found(&lease, now),
             Ok(document) => {
+                let known = self.transitions.take().filter(|_| self.stage == Stage::Renew);
                 self.renewed(world, now);
                 self.version = None;
-                if let Document::Metadata { resource_version, lease_duration_seconds, .. } = document {
+                if let Document::Metadata { resource_version, lease_duration_seconds, transitions, .. } = document {
                     self.version = resource_version.parse().ok();
+                    self.transitions = Some(transitions);
                     // Somebody wrote it: ours again with the next renewal, no sooner, or two such writers never rest.
                     if lease_duration_seconds.is_some_and(|seconds| Some(seconds) != self.duration_seconds) {
                         self.stage = Stage::Adopt;
+                    }
+                    if known.is_some_and(|known| known != transitions) {
+                        let text = "another board or process has taken over the Lease: writing nothing before it is known \
+                                    whose Node this is";
+                        world.say(Level::Warning, "lease-taken", text);
+                        world.contested = true;
+                        world.node_uid = None;
                     }
                 }
             }
@@ -167,6 +189,9 @@ impl LeaseLane {
 
     /// What the server has of the Lease, as far as that is known.
     pub(super) fn known(&self) -> Option<KnownLease> {
+        if self.stage == Stage::Adopt && !self.held {
+            return None;
+        }
         let (version, renewed, duration_seconds) = (self.version?, self.last_renew_time?, self.duration_seconds?);
         Some(KnownLease { version, renewed, duration_seconds })
     }
@@ -196,18 +221,14 @@ impl LeaseLane {
         self.latest = moment;
     }
 
-    fn found(&mut self, lease: &Lease, world: &World, now: Now) {
+    fn found(&mut self, lease: &Lease, now: Now) {
         match body::renew_time(lease) {
             Some(Wall::LAST) => self.reports_owed = REPORTS_AFTER_A_FALL,
             stored => self.last_renew_time = self.last_renew_time.max(stored),
         }
-        let owner = lease.metadata.owner_references.iter().find(|owner| owner.kind == "Node");
-        self.owner_uid = owner.map(|owner| owner.uid.clone());
-        let holder_is_us = lease.spec.holder_identity.as_ref() == Some(&world.node_name);
-        self.duration_seconds = lease.spec.lease_duration_seconds.and_then(|seconds| u32::try_from(seconds).ok());
-        let duration_is_ours = self.duration_seconds == Some(world.settings.node_lease_duration_seconds);
-        let ours = holder_is_us && duration_is_ours && self.owner_uid == world.node_uid;
-        self.stage = if ours { Stage::Renew } else { Stage::Adopt };
+        self.version = lease.metadata.resource_version.parse().ok();
+        self.transitions = Some(lease.spec.lease_transitions.unwrap_or_default());
+        self.stage = Stage::Adopt;
         self.try_at(now.up);
     }
 

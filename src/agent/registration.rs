@@ -1,11 +1,11 @@
-//! Turns "there should be a Node" into requests until there is one that is ours (REG-*, REC-*, D1, D10).
+//! Turns "there should be a Node" into requests until there is one (REG-*, D1). Whose it is, is looked at where each answer
+//! comes in (D10); what is wrong with it, the first report puts right (REC-*).
 //!
 //! ```text
 //! Pause --back-off--> Version --> Create --201--> Done
 //!   ^                               | 409 AlreadyExists, 403
-//!   |                             Existing --200, another machine's--> Suspect --its Lease moves--> Pause (5 min)
-//!   |                               | 200, ours                           | it does not
-//!   +------------ any failure     Reconcile <-----------------------------+ --200, or nothing differs--> Done
+//!   |                             Existing --200--> Done
+//!   +------------ any failure
 //! ```
 
 use std::time::Duration;
@@ -16,11 +16,9 @@ use super::notice::Level;
 use super::trouble::{Remedy, Trouble};
 use super::truth::Truth;
 use super::world::{Step, World};
-use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, StatusError, Wish};
-use crate::node::identity::{Stranger, stranger};
-use crate::node::object::{Lease, Node};
-use crate::node::patch::{create_body, status_patch};
-use crate::node::reconcile::reconcile;
+use crate::api::{Answer, Class, Document, Refusal, StatusError, Wish};
+use crate::node::object::Node;
+use crate::node::patch::create_body;
 use crate::time::{Now, Up};
 
 #[derive(Debug)]
@@ -28,8 +26,6 @@ pub(super) struct Registration {
     stage: Stage,
     backoff: Backoff,
     trouble: Trouble,
-    /// The living machine that has our name, as it was said; until there is a Node of ours.
-    taken: Option<String>,
 }
 
 #[derive(Debug)]
@@ -39,22 +35,8 @@ enum Stage {
     Version,
     Create,
     Existing,
-    Suspect(Suspect),
-    Reconcile { node: Box<Node> },
 }
 
-/// A Node that another machine wrote, while its Lease is watched (D10).
-#[derive(Debug)]
-struct Suspect {
-    node: Box<Node>,
-    who: Stranger,
-    /// The first look at the Lease: `Some(None)` when there was none.
-    first_look: Option<Option<Lease>>,
-    ask_at: Up,
-}
-
-/// A machine that takes our name away is asked about again this often (D10).
-const STRANGER_PAUSE: Duration = Duration::from_secs(300);
 /// Longest Retry-After that registration obeys.
 const CEILING: Duration = Duration::from_secs(30);
 
@@ -63,7 +45,7 @@ impl Registration {
     pub(super) fn new(now: Up) -> Registration {
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let until = now + backoff.step();
-        Registration { stage: Stage::Pause { until }, backoff, trouble: Trouble::of("registration"), taken: None }
+        Registration { stage: Stage::Pause { until }, backoff, trouble: Trouble::of("registration") }
     }
 
     pub(super) fn poll(&mut self, truth: &mut Truth, world: &mut World, now: Now) -> Step {
@@ -85,7 +67,7 @@ impl Registration {
                     truth.server_version = None;
                     self.stage = Stage::Version;
                 }
-                Stage::Create | Stage::Reconcile { .. } if world.memory.must_wait(now.up) => return Step::Idle,
+                Stage::Create if world.memory.must_wait(now.up) => return Step::Idle,
                 Stage::Create => {
                     let node = truth.initial(world, now);
                     let Some(node) = node else {
@@ -97,33 +79,13 @@ impl Registration {
                     return Step::Send(Wish::CreateNode { body: create_body(&node) });
                 }
                 Stage::Existing => return Step::Send(Wish::ReadNode { heartbeat: false }),
-                Stage::Suspect(Suspect { ask_at, .. }) if now.up < *ask_at => {
-                    let because =
-                        Because { what: "watching whether another machine holds this Node's name", after: None };
-                    return Step::Wait { until: *ask_at, because };
-                }
-                Stage::Suspect(_) => return Step::Send(Wish::ReadLease),
-                Stage::Reconcile { node } => {
-                    let initial = truth.initial(world, now);
-                    let wanted = initial.and_then(|initial| reconcile(node, &initial));
-                    // Nothing to do is handled where the Node was read; here there is always a difference.
-                    let body = wanted.map_or_else(|| "{}".to_owned(), |wanted| status_patch(node, &wanted));
-                    return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: false });
-                }
             }
         }
     }
 
     /// What keeps the Node from being registered, if something does.
     pub(super) fn trouble(&self) -> Option<&str> {
-        const WATCHING: &str = "another machine wrote it; watching whether that one still lives";
-        let suspects = matches!(self.stage, Stage::Suspect(_)).then_some(WATCHING);
-        self.trouble.last().or(self.taken.as_deref()).or(suspects)
-    }
-
-    /// Whether there is a Node of ours that lacks something.
-    pub(super) fn repairs(&self) -> bool {
-        matches!(self.stage, Stage::Reconcile { .. })
+        self.trouble.last()
     }
 
     /// Fresh facts are in.
@@ -176,95 +138,15 @@ impl Registration {
                 }
                 self.stage = Stage::Existing;
             }
-            (Stage::Existing, Ok(Document::Node(node))) => return self.existing(node, truth, world, now),
-            (Stage::Suspect(suspect), Ok(Document::Lease(lease))) => {
-                return self.watched(suspect, Some(*lease), truth, world, now);
-            }
-            (Stage::Suspect(suspect), Err(refusal)) if refusal.class() == Class::Missing => {
-                return self.watched(suspect, None, truth, world, now);
-            }
-            (Stage::Reconcile { .. }, Ok(Document::Node(node))) => {
-                world.say(Level::Info, "registered", format!("registered: reconciled Node {}", world.node_name));
+            (Stage::Existing, Ok(Document::Node(node))) => {
+                let text = format!("registered: Node {} exists and is ours", world.node_name);
+                world.say(Level::Info, "registered", text);
                 return self.done(node, world, now);
             }
             (stage, Err(refusal)) => self.failed(&stage, &refusal, world, now),
             (_, Ok(_)) => self.pause(now, Duration::ZERO),
         }
         None
-    }
-
-    /// A Node is there: whose is it, and is it as it should be? The Node, where nothing is left to do.
-    pub(super) fn existing(
-        &mut self,
-        node: Box<Node>,
-        truth: &mut Truth,
-        world: &mut World,
-        now: Now,
-    ) -> Option<Box<Node>> {
-        let Some(mine) = truth.as_new(world, now) else {
-            self.pause(now, Duration::ZERO);
-            return None;
-        };
-        if let Some(who) = stranger(&node, &mine) {
-            world.say(
-                Level::Warning,
-                "stranger",
-                format!("Node {} was written by {who}: checking whether it still lives", world.node_name),
-            );
-            self.stage = Stage::Suspect(Suspect { node, who, first_look: None, ask_at: now.up });
-            return None;
-        }
-        self.adopt(node, &mine, world, now)
-    }
-
-    fn adopt(&mut self, node: Box<Node>, mine: &Node, world: &mut World, now: Now) -> Option<Box<Node>> {
-        if reconcile(&node, mine).is_some() {
-            self.stage = Stage::Reconcile { node };
-            return None;
-        }
-        world.say(Level::Info, "registered", format!("registered: Node {} exists and is ours", world.node_name));
-        self.done(node, world, now)
-    }
-
-    /// The Lease of a Node that another machine wrote: read twice, further apart than its renewals (D10).
-    fn watched(
-        &mut self,
-        suspect: Suspect,
-        lease: Option<Lease>,
-        truth: &mut Truth,
-        world: &mut World,
-        now: Now,
-    ) -> Option<Box<Node>> {
-        let renewed = |lease: &Option<Lease>| lease.as_ref().and_then(|lease| lease.spec.renew_time.clone());
-        let Suspect { node, who, first_look, .. } = suspect;
-        let Some(seen) = first_look else {
-            let duration_seconds = lease.as_ref().and_then(|lease| lease.spec.lease_duration_seconds).unwrap_or(0);
-            // A quarter of the duration, the jitter, and a slow link.
-            let wait = Duration::from_secs(u64::try_from(duration_seconds).unwrap_or(0).min(3600)) / 3
-                + Duration::from_secs(3);
-            self.stage = Stage::Suspect(Suspect { node, who, first_look: Some(lease), ask_at: now.up + wait });
-            return None;
-        };
-        if renewed(&lease).is_some() && renewed(&lease) != renewed(&seen) {
-            let name = &world.node_name;
-            let text = format!(
-                "{who} holds the name {name} and renews its Lease: not registering; give this board another name (--hostname-override), or stop the other"
-            );
-            world.say(Level::Error, "name-taken", text.as_str());
-            self.taken = Some(text);
-            self.stage = Stage::Pause { until: now.up + STRANGER_PAUSE };
-            return None;
-        }
-        world.say(
-            Level::Info,
-            "stranger-gone",
-            format!("{who} no longer renews the Lease: this board takes over Node {}", world.node_name),
-        );
-        let Some(mine) = truth.as_new(world, now) else {
-            self.pause(now, Duration::ZERO);
-            return None;
-        };
-        self.adopt(node, &mine, world, now)
     }
 
     fn done(&mut self, node: Box<Node>, world: &mut World, now: Now) -> Option<Box<Node>> {
@@ -277,8 +159,6 @@ impl Registration {
         let verb = match stage {
             Stage::Version => "get /version",
             Stage::Create => "create nodes",
-            Stage::Suspect(_) => "get leases",
-            Stage::Reconcile { .. } => "patch nodes/status",
             _ => "get nodes",
         };
         let advice = world.advise(refusal, verb, now);

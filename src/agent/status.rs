@@ -13,6 +13,7 @@
 //! answers with the Node; an assertion of the four statuses, every `statusAssertFrequency`, answers with the
 //! resourceVersion, and a surprising one leads to one GET; after a gap every condition is sent whole.
 
+mod contest;
 mod inherited;
 mod summary;
 
@@ -29,6 +30,7 @@ use crate::config::limits::{INNER_RETRIES, TRIES_PER_RUN};
 use crate::node::object::Node;
 use crate::node::{patch, report};
 use crate::time::{Now, Up};
+use contest::Contest;
 
 #[derive(Debug)]
 pub(super) struct StatusLane {
@@ -67,6 +69,8 @@ pub(super) struct StatusLane {
 #[derive(Debug)]
 enum Stage {
     Register(Box<Registration>),
+    /// Another board may be writing the Node (D10).
+    Contest(Box<Contest>),
     Rest,
     Probe,
     Decide,
@@ -136,6 +140,9 @@ impl StatusLane {
             self.assert_due = now.up;
             world.report_at_once = true;
         }
+        if world.contested && !matches!(self.stage, Stage::Contest(_)) {
+            self.contest(None, world, now);
+        }
         let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
         let is_due = now.up >= self.earliest || self.rides(world, now);
         match &mut self.stage {
@@ -150,6 +157,7 @@ impl StatusLane {
                 Step::Wait { until: self.try_again_at, because: self.because() }
             }
             Stage::Decide => self.decide(world, now),
+            Stage::Contest(contest) => contest.poll(now.up),
             Stage::Probe | Stage::Version | Stage::Read | Stage::Patch { .. } | Stage::Assert | Stage::SumUp => {
                 Step::Idle
             }
@@ -173,8 +181,12 @@ impl StatusLane {
 
     /// Why there is no Node of ours; `None` where there is one, or somebody else is to make it.
     pub(super) fn obstacle(&self) -> Option<Obstacle<'_>> {
-        let Stage::Register(registration) = &self.stage else { return None };
-        Some(registration.trouble().map_or(Obstacle::NotYet, Obstacle::Because))
+        let trouble = match &self.stage {
+            Stage::Register(registration) => registration.trouble(),
+            Stage::Contest(contest) => contest.trouble(),
+            _ => return None,
+        };
+        Some(trouble.map_or(Obstacle::NotYet, Obstacle::Because))
     }
 
     /// What the last report said, if it failed.
@@ -222,7 +234,15 @@ impl StatusLane {
             // No Lease is renewed, or not in time, so nobody else says whether there is a server.
             world.asked_for_node(&answer.result, now);
         }
+        // Whenever the Node is read: whose is it?
+        let node = answer.result.as_ref().ok().and_then(|document| match document {
+            Document::Node(node) => Some(node),
+            _ => None,
+        });
+        let is_strange = node.is_some_and(|node| self.truth.stranger(node).is_some());
         match (stage, answer.result) {
+            (Stage::Contest(contest), result) => self.contest_answered(contest, result, world, now),
+            (_, Ok(Document::Node(node))) if is_strange => self.contest(Some(node), world, now),
             (Stage::Register(mut registration), result) => {
                 let answer = Answer { date: answer.date, result };
                 match registration.answered(answer, &mut self.truth, world, now) {
@@ -241,11 +261,7 @@ impl StatusLane {
             (Stage::Version, _) => {
                 self.truth.server_version.get_or_insert_default();
             }
-            (Stage::Read, Ok(Document::Node(node))) => {
-                if let Some(node) = self.reviewed(node, world, now) {
-                    self.read(node, world, now);
-                }
-            }
+            (Stage::Read, Ok(Document::Node(node))) => self.read(node, world, now),
             (Stage::Patch { report_due }, Ok(Document::Node(node))) => self.patched(node, report_due, world, now),
             (Stage::Assert, Ok(Document::Metadata { uid, resource_version, .. })) => {
                 self.asserted(&uid, &resource_version, world, now);
@@ -274,6 +290,7 @@ impl StatusLane {
         self.version_due = now.up + VERSION_FREQUENCY;
         self.report_due = None;
         self.truth.node_known(&node, world, now);
+        self.truth.reconcile();
         self.base = Some(node);
         self.is_outdated = false;
         self.tries = 0;
@@ -341,8 +358,13 @@ impl StatusLane {
     }
 
     fn read(&mut self, node: Box<Node>, world: &mut World, now: Now) {
+        if std::mem::take(&mut self.is_inherited) && world.settings.register_node {
+            self.truth.reconcile();
+        }
         self.truth.node_known(&node, world, now);
-        world.node_found(&node.metadata.uid);
+        if !world.contested {
+            world.node_found(&node.metadata.uid);
+        }
         self.base = Some(node);
         self.is_outdated = false;
     }
@@ -366,10 +388,8 @@ impl StatusLane {
         world.report_at_once = false;
         self.report_due = Some(report_due);
         self.assert_due = now.up + world.settings.status_assert_frequency;
-        if let Some(node) = self.reviewed(node, world, now) {
-            self.read(node, world, now);
-            self.rest(world, now);
-        }
+        self.read(node, world, now);
+        self.rest(world, now);
     }
 
     fn asserted(&mut self, uid: &str, resource_version: &str, world: &mut World, now: Now) {

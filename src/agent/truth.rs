@@ -8,6 +8,7 @@ use super::transitions::Transitions;
 use super::world::World;
 use crate::journal::{Happened, Record};
 use crate::node::desired::{self, Board, NodeEvent, Remembered};
+use crate::node::identity::{self, Stranger};
 use crate::node::object::Node;
 use crate::node::pressure::{PressureState, Pressures};
 use crate::node::version::kubelet_version;
@@ -30,6 +31,9 @@ pub(super) struct Truth {
     /// Nothing that `updated` depends on has changed since it last found nothing to send.
     settled: bool,
     said_memory_source: bool,
+    said_nameless: bool,
+    /// The Node may have been there before us: the next report puts right what is as no registration would leave it.
+    reconciles: bool,
     /// What there were complaints about in the log.
     complaints: BTreeSet<String>,
 }
@@ -80,6 +84,12 @@ impl Truth {
             let text = "no memory cgroup at the root: memory pressure is judged by MemAvailable";
             world.say(Level::Info, "memory-source", text);
         }
+        if identity::is_nameless(&facts.machine) && !self.said_nameless {
+            self.said_nameless = true;
+            let text = "this board has no serial number, no MAC address that stays and no machine-id: another one with its \
+                        credentials is noticed only once it renews the same Lease";
+            world.say(Level::Warning, "nameless-board", text);
+        }
         let pressures = self.pressure.observe(&world.settings.eviction, &facts.machine, &facts.readings, now.up);
         self.settled &= same_board && pressures == self.pressures;
         self.pressures = pressures;
@@ -97,6 +107,12 @@ impl Truth {
     /// Whether another look would find nothing to send: the Node need not be made again to know that.
     pub(super) fn is_settled(&self) -> bool {
         self.settled
+    }
+
+    /// Somebody else may have made the Node.
+    pub(super) fn reconcile(&mut self) {
+        self.reconciles = true;
+        self.settled = false;
     }
 
     /// The base, the settings or the version changed.
@@ -127,11 +143,9 @@ impl Truth {
         Some(node)
     }
 
-    /// The same to compare with, of which nothing is told; it has no true times.
-    pub(super) fn as_new(&self, world: &World, now: Now) -> Option<Node> {
-        let version = kubelet_version(self.server_version.as_deref());
-        let board = board(self.facts.as_deref()?, self.pressures(), &version, world, world.stamp(now)?);
-        Some(desired::initial(&board).0)
+    /// Another board that wrote this Node, as far as what is known of both says so.
+    pub(super) fn stranger(&self, node: &Node) -> Option<Stranger> {
+        identity::stranger(node, &self.facts.as_deref()?.machine)
     }
 
     /// `base` brought up to date (UPD-*); `None` before the first facts, or the time of day.
@@ -139,7 +153,7 @@ impl Truth {
         let stamp = world.stamp(now)?;
         let version = kubelet_version(self.server_version.as_deref());
         let board = board(self.facts.as_deref()?, self.pressures(), &version, world, stamp);
-        let mut update = desired::updated(base, &board, &mut self.remembered);
+        let mut update = desired::updated(base, &board, &mut self.remembered, self.reconciles);
         self.transitions.date(&mut update.node, Some(base), world, stamp, now);
         self.complain(update.problems, world);
         let changed = update.changed || self.transitions.is_owed();
@@ -152,6 +166,7 @@ impl Truth {
     pub(super) fn acknowledged(&mut self, node: &Node) {
         self.transitions.acknowledged(node);
         self.told.clear();
+        self.reconciles = false;
     }
 
     fn tell(&mut self, events: Vec<NodeEvent>, normal: Level, world: &mut World) {

@@ -46,6 +46,8 @@ pub(super) struct World {
     pub(super) node_uid: Option<String>,
     /// This process has read it; until then all there is to know of it is what an earlier process left.
     pub(super) node_was_read: bool,
+    /// Another board may be writing the Node: nothing is written before that is settled (D10, `status/contest`).
+    pub(super) contested: bool,
     pub(super) memory: Memory,
     pub(super) outage: Outage,
     pub(super) replay: Replay,
@@ -98,6 +100,7 @@ impl World {
             clock: ServerClock::default(),
             node_uid: None,
             node_was_read: false,
+            contested: false,
             renewal_sent: None,
             renewed_at: None,
             gap_noticed_at: None,

@@ -30,6 +30,8 @@ pub enum Document {
         resource_version: String,
         /// `spec.leaseDurationSeconds`, where it is the answer to a renewal.
         lease_duration_seconds: Option<u32>,
+        /// `spec.leaseTransitions`, how often a Lease changed its holder; 0 for anything else.
+        transitions: u64,
     },
     Lease(Box<Lease>),
     /// `gitVersion`, such as `v1.36.3`.
@@ -174,7 +176,12 @@ impl Head {
             Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
                 if !self.is_protobuf() {
                     let Metadata { uid, resource_version, .. } = self.json::<Node>(body)?.metadata;
-                    return Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: None });
+                    return Ok(Document::Metadata {
+                        uid,
+                        resource_version,
+                        lease_duration_seconds: None,
+                        transitions: 0,
+                    });
                 }
                 protobuf::read_metadata(body)
                     .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned()))

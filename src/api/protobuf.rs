@@ -6,7 +6,7 @@
 //! ```text
 //! "k8s\0"  Unknown { 1: TypeMeta { 1: apiVersion, 2: kind }, 2: raw }      raw = Status { 3: message, 4: reason, ... }
 //!                 or PartialObjectMetadata, Lease { 1: ObjectMeta { 5: uid, 6: resourceVersion, ... },
-//!                                                   2: LeaseSpec { 2: leaseDurationSeconds, ... } }
+//!                                                   2: LeaseSpec { 2: leaseDurationSeconds, 5: leaseTransitions, ... } }
 //! ```
 
 use super::answer::{Document, StatusText};
@@ -31,7 +31,8 @@ pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
 /// The [`Document::Metadata`] of a `PartialObjectMetadata` or a `Lease`; `None` for anything else.
 pub(super) fn read_metadata(body: &[u8]) -> Option<Document> {
     let (kind, raw) = read_unknown(body)?;
-    let (mut uid, mut resource_version, mut lease_duration_seconds) = (String::new(), String::new(), None);
+    let (mut uid, mut resource_version) = (String::new(), String::new());
+    let (mut lease_duration_seconds, mut transitions) = (None, 0);
     for field in Fields(raw) {
         let (part, Value::Bytes(inner)) = field? else { continue };
         for field in Fields(inner) {
@@ -39,6 +40,7 @@ pub(super) fn read_metadata(body: &[u8]) -> Option<Document> {
                 (1, (5, Value::Bytes(found))) => uid = text(found),
                 (1, (6, Value::Bytes(found))) => resource_version = text(found),
                 (2, (2, Value::Number(found))) if kind == "Lease" => lease_duration_seconds = u32::try_from(found).ok(),
+                (2, (5, Value::Number(found))) if kind == "Lease" => transitions = found,
                 _ => {}
             }
         }
@@ -47,6 +49,7 @@ pub(super) fn read_metadata(body: &[u8]) -> Option<Document> {
         uid,
         resource_version,
         lease_duration_seconds,
+        transitions,
     })
 }
 
@@ -153,12 +156,12 @@ mod tests {
 
     #[test]
     fn uid_and_version_are_read() {
-        let known = |uid: &str, version: &str, lease_duration_seconds| {
+        let known = |uid: &str, version: &str, lease_duration_seconds, transitions| {
             let (uid, resource_version) = (uid.to_owned(), version.to_owned());
-            Some(Document::Metadata { uid, resource_version, lease_duration_seconds })
+            Some(Document::Metadata { uid, resource_version, lease_duration_seconds, transitions })
         };
-        assert_eq!(read_metadata(METADATA), known("1aca1a69-ce46-4c5d-99c4-aac1e6e04c7a", "394", None));
-        assert_eq!(read_metadata(LEASE), known("uid1", "395", Some(3600)));
+        assert_eq!(read_metadata(METADATA), known("1aca1a69-ce46-4c5d-99c4-aac1e6e04c7a", "394", None, 0));
+        assert_eq!(read_metadata(LEASE), known("uid1", "395", Some(3600), 0));
         assert_eq!((read_metadata(NOT_FOUND), read_status(METADATA)), (None, None), "each only for its kind");
     }
 

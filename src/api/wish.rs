@@ -33,7 +33,7 @@ pub enum Wish {
     CreateLease {
         body: String,
     },
-    /// Strategic-merge PATCH of the Lease; only the status code of the answer matters (D3).
+    /// Strategic-merge PATCH of the Lease (D3); of the answer version and change of holders are read.
     RenewLease {
         body: String,
         audit_id: AuditId,
@@ -156,7 +156,7 @@ impl Wish {
     pub(super) fn accept(&self) -> &'static str {
         match self {
             Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => METADATA_ONLY,
-            Wish::RenewLease { .. } => PROTOBUF,
+            Wish::RenewLease { .. } | Wish::CreateLease { .. } => PROTOBUF,
             _ if self.reads_success_body() => JSON,
             _ => PROTOBUF,
         }
@@ -178,9 +178,10 @@ impl Wish {
             | Wish::ReadNode { .. }
             | Wish::PatchStatus { .. }
             | Wish::ReadLease
+            | Wish::CreateLease { .. }
             | Wish::RenewLease { .. }
             | Wish::ReviewAccess { .. } => true,
-            Wish::CreateLease { .. } | Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => false,
+            Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => false,
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::identity::{self, BOARD_SERIAL, MACHINE_ID_DERIVED_FROM};
+use super::identity;
 use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus, ResourceList};
 use super::pressure::Pressures;
-use super::reconcile::same_status;
+use super::reconcile::{make_equal, reconcile, same_status};
 use super::{NodeError, address, capacity, condition, version};
 use crate::config::Settings;
 use crate::config::settings::CloudProvider;
@@ -74,19 +74,13 @@ pub struct Update {
     pub problems: Vec<NodeError>,
 }
 
-/// The Node to register (INI-1..7): every setter has run on it, and it names the board it is made on, where that has a
-/// serial number (D10). Its events are those of new conditions (PRS-0).
+/// The Node to register (INI-1..7): every setter has run on it, and it names the board it is made on (D10). Its events are those of new conditions (PRS-0).
 pub fn initial(board: &Board) -> (Node, Vec<NodeEvent>, Vec<NodeError>) {
     let mut annotations = BTreeMap::new();
     if board.settings.enable_controller_attach_detach {
         annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
     }
-    if let Ok(serial) = &board.facts.machine.board_serial {
-        annotations.insert(BOARD_SERIAL.to_owned(), serial.clone());
-    }
-    if let Ok((_, Some(source))) = identity::machine_id(&board.facts.machine) {
-        annotations.insert(MACHINE_ID_DERIVED_FROM.to_owned(), source.to_owned());
-    }
+    annotations.extend(identity::annotations(&board.facts.machine));
     let metadata = Metadata { name: board.name.to_owned(), labels: labels(board), annotations, ..Metadata::default() };
     let spec = NodeSpec {
         provider_id: board.settings.provider_id.clone(),
@@ -103,10 +97,11 @@ pub fn initial(board: &Board) -> (Node, Vec<NodeEvent>, Vec<NodeError>) {
 /// A condition of ours whose status is right but whose reason is still the node controller's (`NodeStatusUnknown`,
 /// `NodeStatusNeverUpdated`), or that of the other status, counts as a transition (PRS-7): an assertion
 /// ([`super::patch::assertion`]) has then already repaired the status alone, and reason, message, transition time and event
-/// are still owed.
-pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered) -> Update {
-    let mut node = base.clone();
-    let mut changed = false;
+/// are still owed. `reconciles`: as the first report of a process, which also puts right what REC-* says.
+pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered, reconciles: bool) -> Update {
+    let reconciled = if reconciles { reconcile(base, &initial(board).0) } else { None };
+    let mut changed = reconciled.is_some();
+    let mut node = reconciled.unwrap_or_else(|| base.clone());
     let pod_cidrs = base.spec.pod_cidrs.join(",");
     if !pod_cidrs.is_empty() && pod_cidrs != remembered.pod_cidrs {
         remembered.pod_cidrs = pod_cidrs;
@@ -115,6 +110,8 @@ pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered) -> Updat
     for (key, value) in default_labels(board).filter(|(key, _)| ASSERTED_LABELS.contains(key)) {
         changed |= node.metadata.labels.insert(key.to_owned(), value.to_owned()).is_none_or(|old| old != value);
     }
+    let names = identity::annotations(&board.facts.machine);
+    changed |= make_equal(&mut node.metadata.annotations, &names, &identity::ANNOTATIONS);
     let (events, problems) = run_setters(&mut node, board, remembered);
     changed |= !same_status(base, &node);
     Update { node, changed, events, problems }
@@ -225,6 +222,7 @@ mod tests {
                     "kubernetes.io/os": "linux",
                 },
                 "annotations": {
+                    "nodepulse.dev/board-mac": "dc:a6:32:ab:cd:ef",
                     "nodepulse.dev/board-serial": "10000000abcdef12",
                     "volumes.kubernetes.io/controller-managed-attach-detach": "true",
                 },
@@ -322,6 +320,7 @@ mod tests {
         settings.node_labels.insert("team".to_owned(), "blue".to_owned());
         let mut facts = samples::facts();
         facts.machine.board_serial = absent();
+        facts.machine.mac_address = absent();
         let node = initial(&samples::board(&settings, &facts, START)).0;
         let label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
         assert_eq!(label("node.kubernetes.io/instance-type"), Some("rpi-4"));
@@ -370,13 +369,13 @@ mod tests {
         let board = samples::board(&settings, &facts, START);
         let mut remembered = Remembered::default();
         let mut base = samples::node();
-        assert!(!updated(&base, &board, &mut remembered).changed);
+        assert!(!updated(&base, &board, &mut remembered, false).changed);
         base.spec.pod_cidrs = vec!["10.1.0.0/24".to_owned(), "fd00::/64".to_owned()];
-        assert!(updated(&base, &board, &mut remembered).changed);
+        assert!(updated(&base, &board, &mut remembered, false).changed);
         assert_eq!(remembered.pod_cidrs, "10.1.0.0/24,fd00::/64");
-        assert!(!updated(&base, &board, &mut remembered).changed);
+        assert!(!updated(&base, &board, &mut remembered, false).changed);
         base.spec.pod_cidrs.clear();
-        assert!(!updated(&base, &board, &mut remembered).changed);
+        assert!(!updated(&base, &board, &mut remembered, false).changed);
         assert_eq!(remembered.pod_cidrs, "10.1.0.0/24,fd00::/64");
     }
 
@@ -394,6 +393,19 @@ mod tests {
         let update = samples::run(&base, &settings, &facts);
         assert!(update.changed);
         assert_eq!(update.node.metadata.labels, expected);
+    }
+
+    #[test]
+    fn the_node_names_the_board_whatever_others_wrote_there() {
+        let keys = ["nodepulse.dev/board-serial", "nodepulse.dev/board-mac", "nodepulse.dev/machine-id-derived-from"];
+        for (key, theirs) in keys.into_iter().flat_map(|key| [(key, Some("theirs")), (key, None)]) {
+            let mut base = samples::node();
+            base.metadata.annotations.remove(key);
+            base.metadata.annotations.extend(theirs.map(|theirs| (key.to_owned(), theirs.to_owned())));
+            let update = samples::run(&base, &samples::settings(), &samples::facts());
+            assert_eq!(update.changed, base.metadata != samples::node().metadata, "{key} {theirs:?}");
+            assert_eq!(update.node.metadata.annotations, samples::node().metadata.annotations);
+        }
     }
 
     #[test]
@@ -417,7 +429,7 @@ mod tests {
             [(false, None), (true, Some("NodeNotSchedulable")), (true, None), (false, Some("NodeSchedulable"))]
         {
             base.spec.unschedulable = unschedulable;
-            let update = updated(&base, &board, &mut remembered);
+            let update = updated(&base, &board, &mut remembered, false);
             assert!(!update.changed);
             let expected = expected.map(|reason| NodeEvent::status_is_now("edge-1", reason));
             assert_eq!(update.events.first(), expected.as_ref());

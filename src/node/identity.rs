@@ -1,15 +1,29 @@
-//! Turns facts into who this machine is, and a stored Node and our own into "that is another machine" (D10).
+//! Turns facts into which board this is, and a stored Node into "another board wrote that" (D10).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::object::Node;
 use crate::probe::{Fact, Machine};
 
-/// Annotation with the serial number of the board that wrote the Node: the one value that cloned SD cards do not share.
+/// Annotation with the serial number of the board that wrote the Node last: cloned SD cards do not share it.
 pub const BOARD_SERIAL: &str = "nodepulse.dev/board-serial";
+
+/// The same with its MAC address, which boards differ in that have no serial number, or all the same.
+pub const BOARD_MAC: &str = "nodepulse.dev/board-mac";
 
 /// Annotation that says what `nodeInfo.machineID` was made from, where the machine has none.
 pub const MACHINE_ID_DERIVED_FROM: &str = "nodepulse.dev/machine-id-derived-from";
+
+/// The annotations that say which board it is.
+pub(super) const ANNOTATIONS: [&str; 3] = [BOARD_SERIAL, BOARD_MAC, MACHINE_ID_DERIVED_FROM];
+
+/// Those of [`ANNOTATIONS`] that this board has.
+pub(super) fn annotations(machine: &Machine) -> BTreeMap<String, String> {
+    let derived = machine_id(machine).ok().and_then(|(_, source)| source).map(str::to_owned);
+    let values = [machine.board_serial.clone().ok(), machine.mac_address.clone().ok(), derived];
+    ANNOTATIONS.into_iter().zip(values).filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
 
 /// `nodeInfo.machineID`, and what it was made from where no file has one.
 ///
@@ -22,7 +36,11 @@ pub(super) fn machine_id(machine: &Machine) -> Fact<(String, Option<&'static str
     let sources = [("board-serial", &machine.board_serial), ("mac-address", &machine.mac_address)];
     let derived = sources.into_iter().find_map(|(name, source)| Some((name, source.as_ref().ok()?)));
     let (name, source) = derived.ok_or_else(|| absent.clone())?;
-    Ok((format!("{:032x}", fnv1a(source.as_bytes())), Some(name)))
+    Ok((derived_id(source), Some(name)))
+}
+
+fn derived_id(source: &str) -> String {
+    format!("{:032x}", fnv1a(source.as_bytes()))
 }
 
 /// FNV-1a of 128 bits: enough to tell boards apart, and the same in every version of this program.
@@ -32,7 +50,7 @@ fn fnv1a(bytes: &[u8]) -> u128 {
     bytes.iter().fold(OFFSET_BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// Another machine that wrote the Node of our name.
+/// Another board that wrote the Node of our name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stranger {
     what: &'static str,
@@ -40,21 +58,38 @@ pub struct Stranger {
     ours: String,
 }
 
-/// The machine that wrote `stored`, if it is not the one that would write `mine`. Values that either side does not
-/// know prove nothing.
-pub fn stranger(stored: &Node, mine: &Node) -> Option<Stranger> {
-    let serial = |node: &Node| node.metadata.annotations.get(BOARD_SERIAL).cloned().unwrap_or_default();
-    let machine_id = |node: &Node| node.status.node_info.machine_id.clone();
-    let differs = |what, theirs: String, ours: String| {
-        (!theirs.is_empty() && !ours.is_empty() && theirs != ours).then_some(Stranger { what, theirs, ours })
+/// The board that wrote `stored`, if it is not this one. Values that either side does not know prove nothing, and
+/// whatever an earlier version may have called this board is its name as well.
+pub fn stranger(stored: &Node, machine: &Machine) -> Option<Stranger> {
+    let own = || [&machine.board_serial, &machine.mac_address].into_iter().flatten();
+    let names = || own().chain(machine.passed_over.iter().map(|one| &one.value));
+    let differs = |what, theirs: &str, ours: Option<&String>, is_ours: bool| {
+        let ours = ours.filter(|_| !theirs.is_empty() && !is_ours)?;
+        Some(Stranger { what, theirs: theirs.to_owned(), ours: ours.clone() })
     };
-    differs("serial number", serial(stored), serial(mine))
-        .or_else(|| differs("machine-id", machine_id(stored), machine_id(mine)))
+    let annotated = |what, key, ours: &Fact<String>| {
+        let theirs = stored.metadata.annotations.get(key).map_or("", String::as_str);
+        differs(what, theirs, ours.as_ref().ok(), names().any(|name| name == theirs))
+    };
+    let machine_id = || {
+        let theirs = stored.status.node_info.machine_id.as_str();
+        let ours = machine_id(machine).ok().map(|(id, _)| id);
+        let is_ours = ours.as_deref() == Some(theirs) || names().any(|name| derived_id(name) == theirs);
+        differs("machine-id", theirs, ours.as_ref(), is_ours)
+    };
+    annotated("serial number", BOARD_SERIAL, &machine.board_serial)
+        .or_else(|| annotated("MAC address", BOARD_MAC, &machine.mac_address))
+        .or_else(machine_id)
+}
+
+/// Whether nothing is known of the board by which it could be told from another one.
+pub fn is_nameless(machine: &Machine) -> bool {
+    machine_id(machine).is_err()
 }
 
 impl fmt::Display for Stranger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "another machine ({} {}, ours is {})", self.what, self.theirs, self.ours)
+        write!(f, "another board ({} {}, ours is {})", self.what, self.theirs, self.ours)
     }
 }
 
@@ -62,6 +97,7 @@ impl fmt::Display for Stranger {
 mod tests {
     use super::*;
     use crate::node::samples::{self, absent};
+    use crate::probe::facts::PassedOver;
 
     #[test]
     fn a_machine_without_an_id_is_told_by_its_serial_number_or_its_mac_address() {
@@ -77,29 +113,61 @@ mod tests {
         assert_eq!(machine_id(&machine).unwrap_err().why.word(), "no-such-file");
     }
 
-    fn node(machine_id: &str, serial: Option<&str>) -> Node {
+    fn node(machine_id: &str, annotations: &[(&str, &str)]) -> Node {
         let mut node = Node::default();
         node.status.node_info.machine_id = machine_id.to_owned();
-        if let Some(serial) = serial {
-            node.metadata.annotations.insert(BOARD_SERIAL.to_owned(), serial.to_owned());
-        }
+        let owned = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        node.metadata.annotations = owned.collect();
         node
     }
 
+    /// With the machine-id `same`.
+    fn board(serial: Option<&str>, mac: Option<&str>) -> Machine {
+        let fact = |value: Option<&str>| value.map(str::to_owned).ok_or_else(|| absent::<String>().unwrap_err());
+        let machine_id = fact(Some("same"));
+        Machine { machine_id, board_serial: fact(serial), mac_address: fact(mac), ..samples::facts().machine }
+    }
+
     #[test]
-    fn a_cloned_card_is_told_by_the_serial_number() {
-        let found = stranger(&node("same", Some("1000")), &node("same", Some("2000"))).unwrap();
-        assert_eq!(found.to_string(), "another machine (serial number 1000, ours is 2000)");
+    fn a_cloned_card_is_told_by_the_serial_number_or_else_the_mac_address() {
+        let serial = stranger(&node("same", &[(BOARD_SERIAL, "1000")]), &board(Some("2000"), None)).unwrap();
+        assert_eq!(serial.to_string(), "another board (serial number 1000, ours is 2000)");
+        let stored = node("same", &[(BOARD_SERIAL, "1000"), (BOARD_MAC, "aa")]);
+        let mac = stranger(&stored, &board(Some("1000"), Some("bb"))).unwrap();
+        assert_eq!(mac.to_string(), "another board (MAC address aa, ours is bb)");
+        assert_eq!(stranger(&stored, &board(Some("1000"), Some("aa"))), None);
     }
 
     #[test]
     fn another_machine_id_is_another_machine() {
-        assert!(stranger(&node("theirs", None), &node("ours", Some("2000"))).is_some());
+        assert!(stranger(&node("theirs", &[]), &board(Some("2000"), None)).is_some());
+        assert!(stranger(&node("theirs", &[(BOARD_SERIAL, "2000")]), &board(Some("2000"), None)).is_some());
     }
 
     #[test]
     fn what_nobody_knows_proves_nothing() {
-        assert_eq!(stranger(&node("", None), &node("ours", Some("2000"))), None);
-        assert_eq!(stranger(&node("same", Some("1")), &node("same", None)), None);
+        assert_eq!(stranger(&node("", &[]), &board(Some("2000"), Some("aa"))), None);
+        assert_eq!(stranger(&node("same", &[(BOARD_SERIAL, "1"), (BOARD_MAC, "aa")]), &board(None, None)), None);
+        let mut nameless = board(None, None);
+        assert!(!is_nameless(&nameless));
+        nameless.machine_id = absent();
+        assert!(is_nameless(&nameless));
+        assert_eq!(stranger(&node("theirs", &[(BOARD_SERIAL, "1")]), &nameless), None);
+    }
+
+    #[test]
+    fn whatever_an_earlier_version_called_the_board_is_its_name() {
+        let mut now = board(Some("BS-4711"), Some("d0:5b:a8:12:34:56"));
+        let before = ["1b00000000000000", "00:d0:d0:00:00:01"]
+            .map(|value| PassedOver { value: value.to_owned(), refused: None });
+        now.passed_over = before.to_vec();
+        let by_serial = node(&derived_id("1b00000000000000"), &[(BOARD_SERIAL, "1b00000000000000")]);
+        let by_mac = node(&derived_id("00:d0:d0:00:00:01"), &[]);
+        now.machine_id = absent();
+        for stored in [by_serial, by_mac] {
+            assert_eq!(stranger(&stored, &now), None, "{stored:?}");
+            let another = board(Some("BS-4712"), Some("d0:5b:a8:12:34:57"));
+            assert!(stranger(&stored, &another).is_some());
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! Turns names and times into the bodies of Lease requests (LSE-2, LSE-3, D3, D5), and a Lease into its last renewal.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::object::Lease;
 use crate::time::Wall;
+
+/// What the field can hold.
+const MOST_TRANSITIONS: u64 = i32::MAX as u64;
 
 /// The one namespace a node may keep its Lease in (LSE-1).
 pub const NAMESPACE: &str = "kube-node-lease";
@@ -14,7 +17,11 @@ pub fn create_body(name: &str, owner_uid: &str, duration_seconds: u32, renew_tim
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": { "name": name, "namespace": NAMESPACE, "ownerReferences": [owner(name, owner_uid)] },
-        "spec": spec(name, duration_seconds, renew_time),
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": duration_seconds,
+            "renewTime": renew_time.to_micro_stamp(),
+        },
     })
     .to_string()
 }
@@ -40,13 +47,32 @@ pub fn renew_unchanged_body(renew_time: Wall, version: u64) -> String {
 /// Strategic merge patch that renews and makes everything else ours again: for the first renewal of a Lease we found,
 /// and after the Node was created anew, because the garbage collector would take a Lease whose only owner is the old
 /// Node (D1). Owners merge by uid, so the list is replaced whole.
-pub fn renew_and_adopt_body(name: &str, owner_uid: &str, duration_seconds: u32, renew_time: Wall) -> String {
+///
+/// It counts as a change of holders, from `transitions` on: each later answer tells who held it before that it lost it
+/// (D10). `version` makes it one of two that try at the same time.
+pub fn renew_and_adopt_body(
+    name: &str,
+    owner_uid: &str,
+    duration_seconds: u32,
+    renew_time: Wall,
+    transitions: u64,
+    version: Option<u64>,
+) -> String {
+    let mut metadata = Map::new();
+    metadata.insert("managedFields".to_owned(), json!([{}]));
+    metadata.insert("ownerReferences".to_owned(), json!([owner(name, owner_uid), { "$patch": "replace" }]));
+    if let Some(version) = version {
+        metadata.insert("resourceVersion".to_owned(), json!(version.to_string()));
+    }
+    let transitions = transitions.saturating_add(1).min(MOST_TRANSITIONS);
     json!({
-        "metadata": {
-            "managedFields": [{}],
-            "ownerReferences": [owner(name, owner_uid), { "$patch": "replace" }],
+        "metadata": metadata,
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": duration_seconds,
+            "leaseTransitions": transitions,
+            "renewTime": renew_time.to_micro_stamp(),
         },
-        "spec": spec(name, duration_seconds, renew_time),
     })
     .to_string()
 }
@@ -59,14 +85,6 @@ pub fn renew_time(lease: &Lease) -> Option<Wall> {
 
 fn owner(name: &str, uid: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Node", "name": name, "uid": uid })
-}
-
-fn spec(name: &str, duration_seconds: u32, renew_time: Wall) -> Value {
-    json!({
-        "holderIdentity": name,
-        "leaseDurationSeconds": duration_seconds,
-        "renewTime": renew_time.to_micro_stamp(),
-    })
 }
 
 #[cfg(test)]
@@ -107,10 +125,12 @@ mod tests {
     fn adopting_replaces_the_owners_and_asserts_holder_and_duration() {
         let expected = concat!(
             r#"{"metadata":{"managedFields":[{}],"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","#,
-            r#""uid":"u-2"},{"$patch":"replace"}]},"spec":{"holderIdentity":"n1","leaseDurationSeconds":123,"#,
-            r#""renewTime":"2026-01-01T00:00:00.123456Z"}}"#
+            r#""uid":"u-2"},{"$patch":"replace"}],"resourceVersion":"7"},"spec":{"holderIdentity":"n1","#,
+            r#""leaseDurationSeconds":123,"leaseTransitions":4,"renewTime":"2026-01-01T00:00:00.123456Z"}}"#
         );
-        assert_eq!(renew_and_adopt_body("n1", "u-2", 123, AT), expected);
+        assert_eq!(renew_and_adopt_body("n1", "u-2", 123, AT, 3, Some(7)), expected);
+        let last = renew_and_adopt_body("n1", "u-2", 123, AT, u64::MAX, None);
+        assert!(last.contains(r#""leaseTransitions":2147483647"#) && !last.contains("resourceVersion"), "{last}");
     }
 
     #[test]

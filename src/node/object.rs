@@ -192,6 +192,8 @@ pub struct Lease {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseMetadata {
+    #[serde(deserialize_with = "bounded::text")]
+    pub resource_version: String,
     #[serde(deserialize_with = "bounded::list")]
     pub owner_references: Vec<OwnerReference>,
 }
@@ -215,4 +217,6 @@ pub struct LeaseSpec {
     pub lease_duration_seconds: Option<i64>,
     #[serde(deserialize_with = "bounded::optional_text")]
     pub renew_time: Option<String>,
+    /// How often it went from one holder to another.
+    pub lease_transitions: Option<u64>,
 }

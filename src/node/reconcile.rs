@@ -1,8 +1,11 @@
 //! Turns a Node found at registration and the one we would have created into the one that should be there (REC-*), and
 //! two Nodes into whether their status says the same (CHG-*).
 
+use std::collections::BTreeMap;
+
 use super::capacity::HUGEPAGES;
 use super::desired::MANAGED_ATTACH_DETACH;
+use super::identity;
 use super::object::{Condition, Node, ResourceList};
 use crate::config::quantity::Quantity;
 use crate::time::Wall;
@@ -29,24 +32,33 @@ const DEFAULT_LABELS: [&str; 12] = [
 /// else. Taints and all other labels are never touched: they are set at creation only.
 pub fn reconcile(existing: &Node, initial: &Node) -> Option<Node> {
     let mut node = existing.clone();
-    let attach_detach = reconcile_attach_detach(&mut node, initial);
+    let [serial, mac, derived] = identity::ANNOTATIONS;
+    let keys = [MANAGED_ATTACH_DETACH, serial, mac, derived];
+    let annotations = make_equal(&mut node.metadata.annotations, &initial.metadata.annotations, &keys);
     let labels = reconcile_labels(&mut node, initial);
     let resources = default_resources(&mut node, initial);
     let hugepages = reconcile_hugepages(&mut node, initial);
-    (attach_detach || labels || resources || hugepages).then_some(node)
+    (annotations || labels || resources || hugepages).then_some(node)
 }
 
-fn reconcile_attach_detach(node: &mut Node, initial: &Node) -> bool {
-    let (ours, theirs) = (&initial.metadata.annotations, &mut node.metadata.annotations);
-    let value = ours.get(MANAGED_ATTACH_DETACH);
-    if value.map_or("", String::as_str) == theirs.get(MANAGED_ATTACH_DETACH).map_or("", String::as_str) {
-        return false;
+/// Makes what `theirs` has under `keys` what `ours` has there. Answers whether it was not; nothing counts as empty.
+pub(super) fn make_equal(
+    theirs: &mut BTreeMap<String, String>,
+    ours: &BTreeMap<String, String>,
+    keys: &[&str],
+) -> bool {
+    let mut changed = false;
+    for key in keys {
+        let value = ours.get(*key);
+        if value.map_or("", String::as_str) != theirs.get(*key).map_or("", String::as_str) {
+            changed = true;
+            match value {
+                Some(value) => theirs.insert((*key).to_owned(), value.clone()),
+                None => theirs.remove(*key),
+            };
+        }
     }
-    match value {
-        Some(value) => theirs.insert(MANAGED_ATTACH_DETACH.to_owned(), value.clone()),
-        None => theirs.remove(MANAGED_ATTACH_DETACH),
-    };
-    true
+    changed
 }
 
 fn reconcile_labels(node: &mut Node, initial: &Node) -> bool {

@@ -104,7 +104,7 @@ pub(super) fn node() -> Node {
 
 /// One run at [`LATER`] over `base`.
 pub(super) fn run(base: &Node, settings: &Settings, facts: &Facts) -> Update {
-    updated(base, &board(settings, facts, LATER), &mut Remembered::default())
+    updated(base, &board(settings, facts, LATER), &mut Remembered::default(), false)
 }
 
 pub(super) fn condition<'a>(node: &'a Node, kind: &str) -> &'a Condition {

@@ -5,7 +5,7 @@ use nix::sys::statvfs::statvfs;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::net::UdpSocket;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The object to POST, with `STAMP` for every time.
 pub fn node(cluster: &Cluster, name: &str, state_directory: &Path) -> Result<Value> {
@@ -47,12 +47,19 @@ pub fn node(cluster: &Cluster, name: &str, state_directory: &Path) -> Result<Val
     }))
 }
 
-/// On a board with a serial number there is one more than a kubelet's.
+/// On a board with a serial number, or a MAC address that stays, there is more than a kubelet's.
 fn annotations() -> Value {
     let mut all = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
     let serial = first_of(&["/proc/device-tree/serial-number", "/sys/class/dmi/id/board_serial"]);
     if let Some(serial) = serial.filter(|serial| !serial.is_empty()) {
         all["nodepulse.dev/board-serial"] = json!(serial);
+    }
+    // Machines that run these tests have one such card, or none.
+    let cards = fs::read_dir("/sys/class/net").into_iter().flatten().flatten().map(|card| card.path());
+    let read = |card: &Path, attribute: &str| fs::read_to_string(card.join(attribute)).unwrap_or_default();
+    let stays = |card: &PathBuf| read(card, "type").trim() == "1" && read(card, "addr_assign_type").trim() == "0";
+    if let Some(card) = cards.filter(stays).find(|card| card.join("device").exists()) {
+        all["nodepulse.dev/board-mac"] = json!(read(&card, "address").trim());
     }
     all
 }

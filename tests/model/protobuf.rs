@@ -1,6 +1,7 @@
 //! Turns an object into the envelope of the API's protobuf form.
 //!
-//! A `Status` and metadata are encoded truly, as the agent reads them; it reads nothing else of such an answer (D3).
+//! A `Status`, metadata and `leaseTransitions` are encoded truly, as the agent reads them; it reads nothing else of such an
+//! answer (D3).
 
 use serde_json::Value;
 
@@ -24,8 +25,13 @@ pub fn encode_metadata(metadata: &Value) -> Vec<u8> {
 /// An object without its content, but for how long a Lease lasts.
 pub fn encode_object(object: &Value) -> Vec<u8> {
     let mut raw = object_meta(&object["metadata"]);
-    if let Some(seconds) = object["spec"]["leaseDurationSeconds"].as_u64() {
-        raw.extend(field(2, &[&[2 << 3], &varint(seconds)[..]].concat()));
+    let spec: Vec<u8> = [(2, "leaseDurationSeconds"), (5, "leaseTransitions")]
+        .into_iter()
+        .filter_map(|(number, key)| Some((number, object["spec"][key].as_u64()?)))
+        .flat_map(|(number, value)| [vec![number << 3], varint(value)].concat())
+        .collect();
+    if !spec.is_empty() {
+        raw.extend(field(2, &spec));
     }
     envelope(text(object, "apiVersion"), text(object, "kind"), &raw)
 }

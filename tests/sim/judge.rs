@@ -186,7 +186,7 @@ impl World {
         let mut remembered =
             Remembered { pod_cidrs: base.spec.pod_cidrs.join(","), reboot_reported: true, ..Remembered::default() };
         remembered.unschedulable = base.spec.unschedulable;
-        let update = desired::updated(&base, &board, &mut remembered);
+        let update = desired::updated(&base, &board, &mut remembered, false);
         if update.changed {
             return Err(format!(
                 "the server's status is not the board's: missing {}",

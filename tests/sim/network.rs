@@ -95,7 +95,9 @@ impl World {
         let wish = if self.shim.is(Planted::OrderedByTheWallClock) { self.ledger.by_wall_clock(wish) } else { wish };
         let kept = self.shim.is(Planted::Impatient).then(|| wish.clone());
         if let Wish::RenewLease { body, .. } | Wish::CreateLease { body } = &wish {
-            let checked = self.watch.renews(renew_time(body), body.contains("resourceVersion"));
+            let checked = self
+                .watch
+                .renews(renew_time(body), body.contains("resourceVersion") && !body.contains("ownerReferences"));
             self.check(checked);
         }
         self.trace.say(|| format!("-> {wish:?}"));

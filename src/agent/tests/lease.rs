@@ -229,7 +229,7 @@ fn a_duration_that_somebody_else_wrote_is_ours_again_with_the_next_renewal_and_n
     script.play_healthy(Lane::Lease);
     let says = |seconds| {
         let (uid, resource_version) = ("uid1".to_owned(), "8".to_owned());
-        Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: Some(seconds) })
+        Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: Some(seconds), transitions: 1 })
     };
     let specs: Vec<_> = [40, 3600, 3600, 40, 40]
         .map(|seconds| {

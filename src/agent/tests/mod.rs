@@ -1,5 +1,6 @@
 //! Turns a script of answers into the agent's requests: what each test of the lanes is written in.
 
+mod contest;
 mod events;
 mod gaps;
 mod handover;
@@ -48,6 +49,8 @@ struct Script {
     stored: Option<Node>,
     /// resourceVersion of its Lease.
     lease_version: u64,
+    /// How often the Lease changed its holder.
+    transitions: u64,
 }
 
 /// A disk in memory.
@@ -106,7 +109,7 @@ impl Script {
         #[rustfmt::skip]
         let script = Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
-            stored: None, lease_version: 7,
+            stored: None, lease_version: 7, transitions: 0,
         };
         script
     }
@@ -257,12 +260,18 @@ impl Script {
     fn restart(self, boot: BootId, up: Duration) -> Script {
         let is_reboot = boot != self.agent.world.memory.journal().boot();
         let booted = if is_reboot { self.booted.plus(self.up) } else { self.booted };
-        let (stored, lease_version) = (self.stored, self.lease_version);
-        Script { stored, lease_version, ..Script::on(self.disk, Settings::default(), boot, booted, up) }
+        let (stored, lease_version, transitions) = (self.stored, self.lease_version, self.transitions);
+        Script { stored, lease_version, transitions, ..Script::on(self.disk, Settings::default(), boot, booted, up) }
     }
 
     /// What a healthy server answers: no to what holds only for another version of the Lease.
     fn reply(&mut self, wish: &Wish) -> Result<Document, Refusal> {
+        if *wish == Wish::ReadLease {
+            let mut lease = lease(Some("uid1"));
+            lease.metadata.resource_version = self.lease_version.to_string();
+            lease.spec.lease_transitions = Some(self.transitions);
+            return Ok(Document::Lease(Box::new(lease)));
+        }
         let Wish::RenewLease { body, .. } = wish else { return Ok(self.document(wish)) };
         let patch: Value = serde_json::from_str(body).unwrap();
         let wanted = patch["metadata"]["resourceVersion"].as_str();
@@ -270,7 +279,9 @@ impl Script {
             return refused(409, "Conflict");
         }
         self.lease_version += 1;
-        Ok(metadata(&self.lease_version.to_string()))
+        self.transitions = patch["spec"]["leaseTransitions"].as_u64().unwrap_or(self.transitions);
+        let (uid, resource_version) = ("uid1".to_owned(), self.lease_version.to_string());
+        Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: self.transitions })
     }
 
     /// What one answers that keeps the conditions it was sent.
@@ -309,7 +320,7 @@ fn healthy(wish: &Wish) -> Document {
 
 fn metadata(resource_version: &str) -> Document {
     let (uid, resource_version) = ("uid1".to_owned(), resource_version.to_owned());
-    Document::Metadata { uid, resource_version, lease_duration_seconds: None }
+    Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 }
 }
 
 fn stored(mut node: Node) -> Node {
@@ -343,11 +354,15 @@ impl Script {
 fn lease(owner_uid: Option<&str>) -> Lease {
     let owner = |uid: &str| OwnerReference { kind: "Node".to_owned(), uid: uid.to_owned() };
     Lease {
-        metadata: LeaseMetadata { owner_references: owner_uid.map(owner).into_iter().collect() },
+        metadata: LeaseMetadata {
+            owner_references: owner_uid.map(owner).into_iter().collect(),
+            ..LeaseMetadata::default()
+        },
         spec: LeaseSpec {
             holder_identity: Some("n1".to_owned()),
             lease_duration_seconds: Some(40),
             renew_time: Some("2025-12-31T23:59:00.000000Z".to_owned()),
+            lease_transitions: None,
         },
     }
 }

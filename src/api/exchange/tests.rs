@@ -245,8 +245,8 @@ fn an_answer_that_is_not_the_object_asked_for_is_no_success() {
 fn an_assertion_is_answered_with_metadata_only() {
     let wish = Wish::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata, heartbeat: true };
     let (answer, _) = read(&wish, &with_length(JSON, NODE)).unwrap();
-    let metadata =
-        Document::Metadata { uid: "u1".to_owned(), resource_version: "7".to_owned(), lease_duration_seconds: None };
+    let (uid, resource_version) = ("u1".to_owned(), "7".to_owned());
+    let metadata = Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 };
     assert_eq!(answer.result, Ok(metadata));
 }
 

@@ -1,0 +1,195 @@
+//! Turns a Node that another board may be writing into a verdict: left to that one, or ours after all (D10).
+//!
+//! ```text
+//! Node --200--> Lease --longer than its renewals--> Lease again --it moved--> Node (5 min later)
+//!   | 404                                               | it did not
+//!   v                                                   v
+//!  register                                             ours
+//! ```
+//!
+//! Of two boards that one gets here that finds another's name on the Node, whenever it reads it, or that another has taken
+//! the Lease from, which the answer to each renewal tells. From then on it writes nothing: neither Lease nor status nor
+//! events. So the one that took over last, because it found nobody there, goes on.
+
+use std::time::Duration;
+
+use super::super::Because;
+use super::super::backoff::Backoff;
+use super::super::notice::Level;
+use super::super::trouble::Trouble;
+use super::super::world::{Step, World};
+use super::{CEILING, Stage, StatusLane};
+use crate::api::{Class, Document, Refusal, Wish};
+use crate::node::object::{Lease, Node};
+use crate::time::{Now, Up};
+
+#[derive(Debug)]
+pub(super) struct Contest {
+    question: Question,
+    ask_at: Up,
+    /// The other board, for people.
+    who: String,
+    /// It lives, as it was said.
+    taken: Option<String>,
+    backoff: Backoff,
+    trouble: Trouble,
+}
+
+#[derive(Debug)]
+enum Question {
+    Node,
+    /// `seen`: when it was renewed last, at the first look; `None` before that.
+    Lease {
+        node: Box<Node>,
+        seen: Option<Option<String>>,
+    },
+}
+
+/// A board that holds our name is asked about again this often.
+const YIELD: Duration = Duration::from_secs(300);
+/// Two boards that give way to each other do not look again at the same time.
+const SPREAD: Duration = Duration::from_secs(3);
+/// Nothing is known by which the two differ.
+const TWIN: &str = "another board or process with this one's credentials (serial number, MAC address and machine-id tell \
+                    them not apart)";
+
+impl Contest {
+    pub(super) fn poll(&self, now: Up) -> Step {
+        if now < self.ask_at {
+            let what = "watching whether another board holds this Node's name";
+            return Step::Wait {
+                until: self.ask_at,
+                because: Because { what, after: self.trouble().map(str::to_owned) },
+            };
+        }
+        Step::Send(match self.question {
+            Question::Node => Wish::ReadNode { heartbeat: true },
+            Question::Lease { .. } => Wish::ReadLease,
+        })
+    }
+
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.last().or(self.taken.as_deref())
+    }
+
+    /// A look at the Lease; whether its holder is gone, once that is known.
+    fn looked(&mut self, node: Box<Node>, lease: Option<Lease>, world: &mut World, now: Now) -> Option<Box<Node>> {
+        let spec = lease.unwrap_or_default().spec;
+        let name = &world.node_name;
+        let Question::Lease { seen: Some(seen), .. } = &self.question else {
+            let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0).min(3600);
+            // A quarter of the duration, the jitter, and a slow link.
+            let wait = Duration::from_secs(seconds) / 3 + Duration::from_secs(3);
+            self.ask_at = now.up + wait + world.random.up_to(SPREAD);
+            self.question = Question::Lease { node, seen: Some(spec.renew_time) };
+            return None;
+        };
+        if spec.renew_time.is_none() || spec.renew_time == *seen {
+            let text = format!("{} does not renew the Lease: this board takes over Node {name}", self.who);
+            world.say(Level::Info, "stranger-gone", text);
+            return Some(node);
+        }
+        let text = format!(
+            "{} holds the name {name} and renews its Lease: this board writes nothing; give it another name (--hostname-override), or stop the other",
+            self.who
+        );
+        if self.taken.is_none() {
+            world.say(Level::Error, "name-taken", text.as_str());
+        }
+        self.taken = Some(text);
+        self.question = Question::Node;
+        self.ask_at = now.up + YIELD;
+        None
+    }
+}
+
+impl StatusLane {
+    /// Nothing more is written before it is known whose Node this is. `node`: as it was read just now.
+    pub(super) fn contest(&mut self, node: Option<Box<Node>>, world: &mut World, now: Now) {
+        world.contested = true;
+        world.node_uid = None;
+        self.base = None;
+        self.is_inherited = false;
+        let (backoff, trouble) =
+            (Backoff::starting_at(Duration::from_secs(1)), Trouble::of("asking whose Node this is"));
+        let (who, taken) = (TWIN.to_owned(), None);
+        let mut contest = Contest { question: Question::Node, ask_at: now.up, who, taken, backoff, trouble };
+        if let Some(node) = node {
+            self.suspect(&mut contest, node, world, now);
+        }
+        self.stage = Stage::Contest(Box::new(contest));
+    }
+
+    fn suspect(&self, contest: &mut Contest, node: Box<Node>, world: &mut World, now: Now) {
+        let who = self.truth.stranger(&node).map_or_else(|| TWIN.to_owned(), |who| who.to_string());
+        if contest.taken.is_none() {
+            let text = format!("Node {} was written by {who}: checking whether it still lives", world.node_name);
+            world.say(Level::Warning, "stranger", text);
+        }
+        contest.who = who;
+        contest.question = Question::Lease { node, seen: None };
+        contest.ask_at = now.up;
+    }
+
+    pub(super) fn contest_answered(
+        &mut self,
+        mut contest: Box<Contest>,
+        result: Result<Document, Refusal>,
+        world: &mut World,
+        now: Now,
+    ) {
+        let is_missing = result.as_ref().is_err_and(|refusal| refusal.class() == Class::Missing);
+        let question = std::mem::replace(&mut contest.question, Question::Node);
+        let gone = match (question, result) {
+            (Question::Node, Ok(Document::Node(node))) => {
+                self.suspect(&mut contest, node, world, now);
+                None
+            }
+            (Question::Node, Err(_)) if is_missing => return self.end_contest(None, world, now),
+            (Question::Lease { node, seen }, Ok(Document::Lease(lease))) => {
+                contest.question = Question::Lease { node: node.clone(), seen };
+                contest.looked(node, Some(*lease), world, now)
+            }
+            (Question::Lease { node, seen }, Err(_)) if is_missing => {
+                contest.question = Question::Lease { node: node.clone(), seen };
+                contest.looked(node, None, world, now)
+            }
+            (question, Err(refusal)) => {
+                let verb = if matches!(question, Question::Node) { "get nodes" } else { "get leases" };
+                contest.question = question;
+                let advice = world.advise(&refusal, verb, now);
+                world.say_if(contest.trouble.failed(&refusal, &advice, now.up));
+                let asked = if let Class::After(wait) = refusal.class() { wait.min(CEILING) } else { Duration::ZERO };
+                contest.ask_at = now.up + contest.backoff.step().max(asked);
+                self.stage = Stage::Contest(contest);
+                return;
+            }
+            (_, Ok(_)) => None,
+        };
+        world.say_if(contest.trouble.ended(now.up));
+        contest.backoff.reset();
+        match gone {
+            Some(node) => self.end_contest(Some(node), world, now),
+            None => self.stage = Stage::Contest(contest),
+        }
+    }
+
+    /// The Node is ours, or there is none.
+    fn end_contest(&mut self, node: Option<Box<Node>>, world: &mut World, now: Now) {
+        world.contested = false;
+        let registers = world.settings.register_node;
+        let Some(node) = node else {
+            if registers && (world.settings.reregister || !self.reported) {
+                return self.register_again(world, now);
+            }
+            return self.rest(world, now);
+        };
+        // What it had when it was read, the other may have changed since.
+        self.unsure = true;
+        if registers {
+            return self.registered(node, world, now);
+        }
+        self.read(node, world, now);
+        self.stage = Stage::Decide;
+    }
+}

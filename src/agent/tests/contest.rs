@@ -1,0 +1,157 @@
+//! Which board gives way to which (D10): the board of the script, and another one that only the server sees.
+
+use super::*;
+use crate::node::identity::BOARD_SERIAL;
+
+/// The Node as the other board would write it.
+fn theirs() -> Node {
+    let mut node = registered_node();
+    node.metadata.annotations.insert(BOARD_SERIAL.to_owned(), "of-another-board".to_owned());
+    node
+}
+
+fn working() -> Script {
+    let mut script = Script::new();
+    script.register();
+    script.pass(Duration::from_secs(30));
+    script
+}
+
+fn writes(sent: &[Wish]) -> usize {
+    sent.iter().filter(|wish| wish.verb() != "GET").count()
+}
+
+/// Answers the two looks at the Lease.
+fn look(script: &mut Script, renewed: [&str; 2]) {
+    for renew_time in renewed {
+        let mut stored = lease(Some("uid1"));
+        stored.spec.renew_time = Some(renew_time.to_owned());
+        stored.spec.lease_transitions = Some(script.transitions);
+        let (_, wish) = script.play(Lane::Status, Ok(Document::Lease(Box::new(stored))));
+        assert_eq!(wish, Wish::ReadLease);
+    }
+}
+
+const ONE: &str = "2026-01-01T00:10:00.000000Z";
+const LATER: &str = "2026-01-01T00:10:10.000000Z";
+
+/// The next renewal is answered as after somebody else took the Lease.
+fn lose_the_lease(script: &mut Script) {
+    let (ticket, renewal) = script.next(Lane::Lease);
+    assert!(matches!(renewal, Wish::RenewLease { .. }));
+    script.transitions += 1;
+    let reply = script.reply(&renewal);
+    script.answer(ticket, reply);
+}
+
+#[test]
+fn a_board_whose_lease_another_took_writes_nothing_more_and_asks_every_five_minutes() {
+    let mut script = working();
+    lose_the_lease(&mut script);
+    let lost_at = script.up;
+    assert_eq!(script.play(Lane::Status, Ok(Document::Node(Box::new(theirs())))).1, Wish::ReadNode { heartbeat: true });
+    assert_eq!(script.up, lost_at, "at once");
+    look(&mut script, [ONE, LATER]);
+    assert!(script.up - lost_at < Duration::from_secs(20));
+    let sent = script.pass(Duration::from_secs(295));
+    assert_eq!(sent, [], "neither Lease nor status nor events");
+    assert!(script.words().contains(&"name-taken"));
+    let standing = script.agent.standing();
+    assert!(standing.text.contains("of-another-board") && standing.text.contains("holds the name n1"), "{standing:?}");
+    assert_eq!(script.play(Lane::Status, Ok(Document::Node(Box::new(theirs())))).1, Wish::ReadNode { heartbeat: true });
+    look(&mut script, [LATER, LATER]);
+    let sent = script.pass(Duration::from_secs(30));
+    assert!(script.words().contains(&"stranger-gone"));
+    assert!(sent.contains(&Wish::ReadLease) && writes(&sent) > 3, "{sent:?}");
+    let report = sent.iter().find(|wish| matches!(wish, Wish::PatchStatus { .. })).unwrap();
+    assert_eq!(body_of(report)["metadata"]["annotations"][BOARD_SERIAL], "c3dd000000000001");
+}
+
+#[test]
+fn a_twin_that_differs_in_nothing_is_noticed_by_its_renewals_and_said_to_be_one() {
+    let mut script = working();
+    lose_the_lease(&mut script);
+    script.play_healthy(Lane::Status);
+    look(&mut script, [ONE, LATER]);
+    assert_eq!(writes(&script.pass(Duration::from_secs(290))), 0);
+    let said = script.said.iter().find(|notice| notice.word == "name-taken").unwrap();
+    assert!(said.text.contains("tell them not apart"), "{said:?}");
+}
+
+#[test]
+fn wherever_the_node_is_read_its_writer_is_looked_at() {
+    // The answer to a report.
+    let mut script = working();
+    script.press_memory(true);
+    let (ticket, report) = script.next(Lane::Status);
+    assert!(matches!(report, Wish::PatchStatus { .. }));
+    script.answer(ticket, Ok(Document::Node(Box::new(theirs()))));
+    assert_eq!(script.next(Lane::Status).1, Wish::ReadLease, "after a report");
+    // A look after a surprise.
+    let mut script = working();
+    let surprise = loop {
+        let (ticket, wish) = script.next(Lane::Status);
+        match wish {
+            Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
+                script.answer(ticket, Ok(metadata("another")));
+            }
+            Wish::ReadNode { .. } => break ticket,
+            other => panic!("{other:?}"),
+        }
+    };
+    script.answer(surprise, Ok(Document::Node(Box::new(theirs()))));
+    assert_eq!(script.next(Lane::Status).1, Wish::ReadLease, "after a surprise");
+    // The first look of one that may not register.
+    let mut script = Script::with(Settings { register_node: false, ..Settings::default() });
+    script.play_healthy(Lane::Status);
+    script.play(Lane::Status, Ok(Document::Node(Box::new(theirs()))));
+    assert_eq!(script.next(Lane::Status).1, Wish::ReadLease, "without registerNode");
+    assert!(script.pass(Duration::from_secs(15)).is_empty(), "and nothing is written meanwhile");
+}
+
+#[test]
+fn a_node_that_is_gone_when_its_holder_is_asked_about_is_registered() {
+    let mut script = working();
+    lose_the_lease(&mut script);
+    script.play(Lane::Status, refused(404, "NotFound"));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+}
+
+#[test]
+fn a_question_that_is_refused_is_asked_again_ever_more_rarely_and_nothing_is_written_before_its_answer() {
+    let mut script = working();
+    lose_the_lease(&mut script);
+    let times: Vec<_> = (0..6).map(|_| script.play(Lane::Status, refused(503, "")).0).collect();
+    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(gaps, [1000, 2000, 4000, 7000, 7000]);
+    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: true });
+}
+
+#[test]
+fn a_node_without_the_boards_name_gets_it_with_the_next_look() {
+    let mut script = working();
+    let mut bare = registered_node();
+    bare.metadata.annotations.retain(|key, _| !key.starts_with("nodepulse.dev/board"));
+    script.press_memory(true);
+    let (ticket, _) = script.next(Lane::Status);
+    script.answer(ticket, Ok(Document::Node(Box::new(bare))));
+    script.facts.network.interfaces.clear();
+    let named = loop {
+        let (_, wish) = script.play_healthy(Lane::Status);
+        if let Wish::PatchStatus { answer: PatchAnswer::Node, .. } = &wish {
+            break body_of(&wish);
+        }
+    };
+    assert_eq!(named["metadata"]["annotations"][BOARD_SERIAL], "c3dd000000000001", "{named}");
+}
+
+#[test]
+fn a_board_without_any_name_says_so_once() {
+    let mut script = Script::new();
+    let absent = || Err(Absent::new("/etc/machine-id", Why::NoSuchFile));
+    let machine = &mut script.facts.machine;
+    (machine.machine_id, machine.board_serial, machine.mac_address) = (absent(), absent(), absent());
+    script.register();
+    script.pass(Duration::from_secs(60));
+    assert_eq!(script.words().iter().filter(|word| **word == "nameless-board").count(), 1);
+}
