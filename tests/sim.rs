@@ -25,6 +25,7 @@ mod sim {
     pub mod quarrel;
     pub mod random;
     pub mod storage;
+    pub mod stranger;
     pub mod trace;
     pub mod truth;
     pub mod watch;

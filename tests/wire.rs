@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nodepulse::api::failure::TlsFailure;
-use nodepulse::api::{Answer, AuditId, Document, Failure, Refusal, Wish};
+use nodepulse::api::{Answer, Document, Failure, Refusal, Wish};
 use nodepulse::config;
 use nodepulse::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
 use nodepulse::config::limits;
@@ -18,7 +18,7 @@ use nodepulse::node::patch::status_patch;
 
 #[path = "../src/io/loopback.rs"]
 mod loopback;
-use loopback::{Authority, Listener, Stream, TempFolder, json_reply, kubeconfig, read_request, version_reply};
+use loopback::{Authority, Listener, Stream, TempFolder, echoing, json_reply, kubeconfig, read_request, version_reply};
 
 fn open(kubeconfig: Kubeconfig) -> Session {
     Session::open(kubeconfig, "board".to_owned()).unwrap()
@@ -39,19 +39,19 @@ fn assert_works(session: &Session) {
     assert_eq!(ask(session).result, Ok(Document::Version("v1.36.3".to_owned())));
 }
 
-/// A server whose first connections misbehave, one script each; every later one is good.
+/// A server whose first connections misbehave, one script each, which is given the request; every later one is good.
 fn misbehaving(
     authority: &Authority,
     times: usize,
-    script: impl Fn(usize, &mut Stream) + Send + Sync + 'static,
+    script: impl Fn(usize, &str, &mut Stream) + Send + Sync + 'static,
 ) -> Listener {
     let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
     Listener::tls(config, move |number, mut stream| {
-        while read_request(&mut stream).is_some() {
+        while let Some(request) = read_request(&mut stream) {
             if number < times {
-                return script(number, &mut stream);
+                return script(number, &request, &mut stream);
             }
-            stream.write_all(&version_reply()).unwrap();
+            stream.write_all(&echoing(&request, &version_reply())).unwrap();
         }
     })
 }
@@ -59,8 +59,8 @@ fn misbehaving(
 /// What one bad answer leads to, and that the next request works.
 fn failure_of(reply: &'static [u8]) -> Failure {
     let authority = Authority::new();
-    let server = misbehaving(&authority, 1, move |_, stream| {
-        let _ = stream.write_all(reply);
+    let server = misbehaving(&authority, 1, move |_, request, stream| {
+        let _ = stream.write_all(&echoing(request, reply));
     });
     let session = open(kubeconfig(&authority, server.port));
     let failure = failure(ask(&session));
@@ -87,10 +87,9 @@ fn peak_memory_bytes() -> u64 {
 #[test]
 fn a_reply_cut_at_every_byte_is_an_unfinished_answer() {
     let authority = Authority::new();
-    let whole = version_reply();
-    let length = whole.len();
-    let server = misbehaving(&authority, length * 2, move |number, stream| {
-        stream.write_all(&whole[..number / 2]).unwrap();
+    let length = echoing("audit-id: AAAAAAAAAAAA", &version_reply()).len();
+    let server = misbehaving(&authority, length * 2, move |number, request, stream| {
+        stream.write_all(&echoing(request, &version_reply())[..number / 2]).unwrap();
         if number % 2 == 1 {
             // Once with, once without the close_notify that tells an end from an accident.
             stream.conn.send_close_notify();
@@ -108,7 +107,7 @@ fn a_reply_cut_at_every_byte_is_an_unfinished_answer() {
 #[test]
 fn headers_without_an_end_are_given_up_at_their_limit() {
     let authority = Authority::new();
-    let server = misbehaving(&authority, 1, |_, stream| {
+    let server = misbehaving(&authority, 1, |_, _, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nX: ").unwrap();
         pour(stream, &[b'a'; 4096]);
     });
@@ -121,17 +120,17 @@ fn headers_without_an_end_are_given_up_at_their_limit() {
 #[test]
 fn a_body_of_a_gigabyte_is_given_up_at_its_limit_whether_it_is_read_or_not() {
     let authority = Authority::new();
-    let server = misbehaving(&authority, 2, |_, stream| {
-        stream
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000000\r\n\r\n")
-            .unwrap();
+    let server = misbehaving(&authority, 2, |_, request, stream| {
+        let kind = if request.starts_with("GET") { "json" } else { "vnd.kubernetes.protobuf" };
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/{kind}\r\nContent-Length: 1000000000\r\n\r\n");
+        stream.write_all(&echoing(request, head.as_bytes())).unwrap();
         pour(stream, &[b' '; 16 * 1024]);
     });
     let session = open(kubeconfig(&authority, server.port));
     let before = peak_memory_bytes();
     let expected = Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES };
     assert_eq!(failure(ask(&session)), expected);
-    let unread = Wish::RenewLease { body: "{}".to_owned(), audit_id: AuditId::new(1) };
+    let unread = Wish::RenewLease { body: "{}".to_owned() };
     assert_eq!(failure(session.ask(unread).unwrap()), expected);
     assert!(peak_memory_bytes() - before < 16 << 20, "a gigabyte must not be kept");
     assert_works(&session);
@@ -140,9 +139,9 @@ fn a_body_of_a_gigabyte_is_given_up_at_its_limit_whether_it_is_read_or_not() {
 #[test]
 fn a_body_in_endless_chunks_is_given_up_at_its_limit() {
     let authority = Authority::new();
-    let server = misbehaving(&authority, 1, |_, stream| {
+    let server = misbehaving(&authority, 1, |_, request, stream| {
         let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
-        stream.write_all(head).unwrap();
+        stream.write_all(&echoing(request, head)).unwrap();
         pour(stream, b"8\r\n        \r\n");
     });
     let session = open(kubeconfig(&authority, server.port));
@@ -154,8 +153,9 @@ fn a_body_in_endless_chunks_is_given_up_at_its_limit() {
 fn failure_of_flood(head: &'static str, piece: &'static [u8]) -> Failure {
     let authority = Authority::new();
     let (tell, told) = std::sync::mpsc::channel();
-    let server = misbehaving(&authority, 1, move |_, stream| {
-        stream.write_all(head.as_bytes()).unwrap();
+    let server = misbehaving(&authority, 1, move |_, request, stream| {
+        let head = if head.is_empty() { Vec::new() } else { echoing(request, head.as_bytes()) };
+        stream.write_all(&head).unwrap();
         let _ = tell.send(pour(stream, &piece.repeat(4096 / piece.len())));
     });
     let session = open(kubeconfig(&authority, server.port));
@@ -202,7 +202,31 @@ fn a_redirect_is_told_with_its_target() {
 fn a_page_of_a_captive_portal_is_not_an_answer() {
     let page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 12\r\n\r\n<html>Log in";
     let failure = failure_of(page);
-    assert!(matches!(&failure, Failure::NotJson { content_type, .. } if content_type == "text/html"), "{failure:?}");
+    assert_eq!(failure.word(), "answer-unconfirmed", "{failure:?}");
+}
+
+/// Which of the two said it, a code does not tell; and only the one who said it is asked again over the same connection.
+#[test]
+fn a_refusal_of_a_proxy_is_not_one_of_the_api_server() {
+    let authority = Authority::new();
+    let status = |request: &str| {
+        let body = r#"{"kind":"Status","reason":"NotFound","message":"no"}"#;
+        let reply = json_reply("404 Not Found", body);
+        if request.contains("board") { echoing(request, &reply) } else { reply }
+    };
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let server = Listener::tls(config, move |_, mut stream| {
+        while let Some(request) = read_request(&mut stream) {
+            stream.write_all(&status(&request)).unwrap();
+        }
+    });
+    let session = open(kubeconfig(&authority, server.port));
+    assert!(matches!(failure(ask(&session)), Failure::Unconfirmed { code: 404, .. }));
+    for _ in 0..2 {
+        let answer = session.ask(Wish::ReadNode { heartbeat: false }).unwrap();
+        assert!(matches!(answer.result, Err(Refusal::Status(status)) if status.code == 404));
+    }
+    assert_eq!(server.accepted(), 2);
 }
 
 #[test]
@@ -217,8 +241,8 @@ fn a_body_that_ends_with_the_connection_counts_only_if_tls_says_that_it_ended() 
     let failure = failure_of(REPLY);
     assert!(matches!(failure, Failure::Closed { .. }), "{failure:?}");
     let authority = Authority::new();
-    let server = misbehaving(&authority, 1, |_, stream| {
-        stream.write_all(REPLY).unwrap();
+    let server = misbehaving(&authority, 1, |_, request, stream| {
+        stream.write_all(&echoing(request, REPLY)).unwrap();
         stream.conn.send_close_notify();
         stream.flush().unwrap();
     });
@@ -228,9 +252,9 @@ fn a_body_that_ends_with_the_connection_counts_only_if_tls_says_that_it_ended() 
 #[test]
 fn a_connection_on_which_more_came_than_the_answer_is_not_used_again() {
     let authority = Authority::new();
-    let server = misbehaving(&authority, 1, |_, stream| {
+    let server = misbehaving(&authority, 1, |_, request, stream| {
         let smuggled = json_reply("200 OK", r#"{"gitVersion":"v0.0.0-forged"}"#);
-        stream.write_all(&[version_reply(), smuggled].concat()).unwrap();
+        stream.write_all(&[version_reply(), smuggled].map(|reply| echoing(request, &reply)).concat()).unwrap();
         read_request(stream);
     });
     let session = open(kubeconfig(&authority, server.port));
@@ -248,8 +272,8 @@ fn an_interceptor_is_not_trusted_and_the_true_server_is_afterwards() {
         let config = if number == 0 { &false_config } else { &true_config };
         let connection = rustls::ServerConnection::new(config.clone()).unwrap();
         let mut stream = Stream::new(connection, socket);
-        while read_request(&mut stream).is_some() {
-            stream.write_all(&version_reply()).unwrap();
+        while let Some(request) = read_request(&mut stream) {
+            stream.write_all(&echoing(&request, &version_reply())).unwrap();
         }
     });
     let session = open(kubeconfig(&authority, server.port));
@@ -420,11 +444,11 @@ fn a_node_of_any_kind_costs_four_megabytes_at_most() {
     assert_eq!(monsters.len(), monsters_count());
     let asked = AtomicUsize::new(0);
     let server = Listener::tls(config, move |_, mut stream| {
-        while read_request(&mut stream).is_some() {
+        while let Some(request) = read_request(&mut stream) {
             let small = r#"{"metadata":{"name":"board"}}"#.to_owned();
             let number = asked.fetch_add(1, Ordering::SeqCst);
             let body = if number < 2 { &small } else { &monsters[number % monsters.len()] };
-            if stream.write_all(&json_reply("200 OK", body)).is_err() {
+            if stream.write_all(&echoing(&request, &json_reply("200 OK", body))).is_err() {
                 return;
             }
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nodepulse::agent::{Agent, Input, Output, Ticket};
 use nodepulse::api::{
-    Answer, Document, Exchange, Failure, Lane, PatchAnswer, Progress, Refusal, StatusError, Target, Wish,
+    Answer, AuditId, Document, Exchange, Failure, Lane, PatchAnswer, Progress, Refusal, StatusError, Target, Wish,
 };
 use nodepulse::config::Settings;
 use nodepulse::journal::{BootId, Journal, Write};
@@ -17,7 +17,7 @@ use super::cluster::Result;
 
 /// What a kube-apiserver answers a renewal with, but for the bytes of the body.
 const RENEWED: &[u8] = b"HTTP/1.1 200 OK\r\n\
-    Audit-Id: 5bd5bcd9-40e6-4b1f-9e40-5a1de28e9f4d\r\n\
+    Audit-Id: AAAAAAAAAAAA\r\n\
     Cache-Control: no-cache, private\r\n\
     Content-Type: application/vnd.kubernetes.protobuf\r\n\
     X-Kubernetes-Pf-Flowschema-Uid: 0f0e8a43-7c1c-4a6f-8f39-6a8b7d1b1a51\r\n\
@@ -136,7 +136,8 @@ impl World {
 
     /// A renewal as bytes, both ways.
     fn through_http(&mut self, wish: Wish) -> Result<Answer> {
-        let (request, mut exchange) = Exchange::start(wish, &self.target).map_err(|failure| failure.to_string())?;
+        let (request, mut exchange) =
+            Exchange::start(wish, &self.target, AuditId::new(0)).map_err(|failure| failure.to_string())?;
         if !request.ends_with(b"Z\"}}") {
             return Err(format!("a renewal looks different: {}", String::from_utf8_lossy(&request)));
         }

@@ -1,7 +1,7 @@
 //! Turns any bytes into the reply of a server, whole and byte by byte: both say the same. The first byte says what the
 //! rest is: a reply, or the body of one of three kinds, of which one is protobuf, as the server of a renewal speaks it.
 
-use nodepulse::api::{Answer, Exchange, Failure, Progress, Target, Wish};
+use nodepulse::api::{Answer, AuditId, Exchange, Failure, Progress, Target, Wish};
 
 fn target() -> Target {
     let (authority, node_name) = ("192.0.2.1:6443".to_owned(), "board".to_owned());
@@ -9,7 +9,7 @@ fn target() -> Target {
 }
 
 fn answer(bytes: &[u8], step: usize) -> Result<Answer, Failure> {
-    let (_, mut exchange) = Exchange::start(Wish::ReadNode { heartbeat: false }, &target())?;
+    let (_, mut exchange) = Exchange::start(Wish::ReadNode { heartbeat: false }, &target(), AuditId::new(0))?;
     let mut input = Vec::new();
     for part in bytes.chunks(step) {
         input.extend_from_slice(part);
@@ -38,6 +38,9 @@ pub fn check(bytes: &[u8]) {
 }
 
 fn with_head(kind: &str, status: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\nAudit-Id: AAAAAAAAAAAA\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
     [head.as_bytes(), body].concat()
 }

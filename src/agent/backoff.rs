@@ -2,25 +2,29 @@
 
 use std::time::Duration;
 
-/// The kubelet's two sequences differ only in where they start (REG-2, LSE-11).
 #[derive(Debug, Clone)]
 pub(super) struct Backoff {
     first: Duration,
     next: Duration,
+    ceiling: Duration,
 }
 
-/// Where both sequences end.
+/// Where the kubelet's two sequences end, which differ only in where they start (REG-2, LSE-11).
 pub(super) const CEILING: Duration = Duration::from_secs(7);
 
 impl Backoff {
     pub(super) const fn starting_at(first: Duration) -> Backoff {
-        Backoff { first, next: first }
+        Backoff::between(first, CEILING)
+    }
+
+    pub(super) const fn between(first: Duration, ceiling: Duration) -> Backoff {
+        Backoff { first, next: first, ceiling }
     }
 
     /// The wait before the next try.
     pub(super) fn step(&mut self) -> Duration {
         let wait = self.next;
-        self.next = (wait * 2).min(CEILING);
+        self.next = (wait * 2).min(self.ceiling);
         wait
     }
 

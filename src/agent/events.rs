@@ -9,10 +9,11 @@ use std::time::Duration;
 use heapless::Vec as Bounded;
 
 use super::Because;
+use super::bucket::Bucket;
 use super::notice::Level;
 use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
-use crate::api::{Answer, Class, Refusal, Wish};
+use crate::api::{Answer, Class, Refusal, StatusError, Wish};
 use crate::config::limits::{INNER_RETRIES, TRIES_PER_EVENT, WAITING_EVENTS};
 use crate::journal::Sequence;
 use crate::node::Event;
@@ -68,13 +69,6 @@ impl Known {
     }
 }
 
-/// Tokens that come back with time.
-#[derive(Debug)]
-struct Bucket {
-    tokens: f64,
-    filled_at: Option<Up>,
-}
-
 /// Distinct messages of one type and reason (EVT-6).
 #[derive(Debug)]
 struct Similar {
@@ -91,15 +85,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 const SIMILAR_MESSAGES: usize = 10;
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 const CEILING: Duration = Duration::from_secs(300);
+/// Who has no right to tell asks ever more rarely, up to this: it may come back, and a quota or a namespace may too.
+const FORBIDDEN_CEILING: Duration = Duration::from_secs(3600);
 
 impl EventLane {
     pub(super) fn new() -> EventLane {
-        let bucket = || Bucket { tokens: f64::INFINITY, filled_at: None };
+        let bucket = || Bucket::new(BURST, REFILL_PER_SECOND);
         EventLane {
             waiting: VecDeque::new(),
             delivered: Bounded::new(),
             spam: [bucket(), bucket()],
-            rate: bucket(),
+            rate: Bucket::new(1.0, 1.0),
             similar: Bounded::new(),
             trouble: Trouble::of("event delivery"),
             not_before: Up::BOOT,
@@ -144,11 +140,14 @@ impl EventLane {
             }
         }
         let (burst, per_second) = (world.settings.event_burst, world.settings.event_record_qps);
-        if per_second > 0
-            && let Err(wait) = self.rate.take(f64::from(burst.max(1)), f64::from(per_second), now.up)
-        {
-            self.not_before = now.up + wait;
-            return Step::Wait { until: self.not_before, because: Because { what: "an event", after: None } };
+        if per_second > 0 {
+            self.rate.set(f64::from(burst.max(1)), f64::from(per_second));
+            let wait = self.rate.wait(0.0, now.up);
+            if !wait.is_zero() {
+                self.not_before = now.up + wait;
+                return Step::Wait { until: self.not_before, because: Because { what: "an event", after: None } };
+            }
+            self.rate.take();
         }
         self.is_sent = true;
         let event = &mut first.event;
@@ -182,21 +181,15 @@ impl EventLane {
             Class::Exists => self.delivered(world, now),
             // The server forgot it (events expire): the same name again (EVT-5).
             Class::Missing if first.state == Known::ToServer => first.state = Known::ToNobody,
-            Class::Unreachable if first.record.is_some() => self.keep(&refusal, world, now),
             Class::After(wait) if first.postponed < INNER_RETRIES => {
                 first.postponed += 1;
                 self.not_before = now.up + wait.min(CEILING);
                 world.say_if(self.trouble.failed(&refusal, "", now.up));
             }
-            Class::Unreachable if first.tries + 1 < TRIES_PER_EVENT => {
-                first.tries += 1;
-                let wait = if first.tries == 1 { world.random.up_to(RETRY_AFTER) } else { RETRY_AFTER };
-                self.not_before = now.up + wait;
-                world.say_if(self.trouble.failed(&refusal, "", now.up));
-            }
-            // A server that has no place for events may get one.
-            Class::Missing if first.tries + 1 >= TRIES_PER_EVENT => self.give_up(&refusal, world, now),
-            _ if first.record.is_some() && !refusal.is_final() => self.keep(&refusal, world, now),
+            // This one would be refused each time, and would keep the others from being told.
+            _ if refusal.is_of_content() => self.give_up(&refusal, world, now),
+            _ if first.record.is_some() => self.keep(&refusal, world, now),
+            Class::Unreachable | Class::Rights if first.tries + 1 < TRIES_PER_EVENT => self.keep(&refusal, world, now),
             _ => self.give_up(&refusal, world, now),
         }
     }
@@ -223,16 +216,21 @@ impl EventLane {
         }
     }
 
-    /// Nothing is lost while a record tells of it: it is tried ever more rarely.
+    /// Nothing is lost while a record tells of it: it is tried ever more rarely, and what comes after it waits.
     fn keep(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
         let Some(first) = self.waiting.front_mut() else { return };
         let advice = world.advise(refusal, first.state.right(), now);
         world.say_if(self.trouble.failed(refusal, &advice, now.up));
-        let least = if let Class::After(wait) = refusal.class() { wait } else { Duration::ZERO };
-        let doubled = RETRY_AFTER * (1 << first.tries.min(5));
-        let wait = if first.tries == 0 { world.random.up_to(RETRY_AFTER) } else { doubled };
+        let is_forbidden = matches!(refusal, Refusal::Status(StatusError { code: 403, .. }));
+        let ceiling = if is_forbidden { FORBIDDEN_CEILING } else { CEILING };
+        let wait = match first.tries {
+            0 => world.random.up_to(RETRY_AFTER),
+            // EVT-7.
+            _ if first.record.is_none() && refusal.class() == Class::Unreachable => RETRY_AFTER,
+            tries => RETRY_AFTER * (1 << tries.min(9)),
+        };
         first.tries += 1;
-        self.not_before = now.up + least.max(wait).min(CEILING);
+        self.not_before = now.up + refusal.retry_after().max(wait).min(ceiling);
     }
 
     /// EVT-7: an event that the server refuses is dropped, and said.
@@ -268,9 +266,10 @@ impl EventLane {
         let mut event = event;
         event.message = self.aggregate(event.warning, event.reason, &event.message, now);
         let Some(bucket) = self.spam.get_mut(usize::from(event.warning)) else { return };
-        if bucket.take(BURST, REFILL_PER_SECOND, now).is_err() {
+        if !bucket.wait(0.0, now).is_zero() {
             return;
         }
+        bucket.take();
         let mut others = self.waiting.iter_mut().filter(|waiting| waiting.record.is_none());
         if let Some(waiting) = others.find(|waiting| waiting.event.repeats(&event)) {
             return waiting.event.seen_again(&event, stamp);
@@ -320,20 +319,5 @@ impl EventLane {
         }
         similar.messages.push(message.clone());
         message
-    }
-}
-
-impl Bucket {
-    /// Takes one token, or says how long until there is one. A bucket starts full.
-    fn take(&mut self, burst: f64, per_second: f64, now: Up) -> Result<(), Duration> {
-        let elapsed = self.filled_at.map_or(Duration::ZERO, |filled_at| now - filled_at);
-        self.tokens = (self.tokens + elapsed.as_secs_f64() * per_second).min(burst);
-        self.filled_at = Some(now);
-        if self.tokens >= 1.0 {
-            self.tokens -= 1.0;
-            return Ok(());
-        }
-        // A millisecond more than it takes: rounding must not leave a sliver missing.
-        Err(Duration::from_secs_f64((1.0 - self.tokens) / per_second) + Duration::from_millis(1))
     }
 }

@@ -21,7 +21,7 @@ use super::replay::phase;
 use super::trouble::{Remedy, Trouble};
 use super::world::{Step, World};
 use super::{Because, Output};
-use crate::api::{Answer, AuditId, Class, Document, Refusal, Wish};
+use crate::api::{Answer, Class, Document, Refusal, Wish};
 use crate::config::limits::{INNER_RETRIES, TRIES_PER_RUN};
 use crate::node::lease as body;
 use crate::node::object::Lease;
@@ -116,7 +116,7 @@ impl LeaseLane {
         }
         world.renews = fares_well;
         let name = world.node_name.as_str();
-        let mut renewal = |body| Wish::RenewLease { body, audit_id: AuditId::new(world.random.next()) };
+        let renewal = |body| Wish::RenewLease { body };
         let wish = match self.stage {
             Stage::Find => Wish::ReadLease,
             Stage::Create => Wish::CreateLease { body: body::create_body(name, uid, duration_seconds, renew_time) },
@@ -268,6 +268,7 @@ impl LeaseLane {
         let class = refusal.class();
         let stage = self.stage;
         self.tries += 1;
+        world.heard(Some(refusal), now);
         let next_stage = match (class, stage) {
             (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => Some(Stage::Create),
             (Class::Exists, Stage::Create) => Some(Stage::Find),
@@ -285,7 +286,6 @@ impl LeaseLane {
                 // Garbage collection deletes it when its owner, the Node, is gone.
                 world.node_in_doubt = true;
             }
-            world.reached(now);
             self.stage = next_stage;
             self.turns += 1;
             if self.turns < TRIES_PER_RUN {
@@ -300,15 +300,15 @@ impl LeaseLane {
                 self.tries -= 1;
                 wait.min(CEILING)
             }
-            Class::Rights if refusal.is_from_api_server() => {
+            Class::Rights => {
+                // Whoever may not renew may still report.
                 world.reached(now);
                 self.backoff.step()
             }
             Class::Unreachable => {
-                world.lost(refusal, now);
                 // The first failure may be the connection's; after it, anywhere in the pause: a fleet must not march in step.
                 let wait = if self.tries == 1 { Duration::ZERO } else { self.backoff.step() };
-                world.random.up_to(wait)
+                world.random.up_to(wait).max(refusal.retry_after().min(CEILING))
             }
             // Renewals are tried back to back (LSE-7); looking for a Lease and creating it are not (LSE-11).
             Class::Error | Class::Conflict | Class::Exists | Class::Missing

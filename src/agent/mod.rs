@@ -7,6 +7,7 @@
 //! what it wants only when nothing of its own is in flight, so no lane can wait for another's answer (LSE-16).
 
 mod backoff;
+mod bucket;
 mod clock;
 mod events;
 mod handover;
@@ -33,10 +34,12 @@ use std::time::Duration;
 
 use crate::api::{Answer, Lane, Wish};
 use crate::config::Settings;
+use crate::config::limits::{REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE};
 use crate::journal::record::{KnownNode, cut};
 use crate::journal::{Happened, Journal, Write};
 use crate::probe::{Facts, Readings};
 use crate::time::{Now, Up, Wall};
+use bucket::Bucket;
 use events::EventLane;
 use lease::LeaseLane;
 use status::StatusLane;
@@ -136,6 +139,8 @@ const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 /// How long the end of the process may wait for the disk.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
+const CEILING: Because = Because { what: "the ceiling of requests in a minute", after: None };
+
 const LANES: [Lane; 3] = [Lane::Lease, Lane::Status, Lane::Events];
 
 /// The core.
@@ -148,6 +153,8 @@ pub struct Agent {
     /// Number of the ticket in flight, a place for each lane in the order of [`LANES`].
     in_flight: [Option<u64>; LANES.len()],
     tickets: u64,
+    /// How many requests may still go: no refusal whatever makes them more.
+    requests: Bucket,
     probing: bool,
     end: End,
 }
@@ -185,6 +192,10 @@ impl Agent {
             events: EventLane::new(),
             in_flight: [None; LANES.len()],
             tickets: 0,
+            requests: Bucket::new(
+                f64::from(REQUESTS_AT_ONCE),
+                f64::from(REQUESTS_PER_MINUTE - REQUESTS_AT_ONCE) / 60.0,
+            ),
             probing: false,
             end: End::NotYet,
         }
@@ -208,7 +219,12 @@ impl Agent {
                 self.world.say(Level::Info, "reloaded", "settings read again");
                 self.hurry(Remedy::Reload, now);
             }
-            Input::Credentials(dates) => self.world.credential_dates = dates,
+            Input::Credentials(dates) => {
+                if std::mem::replace(&mut self.world.credential_dates, dates) != dates {
+                    // Who may not tell asks rarely; with another certificate it may.
+                    self.events.hurry(Remedy::Reload, now);
+                }
+            }
             Input::Written { done } => {
                 let notice = self.world.memory.written(done, now.up);
                 self.world.say_if(notice);
@@ -240,13 +256,18 @@ impl Agent {
                 continue;
             }
             self.world.heartbeat = self.heartbeat_is_near();
+            // What goes first is asked first, and has something left that the others may not take.
+            let left = if lane == Lane::Lease { 0 } else { REQUESTS_OF_LEASE };
+            let pause = self.requests.wait(f64::from(left), now.up);
             let step = match lane {
+                _ if !pause.is_zero() => Step::Wait { until: now.up + pause, because: CEILING },
                 Lane::Lease => self.lease.poll(&mut self.world, now),
                 Lane::Status => self.status.poll(&mut self.world, now),
                 Lane::Events => self.events.poll(&mut self.world, now),
             };
             match step {
                 Step::Send(wish) => {
+                    self.requests.take();
                     let output = self.send(place, lane, wish, now.up);
                     self.world.output(output);
                 }

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //! Pause --back-off--> Version --> Create --201--> Done
-//!   ^                               | 409 AlreadyExists, 403
-//!   |                             Existing --200--> Done
+//!   ^                    |          ^ | 409 AlreadyExists, 403
+//!   |   refused, or five |      404 | v
+//!   |   times no answer  '---> Existing --200--> Done
 //!   +------------ any failure
 //! ```
 
@@ -26,26 +27,47 @@ pub(super) struct Registration {
     stage: Stage,
     backoff: Backoff,
     trouble: Trouble,
+    /// What is in the way though no request failed, as it was said; until there is a Node of ours.
+    obstacle: Option<String>,
+    /// The status of a Node that was ours is not found: how long to wait unless that is the first time in a long while.
+    again_after: Option<Duration>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    Pause { until: Up },
+    Pause {
+        until: Up,
+    },
     Probe,
     Version,
     Create,
-    Existing,
+    /// `before`: nobody has tried to create it, as something has to be known first.
+    Existing {
+        before: bool,
+    },
 }
 
 /// Longest Retry-After that registration obeys.
 const CEILING: Duration = Duration::from_secs(30);
+const VERSION_UNKNOWN: &str = "nobody says which version the API server has: registering without; kubeletVersion follows it as soon as GET /version is answered";
 
 impl Registration {
     /// The first attempt comes 100 ms from now (REG-2).
     pub(super) fn new(now: Up) -> Registration {
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let until = now + backoff.step();
-        Registration { stage: Stage::Pause { until }, backoff, trouble: Trouble::of("registration") }
+        Registration {
+            stage: Stage::Pause { until },
+            backoff,
+            trouble: Trouble::of("registration"),
+            obstacle: None,
+            again_after: None,
+        }
+    }
+
+    /// The server says that there is no status of the Node that it had: is the Node gone (D1)?
+    pub(super) fn again(pause: Duration, now: Up) -> Registration {
+        Registration { stage: Stage::Existing { before: true }, again_after: Some(pause), ..Registration::new(now) }
     }
 
     pub(super) fn poll(&mut self, truth: &mut Truth, world: &mut World, now: Now) -> Step {
@@ -61,11 +83,12 @@ impl Registration {
                 }
                 Stage::Probe => return Step::Idle,
                 Stage::Version if truth.server_version.is_some() => self.stage = Stage::Create,
+                // Something may answer for this path alone: the Node itself is asked for, and the time with it.
+                Stage::Version if !truth.waits_for_version() => self.stage = Stage::Existing { before: true },
                 Stage::Version => return Step::Send(Wish::ReadVersion),
                 // The Node tells of changes, so they have to be on disk first; not for one that finds no server again.
                 Stage::Create if world.is_lost() && world.memory.has_unwritten() => {
-                    truth.server_version = None;
-                    self.stage = Stage::Version;
+                    self.stage = Stage::Existing { before: true };
                 }
                 Stage::Create if world.memory.must_wait(now.up) => return Step::Idle,
                 Stage::Create => {
@@ -78,14 +101,19 @@ impl Registration {
                     };
                     return Step::Send(Wish::CreateNode { body: create_body(&node) });
                 }
-                Stage::Existing => return Step::Send(Wish::ReadNode { heartbeat: false }),
+                Stage::Existing { .. } => return Step::Send(Wish::ReadNode { heartbeat: false }),
             }
         }
     }
 
     /// What keeps the Node from being registered, if something does.
     pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.last()
+        self.trouble.last().or(self.obstacle.as_deref())
+    }
+
+    /// Whether it is the version that is asked for, which more than an API server may know.
+    pub(super) fn asks_for_version(&self) -> bool {
+        matches!(self.stage, Stage::Version)
     }
 
     /// Fresh facts are in.
@@ -114,18 +142,34 @@ impl Registration {
     ) -> Option<Box<Node>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Probe);
         match (stage, answer.result) {
-            (Stage::Version, Err(refusal)) if !closes_discovery(&refusal) => {
-                self.failed(&Stage::Version, &refusal, world, now);
-            }
-            (Stage::Version, _) if world.clock.wants_a_witness() => self.stage = Stage::Version,
+            (Stage::Version, Ok(_)) if world.clock.wants_a_witness() => self.stage = Stage::Version,
             (Stage::Version, Ok(Document::Version(version))) => {
                 truth.server_version = Some(version);
                 self.stage = Stage::Create;
             }
-            (Stage::Version, _) => {
-                // The version we were tested with is good enough.
-                truth.server_version = Some(String::new());
-                self.stage = Stage::Create;
+            (Stage::Version, Err(refusal)) => {
+                truth.version_refused(&refusal);
+                if truth.waits_for_version() || !refusal.retry_after().is_zero() {
+                    self.failed(&Stage::Version, &refusal, world, now);
+                } else {
+                    self.stage = Stage::Version;
+                }
+            }
+            (Stage::Existing { before: true }, result)
+                if result.as_ref().err().is_none_or(|refusal| refusal.class() == Class::Missing)
+                    && world.clock.wants_a_witness() =>
+            {
+                self.stage = Stage::Existing { before: true };
+            }
+            (Stage::Existing { .. }, Ok(Document::Node(node)))
+                if self.again_after.is_some()
+                    && self.stands_off("is there, but its status is not found", world, now) =>
+            {
+                let is_ours = world.node_uid.as_ref() == Some(&node.metadata.uid);
+                world.node_uid.take_if(|_| !is_ours);
+            }
+            (Stage::Existing { before: true }, Err(refusal)) if refusal.class() == Class::Missing => {
+                self.missing(truth, world, now);
             }
             (Stage::Create, Ok(Document::Node(node))) => {
                 world.say(Level::Info, "registered", format!("registered Node {}", world.node_name));
@@ -136,9 +180,11 @@ impl Registration {
                     let advice = world.advise(&refusal, "create nodes", now);
                     world.say_if(self.trouble.failed(&refusal, &advice, now.up));
                 }
-                self.stage = Stage::Existing;
+                self.stage = Stage::Existing { before: false };
             }
-            (Stage::Existing, Ok(Document::Node(node))) => {
+            (Stage::Existing { .. }, Ok(Document::Node(node))) => {
+                // Where nobody said the server's version, the Node has what it was when somebody did.
+                truth.server_version.get_or_insert_with(|| node.status.node_info.kubelet_version.clone());
                 let text = format!("registered: Node {} exists and is ours", world.node_name);
                 world.say(Level::Info, "registered", text);
                 return self.done(node, world, now);
@@ -147,6 +193,35 @@ impl Registration {
             (_, Ok(_)) => self.pause(now, Duration::ZERO),
         }
         None
+    }
+
+    /// There is no Node, and nobody has tried to create it.
+    fn missing(&mut self, truth: &mut Truth, world: &mut World, now: Now) {
+        // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
+        world.node_uid = None;
+        if self.again_after.is_some() {
+            if self.stands_off("was deleted again", world, now) {
+                return;
+            }
+            let text = format!("Node {} was deleted: registering it again", world.node_name);
+            world.say(Level::Warning, "node-deleted", text);
+        }
+        if truth.server_version.is_none() {
+            world.say(Level::Warning, "version-unknown", VERSION_UNKNOWN);
+            // The version we were tested with is good enough.
+            truth.server_version = Some(String::new());
+        }
+        self.stage = Stage::Create;
+    }
+
+    /// Whether it is not the first time in a long while, so that nothing is written for now.
+    fn stands_off(&mut self, what: &str, world: &mut World, now: Now) -> bool {
+        let Some(pause) = self.again_after.take().filter(|pause| !pause.is_zero()) else { return false };
+        let text = format!("Node {} {what}: tried again in {} s", world.node_name, pause.as_secs());
+        world.say(Level::Warning, "node-deleted", text.as_str());
+        self.obstacle = Some(text);
+        self.stage = Stage::Pause { until: now.up + pause };
+        true
     }
 
     fn done(&mut self, node: Box<Node>, world: &mut World, now: Now) -> Option<Box<Node>> {
@@ -163,22 +238,12 @@ impl Registration {
         };
         let advice = world.advise(refusal, verb, now);
         world.say_if(self.trouble.failed(refusal, &advice, now.up));
-        let at_least = match refusal.class() {
-            Class::After(wait) => wait.min(CEILING),
-            _ => Duration::ZERO,
-        };
-        self.pause(now, at_least);
+        self.pause(now, refusal.retry_after().min(CEILING));
     }
 
     fn pause(&mut self, now: Now, at_least: Duration) {
         self.stage = Stage::Pause { until: now.up + self.backoff.step().max(at_least) };
     }
-}
-
-/// Discovery may be closed to us for good: 4xx except 429. What passes is waited for, as the version we claim may not be
-/// above the server's.
-pub(super) fn closes_discovery(refusal: &Refusal) -> bool {
-    matches!(refusal, Refusal::Status(StatusError { code: 400..=428 | 430..=499, .. }))
 }
 
 fn is_forbidden(refusal: &Refusal) -> bool {

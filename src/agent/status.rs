@@ -14,14 +14,16 @@
 //! resourceVersion, and a surprising one leads to one GET; after a gap every condition is sent whole.
 
 mod contest;
+mod deletions;
 mod inherited;
 mod summary;
 
 use std::time::Duration;
 
 use super::Because;
+use super::backoff::Backoff;
 use super::notice::Level;
-use super::registration::{Registration, closes_discovery};
+use super::registration::Registration;
 use super::trouble::{Remedy, Trouble};
 use super::truth::{Seen, Truth};
 use super::world::{Step, World};
@@ -31,6 +33,7 @@ use crate::node::object::Node;
 use crate::node::{patch, report};
 use crate::time::{Now, Up};
 use contest::Contest;
+use deletions::{Deletions, may_have_been_done};
 
 #[derive(Debug)]
 pub(super) struct StatusLane {
@@ -57,11 +60,14 @@ pub(super) struct StatusLane {
     report_due: Option<Up>,
     assert_due: Up,
     version_due: Up,
+    version_pause: Backoff,
+    deletions: Deletions,
     reported: bool,
     /// When the board was looked at last.
     looked_at: Up,
     /// A summary that failed is tried again from then on.
     summary_due: Up,
+    summary_pause: Backoff,
     /// The server that was given a summary asked for patience until then: between two runs nothing is sent before.
     patient_until: Up,
 }
@@ -127,9 +133,12 @@ impl StatusLane {
             report_due: None,
             assert_due: now,
             version_due: now,
+            version_pause: Backoff::between(Duration::from_secs(60), VERSION_FREQUENCY),
+            deletions: Deletions::default(),
             reported: false,
             looked_at: now,
             summary_due: now,
+            summary_pause: Backoff::between(Duration::from_secs(10), Duration::from_secs(3600)),
             patient_until: now,
         }
     }
@@ -208,7 +217,8 @@ impl StatusLane {
         match &mut self.stage {
             Stage::Register(registration) => registration.observed(),
             Stage::Probe => {
-                self.tries = 0;
+                // After a run that failed there is one try in each.
+                self.tries = if self.trouble.last().is_some() { TRIES_PER_RUN - 1 } else { 0 };
                 self.postponed = 0;
                 self.try_again_at = now.up;
                 self.stage = Stage::Decide;
@@ -230,9 +240,16 @@ impl StatusLane {
 
     pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
         let stage = std::mem::replace(&mut self.stage, Stage::Decide);
-        if world.node_uid.is_none() || matches!(stage, Stage::Register(_)) {
+        let refusal = answer.result.as_ref().err();
+        let (registers, asks_version) = match &stage {
+            Stage::Register(registration) => (true, registration.asks_for_version()),
+            stage => (false, matches!(stage, Stage::Version)),
+        };
+        // Who knows the version need not know Nodes; but where nobody is, nobody is.
+        let says_something = !asks_version || refusal.is_some_and(|refusal| refusal.class() == Class::Unreachable);
+        if says_something && (registers || world.node_uid.is_none()) {
             // No Lease is renewed, or not in time, so nobody else says whether there is a server.
-            world.asked_for_node(&answer.result, now);
+            world.asked_for_node(refusal, now);
         }
         // Whenever the Node is read: whose is it?
         let node = answer.result.as_ref().ok().and_then(|document| match document {
@@ -250,16 +267,22 @@ impl StatusLane {
                     None => self.stage = Stage::Register(registration),
                 }
             }
-            (Stage::Version, Err(refusal)) if !closes_discovery(&refusal) => {
-                self.refused(&Stage::Version, &refusal, world, now);
-            }
-            (Stage::Version, _) if world.clock.wants_a_witness() => self.version_due = now.up,
+            (Stage::Version, Ok(_)) if world.clock.wants_a_witness() => self.version_due = now.up,
             (Stage::Version, Ok(Document::Version(version))) => {
                 self.truth.server_version = Some(version);
                 self.truth.unsettle();
+                self.version_pause.reset();
+                self.version_due = now.up + VERSION_FREQUENCY;
             }
-            (Stage::Version, _) => {
+            (Stage::Version, Err(refusal)) => {
+                self.truth.version_refused(&refusal);
+                if self.truth.waits_for_version() {
+                    self.version_due = now.up;
+                    return self.refused(&Stage::Version, &refusal, world, now);
+                }
+                // What is known of it is good enough for now; the report does not wait.
                 self.truth.server_version.get_or_insert_default();
+                self.try_again_at = now.up + refusal.retry_after().min(CEILING);
             }
             (Stage::Read, Ok(Document::Node(node))) => self.read(node, world, now),
             (Stage::Patch { report_due }, Ok(Document::Node(node))) => self.patched(node, report_due, world, now),
@@ -287,7 +310,8 @@ impl StatusLane {
     fn registered(&mut self, node: Box<Node>, world: &mut World, now: Now) {
         world.node_found(&node.metadata.uid);
         world.report_in_full = false;
-        self.version_due = now.up + VERSION_FREQUENCY;
+        let is_known = self.truth.server_version.as_ref().is_some_and(|version| version.starts_with('v'));
+        self.version_due = now.up + if is_known { VERSION_FREQUENCY } else { self.version_pause.step() };
         self.report_due = None;
         self.truth.node_known(&node, world, now);
         self.truth.reconcile();
@@ -307,7 +331,7 @@ impl StatusLane {
         let is_unknown = self.truth.server_version.is_none() || !world.clock.was_compared();
         let must_know = is_unknown || !world.report_in_full;
         if now.up >= self.version_due && must_know {
-            self.version_due = now.up + VERSION_FREQUENCY;
+            self.version_due = now.up + self.version_pause.step();
             self.stage = Stage::Version;
             return Step::Send(Wish::ReadVersion);
         }
@@ -381,6 +405,7 @@ impl StatusLane {
             world.say(Level::Info, "status-sent", text);
             self.reported = true;
         }
+        self.deletions.report_accepted(now.up);
         self.truth.acknowledged(&node);
         self.unsure = false;
         world.report_in_full = false;
@@ -413,18 +438,9 @@ impl StatusLane {
         };
         let class = refusal.class();
         if class == Class::Missing && world.settings.register_node && world.settings.reregister {
-            world.say(
-                Level::Warning,
-                "node-deleted",
-                format!("Node {} was deleted: registering it again", world.node_name),
-            );
-            return self.register_again(world, now);
+            return self.register_again(now.up);
         }
-        match stage {
-            Stage::Patch { .. } if may_have_been_done(refusal) => self.unsure = true,
-            Stage::Version => self.version_due = now.up,
-            _ => {}
-        }
+        self.unsure |= matches!(stage, Stage::Patch { .. }) && may_have_been_done(refusal);
         let advice = if class == Class::Missing {
             format!(
                 "; Node {} does not exist and this agent may not register it (registerNode, reregister)",
@@ -443,11 +459,16 @@ impl StatusLane {
             }
             Class::Conflict if self.tries < 2 => self.is_outdated = true,
             Class::Error | Class::Exists if self.tries < TRIES_PER_RUN => self.is_outdated = true,
+            Class::Conflict | Class::Error | Class::Exists => {
+                self.is_outdated = true;
+                self.rest(world, now);
+            }
             Class::Unreachable => {
                 world.report_in_full = true;
                 // Ready again in two requests: the whole status over what is known, rather than a look first.
                 self.unsure |= std::mem::take(&mut self.is_outdated);
                 self.held_until = now.up + world.settings.node_status_report_frequency.max(REPORT_IN_OUTAGE);
+                self.patient_until = now.up + refusal.retry_after().min(CEILING);
                 self.rest(world, now);
             }
             _ => {
@@ -459,14 +480,6 @@ impl StatusLane {
                 self.rest(world, now);
             }
         }
-    }
-
-    fn register_again(&mut self, world: &mut World, now: Now) {
-        world.node_uid = None;
-        self.base = None;
-        self.unsure = false;
-        self.reported = false;
-        self.stage = Stage::Register(Box::new(Registration::new(now.up)));
     }
 
     fn rest(&mut self, world: &mut World, now: Now) {
@@ -482,12 +495,4 @@ impl StatusLane {
 fn with_renewal(due: Up, world: &World) -> Up {
     let longest = (world.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
     world.renewal_due.filter(|renewal| (due..=due + longest).contains(renewal)).unwrap_or(due)
-}
-
-/// Whether the server may have done what it was asked although it did not say so.
-fn may_have_been_done(refusal: &Refusal) -> bool {
-    match refusal {
-        Refusal::Failed(_) => true,
-        Refusal::Status(status) => status.code >= 500,
-    }
 }

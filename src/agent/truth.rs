@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use super::notice::Level;
 use super::transitions::Transitions;
 use super::world::World;
+use crate::api::{Refusal, StatusError};
+use crate::config::limits::TRIES_PER_RUN;
 use crate::journal::{Happened, Record};
 use crate::node::desired::{self, Board, NodeEvent, Remembered};
 use crate::node::identity::{self, Stranger};
@@ -25,6 +27,8 @@ pub(super) struct Truth {
     remembered: Remembered,
     /// What `kubeletVersion` follows.
     pub(super) server_version: Option<String>,
+    /// How often it was asked for in vain.
+    unversioned: u32,
     transitions: Transitions,
     /// Events of conditions that no server has acknowledged: told once, not once a try.
     told: BTreeSet<&'static str>,
@@ -129,6 +133,17 @@ impl Truth {
         let Pressures { memory, disk, pid } = self.pressures;
         let [was_memory, was_disk, was_pid, _] = self.transitions.believed();
         Pressures { memory: memory.or(was_memory), disk: disk.or(was_disk), pid: pid.or(was_pid) }
+    }
+
+    /// Nobody said the version. That may pass, but for where discovery is closed to us (4xx except 429).
+    pub(super) fn version_refused(&mut self, refusal: &Refusal) {
+        let is_closed = matches!(refusal, Refusal::Status(StatusError { code: 400..=428 | 430..=499, .. }));
+        self.unversioned = if is_closed { TRIES_PER_RUN } else { self.unversioned.saturating_add(1) };
+    }
+
+    /// The version we claim may not be above the server's; but to know it is no reason not to be there.
+    pub(super) fn waits_for_version(&self) -> bool {
+        self.server_version.is_none() && self.unversioned < TRIES_PER_RUN
     }
 
     /// The Node to register (INI-*); `None` before the first facts.

@@ -12,7 +12,7 @@ use super::random::Random;
 use super::replay::{self, Replay};
 use super::trouble::Spent;
 use super::{Because, CredentialDates, LONGEST_ANSWER, Output};
-use crate::api::{Class, Document, Refusal, StatusError, Wish};
+use crate::api::{Class, Refusal, StatusError, Wish};
 use crate::config::Settings;
 use crate::journal::record::KnownNode;
 use crate::journal::{Happened, Journal, Moment, Record, Sequence};
@@ -157,13 +157,21 @@ impl World {
     }
 
     /// There is no Node, so no Lease to renew, and the server was asked for the Node.
-    pub(super) fn asked_for_node(&mut self, result: &Result<Document, Refusal>, now: Now) {
-        match result {
-            Err(refusal) if refusal.class() == Class::Unreachable => return self.lost(refusal, now),
-            Err(refusal) if !refusal.is_from_api_server() => {}
-            _ => self.end_outage(now),
+    pub(super) fn asked_for_node(&mut self, refusal: Option<&Refusal>, now: Now) {
+        if refusal.is_none_or(knows_of_nodes) {
+            self.end_outage(now);
         }
-        self.reached(now);
+        self.heard(refusal, now);
+    }
+
+    /// An answer to a request for the Node or the Lease. What says neither that the uplink works nor that it does not
+    /// (too little right, too much to do, an error) leaves that as it was.
+    pub(super) fn heard(&mut self, refusal: Option<&Refusal>, now: Now) {
+        match refusal {
+            Some(refusal) if refusal.class() == Class::Unreachable => self.lost(refusal, now),
+            Some(refusal) if !knows_of_nodes(refusal) => {}
+            _ => self.reached(now),
+        }
     }
 
     fn end_outage(&mut self, now: Now) {
@@ -205,7 +213,7 @@ impl World {
     }
 
     /// The request that keeps the Node alive found no server.
-    pub(super) fn lost(&mut self, refusal: &Refusal, now: Now) {
+    fn lost(&mut self, refusal: &Refusal, now: Now) {
         let dated = self.dated(now);
         if self.outage.lost(&refusal.word(), &mut self.memory, dated) {
             self.replay.hold();
@@ -335,4 +343,9 @@ impl World {
             _ => "; the server does not know this certificate's issuer or this token: check the kubeconfig".to_owned(),
         }
     }
+}
+
+/// Whether who refuses has looked: an API server that knows of Nodes and Leases.
+fn knows_of_nodes(refusal: &Refusal) -> bool {
+    matches!(refusal.class(), Class::Missing | Class::Exists | Class::Conflict)
 }

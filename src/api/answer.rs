@@ -7,10 +7,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use ureq_proto::http::{Response, header};
 
+use super::exchange::AUDIT_ID;
 use super::failure::{Failure, cut};
 use super::protobuf;
-use super::wish::{PatchAnswer, Wish};
-use crate::node::object::{Lease, Metadata, Node};
+use super::wish::{AuditId, PatchAnswer, Wish};
+use crate::node::object::{Lease, Node};
 use crate::time::Wall;
 
 /// The end of one exchange.
@@ -45,9 +46,9 @@ pub enum Document {
 /// Why there was no success.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// The server answered with a status other than 2xx.
+    /// The API server itself refused (D14).
     Status(StatusError),
-    /// There was no answer.
+    /// There was no answer, or none that is known to be the API server's.
     Failed(Failure),
 }
 
@@ -89,15 +90,20 @@ impl Refusal {
         }
     }
 
-    /// Whether the same request will be refused each time: it is understood and not wanted. Not so where the server does
-    /// not know who asks (401), asks for patience, or has trouble of its own.
-    pub fn is_final(&self) -> bool {
-        matches!(self, Refusal::Status(StatusError { code: 400 | 403 | 405 | 413 | 415 | 422, .. }))
+    /// Whether it is what was sent that is refused, and will be each time: malformed, too large, invalid. Not so where the
+    /// server knows or likes us too little (401, 403: rights, quotas, a namespace that ends), or what we do (404, 405, 415).
+    pub fn is_of_content(&self) -> bool {
+        matches!(self, Refusal::Status(StatusError { code: 400 | 413 | 422, .. }))
     }
 
-    /// Whether it has the form in which an API server refuses: a proxy or a portal may use the same codes.
-    pub fn is_from_api_server(&self) -> bool {
-        matches!(self, Refusal::Status(status) if !status.reason.is_empty())
+    /// The patience that was asked for, whoever did; zero where nobody did.
+    pub fn retry_after(&self) -> Duration {
+        let (Refusal::Status(StatusError { retry_after, .. })
+        | Refusal::Failed(Failure::Unconfirmed { retry_after, .. })) = self
+        else {
+            return Duration::ZERO;
+        };
+        retry_after.unwrap_or_default()
     }
 
     /// The retry class.
@@ -147,12 +153,23 @@ pub(super) struct Head {
     content_type: String,
     date: Option<Wall>,
     retry_after: Option<Duration>,
+    audit_id: Echo,
+}
+
+/// Whether an answer has an `Audit-Id`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Echo {
+    Missing,
+    Another,
+    Ours,
 }
 
 impl Head {
-    pub(super) fn of(response: &Response<()>) -> Head {
+    pub(super) fn of(response: &Response<()>, audit_id: &AuditId) -> Head {
         let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let echo = response.headers().get(AUDIT_ID).map(|echo| echo.as_bytes() == audit_id.as_bytes());
         Head {
+            audit_id: echo.map_or(Echo::Missing, |is_ours| if is_ours { Echo::Ours } else { Echo::Another }),
             code: response.status().as_u16(),
             content_type: text(header::CONTENT_TYPE).unwrap_or_default().chars().take(100).collect(),
             date: text(header::DATE).and_then(Wall::parse_http_date),
@@ -164,28 +181,31 @@ impl Head {
         (200..300).contains(&self.code)
     }
 
+    /// Whether this may be the API server's own word, as far as a head can show it (D14).
+    pub(super) fn confirm(&self, wish: &Wish) -> Result<(), Failure> {
+        let essence =
+            |content_type: &str| content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match self.audit_id {
+            Echo::Missing => Err(self.unconfirmed("an Audit-Id")),
+            Echo::Another if self.is_success() => Err(self.unconfirmed("our Audit-ID")),
+            _ if self.is_success() && essence(&self.content_type) != essence(wish.accept()) => {
+                Err(self.unconfirmed("the content type that was asked for"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// `body` is complete; for a success nobody reads it is empty.
     pub(super) fn into_answer(self, wish: &Wish, body: &[u8]) -> Result<Answer, Failure> {
         let date = self.date;
-        let result = if self.is_success() { Ok(self.document(wish, body)?) } else { Err(self.refusal(body)) };
+        let result = if self.is_success() { Ok(self.document(wish, body)?) } else { Err(self.refusal(body)?) };
         Ok(Answer { date, result })
     }
 
     fn document(&self, wish: &Wish, body: &[u8]) -> Result<Document, Failure> {
         match wish {
-            Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
-                if !self.is_protobuf() {
-                    let Metadata { uid, resource_version, .. } = self.json::<Node>(body)?.metadata;
-                    return Ok(Document::Metadata {
-                        uid,
-                        resource_version,
-                        lease_duration_seconds: None,
-                        transitions: 0,
-                    });
-                }
-                protobuf::read_metadata(body)
-                    .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned()))
-            }
+            Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => protobuf::read_metadata(body)
+                .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned())),
             Wish::CreateNode { .. } | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => {
                 let node: Box<Node> = self.json(body)?;
                 if node.metadata.name.is_empty() {
@@ -197,11 +217,7 @@ impl Head {
             Wish::ReadVersion => Ok(Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version))),
             Wish::ReviewAccess { .. } => Ok(Document::Access(self.json::<AccessReview>(body)?.status.allowed)),
             Wish::CreateLease { .. } | Wish::RenewLease { .. } | Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => {
-                if !self.content_type.starts_with("application/") {
-                    return Err(self.not_json("no API server answers so".to_owned()));
-                }
-                let metadata = if self.is_protobuf() { protobuf::read_metadata(body) } else { None };
-                Ok(metadata.unwrap_or(Document::Nothing))
+                Ok(protobuf::read_metadata(body).unwrap_or(Document::Nothing))
             }
         }
     }
@@ -210,32 +226,24 @@ impl Head {
         serde_json::from_slice(body).map_err(|error| self.not_json(error.to_string()))
     }
 
-    fn is_protobuf(&self) -> bool {
-        self.content_type.starts_with("application/vnd.kubernetes.protobuf")
+    fn unconfirmed(&self, lacks: &'static str) -> Failure {
+        let content_type = self.content_type.clone();
+        Failure::Unconfirmed { code: self.code, content_type, lacks, retry_after: self.retry_after }
     }
 
     fn not_json(&self, detail: String) -> Failure {
         Failure::NotJson { content_type: self.content_type.clone(), detail: cut(&detail) }
     }
 
-    fn refusal(self, body: &[u8]) -> Refusal {
-        let status = if self.is_protobuf() {
-            protobuf::read_status(body).unwrap_or_default()
-        } else {
-            serde_json::from_slice::<StatusText>(body).unwrap_or_default()
+    fn refusal(self, body: &[u8]) -> Result<Refusal, Failure> {
+        // Which of the two it is, their first bytes say; what is asked for in one comes in the other at times.
+        let status = protobuf::read_status(body).or_else(|| serde_json::from_slice::<StatusText>(body).ok());
+        let Some(status) = status.filter(|status| status.kind == "Status") else {
+            return Err(self.unconfirmed("a Status"));
         };
-        let from_api_server = status.kind == "Status" || !status.reason.is_empty() || !status.message.is_empty();
-        let message = if from_api_server || body.is_empty() {
-            cut(&status.message)
-        } else {
-            format!("with {} instead of the Status of an API server", self.content_type)
-        };
-        Refusal::Status(StatusError {
-            code: self.code,
-            reason: cut(&status.reason),
-            message,
-            retry_after: self.retry_after,
-        })
+        let (code, retry_after, reason, message) =
+            (self.code, self.retry_after, cut(&status.reason), cut(&status.message));
+        Ok(Refusal::Status(StatusError { code, reason, message, retry_after }))
     }
 }
 
@@ -303,9 +311,11 @@ mod tests {
             (forbidden.word(), forbidden.to_string()),
             ("http-403".into(), "server answered 403 Forbidden: no".into())
         );
-        assert!(forbidden.is_final() && refusal(422, "Invalid", None).is_final());
-        for code in [401, 404, 408, 409, 429, 500, 503, 504] {
-            assert!(!refusal(code, "", None).is_final(), "{code}");
+        for code in [400, 413, 422] {
+            assert!(refusal(code, "", None).is_of_content(), "{code}");
+        }
+        for code in [401, 403, 404, 405, 408, 409, 415, 429, 500, 503, 504] {
+            assert!(!refusal(code, "", None).is_of_content(), "{code}");
         }
         let untrusted = Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer));
         assert_eq!(untrusted.word(), "tls-unknown-issuer");

@@ -12,7 +12,7 @@ use ureq_proto::http::{HeaderMap, Request, Response, Version, header};
 
 use super::answer::{Answer, Head};
 use super::failure::{Failure, cut};
-use super::wish::Wish;
+use super::wish::{AuditId, Wish};
 use crate::config::limits;
 
 #[cfg(test)]
@@ -21,8 +21,8 @@ mod tests;
 /// Product token of this program, and its name as a field manager (TR-4).
 pub const USER_AGENT: &str = concat!("nodepulse/", env!("CARGO_PKG_VERSION"));
 
-/// What a request is called in the server's audit log (`k8s.io/apiserver`, `audit_init.go`).
-const AUDIT_ID: &str = "audit-id";
+/// What a request is called in the server's audit log.
+pub(super) const AUDIT_ID: &str = "audit-id";
 
 /// Where requests go, and as whom.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,6 +41,7 @@ pub struct Target {
 #[derive(Debug)]
 pub struct Exchange {
     wish: Wish,
+    audit_id: AuditId,
     state: State,
     received_bytes: usize,
 }
@@ -86,8 +87,9 @@ pub enum Progress {
 
 impl Exchange {
     /// The whole request, ready to be written in one piece, and the exchange that waits for its reply.
-    pub fn start(wish: Wish, target: &Target) -> Result<(Vec<u8>, Exchange), Failure> {
-        let request = build_request(&wish, target)?;
+    /// `audit_id` is the connection's.
+    pub fn start(wish: Wish, target: &Target, audit_id: AuditId) -> Result<(Vec<u8>, Exchange), Failure> {
+        let request = build_request(&wish, target, &audit_id)?;
         let mut call = Call::new(request).map_err(malformed)?.proceed();
         let body = wish.body().unwrap_or_default();
         let mut bytes = vec![0; request_head_limit(target) + body.len()];
@@ -106,7 +108,7 @@ impl Exchange {
         };
         bytes.truncate(written);
         let state = State::Head(Box::new(call));
-        Ok((bytes, Exchange { wish, state, received_bytes: 0 }))
+        Ok((bytes, Exchange { wish, audit_id, state, received_bytes: 0 }))
     }
 
     /// Whether any byte of the reply has come: before that, a closed connection says nothing about the request.
@@ -182,7 +184,8 @@ impl Exchange {
             Some(RecvResponseResult::RecvBody(call)) => Some(Box::new(call)),
             _ => None,
         };
-        let head = Head::of(&response);
+        let head = Head::of(&response, &self.audit_id);
+        head.confirm(&self.wish)?;
         self.state = State::Body(Body { call, head, kept: Vec::new(), length_bytes: 0, closes });
         Ok(true)
     }
@@ -214,19 +217,17 @@ impl Exchange {
     }
 }
 
-fn build_request(wish: &Wish, target: &Target) -> Result<Request<()>, Failure> {
+fn build_request(wish: &Wish, target: &Target, audit_id: &AuditId) -> Result<Request<()>, Failure> {
     let path = wish.path(&target.node_name);
     let uri = format!("https://{}{}{path}", target.authority, target.path_prefix);
     let mut request = Request::builder()
         .method(wish.verb())
         .uri(uri)
         .header(header::USER_AGENT, USER_AGENT)
-        .header(header::ACCEPT, wish.accept());
+        .header(header::ACCEPT, wish.accept())
+        .header(AUDIT_ID, audit_id.as_bytes());
     if let Some(body) = wish.body() {
         request = request.header(header::CONTENT_TYPE, wish.content_type()).header(header::CONTENT_LENGTH, body.len());
-    }
-    if let Wish::RenewLease { audit_id, .. } = wish {
-        request = request.header(AUDIT_ID, audit_id.as_bytes());
     }
     if let Some(token) = &target.bearer_token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));

@@ -1,6 +1,7 @@
 //! Why an exchange gave no answer at all: a machine word and a sentence that says what to do next.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::config::limits;
 
@@ -60,10 +61,19 @@ pub enum Failure {
     Redirected {
         location: String,
     },
-    /// A success whose body is not the JSON it should be: a captive portal, a proxy's page.
+    /// The API server's success, and its body is not what was asked for.
     NotJson {
         content_type: String,
         detail: String,
+    },
+    /// Not known to be the API server's own word (D14): a proxy, a portal or a load balancer said it, or the API server was
+    /// in too much trouble to say it properly. It ends nothing and proves nothing; patience is all that it may ask for.
+    Unconfirmed {
+        code: u16,
+        content_type: String,
+        /// What the API server's own word has and this has not.
+        lacks: &'static str,
+        retry_after: Option<Duration>,
     },
 }
 
@@ -119,6 +129,7 @@ impl Failure {
             Failure::Malformed { .. } => "reply-malformed",
             Failure::Redirected { .. } => "redirected",
             Failure::NotJson { .. } => "reply-not-json",
+            Failure::Unconfirmed { .. } => "answer-unconfirmed",
         }
     }
 }
@@ -163,9 +174,12 @@ impl fmt::Display for Failure {
                     "redirected to {location}: an API server never does, a captive portal or proxy stands between"
                 )
             }
-            Failure::NotJson { content_type, detail } => write!(
+            Failure::NotJson { content_type, detail } => {
+                write!(f, "the API server's reply ({content_type}) is not what was asked for ({detail})")
+            }
+            Failure::Unconfirmed { code, content_type, lacks, .. } => write!(
                 f,
-                "the reply ({content_type}) is not the JSON of an API server ({detail}); a captive portal or proxy may stand between"
+                "answered {code} ({content_type}) without {lacks}: not the API server's own word; a proxy, a portal or a load balancer may stand between"
             ),
         }
     }
@@ -224,6 +238,7 @@ mod tests {
             Failure::Malformed { detail: text() },
             Failure::Redirected { location: text() },
             Failure::NotJson { content_type: text(), detail: text() },
+            Failure::Unconfirmed { code: 403, content_type: text(), lacks: "our Audit-ID", retry_after: None },
         ];
         others.into_iter().chain(tls.into_iter().map(Failure::Tls)).collect()
     }

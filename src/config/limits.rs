@@ -54,6 +54,12 @@ pub const TRIES_PER_RUN: u32 = 5;
 pub const TRIES_PER_EVENT: u32 = 12;
 /// Repeats of one request because the server said Retry-After (TR-5); more count as failures.
 pub const INNER_RETRIES: u32 = 10;
+/// Requests in any minute, whatever is answered to them.
+pub const REQUESTS_PER_MINUTE: u32 = 60;
+/// Requests that may follow each other without a pause; the rest of the minute's are spread over it.
+pub const REQUESTS_AT_ONCE: u32 = 12;
+/// Of these so many are kept for the Lease.
+pub const REQUESTS_OF_LEASE: u32 = 2;
 /// Longest bundle of the system's trusted roots, bytes; Debian's has 220 KiB.
 pub const TRUST_BUNDLE_BYTES: usize = 2 * 1024 * 1024;
 /// Addresses of one server name that are tried.

@@ -1,5 +1,6 @@
 //! Turns one socket into exchanges with the API server, one after the other: TCP, perhaps a proxy's tunnel, TLS, HTTP.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
 use super::tls::Tls;
 use crate::api::failure::{Failure, TlsFailure};
-use crate::api::{Answer, Exchange, Progress};
+use crate::api::{Answer, AuditId, Exchange, Progress};
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
 use crate::time::{Up, Wall};
@@ -25,6 +26,8 @@ const READ_BYTES: usize = 4096;
 pub struct Connection {
     socket: Watched<TcpStream>,
     ends: Ends,
+    /// What its requests are called, and its answers known by.
+    audit_id: AuditId,
     tls: Tls,
     /// From when until when the server's certificate is valid, once an answer has come.
     certified: Option<(Wall, Wall)>,
@@ -77,7 +80,13 @@ impl Connection {
         if let Some(proxy) = &kubeconfig.proxy {
             open_tunnel(&socket, proxy, server).await?;
         }
-        Ok(Connection { socket, ends, tls, certified: None, plaintext: Vec::new() })
+        let random = || u128::from(RandomState::new().build_hasher().finish());
+        let audit_id = AuditId::new(random() << 64 | random());
+        Ok(Connection { socket, ends, audit_id, tls, certified: None, plaintext: Vec::new() })
+    }
+
+    pub fn audit_id(&self) -> AuditId {
+        self.audit_id
     }
 
     pub fn ends(&self) -> Ends {

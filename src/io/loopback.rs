@@ -129,12 +129,12 @@ impl Listener {
         })
     }
 
-    /// A server of `authority` for `127.0.0.1` that gives every request the same answer.
+    /// A server of `authority` for `127.0.0.1` that gives every request the same answer, as an API server does.
     pub fn answering(authority: &Authority, answer: Vec<u8>) -> Listener {
         let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
         Listener::tls(config, move |_, mut stream| {
-            while read_request(&mut stream).is_some() {
-                if stream.write_all(&answer).is_err() {
+            while let Some(request) = read_request(&mut stream) {
+                if stream.write_all(&echoing(&request, &answer)).is_err() {
                     return;
                 }
             }
@@ -165,6 +165,13 @@ pub fn read_request(stream: &mut impl Read) -> Option<String> {
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body).ok()?;
     Some(head + &String::from_utf8(body).ok()?)
+}
+
+/// The reply with the request's own Audit-ID, as an API server repeats it.
+pub fn echoing(request: &str, reply: &[u8]) -> Vec<u8> {
+    let audit_id = request.lines().find_map(|line| line.strip_prefix("audit-id: ")).unwrap();
+    let end = reply.windows(2).position(|bytes| bytes == b"\r\n").unwrap() + 2;
+    [&reply[..end], b"Audit-Id: ", audit_id.as_bytes(), b"\r\n", &reply[end..]].concat()
 }
 
 /// A reply with a JSON body.

@@ -215,7 +215,7 @@ impl Pool {
         let target = self.target();
         let epoch = self.epoch.get();
         if let Some(connection) = kept {
-            let (request, exchange) = Exchange::start(wish.clone(), &target)?;
+            let (request, exchange) = Exchange::start(wish.clone(), &target, connection.audit_id())?;
             match connection.carry(&request, exchange).await {
                 Carried::Answered { answer, mut connection, reusable } => {
                     let answer = self.dated(answer, connection.certified())?;
@@ -236,7 +236,7 @@ impl Pool {
         let connected = |ends| flight.set_ends(Some(ends));
         let opening = Connection::open(&self.reactor, &self.resolver, &kubeconfig, config, deadline, connected);
         let connection = opening.await?;
-        let (request, exchange) = Exchange::start(wish.clone(), &target)?;
+        let (request, exchange) = Exchange::start(wish.clone(), &target, connection.audit_id())?;
         match connection.carry(&request, exchange).await {
             Carried::Answered { answer, mut connection, reusable } => {
                 let answer = self.dated(answer, connection.certified())?;

@@ -2,7 +2,7 @@
 //! cryptography library, built small for a processor, must be able to do there. A board that cannot is locked out.
 
 use super::cluster::Result;
-use super::loopback::{Listener, TempFolder, json_reply, read_request, version_reply};
+use super::loopback::{Listener, TempFolder, echoing, json_reply, read_request, version_reply};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
     PKCS_ECDSA_P384_SHA384, PKCS_ED25519, date_time_ymd,
@@ -94,7 +94,7 @@ impl Server {
             while let Some(request) = read_request(&mut stream) {
                 let granted = json_reply("201 Created", r#"{"status":{"allowed":true}}"#);
                 let reply = if request.starts_with("GET /version") { version_reply() } else { granted };
-                if stream.write_all(&reply).is_err() {
+                if stream.write_all(&echoing(&request, &reply)).is_err() {
                     return;
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::super::agent::Launch;
 use super::super::cluster::audit::micros;
-use super::super::cluster::{AuditEntry, Client, Cluster, NodeIdentity, Result, condition, wait_until};
+use super::super::cluster::{AuditEntry, Client, Cluster, Credential, NodeIdentity, Result, condition, wait_until};
 use super::super::trials::Case;
 use super::{GRACE, SOON, is_lease, is_renewal, line, lines, status_of, uid, wait_for_requests, wait_until_ready};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
         a_lease_says_who_holds_it_and_belongs_to_the_node,
         a_renewal_is_sixty_bytes_and_only_moves_forward,
         a_renewal_is_called_in_the_audit_log_what_it_calls_itself,
+        every_answer_of_the_server_repeats_the_audit_id_of_its_request,
         a_deleted_lease_is_created_again_with_its_owner,
         a_lease_that_somebody_else_took_is_taken_back,
         a_duration_that_somebody_else_wrote_is_ours_again_with_the_next_renewal,
@@ -111,21 +112,72 @@ fn a_renewal_is_sixty_bytes_and_only_moves_forward(cluster: &Cluster) -> Result<
     Ok(())
 }
 
-/// Three characters where the server would make a UUID, in the log and in the answer.
+/// Twelve characters where the server would make a UUID, in the log and in the answer.
 fn a_renewal_is_called_in_the_audit_log_what_it_calls_itself(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("called")?;
     let _agent = Launch::quick(&node).start(cluster)?;
     renewals(cluster, &node, 4)?;
     let (ours, others): (Vec<_>, Vec<_>) = cluster.audit_of(&node)?.into_iter().partition(is_renewal);
-    let ids: BTreeSet<&str> = ours.iter().map(|e| e.audit_id.as_str()).collect();
-    assert!(ids.len() == ours.len() && ids.iter().all(|id| id.len() == 3), "{ids:?}");
+    let ids: BTreeSet<&str> = ours.iter().chain(&others).map(|e| e.audit_id.as_str()).collect();
+    assert!(ids.len() == 1 && ids.iter().all(|id| id.len() == 12), "one connection, one name: {ids:?}");
     assert!(ours.iter().all(|e| e.user_agent.starts_with("nodepulse/")), "{ours:#?}");
-    assert!(!others.is_empty() && others.iter().all(|e| e.audit_id.len() == 36), "{others:#?}");
+    let other = cluster.node("calling")?;
+    let _second = Launch::quick(&other).start(cluster)?;
+    renewals(cluster, &other, 1)?;
+    let theirs = cluster.audit_of(&other)?.iter().map(|e| e.audit_id.clone()).collect::<BTreeSet<String>>();
+    assert!(theirs.len() == 1 && theirs.iter().all(|id| !ids.contains(id.as_str())), "{theirs:?}");
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", node.name);
     let head = |client: &Client| client.request("GET", &path, None).map(|reply| reply.head);
-    let (with, without) = (head(&cluster.api.admin.clone().with_header("Audit-ID: a-_"))?, head(&cluster.api.admin)?);
-    assert!(with.contains("\r\nAudit-Id: a-_\r\n"), "{with}");
-    assert_eq!(without.len() - with.len(), 36 - 3, "what each answer saves");
+    let named = cluster.api.admin.clone().with_header("Audit-ID: abcdefghij-_");
+    let (with, without) = (head(&named)?, head(&cluster.api.admin)?);
+    assert!(with.contains("\r\nAudit-Id: abcdefghij-_\r\n"), "{with}");
+    assert_eq!(without.len() - with.len(), 36 - 12, "what each answer saves");
+    Ok(())
+}
+
+/// D14 rests on this: on the paths that are used, with every code that the server is easily brought to.
+fn every_answer_of_the_server_repeats_the_audit_id_of_its_request(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("echoed")?;
+    let _agent = Launch::quick(&node).start(cluster)?;
+    renewals(cluster, &node, 1)?;
+    let expired = cluster.node_at(&cluster.api, "outdated", Credential::OtherClientAuthority)?;
+    let named = |client: &Client| client.clone().with_header("Audit-ID: zyxwvutsr-_9");
+    let (admin, own, nobody) = (named(&cluster.api.admin), named(&node.client), named(&expired.client));
+    let (nodes, leases) = ("/api/v1/nodes", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
+    let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let events = "/api/v1/namespaces/default/events";
+    let (this, other) = (format!("{nodes}/{}", node.name), format!("{nodes}/nobody"));
+    let object = |name: &str| json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": name}});
+    let attributes = json!({"resourceAttributes": {"verb": "get", "resource": "nodes"}});
+    let review =
+        json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": attributes});
+    let (existing, nameless, text) = (object(&node.name), object("_"), json!("a text"));
+    const JSON: &str = "application/json";
+    for (client, method, path, body, code) in [
+        (&own, "GET", "/version", None, 200),
+        (&own, "GET", &*this, None, 200),
+        (&own, "GET", &*format!("{leases}/{}", node.name), None, 200),
+        (&own, "POST", reviews, Some((JSON, &review)), 201),
+        (&nobody, "GET", &*this, None, 401),
+        (&own, "GET", &*other, None, 403),
+        (&admin, "GET", &*other, None, 404),
+        (&admin, "GET", "/nowhere", None, 404),
+        (&admin, "PUT", events, Some((JSON, &text)), 405),
+        (&admin, "POST", nodes, Some((JSON, &existing)), 409),
+        (&admin, "POST", nodes, Some(("text/plain", &text)), 415),
+        (&admin, "POST", nodes, Some((JSON, &nameless)), 422),
+        (&admin, "POST", events, Some((JSON, &text)), 400),
+    ] {
+        let reply = client.request(method, path, body)?;
+        assert_eq!(reply.status, code, "{method} {path}: {} {}", reply.head, reply.body);
+        assert!(reply.head.contains("\r\nAudit-Id: zyxwvutsr-_9\r\n"), "{method} {path}: {}", reply.head);
+        assert_eq!(
+            reply.body["kind"] == "Status",
+            code >= 400 && path != "/nowhere",
+            "{method} {path}: {}",
+            reply.body
+        );
+    }
     Ok(())
 }
 

@@ -78,7 +78,7 @@ impl ModelServer {
             Ok(Some((request, used))) if used == bytes.len() => self.answer(&request, caller, now_us).to_bytes(),
             other => {
                 let problem = Problem::bad_request(format!("not exactly one request: {other:?}"));
-                self.respond(Form::JSON, Err(problem), now_us).to_bytes()
+                self.respond(Form::JSON, None, Err(problem), now_us).to_bytes()
             }
         }
     }
@@ -87,16 +87,18 @@ impl ModelServer {
         let known_warnings = self.warnings.len();
         let form = Form::accepted(request.header("accept"));
         let result = form.clone().and_then(|_| self.serve(request, caller, now_us));
-        let mut response = self.respond(form.unwrap_or(Form::JSON), result, now_us);
+        let mut response = self.respond(form.unwrap_or(Form::JSON), request.header("audit-id"), result, now_us);
         for warning in &self.warnings[known_warnings..] {
             response.headers.push(("Warning", format!("299 - {warning:?}")));
         }
         response
     }
 
-    /// An answer that has nothing to do with the request: a fault.
-    pub fn refuse(&mut self, problem: Problem, now_us: i64) -> Response {
-        self.respond(Form::JSON, Err(problem), now_us)
+    /// An answer of the server that has nothing to do with what was asked: a fault.
+    pub fn refuse(&mut self, bytes: &[u8], problem: Problem, now_us: i64) -> Response {
+        let request = Request::parse(bytes).ok().flatten().map(|(request, _)| request);
+        let audit_id = request.as_ref().and_then(|request| request.header("audit-id"));
+        self.respond(Form::JSON, audit_id, Err(problem), now_us)
     }
 
     fn serve(&mut self, request: &Request, caller: &Caller, now_us: i64) -> Result<Success, Problem> {
@@ -240,10 +242,18 @@ impl ModelServer {
         Ok(object)
     }
 
-    fn respond(&mut self, form: Form, result: Result<Success, Problem>, now_us: i64) -> Response {
+    /// `audit_id`: the request's own, which is repeated whatever the answer is.
+    fn respond(
+        &mut self,
+        form: Form,
+        audit_id: Option<&str>,
+        result: Result<Success, Problem>,
+        now_us: i64,
+    ) -> Response {
         self.audits += 1;
+        let made = || format!("00000000-0000-4000-8000-{:012x}", self.audits);
         let mut headers = vec![
-            ("Audit-Id", format!("00000000-0000-4000-8000-{:012x}", self.audits)),
+            ("Audit-Id", audit_id.map_or_else(made, str::to_owned)),
             ("Cache-Control", "no-cache, private".to_owned()),
         ];
         let (code, body, protobuf) = match &result {

@@ -15,13 +15,13 @@ const NO_WATCH: &str = "D4: no watch; the base is the server's last answer";
 const EARLY: &str = "D2: the Lease comes with the Node, whose uid is in the answer to its creation";
 const PATCHED: &str =
     "D3: a PATCH of renewTime alone: a third of the bytes, no conflicts, and no words about time-outs";
-const SHORT: &str = "D3: an Audit-ID of its own, which the answer repeats: 33 bytes less in each";
+const OWN: &str = "D14: an Audit-ID of its own for each connection, by which an answer is known to be the server's";
 const TOLD_ONCE: &str = "a kubelet also builds its Node to ask itself about pods, and tells of each; once is true";
 
 const REQUESTS: &[Row] = &[
     row("get /version 200", "-", "1", "VER-2: kubeletVersion follows the server's, which is asked once a day"),
     row("user agent", "kubelet/*", "nodepulse/*", "TR-4: a client with a name of its own"),
-    row("characters of a renewal's Audit-ID", "36", "3", SHORT),
+    row("characters of a renewal's Audit-ID", "36", "12", OWN),
     row(
         "order of the Node",
         "the first event, the Node, a report",

@@ -4,15 +4,17 @@ use nodepulse::agent::Input;
 use nodepulse::api::Failure;
 
 use super::plan::Happening;
+use super::stranger::Stranger;
 use super::world::{Event, NODE, World};
 
 /// When a service manager loses patience with a process that is to end.
 const TIMEOUT_STOP_US: u64 = 90_000_000;
 
 /// After these, a Lease and a status make everything as it should be.
-const TAKES_NO_REQUESTS: [Happening; 9] = [
+const TAKES_NO_REQUESTS: [Happening; 10] = [
     Happening::LinkDown,
     Happening::LinkFlap,
+    Happening::StrangerInFront,
     Happening::ServerRestart,
     Happening::BoardChange,
     Happening::Suspend,
@@ -77,6 +79,7 @@ impl World {
             Happening::ServerUpgrade => "v1.37.1".clone_into(&mut self.server.git_version),
             Happening::LinkDown => self.take_link_down(90_000_000),
             Happening::LinkFlap => self.take_link_down(3_000_000),
+            Happening::StrangerInFront => self.put_stranger_in_front(),
             Happening::BoardChange => {
                 if self.is_asleep {
                     // Found when it wakes, with no outage in between: told at once.
@@ -99,6 +102,11 @@ impl World {
             }
         }
         self.schedule_happening(kind);
+    }
+
+    fn put_stranger_in_front(&mut self) {
+        let until_us = self.now_us + self.random.between(1, 90) * 1_000_000;
+        self.stranger_until_us = Some((until_us, Stranger::new(&mut self.random)));
     }
 
     fn restart_server(&mut self) {
@@ -191,6 +199,7 @@ impl World {
         self.link_down_until_us = self.now_us;
         self.server_down_until_us = self.now_us;
         self.server_frozen_until_us = self.now_us;
+        self.stranger_until_us = None;
         self.asleep_until_us = self.now_us;
         self.storage.fails_until_us = self.now_us;
         self.storage.slow_until_us = self.now_us;
@@ -206,7 +215,10 @@ impl World {
             self.server.replace_node(NODE, self.server_wall_us());
             self.truth.touched(self.server_wall_us());
         }
-        let replay_us = self.ledger.waiting() * 1_200_000;
-        self.schedule(self.calm_us() + replay_us, Event::Judge);
+        let replay_us = self.ledger.waiting() * 1_700_000;
+        // A Node that was deleted again and again is made again within five minutes.
+        let is_missing = self.server.node(NODE).is_none() || self.watch.is_node_missing();
+        let registration_us = if is_missing { 310_000_000 } else { 0 };
+        self.schedule(self.calm_us() + replay_us + registration_us, Event::Judge);
     }
 }

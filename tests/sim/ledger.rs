@@ -263,8 +263,8 @@ impl Ledger {
     pub fn answered(&mut self, answer: &Answer) {
         let is_settled = match &answer.result {
             Ok(_) => true,
-            Err(refusal @ Refusal::Status(status)) => {
-                (status.code == 409 && status.reason == "AlreadyExists") || refusal.is_final()
+            Err(Refusal::Status(status)) => {
+                (status.code == 409 && status.reason == "AlreadyExists") || [400, 413, 422].contains(&status.code)
             }
             Err(Refusal::Failed(_)) => false,
         };

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use nodepulse::agent::{Input, Ticket};
 use nodepulse::api::failure::TlsFailure;
-use nodepulse::api::{Answer, Document, Exchange, Failure, Lane, Progress, Refusal, Wish};
+use nodepulse::api::{Answer, AuditId, Class, Document, Exchange, Failure, Lane, Progress, Refusal, Wish};
 use nodepulse::time::Wall;
 use serde::Deserialize;
 
 use super::plan::{FAULTS, Fault};
 use super::planted::Planted;
+use super::stranger::Stranger;
 use super::truth::TOLERANCE_US;
 use super::world::{Event, World};
 use crate::model::http::Request;
@@ -40,7 +41,7 @@ pub struct Orders {
     pub reply: Reply,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub enum Reply {
     #[default]
     Whole,
@@ -49,6 +50,7 @@ pub enum Reply {
     /// The connection closes without a byte.
     Closed,
     Garbage,
+    Stranger(Stranger),
 }
 
 /// A request that somebody waits for.
@@ -102,7 +104,8 @@ impl World {
         }
         self.trace.say(|| format!("-> {wish:?}"));
         self.check_telling(&wish);
-        let (bytes, exchange) = match Exchange::start(wish, &self.target) {
+        let audit_id = AuditId::new(u128::from(self.random.next()));
+        let (bytes, exchange) = match Exchange::start(wish, &self.target, audit_id) {
             Ok(started) => started,
             Err(failure) => return self.violated(format!("a request cannot be built: {failure}")),
         };
@@ -151,6 +154,13 @@ impl World {
         let latency_us = self.latency_us();
         let mut orders = Orders::default();
         let mut delay_us = latency_us;
+        let in_front = self.stranger_until_us.filter(|(until_us, _)| self.now_us < *until_us);
+        if let Some((_, stranger)) = in_front {
+            // What stands in front lets nothing through.
+            orders.refuse = Some(Problem::injected(500, None));
+            orders.reply = Reply::Stranger(stranger);
+            return self.schedule(delay_us, Event::Arrive { flight, bytes, orders });
+        }
         match self.draw_fault(lane) {
             None => {}
             Some(Fault::RequestLost | Fault::Hung) => return,
@@ -173,6 +183,11 @@ impl World {
             Some(Fault::Slow) => delay_us += self.random.between(1_000_000, 9_000_000),
             Some(Fault::HalfClosed) => orders.reply = Reply::Closed,
             Some(Fault::Garbage) => orders.reply = Reply::Garbage,
+            Some(Fault::Stranger) => {
+                orders.done = self.random.per_mille(250);
+                orders.refuse = (!orders.done).then(|| Problem::injected(404, None));
+                orders.reply = Reply::Stranger(Stranger::new(&mut self.random));
+            }
             Some(Fault::ConnectFailed) => {
                 let failure = self.draw_failure();
                 return self.schedule(latency_us, Event::Fail { flight, failure });
@@ -227,12 +242,14 @@ impl World {
         let done = orders.refuse.is_none() || orders.done;
         let mut response = done.then(|| self.serve(&bytes, stray));
         if let Some(problem) = orders.refuse {
-            response = Some(self.server.refuse(problem, wall_us));
+            response = Some(self.server.refuse(&bytes, problem, wall_us));
         }
         let Some(response) = response else { return };
         let whole = response.to_bytes();
+        let by_stranger = matches!(orders.reply, Reply::Stranger(_));
         let (bytes, closes) = match orders.reply {
             Reply::Whole => (whole, false),
+            Reply::Stranger(stranger) => (stranger.answer(&response), true),
             Reply::Lost => return,
             Reply::Cut => (whole[..self.random.below(whole.len() as u64) as usize].to_vec(), true),
             Reply::Closed => (Vec::new(), true),
@@ -241,7 +258,7 @@ impl World {
             }
         };
         let latency_us = self.latency_us();
-        self.schedule(latency_us, Event::Deliver { flight, bytes, closes });
+        self.schedule(latency_us, Event::Deliver { flight, bytes, closes, by_stranger });
     }
 
     /// The server does it. What it finds wrong with a request of ours is a violation: only faults may refuse so, and a
@@ -253,7 +270,7 @@ impl World {
             Ok(Some((request, used))) if used == bytes.len() => request,
             other => {
                 self.violated(format!("not one whole request: {other:?}"));
-                return self.server.refuse(Problem::injected(500, None), wall_us);
+                return self.server.refuse(bytes, Problem::injected(500, None), wall_us);
             }
         };
         let renews = request.method != "GET" && request.path.contains("/leases");
@@ -341,7 +358,7 @@ impl World {
     }
 
     /// Reply bytes reach the agent's machine.
-    pub fn deliver(&mut self, number: u64, mut bytes: Vec<u8>, closes: bool) {
+    pub fn deliver(&mut self, number: u64, mut bytes: Vec<u8>, closes: bool, by_stranger: bool) {
         if self.is_link_down() {
             return;
         }
@@ -353,11 +370,17 @@ impl World {
             input.extend(piece);
             match flight.exchange.feed(&mut input) {
                 Ok(Progress::NeedMore) => {}
+                Ok(Progress::Done { answer, .. }) if by_stranger => {
+                    return self.violated(format!("a stranger is taken for the API server: {answer:?}"));
+                }
                 Ok(Progress::Done { answer, .. }) => return self.finish(flight, answer),
                 Err(failure) => return self.finish(flight, failed(failure)),
             }
         }
         if closes {
+            if by_stranger {
+                return self.violated("a stranger's answer is waited for to its end".to_owned());
+            }
             let Flight { lane, ticket, wish, exchange } = flight;
             let answer = exchange.end_of_stream().unwrap_or_else(failed);
             return self.end(lane, ticket, wish, answer);
@@ -388,6 +411,8 @@ impl World {
         if let Some(date) = &mut answer.date {
             *date = self.said_date(*date);
         }
+        self.has_missed_node |=
+            matches!(&answer.result, Err(refusal) if lane == Lane::Status && refusal.class() == Class::Missing);
         if matches!(answer.result, Ok(Document::Node(_))) {
             self.truth.node_read();
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
-use nodepulse::api::{Answer, Document, Exchange, Failure, Progress, Refusal, Target, Wish};
+use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Progress, Refusal, Target, Wish};
 use nodepulse::config::Settings;
 use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
@@ -337,7 +337,9 @@ impl Pair {
             bearer_token: None,
         };
         self.say(|| format!("board {board} -> {}", wish.label()));
-        let Ok((bytes, exchange)) = Exchange::start(wish, &target) else { panic!("a request cannot be built") };
+        let Ok((bytes, exchange)) = Exchange::start(wish, &target, AuditId::new(1)) else {
+            panic!("a request cannot be built")
+        };
         self.scheduled += 1;
         let (flight, life) = (self.scheduled, self.machines[board].life);
         self.machines[board].flights.insert(flight, (ticket, exchange));

@@ -33,6 +33,8 @@ pub enum Fault {
     HalfClosed,
     /// A captive portal, a proxy, noise.
     Garbage,
+    /// Something else answers in the server's place, or after it.
+    Stranger,
     ConnectFailed,
 }
 
@@ -54,6 +56,8 @@ pub enum Happening {
     ServerUpgrade,
     LinkDown,
     LinkFlap,
+    /// For a while everything meets the same stranger.
+    StrangerInFront,
     BoardChange,
     Reload,
     Suspend,
@@ -68,7 +72,7 @@ pub enum Happening {
     ClockStep,
 }
 
-pub const FAULTS: [Fault; 12] = [
+pub const FAULTS: [Fault; 13] = [
     Fault::RequestLost,
     Fault::ReplyLost,
     Fault::Late,
@@ -80,10 +84,11 @@ pub const FAULTS: [Fault; 12] = [
     Fault::Hung,
     Fault::HalfClosed,
     Fault::Garbage,
+    Fault::Stranger,
     Fault::ConnectFailed,
 ];
 
-pub const HAPPENINGS: [Happening; 23] = [
+pub const HAPPENINGS: [Happening; 24] = [
     Happening::NodeDeleted,
     Happening::NodeReplaced,
     Happening::LeaseDeleted,
@@ -98,6 +103,7 @@ pub const HAPPENINGS: [Happening; 23] = [
     Happening::ServerUpgrade,
     Happening::LinkDown,
     Happening::LinkFlap,
+    Happening::StrangerInFront,
     Happening::BoardChange,
     Happening::Reload,
     Happening::Suspend,

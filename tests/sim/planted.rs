@@ -1,6 +1,6 @@
 //! Turns a correct agent into one with a known fault, by standing between it and its world.
 
-use nodepulse::api::{Answer, Document, Lane, PatchAnswer, Refusal, Wish};
+use nodepulse::api::{Answer, Document, Failure, Lane, PatchAnswer, Refusal, StatusError, Wish};
 use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
 use nodepulse::time::Wall;
@@ -55,9 +55,15 @@ pub enum Planted {
     OrderedByTheWallClock,
     /// A wrong `Date` is taken for the time.
     WrongDateBelieved,
+    /// A 404 of anybody means that the Node is gone (undoes D14).
+    StrangersDeletion,
+    /// Any refusal of anybody ends a record.
+    StrangersRefusal,
+    /// A success of anybody is an acknowledged renewal.
+    StrangersSuccess,
 }
 
-pub const PLANTED: [Planted; 23] = [
+pub const PLANTED: [Planted; 26] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -81,6 +87,9 @@ pub const PLANTED: [Planted; 23] = [
     Planted::ForgottenBeforeAccepted,
     Planted::OrderedByTheWallClock,
     Planted::WrongDateBelieved,
+    Planted::StrangersDeletion,
+    Planted::StrangersRefusal,
+    Planted::StrangersSuccess,
 ];
 
 impl Planted {
@@ -110,6 +119,9 @@ impl Planted {
             Planted::ForgottenBeforeAccepted => "records are forgotten that the server never accepted",
             Planted::OrderedByTheWallClock => "out of order",
             Planted::WrongDateBelieved => "renewTime is",
+            Planted::StrangersDeletion => "what the API server never said",
+            Planted::StrangersRefusal => "records are forgotten that the server never accepted",
+            Planted::StrangersSuccess => "the Lease is late",
         }
     }
 }
@@ -159,7 +171,7 @@ impl Shim {
         }
         match wish {
             Wish::CreateLease { body } => Wish::CreateLease { body: self.lease_body(&body, wall) },
-            Wish::RenewLease { body, audit_id } => Wish::RenewLease { body: self.lease_body(&body, wall), audit_id },
+            Wish::RenewLease { body } => Wish::RenewLease { body: self.lease_body(&body, wall) },
             Wish::CreateNode { body } if self.is(Planted::FieldMisspelt) => {
                 Wish::CreateNode { body: body.replacen("\"machineID\"", "\"machineId\"", 1) }
             }
@@ -232,6 +244,17 @@ impl Shim {
     pub fn answer(&mut self, lane: Lane, answer: &mut Answer) {
         if self.is(Planted::ForgottenBeforeAccepted) && lane == Lane::Events && answer.result.is_err() {
             answer.result = Ok(Document::Nothing);
+        }
+        if let Err(Refusal::Failed(Failure::Unconfirmed { code, .. })) = answer.result {
+            let believed = StatusError { code, reason: String::new(), message: String::new(), retry_after: None };
+            match self.fault {
+                Some(Planted::StrangersDeletion) if code == 404 => answer.result = Err(Refusal::Status(believed)),
+                Some(Planted::StrangersRefusal) if code >= 400 => answer.result = Err(Refusal::Status(believed)),
+                Some(Planted::StrangersSuccess) if code < 300 && lane == Lane::Lease => {
+                    answer.result = Ok(Document::Nothing);
+                }
+                _ => {}
+            }
         }
         let Err(Refusal::Status(status)) = &mut answer.result else { return };
         match self.fault {

@@ -38,6 +38,7 @@ impl World {
         self.life += 1;
         self.is_stopping = false;
         self.dates_heard.0 = 0;
+        self.has_missed_node = false;
         self.flights.forget_all();
         self.watch.process_ended();
         self.disk_of_dead(power);

@@ -6,9 +6,8 @@ use std::time::Duration;
 use nodepulse::api::{Answer, Class, Lane, Refusal};
 use nodepulse::time::Wall;
 
-/// No world may see more requests than this in any minute: five tries of PATCH and GET each ten seconds in the worst case,
-/// as many of the Lease, and events.
-pub const REQUESTS_PER_MINUTE: usize = 100;
+/// No process sends more requests than this in any minute, whatever is answered.
+pub const REQUESTS_PER_MINUTE: usize = 60;
 /// Renewals are due every 10 to 10.4 s (LSE-4); the rest is for timers and probes that are late.
 const LEASE_SPACING_US: u64 = 10_400_000 + SLACK_US;
 /// After a failure the Lease is tried again within 7 s (LSE-11), whatever Retry-After says.
@@ -77,6 +76,7 @@ impl Watch {
     /// The process is gone, and everything in flight with it.
     pub fn process_ended(&mut self) {
         self.in_flight.clear();
+        self.sends_us.clear();
         self.not_before_us.clear();
         self.postponements.clear();
         self.last_renew_time = None;
@@ -88,6 +88,10 @@ impl Watch {
         self.probing = false;
         self.left_us = self.reached_us.take().or(self.left_us);
         self.comeback = None;
+    }
+
+    pub fn is_node_missing(&self) -> bool {
+        self.node_missing
     }
 
     /// Somebody did what takes more requests to heal.

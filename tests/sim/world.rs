@@ -17,6 +17,7 @@ use super::plan::{Happening, Plan};
 use super::planted::{Planted, Shim};
 use super::random::Random;
 use super::storage::Storage;
+use super::stranger::Stranger;
 use super::trace::Trace;
 use super::truth::Truth;
 use super::watch::Watch;
@@ -56,6 +57,7 @@ pub enum Event {
         flight: u64,
         bytes: Vec<u8>,
         closes: bool,
+        by_stranger: bool,
     },
     Fail {
         flight: u64,
@@ -129,6 +131,10 @@ pub struct World {
     pub link_down_until_us: u64,
     pub server_down_until_us: u64,
     pub server_frozen_until_us: u64,
+    /// Who answers in the server's place, and until when.
+    pub stranger_until_us: Option<(u64, Stranger)>,
+    /// The server itself told this process that the Node is not there.
+    pub has_missed_node: bool,
     pub asleep_until_us: u64,
     pub is_asleep: bool,
     /// What comes for the agent while the machine sleeps.
@@ -190,6 +196,8 @@ impl World {
             link_down_until_us: 0,
             server_down_until_us: 0,
             server_frozen_until_us: 0,
+            stranger_until_us: None,
+            has_missed_node: false,
             asleep_until_us: 0,
             is_asleep: false,
             asleep: Vec::new(),
@@ -296,7 +304,7 @@ impl World {
             Event::Written { number } => self.written(number),
             Event::Held { ticket, wish } => self.send(ticket, wish),
             Event::Arrive { flight, bytes, orders } => self.arrive(flight, bytes, orders),
-            Event::Deliver { flight, bytes, closes } => self.deliver(flight, bytes, closes),
+            Event::Deliver { flight, bytes, closes, by_stranger } => self.deliver(flight, bytes, closes, by_stranger),
             Event::Fail { flight, failure } => self.fail(flight, failure),
             Event::ForgetFlight { flight } => self.forget_flight(flight),
             Event::LinkChanged => self.link_changed(),
@@ -367,6 +375,9 @@ impl World {
             Output::ReloadCredentials => self.schedule(500, Event::Credentials { life }),
             Output::DropConnections => self.trace.say(|| "   drops its connections".to_owned()),
             Output::Say(notice) => {
+                if notice.word == "node-deleted" && !self.has_missed_node {
+                    self.violated(format!("what the API server never said: {}", notice.text));
+                }
                 self.trace.mix(notice.word.as_bytes());
                 self.trace.say(|| format!("   says {:?} {}: {}", notice.level, notice.word, notice.text));
             }

@@ -43,6 +43,7 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("AUT", 1..=14),
     // Where this program differs from a kubelet on purpose.
     ("D", 1..=12),
+    ("D", 14..=14),
 ];
 
 /// Behaviours of what this program does not have yet, or never will: runtime, images, volumes, plug-ins, certificates.

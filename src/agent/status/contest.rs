@@ -180,7 +180,7 @@ impl StatusLane {
         let registers = world.settings.register_node;
         let Some(node) = node else {
             if registers && (world.settings.reregister || !self.reported) {
-                return self.register_again(world, now);
+                return self.register_again(now.up);
             }
             return self.rest(world, now);
         };

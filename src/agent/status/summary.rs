@@ -3,7 +3,7 @@
 use super::super::notice::Level;
 use super::super::world::{Step, World};
 use super::{CEILING, Stage, StatusLane, with_renewal};
-use crate::api::{Class, Document, PatchAnswer, Refusal, Wish};
+use crate::api::{Document, PatchAnswer, Refusal, Wish};
 use crate::time::Now;
 
 impl StatusLane {
@@ -30,6 +30,7 @@ impl StatusLane {
         self.stage = Stage::Rest;
         let refusal = match result {
             Ok(document) => {
+                self.summary_pause.reset();
                 world.replay.summed_up(&mut world.memory);
                 if let Document::Node(node) = document {
                     self.read(node, world, now);
@@ -39,15 +40,13 @@ impl StatusLane {
             Err(refusal) => refusal,
         };
         let advice = world.advise(&refusal, "patch nodes/status", now);
-        if refusal.is_final() {
+        if refusal.is_of_content() {
             let text = format!("the summary of the last outage is not on the Node: {refusal}{advice}");
             world.say(Level::Warning, "summary-refused", text);
             return world.replay.summed_up(&mut world.memory);
         }
-        self.summary_due = now.up + world.settings.node_status_update_frequency;
-        if let Class::After(wait) = refusal.class() {
-            // The whole lane was asked for patience.
-            self.patient_until = now.up + wait.min(CEILING);
-        }
+        self.summary_due = now.up + self.summary_pause.step();
+        // The whole lane was asked for patience.
+        self.patient_until = now.up + refusal.retry_after().min(CEILING);
     }
 }

@@ -114,6 +114,7 @@ fn a_node_that_is_gone_when_its_holder_is_asked_about_is_registered() {
     let mut script = working();
     lose_the_lease(&mut script);
     script.play(Lane::Status, refused(404, "NotFound"));
+    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::ReadNode { heartbeat: false });
     assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
 }
 

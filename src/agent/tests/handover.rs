@@ -159,6 +159,7 @@ fn a_node_that_was_deleted_meanwhile_is_registered_again() {
     let mut script = killed(BOOT);
     script.play_healthy(Lane::Lease);
     script.play(Lane::Status, refused(404, "NotFound"));
+    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::ReadNode { heartbeat: false });
     assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
 }
 

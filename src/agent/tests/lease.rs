@@ -311,6 +311,7 @@ fn a_missing_lease_makes_the_status_lane_ask_for_the_node_at_once() {
     let (lost_at, _) = script.play(Lane::Lease, refused(404, "NotFound"));
     let (asked_at, wish) = script.play(Lane::Status, refused(404, "NotFound"));
     assert_eq!((asked_at, wish.verb()), (lost_at, "PATCH"));
+    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::ReadNode { heartbeat: false });
     assert!(matches!(script.next(Lane::Status).1, Wish::CreateNode { .. }));
 }
 

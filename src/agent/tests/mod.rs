@@ -10,6 +10,7 @@ mod registration;
 mod replay;
 mod standing;
 mod status;
+mod strangers;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -375,6 +376,13 @@ fn refused(code: u16, reason: &str) -> Result<Document, Refusal> {
 fn refused_after(code: u16, seconds: u64) -> Result<Document, Refusal> {
     let retry_after = Some(Duration::from_secs(seconds));
     Err(Refusal::Status(StatusError { code, reason: String::new(), message: String::new(), retry_after }))
+}
+
+/// What a proxy, a portal or a load balancer answers.
+fn unconfirmed(code: u16, retry_after_seconds: Option<u64>) -> Result<Document, Refusal> {
+    let (content_type, lacks) = ("text/html".to_owned(), "an Audit-Id");
+    let retry_after = retry_after_seconds.map(Duration::from_secs);
+    Err(Refusal::Failed(Failure::Unconfirmed { code, content_type, lacks, retry_after }))
 }
 
 fn unreachable() -> Result<Document, Refusal> {

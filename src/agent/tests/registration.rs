@@ -35,6 +35,8 @@ fn attempts_double_their_distance_up_to_seven_seconds() {
 fn a_version_that_may_not_be_read_does_not_stop_registration() {
     let mut script = Script::new();
     script.play(Lane::Status, refused(403, "Forbidden"));
+    let (asked_ms, look) = script.play(Lane::Status, refused(404, "NotFound"));
+    assert_eq!((asked_ms, look), (100, Wish::ReadNode { heartbeat: false }));
     assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
 }
 
@@ -221,6 +223,7 @@ fn a_deleted_node_is_registered_again_and_its_lease_gets_the_new_owner() {
     script.play_healthy(Lane::Lease);
     script.play_healthy(Lane::Lease);
     script.play(Lane::Status, refused(404, "NotFound"));
+    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::ReadNode { heartbeat: false });
     let (ticket, create) = script.next(Lane::Status);
     assert!(matches!(create, Wish::CreateNode { .. }));
     let mut node = registered_node();

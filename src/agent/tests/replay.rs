@@ -181,7 +181,7 @@ fn an_event_keeps_its_name_over_a_killed_process_and_one_that_exists_counts_as_t
 
 #[test]
 fn what_the_server_will_never_take_is_said_and_blocks_nothing() {
-    for (code, reason) in [(403, "Forbidden"), (422, "Invalid"), (400, "BadRequest")] {
+    for (code, reason) in [(413, "RequestEntityTooLarge"), (422, "Invalid"), (400, "BadRequest")] {
         let mut script = outage();
         script.play(Lane::Events, refused(code, reason));
         assert_eq!(reasons(&events(&timed(&mut script, Duration::from_secs(60)))), BACK[1..]);
@@ -232,7 +232,8 @@ fn a_second_outage_in_the_middle_goes_on_where_the_first_stopped() {
 
 #[test]
 fn a_summary_that_is_refused_for_good_is_said_and_one_that_fails_is_tried_again() {
-    for (failure, tries) in [(refused(403, "Forbidden"), 1), (unreachable(), 2), (refused(500, ""), 2)] {
+    let forbidden = refused(403, "Forbidden");
+    for (failure, tries) in [(refused(422, "Invalid"), 1), (forbidden, 2), (unreachable(), 2), (refused(500, ""), 2)] {
         let mut script = outage();
         let mut summaries = 0;
         for _ in 0..60 {

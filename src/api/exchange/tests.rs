@@ -1,7 +1,7 @@
 //! Turns replies as servers, portals and broken lines send them into what one exchange makes of them.
 
 use super::*;
-use crate::api::{AuditId, Class, Document, PatchAnswer, Refusal, StatusError};
+use crate::api::{Class, Document, PatchAnswer, Refusal, StatusError};
 use crate::time::Wall;
 use std::time::Duration;
 
@@ -14,12 +14,16 @@ fn target() -> Target {
     }
 }
 
+fn audit_id() -> AuditId {
+    AuditId::new(0)
+}
+
 fn start(wish: Wish) -> Exchange {
-    Exchange::start(wish, &target()).unwrap().1
+    Exchange::start(wish, &target(), audit_id()).unwrap().1
 }
 
 fn renewal() -> Wish {
-    Wish::RenewLease { body: "{}".to_owned(), audit_id: AuditId::new(0) }
+    Wish::RenewLease { body: "{}".to_owned() }
 }
 
 fn created() -> Wish {
@@ -53,7 +57,8 @@ fn with_length(head: &str, body: &str) -> String {
     format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-const JSON: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json";
+const JSON: &str = "HTTP/1.1 200 OK\r\nAudit-Id: AAAAAAAAAAAA\r\nContent-Type: application/json";
+const PROTOBUF: &str = "HTTP/1.1 200 OK\r\nAudit-Id: AAAAAAAAAAAA\r\nContent-Type: application/vnd.kubernetes.protobuf";
 const NODE: &str = r#"{"metadata":{"name":"n1","uid":"u1","resourceVersion":"7"}}"#;
 
 fn refused(answer: Answer) -> StatusError {
@@ -75,30 +80,34 @@ fn a_request_is_written_whole_with_the_headers_it_needs() {
     let mut target = target();
     target.bearer_token = Some("secret".to_owned());
     let wish = Wish::PatchStatus { body: r#"{"a":1}"#.to_owned(), answer: PatchAnswer::Node, heartbeat: true };
-    let text = String::from_utf8(Exchange::start(wish, &target).unwrap().0).unwrap();
+    let text = String::from_utf8(Exchange::start(wish, &target, audit_id()).unwrap().0).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let mut lines = head.split("\r\n");
     assert_eq!(lines.next(), Some("PATCH /clusters/a/api/v1/nodes/n1/status?timeout=10s HTTP/1.1"));
     let headers: Vec<String> = lines.map(|line| line.split_once(':').unwrap().0.to_lowercase()).collect();
-    for header in ["host", "user-agent", "accept", "content-type", "content-length", "authorization"] {
+    for header in ["host", "user-agent", "accept", "audit-id", "content-type", "content-length", "authorization"] {
         assert_eq!(headers.iter().filter(|one| *one == header).count(), 1, "{header} in {headers:?}");
     }
-    assert_eq!(headers.len(), 6, "{headers:?}");
+    assert_eq!(headers.len(), 7, "{headers:?}");
     assert!(head.contains("Bearer secret") && head.contains("api.example:6443"), "{head}");
     assert_eq!(body, r#"{"a":1}"#);
     assert!(!format!("{target:?}").contains("secret"));
 }
 
 #[test]
-fn a_renewal_names_itself_to_the_audit_log_and_nothing_else_does() {
-    let head = |wish| String::from_utf8(Exchange::start(wish, &target()).unwrap().0).unwrap().to_lowercase();
-    assert!(head(renewal()).contains("\r\naudit-id: aaa\r\n"), "{}", head(renewal()));
-    assert!(!head(created()).contains("audit-id") && !head(Wish::ReadLease).contains("audit-id"));
+fn every_request_brings_the_audit_id_of_its_connection() {
+    for wish in [renewal(), created(), Wish::ReadLease, Wish::ReadVersion] {
+        for (random, name) in [(0, "AAAAAAAAAAAA"), (u128::MAX, "____________")] {
+            let bytes = Exchange::start(wish.clone(), &target(), AuditId::new(random)).unwrap().0;
+            let text = String::from_utf8(bytes).unwrap();
+            assert!(text.contains(&format!("\r\naudit-id: {name}\r\n")), "{text}");
+        }
+    }
 }
 
 #[test]
 fn the_product_is_named_before_its_version() {
-    let bytes = Exchange::start(Wish::ReadVersion, &target()).unwrap().0;
+    let bytes = Exchange::start(Wish::ReadVersion, &target(), audit_id()).unwrap().0;
     let text = String::from_utf8(bytes).unwrap().to_lowercase();
     assert!(text.contains(concat!("user-agent: nodepulse/", env!("CARGO_PKG_VERSION"), "\r\n")), "{text}");
     assert!(!text.contains("content-"), "a GET has no body: {text}");
@@ -108,7 +117,7 @@ fn the_product_is_named_before_its_version() {
 fn a_token_as_long_as_a_file_allows_still_fits() {
     let mut target = target();
     target.bearer_token = Some("t".repeat(limits::CREDENTIAL_FILE_BYTES));
-    let (bytes, _) = Exchange::start(created(), &target).unwrap();
+    let (bytes, _) = Exchange::start(created(), &target, audit_id()).unwrap();
     assert!(bytes.len() > limits::CREDENTIAL_FILE_BYTES && bytes.ends_with(b"\r\n\r\n{}"));
 }
 
@@ -166,7 +175,7 @@ fn a_reply_cut_at_any_byte_is_an_unfinished_answer() {
 fn a_closed_connection_says_whether_a_reply_had_begun() {
     let mut exchange = start(renewal());
     assert!(!exchange.has_begun());
-    let mut input = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\n{".to_vec();
+    let mut input = format!("{PROTOBUF}\r\nContent-Length: 5\r\n\r\nk").into_bytes();
     assert!(matches!(exchange.feed(&mut input), Ok(Progress::NeedMore)));
     assert!(exchange.has_begun());
 }
@@ -193,8 +202,9 @@ fn headers_without_an_end_are_given_up_at_the_limit() {
 
 #[test]
 fn a_body_without_an_end_is_given_up_at_the_limit_even_if_nobody_reads_it() {
-    for (wish, limit_bytes) in [(renewal(), limits::REPLY_BODY_BYTES), (created(), limits::NODE_BODY_BYTES)] {
-        let head = format!("{JSON}\r\nContent-Length: 1000000000\r\n\r\n").into_bytes();
+    let renewed = (renewal(), PROTOBUF, limits::REPLY_BODY_BYTES);
+    for (wish, head, limit_bytes) in [renewed, (created(), JSON, limits::NODE_BODY_BYTES)] {
+        let head = format!("{head}\r\nContent-Length: 1000000000\r\n\r\n").into_bytes();
         let (failure, held) = pour(&mut start(wish), head, &[b' '; 1000]);
         assert!(held <= 1000, "{held} bytes are held");
         assert_eq!(failure, Some(Failure::BodyTooLarge { limit_bytes }));
@@ -204,7 +214,7 @@ fn a_body_without_an_end_is_given_up_at_the_limit_even_if_nobody_reads_it() {
 #[test]
 fn a_body_nobody_reads_is_not_kept() {
     let mut exchange = start(Wish::CreateEvent { body: "{}".to_owned() });
-    let mut input = format!("{JSON}\r\nContent-Length: 250000\r\n\r\n").into_bytes();
+    let mut input = format!("{PROTOBUF}\r\nContent-Length: 250000\r\n\r\n").into_bytes();
     input.resize(input.len() + 200_000, b' ');
     assert!(matches!(exchange.feed(&mut input), Ok(Progress::NeedMore)));
     assert!(matches!(&exchange.state, State::Body(body) if body.kept.capacity() == 0));
@@ -222,14 +232,81 @@ fn a_redirect_is_told_with_its_target() {
     assert!(matches!(read(&renewal(), &long), Err(Failure::Redirected { location }) if location.len() == 200));
 }
 
-#[test]
-fn the_page_of_a_captive_portal_is_no_success() {
-    let page = with_length("HTTP/1.1 200 OK\r\nContent-Type: text/html", "<html>Please log in</html>");
-    for wish in [created(), renewal(), Wish::ReadLease, Wish::ReadVersion] {
-        let failure = read(&wish, &page).unwrap_err();
-        assert_eq!(failure.word(), "reply-not-json", "{wish:?}");
-        assert!(failure.to_string().contains("text/html"));
+/// What a reply of these lines and this body lacks; it must be none.
+fn lacks(wish: &Wish, lines: &[&str], body: &str) -> &'static str {
+    let head = lines.join("\r\n");
+    match read(wish, &with_length(&head, body)) {
+        Err(Failure::Unconfirmed { lacks, .. }) => lacks,
+        other => panic!("{head}\n{body}\nas the answer to {wish:?} is {other:?}"),
     }
+}
+
+/// D14: of the first 200 to the last 599 nothing counts that the API server did not say.
+#[test]
+fn what_is_not_the_api_servers_own_word_is_no_answer() {
+    const JSON: &str = "Content-Type: application/json";
+    const HTML: &str = "Content-Type: text/html; charset=utf-8";
+    const PROTOBUF: &str = "Content-Type: application/vnd.kubernetes.protobuf";
+    const OURS: &str = "Audit-Id: AAAAAAAAAAAA";
+    const ANOTHER: &str = "Audit-Id: 5bd5bcd9-40e6-4b1f-9e40-5a1de28e9f4d";
+    const STATUS: &str = r#"{"kind":"Status","reason":"NotFound","message":"no"}"#;
+    let event = || Wish::CreateEvent { body: "{}".to_owned() };
+    let review = || Wish::ReviewAccess { body: "{}".to_owned() };
+    let wishes = || [created(), renewal(), event(), review(), Wish::ReadLease, Wish::ReadVersion];
+    for wish in wishes() {
+        let asked = if matches!(wish, Wish::RenewLease { .. } | Wish::CreateEvent { .. }) { PROTOBUF } else { JSON };
+        for ok in ["HTTP/1.1 200 OK", "HTTP/1.1 201 Created"] {
+            assert_eq!(lacks(&wish, &[ok, HTML], "<html>Please log in</html>"), "an Audit-Id");
+            assert_eq!(lacks(&wish, &[ok, asked], NODE), "an Audit-Id");
+            assert_eq!(lacks(&wish, &[ok, asked, ANOTHER], NODE), "our Audit-ID", "it belongs to somebody else");
+            assert_eq!(lacks(&wish, &[ok, asked, &OURS[..21]], NODE), "our Audit-ID", "it is cut");
+            assert_eq!(lacks(&wish, &[ok, HTML, OURS], NODE), "the content type that was asked for");
+            assert_eq!(lacks(&wish, &[ok, OURS], NODE), "the content type that was asked for");
+            let other = if asked == JSON { PROTOBUF } else { JSON };
+            assert_eq!(lacks(&wish, &[ok, other, OURS], NODE), "the content type that was asked for");
+        }
+        for code in [400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 429, 500, 502, 503, 504] {
+            let line = format!("HTTP/1.1 {code} Somehow");
+            assert_eq!(lacks(&wish, &[&line, HTML], "<html>Forbidden</html>"), "an Audit-Id");
+            assert_eq!(lacks(&wish, &[&line, JSON], STATUS), "an Audit-Id");
+            for body in ["", "{}", "[]", "404 page not found\n", r#"{"error":"not found"}"#, r#"{"kind":"Node"}"#] {
+                assert_eq!(lacks(&wish, &[&line, JSON, OURS], body), "a Status", "{body}");
+            }
+        }
+    }
+}
+
+/// `http.Error` and the like of `k8s.io/apiserver` 1.36: too busy (max-in-flight, priority and fairness), shutting down, a
+/// panic, an authorizer that is not there, an unknown path, and a time-out, whose Status lacks its kind.
+#[test]
+fn what_the_api_server_says_in_its_trouble_is_patience_and_no_more() {
+    let after = Some(Duration::from_secs(5));
+    for (status, retry_after, body) in [
+        ("429 Too Many Requests", after, "Too many requests, please try again later.\n"),
+        ("429 Too Many Requests", after, "The apiserver is shutting down, please try again later.\n"),
+        ("500 Internal Server Error", None, "This request caused apiserver to panic. Look in the logs for details.\n"),
+        ("500 Internal Server Error", None, "Internal Server Error: \"/api/v1/nodes\": no way to the authorizer\n"),
+        ("404 Not Found", None, "404 page not found\n"),
+        (
+            "504 Gateway Timeout",
+            None,
+            r#"{"metadata":{},"status":"Failure","message":"Timeout","reason":"Timeout","code":504}"#,
+        ),
+    ] {
+        let wait = retry_after.map_or("X-Filler: a".to_owned(), |wait| format!("Retry-After: {}", wait.as_secs()));
+        let lines =
+            format!("HTTP/1.1 {status}\r\nAudit-Id: AAAAAAAAAAAA\r\nContent-Type: text/plain; charset=utf-8\r\n{wait}");
+        let failure = read(&renewal(), &with_length(&lines, body)).unwrap_err();
+        let refusal = Refusal::Failed(failure);
+        assert_eq!((refusal.class(), refusal.retry_after()), (Class::Unreachable, retry_after.unwrap_or_default()));
+        assert!(!refusal.is_of_content(), "{refusal}");
+    }
+}
+
+#[test]
+fn parameters_of_a_content_type_and_its_case_make_no_difference() {
+    let head = JSON.replace("application/json", "Application/JSON; charset=utf-8");
+    assert_eq!(node_of(read(&created(), &with_length(&head, NODE)).unwrap().0).0, "n1");
 }
 
 #[test]
@@ -244,17 +321,24 @@ fn an_answer_that_is_not_the_object_asked_for_is_no_success() {
 #[test]
 fn an_assertion_is_answered_with_metadata_only() {
     let wish = Wish::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata, heartbeat: true };
-    let (answer, _) = read(&wish, &with_length(JSON, NODE)).unwrap();
+    let body = "k8s\0\n\x17\x12\x15PartialObjectMetadata\x12\x09\n\x07*\x02u12\x017";
+    let (answer, _) = read(&wish, &with_length(PROTOBUF, body)).unwrap();
     let (uid, resource_version) = ("u1".to_owned(), "7".to_owned());
     let metadata = Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 };
     assert_eq!(answer.result, Ok(metadata));
+    assert_eq!(read(&wish, &with_length(PROTOBUF, NODE)).unwrap_err().word(), "reply-not-json");
+}
+
+fn refusing(status: &str) -> String {
+    // It need not be ours: what is refused proves nothing but that somebody of that kind refuses.
+    format!("HTTP/1.1 {status}\r\nAudit-Id: 5bd5bcd9-40e6-4b1f-9e40-5a1de28e9f4d\r\nContent-Type: application/json")
 }
 
 #[test]
 fn a_refusal_keeps_reason_message_and_retry_after() {
     let body = r#"{"kind":"Status","reason":"TooManyRequests","message":"later"}"#;
-    let head = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 7";
-    let (answer, reusable) = read(&renewal(), &with_length(head, body)).unwrap();
+    let head = refusing("429 Too Many Requests") + "\r\nRetry-After: 7";
+    let (answer, reusable) = read(&renewal(), &with_length(&head, body)).unwrap();
     assert!(reusable, "a refusal is an answer");
     assert_eq!(answer.result.clone().unwrap_err().class(), Class::After(Duration::from_secs(7)));
     let status = refused(answer);
@@ -264,15 +348,16 @@ fn a_refusal_keeps_reason_message_and_retry_after() {
 #[test]
 fn a_retry_after_that_is_no_number_of_seconds_is_none() {
     for value in ["soon", "-1", "1.5", "Wed, 21 Oct 2026 07:28:00 GMT", ""] {
-        let head = format!("HTTP/1.1 503 Unavailable\r\nContent-Type: application/json\r\nRetry-After: {value}");
-        assert_eq!(refused(read(&renewal(), &with_length(&head, "{}")).unwrap().0).retry_after, None, "{value}");
+        let head = format!("{}\r\nRetry-After: {value}", refusing("503 Unavailable"));
+        let body = r#"{"kind":"Status"}"#;
+        assert_eq!(refused(read(&renewal(), &with_length(&head, body)).unwrap().0).retry_after, None, "{value}");
     }
 }
 
 #[test]
 fn a_refusal_in_protobuf_is_understood() {
     let body = b"k8s\0\n\x0c\n\x02v1\x12\x06Status\x12\x25\x1a\x16leases \"n1\" not found!\"\x08NotFound0\x94\x03";
-    let head = "HTTP/1.1 404 Not Found\r\nContent-Type: application/vnd.kubernetes.protobuf";
+    let head = refusing("404 Not Found").replace("json", "vnd.kubernetes.protobuf");
     let mut reply = format!("{head}\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
     reply.extend_from_slice(body);
     let (answer, _) = feed(renewal(), &reply, 3).unwrap();
@@ -283,18 +368,16 @@ fn a_refusal_in_protobuf_is_understood() {
 #[test]
 fn a_refusal_of_something_that_is_no_api_server_says_so() {
     let page = with_length("HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html", "<html>nginx</html>");
-    let status = refused(read(&renewal(), &page).unwrap().0);
-    assert_eq!(status.message, "with text/html instead of the Status of an API server");
-    let silent = with_length("HTTP/1.1 503 Service Unavailable", "");
-    assert_eq!(refused(read(&renewal(), &silent).unwrap().0).message, "");
+    let text = read(&renewal(), &page).unwrap_err().to_string();
+    assert!(text.starts_with("answered 502 (text/html) without an Audit-Id: not the API server's own word;"), "{text}");
 }
 
 #[test]
 fn a_message_without_an_end_is_cut() {
     let text = "é".repeat(50_000);
     let body = format!(r#"{{"kind":"Status","message":"{text}","reason":"{text}"}}"#);
-    let head = "HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json";
-    let status = refused(read(&renewal(), &with_length(head, &body)).unwrap().0);
+    let head = refusing("500 Internal Server Error");
+    let status = refused(read(&renewal(), &with_length(&head, &body)).unwrap().0);
     assert_eq!([status.message, status.reason].map(|text| text.chars().count()), [limits::FOREIGN_TEXT_CHARS; 2]);
     let wrong = with_length(JSON, &format!(r#"{{"gitVersion":{{"{text}":1}}}}"#));
     let told = read(&Wish::ReadVersion, &wrong).unwrap_err().to_string();
@@ -307,11 +390,11 @@ fn a_message_without_an_end_is_cut() {
 #[test]
 fn the_servers_clock_comes_with_every_answer() {
     let date = "Date: Thu, 01 Jan 2026 00:00:00 GMT";
-    let at = |head: &str| read(&renewal(), &with_length(head, "{}")).unwrap().0.date;
-    assert_eq!(at(&format!("{JSON}\r\n{date}")), Some(Wall::from_unix_seconds(1_767_225_600)));
-    let refusal = "HTTP/1.1 403 Forbidden\r\nContent-Type: application/json";
+    let at = |head: &str| read(&renewal(), &with_length(head, r#"{"kind":"Status"}"#)).unwrap().0.date;
+    assert_eq!(at(&format!("{PROTOBUF}\r\n{date}")), Some(Wall::from_unix_seconds(1_767_225_600)));
+    let refusal = refusing("403 Forbidden");
     assert_eq!(at(&format!("{refusal}\r\n{date}")), Some(Wall::from_unix_seconds(1_767_225_600)));
-    assert_eq!(at(&format!("{JSON}\r\nDate: yesterday")), None);
+    assert_eq!(at(&format!("{PROTOBUF}\r\nDate: yesterday")), None);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::*;
 use crate::api::Document;
 use crate::api::failure::TlsFailure;
 use crate::io::kept::Kept;
-use crate::io::loopback::{Authority, Listener, kubeconfig, read_request, version_reply};
+use crate::io::loopback::{Authority, Listener, Stream, echoing, kubeconfig, read_request, version_reply};
 use base64::Engine;
 use std::io::Write;
 use std::sync::mpsc;
@@ -17,6 +17,11 @@ fn pool(kubeconfig: Kubeconfig) -> Pool {
 
 fn ask(pool: &Pool) -> Answer {
     pool.reactor.block_on(pool.exchange(Wish::ReadVersion)).unwrap()
+}
+
+/// Answers the next request; false when there is none.
+fn answer(stream: &mut Stream) -> bool {
+    read_request(stream).is_some_and(|request| stream.write_all(&echoing(&request, &version_reply())).is_ok())
 }
 
 fn version() -> Result<Document, Refusal> {
@@ -42,8 +47,7 @@ fn a_connection_that_the_server_closed_while_idle_costs_no_request() {
     let authority = Authority::new();
     let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
     let server = Listener::tls(config, |_, mut stream| {
-        read_request(&mut stream);
-        stream.write_all(&version_reply()).unwrap();
+        assert!(answer(&mut stream));
     });
     let pool = pool(kubeconfig(&authority, server.port));
     for expected in 1..=3 {
@@ -57,12 +61,11 @@ fn a_kept_connection_that_dies_with_the_request_is_replaced_once() {
     let authority = Authority::new();
     let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
     let server = Listener::tls(config, |number, mut stream| {
-        read_request(&mut stream);
         if number == 0 {
-            stream.write_all(&version_reply()).unwrap();
-            // The second request is read and never answered.
-            read_request(&mut stream);
+            assert!(answer(&mut stream));
         }
+        // The second request is read and never answered.
+        read_request(&mut stream);
     });
     let pool = pool(kubeconfig(&authority, server.port));
     assert_eq!(ask(&pool).result, version());
@@ -76,11 +79,10 @@ fn a_server_that_hangs_costs_its_deadline_and_its_connection() {
     let authority = Authority::new();
     let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
     let server = Listener::tls(config, |number, mut stream| {
-        while read_request(&mut stream).is_some() {
-            if number > 0 {
-                stream.write_all(&version_reply()).unwrap();
-            }
+        if number == 0 {
+            while read_request(&mut stream).is_some() {}
         }
+        while answer(&mut stream) {}
     });
     let pool = pool(kubeconfig(&authority, server.port));
     let hung = pool.exchange_within(Wish::ReadVersion, Duration::from_millis(300));
@@ -96,11 +98,11 @@ fn server_that_hangs_first(authority: &Authority) -> (Listener, mpsc::Sender<()>
     let gate = std::sync::Mutex::new(gate);
     let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
     let server = Listener::tls(config, move |number, mut stream| {
-        while read_request(&mut stream).is_some() {
+        while let Some(request) = read_request(&mut stream) {
             if number == 0 {
                 let _ = gate.lock().unwrap().recv();
             }
-            let _ = stream.write_all(&version_reply());
+            let _ = stream.write_all(&echoing(&request, &version_reply()));
         }
     });
     (server, release)
@@ -324,12 +326,13 @@ fn dated(authority: &Authority, date: &str, (from, until): (i32, i32)) -> Listen
     let reply = String::from_utf8(version_reply()).unwrap();
     let reply = reply.replacen("\r\n", &format!("\r\nDate: {date}\r\n"), 1);
     let config = authority.server_config(&authority.sign_for_years(&["127.0.0.1"], from, until));
-    Listener::tls(
-        config,
-        move |_, mut stream| {
-            while read_request(&mut stream).is_some() && stream.write_all(reply.as_bytes()).is_ok() {}
-        },
-    )
+    Listener::tls(config, move |_, mut stream| {
+        let mut next = || {
+            let request = read_request(&mut stream)?;
+            stream.write_all(&echoing(&request, reply.as_bytes())).ok()
+        };
+        while next().is_some() {}
+    })
 }
 
 /// A process of a board in 1970 that has this state directory.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::io::loopback::{
-    Authority, Listener, Stream, TempFolder, json_reply, kubeconfig, read_request, version_reply,
+    Authority, Listener, Stream, TempFolder, echoing, json_reply, kubeconfig, read_request, version_reply,
 };
 use crate::probe::facts::{Absent, Why};
 
@@ -35,9 +35,15 @@ fn answer(request: &str, node: &Mutex<Value>) -> Vec<u8> {
             json_reply("201 Created", &node.lock().unwrap().to_string())
         }
         ("PATCH", "/api/v1/nodes/board/status") => json_reply("200 OK", &node.lock().unwrap().to_string()),
-        ("POST", _) => json_reply("201 Created", "{}"),
-        _ => json_reply("200 OK", "{}"),
+        ("POST", _) => protobuf_reply("201 Created"),
+        _ => protobuf_reply("200 OK"),
     }
+}
+
+/// What nobody reads.
+fn protobuf_reply(status: &str) -> Vec<u8> {
+    let reply = String::from_utf8(json_reply(status, "")).unwrap();
+    reply.replace("json", "vnd.kubernetes.protobuf").into_bytes()
 }
 
 fn api_server(authority: &Authority) -> (Listener, Receiver<String>) {
@@ -50,7 +56,7 @@ fn api_server(authority: &Authority) -> (Listener, Receiver<String>) {
             let reply = answer(&request, &node);
             let line = request.lines().next().unwrap_or_default().to_owned();
             let _ = requests.lock().unwrap().send(line);
-            if stream.write_all(&reply).is_err() {
+            if stream.write_all(&echoing(&request, &reply)).is_err() {
                 return;
             }
         }

@@ -1,0 +1,55 @@
+//! Turns deletions of the Node in a row into how long to wait before it is made again: none at first, then ever longer.
+
+use std::time::Duration;
+
+use super::super::registration::Registration;
+use super::{Stage, StatusLane};
+use crate::api::Refusal;
+use crate::time::Up;
+
+#[derive(Debug, Default)]
+pub(super) struct Deletions {
+    /// Since when the server accepts reports for the Node that there is; `None` before the first.
+    accepted_since: Option<Up>,
+    in_a_row: u32,
+}
+
+/// A Node that lived for so long was not deleted by who deletes it each time.
+const LIVED_LONG: Duration = Duration::from_secs(600);
+/// Before the second registration in a row; it doubles with each further one.
+const SECOND_PAUSE: Duration = Duration::from_secs(7);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const MOST_DOUBLINGS: u32 = 8;
+
+impl Deletions {
+    pub(super) fn report_accepted(&mut self, now: Up) {
+        self.accepted_since.get_or_insert(now);
+    }
+
+    /// It is gone, or its status is not found. Answers how long to wait.
+    pub(super) fn happened(&mut self, now: Up) -> Duration {
+        if self.accepted_since.take().is_some_and(|since| now - since >= LIVED_LONG) {
+            self.in_a_row = 0;
+        }
+        let doublings = self.in_a_row.checked_sub(1);
+        self.in_a_row = self.in_a_row.saturating_add(1).min(MOST_DOUBLINGS);
+        doublings.map_or(Duration::ZERO, |doublings| (SECOND_PAUSE * (1 << doublings)).min(LONGEST_PAUSE))
+    }
+}
+
+impl StatusLane {
+    pub(super) fn register_again(&mut self, now: Up) {
+        self.base = None;
+        self.unsure = false;
+        self.reported = false;
+        self.stage = Stage::Register(Box::new(Registration::again(self.deletions.happened(now), now)));
+    }
+}
+
+/// Whether the server may have done what it was asked although it did not say so.
+pub(super) fn may_have_been_done(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::Failed(_) => true,
+        Refusal::Status(status) => status.code >= 500,
+    }
+}
