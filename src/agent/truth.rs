@@ -94,6 +94,10 @@ impl Truth {
                         credentials is noticed only once it renews the same Lease";
             world.say(Level::Warning, "nameless-board", text);
         }
+        // The size that was read first counts, from the first look on: also where the disk cannot be read any more once there
+        // is a Node to report to.
+        let size_bytes = size(&facts.readings);
+        self.remembered.ephemeral_storage_bytes = self.remembered.ephemeral_storage_bytes.or(size_bytes);
         let pressures = self.pressure.observe(&world.settings.eviction, &facts.machine, &facts.readings, now.up);
         self.settled &= same_board && pressures == self.pressures;
         self.pressures = pressures;
