@@ -165,8 +165,10 @@ impl Registration {
                 if self.again_after.is_some()
                     && self.stands_off("is there, but its status is not found", world, now) =>
             {
-                let is_ours = world.node_uid.as_ref() == Some(&node.metadata.uid);
-                world.node_uid.take_if(|_| !is_ours);
+                match truth.stranger(&node) {
+                    None => world.node_found(&node.metadata.uid),
+                    Some(_) => world.node_uid = None,
+                }
             }
             (Stage::Existing { before: true }, Err(refusal)) if refusal.class() == Class::Missing => {
                 self.missing(truth, world, now);
