@@ -65,7 +65,7 @@ impl Board {
             }
             2 => self.set_disk_bytes(random.between(0, 600) * MEBIBYTE, "the disk fills up"),
             3 => self.set_disk_bytes(random.between(2000, 6000) * MEBIBYTE, "the disk is cleaned"),
-            4 => {
+            4 | 12 => {
                 readings.memory = Err(Absent { path: "proc/meminfo".to_owned(), why: odd(random) });
                 "memory cannot be read"
             }

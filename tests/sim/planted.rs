@@ -39,6 +39,8 @@ pub enum Planted {
     LabelsNeverSent,
     /// The board is probed once and never again.
     ProbedOnce,
+    /// What cannot be counted is none.
+    UnreadIsZero,
     /// A misspelt field.
     FieldMisspelt,
     /// What is on its way to the disk is told as if it were there.
@@ -63,7 +65,7 @@ pub enum Planted {
     StrangersSuccess,
 }
 
-pub const PLANTED: [Planted; 26] = [
+pub const PLANTED: [Planted; 27] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -79,6 +81,7 @@ pub const PLANTED: [Planted; 26] = [
     Planted::RetryAfterIgnored,
     Planted::LabelsNeverSent,
     Planted::ProbedOnce,
+    Planted::UnreadIsZero,
     Planted::FieldMisspelt,
     Planted::SentBeforeSynced,
     Planted::NumberingRestarts,
@@ -111,6 +114,7 @@ impl Planted {
             Planted::RetryAfterIgnored => "Retry-After",
             Planted::LabelsNeverSent => "kubernetes.io/",
             Planted::ProbedOnce => "in truth it is",
+            Planted::UnreadIsZero => "a report makes cpu",
             Planted::FieldMisspelt => "unknown field",
             Planted::SentBeforeSynced => "synced",
             Planted::NumberingRestarts => "the numbering falls back",
@@ -138,7 +142,7 @@ impl Planted {
 pub struct Shim {
     fault: Option<Planted>,
     first_owner: Option<Value>,
-    first_facts: Option<Facts>,
+    other_facts: Option<Facts>,
     first_report: Option<String>,
     reports: u64,
     pub has_given_up: bool,
@@ -155,7 +159,14 @@ impl Shim {
     }
 
     pub fn facts<'a>(&'a mut self, facts: &'a Facts) -> &'a Facts {
-        if self.is(Planted::ProbedOnce) { self.first_facts.get_or_insert_with(|| facts.clone()) } else { facts }
+        match self.fault {
+            Some(Planted::ProbedOnce) => self.other_facts.get_or_insert_with(|| facts.clone()),
+            Some(Planted::UnreadIsZero) if facts.machine.cpu_count.is_err() => {
+                self.other_facts.insert(facts.clone()).machine.cpu_count = Ok(0);
+                self.other_facts.as_ref().unwrap_or(facts)
+            }
+            _ => facts,
+        }
     }
 
     /// The journal as the faulty agent would find it.
