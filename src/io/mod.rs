@@ -5,6 +5,7 @@ pub mod certificate;
 pub mod clock;
 mod connection;
 pub mod credentials;
+mod crypto;
 mod dial;
 pub mod disk;
 pub mod disk_error;

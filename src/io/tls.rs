@@ -17,6 +17,7 @@ use rustls::{
 use zeroize::Zeroize;
 
 use super::clock::CertificateClock;
+use super::crypto;
 use super::server_verifier::ServerVerifier;
 use crate::api::failure::{TlsFailure, cut};
 use crate::time::Wall;
@@ -37,7 +38,7 @@ pub fn client_config(
     identity: Option<Identity>,
     clock: Arc<CertificateClock>,
 ) -> Result<Arc<ClientConfig>, TlsFailure> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(crypto::provider());
     let verifier = ServerVerifier::new(roots, provider.signature_verification_algorithms, clock);
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(PROTOCOL_VERSIONS)

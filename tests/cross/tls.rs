@@ -8,9 +8,7 @@ use rcgen::{
     PKCS_ECDSA_P384_SHA384, PKCS_ED25519, date_time_ymd,
 };
 use rustls::crypto::SupportedKxGroup;
-use rustls::crypto::ring::cipher_suite::{
-    TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
-};
+use rustls::crypto::ring::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384};
 use rustls::crypto::ring::{default_provider, kx_group};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
@@ -45,10 +43,10 @@ pub fn ways() -> [Way; 4] {
             cipher: TLS13_AES_128_GCM_SHA256,
         },
         Way {
-            name: "P-384 keys, P-384, ChaCha20",
+            name: "P-384 keys, P-384, AES-256",
             key: || KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
             group: kx_group::SECP384R1,
-            cipher: TLS13_CHACHA20_POLY1305_SHA256,
+            cipher: TLS13_AES_256_GCM_SHA384,
         },
         Way {
             name: "Ed25519 keys, X25519, AES-128",

@@ -16,7 +16,7 @@ const OUTSIDE: &[(&[&str], &str)] = &[
     (&["Instant", "SystemTime"], "time is an argument: Now"),
     (&["TcpStream", "TcpListener", "UdpSocket", "ToSocketAddrs"], "sockets are io's"),
     (&["UnixStream", "UnixListener", "UnixDatagram"], "sockets are io's"),
-    (&["nix", "rustls", "lexopt"], "the system is io's and cli's"),
+    (&["nix", "rustls", "ring", "webpki", "lexopt"], "the system is io's and cli's"),
 ];
 
 /// Macros that the core may not call.
