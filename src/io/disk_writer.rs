@@ -1,9 +1,8 @@
 //! Turns a write of the journal into a thread that does it: no heartbeat waits for a disk.
 
 use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-use smol::channel::bounded;
 
 use super::disk::{Disk, JOURNAL};
 use super::disk_error::DiskError;
@@ -54,20 +53,19 @@ impl DiskWriter {
     /// Whether it is on the disk now.
     pub async fn write(&self, write: Write) -> bool {
         let Some(disk) = self.disk.take() else { return false };
-        let (hand_over, task) = bounded::<(Disk, Write)>(1);
+        let task = Arc::new(Mutex::new(Some((disk, write))));
+        let taken = Arc::clone(&task);
         let begun = thread::begin("journal-writer", thread::WRITER_STACK_BYTES, move || {
-            let (mut disk, write) = task.recv_blocking().ok()?;
+            let (mut disk, write) = taken.lock().ok()?.take()?;
             let written = disk.write(&write);
             Some((disk, written))
         });
         let Ok(answer) = begun else {
             // No memory for a thread: there may be some later.
-            self.disk.replace(Some(disk));
+            self.disk.replace(task.lock().ok().and_then(|mut task| task.take()).map(|(disk, _)| disk));
             return false;
         };
-        // The channel is empty, and its other end is kept by the thread.
-        let _ = hand_over.try_send((disk, write));
-        let Ok(Some((disk, written))) = answer.recv().await else { return false };
+        let Some((disk, written)) = answer.get().await.flatten() else { return false };
         self.disk.replace(Some(disk));
         match written {
             Ok(()) => self.told.set(None),

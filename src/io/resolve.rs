@@ -8,12 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smol::channel::Receiver;
-
 use super::clock;
 use super::kept::Kept;
 use super::reactor::Reactor;
-use super::thread;
+use super::thread::{self, Answer};
 use crate::api::failure::Failure;
 use crate::config::limits;
 use crate::time::Up;
@@ -90,22 +88,22 @@ impl Resolver {
         }
         let started = clock::up();
         let answer = begin(host, ticket).map_err(|error| format!("no helper thread: {error}"))?;
-        match self.reactor.before(deadline, answer.recv()).await {
+        match answer.get_before(&self.reactor, deadline).await {
             // A helper that ends without an answer has panicked: libc's business, told like a silence.
-            None | Some(Err(_)) => Err(format!("no answer from DNS within {} ms", (deadline - started).as_millis())),
-            Some(Ok(Err(error))) => {
+            None => Err(format!("no answer from DNS within {} ms", (deadline - started).as_millis())),
+            Some(Err(error)) => {
                 let text = error.to_string();
                 Err(text.rsplit("lookup address information: ").next().unwrap_or_default().to_owned())
             }
-            Some(Ok(Ok(found))) if found.is_empty() => Err("no address".to_owned()),
-            Some(Ok(Ok(found))) => Ok(found),
+            Some(Ok(found)) if found.is_empty() => Err("no address".to_owned()),
+            Some(Ok(found)) => Ok(found),
         }
     }
 }
 
 type Found = io::Result<Vec<IpAddr>>;
 
-fn begin(host: &str, ticket: Arc<()>) -> io::Result<Receiver<Found>> {
+fn begin(host: &str, ticket: Arc<()>) -> io::Result<Answer<Found>> {
     let host = host.to_owned();
     thread::begin(HELPER_NAME, HELPER_STACK_BYTES, move || {
         let found = (host.as_str(), 0).to_socket_addrs();

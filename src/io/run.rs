@@ -291,7 +291,7 @@ impl World {
             let write = move || aside::replace(&for_path, &for_bytes);
             let begun = thread::begin("uplink-writer", thread::WRITER_STACK_BYTES, write);
             let ended = match begun {
-                Ok(answer) => answer.recv().await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())),
+                Ok(answer) => answer.get().await.unwrap_or_else(|| Err(io::ErrorKind::Other.into())),
                 Err(error) => Err(error),
             };
             match ended {

@@ -2,7 +2,7 @@
 //! twice a second for nothing.)
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -11,24 +11,59 @@ use smol::channel::{Receiver, bounded};
 
 use super::clock;
 use super::reactor::Reactor;
+use crate::time::Up;
 
 /// Enough stack for one that writes a file.
 pub const WRITER_STACK_BYTES: usize = 64 * 1024;
 
-/// Begins `call`; what it answers comes out of the channel, which is closed without an answer if it panicked.
+/// What a thread answers, some time.
+pub struct Answer<T> {
+    /// Closed when the thread has ended.
+    ended: Receiver<()>,
+    value: Arc<Mutex<Option<T>>>,
+}
+
+impl<T> Answer<T> {
+    /// `None`: it panicked.
+    pub async fn get(self) -> Option<T> {
+        let _ = self.ended.recv().await;
+        self.value.lock().ok()?.take()
+    }
+
+    /// `None`: it has not ended by then, or panicked.
+    pub async fn get_before(self, reactor: &Reactor, deadline: Up) -> Option<T> {
+        let _ = reactor.before(deadline, self.ended.recv()).await?;
+        self.value.lock().ok()?.take()
+    }
+}
+
+/// Begins `call`.
 pub fn begin<T: Send + 'static>(
     name: &str,
     stack_bytes: usize,
     call: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<Receiver<T>> {
-    let (sender, receiver) = bounded(1);
+) -> io::Result<Answer<T>> {
+    let value = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&value);
+    let call = move || {
+        let answer = call();
+        if let Ok(mut kept) = kept.lock() {
+            *kept = Some(answer);
+        }
+    };
+    Ok(Answer { ended: start(name, stack_bytes, Box::new(call))?, value })
+}
+
+/// Boxed, so that the program has this once and not for each kind of call.
+fn start(name: &str, stack_bytes: usize, call: Box<dyn FnOnce() + Send>) -> io::Result<Receiver<()>> {
+    let (sender, ended) = bounded(1);
     Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(move || {
         // Signals are for the loop, also where this began before it.
         let _ = SigSet::all().thread_block();
-        // Whoever asked may have stopped waiting.
-        let _ = sender.try_send(call());
+        call();
+        drop(sender);
     })?;
-    Ok(receiver)
+    Ok(ended)
 }
 
 /// Enough stack for one that reads and checks files.
@@ -65,7 +100,7 @@ impl Source {
             drop(ticket);
             answer
         });
-        reactor.before(clock::up() + self.patience, answer.ok()?.recv()).await?.ok()
+        answer.ok()?.get_before(reactor, clock::up() + self.patience).await
     }
 }
 
