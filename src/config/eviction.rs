@@ -130,11 +130,16 @@ fn unknown_signal(key: &str) -> String {
     }
 }
 
+/// Without a suffix, but with an exponent if need be.
+fn plain_number(text: &str) -> Option<f32> {
+    let is_plain = text.chars().all(|c| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E'));
+    Quantity::parse(text).ok().filter(|_| is_plain).map(|number| number.nearest())
+}
+
 /// `100Mi` or `10%`; `None` switches the signal off.
 fn threshold(text: &str, purpose: Use) -> Result<Option<Threshold>, String> {
     if let Some(percentage) = text.strip_suffix('%') {
-        let percentage = percentage.parse::<f32>().ok().filter(|percentage| (0.0..=100.0).contains(percentage));
-        let Some(percentage) = percentage else {
+        let Some(percentage) = plain_number(percentage).filter(|number| (0.0..=100.0).contains(number)) else {
             return Err(format!("must be from 0% to 100%, not {}", quoted(text)));
         };
         let edge = percentage == 0.0 || percentage == 100.0;
@@ -288,6 +293,22 @@ mod tests {
         assert_eq!(read, BTreeMap::from([(Signal::NodefsAvailable, Threshold::Quantity(0))]));
         for (text, wrong) in [("0%", "must be more than 0%"), ("-1", "must not be negative, as \"-1\" is")] {
             assert_eq!(reclaim(text).unwrap_err(), [format!("f:3: evictionMinimumReclaim.nodefs.available: {wrong}")]);
+        }
+    }
+
+    #[test]
+    fn a_percentage_is_the_nearest_float() {
+        for step in 0..200_000_u64 {
+            // Spread over all places behind the point.
+            let nano = step.wrapping_mul(7_919_777_333) % 100_000_000_001;
+            let text = format!("{}.{:09}", nano / 1_000_000_000, nano % 1_000_000_000);
+            assert_eq!(plain_number(&text), text.parse().ok(), "{text}");
+        }
+        for text in [
+            "10", "+10", "0", "-5", ".5", "5.", "1e1", "1E-1", "33.3333", "", ".", "1k", "5Ki", "x", "nan", "inf", "1e",
+        ] {
+            let is_finite = |number: &f32| number.is_finite();
+            assert_eq!(plain_number(text), text.parse().ok().filter(is_finite), "{text}");
         }
     }
 }

@@ -69,11 +69,11 @@ fn print_item(text: &mut String, depth: usize, item: &Value) {
 /// Plain where every YAML reader takes it for what it is: a text for a text, unless `typed` says that it is a number, a
 /// truth value or a duration.
 fn scalar(text: &str, typed: bool) -> String {
-    const NOT_TEXT: [&str; 10] = ["null", "~", "yes", "no", "on", "off", "y", "n", "true", "false"];
+    const NOT_TEXT: [&str; 13] =
+        ["null", "~", "yes", "no", "on", "off", "y", "n", "true", "false", "inf", "infinity", "nan"];
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-' | '%');
     let is_text = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text.chars().all(is_word)
-        && text.parse::<f64>().is_err()
         && !NOT_TEXT.contains(&text.to_lowercase().as_str());
     if is_text || typed { text.to_owned() } else { json_quoted(text) }
 }

@@ -88,6 +88,12 @@ impl Quantity {
         i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
     }
 
+    /// The `f32` that is nearest; exact for up to nine decimals of a number below 2^15. (core's own reader of floats has
+    /// a table of 10 KB.)
+    pub fn nearest(&self) -> f32 {
+        (self.nano as f64 / NANO_PER_UNIT as f64) as f32
+    }
+
     pub fn is_negative(&self) -> bool {
         self.nano < 0
     }
