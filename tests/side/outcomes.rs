@@ -10,6 +10,7 @@ use super::table::{Row, judge, row, sometimes};
 use serde_json::Value;
 
 const NO_RUNTIME: &str = "no container runtime, so no pods";
+const ADOPTED: &str = "D10: each adoption of the Lease is counted, so that who held it before notices";
 
 pub fn cases() -> Vec<Case> {
     cases![
@@ -27,7 +28,12 @@ pub fn cases() -> Vec<Case> {
 }
 
 fn a_restart_reconciles_the_same_and_leaves_the_rest_alone(cluster: &Cluster) -> Result<()> {
+    const ONE: &str = "REG-8: what registration puts right is in the first report, one PATCH instead of two";
     const ROWS: &[Row] = &[
+        row("PATCH.status.$setElementOrder/conditions[*].type", "-", "*", ONE),
+        row("PATCH.status.conditions[*", "-", "*", ONE),
+        row("PATCH.status.nodeInfo.bootID", "-", "*", ONE),
+        row("Lease.spec.leaseTransitions", "-", "- -> 1", ADOPTED),
         row("event Starting", "Normal: Starting kubelet.", "Normal: Starting nodepulse.", "TR-4: a name of our own"),
         sometimes("event NodeNotReady", "Normal: *", "-", "FST: there is no container runtime to wait for"),
         sometimes("event NodeReady", "Normal: *", "-", "FST: there is no container runtime to wait for"),
@@ -36,7 +42,8 @@ fn a_restart_reconciles_the_same_and_leaves_the_rest_alone(cluster: &Cluster) ->
 }
 
 fn a_deleted_lease_is_created_again_with_its_owner(cluster: &Cluster) -> Result<()> {
-    compare(cluster, reaction::DELETED_LEASE, "Reaction: deleted Lease", Report::None, &[])
+    const ROWS: &[Row] = &[row("Lease.spec.leaseTransitions", "-", "1 -> -", ADOPTED)];
+    compare(cluster, reaction::DELETED_LEASE, "Reaction: deleted Lease", Report::None, ROWS)
 }
 
 fn a_wiped_os_label_is_restored_and_the_hostname_is_not(cluster: &Cluster) -> Result<()> {
