@@ -5,6 +5,7 @@ use super::super::agent::Launch;
 use super::super::cluster::apiserver::free_port;
 use super::super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use super::super::trials::Case;
+use super::credentials::READ_AGAIN;
 use super::proxy::{Manner, Proxy};
 use super::{SOON, expected, wait_until_ready};
 use serde_json::json;
@@ -64,7 +65,7 @@ fn a_token_file_is_read_again_when_it_changes(cluster: &Cluster) -> Result<()> {
     let said = agent.wait_for_line(&["server answered 401", "token"], SOON)?;
     assert!(!said.contains("not-the-token"), "a token never reaches the log: {said}");
     fs::write(&path, token(cluster, &node)?).map_err(|e| e.to_string())?;
-    wait_until_ready(cluster, &node)?;
+    cluster.wait_for_condition(&node.name, "Ready", "True", READ_AGAIN)?;
     agent.check()
 }
 
