@@ -141,6 +141,14 @@ const LAST_WRITES: Duration = Duration::from_secs(2);
 
 const CEILING: Because = Because { what: "the ceiling of requests in a minute", after: None };
 
+/// Besides those at once, in the long run: four times what heartbeats ask for in peace, which is the ceiling by default.
+/// Whoever sets heartbeats of a second gets them, and a NodeStatus beside them.
+fn requests_per_second(settings: &Settings) -> f64 {
+    let periods = [settings.lease_renew_period(), settings.node_status_update_frequency];
+    let asked: f64 = periods.iter().map(|period| 4.0 / period.as_secs_f64().max(0.25)).sum();
+    asked.max(f64::from(REQUESTS_PER_MINUTE - REQUESTS_AT_ONCE) / 60.0)
+}
+
 const LANES: [Lane; 3] = [Lane::Lease, Lane::Status, Lane::Events];
 
 /// The core.
@@ -185,6 +193,7 @@ impl Agent {
             world.record(Happened::BoardRebooted { old, reason: cut(reset_reason) }, now);
         }
         let status = StatusLane::new(&world, now.up);
+        let requests = Bucket::new(f64::from(REQUESTS_AT_ONCE), requests_per_second(&world.settings));
         Agent {
             world,
             lease: LeaseLane::new(),
@@ -192,10 +201,7 @@ impl Agent {
             events: EventLane::new(),
             in_flight: [None; LANES.len()],
             tickets: 0,
-            requests: Bucket::new(
-                f64::from(REQUESTS_AT_ONCE),
-                f64::from(REQUESTS_PER_MINUTE - REQUESTS_AT_ONCE) / 60.0,
-            ),
+            requests,
             probing: false,
             end: End::NotYet,
         }
@@ -216,6 +222,7 @@ impl Agent {
             }
             Input::Reloaded(settings) => {
                 self.world.settings = *settings;
+                self.requests.set(f64::from(REQUESTS_AT_ONCE), requests_per_second(&self.world.settings));
                 self.world.say(Level::Info, "reloaded", "settings read again");
                 self.hurry(Remedy::Reload, now);
             }

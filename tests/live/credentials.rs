@@ -174,7 +174,7 @@ fn a_captive_portal_is_told_from_an_api_server(cluster: &Cluster) -> Result<()> 
     proxy.become_a(Manner::Serve(config.clone(), page));
     let node = cluster.node("captive")?;
     let mut agent = Launch::quick(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).start(cluster)?;
-    agent.wait_for_line(&["registration failed", "text/html", "captive portal"], SOON)?;
+    agent.wait_for_line(&["registration failed", "text/html", "not the API server's own word"], SOON)?;
     let elsewhere = "HTTP/1.1 302 Found\r\nLocation: http://portal.example/login\r\nContent-Length: 0\r\n\r\n";
     proxy.become_a(Manner::Serve(config, elsewhere));
     agent.wait_for_line(&["redirected to http://portal.example/login"], SOON)?;

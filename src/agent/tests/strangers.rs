@@ -238,3 +238,19 @@ fn the_lease_has_its_share_of_requests_whatever_the_other_lanes_do() {
     let longest = renewed.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
     assert!(longest < Duration::from_millis(10_450), "{longest:?} without a renewal");
 }
+
+#[test]
+fn heartbeats_of_a_second_leave_room_for_the_status() {
+    let second = Duration::from_secs(1);
+    let settings = Settings {
+        node_lease_duration_seconds: 4,
+        node_status_update_frequency: second,
+        status_assert_frequency: second * 2,
+        ..Settings::default()
+    };
+    let mut script = Script::with(settings);
+    let sent = answer_all(&mut script, MINUTE * 5, |_| None);
+    let last = sent.iter().filter(|(at, _)| *at > MINUTE * 4);
+    let asserted = last.filter(|(_, wish)| matches!(wish, Wish::PatchStatus { .. })).count();
+    assert!(asserted >= 20, "{asserted} in the last minute");
+}
