@@ -164,8 +164,7 @@ fn told(right: &str) -> [String; 3] {
         ("nodes", _) => "registration failed",
         ("nodes/status", _) => "NodeStatus failed",
         ("leases", _) => "Lease renewal failed",
-        (_, "create") => "event Starting dropped",
-        _ => "event NodeHasSufficientMemory dropped",
+        _ => "event delivery failed",
     };
     [what.to_owned(), "server answered 403".to_owned(), format!("cannot {verb} resource \"{resource}\"")]
 }
