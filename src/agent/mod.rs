@@ -225,6 +225,10 @@ impl Agent {
                 self.requests.set(f64::from(REQUESTS_AT_ONCE), requests_per_second(&self.world.settings));
                 self.world.say(Level::Info, "reloaded", "settings read again");
                 self.hurry(Remedy::Reload, now);
+                // By other thresholds the board may be another, whatever status waits for.
+                if !std::mem::replace(&mut self.probing, true) {
+                    self.world.output(Output::Probe);
+                }
             }
             Input::Credentials(dates) => {
                 if std::mem::replace(&mut self.world.credential_dates, dates) != dates {
