@@ -166,7 +166,8 @@ pub fn see(cluster: &Cluster, name: &str) -> Result<Seen> {
 fn requests(cluster: &Cluster, user: &str) -> Result<Vec<AuditEntry>> {
     let mut all = cluster.api.watches(|entry| entry.user == user)?;
     for finished in cluster.api.audit(|entry| entry.user == user)? {
-        if all.iter().all(|watch| watch.audit_id != finished.audit_id) {
+        // All requests of one connection of ours have one Audit-ID; a watch is never ours.
+        if finished.verb != "watch" || all.iter().all(|watch| watch.audit_id != finished.audit_id) {
             all.push(finished);
         }
     }
