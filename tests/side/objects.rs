@@ -11,9 +11,12 @@ use serde_json::Value;
 const NO_RUNTIME: &str = "no container runtime, so no pods";
 const OWN_NAME: &str = "TR-4: a client with a name of its own";
 
+const CLONED: &str = "D10: tells a cloned SD card from its original";
+
 const NODE: &[Row] = &[
     row("metadata.managedFields.the agent", "kubelet", "nodepulse", OWN_NAME),
-    sometimes("metadata.annotations.nodepulse.dev/board-*", "-", "*", "D10: tells a cloned SD card from its original"),
+    sometimes("metadata.annotations.nodepulse.dev/board-serial", "-", "*", CLONED),
+    sometimes("metadata.annotations.nodepulse.dev/board-mac", "-", "*:*:*:*:*:*", CLONED),
     row("status.daemonEndpoints.kubeletEndpoint.Port", "*", "0", "DEP-1: nothing listens"),
     row("status.nodeInfo.kubeletVersion", "v1.*", "v1.*-nodepulse.*", "VER-2: parseable as the server's, and honest"),
     row("status.nodeInfo.containerRuntimeVersion", "containerd://*", "none://Unknown", NO_RUNTIME),
