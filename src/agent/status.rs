@@ -16,6 +16,7 @@
 mod contest;
 mod deletions;
 mod inherited;
+mod left;
 mod summary;
 
 use std::time::Duration;
@@ -70,6 +71,7 @@ pub(super) struct StatusLane {
     summary_pause: Backoff,
     /// The server that was given a summary asked for patience until then: between two runs nothing is sent before.
     patient_until: Up,
+    told_what_is_left: bool,
 }
 
 #[derive(Debug)]
@@ -140,6 +142,7 @@ impl StatusLane {
             summary_due: now,
             summary_pause: Backoff::between(Duration::from_secs(10), Duration::from_secs(3600)),
             patient_until: now,
+            told_what_is_left: false,
         }
     }
 
@@ -308,6 +311,7 @@ impl StatusLane {
     }
 
     fn registered(&mut self, node: Box<Node>, world: &mut World, now: Now) {
+        self.tell_what_is_left(&node, world);
         world.node_found(&node.metadata.uid);
         world.report_in_full = false;
         let is_known = self.truth.server_version.as_ref().is_some_and(|version| version.starts_with('v'));

@@ -10,7 +10,7 @@ use ureq_proto::http::{Response, header};
 use super::exchange::AUDIT_ID;
 use super::failure::{Failure, cut};
 use super::protobuf;
-use super::wish::{AuditId, PatchAnswer, Wish};
+use super::wish::{AuditId, PODS_LISTED, PatchAnswer, Wish};
 use crate::node::object::{Lease, Node};
 use crate::time::Wall;
 
@@ -37,6 +37,8 @@ pub enum Document {
     Lease(Box<Lease>),
     /// `gitVersion`, such as `v1.36.3`.
     Version(String),
+    /// `namespace/name` of each pod.
+    Pods(Vec<String>),
     /// SelfSubjectAccessReview: `status.allowed`.
     Access(bool),
     /// A success whose body nobody reads.
@@ -215,6 +217,11 @@ impl Head {
             }
             Wish::ReadLease => Ok(Document::Lease(self.json(body)?)),
             Wish::ReadVersion => Ok(Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version))),
+            Wish::ListPods => {
+                let pods = self.json::<PodList>(body)?.items.into_iter();
+                let name = |pod: Pod| format!("{}/{}", cut(&pod.metadata.namespace), cut(&pod.metadata.name));
+                Ok(Document::Pods(pods.take(PODS_LISTED).map(name).collect()))
+            }
             Wish::ReviewAccess { .. } => Ok(Document::Access(self.json::<AccessReview>(body)?.status.allowed)),
             Wish::CreateLease { .. } | Wish::RenewLease { .. } | Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => {
                 Ok(protobuf::read_metadata(body).unwrap_or(Document::Nothing))
@@ -260,6 +267,24 @@ pub(super) struct StatusText {
 #[serde(rename_all = "camelCase")]
 struct VersionInfo {
     git_version: String,
+}
+
+#[derive(Deserialize)]
+struct PodList {
+    #[serde(default)]
+    items: Vec<Pod>,
+}
+
+#[derive(Deserialize)]
+struct Pod {
+    metadata: PodMetadata,
+}
+
+#[derive(Deserialize)]
+struct PodMetadata {
+    name: String,
+    #[serde(default)]
+    namespace: String,
 }
 
 #[derive(Deserialize)]

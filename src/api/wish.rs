@@ -44,6 +44,8 @@ pub enum Wish {
         name: String,
         body: String,
     },
+    /// Names of pods that are bound to the Node, the first few; for `check`.
+    ListPods,
     /// SelfSubjectAccessReview, for `check`.
     ReviewAccess {
         body: String,
@@ -87,13 +89,17 @@ const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// In protobuf, because managedFields come along: 1,883 bytes instead of 2,338.
 const METADATA_ONLY: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// Of a list what is needed to count it.
+const NAMES_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+/// Pods that are named; of more it is enough to know that there are.
+pub const PODS_LISTED: usize = 10;
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
 impl Wish {
     /// HTTP method.
     pub fn verb(&self) -> &'static str {
         match self {
-            Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadLease => "GET",
+            Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadLease | Wish::ListPods => "GET",
             Wish::PatchStatus { .. } | Wish::RenewLease { .. } | Wish::PatchEvent { .. } => "PATCH",
             Wish::CreateNode { .. }
             | Wish::CreateLease { .. }
@@ -116,6 +122,7 @@ impl Wish {
             Wish::CreateLease { .. } => format!("{LEASES}{}", timeout(true)),
             Wish::CreateEvent { .. } => EVENTS.to_owned(),
             Wish::PatchEvent { name, .. } => format!("{EVENTS}/{name}"),
+            Wish::ListPods => format!("/api/v1/pods?fieldSelector=spec.nodeName={node_name}&limit={PODS_LISTED}"),
             Wish::ReviewAccess { .. } => REVIEWS.to_owned(),
         }
     }
@@ -132,13 +139,14 @@ impl Wish {
             Wish::RenewLease { .. } => "patch leases (kube-node-lease)",
             Wish::CreateEvent { .. } => "create events (default)",
             Wish::PatchEvent { .. } => "patch events (default)",
+            Wish::ListPods => "list pods",
             Wish::ReviewAccess { .. } => "create selfsubjectaccessreviews",
         }
     }
 
     pub(super) fn body(&self) -> Option<&str> {
         match self {
-            Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadLease => None,
+            Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadLease | Wish::ListPods => None,
             Wish::CreateNode { body }
             | Wish::PatchStatus { body, .. }
             | Wish::CreateLease { body }
@@ -157,6 +165,7 @@ impl Wish {
         match self {
             Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => METADATA_ONLY,
             Wish::RenewLease { .. } | Wish::CreateLease { .. } => PROTOBUF,
+            Wish::ListPods => NAMES_ONLY,
             _ if self.reads_success_body() => JSON,
             _ => PROTOBUF,
         }
@@ -178,6 +187,7 @@ impl Wish {
             | Wish::ReadNode { .. }
             | Wish::PatchStatus { .. }
             | Wish::ReadLease
+            | Wish::ListPods
             | Wish::CreateLease { .. }
             | Wish::RenewLease { .. }
             | Wish::ReviewAccess { .. } => true,
@@ -194,7 +204,7 @@ fn timeout(heartbeat: bool) -> &'static str {
 mod tests {
     use super::*;
 
-    fn every_wish() -> [Wish; 13] {
+    fn every_wish() -> [Wish; 14] {
         let body = || "{}".to_owned();
         let status = |answer, heartbeat| Wish::PatchStatus { body: body(), answer, heartbeat };
         [
@@ -211,12 +221,13 @@ mod tests {
             Wish::CreateEvent { body: body() },
             Wish::PatchEvent { name: "n1.1".to_owned(), body: body() },
             Wish::ReviewAccess { body: body() },
+            Wish::ListPods,
         ]
     }
 
     /// Verb and path of everything that the Node authorizer lets `system:node:n1` do and that we have a use for;
     /// reading `/version` and reviewing one's own access is everybody's.
-    const ALLOWED: [&str; 10] = [
+    const ALLOWED: [&str; 11] = [
         "GET /version",
         "POST /api/v1/nodes",
         "GET /api/v1/nodes/n1",
@@ -227,6 +238,7 @@ mod tests {
         "POST /api/v1/namespaces/default/events",
         "PATCH /api/v1/namespaces/default/events/n1.1",
         "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        "GET /api/v1/pods",
     ];
 
     #[test]
@@ -285,6 +297,7 @@ mod tests {
     fn a_label_names_verb_and_resource_as_rbac_does() {
         for wish in every_wish() {
             let verb = match wish.verb() {
+                "GET" if wish == Wish::ListPods => "list",
                 "POST" => "create",
                 "PATCH" => "patch",
                 _ => "get",

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::CliError;
 use super::args::Sources;
+use super::check_node;
 use super::commands::exit;
 use super::load;
 use super::palette::Palette;
@@ -64,7 +65,7 @@ impl Report {
         self.findings.push(Finding { what, verdict: Verdict::Warning, text: text.into(), next: None });
     }
 
-    fn trouble(&mut self, what: &'static str, verdict: Verdict, text: impl Into<String>, next: impl Into<String>) {
+    pub fn trouble(&mut self, what: &'static str, verdict: Verdict, text: impl Into<String>, next: impl Into<String>) {
         self.findings.push(Finding { what, verdict, text: text.into(), next: Some(next.into()) });
     }
 }
@@ -132,6 +133,7 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
     let answer = session.ask(Wish::ReadVersion).map_err(CliError::Io)?;
     if check_server(&answer, &names, &mut report) {
         check_rights(&session, &names, &mut report)?;
+        check_node::check(&session, &settings, names.node, &mut report)?;
     }
     Ok(report)
 }

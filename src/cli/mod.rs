@@ -2,6 +2,7 @@
 
 pub mod args;
 mod check;
+mod check_node;
 pub mod commands;
 pub mod completions;
 mod document;

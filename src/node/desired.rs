@@ -183,6 +183,23 @@ fn taints(settings: &Settings) -> Vec<Taint> {
     taints
 }
 
+/// The taints that a Node of ours has and this one lacks: a node may set them when it is created, and never later.
+pub fn missing_taints(node: &Node, settings: &Settings) -> Vec<Taint> {
+    let has = |ours: &Taint| node.spec.taints.iter().any(|theirs| theirs.collides_with(ours));
+    taints(settings).into_iter().filter(|ours| !has(ours)).collect()
+}
+
+/// What an administrator would type to give a Node these taints; `None` where none are missing.
+pub fn taint_command(name: &str, missing: &[Taint]) -> Option<String> {
+    let list: String = missing.iter().map(|taint| format!(" {taint}")).collect();
+    (!missing.is_empty()).then(|| format!("kubectl taint nodes {name}{list}"))
+}
+
+/// What an administrator would type to rid a Node of the pods that are bound to it.
+pub fn drain_command(name: &str) -> String {
+    format!("kubectl drain {name} --ignore-daemonsets --delete-emptydir-data --force")
+}
+
 impl NodeEvent {
     /// The wording of all events about a condition or about scheduling.
     pub fn status_is_now(node: &str, reason: &'static str) -> NodeEvent {
@@ -305,6 +322,16 @@ mod tests {
             ]
         );
         assert!(taint_texts(&samples::settings()).is_empty());
+    }
+
+    #[test]
+    fn taints_that_an_existing_node_lacks_are_named_as_they_would_be_typed() {
+        let mut node = samples::node();
+        let missing = missing_taints(&node, &Settings::default());
+        let command = "kubectl taint nodes n1 nodepulse.dev/podless:NoSchedule nodepulse.dev/podless:NoExecute";
+        assert_eq!(taint_command("n1", &missing).as_deref(), Some(command));
+        node.spec.taints = missing;
+        assert_eq!(taint_command("n1", &missing_taints(&node, &Settings::default())), None);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::condition;
 use super::object::{Condition, Node, NodeStatus};
+use super::{condition, version};
 
 /// Body of `POST /api/v1/nodes`.
 pub fn create_body(node: &Node) -> String {
@@ -18,7 +18,8 @@ pub fn create_body(node: &Node) -> String {
 /// annotations and status, never spec (PAT-2). `{}` when nothing differs.
 ///
 /// Byte for byte what the kubelet sends, but for one case: the last of its labels or annotations that goes is removed
-/// by its key, not by `null` for the whole map, which would take along what others added since `old` was read.
+/// by its key, not by `null` for the whole map, which would take along what others added since `old` was read. And where a
+/// kubelet wrote `old`, what it reported and we do not goes: an image or a volume in use that stays is waited for by others.
 pub fn status_patch(old: &Node, new: &Node) -> String {
     let mut metadata = Map::new();
     let (before, after) = (&old.metadata, &new.metadata);
@@ -35,6 +36,9 @@ pub fn status_patch(old: &Node, new: &Node) -> String {
         status.insert("addresses".to_owned(), addresses_patch(old, new));
     }
     status.extend(conditions_patch(&old.status.conditions, &new.status.conditions));
+    if version::is_kubelets(old) && !version::is_kubelets(new) {
+        status.extend(LEFTOVERS.map(|key| (key.to_owned(), Value::Null)));
+    }
     let mut patch = Map::new();
     put(&mut patch, "metadata", metadata);
     put(&mut patch, "status", status);
@@ -51,6 +55,9 @@ pub fn assertion(node: &Node) -> String {
     let conditions: Vec<String> = node.status.conditions.iter().filter(own).map(text).collect();
     format!(r#"{{"status":{{"conditions":[{}]}}}}"#, conditions.join(","))
 }
+
+/// What a kubelet reports of itself and we never do (`version::set` empties the rest).
+const LEFTOVERS: [&str; 5] = ["images", "volumesInUse", "runtimeHandlers", "features", "declaredFeatures"];
 
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/conditions";
 
@@ -144,6 +151,7 @@ mod tests {
     use super::*;
     use crate::node::desired::MANAGED_ATTACH_DETACH;
     use crate::node::object::Address;
+    use crate::node::report::whole_status;
     use crate::node::samples::{self, LATER_STAMP, condition_mut, foreign_condition};
 
     const ORDER: &str = concat!(
@@ -279,6 +287,22 @@ mod tests {
             r#"{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":10250}},"nodeInfo":{"bootID":"boot-2"}}}"#;
         assert_eq!(status_patch(&old, &new), expected);
         assert_eq!(status_patch(&old, &old), "{}");
+    }
+
+    #[test]
+    fn what_a_kubelet_reported_and_we_do_not_goes_with_the_first_report() {
+        let (mut old, new) = (samples::node(), samples::node());
+        let is_cleared = |patch: &str| {
+            ["images", "volumesInUse", "runtimeHandlers", "features", "declaredFeatures"]
+                .map(|key| patch.contains(&format!(r#""{key}":null"#)))
+        };
+        old.status.node_info.kubelet_version = "v1.36.3".to_owned();
+        let mut ours = new.clone();
+        ours.status.node_info.kubelet_version = version::kubelet_version(None);
+        assert_eq!(is_cleared(&status_patch(&old, &ours)), [true; 5]);
+        assert_eq!(is_cleared(&whole_status(&old, &ours)), [true; 5]);
+        assert_eq!(is_cleared(&status_patch(&ours, &ours)), [false; 5]);
+        assert_eq!(is_cleared(&whole_status(&ours, &ours)), [false; 5]);
     }
 
     #[test]

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::capacity::HUGEPAGES;
-use super::desired::MANAGED_ATTACH_DETACH;
-use super::identity;
+use super::desired::{MANAGED_ATTACH_DETACH, NO_LOAD_BALANCER_LABEL};
 use super::object::{Condition, Node, ResourceList};
+use super::{identity, version};
 use crate::config::quantity::Quantity;
 use crate::time::Wall;
 
@@ -29,16 +29,19 @@ const DEFAULT_LABELS: [&str; 12] = [
 /// The existing Node made right (REC-1..5), or `None` when nothing differs.
 ///
 /// Extended resources (REC-4) are left alone: the agent has no device plug-ins, so those it finds belong to somebody
-/// else. Taints and all other labels are never touched: they are set at creation only.
+/// else; but those of a kubelet that was here before us, whose plug-ins are gone, become 0. Taints and all other labels
+/// are never touched, as they are set at creation only; but a kubelet's Node gets the label that keeps load balancers off.
 pub fn reconcile(existing: &Node, initial: &Node) -> Option<Node> {
     let mut node = existing.clone();
     let [serial, mac, derived] = identity::ANNOTATIONS;
     let keys = [MANAGED_ATTACH_DETACH, serial, mac, derived];
     let annotations = make_equal(&mut node.metadata.annotations, &initial.metadata.annotations, &keys);
-    let labels = reconcile_labels(&mut node, initial);
+    let was_kubelets = version::is_kubelets(existing);
+    let labels = reconcile_labels(&mut node, initial, was_kubelets.then_some(NO_LOAD_BALANCER_LABEL.0));
+    let plugged = was_kubelets && forget_plugins(&mut node, initial);
     let resources = default_resources(&mut node, initial);
     let hugepages = reconcile_hugepages(&mut node, initial);
-    (annotations || labels || resources || hugepages).then_some(node)
+    (annotations || plugged || labels || resources || hugepages).then_some(node)
 }
 
 /// Makes what `theirs` has under `keys` what `ours` has there. Answers whether it was not; nothing counts as empty.
@@ -61,9 +64,22 @@ pub(super) fn make_equal(
     changed
 }
 
-fn reconcile_labels(node: &mut Node, initial: &Node) -> bool {
+/// Resources of plug-ins that registered with a kubelet, at 0 as a fresh kubelet would have them.
+fn forget_plugins(node: &mut Node, initial: &Node) -> bool {
     let mut changed = false;
-    for key in DEFAULT_LABELS {
+    let known = |name: &str| initial.status.capacity.as_ref().is_some_and(|known| known.contains_key(name));
+    for list in [&mut node.status.capacity, &mut node.status.allocatable].into_iter().flatten() {
+        for (_, quantity) in list.iter_mut().filter(|(name, _)| name.contains('/') && !known(name.as_str())) {
+            changed |= !same_quantity(quantity, "0");
+            "0".clone_into(quantity);
+        }
+    }
+    changed
+}
+
+fn reconcile_labels(node: &mut Node, initial: &Node, also: Option<&str>) -> bool {
+    let mut changed = false;
+    for key in DEFAULT_LABELS.into_iter().chain(also) {
         let Some(value) = initial.metadata.labels.get(key) else { continue };
         let labels = &mut node.metadata.labels;
         if labels.get(key).map_or("", String::as_str) != value {
@@ -165,6 +181,7 @@ mod tests {
     use super::*;
     use crate::node::object::Address;
     use crate::node::samples::{self, condition_mut, foreign_condition};
+    use crate::node::version::kubelet_version;
 
     fn list(pairs: &[(&str, &str)]) -> Option<ResourceList> {
         Some(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
@@ -286,6 +303,26 @@ mod tests {
         initial.metadata.labels.insert("kubernetes.io/arch".to_owned(), "other".to_owned());
         let reconciled = reconcile(&existing, &initial).unwrap();
         assert_eq!((&reconciled.spec, &reconciled.status), (&existing.spec, &existing.status));
+    }
+
+    #[test]
+    fn a_node_that_a_kubelet_left_loses_its_plugins_and_is_kept_from_load_balancers() {
+        let mut existing = samples::node();
+        let lamp = || ("vendor.example/lamp".to_owned(), "3".to_owned());
+        existing.status.capacity.as_mut().unwrap().extend([lamp()]);
+        existing.status.allocatable.as_mut().unwrap().extend([lamp()]);
+        let mut initial = samples::node();
+        let (key, value) = NO_LOAD_BALANCER_LABEL;
+        initial.metadata.labels.insert(key.to_owned(), value.to_owned());
+        existing.status.node_info.kubelet_version = kubelet_version(None);
+        assert_eq!(reconcile(&existing, &initial), None, "one of ours");
+        existing.status.node_info.kubelet_version = "v1.36.3+k3s1".to_owned();
+        let right = reconcile(&existing, &initial).unwrap();
+        assert_eq!(right.metadata.labels[key], value);
+        for list in [&right.status.capacity, &right.status.allocatable] {
+            assert_eq!(list.as_ref().unwrap()["vendor.example/lamp"], "0");
+            assert_ne!(list.as_ref().unwrap()["cpu"], "0");
+        }
     }
 
     #[test]

@@ -3,9 +3,9 @@
 
 use serde_json::json;
 
-use super::condition;
 use super::object::{Address, Condition, DaemonEndpoints, Endpoint, Node, NodeInfo};
 use super::patch::status_patch;
+use super::{condition, version};
 use crate::time::Wall;
 
 /// Annotation of the Node: the last outage, as JSON text.
@@ -44,7 +44,9 @@ pub fn whole_status(base: &Node, wanted: &Node) -> String {
     let mut old = without_conditions(base);
     old.status.capacity = None;
     old.status.allocatable = None;
-    old.status.node_info = NodeInfo::default();
+    // But for who wrote it: it decides what else goes.
+    let kubelet_version = if version::is_kubelets(base) { old.status.node_info.kubelet_version } else { String::new() };
+    old.status.node_info = NodeInfo { kubelet_version, ..NodeInfo::default() };
     old.status.daemon_endpoints = DaemonEndpoints { kubelet_endpoint: Endpoint { port: u16::MAX } };
     // Any list but the wanted one makes the wanted one replace what is there (PAT-4).
     old.status.addresses = vec![Address { kind: "Hostname".to_owned(), address: String::new() }];

@@ -26,6 +26,12 @@ fn parse(git_version: &str) -> Option<(u32, u32, u32)> {
     Some((number(major)?, number(minor)?, number(patch)?))
 }
 
+/// Whether a kubelet wrote this Node last: a version, and not ours.
+pub fn is_kubelets(node: &Node) -> bool {
+    let version = &node.status.node_info.kubelet_version;
+    !version.is_empty() && !version.contains("-nodepulse.")
+}
+
 pub(super) fn set(node: &mut Node, board: &Board, problems: &mut Vec<NodeError>) {
     let (machine, info) = (&board.facts.machine, &mut node.status.node_info);
     keep(&mut info.kernel_version, &machine.kernel_release, "status.nodeInfo.kernelVersion", problems);

@@ -1,10 +1,13 @@
 //! Names that may not be used: labels that a node may not set, a Node that another machine holds (D9, D10).
 
 use super::super::agent::Launch;
-use super::super::cluster::{Cluster, Result, wait_until};
+use super::super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use super::super::trials::{Case, Need};
 use super::{SOON, line, lines, stored_node, wait_for_node, wait_until_ready};
 use serde_json::json;
+
+const MACHINE_ID: &str = "/etc/machine-id";
+const CPUINFO: &str = "/proc/cpuinfo";
 
 pub fn cases() -> Vec<Case> {
     let mut all = cases![
@@ -13,7 +16,12 @@ pub fn cases() -> Vec<Case> {
         settings_with_several_faults_are_refused_with_all_of_them,
         a_node_of_a_machine_that_is_gone_is_taken_over,
     ];
-    all.extend(cases![&[Need::Root], of_two_machines_with_one_name_the_second_gives_way]);
+    all.extend(cases![
+        &[Need::Root],
+        of_two_machines_with_one_name_the_second_gives_way,
+        boards_that_differ_in_one_name_are_told_apart_and_one_takes_over_from_the_other,
+        of_two_boards_that_differ_in_nothing_one_gives_way_and_says_that_they_are_twins,
+    ]);
     all
 }
 
@@ -70,7 +78,7 @@ fn of_two_machines_with_one_name_the_second_gives_way(cluster: &Cluster) -> Resu
     wait_until("a Lease", SOON, || cluster.get_lease(&node.name))?;
     let other = "fedcba9876543210fedcba9876543210";
     let elsewhere = node.dir.join("elsewhere").display().to_string();
-    let mut second = Launch::quick(&node).machine_id(other).set("stateDirectory", &elsewhere).start(cluster)?;
+    let mut second = Launch::quick(&node).board(MACHINE_ID, other).set("stateDirectory", &elsewhere).start(cluster)?;
     let said = second.wait_for_line(&["name-taken:"], SOON)?;
     for words in [node.name.as_str(), other, "--hostname-override"] {
         assert!(said.contains(words), "{words} is not in {said}");
@@ -83,4 +91,70 @@ fn of_two_machines_with_one_name_the_second_gives_way(cluster: &Cluster) -> Resu
     assert_eq!(super::status_of(&after, "Ready"), "True");
     second.check()?;
     first.check()
+}
+
+/// A board of its own, all of whose names are made up: `serial`, `machine_id` and `mac` are their last letters.
+fn board<'a>(node: &'a NodeIdentity, state: &str, [serial, machine_id, mac]: [u8; 3]) -> Result<Launch<'a>> {
+    let cpuinfo = std::fs::read_to_string(CPUINFO).map_err(|e| e.to_string())?;
+    let cards = std::fs::read_dir("/sys/class/net").map_err(|e| e.to_string())?.flatten().map(|card| card.path());
+    let mut cards: Vec<_> = cards.filter(|card| card.join("device").exists()).collect();
+    cards.sort();
+    let mut launch = Launch::quick(node)
+        .board(CPUINFO, &format!("{}\nSerial : 10000000abcdef{serial:02}", cpuinfo.trim_end()))
+        .board(MACHINE_ID, &format!("0123456789abcdef0123456789abcd{machine_id:02}"))
+        .set("stateDirectory", &node.dir.join(state).display().to_string());
+    if let Some(card) = cards.first() {
+        launch = launch.board(&card.join("address").display().to_string(), &format!("dc:a6:32:ab:cd:{mac:02}"));
+    }
+    Ok(launch)
+}
+
+fn boards_that_differ_in_one_name_are_told_apart_and_one_takes_over_from_the_other(cluster: &Cluster) -> Result<()> {
+    for (hint, names, what) in [
+        ("serial", [2, 1, 1], "serial number"),
+        ("machine", [1, 2, 1], "machine-id"),
+        ("mac", [1, 1, 2], "MAC address"),
+        ("all", [2, 2, 2], "serial number"),
+    ] {
+        let node = cluster.node(&format!("board-{hint}"))?;
+        let mut first = board(&node, "first", [1, 1, 1])?.start(cluster)?;
+        wait_until_ready(cluster, &node)?;
+        first.wait_for_line(&["lease-held:"], SOON)?;
+        let mut second = board(&node, "second", names)?.start(cluster)?;
+        let said = second.wait_for_line(&["name-taken:", what], SOON)?;
+        assert!(said.contains(&node.name), "{said}");
+        assert_eq!(second.count_lines("lease-held:")?, 0, "{hint}: nothing is written beside the one that lives");
+        // The first one goes away, and the other, started again, finds nobody there.
+        assert_eq!((first.stop()?, second.stop()?), (0, 0));
+        let mut second = board(&node, "second", names)?.start(cluster)?;
+        second.wait_for_line(&["stranger-gone:", what], SOON)?;
+        second.wait_for_line(&["lease-held:"], SOON)?;
+        let serial = format!("10000000abcdef{:02}", names[0]);
+        wait_for_node(cluster, &node, "the name of the second board", SOON, |found| {
+            let info = &found["status"]["nodeInfo"]["machineID"];
+            let is_second = info.as_str().is_some_and(|id| id.ends_with(&format!("{:02}", names[1])));
+            (is_second && found["metadata"]["annotations"]["nodepulse.dev/board-serial"] == serial).then_some(())
+        })?;
+        // The original comes back, with what it knew.
+        let mut first = board(&node, "first", [1, 1, 1])?.start(cluster)?;
+        first.wait_for_line(&["name-taken:", what], SOON)?;
+        assert_eq!(first.count_lines("lease-held:")?, 0, "{hint}");
+        second.check()?;
+    }
+    Ok(())
+}
+
+fn of_two_boards_that_differ_in_nothing_one_gives_way_and_says_that_they_are_twins(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("twins")?;
+    let mut first = board(&node, "first", [1, 1, 1])?.start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    first.wait_for_line(&["lease-held:"], SOON)?;
+    let mut second = board(&node, "second", [1, 1, 1])?.start(cluster)?;
+    second.wait_for_line(&["lease-held:"], SOON)?;
+    first.wait_for_line(&["lease-taken:"], SOON)?;
+    let said = first.wait_for_line(&["name-taken:"], SOON)?;
+    assert!(said.contains("tell them not apart"), "{said}");
+    let transitions = cluster.get_lease(&node.name)?["spec"]["leaseTransitions"].clone();
+    assert_eq!(transitions, 1, "the second took it, once");
+    second.check()
 }

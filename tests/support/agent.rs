@@ -29,8 +29,9 @@ pub const QUICK: [(&str, &str); 3] =
 pub const ROOM_ON_DISK: (&str, &str) =
     ("evictionHard", "{memory.available: 100Mi, nodefs.available: 100Mi, nodefs.inodesFree: '1000'}");
 
-/// `$1` stands in for `/etc/machine-id`, in a mount namespace of our own: the rest is another machine.
-const OTHER_MACHINE: &str = r#"mount --bind "$1" /etc/machine-id && shift && exec "$@""#;
+/// Up to `--`, each first file stands in for the second, in a mount namespace of our own: the rest is another machine.
+const OTHER_MACHINE: &str =
+    r#"while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit 1; shift 2; done; shift; exec "$@""#;
 
 /// What the program is started with.
 pub struct Launch<'a> {
@@ -38,7 +39,8 @@ pub struct Launch<'a> {
     kubeconfig: PathBuf,
     settings: BTreeMap<String, String>,
     flags: Vec<String>,
-    machine_id: Option<&'a str>,
+    /// File of the machine, and what it says instead.
+    board: Vec<(String, String)>,
     inside: Option<i32>,
     program: Vec<String>,
 }
@@ -56,7 +58,7 @@ impl<'a> Launch<'a> {
             kubeconfig: identity.kubeconfig.clone(),
             settings: BTreeMap::from([("stateDirectory".to_owned(), identity.dir.join("state").display().to_string())]),
             flags: Vec::new(),
-            machine_id: None,
+            board: Vec::new(),
             inside: None,
             program: vec![env!("CARGO_BIN_EXE_nodepulse").to_owned()],
         }
@@ -78,9 +80,9 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// As if on another machine; needs root.
-    pub fn machine_id(mut self, id: &'a str) -> Self {
-        self.machine_id = Some(id);
+    /// As if on another machine, where this file says something else; needs root.
+    pub fn board(mut self, path: &str, text: &str) -> Self {
+        self.board.push((path.to_owned(), text.to_owned()));
         self
     }
 
@@ -103,7 +105,7 @@ impl<'a> Launch<'a> {
         fs::create_dir_all(self.identity.dir.join("state")).map_err(|e| e.to_string())?;
         let mut agent = Nodepulse { daemon: None, log: PathBuf::new(), settings_file, settings: self.settings };
         agent.write_settings()?;
-        let mut command = self.machine_id.map_or(Ok(Vec::new()), |id| on_other_machine(self.identity, id))?;
+        let mut command = on_other_machine(self.identity, &name, &self.board)?;
         if let Some(pid) = self.inside {
             command.extend(["nsenter".to_owned(), format!("--target={pid}"), "--net".to_owned(), "--mount".to_owned()]);
         }
@@ -122,10 +124,18 @@ impl<'a> Launch<'a> {
     }
 }
 
-fn on_other_machine(identity: &NodeIdentity, id: &str) -> Result<Vec<String>> {
-    let file = write_private(&identity.dir.join(format!("machine-id-{id}")), &format!("{id}\n"))?;
+fn on_other_machine(identity: &NodeIdentity, name: &str, board: &[(String, String)]) -> Result<Vec<String>> {
+    if board.is_empty() {
+        return Ok(Vec::new());
+    }
     let before = ["unshare", "--mount", "--propagation", "private", "sh", "-c", OTHER_MACHINE, "other-machine"];
-    Ok(before.map(str::to_owned).into_iter().chain([file.display().to_string()]).collect())
+    let mut command: Vec<String> = before.map(str::to_owned).into();
+    for (number, (path, text)) in board.iter().enumerate() {
+        let file = write_private(&identity.dir.join(format!("{name}-{number}")), &format!("{text}\n"))?;
+        command.extend([file.display().to_string(), path.clone()]);
+    }
+    command.push("--".to_owned());
+    Ok(command)
 }
 
 /// The program while it runs, and what it left behind. It ends when this value, or the whole test process, does.

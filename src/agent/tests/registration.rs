@@ -277,3 +277,30 @@ fn a_node_is_not_dated_by_one_reply_whose_date_is_wrong() {
         assert_eq!(created["status"]["conditions"][3]["lastTransitionTime"], since, "{board_seconds}");
     }
 }
+
+#[test]
+fn a_node_that_a_kubelet_left_is_cleared_and_what_only_an_administrator_can_mend_is_told_once() {
+    let mut script = Script::new();
+    first_attempt(&mut script, refused(409, "AlreadyExists"));
+    let mut node = registered_node();
+    node.status.node_info.kubelet_version = "v1.36.3".to_owned();
+    node.status.node_info.kube_proxy_version = "v1.36.3".to_owned();
+    node.metadata.labels.clear();
+    node.spec.taints.clear();
+    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    let (_, report) = script.play_healthy(Lane::Status);
+    let body = body_of(&report);
+    for key in ["images", "volumesInUse", "runtimeHandlers", "features", "declaredFeatures"] {
+        assert_eq!(body["status"].get(key), Some(&Value::Null), "{key}: {body}");
+    }
+    assert_eq!(body["status"]["nodeInfo"]["kubeProxyVersion"], "");
+    assert_eq!(body["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"], "podless");
+    assert_eq!(body.get("spec"), None, "a node may not");
+    script.play(Lane::Status, refused(404, "NotFound"));
+    script.pass(Duration::from_secs(60));
+    let told = |word: &str| script.said.iter().filter(|notice| notice.word == word).collect::<Vec<_>>();
+    let (taints, pods) = (told("taints-missing"), told("kubelet-left"));
+    assert_eq!((taints.len(), pods.len()), (1, 1), "{:?}", script.said);
+    assert!(taints[0].text.contains("kubectl taint nodes n1 nodepulse.dev/podless:NoSchedule"), "{taints:?}");
+    assert!(pods[0].text.contains("kubectl drain n1"), "{pods:?}");
+}
