@@ -5,7 +5,7 @@ use super::check::{Report, Verdict};
 use crate::api::{Document, Wish};
 use crate::config::Settings;
 use crate::io::Session;
-use crate::node::desired::{drain_command, missing_taints, taint_command};
+use crate::node::desired::{delete_pods_command, taint_command};
 
 /// Adds what there is to say; nothing about a Node that is not there, or may not be read.
 pub fn check(session: &Session, settings: &Settings, name: &str, report: &mut Report) -> Result<(), CliError> {
@@ -13,7 +13,7 @@ pub fn check(session: &Session, settings: &Settings, name: &str, report: &mut Re
     else {
         return Ok(());
     };
-    if let Some(command) = taint_command(name, &missing_taints(&node, settings)) {
+    if let Some(command) = taint_command(&node, name, settings) {
         let text = format!("Node {name} lacks taints that a node may not set later");
         report.trouble("taints", Verdict::Warning, text, command);
     }
@@ -22,6 +22,6 @@ pub fn check(session: &Session, settings: &Settings, name: &str, report: &mut Re
         _ => return Ok(()),
     };
     let text = format!("bound to Node {name}, and never run: {}", pods.join(", "));
-    report.trouble("pods", Verdict::Warning, text, drain_command(name));
+    report.trouble("pods", Verdict::Warning, text, delete_pods_command(name));
     Ok(())
 }

@@ -183,21 +183,20 @@ fn taints(settings: &Settings) -> Vec<Taint> {
     taints
 }
 
-/// The taints that a Node of ours has and this one lacks: a node may set them when it is created, and never later.
-pub fn missing_taints(node: &Node, settings: &Settings) -> Vec<Taint> {
-    let has = |ours: &Taint| node.spec.taints.iter().any(|theirs| theirs.collides_with(ours));
-    taints(settings).into_iter().filter(|ours| !has(ours)).collect()
-}
-
-/// What an administrator would type to give a Node these taints; `None` where none are missing.
-pub fn taint_command(name: &str, missing: &[Taint]) -> Option<String> {
+/// What an administrator would type to give a Node the taints that keep pods away, where it lacks them: a node may set
+/// them when it is created, and never later. Others than these are there for a time only, and may be gone by right.
+pub fn taint_command(node: &Node, name: &str, settings: &Settings) -> Option<String> {
+    let mut missing = taints(settings);
+    missing
+        .retain(|ours| ours.key == PODLESS_TAINT && !node.spec.taints.iter().any(|theirs| theirs.collides_with(ours)));
     let list: String = missing.iter().map(|taint| format!(" {taint}")).collect();
     (!missing.is_empty()).then(|| format!("kubectl taint nodes {name}{list}"))
 }
 
-/// What an administrator would type to rid a Node of the pods that are bound to it.
-pub fn drain_command(name: &str) -> String {
-    format!("kubectl drain {name} --ignore-daemonsets --delete-emptydir-data --force")
+/// What an administrator would type to rid a Node of the pods that are bound to it; without `--force` they would wait
+/// for the word of a kubelet.
+pub fn delete_pods_command(name: &str) -> String {
+    format!("kubectl delete pods --all-namespaces --field-selector spec.nodeName={name} --force")
 }
 
 impl NodeEvent {
@@ -326,12 +325,16 @@ mod tests {
 
     #[test]
     fn taints_that_an_existing_node_lacks_are_named_as_they_would_be_typed() {
+        let mut settings = Settings { cloud_provider: CloudProvider::External, ..Settings::default() };
+        settings.register_with_taints = vec![Taint::parse("example.com/damp:NoSchedule").unwrap()];
         let mut node = samples::node();
-        let missing = missing_taints(&node, &Settings::default());
         let command = "kubectl taint nodes n1 nodepulse.dev/podless:NoSchedule nodepulse.dev/podless:NoExecute";
-        assert_eq!(taint_command("n1", &missing).as_deref(), Some(command));
-        node.spec.taints = missing;
-        assert_eq!(taint_command("n1", &missing_taints(&node, &Settings::default())), None);
+        assert_eq!(taint_command(&node, "n1", &settings).as_deref(), Some(command));
+        settings.podless = false;
+        assert_eq!(taint_command(&node, "n1", &settings), None, "those of others come and go");
+        settings.podless = true;
+        node.spec.taints = taints(&settings);
+        assert_eq!(taint_command(&node, "n1", &settings), None);
     }
 
     #[test]

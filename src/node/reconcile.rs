@@ -298,6 +298,7 @@ mod tests {
         existing.status.capacity.as_mut().unwrap().insert("vendor.example/dev".to_owned(), "3".to_owned());
         existing.spec.unschedulable = true;
         existing.status.addresses.clear();
+        existing.status.node_info.kubelet_version = kubelet_version(None);
         let mut initial = samples::node();
         assert_eq!(reconcile(&existing, &initial), None);
         initial.metadata.labels.insert("kubernetes.io/arch".to_owned(), "other".to_owned());

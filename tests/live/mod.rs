@@ -19,6 +19,7 @@ mod credentials;
 mod expected;
 mod faults;
 mod lease;
+mod left;
 mod names;
 mod proxy;
 mod registration;
@@ -51,6 +52,7 @@ pub fn cases() -> Vec<Case> {
         rights::cases(),
         start::cases(),
         names::cases(),
+        left::cases(),
         check::cases(),
         clocks::cases(),
         registration::cases(),

@@ -3,7 +3,7 @@
 use super::super::notice::Level;
 use super::super::world::World;
 use super::StatusLane;
-use crate::node::desired::{drain_command, missing_taints, taint_command};
+use crate::node::desired::{delete_pods_command, taint_command};
 use crate::node::object::Node;
 use crate::node::version::is_kubelets;
 
@@ -14,12 +14,11 @@ impl StatusLane {
             return;
         }
         let name = &world.node_name;
-        let taints = taint_command(name, &missing_taints(node, &world.settings));
-        let taints = taints.map(|command| {
+        let taints = taint_command(node, name, &world.settings).map(|command| {
             format!("Node {name} was there before and lacks taints that a node may not set later: {command}")
         });
         let pods = is_kubelets(node).then(|| {
-            let command = drain_command(name);
+            let command = delete_pods_command(name);
             format!("Node {name} was a kubelet's, and pods that are still bound to it never run here: {command}")
         });
         for (word, text) in [("taints-missing", taints), ("kubelet-left", pods)] {

@@ -302,5 +302,8 @@ fn a_node_that_a_kubelet_left_is_cleared_and_what_only_an_administrator_can_mend
     let (taints, pods) = (told("taints-missing"), told("kubelet-left"));
     assert_eq!((taints.len(), pods.len()), (1, 1), "{:?}", script.said);
     assert!(taints[0].text.contains("kubectl taint nodes n1 nodepulse.dev/podless:NoSchedule"), "{taints:?}");
-    assert!(pods[0].text.contains("kubectl drain n1"), "{pods:?}");
+    assert!(
+        pods[0].text.contains("kubectl delete pods --all-namespaces --field-selector spec.nodeName=n1 "),
+        "{pods:?}"
+    );
 }
