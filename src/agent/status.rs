@@ -446,10 +446,8 @@ impl StatusLane {
         }
         self.unsure |= matches!(stage, Stage::Patch { .. }) && may_have_been_done(refusal);
         let advice = if class == Class::Missing {
-            format!(
-                "; Node {} does not exist and this agent may not register it (registerNode, reregister)",
-                world.node_name
-            )
+            let name = &world.node_name;
+            format!("; Node {name} does not exist and this agent may not register it (registerNode, reregister)")
         } else {
             world.advise(refusal, verb, now)
         };
