@@ -113,73 +113,89 @@ fn board_compatible(bytes: &[u8]) -> Result<Vec<String>, Why> {
     if names.is_empty() { Err(Why::Empty) } else { Ok(names) }
 }
 
+/// A place of a serial number or a MAC address, and what it says.
+struct Place {
+    path: String,
+    text: Fact<String>,
+    /// How likely another board says the same: the least is taken, of equals the first.
+    rank: (bool, bool, bool, bool),
+}
+
+impl Place {
+    fn of(path: String, text: Fact<String>) -> Place {
+        Place { path, text, rank: Default::default() }
+    }
+}
+
 /// The places of a serial number, the best first.
-fn serials(root: &Root, cpuinfo: &Fact<String>) -> Vec<(String, Fact<String>)> {
+fn serials(root: &Root, cpuinfo: &Fact<String>) -> Vec<Place> {
     let [tree, _] = DEVICE_TREES;
     let of_tree = device_tree(root, "serial-number", |bytes| Ok(attribute::string(bytes)));
     let line = cpuinfo.as_deref().ok().and_then(|table| cpu::field(table, "Serial"));
-    let mut found = vec![(format!("{tree}/serial-number"), of_tree)];
-    found.extend(line.map(|line| (CPUINFO.to_owned(), Ok(attribute::text(line.as_bytes())))));
+    let mut found = vec![Place::of(format!("{tree}/serial-number"), of_tree)];
+    found.extend(line.map(|line| Place::of(CPUINFO.to_owned(), Ok(attribute::text(line.as_bytes())))));
     let files = [(SOC, "serial_number"), (DMI, "product_serial"), (DMI, "board_serial")];
     found.extend(files.map(|(directory, name)| format!("{directory}/{name}")).map(|path| {
         let read = root.read_text(&path);
-        (path, read)
+        Place::of(path, read)
     }));
     found
 }
 
-/// The MAC addresses that stay with the board: first those that no other interface carries (a maker's sample is on several),
-/// that the IEEE sold, and of hardware; of equals the first by index. An interface on top of another (a VLAN, a port of a
-/// switch) has that one's.
-fn mac_addresses(root: &Root) -> Vec<(String, Fact<String>)> {
+/// The MAC addresses that stay with the board, by index. The best are those of no interface on top of another (a VLAN has
+/// that one's, a port of a switch may), that no other interface carries (a maker's sample is on several), that the IEEE
+/// sold, and of hardware.
+fn mac_addresses(root: &Root) -> Vec<Place> {
     let path = |name: &str, attribute: &str| format!("{}/{name}/{attribute}", network::INTERFACES);
     let text = |name: &str, attribute: &str| root.read_text(&path(name, attribute)).unwrap_or_default();
-    let is_on_top = |name: &str| {
-        let below = text(name, "iflink");
-        !below.is_empty() && below != text(name, "ifindex")
-    };
-    let stays =
-        |name: &String| mac::is_permanent(&text(name, "type"), &text(name, "addr_assign_type")) && !is_on_top(name);
+    let stays = |name: &String| mac::is_permanent(&text(name, "type"), &text(name, "addr_assign_type"));
     let names = network::indexed_names(root).into_iter().filter(stays);
-    let mut found: Vec<_> = names.map(|name| (root.read_text(&path(&name, "address")), name)).collect();
+    let found: Vec<_> = names
+        .map(|name| {
+            let below = text(&name, "iflink");
+            let is_on_top = !below.is_empty() && below != text(&name, "ifindex");
+            (root.read_text(&path(&name, "address")), is_on_top, name)
+        })
+        .collect();
     let mut carriers = BTreeMap::new();
-    for (address, _) in &found {
+    for (address, ..) in found.iter().filter(|(_, is_on_top, _)| !is_on_top) {
         *carriers.entry(address.clone().unwrap_or_default()).or_insert(0_u32) += 1;
     }
-    found.sort_by_key(|(address, name)| {
-        let address = address.as_deref().unwrap_or_default();
+    let place = |(text, is_on_top, name): (Fact<String>, bool, String)| {
+        let address = text.as_deref().unwrap_or_default();
         let is_shared = carriers.get(address).is_some_and(|count| *count > 1);
-        (is_shared, mac::is_local(address), !root.has_entry(&path(name, ""), "device"))
-    });
-    found.into_iter().map(|(address, name)| (path(&name, "address"), address)).collect()
+        let rank = (is_on_top, is_shared, mac::is_local(address), !root.has_entry(&path(&name, ""), "device"));
+        Place { path: path(&name, "address"), text, rank }
+    };
+    found.into_iter().map(place).collect()
 }
 
-/// The first of `found` that tells two boards apart; the others go to `passed_over`.
+/// The best of `found` that tells two boards apart. The others go to `passed_over`, those first that 0.1.0, which knew no
+/// ranks, would have taken.
 fn choose(
-    found: Vec<(String, Fact<String>)>,
+    found: Vec<Place>,
     believed: impl Fn(&str) -> Result<String, Why>,
     passed_over: &mut Vec<PassedOver>,
 ) -> Fact<String> {
-    let first_path = found.first().map_or(network::INTERFACES, |(path, _)| path).to_owned();
-    let mut chosen = Err(Absent::new(&first_path, Why::NoSuchFile));
-    for (path, text) in found {
-        let fact = text
-            .as_deref()
-            .map_err(Absent::clone)
-            .and_then(|text| believed(text).map_err(|why| Absent::new(&path, why)));
-        let value = fact.clone().or(text).unwrap_or_default();
+    let judge = |place: &Place| {
+        let text = place.text.as_deref().map_err(Absent::clone)?;
+        believed(text).map_err(|why| Absent::new(&place.path, why))
+    };
+    let judged: Vec<_> = found.into_iter().map(|place| (judge(&place), place)).collect();
+    let best = judged.iter().filter(|(fact, _)| fact.is_ok()).min_by_key(|(_, place)| place.rank);
+    let best = best.and_then(|(fact, _)| fact.clone().ok());
+    let first_path = judged.first().map_or(network::INTERFACES, |(_, place)| place.path.as_str());
+    let mut absent = Err(Absent::new(first_path, Why::NoSuchFile));
+    for (fact, place) in judged {
         let refused = fact.as_ref().err().cloned();
-        if chosen.is_err() && fact.is_ok() {
-            chosen = fact;
-            continue;
-        }
-        let is_known = passed_over.iter().any(|known| known.value == value) || chosen.as_ref() == Ok(&value);
+        let value = fact.clone().or(place.text).unwrap_or_default();
+        let is_known = best.as_ref() == Some(&value) || passed_over.iter().any(|known| known.value == value);
         if !value.is_empty() && !is_known && passed_over.len() < limits::PASSED_OVER {
             passed_over.push(PassedOver { value, refused });
         }
-        chosen = otherwise(chosen, || fact);
+        absent = otherwise(absent, || fact);
     }
-    chosen
+    best.map_or(absent, Ok)
 }
 
 /// SRC-4: every size, also those without pages.

@@ -167,6 +167,32 @@ fn a_mac_address_of_hardware_that_the_ieee_sold_is_preferred() {
 }
 
 #[test]
+fn an_address_of_a_switch_port_names_a_board_that_has_no_better_one() {
+    let board = board("port");
+    interface(&board, "eth0", "2", "9a:7c:11:00:00:01", &[("addr_assign_type", "1")]);
+    interface(&board, "lan1", "3", "60:38:e0:0c:0a:13", &[("iflink", "2")]);
+    assert_eq!(machine_of(&board).mac_address.as_deref(), Ok("60:38:e0:0c:0a:13"), "as 0.1.0 had it");
+    interface(&board, "wlan0", "9", "60:38:e0:0c:0a:15", &[]);
+    let found = machine_of(&board);
+    assert_eq!(found.mac_address.as_deref(), Ok("60:38:e0:0c:0a:15"));
+    assert_eq!(found.passed_over[0].value, "60:38:e0:0c:0a:13", "what f9751c9 called this board");
+}
+
+#[test]
+fn what_an_earlier_version_took_is_remembered_however_many_interfaces_there_are() {
+    let board = board("many-ports");
+    for name in ["omci", "sw"] {
+        interface(&board, name, "2", "00:aa:bb:00:00:01", &[]);
+    }
+    for port in 10..40 {
+        interface(&board, &format!("lan{port}"), &port.to_string(), &format!("d0:5b:a8:00:00:{port}"), &[]);
+    }
+    let found = machine_of(&board);
+    assert_eq!(found.mac_address.as_deref(), Ok("d0:5b:a8:00:00:10"));
+    assert_eq!(found.passed_over[0].value, "00:aa:bb:00:00:01");
+}
+
+#[test]
 fn what_was_refused_and_why_is_in_the_report() {
     let board = board("refused");
     board.write("proc/cpuinfo", "processor : 0\nSerial : 1b00000000000000\n");
