@@ -61,8 +61,8 @@ fn every_board_gives_its_golden_facts_and_its_golden_node() {
 fn node(mut facts: Facts) -> Value {
     facts.readings.node_file_system = Ok(DISK);
     let settings = Settings::default();
-    let name = match node_name(&settings, &facts.machine) {
-        Ok(name) => name,
+    let name = match node_name(&settings, &facts.machine, None) {
+        Ok((name, _)) => name,
         Err(refused) => return json!({ "refused": refused.to_string() }),
     };
     let up = Up::since_boot(std::time::Duration::from_secs(60));

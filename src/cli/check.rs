@@ -16,7 +16,6 @@ use crate::config::kubeconfig::{Credentials, Kubeconfig};
 use crate::config::plain_text::line;
 use crate::io::sandbox::Sandbox;
 use crate::io::{Session, clock};
-use crate::node::node_name;
 use crate::probe::{self, Root};
 
 /// What was looked at, in order.
@@ -108,9 +107,10 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
     loaded.notices.into_iter().for_each(|notice| report.note("settings", notice));
     let root = Root::new("/");
     probe::remarks(&root).into_iter().for_each(|remark| report.note("board", remark));
-    let name = node_name(&settings, &probe::machine(&root)).map_err(CliError::Node)?;
-    report.well("node name", name.as_str());
     let kubeconfig = load::kubeconfig(&settings)?;
+    let (name, remark) = load::node_name(&settings, &probe::machine(&root), &kubeconfig)?;
+    report.well("node name", name.as_str());
+    remark.into_iter().for_each(|remark| report.note("node name", remark));
     let kubeconfig_path = load::kubeconfig_path(&settings)?;
     let names = Names {
         kubeconfig: &kubeconfig_path,

@@ -5,6 +5,7 @@ use std::io;
 
 use super::DEFAULT_KUBECONFIG;
 use super::commands::exit;
+use crate::api::failure::Failure;
 use crate::config::Problem;
 use crate::config::kubeconfig::KubeconfigError;
 use crate::io::IoError;
@@ -35,6 +36,8 @@ pub enum CliError {
     /// `run` and `check` need a server.
     NoKubeconfig,
     Node(NodeError),
+    /// The certificate that may say the Node's name cannot be read.
+    Nameless(Failure),
     Io(IoError),
     /// The journal cannot be read.
     Disk(DiskError),
@@ -53,7 +56,8 @@ impl CliError {
             | CliError::File { .. }
             | CliError::Kubeconfig { .. }
             | CliError::NoKubeconfig
-            | CliError::Node(_) => exit::CONFIG,
+            | CliError::Node(_)
+            | CliError::Nameless(_) => exit::CONFIG,
             CliError::Root { .. } => exit::USAGE,
             CliError::Disk(error) if error.word() == "state-denied" => exit::NO_PERMISSION,
             CliError::Io(_) | CliError::Disk(_) | CliError::Output(_) => exit::SOFTWARE,
@@ -85,6 +89,12 @@ impl fmt::Display for CliError {
                  {DEFAULT_KUBECONFIG}; `nodepulse render` shows the Node without a cluster"
             ),
             CliError::Node(error) => error.fmt(f),
+            CliError::Nameless(failure) => {
+                write!(
+                    f,
+                    "{failure}: it may say the name of this Node, as the host has none; or give --hostname-override NAME"
+                )
+            }
             CliError::Io(error) => error.fmt(f),
             CliError::Disk(error) => error.fmt(f),
             CliError::Output(error) => write!(f, "cannot write the output: {error}"),

@@ -8,8 +8,9 @@ use super::commands::{BOOT_CONFIG, DEFAULT_CONFIG};
 use super::{CliError, DEFAULT_KUBECONFIG};
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::{self, Loaded, Settings, limits};
-use crate::io::file;
-use crate::probe::Root;
+use crate::io::{credentials, file};
+use crate::node;
+use crate::probe::{Machine, Root};
 use zeroize::Zeroizing;
 
 /// The settings file to be read, if any.
@@ -48,6 +49,22 @@ pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     let path = kubeconfig_path(settings)?;
     let text = Zeroizing::new(Written { what: "kubeconfig", flag: "--kubeconfig", path: &path }.text()?);
     Kubeconfig::parse(&text, &path, None).map_err(|error| CliError::Kubeconfig { path: path.clone(), error })
+}
+
+/// The name of the Node, and where the settings, the client certificate and the host differ about it, a sentence of that.
+pub fn node_name(
+    settings: &Settings,
+    machine: &Machine,
+    kubeconfig: &Kubeconfig,
+) -> Result<(String, Option<String>), CliError> {
+    let certified = match credentials::node_name(kubeconfig) {
+        // A name made up now may not be the one that it says later.
+        Err(failure) if settings.hostname_override.is_none() && machine.hostname.is_err() => {
+            return Err(CliError::Nameless(failure));
+        }
+        certified => certified.unwrap_or_default(),
+    };
+    node::node_name(settings, machine, certified.as_deref()).map_err(CliError::Node)
 }
 
 /// The file that it stands in, if not in the kubeconfig itself.
@@ -155,6 +172,22 @@ mod tests {
     #[test]
     fn a_kubeconfig_that_is_a_device_says_so() {
         assert!(of_kubeconfig("/dev/zero").starts_with("the kubeconfig /dev/zero is a device: name a file"));
+    }
+
+    #[test]
+    fn a_board_without_a_name_makes_up_none_while_its_certificate_cannot_be_read() {
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n\
+                    clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+                    users: [{name: u, user: {client-certificate: /nonexistent/node.crt, client-key: node.key}}]\n";
+        let kubeconfig = Kubeconfig::parse(text, "/nonexistent/kubeconfig", None).unwrap();
+        let mut machine = node::samples::facts().machine;
+        let named = Settings { hostname_override: Some("gate-7".to_owned()), ..Settings::default() };
+        machine.hostname = Ok("gate-8".to_owned());
+        assert_eq!(node_name(&Settings::default(), &machine, &kubeconfig).unwrap().0, "gate-8");
+        machine.hostname = node::samples::absent();
+        assert_eq!(node_name(&named, &machine, &kubeconfig).unwrap().0, "gate-7");
+        let error = node_name(&Settings::default(), &machine, &kubeconfig).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/node.crt"), "{error}");
     }
 
     #[test]

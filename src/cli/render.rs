@@ -16,10 +16,15 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     let settings = loaded.settings;
     let root_folder = load::root(root)?;
     let mut facts = probe::facts(&root_folder, &settings.state_directory);
+    let mut kubeconfig = None;
     if root == "/" {
         facts.network = network::with_live_addresses(facts.network);
+        kubeconfig = load::kubeconfig(&settings).ok();
     }
-    let name = node_name(&settings, &facts.machine).map_err(CliError::Node)?;
+    let (name, remark) = match kubeconfig {
+        Some(kubeconfig) => load::node_name(&settings, &facts.machine, &kubeconfig)?,
+        None => node_name(&settings, &facts.machine, None).map_err(CliError::Node)?,
+    };
     let now = clock::now();
     let pressures = PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, now.up);
     let board = Board {
@@ -34,6 +39,7 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     let body = crate::node::patch::create_body(&node);
     let node = serde_json::from_str(&body).map_err(|error| CliError::Output(error.into()))?;
     let mut notes = loaded.notices;
+    notes.extend(remark);
     notes.extend(probe::remarks(&root_folder));
     notes.extend(problems.iter().map(ToString::to_string));
     Ok((node, notes))

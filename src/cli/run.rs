@@ -8,8 +8,8 @@ use super::CliError;
 use super::args::Sources;
 use super::load::{self, kubeconfig};
 use crate::io;
+use crate::io::credentials;
 use crate::io::sandbox::Sandbox;
-use crate::node::node_name;
 use crate::probe::{self, Gauges, Root};
 
 /// Runs until SIGTERM.
@@ -32,7 +32,10 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         ::log::warn!(target: "board", "{remark}");
     }
     let machine = probe::machine(&root);
-    let node_name = node_name(&settings, &machine).map_err(CliError::Node)?;
+    let (node_name, remark) = load::node_name(&settings, &machine, &kubeconfig)?;
+    if let Some(remark) = remark {
+        ::log::warn!(target: "node-name", "{remark}");
+    }
     let mut gauges = Gauges::open(&root);
     let (name, state_directory) = (node_name.clone(), settings.state_directory.clone());
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
@@ -78,6 +81,11 @@ fn read_again(
     tell_hidden(&load::files(sources, &loaded.settings, None), sandbox);
     let kubeconfig = kubeconfig(&loaded.settings)?;
     tell_hidden(&load::files(sources, &loaded.settings, Some(&kubeconfig)), sandbox);
+    if let Ok(Some(other)) = credentials::node_name(&kubeconfig)
+        && other != name
+    {
+        ::log::warn!(target: "node-name", "the client certificate is for system:node:{other}, and this process stays Node {name}");
+    }
     Ok((loaded.settings, kubeconfig))
 }
 

@@ -48,7 +48,7 @@ pub const SETTINGS: &[Setting] = &[
         flag: "hostname-override",
         shape: Shape::Text("NAME"),
         default: "",
-        meaning: "Name of the Node instead of the host's name",
+        meaning: "Name of the Node; else the one in its client certificate (system:node:NAME), else the host's",
         whose: Whose::KubeletFlag,
         read: |draft, value, report| set(&mut draft.settings.hostname_override, node_values::hostname(value, report)),
         print: |settings| Value::text(settings.hostname_override.as_deref().unwrap_or("")),

@@ -75,6 +75,14 @@ pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loa
     Ok(Loaded { config, token, dates, fingerprint: hasher.finish() })
 }
 
+/// The Node that the client certificate is for, if it is one for Nodes.
+pub fn node_name(kubeconfig: &Kubeconfig) -> Result<Option<String>, Failure> {
+    let Credentials::Certificate { certificate, .. } = &kubeconfig.credentials else { return Ok(None) };
+    let pem = read(certificate, "client-certificate")?;
+    let leaf = CertificateDer::pem_slice_iter(&pem).next().and_then(Result::ok);
+    Ok(leaf.and_then(|leaf| certificate::node_name(&leaf).map(str::to_owned)))
+}
+
 /// The kubeconfig as its file is now, where certificate, key, token or CA stand in it; `None` where they all have files of
 /// their own, or this one cannot be used: then what is known of it stays.
 pub fn read_again(known: &Kubeconfig) -> Option<Kubeconfig> {

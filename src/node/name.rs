@@ -11,20 +11,48 @@ const NAME_MAX: usize = 63;
 /// them out.
 const TAIL: usize = 6;
 
-/// `--hostname-override`, or the machine's hostname, trimmed and lower-cased (ST-6).
+/// `--hostname-override`, else the Node that the client certificate is for (`certified`), else the machine's hostname,
+/// trimmed and lower-cased (ST-6). With it a sentence where two of these differ.
+///
+/// An API server lets the owner of such a certificate be no other Node: by any other name every request is refused. So a
+/// hostname that somebody changes locks no board out, and one that has none stays what it was enrolled as.
 ///
 /// A hostname that says nothing (`(none)`, `localhost`: absent in the facts) would make boards of one image fight for
-/// one Node. Without an
-/// override such a board is `node-` and the last six letters or digits of its serial number, or of a MAC address that
-/// stays; with neither it is refused. A hostname that says something but cannot be a Node's name is refused too, never bent into shape.
-pub fn node_name(settings: &Settings, machine: &Machine) -> Result<String, NodeError> {
-    if let Some(name) = &settings.hostname_override {
-        return checked(name);
-    }
-    match &machine.hostname {
-        Ok(hostname) => checked(hostname),
-        Err(absent) => derived(machine).ok_or_else(|| NodeError::NoName { absent: absent.clone() }),
-    }
+/// one Node. With nothing else such a board is `node-` and the last six letters or digits of its serial number, or of a MAC
+/// address that stays; with neither it is refused. A hostname that says something but cannot be a Node's name is refused
+/// too, never bent into shape.
+pub fn node_name(
+    settings: &Settings,
+    machine: &Machine,
+    certified: Option<&str>,
+) -> Result<(String, Option<String>), NodeError> {
+    // What a Node cannot be called, nobody is let be.
+    let certified = certified.filter(|name| checked(name).as_deref() == Ok(*name));
+    let wanted = settings.hostname_override.as_ref().map(|name| checked(name)).transpose()?;
+    let Some(certified) = certified else {
+        let name = match (wanted, &machine.hostname) {
+            (Some(name), _) => name,
+            (None, Ok(hostname)) => checked(hostname)?,
+            (None, Err(absent)) => derived(machine).ok_or_else(|| NodeError::NoName { absent: absent.clone() })?,
+        };
+        return Ok((name, None));
+    };
+    let only =
+        format!("the client certificate is for system:node:{certified}, whom an API server lets be no other Node");
+    Ok(match (wanted, machine.hostname.as_deref()) {
+        (Some(name), _) if name != certified => {
+            let text = format!("{only}, and hostnameOverride says {name}: remove that, or enroll {name}");
+            (name, Some(text))
+        }
+        (None, Ok(hostname)) if hostname != certified => {
+            let text = format!(
+                "{only}, so this Node is {certified}, though the host is called {hostname}: \
+                 hostnamectl set-hostname {certified}, or enroll {hostname}"
+            );
+            (certified.to_owned(), Some(text))
+        }
+        _ => (certified.to_owned(), None),
+    })
 }
 
 fn checked(name: &str) -> Result<String, NodeError> {
@@ -61,7 +89,8 @@ mod tests {
 
     fn name(hostname: &str, over: Option<&str>) -> Result<String, NodeError> {
         let settings = Settings { hostname_override: over.map(str::to_owned), ..Settings::default() };
-        node_name(&settings, &machine(Ok(hostname.to_owned()), Ok("123456".to_owned())))
+        let machine = machine(Ok(hostname.to_owned()), Ok("123456".to_owned()));
+        node_name(&settings, &machine, None).map(|(name, _)| name)
     }
 
     #[test]
@@ -74,12 +103,12 @@ mod tests {
     fn the_override_wins_over_any_hostname() {
         assert_eq!(name("edge-1", Some(" Gateway-7 ")).unwrap(), "gateway-7");
         let settings = Settings { hostname_override: Some("gateway-7".to_owned()), ..Settings::default() };
-        assert_eq!(node_name(&settings, &machine(absent(), absent())).unwrap(), "gateway-7");
+        assert_eq!(node_name(&settings, &machine(absent(), absent()), None).unwrap().0, "gateway-7");
     }
 
     #[test]
     fn a_hostname_that_says_nothing_is_replaced_by_the_serial_number() {
-        let name = |serial| node_name(&Settings::default(), &machine(absent(), serial));
+        let name = |serial| node_name(&Settings::default(), &machine(absent(), serial), None).map(|(name, _)| name);
         assert_eq!(name(Ok("VF7110A1-2250-D008E000-00A00824".to_owned())).unwrap(), "node-a00824");
         for no_serial in [absent(), Ok("12-34".to_owned())] {
             let error = name(no_serial).unwrap_err();
@@ -93,8 +122,38 @@ mod tests {
         for no_serial in [absent(), Ok("12-34".to_owned())] {
             let mac_address = Ok("dc:a6:32:5c:0f:fe".to_owned());
             let machine = Machine { mac_address, ..machine(absent(), no_serial) };
-            assert_eq!(node_name(&Settings::default(), &machine).unwrap(), "node-5c0ffe");
+            assert_eq!(node_name(&Settings::default(), &machine, None).unwrap().0, "node-5c0ffe");
         }
+    }
+
+    #[test]
+    fn a_board_is_the_node_that_its_certificate_is_for_whatever_its_host_is_called() {
+        let settings = Settings::default();
+        let name = |hostname, certified| node_name(&settings, &machine(hostname, absent()), certified);
+        let hostname = |name: &str| Ok(name.to_owned());
+        for unnamed in [absent(), hostname("gate-7")] {
+            assert_eq!(name(unnamed, Some("gate-7")), Ok(("gate-7".to_owned(), None)));
+        }
+        for other in ["openwrt", "my_board"] {
+            let (name, remark) = name(hostname(other), Some("gate-7")).unwrap();
+            assert_eq!(name, "gate-7");
+            assert!(remark.is_some_and(|text| text.contains(other) && text.contains("system:node:gate-7")), "{other}");
+        }
+        assert_eq!(name(hostname("gate-7"), Some("Gate-8")), Ok(("gate-7".to_owned(), None)), "no Node is called that");
+        assert_eq!(name(absent(), None).unwrap_err().word(), "node-name-missing");
+    }
+
+    #[test]
+    fn an_override_that_the_certificate_forbids_is_kept_and_told() {
+        let settings = Settings { hostname_override: Some("gateway-7".to_owned()), ..Settings::default() };
+        let name =
+            |certified| node_name(&settings, &machine(Ok("openwrt".to_owned()), absent()), Some(certified)).unwrap();
+        assert_eq!(name("gateway-7"), ("gateway-7".to_owned(), None));
+        let (name, remark) = name("gateway-8");
+        assert_eq!(name, "gateway-7");
+        assert!(
+            remark.is_some_and(|text| text.contains("hostnameOverride says gateway-7") && text.contains("gateway-8"))
+        );
     }
 
     #[test]

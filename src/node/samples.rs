@@ -21,7 +21,7 @@ pub(super) const LATER_STAMP: &str = "2026-01-01T00:05:00Z";
 pub(super) const CALM: Pressures =
     Pressures { memory: Some(Status::False), disk: Some(Status::False), pid: Some(Status::False) };
 
-pub(super) fn absent<T>() -> Fact<T> {
+pub(crate) fn absent<T>() -> Fact<T> {
     Err(Absent { path: "proc/nothing".to_owned(), why: Why::NoSuchFile })
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn route(interface: &str, is_v6: bool, metric: u32) -> DefaultRoute {
 }
 
 /// Four cores, 16 GB, a disk of 100 GiB, `eth0` with 10.0.0.1.
-pub(super) fn facts() -> Facts {
+pub(crate) fn facts() -> Facts {
     let text = |text: &str| Ok(text.to_owned());
     Facts {
         machine: Machine {

@@ -16,8 +16,13 @@ pub fn cases() -> Vec<Case> {
 
 /// Exit code and output.
 pub fn check(node: &NodeIdentity) -> Result<(i32, String)> {
+    check_with(node, &["--hostname-override", &node.name])
+}
+
+/// The same with other flags.
+pub fn check_with(node: &NodeIdentity, flags: &[&str]) -> Result<(i32, String)> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nodepulse"));
-    command.arg("check").arg("--kubeconfig").arg(&node.kubeconfig).args(["--hostname-override", &node.name]);
+    command.arg("check").arg("--kubeconfig").arg(&node.kubeconfig).args(flags);
     let output = command.output().map_err(|e| e.to_string())?;
     let said = [output.stdout, output.stderr].concat();
     Ok((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned()))
