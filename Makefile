@@ -17,7 +17,7 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-services test-recipes \
+.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-services test-recipes upgrade \
     packages lint fmt cluster bench sim fuzz board install clean
 
 help: ## What each target does
@@ -57,6 +57,10 @@ test-cross: ## Each binary that ships, on its processor emulated: what it says, 
 
 test-vm: ## Whole boards, emulated with kernels of their own: their clock, their link, their power (minutes each)
 	@VM=1 ./tests/run --test vm $(ARGS)
+
+upgrade: ## An earlier release lives on the real cluster, then this program goes on from what it left: make upgrade FROM=PROGRAM
+	@test -x "$(FROM)" || { echo 'usage: make upgrade FROM=PROGRAM (KEEP=tests/live/earlier keeps what it leaves)' >&2; exit 64; }
+	@UPGRADE_FROM="$(abspath $(FROM))" UPGRADE_KEEP="$(KEEP)" ./tests/run --test cluster -- earlier_version
 
 test-recipes: ## Each of those recipes, offline, as far as a program that runs (10 min; Yocto needs bitbake: PYTHON=...)
 	@./tests/recipes/run $(ARGS)

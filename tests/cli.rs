@@ -378,6 +378,23 @@ fn the_journal_is_shown_beside_a_running_agent_and_after_it() {
     assert!(yaml.contains("sizeBytes: 16384"), "{yaml}");
 }
 
+/// As its own program read them: `tests/live/earlier.rs` says how these files were made.
+#[test]
+fn the_journals_of_an_earlier_version_say_what_they_said() {
+    let boards = fs::read_dir("tests/live/earlier").expect("a folder").map(|board| board.expect("a board").path());
+    let mut count = 0;
+    for board in boards {
+        let read = |name: &str| fs::read_to_string(board.join(name)).expect("a file");
+        let mut expected: serde_json::Value = serde_json::from_str(&read("waiting.json")).expect("JSON");
+        let file = board.join("journal").display().to_string();
+        expected["path"] = file.as_str().into();
+        let said = out(&nodepulse(&["journal", "--file", &file, "-o", "json"]));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&said).expect("JSON"), expected);
+        count += 1;
+    }
+    assert_eq!(count, 9);
+}
+
 #[test]
 fn a_journal_that_cannot_be_read_is_named_with_what_to_do() {
     let folder = Folder::new();

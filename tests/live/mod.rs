@@ -16,6 +16,7 @@ macro_rules! cases {
 mod check;
 mod clocks;
 mod credentials;
+mod earlier;
 mod expected;
 mod faults;
 mod lease;
@@ -27,6 +28,7 @@ mod rights;
 mod roads;
 mod start;
 mod status;
+mod upgrade;
 
 use super::cluster::{AuditEntry, Options};
 use super::requests::*;
@@ -45,6 +47,7 @@ pub fn options() -> Options {
 /// The longest first, so that the short ones fill the gaps at the end.
 pub fn cases() -> Vec<Case> {
     let groups = [
+        upgrade::cases(),
         status::cases(),
         lease::cases(),
         credentials::cases(),

@@ -41,6 +41,9 @@ pub struct Launch<'a> {
     flags: Vec<String>,
     /// File of the machine, and what it says instead.
     board: Vec<(String, String)>,
+    /// Folder of the machine, and the files that are in it instead.
+    folders: Vec<(String, Vec<(String, String)>)>,
+    is_named: bool,
     inside: Option<i32>,
     program: Vec<String>,
 }
@@ -59,6 +62,8 @@ impl<'a> Launch<'a> {
             settings: BTreeMap::from([("stateDirectory".to_owned(), identity.dir.join("state").display().to_string())]),
             flags: Vec::new(),
             board: Vec::new(),
+            folders: Vec::new(),
+            is_named: true,
             inside: None,
             program: vec![env!("CARGO_BIN_EXE_nodepulse").to_owned()],
         }
@@ -86,6 +91,18 @@ impl<'a> Launch<'a> {
         self
     }
 
+    /// The same for a folder with everything below it: path there, and text.
+    pub fn folder(mut self, path: &str, files: Vec<(String, String)>) -> Self {
+        self.folders.push((path.to_owned(), files));
+        self
+    }
+
+    /// Without a name from us.
+    pub fn named_by_itself(mut self) -> Self {
+        self.is_named = false;
+        self
+    }
+
     /// In the network and the mounts of this process; needs root.
     pub fn inside(mut self, pid: i32) -> Self {
         self.inside = Some(pid);
@@ -105,7 +122,7 @@ impl<'a> Launch<'a> {
         fs::create_dir_all(self.identity.dir.join("state")).map_err(|e| e.to_string())?;
         let mut agent = Nodepulse { daemon: None, log: PathBuf::new(), settings_file, settings: self.settings };
         agent.write_settings()?;
-        let mut command = on_other_machine(self.identity, &name, &self.board)?;
+        let mut command = on_other_machine(self.identity, &name, &self.board, &self.folders)?;
         if let Some(pid) = self.inside {
             command.extend(["nsenter".to_owned(), format!("--target={pid}"), "--net".to_owned(), "--mount".to_owned()]);
         }
@@ -114,8 +131,8 @@ impl<'a> Launch<'a> {
             "run".to_owned(),
             format!("--config={}", agent.settings_file.display()),
             format!("--kubeconfig={}", self.kubeconfig.display()),
-            format!("--hostname-override={}", self.identity.name),
         ]);
+        command.extend(self.is_named.then(|| format!("--hostname-override={}", self.identity.name)));
         command.extend(self.flags);
         let daemon = Daemon::start(cluster.home(), &name, &command)?;
         agent.log.clone_from(&daemon.log);
@@ -124,8 +141,13 @@ impl<'a> Launch<'a> {
     }
 }
 
-fn on_other_machine(identity: &NodeIdentity, name: &str, board: &[(String, String)]) -> Result<Vec<String>> {
-    if board.is_empty() {
+fn on_other_machine(
+    identity: &NodeIdentity,
+    name: &str,
+    board: &[(String, String)],
+    folders: &[(String, Vec<(String, String)>)],
+) -> Result<Vec<String>> {
+    if board.is_empty() && folders.is_empty() {
         return Ok(Vec::new());
     }
     let before = ["unshare", "--mount", "--propagation", "private", "sh", "-c", OTHER_MACHINE, "other-machine"];
@@ -133,6 +155,15 @@ fn on_other_machine(identity: &NodeIdentity, name: &str, board: &[(String, Strin
     for (number, (path, text)) in board.iter().enumerate() {
         let file = write_private(&identity.dir.join(format!("{name}-{number}")), &format!("{text}\n"))?;
         command.extend([file.display().to_string(), path.clone()]);
+    }
+    for (number, (path, files)) in folders.iter().enumerate() {
+        let folder = identity.dir.join(format!("{name}-folder-{number}"));
+        for (file, text) in files {
+            let file = folder.join(file);
+            fs::create_dir_all(file.parent().unwrap_or(&folder)).map_err(|e| format!("{}: {e}", file.display()))?;
+            write_private(&file, &format!("{text}\n"))?;
+        }
+        command.extend([folder.display().to_string(), path.clone()]);
     }
     command.push("--".to_owned());
     Ok(command)

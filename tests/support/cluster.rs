@@ -157,6 +157,11 @@ impl Cluster {
         NodeIdentity::new(&self.home.path, &name, api, &self.pki.authority, credential)
     }
 
+    /// The same of exactly this name.
+    pub fn node_named(&self, api: &ApiServer, name: &str) -> Result<NodeIdentity> {
+        NodeIdentity::new(&self.home.path, name, api, &self.pki.authority, Credential::Valid)
+    }
+
     /// Other keys in the place of a node's, in the files that its kubeconfig names.
     pub fn renew(&self, node: &NodeIdentity, credential: Credential) -> Result<()> {
         node.renew(&self.pki.authority, credential)
