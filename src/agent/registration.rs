@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::Because;
 use super::backoff::Backoff;
 use super::notice::Level;
+use super::status::tell_too_large;
 use super::trouble::{Remedy, Trouble};
 use super::truth::Truth;
 use super::world::{Step, World};
@@ -29,6 +30,8 @@ pub(super) struct Registration {
     trouble: Trouble,
     /// What is in the way though no request failed, as it was said; until there is a Node of ours.
     obstacle: Option<String>,
+    /// The Node that is there is too long to be read whole.
+    is_large: bool,
     /// The status of a Node that was ours is not found: how long to wait unless that is the first time in a long while.
     again_after: Option<Duration>,
 }
@@ -61,6 +64,7 @@ impl Registration {
             backoff,
             trouble: Trouble::of("registration"),
             obstacle: None,
+            is_large: false,
             again_after: None,
         }
     }
@@ -101,6 +105,7 @@ impl Registration {
                     };
                     return Step::Send(Wish::CreateNode { body: create_body(&node) });
                 }
+                Stage::Existing { .. } if self.is_large => return Step::Send(Wish::ReadMetadata),
                 Stage::Existing { .. } => return Step::Send(Wish::ReadNode { heartbeat: false }),
             }
         }
@@ -169,6 +174,10 @@ impl Registration {
                     None => world.node_found(&node.metadata.uid),
                     Some(_) => world.node_uid = None,
                 }
+            }
+            (stage @ Stage::Existing { .. }, Err(refusal)) if refusal.is_too_long() && !self.is_large => {
+                tell_too_large(world);
+                (self.is_large, self.stage) = (true, stage);
             }
             (Stage::Existing { before: true }, Err(refusal)) if refusal.class() == Class::Missing => {
                 self.missing(truth, world, now);

@@ -18,6 +18,7 @@ mod deletions;
 mod inherited;
 mod left;
 mod summary;
+mod unseen;
 
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ use crate::node::{patch, report};
 use crate::time::{Now, Up};
 use contest::Contest;
 use deletions::{Deletions, may_have_been_done};
+use summary::with_renewal;
+pub(super) use unseen::tell_too_large;
 
 #[derive(Debug)]
 pub(super) struct StatusLane {
@@ -49,6 +52,7 @@ pub(super) struct StatusLane {
     is_inherited: bool,
     /// A PATCH may have reached the server without its answer reaching us: send all of the status next time.
     unsure: bool,
+    is_large: bool,
     /// A run may ride with any other wake-up from `earliest` on, and happens by `latest`.
     earliest: Up,
     latest: Up,
@@ -86,6 +90,8 @@ enum Stage {
     Read,
     Patch {
         report_due: Up,
+        /// What is sent, where the answer will not bring it.
+        sent: Option<Box<Node>>,
     },
     Assert,
     /// The summary of an outage, between two runs.
@@ -104,7 +110,6 @@ pub(super) enum Obstacle<'a> {
 const LOOK_PERIOD: Duration = Duration::from_secs(10);
 /// A run that follows so soon after a look's time takes it along.
 const LOOK_PATIENCE: Duration = Duration::from_millis(1500);
-const LONGEST_RIDE: Duration = Duration::from_secs(1);
 /// Longest Retry-After that NodeStatus obeys.
 const CEILING: Duration = Duration::from_secs(30);
 /// `kubeletVersion` follows a server that was upgraded within this time.
@@ -126,6 +131,7 @@ impl StatusLane {
             is_outdated: false,
             is_inherited: false,
             unsure: false,
+            is_large: false,
             earliest: now,
             latest: now,
             try_again_at: now,
@@ -250,10 +256,13 @@ impl StatusLane {
         };
         // Who knows the version need not know Nodes; but where nobody is, nobody is.
         let says_something = !asks_version || refusal.is_some_and(|refusal| refusal.class() == Class::Unreachable);
+        let says_something = says_something && !refusal.is_some_and(Refusal::is_too_long);
         if says_something && (registers || world.node_uid.is_none()) {
             // No Lease is renewed, or not in time, so nobody else says whether there is a server.
             world.asked_for_node(refusal, now);
         }
+        let result = answer.result.map(|document| self.completed(&stage, document, world));
+        let answer = Answer { result, ..answer };
         // Whenever the Node is read: whose is it?
         let node = answer.result.as_ref().ok().and_then(|document| match document {
             Document::Node(node) => Some(node),
@@ -274,6 +283,7 @@ impl StatusLane {
             (Stage::Version, Ok(Document::Version(version))) => {
                 self.truth.server_version = Some(version);
                 self.truth.unsettle();
+                self.is_outdated |= std::mem::take(&mut self.is_large);
                 self.version_pause.reset();
                 self.version_due = now.up + VERSION_FREQUENCY;
             }
@@ -288,7 +298,10 @@ impl StatusLane {
                 self.try_again_at = now.up + refusal.retry_after().min(CEILING);
             }
             (Stage::Read, Ok(Document::Node(node))) => self.read(node, world, now),
-            (Stage::Patch { report_due }, Ok(Document::Node(node))) => self.patched(node, report_due, world, now),
+            (Stage::Patch { report_due, .. }, Ok(Document::Node(node))) => self.patched(node, report_due, world, now),
+            (Stage::Patch { report_due, sent: Some(sent) }, Ok(Document::Metadata { uid, resource_version, .. })) => {
+                self.patched_unseen(sent, (uid, resource_version), report_due, world, now);
+            }
             (Stage::Assert, Ok(Document::Metadata { uid, resource_version, .. })) => {
                 self.asserted(&uid, &resource_version, world, now);
             }
@@ -311,7 +324,9 @@ impl StatusLane {
     }
 
     fn registered(&mut self, node: Box<Node>, world: &mut World, now: Now) {
-        self.tell_what_is_left(&node, world);
+        if !self.is_large {
+            self.tell_what_is_left(&node, world);
+        }
         world.node_found(&node.metadata.uid);
         world.report_in_full = false;
         let is_known = self.truth.server_version.as_ref().is_some_and(|version| version.starts_with('v'));
@@ -342,7 +357,7 @@ impl StatusLane {
         let is_base = !self.is_outdated && (!self.is_inherited || world.has_renewed());
         let Some(base) = self.base.as_deref().filter(|_| self.truth.is_known() && is_base) else {
             self.stage = Stage::Read;
-            return Step::Send(Wish::ReadNode { heartbeat: true });
+            return Step::Send(self.reading());
         };
         let must_send = self.report_due.is_none_or(|due| now.up >= due) || world.report_in_full || self.unsure;
         let may_send = must_send || !self.truth.is_settled();
@@ -362,8 +377,8 @@ impl StatusLane {
                 patch::status_patch(base, &wanted.node)
             };
             let report_due = self.next_report(wanted.changed, world, now);
-            self.stage = Stage::Patch { report_due };
-            return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true });
+            self.stage = Stage::Patch { report_due, sent: self.is_large.then(|| Box::new(wanted.node)) };
+            return Step::Send(Wish::PatchStatus { body, answer: self.answer(), heartbeat: true });
         }
         // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
         if now.up + world.settings.node_status_update_frequency / 2 >= self.assert_due {
@@ -421,25 +436,15 @@ impl StatusLane {
         self.rest(world, now);
     }
 
-    fn asserted(&mut self, uid: &str, resource_version: &str, world: &mut World, now: Now) {
-        world.say_if(self.trouble.ended(now.up));
-        self.assert_due = now.up + world.settings.status_assert_frequency;
-        let known = self.base.as_ref().map(|base| &base.metadata);
-        if known.is_some_and(|known| known.uid == uid && known.resource_version == resource_version) {
-            self.rest(world, now);
-        } else {
-            world.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");
-            self.is_outdated = true;
-            self.stage = Stage::Decide;
-        }
-    }
-
     fn refused(&mut self, stage: &Stage, refusal: &Refusal, world: &mut World, now: Now) {
         let verb = match stage {
             Stage::Read => "get nodes",
             Stage::Version => "get /version",
             _ => "patch nodes/status",
         };
+        if self.is_found_large(stage, refusal, world) {
+            return;
+        }
         let class = refusal.class();
         if class == Class::Missing && world.settings.register_node && world.settings.reregister {
             return self.register_again(now.up);
@@ -490,11 +495,4 @@ impl StatusLane {
         self.latest = now.up + world.random.jittered(period);
         self.stage = Stage::Rest;
     }
-}
-
-/// A look that the next renewal is about to take along waits for it, for a second at most. After an answer that took its
-/// time, that is a little later.
-fn with_renewal(due: Up, world: &World) -> Up {
-    let longest = (world.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
-    world.renewal_due.filter(|renewal| (due..=due + longest).contains(renewal)).unwrap_or(due)
 }

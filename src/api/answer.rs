@@ -11,6 +11,7 @@ use super::exchange::AUDIT_ID;
 use super::failure::{Failure, cut};
 use super::protobuf;
 use super::wish::{AuditId, PODS_LISTED, PatchAnswer, Wish};
+use crate::config::limits;
 use crate::node::object::{Lease, Node};
 use crate::time::Wall;
 
@@ -96,6 +97,11 @@ impl Refusal {
     /// server knows or likes us too little (401, 403: rights, quotas, a namespace that ends), or what we do (404, 405, 415).
     pub fn is_of_content(&self) -> bool {
         matches!(self, Refusal::Status(StatusError { code: 400 | 413 | 422, .. }))
+    }
+
+    /// Whether the server has more to say of the Node than is taken in.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self, Refusal::Failed(Failure::BodyTooLarge { .. }))
     }
 
     /// The patience that was asked for, whoever did; zero where nobody did.
@@ -206,8 +212,11 @@ impl Head {
 
     fn document(&self, wish: &Wish, body: &[u8]) -> Result<Document, Failure> {
         match wish {
-            Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => protobuf::read_metadata(body)
-                .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned())),
+            Wish::ReadMetadata | Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
+                let is_cut = body.len() > limits::METADATA_BODY_BYTES;
+                protobuf::read_metadata(body, is_cut)
+                    .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned()))
+            }
             Wish::CreateNode { .. } | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => {
                 let node: Box<Node> = self.json(body)?;
                 if node.metadata.name.is_empty() {
@@ -224,7 +233,7 @@ impl Head {
             }
             Wish::ReviewAccess { .. } => Ok(Document::Access(self.json::<AccessReview>(body)?.status.allowed)),
             Wish::CreateLease { .. } | Wish::RenewLease { .. } | Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => {
-                Ok(protobuf::read_metadata(body).unwrap_or(Document::Nothing))
+                Ok(protobuf::read_metadata(body, false).unwrap_or(Document::Nothing))
             }
         }
     }

@@ -69,6 +69,11 @@ impl Body {
         self.call.as_ref().is_some_and(|call| matches!(call.body_mode(), BodyMode::CloseDelimited))
     }
 
+    /// What is worth knowing of an answer this long stands at its beginning.
+    fn is_enough(&self, wish: &Wish) -> bool {
+        wish.wants_metadata() && self.head.is_success() && self.kept.len() > limits::METADATA_BODY_BYTES
+    }
+
     fn is_complete(&self) -> bool {
         !self.ends_with_connection() && self.call.as_ref().is_none_or(|call| call.can_proceed())
     }
@@ -142,9 +147,9 @@ impl Exchange {
             };
             input = input.get(self.received_bytes - before..).unwrap_or_default();
             if let State::Body(body) = &self.state
-                && body.is_complete()
+                && (body.is_complete() || body.is_enough(&self.wish))
             {
-                let reusable = !body.closes;
+                let reusable = !body.closes && body.is_complete();
                 return self.finish().map(|answer| Progress::Done { answer, reusable });
             }
             if !moved && input.len() <= limits::REPLY_HEADER_BYTES {

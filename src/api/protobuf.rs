@@ -16,9 +16,9 @@ const MAGIC: &[u8] = b"k8s\0";
 
 /// `None` for anything that is not a well-formed `Status`.
 pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
-    let (kind, raw) = read_unknown(body)?;
+    let (kind, raw) = read_unknown(body, false)?;
     let mut status = StatusText { kind, ..StatusText::default() };
-    for field in Fields(raw) {
+    for field in (Fields { left: raw, is_cut: false }) {
         match field? {
             (3, Value::Bytes(message)) => status.message = text(message),
             (4, Value::Bytes(reason)) => status.reason = text(reason),
@@ -28,14 +28,16 @@ pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
     (status.kind == "Status").then_some(status)
 }
 
-/// The [`Document::Metadata`] of a `PartialObjectMetadata` or a `Lease`; `None` for anything else.
-pub(super) fn read_metadata(body: &[u8]) -> Option<Document> {
-    let (kind, raw) = read_unknown(body)?;
+/// The [`Document::Metadata`] of a `PartialObjectMetadata` or a `Lease`; `None` for anything else. `is_cut`: the end of it
+/// was not waited for.
+pub(super) fn read_metadata(body: &[u8], is_cut: bool) -> Option<Document> {
+    let fields = |left| Fields { left, is_cut };
+    let (kind, raw) = read_unknown(body, is_cut)?;
     let (mut uid, mut resource_version) = (String::new(), String::new());
     let (mut lease_duration_seconds, mut transitions) = (None, 0);
-    for field in Fields(raw) {
+    for field in fields(raw) {
         let (part, Value::Bytes(inner)) = field? else { continue };
-        for field in Fields(inner) {
+        for field in fields(inner) {
             match (part, field?) {
                 (1, (5, Value::Bytes(found))) => uid = text(found),
                 (1, (6, Value::Bytes(found))) => resource_version = text(found),
@@ -54,13 +56,13 @@ pub(super) fn read_metadata(body: &[u8]) -> Option<Document> {
 }
 
 /// Kind and content of the envelope.
-fn read_unknown(body: &[u8]) -> Option<(String, &[u8])> {
+fn read_unknown(body: &[u8], is_cut: bool) -> Option<(String, &[u8])> {
     let unknown = body.strip_prefix(MAGIC)?;
     let (mut kind, mut raw): (String, &[u8]) = (String::new(), &[]);
-    for field in Fields(unknown) {
+    for field in (Fields { left: unknown, is_cut }) {
         match field? {
             (1, Value::Bytes(type_meta)) => {
-                for field in Fields(type_meta) {
+                for field in (Fields { left: type_meta, is_cut: false }) {
                     if let (2, Value::Bytes(found)) = field? {
                         kind = text(found);
                     }
@@ -84,18 +86,22 @@ enum Value<'a> {
 }
 
 /// The fields of one message; yields `None` once and ends where the bytes stop making sense.
-struct Fields<'a>(&'a [u8]);
+struct Fields<'a> {
+    left: &'a [u8],
+    /// The last of them may be shorter than it says.
+    is_cut: bool,
+}
 
 impl<'a> Iterator for Fields<'a> {
     type Item = Option<(u64, Value<'a>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
+        if self.left.is_empty() {
             return None;
         }
         let field = self.read_field();
         if field.is_none() {
-            self.0 = &[];
+            self.left = &[];
         }
         Some(field)
     }
@@ -109,7 +115,7 @@ impl<'a> Fields<'a> {
             1 => self.take(8).map(|_| Value::Other)?,
             2 => {
                 let length = usize::try_from(self.read_varint()?).ok()?;
-                Value::Bytes(self.take(length)?)
+                Value::Bytes(self.take(if self.is_cut { length.min(self.left.len()) } else { length })?)
             }
             5 => self.take(4).map(|_| Value::Other)?,
             _ => return None,
@@ -130,8 +136,8 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
+        let (taken, rest) = self.left.split_at_checked(length)?;
+        self.left = rest;
         Some(taken)
     }
 }
@@ -160,9 +166,12 @@ mod tests {
             let (uid, resource_version) = (uid.to_owned(), version.to_owned());
             Some(Document::Metadata { uid, resource_version, lease_duration_seconds, transitions })
         };
-        assert_eq!(read_metadata(METADATA), known("1aca1a69-ce46-4c5d-99c4-aac1e6e04c7a", "394", None, 0));
-        assert_eq!(read_metadata(LEASE), known("uid1", "395", Some(3600), 0));
-        assert_eq!((read_metadata(NOT_FOUND), read_status(METADATA)), (None, None), "each only for its kind");
+        let whole = known("1aca1a69-ce46-4c5d-99c4-aac1e6e04c7a", "394", None, 0);
+        assert_eq!(read_metadata(METADATA, false), whole);
+        assert_eq!(read_metadata(LEASE, false), known("uid1", "395", Some(3600), 0));
+        assert_eq!((read_metadata(NOT_FOUND, false), read_status(METADATA)), (None, None), "each only for its kind");
+        let cut = &METADATA[..METADATA.len() - 9];
+        assert_eq!((read_metadata(cut, true), read_metadata(cut, false)), (whole, None));
     }
 
     /// A Lease with a name, uid, version, holder, duration and renewTime.
@@ -175,11 +184,11 @@ uid12\x033958\0\x12\x11\n\x02n1\x10\x90\x1c\"\x08\x08\x80\xf2\xd6\xca\x06\x10\0\
         for end in 0..NOT_FOUND.len().max(METADATA.len()) {
             for whole in [NOT_FOUND, METADATA] {
                 let end = end.min(whole.len() - 1);
-                let _ = (read_status(&whole[..end]), read_metadata(&whole[..end]));
+                let _ = (read_status(&whole[..end]), read_metadata(&whole[..end], true));
                 for bit in 0..8 {
                     let mut bytes = whole.to_vec();
                     bytes[end] ^= 1 << bit;
-                    let _ = (read_status(&bytes), read_metadata(&bytes));
+                    let _ = (read_status(&bytes), read_metadata(&bytes, true), read_metadata(&bytes, false));
                 }
             }
         }

@@ -23,6 +23,8 @@ pub enum Wish {
     ReadNode {
         heartbeat: bool,
     },
+    /// Which Node it is and which version of it, where the whole is too long.
+    ReadMetadata,
     /// Strategic-merge PATCH of `nodes/NAME/status`.
     PatchStatus {
         body: String,
@@ -99,7 +101,7 @@ impl Wish {
     /// HTTP method.
     pub fn verb(&self) -> &'static str {
         match self {
-            Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadLease | Wish::ListPods => "GET",
+            Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadMetadata | Wish::ReadLease | Wish::ListPods => "GET",
             Wish::PatchStatus { .. } | Wish::RenewLease { .. } | Wish::PatchEvent { .. } => "PATCH",
             Wish::CreateNode { .. }
             | Wish::CreateLease { .. }
@@ -116,6 +118,7 @@ impl Wish {
             Wish::ReadVersion => "/version".to_owned(),
             Wish::CreateNode { .. } => "/api/v1/nodes".to_owned(),
             Wish::ReadNode { heartbeat } => format!("/api/v1/nodes/{node_name}{}", timeout(*heartbeat)),
+            Wish::ReadMetadata => format!("/api/v1/nodes/{node_name}{}", timeout(true)),
             Wish::PatchStatus { heartbeat, .. } => format!("/api/v1/nodes/{node_name}/status{}", timeout(*heartbeat)),
             Wish::ReadLease => format!("{LEASES}/{node_name}{}", timeout(true)),
             Wish::RenewLease { .. } => format!("{LEASES}/{node_name}"),
@@ -132,7 +135,7 @@ impl Wish {
         match self {
             Wish::ReadVersion => "get /version",
             Wish::CreateNode { .. } => "create nodes",
-            Wish::ReadNode { .. } => "get nodes",
+            Wish::ReadNode { .. } | Wish::ReadMetadata => "get nodes",
             Wish::PatchStatus { .. } => "patch nodes/status",
             Wish::ReadLease => "get leases (kube-node-lease)",
             Wish::CreateLease { .. } => "create leases (kube-node-lease)",
@@ -146,7 +149,7 @@ impl Wish {
 
     pub(super) fn body(&self) -> Option<&str> {
         match self {
-            Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadLease | Wish::ListPods => None,
+            Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadMetadata | Wish::ReadLease | Wish::ListPods => None,
             Wish::CreateNode { body }
             | Wish::PatchStatus { body, .. }
             | Wish::CreateLease { body }
@@ -163,12 +166,17 @@ impl Wish {
 
     pub(super) fn accept(&self) -> &'static str {
         match self {
-            Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => METADATA_ONLY,
+            _ if self.wants_metadata() => METADATA_ONLY,
             Wish::RenewLease { .. } | Wish::CreateLease { .. } => PROTOBUF,
             Wish::ListPods => NAMES_ONLY,
             _ if self.reads_success_body() => JSON,
             _ => PROTOBUF,
         }
+    }
+
+    /// Whether the answer is an object's metadata, of which the beginning is enough.
+    pub(super) fn wants_metadata(&self) -> bool {
+        matches!(self, Wish::ReadMetadata | Wish::PatchStatus { answer: PatchAnswer::Metadata, .. })
     }
 
     /// The longest body that its reply may have.
@@ -185,6 +193,7 @@ impl Wish {
             Wish::ReadVersion
             | Wish::CreateNode { .. }
             | Wish::ReadNode { .. }
+            | Wish::ReadMetadata
             | Wish::PatchStatus { .. }
             | Wish::ReadLease
             | Wish::ListPods
@@ -204,7 +213,7 @@ fn timeout(heartbeat: bool) -> &'static str {
 mod tests {
     use super::*;
 
-    fn every_wish() -> [Wish; 14] {
+    fn every_wish() -> [Wish; 15] {
         let body = || "{}".to_owned();
         let status = |answer, heartbeat| Wish::PatchStatus { body: body(), answer, heartbeat };
         [
@@ -222,6 +231,7 @@ mod tests {
             Wish::PatchEvent { name: "n1.1".to_owned(), body: body() },
             Wish::ReviewAccess { body: body() },
             Wish::ListPods,
+            Wish::ReadMetadata,
         ]
     }
 
@@ -256,7 +266,7 @@ mod tests {
         for wish in every_wish() {
             let is_heartbeat = match &wish {
                 Wish::ReadNode { heartbeat } | Wish::PatchStatus { heartbeat, .. } => *heartbeat,
-                Wish::ReadLease | Wish::CreateLease { .. } => true,
+                Wish::ReadMetadata | Wish::ReadLease | Wish::CreateLease { .. } => true,
                 _ => false,
             };
             assert_eq!(wish.path("n1").ends_with("?timeout=10s"), is_heartbeat, "{wish:?}");
@@ -287,6 +297,7 @@ mod tests {
         let accepts: Vec<_> = every_wish().iter().map(Wish::accept).collect();
         assert_eq!(accepts[1], "application/json", "the Node, as the server made it");
         assert!(accepts[6].contains("PartialObjectMetadata"), "an assertion wants the metadata only");
+        assert_eq!(accepts[14], accepts[6]);
         assert_eq!(
             accepts[9], "application/vnd.kubernetes.protobuf",
             "of the answer to a renewal only the version is read"

@@ -1,10 +1,14 @@
 //! Turns an outage that was told into its summary on the Node, sent between two runs of the status lane.
 
+use std::time::Duration;
+
 use super::super::notice::Level;
 use super::super::world::{Step, World};
-use super::{CEILING, Stage, StatusLane, with_renewal};
-use crate::api::{Document, PatchAnswer, Refusal, Wish};
-use crate::time::Now;
+use super::{CEILING, Stage, StatusLane};
+use crate::api::{Document, Refusal, Wish};
+use crate::time::{Now, Up};
+
+const LONGEST_RIDE: Duration = Duration::from_secs(1);
 
 impl StatusLane {
     /// Between two runs: the summary if it is due, or the wait for the next run.
@@ -18,7 +22,7 @@ impl StatusLane {
         {
             world.replay.tells(now.up);
             self.stage = Stage::SumUp;
-            return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true });
+            return Step::Send(Wish::PatchStatus { body, answer: self.answer(), heartbeat: true });
         }
         let latest = with_renewal(self.latest, world).max(self.patient_until);
         let until = due.filter(|due| *due > now.up).map_or(latest, |due| due.min(latest));
@@ -49,4 +53,11 @@ impl StatusLane {
         // The whole lane was asked for patience.
         self.patient_until = now.up + refusal.retry_after().min(CEILING);
     }
+}
+
+/// A look that the next renewal is about to take along waits for it, for a second at most. After an answer that took its
+/// time, that is a little later.
+pub(super) fn with_renewal(due: Up, world: &World) -> Up {
+    let longest = (world.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
+    world.renewal_due.filter(|renewal| (due..=due + longest).contains(renewal)).unwrap_or(due)
 }

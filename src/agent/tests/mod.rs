@@ -11,6 +11,7 @@ mod replay;
 mod standing;
 mod status;
 mod strangers;
+mod unseen;
 
 use std::net::IpAddr;
 use std::time::Duration;

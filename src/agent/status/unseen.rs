@@ -1,0 +1,92 @@
+//! Turns answers that say which version of the Node there is, and no more, into what is believed of it: those to assertions,
+//! and to all that is asked of a Node which is too large to be read (D4). That one is reported over what was sent last, and
+//! once a day it is tried again whether it can be read.
+
+use super::super::notice::Level;
+use super::super::world::World;
+use super::{Stage, StatusLane};
+use crate::api::{Document, PatchAnswer, Refusal, Wish};
+use crate::config::limits;
+use crate::node::object::{Metadata, Node};
+use crate::time::{Now, Up};
+
+impl StatusLane {
+    pub(super) fn asserted(&mut self, uid: &str, resource_version: &str, world: &mut World, now: Now) {
+        world.say_if(self.trouble.ended(now.up));
+        self.assert_due = now.up + world.settings.status_assert_frequency;
+        let known = self.base.as_ref().map(|base| &base.metadata);
+        if known.is_some_and(|known| known.uid == uid && known.resource_version == resource_version) {
+            self.rest(world, now);
+        } else {
+            world.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");
+            self.is_outdated = true;
+            self.stage = Stage::Decide;
+        }
+    }
+
+    /// How to ask for the Node.
+    pub(super) fn reading(&self) -> Wish {
+        if self.is_large { Wish::ReadMetadata } else { Wish::ReadNode { heartbeat: true } }
+    }
+
+    /// What a report is answered with.
+    pub(super) fn answer(&self) -> PatchAnswer {
+        if self.is_large { PatchAnswer::Metadata } else { PatchAnswer::Node }
+    }
+
+    /// Whether it is found out by this refusal: from now on less is asked for.
+    pub(super) fn is_found_large(&mut self, stage: &Stage, refusal: &Refusal, world: &mut World) -> bool {
+        if self.is_large || !refusal.is_too_long() || !matches!(stage, Stage::Read | Stage::Patch { .. }) {
+            return false;
+        }
+        tell_too_large(world);
+        // A PATCH was done, and what came of it nobody knows.
+        (self.is_large, self.is_outdated) = (true, true);
+        true
+    }
+
+    /// Where a Node was wanted and its metadata came, as much of it as is known.
+    pub(super) fn completed(&mut self, stage: &Stage, document: Document, world: &World) -> Document {
+        match (stage, document) {
+            (Stage::Register(_) | Stage::Read, Document::Metadata { uid, resource_version, .. }) => {
+                let known = self.base.take().filter(|base| base.metadata.uid == uid);
+                let mut node = known.unwrap_or_else(|| Box::new(nothing_but(&world.node_name, uid)));
+                node.metadata.resource_version = resource_version;
+                (self.is_large, self.unsure) = (true, true);
+                Document::Node(node)
+            }
+            (_, document) => document,
+        }
+    }
+
+    /// A report was taken, and what came of it is what was sent.
+    pub(super) fn patched_unseen(
+        &mut self,
+        mut sent: Box<Node>,
+        (uid, resource_version): (String, String),
+        report_due: Up,
+        world: &mut World,
+        now: Now,
+    ) {
+        if sent.metadata.uid != uid {
+            // Somebody made it anew meanwhile.
+            self.is_outdated = true;
+            return;
+        }
+        sent.metadata.resource_version = resource_version;
+        self.patched(sent, report_due, world, now);
+    }
+}
+
+fn nothing_but(name: &str, uid: String) -> Node {
+    Node { metadata: Metadata { name: name.to_owned(), uid, ..Metadata::default() }, ..Node::default() }
+}
+
+pub(in crate::agent) fn tell_too_large(world: &mut World) {
+    let (name, most_bytes) = (&world.node_name, limits::NODE_BODY_BYTES);
+    let text = format!(
+        "Node {name} is longer than {most_bytes} bytes, so it is reported without being read, and what others change on it \
+         goes unseen: take away what is not needed, kubectl get node {name} -o json shows it"
+    );
+    world.say(Level::Warning, "node-too-large", text);
+}
