@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use crate::api::{Answer, Lane, Wish};
 use crate::config::Settings;
-use crate::config::limits::{REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE};
+use crate::config::limits::{REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE, REQUESTS_REPEATED};
 use crate::journal::record::{KnownNode, cut};
 use crate::journal::{Happened, Journal, Write};
 use crate::probe::{Facts, Readings};
@@ -141,12 +141,12 @@ const LAST_WRITES: Duration = Duration::from_secs(2);
 
 const CEILING: Because = Because { what: "the ceiling of requests in a minute", after: None };
 
-/// Besides those at once, in the long run: four times what heartbeats ask for in peace, which is the ceiling by default.
-/// Whoever sets heartbeats of a second gets them, and a NodeStatus beside them.
+/// Besides those at once and those that are repeated, in the long run: three and a half times what heartbeats ask for in
+/// peace, which is the ceiling by default. Whoever sets heartbeats of a second gets them, and a NodeStatus beside them.
 fn requests_per_second(settings: &Settings) -> f64 {
     let periods = [settings.lease_renew_period(), settings.node_status_update_frequency];
-    let asked: f64 = periods.iter().map(|period| 4.0 / period.as_secs_f64().max(0.25)).sum();
-    asked.max(f64::from(REQUESTS_PER_MINUTE - REQUESTS_AT_ONCE) / 60.0)
+    let asked: f64 = periods.iter().map(|period| 3.5 / period.as_secs_f64().max(0.25)).sum();
+    asked.max(f64::from(REQUESTS_PER_MINUTE - REQUESTS_AT_ONCE - REQUESTS_REPEATED) / 60.0)
 }
 
 const LANES: [Lane; 3] = [Lane::Lease, Lane::Status, Lane::Events];

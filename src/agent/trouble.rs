@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::notice::{Level, Notice};
 use crate::api::{Class, Refusal};
+use crate::config::limits::KINDS_OF_FAILURE;
 use crate::time::Up;
 
 /// The failures of one lane since its last success.
@@ -17,11 +18,11 @@ pub(super) struct Trouble {
 #[derive(Debug)]
 struct Current {
     since: Up,
-    said_at: Up,
+    /// Kinds of failures and when a line told of each, the last one last.
+    said: Vec<(String, Up)>,
     /// Failures since the last line.
     unsaid: u32,
     failures: u32,
-    kind: String,
     text: String,
     /// What the last failure was.
     class: Class,
@@ -52,25 +53,29 @@ impl Trouble {
         let class = refusal.class();
         let Some(current) = &mut self.current else {
             let notice = Notice::new(Level::Warning, "failing", format!("{what} failed: {text}"));
-            self.current = Some(Current { since: now, said_at: now, unsaid: 0, failures: 1, kind, text, class });
+            self.current = Some(Current { since: now, said: vec![(kind, now)], unsaid: 0, failures: 1, text, class });
             return Some(notice);
         };
         current.failures = current.failures.saturating_add(1);
         current.unsaid = current.unsaid.saturating_add(1);
         current.text = text;
         current.class = class;
-        let changed = current.kind != kind;
-        if !changed && now - current.said_at < REMIND_AFTER {
+        // Two that take turns are each told once as well.
+        if current.said.iter().any(|(said, at)| *said == kind && now - *at < REMIND_AFTER) {
             return None;
         }
+        let changed = current.said.last().is_some_and(|(said, _)| *said != kind);
         let spent = Spent(now - current.since);
         let text = if changed {
             format!("{what} fails differently after {} tries in {spent}: {}", current.failures, current.text)
         } else {
             format!("{what} still fails, {} more times in {spent}: {}", current.unsaid, current.text)
         };
-        current.kind = kind;
-        current.said_at = now;
+        current.said.retain(|(said, at)| *said != kind && now - *at < REMIND_AFTER);
+        if current.said.len() >= KINDS_OF_FAILURE {
+            current.said.remove(0);
+        }
+        current.said.push((kind, now));
         current.unsaid = 0;
         Some(Notice::new(Level::Warning, "still-failing", text))
     }
@@ -151,5 +156,13 @@ mod tests {
         let line = trouble.failed(&unavailable(), "", after(3)).unwrap();
         assert_eq!(line.text, "status fails differently after 3 tries in 2 s: server answered 503: etcd has no leader");
         assert_eq!(trouble.last(), Some("server answered 503: etcd has no leader"));
+    }
+
+    #[test]
+    fn two_kinds_of_failure_that_take_turns_are_each_told_now_and_then() {
+        let mut trouble = Trouble::of("registration");
+        let turn = |second: u64| if second.is_multiple_of(2) { timed_out() } else { unavailable() };
+        let lines = (0..3000).filter_map(|second| trouble.failed(&turn(second), "", after(second))).count();
+        assert_eq!(lines, 2 * 5);
     }
 }

@@ -18,6 +18,9 @@ pub const CREDENTIAL_FILE_BYTES: usize = 64 * 1024;
 pub const REPLY_HEADER_BYTES: usize = 16 * 1024;
 /// Longest reply body with a Node, bytes: one with fifty images and every label allowed is about 60 KiB.
 pub const NODE_BODY_BYTES: usize = 1024 * 1024;
+/// Bytes of a reply with an object's metadata that are waited for: its uid and its version stand at the beginning, and a
+/// new connection costs less than the rest of a longer one.
+pub const METADATA_BODY_BYTES: usize = 8 * 1024;
 /// Longest reply body of any other kind, bytes: no more annotations than these fit an object.
 pub const REPLY_BODY_BYTES: usize = 256 * 1024;
 /// What a peer may send during one exchange, TLS and all that stands around a body included, bytes.
@@ -54,12 +57,17 @@ pub const TRIES_PER_RUN: u32 = 5;
 pub const TRIES_PER_EVENT: u32 = 12;
 /// Repeats of one request because the server said Retry-After (TR-5); more count as failures.
 pub const INNER_RETRIES: u32 = 10;
-/// Requests in any minute, whatever is answered to them.
+/// Kinds of failures in a row that are told apart, so that those which take turns are not told each time.
+pub const KINDS_OF_FAILURE: usize = 8;
+/// Requests in any minute, whatever is answered to them; more only where the settings ask for heartbeats more often than by
+/// default.
 pub const REQUESTS_PER_MINUTE: u32 = 60;
 /// Requests that may follow each other without a pause; the rest of the minute's are spread over it.
 pub const REQUESTS_AT_ONCE: u32 = 12;
 /// Of these so many are kept for the Lease.
 pub const REQUESTS_OF_LEASE: u32 = 2;
+/// Of those of a minute so many are sent a second time by themselves, because the connection was dead.
+pub const REQUESTS_REPEATED: u32 = 6;
 /// Longest bundle of the system's trusted roots, bytes; Debian's has 220 KiB.
 pub const TRUST_BUNDLE_BYTES: usize = 2 * 1024 * 1024;
 /// Addresses of one server name that are tried.

@@ -27,6 +27,8 @@ use crate::time::{Up, Wall};
 /// How long a request waits for a connection that is in use: less than a heartbeat would notice, more than an answer
 /// takes. A second connection costs 3.4 KB of handshake, a kept one nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Least time between two requests that are sent once more.
+const REPEAT_SPACING: Duration = Duration::from_secs(60 / limits::REQUESTS_REPEATED as u64);
 /// How often a token in a file is read again, as a client in a pod does: its successor comes minutes before its end.
 const TOKEN_PERIOD: Duration = Duration::from_secs(60);
 
@@ -48,6 +50,8 @@ pub struct Pool {
     idle: RefCell<Option<Connection>>,
     /// Exchanges that hold a connection.
     flights: Flights,
+    /// When a request was sent once more, the last time.
+    repeated: Cell<Option<Up>>,
     /// Connections of an earlier epoch are not kept: addresses or credentials have changed since.
     epoch: Cell<u64>,
 }
@@ -72,6 +76,7 @@ impl Pool {
             token_due: Cell::new(Up::BOOT),
             idle: RefCell::default(),
             flights: Flights::default(),
+            repeated: Cell::default(),
             epoch: Cell::default(),
         }
     }
@@ -225,7 +230,8 @@ impl Pool {
                 }
                 Carried::Failed(failure) => return Err(failure),
                 // Sent once more, at most: every request of ours is either idempotent or answered by 409.
-                Carried::Silent(_) => flight.set_ends(None),
+                Carried::Silent(_) if self.may_repeat() => flight.set_ends(None),
+                Carried::Silent(failure) => return Err(failure),
             }
         }
         let config = self.loaded.borrow().as_ref().map(|loaded| Arc::clone(&loaded.config));
@@ -249,6 +255,16 @@ impl Pool {
             }
             Carried::Failed(failure) | Carried::Silent(failure) => Err(failure),
         }
+    }
+
+    /// Often enough for one that ends connections between two renewals; where more end, the agent asks again, and counts.
+    fn may_repeat(&self) -> bool {
+        let now = clock::up();
+        let may = self.repeated.get().is_none_or(|last| now - last >= REPEAT_SPACING);
+        if may {
+            self.repeated.set(Some(now));
+        }
+        may
     }
 
     fn target(&self) -> Target {

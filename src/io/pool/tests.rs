@@ -75,6 +75,32 @@ fn a_kept_connection_that_dies_with_the_request_is_replaced_once() {
 }
 
 #[test]
+fn a_server_that_lets_each_connection_die_gets_each_request_once_but_for_few() {
+    let authority = Authority::new();
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let (seen, requests) = mpsc::channel();
+    let seen = std::sync::Mutex::new(seen);
+    let server = Listener::tls(config, move |_, mut stream| {
+        // The first is answered, the second read and never answered.
+        let reply = version_reply();
+        for answers in [true, false] {
+            let Some(request) = read_request(&mut stream) else { return };
+            seen.lock().unwrap().send(()).unwrap();
+            if answers && stream.write_all(&echoing(&request, &reply)).is_err() {
+                return;
+            }
+        }
+    });
+    let pool = pool(kubeconfig(&authority, server.port));
+    let start = clock::up();
+    let answered = (0..20).filter(|_| ask(&pool).result == version()).count();
+    let spans = (clock::up() - start).as_secs() / REPEAT_SPACING.as_secs() + 1;
+    let sent = requests.try_iter().count() as u64;
+    assert!((21..=20 + spans).contains(&sent), "{sent} requests for 20");
+    assert!(answered >= 10, "{answered} answers");
+}
+
+#[test]
 fn a_server_that_hangs_costs_its_deadline_and_its_connection() {
     let authority = Authority::new();
     let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
