@@ -120,7 +120,7 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
         cluster_folder: load::cluster_folder(&std::env::current_exe().unwrap_or_default()),
     };
     report.well("kubeconfig", format!("context {}, server https://{}", kubeconfig.context, names.server));
-    for (_, text) in load::open_to_all(sources, &settings, &kubeconfig) {
+    for (_, text) in load::open_to_all(sources, &settings, &kubeconfig)() {
         report.note("permissions", text);
     }
     let look = look_at_credentials(&kubeconfig, &names);
@@ -143,7 +143,7 @@ fn check_sandbox(settings: &Settings, files: &[String], report: &mut Report) {
     if !settings.sandbox {
         return report.note("sandbox", "sandbox: false, so nothing is given up");
     }
-    for step in Sandbox::enter(&settings.state_directory, files).steps {
+    for step in Sandbox::enter(Some(&settings.state_directory), files).steps {
         match step.held {
             Ok(text) => report.well("sandbox", text),
             Err(text) => report.note("sandbox", text),

@@ -94,18 +94,26 @@ pub fn files(sources: &Sources, settings: &Settings, kubeconfig: Option<&Kubecon
     files.into_iter().map(str::to_owned).collect()
 }
 
-/// What every user of this board may read or write and should not, each with its machine word. A FAT partition knows no
-/// owners, so there it is the rule.
-pub fn open_to_all(sources: &Sources, settings: &Settings, kubeconfig: &Kubeconfig) -> Vec<(&'static str, String)> {
+/// Who looks at what every user of this board may read or write and should not, each with its machine word: that may take
+/// as long as the file system of the state directory likes. A FAT partition knows no owners, so there it is the rule.
+pub fn open_to_all(
+    sources: &Sources,
+    settings: &Settings,
+    kubeconfig: &Kubeconfig,
+) -> impl FnOnce() -> Vec<(&'static str, String)> + Send + use<> {
     let own = kubeconfig_path(settings).unwrap_or_default();
     let secret = match &kubeconfig.credentials {
         Credentials::Certificate { key: secret, .. } | Credentials::Token(secret) => {
-            Some(named(secret).unwrap_or(&own))
+            Some(named(secret).map_or(own, str::to_owned))
         }
         Credentials::Anonymous => None,
     };
     let mut files = files(sources, settings, Some(kubeconfig));
     files.push(settings.state_directory.clone());
+    move || look_at(secret.as_deref(), &files)
+}
+
+fn look_at(secret: Option<&str>, files: &[String]) -> Vec<(&'static str, String)> {
     let mode = |path: &str| std::fs::metadata(path).map_or(0, |file| file.permissions().mode());
     let read = secret.filter(|path| mode(path) & 0o004 != 0).map(|path| {
         let text =
@@ -235,7 +243,7 @@ mod tests {
         let all = [&kubeconfig, &token, &settings_file, &state];
         let (by_file, by_text) = (user(&format!("{{tokenFile: {token}}}")), user("{token: secret}"));
         let told = |kubeconfig| {
-            let told = open_to_all(&sources, &settings, kubeconfig).into_iter();
+            let told = open_to_all(&sources, &settings, kubeconfig)().into_iter();
             told.map(|(word, text)| (word, text.split(' ').next().unwrap().to_owned())).collect::<Vec<_>>()
         };
         all.iter().for_each(|path| mode(path, 0o700));

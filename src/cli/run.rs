@@ -21,9 +21,6 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     for notice in &loaded.notices {
         ::log::warn!(target: "settings", "{notice}");
     }
-    for (word, text) in load::open_to_all(&sources, &settings, &kubeconfig) {
-        ::log::warn!(target: word, "{text}");
-    }
     if geteuid().is_root() {
         ::log::warn!(target: "root", "runs as root and needs not: give it a user of its own, as the services in targets/ do");
     }
@@ -40,6 +37,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let (name, state_directory) = (node_name.clone(), settings.state_directory.clone());
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
+        look_at_files: Box::new(load::open_to_all(&sources, &settings, &kubeconfig)),
         files: load::files(&sources, &settings, Some(&kubeconfig)),
         settings,
         kubeconfig,

@@ -21,13 +21,16 @@ pub enum DiskError {
 }
 
 impl DiskError {
+    /// The word of [`DiskError::Silent`].
+    pub const SILENT: &str = "state-silent";
+
     /// The machine word.
     pub fn word(&self) -> &'static str {
         match self {
             DiskError::Held { .. } => "state-in-use",
             DiskError::NotAFile { .. } => "journal-not-a-file",
             DiskError::Unread { .. } => "journal-unread",
-            DiskError::Silent { .. } => "state-silent",
+            DiskError::Silent { .. } => DiskError::SILENT,
             DiskError::System { errno, .. } => match errno {
                 Errno::ENOENT | Errno::ENOTDIR => "state-missing",
                 Errno::ENOSPC | Errno::EDQUOT => "state-full",

@@ -15,14 +15,25 @@ use crate::journal::{BootId, Journal, Write};
 /// How long a start waits for the state directory: a card that cleans itself up needs seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Looks at files, the state directory among them, and answers what is to be told of them, each with its machine word.
+pub type LookAtFiles = Box<dyn FnOnce() -> Vec<(&'static str, String)> + Send>;
+
 /// The disk of the agent, and what an earlier process left there: records to be told, and where servers were found. The
 /// only error is that another process has the state directory.
-pub fn open(reactor: &Reactor, settings: &Settings, boot: BootId) -> Result<(DiskWriter, Journal, Kept), DiskError> {
+pub fn open(
+    reactor: &Reactor,
+    settings: &Settings,
+    boot: BootId,
+    look: LookAtFiles,
+) -> Result<(DiskWriter, Journal, Kept), DiskError> {
     let directory = settings.state_directory.clone();
-    let read = move || (Disk::open(&directory), Kept::read(&directory));
+    let read = move || (Disk::open(&directory), Kept::read(&directory), look());
     let answer = reactor.block_on(Source::new("state-reader", PATIENCE).ask(reactor, read));
-    let (opened, kept) =
-        answer.ok().flatten().unwrap_or_else(|| (Ok(Disk::silent(&settings.state_directory)), Kept::default()));
+    let silent = || (Ok(Disk::silent(&settings.state_directory)), Kept::default(), Vec::new());
+    let (opened, kept, remarks) = answer.ok().flatten().unwrap_or_else(silent);
+    for (word, remark) in remarks {
+        ::log::warn!(target: word, "{remark}");
+    }
     let (disk, bytes, trouble) = opened?;
     let (journal, found) = Journal::recover(&bytes, settings.journal_quota_bytes, boot);
     let path = format!("{}/{JOURNAL}", settings.state_directory);
@@ -48,6 +59,11 @@ impl DiskWriter {
         let writer = DiskWriter { disk: RefCell::new(Some(disk)), told: Cell::new(None) };
         trouble.into_iter().for_each(|trouble| writer.tell(trouble));
         writer
+    }
+
+    /// Whether whoever looks at the directory may wait for ever.
+    pub fn is_silent(&self) -> bool {
+        self.told.get() == Some(DiskError::SILENT)
     }
 
     /// Whether it is on the disk now.

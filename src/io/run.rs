@@ -20,7 +20,7 @@ use std::time::Duration;
 use smol::{LocalExecutor, Task};
 
 use super::clock::{self, CertificateClock, ClockWatch};
-use super::disk_writer::{self, DiskWriter};
+use super::disk_writer::{self, DiskWriter, LookAtFiles};
 use super::inbox::Inbox;
 use super::netlink::LinkWatch;
 use super::notify::ServiceManager;
@@ -53,6 +53,8 @@ pub struct Start {
     pub read_settings: ReadSettings,
     /// The file system of the state directory, for every status run; takes whether it may be another one.
     pub read_disk: ReadDisk,
+    /// What of the files below every user may read or change.
+    pub look_at_files: LookAtFiles,
     /// Files that will be read again: settings, kubeconfig, and what that names.
     pub files: Vec<String>,
 }
@@ -99,8 +101,9 @@ pub fn run(start: Start) -> Result<(), IoError> {
     log::set_ceiling();
     let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
     let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
-    let (disk, journal, kept) = disk_writer::open(&reactor, &start.settings, boot).map_err(IoError::StateInUse)?;
-    let sandbox = enter_sandbox(&start);
+    let opened = disk_writer::open(&reactor, &start.settings, boot, start.look_at_files);
+    let (disk, journal, kept) = opened.map_err(IoError::StateInUse)?;
+    let sandbox = enter_sandbox(&start.settings, &start.files, !disk.is_silent());
     let signals = Signals::new(&reactor).map_err(|error| IoError::NoSignals { detail: error.to_string() })?;
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(kept)));
     let certificate_clock = CertificateClock::new();
@@ -166,12 +169,14 @@ pub fn run(start: Start) -> Result<(), IoError> {
     ended.map_err(|error| IoError::CannotSleep { detail: error.to_string() })
 }
 
-fn enter_sandbox(start: &Start) -> Sandbox {
-    if !start.settings.sandbox {
+fn enter_sandbox(settings: &Settings, files: &[String], disk_answers: bool) -> Sandbox {
+    if !settings.sandbox {
         ::log::info!(target: "sandbox", "sandbox: false, so nothing is given up");
         return Sandbox::default();
     }
-    let sandbox = Sandbox::enter(&start.settings.state_directory, &start.files);
+    // Who writes the log by now would not be in it.
+    ::log::logger().flush();
+    let sandbox = Sandbox::enter(disk_answers.then_some(settings.state_directory.as_str()), files);
     ::log::info!(target: "sandbox", "{}", sandbox.summary());
     sandbox
 }

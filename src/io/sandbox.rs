@@ -48,8 +48,8 @@ const CAP_DAC_OVERRIDE: u32 = 1 << 1;
 
 impl Sandbox {
     /// Gives up, on this thread and those it will start, everything but to read the board and these files (with all in
-    /// their folders), and to write below `state_directory`.
-    pub fn enter(state_directory: &str, files: &[String]) -> Sandbox {
+    /// their folders), and to write below `state_directory`; `None`: that does not answer, so nobody may look at it.
+    pub fn enter(state_directory: Option<&str>, files: &[String]) -> Sandbox {
         let mut sandbox = Sandbox::default();
         let privileges = set_no_new_privs();
         sandbox.step(privileges.map(|()| "no new privileges".to_owned()).map_err(|errno| unavailable("prctl", errno)));
@@ -91,7 +91,14 @@ impl Sandbox {
         self.steps.push(Step { held });
     }
 
-    fn keep_to_files(&mut self, state_directory: &str, files: &[String]) -> Result<String, String> {
+    fn keep_to_files(&mut self, state_directory: Option<&str>, files: &[String]) -> Result<String, String> {
+        let Some(state_directory) = state_directory else {
+            return Err(
+                "Landlock waits for the next start, as the state directory does not answer, so every file may be \
+                        opened"
+                    .to_owned(),
+            );
+        };
         let version = kernel::landlock_version().map_err(|errno| match errno {
             Errno::ENOSYS => {
                 "this kernel has no Landlock (5.13 and newer can have it), so every file may be opened".to_owned()
@@ -114,6 +121,10 @@ impl Sandbox {
         if is_there {
             allow(&rules, Path::new(state_directory), access::state(version));
             readable.push(PathBuf::from(state_directory));
+        } else if let Some(above) = Path::new(state_directory).ancestors().find(|above| above.is_dir()) {
+            // Who comes late is read like who is there.
+            allow(&rules, above, access::reading());
+            readable.push(above.to_owned());
         }
         kernel::landlock_enter(&rules).map_err(|errno| unavailable("Landlock", errno))?;
         self.readable = Some(readable);

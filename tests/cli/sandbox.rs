@@ -51,7 +51,7 @@ fn in_the_sandbox_an_agent_can_do_its_work_and_nothing_else() {
     let at = move |name: &str| format!("{}/{name}", folder.to_str().expect("text"));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let before = File::open(at("elsewhere/file")).expect("open before");
-    let sandbox = Sandbox::enter(&at("state"), &[at("credentials/key"), at("credentials/authority")]);
+    let sandbox = Sandbox::enter(Some(&at("state")), &[at("credentials/key"), at("credentials/authority")]);
     assert!(sandbox.steps.iter().all(|step| step.held.is_ok()) || !has_landlock(), "{:?}", sandbox.steps);
     // On a thread that begins afterwards, as the writer of the journal and the resolver do.
     let thread = std::thread::Builder::new().spawn(move || {
@@ -133,9 +133,11 @@ fn without_a_state_directory_one_that_comes_late_can_still_be_made() {
         return;
     };
     let state = format!("{}/late", folder.to_str().expect("text"));
-    let sandbox = Sandbox::enter(&state, &[]);
+    let sandbox = Sandbox::enter(Some(&state), &[]);
     fs::create_dir(&state).expect("made late");
     fs::write(format!("{state}/journal"), "x").expect("written");
+    File::open(&state).expect("the folder, to lock it").sync_all().expect("synced");
+    assert_eq!(fs::read_to_string(format!("{state}/journal")).expect("read"), "x");
     assert!(sandbox.summary().contains("is not there yet") || !has_landlock(), "{}", sandbox.summary());
 }
 

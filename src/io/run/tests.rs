@@ -139,6 +139,7 @@ fn run_changed(
             }),
             read_network: Box::new(Network::default),
             read_disk: Arc::new(|_| StateDisk { file_system: absent(), may_hang: false }),
+            look_at_files: Box::new(Vec::new),
             read_settings: Arc::new(move |_| {
                 reloaded.send(()).unwrap();
                 Ok((Settings::default(), for_reload.clone()))
