@@ -159,9 +159,15 @@ impl Root {
 
     /// The names in a directory, numbers in them in numeric order (`cpu10` after `cpu9`), as the kernel's order is none.
     pub fn list(&self, path: &str) -> Fact<Vec<String>> {
+        self.list_those(path, |_| true)
+    }
+
+    /// Those of them that are `wanted`: of more than [`limits::DIRECTORY_NAMES`] names it matters which are read.
+    fn list_those(&self, path: &str, wanted: impl Fn(&str) -> bool) -> Fact<Vec<String>> {
         let read = || -> io::Result<Vec<String>> {
             let entries = fs::read_dir(self.resolve(path)?)?;
             let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            let names = names.filter(|name| wanted(name));
             Ok(names.take(limits::DIRECTORY_NAMES).collect())
         };
         let mut names = read().map_err(|error| absent(path, &error))?;

@@ -80,9 +80,15 @@ fn names(root: &Root, dev: &str, matters: &BTreeSet<&str>) -> Vec<String> {
     counted.map(|(name, _)| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }
 
-/// The interfaces of sysfs in the order of their index.
+/// The interfaces of sysfs in the order of their index; of too many those of hardware.
 pub(super) fn indexed_names(root: &Root) -> Vec<String> {
-    indexed(root, root.list(INTERFACES).unwrap_or_default())
+    let is_hardware = |name: &str| root.has_entry(&format!("{INTERFACES}/{name}"), "device");
+    let names = root.list(INTERFACES).unwrap_or_default();
+    if names.len() < limits::DIRECTORY_NAMES {
+        return indexed(root, names);
+    }
+    let hardware = root.list_those(INTERFACES, is_hardware).unwrap_or_default();
+    indexed(root, if hardware.is_empty() { names } else { hardware })
 }
 
 /// Those of `names` that sysfs has, in the order of their index.

@@ -193,6 +193,19 @@ fn what_an_earlier_version_took_is_remembered_however_many_interfaces_there_are(
 }
 
 #[test]
+fn of_too_many_interfaces_those_of_hardware_are_looked_at() {
+    let board = board("many");
+    for number in 0..4200 {
+        board.write(&format!("sys/class/net/veth{number}/ifindex"), format!("{}\n", number + 2));
+    }
+    // Whatever the order is that they are listed in, this is the last.
+    let listed = std::fs::read_dir(board.0.join("sys/class/net")).unwrap();
+    let last = listed.last().unwrap().unwrap().file_name().into_string().unwrap();
+    interface(&board, &last, "7000", "dc:a6:32:00:00:07", &[("device/uevent", "")]);
+    assert_eq!(machine_of(&board).mac_address.as_deref(), Ok("dc:a6:32:00:00:07"));
+}
+
+#[test]
 fn what_was_refused_and_why_is_in_the_report() {
     let board = board("refused");
     board.write("proc/cpuinfo", "processor : 0\nSerial : 1b00000000000000\n");
