@@ -138,9 +138,9 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(world.keep_what_was_learned()).detach();
     let seed = RandomState::new().build_hasher().finish();
     let judges_pids = start.settings.eviction.judges_pids();
-    let state_directory = start.settings.state_directory.clone();
     let reset_reason = start.machine.reset_reason.as_deref().unwrap_or_default();
     let shell = Shell {
+        state_directory: start.settings.state_directory.clone(),
         agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, reset_reason, clock::now()),
         world: &world,
         executor: &executor,
@@ -161,7 +161,6 @@ pub fn run(start: Start) -> Result<(), IoError> {
         read_disk: start.read_disk,
         disk_may_hang: false,
         disk_is_asked: false,
-        state_directory,
         because: RefCell::default(),
     };
     let ended = world.reactor.block_on(executor.run(shell.live()));
