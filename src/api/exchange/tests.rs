@@ -329,6 +329,29 @@ fn an_assertion_is_answered_with_metadata_only() {
     assert_eq!(read(&wish, &with_length(PROTOBUF, NODE)).unwrap_err().word(), "reply-not-json");
 }
 
+#[test]
+fn of_the_metadata_of_a_long_node_the_beginning_is_enough() {
+    // uid, version, and managedFields (17) of a megabyte; each part says how long it is.
+    let part = |tag: &[u8], length: usize| {
+        let byte = |shift: usize| (length >> shift & 0x7f) as u8;
+        [tag, &[byte(0) | 0x80, byte(7) | 0x80, byte(14) | 0x80, byte(21)]].concat()
+    };
+    let fields = [b"*\x02u12\x017".to_vec(), part(b"\x8a\x01", 1 << 20), vec![b'x'; 1 << 20]].concat();
+    let object = [part(b"\n", fields.len()), fields].concat();
+    let body = [b"k8s\0\n\x17\x12\x15PartialObjectMetadata".to_vec(), part(b"\x12", object.len()), object].concat();
+    let mut reply = format!("{PROTOBUF}\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+    reply.extend_from_slice(&body[..limits::METADATA_BODY_BYTES + 4096]);
+    for wish in [
+        Wish::ReadMetadata,
+        Wish::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata, heartbeat: true },
+    ] {
+        let Ok(Progress::Done { answer, reusable }) = start(wish).feed(&mut reply.clone()) else { panic!("no end") };
+        let (uid, resource_version) = ("u1".to_owned(), "7".to_owned());
+        let metadata = Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 };
+        assert_eq!((answer.result, reusable), (Ok(metadata), false), "the rest is on its way");
+    }
+}
+
 fn refusing(status: &str) -> String {
     // It need not be ours: what is refused proves nothing but that somebody of that kind refuses.
     format!("HTTP/1.1 {status}\r\nAudit-Id: 5bd5bcd9-40e6-4b1f-9e40-5a1de28e9f4d\r\nContent-Type: application/json")

@@ -50,7 +50,8 @@ fn a_connection_that_the_server_closed_while_idle_costs_no_request() {
         assert!(answer(&mut stream));
     });
     let pool = pool(kubeconfig(&authority, server.port));
-    for expected in 1..=3 {
+    // Whether its end is noticed before the request or by it; so much is had every ten seconds.
+    for expected in 1..=2 {
         assert_eq!(ask(&pool).result, version());
         assert_eq!(server.accepted(), expected);
     }
