@@ -14,7 +14,6 @@
 use std::time::Duration;
 
 use super::backoff::{Backoff, CEILING};
-use super::handover::KnownLease;
 use super::notice::Level;
 use super::random::spread;
 use super::replay::phase;
@@ -66,8 +65,6 @@ enum Stage {
     Create,
     Adopt,
     Renew,
-    /// The first renewal of a Lease that an earlier process held (`handover`).
-    Resume,
 }
 
 impl LeaseLane {
@@ -93,9 +90,6 @@ impl LeaseLane {
     }
 
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
-        if let Some(known) = world.inherited_lease.take() {
-            self.go_on(known, world.node_uid.clone());
-        }
         if world.contested {
             // Whoever gets it, it is another's until then.
             *self = LeaseLane { last_renew_time: self.last_renew_time, ..LeaseLane::new() };
@@ -126,7 +120,6 @@ impl LeaseLane {
                 renewal(body::renew_and_adopt_body(name, uid, seconds, renew_time, transitions, version))
             }
             Stage::Renew => renewal(body::renew_body(renew_time, self.strip_managed_fields)),
-            Stage::Resume => renewal(body::renew_unchanged_body(renew_time, self.version.unwrap_or_default())),
         };
         // A creation is tracked whatever it says, even one whose answer is lost: the renewal after it strips.
         self.strip_managed_fields |= self.stage == Stage::Create;
@@ -185,24 +178,6 @@ impl LeaseLane {
     /// Whether the server has acknowledged a renewal.
     pub(super) fn is_held(&self) -> bool {
         self.held
-    }
-
-    /// What the server has of the Lease, as far as that is known.
-    pub(super) fn known(&self) -> Option<KnownLease> {
-        if self.stage == Stage::Adopt && !self.held {
-            return None;
-        }
-        let (version, renewed, duration_seconds) = (self.version?, self.last_renew_time?, self.duration_seconds?);
-        Some(KnownLease { version, renewed, duration_seconds })
-    }
-
-    /// The process before this one held the Lease: there is nothing to find.
-    fn go_on(&mut self, known: KnownLease, owner_uid: Option<String>) {
-        self.last_renew_time = Some(known.renewed);
-        self.duration_seconds = Some(known.duration_seconds);
-        self.version = Some(known.version);
-        self.owner_uid = owner_uid;
-        self.stage = Stage::Resume;
     }
 
     fn next_renew_time(&self, world: &World, now: Now) -> Option<Wall> {
@@ -273,11 +248,6 @@ impl LeaseLane {
             (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => Some(Stage::Create),
             (Class::Exists, Stage::Create) => Some(Stage::Find),
             (Class::Conflict, Stage::Adopt | Stage::Renew) => Some(Stage::Find),
-            (Class::Missing | Class::Conflict, Stage::Resume) => {
-                // Whoever wrote it may be another machine: nothing more before the Node is known to be ours (D10).
-                world.node_uid.take_if(|_| !world.node_was_read);
-                Some(Stage::Find)
-            }
             _ => None,
         };
         if let Some(next_stage) = next_stage {
@@ -326,13 +296,13 @@ impl LeaseLane {
 }
 
 fn renews(stage: Stage) -> bool {
-    matches!(stage, Stage::Adopt | Stage::Renew | Stage::Resume)
+    matches!(stage, Stage::Adopt | Stage::Renew)
 }
 
 fn verb_of(stage: Stage) -> &'static str {
     match stage {
         Stage::Find => "get leases",
         Stage::Create => "create leases",
-        Stage::Adopt | Stage::Renew | Stage::Resume => "patch leases",
+        Stage::Adopt | Stage::Renew => "patch leases",
     }
 }

@@ -7,7 +7,6 @@ use std::fmt;
 use std::time::Duration;
 
 use super::clock::apart;
-use super::handover;
 use super::notice::{Level, Notice};
 use crate::journal::{Happened, Journal, Moment, Record, Sequence, Write};
 use crate::time::{Now, Up, Wall};
@@ -69,13 +68,6 @@ impl Memory {
     pub(super) fn forget(&mut self, sequence: Sequence) {
         self.journal.forget(sequence);
         while let Some(done) = self.idle_clock() {
-            self.journal.forget(done);
-        }
-    }
-
-    /// The server knows more of the Node than the record of an outage that is over.
-    pub(super) fn forget_known_node(&mut self) {
-        while let Some(done) = handover::left(self).map(|record| record.sequence) {
             self.journal.forget(done);
         }
     }

@@ -10,7 +10,6 @@ mod backoff;
 mod bucket;
 mod clock;
 mod events;
-mod handover;
 mod lease;
 mod memory;
 pub mod notice;
@@ -35,7 +34,7 @@ use std::time::Duration;
 use crate::api::{Answer, Lane, Wish};
 use crate::config::Settings;
 use crate::config::limits::{REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE, REQUESTS_REPEATED};
-use crate::journal::record::{KnownNode, cut};
+use crate::journal::record::cut;
 use crate::journal::{Happened, Journal, Write};
 use crate::probe::{Facts, Readings};
 use crate::time::{Now, Up, Wall};
@@ -301,11 +300,6 @@ impl Agent {
         } else if !self.probing && wait.as_ref().is_none_or(|(earliest, _)| look < *earliest) {
             wait = Some((look, Because { what: "a look at the board", after: None }));
         }
-        if self.world.outage.is_recorded()
-            && let Some(known) = self.known()
-        {
-            self.world.leave(known, now);
-        }
         if let Some(write) = self.world.memory.next_write(now.up) {
             self.world.output(Output::Write(write));
         }
@@ -321,12 +315,6 @@ impl Agent {
             }
             _ => Output::Wait { until, because },
         }
-    }
-
-    /// What a process would need that starts in the middle of this outage.
-    fn known(&self) -> Option<KnownNode> {
-        let (base, server_version) = self.status.known()?;
-        handover::known(base, server_version, self.lease.known()?)
     }
 
     /// What is not on the disk goes there; nothing is sent any more.

@@ -37,15 +37,6 @@ impl Outage {
         Outage { reached_at: now, lost: None, recorded: last.filter(|last| !is_end(last)).cloned() }
     }
 
-    /// No server was found by the process before this one either, since the moment in its record. Answers whether it says so.
-    pub(super) fn go_on(&mut self) -> bool {
-        let Some(began) = &self.recorded else { return false };
-        if let Happened::OutageBegan { cause } = &began.what {
-            self.lost = Some((began.at.up, cause.to_string()));
-        }
-        self.lost.is_some()
-    }
-
     /// Since when no server is found.
     pub(super) fn lost_since(&self) -> Option<Up> {
         self.lost.as_ref().map(|(since, _)| *since)
@@ -102,7 +93,6 @@ impl Outage {
             }
         }
         memory.record(now, Happened::OutageEnded { cause: cause.clone(), changes, dropped });
-        memory.forget_known_node();
         true
     }
 }

@@ -180,7 +180,6 @@ fn telling(record: &Record, node: &str, memory: &Memory, stamp: Wall, now: Up) -
             event(true, "RecordsDropped", message)
         }
         // None of these is told.
-        Happened::NodeKnown(known) => event(false, "NodeKnown", known.uid.to_string()),
         Happened::OutageBegan { cause } => event(false, "UplinkLost", cause.to_string()),
         Happened::ClockSet { wall } => event(false, "ClockSet", wall.to_string()),
     }

@@ -15,7 +15,6 @@
 
 mod contest;
 mod deletions;
-mod inherited;
 mod left;
 mod summary;
 mod unseen;
@@ -48,8 +47,6 @@ pub(super) struct StatusLane {
     base: Option<Box<Node>>,
     /// Somebody else wrote the Node since: it is read before the next report, unless no server is found for that.
     is_outdated: bool,
-    /// It is what an earlier process left: a base only once the Lease has been renewed as that one left it.
-    is_inherited: bool,
     /// A PATCH may have reached the server without its answer reaching us: send all of the status next time.
     unsure: bool,
     is_large: bool,
@@ -129,7 +126,6 @@ impl StatusLane {
             trouble: Trouble::of("NodeStatus"),
             base: None,
             is_outdated: false,
-            is_inherited: false,
             unsure: false,
             is_large: false,
             earliest: now,
@@ -220,9 +216,6 @@ impl StatusLane {
     pub(super) fn observed(&mut self, seen: Seen, world: &mut World, now: Now) {
         self.truth.observe(seen, self.base.as_deref(), world, now);
         self.looked_at = now.up;
-        if let Some(known) = world.inherit(now) {
-            self.go_on(&known, world, now);
-        }
         match &mut self.stage {
             Stage::Register(registration) => registration.observed(),
             Stage::Probe => {
@@ -354,8 +347,7 @@ impl StatusLane {
             self.stage = Stage::Version;
             return Step::Send(Wish::ReadVersion);
         }
-        let is_base = !self.is_outdated && (!self.is_inherited || world.has_renewed());
-        let Some(base) = self.base.as_deref().filter(|_| self.truth.is_known() && is_base) else {
+        let Some(base) = self.base.as_deref().filter(|_| self.truth.is_known() && !self.is_outdated) else {
             self.stage = Stage::Read;
             return Step::Send(self.reading());
         };
@@ -363,9 +355,6 @@ impl StatusLane {
         let may_send = must_send || !self.truth.is_settled();
         if may_send && world.memory.must_wait(now.up) {
             return Step::Idle;
-        }
-        if self.is_inherited {
-            self.truth.node_known(base, world, now);
         }
         let wanted = if may_send { self.truth.updated(base, world, now) } else { None };
         if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
@@ -401,9 +390,6 @@ impl StatusLane {
     }
 
     fn read(&mut self, node: Box<Node>, world: &mut World, now: Now) {
-        if std::mem::take(&mut self.is_inherited) && world.settings.register_node {
-            self.truth.reconcile();
-        }
         self.truth.node_known(&node, world, now);
         if !world.contested {
             world.node_found(&node.metadata.uid);

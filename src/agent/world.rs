@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::clock::ServerClock;
-use super::handover::{self, KnownLease, is_same_node};
 use super::memory::Memory;
 use super::notice::{Level, Notice};
 use super::outage::Outage;
@@ -14,8 +13,7 @@ use super::trouble::Spent;
 use super::{Because, CredentialDates, LONGEST_ANSWER, Output};
 use crate::api::{Class, Refusal, StatusError, Wish};
 use crate::config::Settings;
-use crate::journal::record::KnownNode;
-use crate::journal::{Happened, Journal, Moment, Record, Sequence};
+use crate::journal::{Happened, Journal, Moment, Sequence};
 use crate::node::Event;
 use crate::node::desired::NodeEvent;
 use crate::time::{Now, Up, Wall};
@@ -44,8 +42,6 @@ pub(super) struct World {
     pub(super) clock: ServerClock,
     /// uid of the Node, once it exists and is known to be ours.
     pub(super) node_uid: Option<String>,
-    /// This process has read it; until then all there is to know of it is what an earlier process left.
-    pub(super) node_was_read: bool,
     /// Another board may be writing the Node: nothing is written before that is settled (D10, `status/contest`).
     pub(super) contested: bool,
     pub(super) memory: Memory,
@@ -73,9 +69,6 @@ pub(super) struct World {
     pub(super) fresh_events: Vec<NodeEvent>,
     pub(super) credential_dates: CredentialDates,
     credentials_read_at: Option<Up>,
-    has_inherited: bool,
-    /// For the Lease lane to go on with.
-    pub(super) inherited_lease: Option<KnownLease>,
     outputs: VecDeque<Output>,
 }
 
@@ -99,7 +92,6 @@ impl World {
             random: Random::new(seed),
             clock: ServerClock::default(),
             node_uid: None,
-            node_was_read: false,
             contested: false,
             renewal_sent: None,
             renewed_at: None,
@@ -110,8 +102,6 @@ impl World {
             fresh_events: Vec::new(),
             credential_dates: CredentialDates::default(),
             credentials_read_at: None,
-            has_inherited: false,
-            inherited_lease: None,
             outputs: VecDeque::new(),
         }
     }
@@ -149,11 +139,6 @@ impl World {
         self.reached(now);
         // An answer that lay there while the board stood still is of the moment of its request.
         self.renewed_at = Some(if now.up - sent > LONGEST_ANSWER { sent } else { now.up });
-    }
-
-    /// Whether this process has renewed the Lease.
-    pub(super) fn has_renewed(&self) -> bool {
-        self.renewed_at.is_some()
     }
 
     /// There is no Node, so no Lease to renew, and the server was asked for the Node.
@@ -260,41 +245,6 @@ impl World {
         replay::summary_of(end, &self.memory, self.stamp(now)?, now.up)
     }
 
-    /// Keeps what a process would need that starts in the middle of this outage.
-    pub(super) fn leave(&mut self, known: KnownNode, now: Now) {
-        let is_left = |left: &Record| matches!(&left.what, Happened::NodeKnown(left) if is_same_node(left, &known));
-        if !handover::left(&self.memory).is_some_and(is_left) {
-            self.memory.forget_known_node();
-            self.record(Happened::NodeKnown(Box::new(known)), now);
-        }
-    }
-
-    /// What a process that ended in the middle of this outage left; once, and only where its boot is this one.
-    pub(super) fn inherit(&mut self, now: Now) -> Option<KnownNode> {
-        if std::mem::replace(&mut self.has_inherited, true) || self.node_uid.is_some() {
-            return None;
-        }
-        let boot = self.memory.journal().boot();
-        let left =
-            handover::left(&self.memory).filter(|left| left.at.boot == boot && boot.0 != 0 && left.at.up <= now.up)?;
-        let (Happened::NodeKnown(known), wall) = (&left.what, left.at.wall?) else { return None };
-        let (known, span) = ((**known).clone(), now.up - left.at.up);
-        // A Lease that the settings want otherwise now has to be made so: that is the way of a first start.
-        if known.lease_duration_seconds != self.settings.node_lease_duration_seconds || !self.outage.go_on() {
-            return None;
-        }
-        // A record is dated by the server's clock where that was known.
-        if let Some(skew) = self.clock.hear(wall.plus(span), now) {
-            self.say(Level::Warning, "clock-skew", skew);
-        }
-        self.inherited_lease = Some(KnownLease {
-            version: known.lease_version,
-            renewed: known.renewed,
-            duration_seconds: known.lease_duration_seconds,
-        });
-        Some(known)
-    }
-
     /// With the best wall time there is.
     fn dated(&self, now: Now) -> Now {
         Now { wall: self.stamp(now), ..now }
@@ -302,7 +252,6 @@ impl World {
 
     /// The Node is there (again), under this uid.
     pub(super) fn node_found(&mut self, uid: &str) {
-        self.node_was_read = true;
         if self.node_uid.as_deref() != Some(uid) {
             self.node_uid = Some(uid.to_owned());
         }

@@ -11,9 +11,7 @@ use super::palette::Palette;
 use crate::config::limits;
 use crate::config::plain_text::line;
 use crate::io::disk::{JOURNAL, read_journal};
-use crate::journal::record::KnownNode;
 use crate::journal::{BootId, Happened, Journal, Moment, Record, Recovery};
-use crate::node::condition::OWN;
 use crate::time::Wall;
 
 /// One journal, read.
@@ -118,9 +116,6 @@ fn sentence(what: &Happened) -> String {
         Happened::BoardRebooted { old, reason } => format!("the board rebooted from {old}{}", because(reason)),
         Happened::ClockSet { wall } => format!("the time was learned: {wall}"),
         Happened::Dropped { count } => format!("{} given up to make room", counted(*count as usize)),
-        Happened::NodeKnown(known) => {
-            format!("the API server has Node {}, its Lease renewed at {}", known.uid, known.renewed.to_seconds_stamp())
-        }
     }
 }
 
@@ -146,27 +141,12 @@ fn record(record: &Record) -> Value {
         }
         Happened::ClockSet { wall } => ("ClockSet", json!({"learned": wall.to_micro_stamp()})),
         Happened::Dropped { count } => ("Dropped", json!({"count": count})),
-        Happened::NodeKnown(known) => ("NodeKnown", known_node(known)),
     };
     if let (Some(value), Value::Object(fields)) = (value.as_object_mut(), fields) {
         value.insert("kind".to_owned(), kind.into());
         value.extend(fields);
     }
     value
-}
-
-fn known_node(known: &KnownNode) -> Value {
-    let conditions = OWN.into_iter().zip(&known.conditions).map(|(kind, (is, since))| {
-        json!({"type": kind, "status": is.word(), "lastTransitionTime": since.to_seconds_stamp()})
-    });
-    json!({
-        "uid": *known.uid,
-        "serverVersion": *known.server_version,
-        "leaseVersion": known.lease_version,
-        "renewTime": known.renewed.to_micro_stamp(),
-        "leaseDurationSeconds": known.lease_duration_seconds,
-        "conditions": conditions.collect::<Vec<_>>(),
-    })
 }
 
 #[cfg(test)]
@@ -196,7 +176,6 @@ mod tests {
             Happened::OutageEnded { cause: cut(""), changes: 1, dropped: 0 },
             Happened::ClockSet { wall: Wall::from_unix_seconds(1_800_000_000) },
             Happened::Dropped { count: 7 },
-            Happened::NodeKnown(Box::new(known())),
         ] {
             journal.add(now, what);
             now.up = now.up + Duration::from_millis(12_300);
@@ -204,17 +183,6 @@ mod tests {
         }
         let Some(DiskWrite::Replace { bytes }) = journal.next_write(now.up) else { panic!("no file") };
         bytes
-    }
-
-    fn known() -> KnownNode {
-        KnownNode {
-            uid: "9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11".try_into().unwrap(),
-            server_version: "v1.36.3".try_into().unwrap(),
-            lease_version: 1234,
-            renewed: Wall::from_unix_seconds(1_767_225_599),
-            lease_duration_seconds: 40,
-            conditions: [(Status::False, Wall::from_unix_seconds(1_767_225_500)); OWN.len()],
-        }
     }
 
     fn plain(file: &JournalFile) -> String {
@@ -225,7 +193,7 @@ mod tests {
     fn people_see_first_how_much_waits_and_since_when() {
         let file = JournalFile::of("/var/lib/nodepulse/journal".to_owned(), Some(&bytes()));
         let expected = "\
-8 records to be told, the first of 0.0 s after boot 9f0ad4e4 (16 KiB, /var/lib/nodepulse/journal)
+7 records to be told, the first of 0.0 s after boot 9f0ad4e4 (16 KiB, /var/lib/nodepulse/journal)
        1  0.0 s after boot 9f0ad4e4  nodepulse started
        2  2026-01-01T00:00:12Z       the board rebooted from 00000000-0000-0000-0000-000000000001 (watchdog)
        3  2026-01-01T00:00:24Z       the API server was reached last (no-route)
@@ -233,7 +201,6 @@ mod tests {
        5  2026-01-01T00:00:49Z       the API server was reached again: 1 changes, 0 dropped
        6  2026-01-01T00:01:01Z       the time was learned: 2027-01-15T08:00:00Z
        7  2026-01-01T00:01:13Z       7 records given up to make room
-       8  2026-01-01T00:01:26Z       the API server has Node 9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11, its Lease renewed at 2025-12-31T23:59:59Z
 ";
         assert_eq!(plain(&file), expected);
     }
@@ -281,10 +248,8 @@ mod tests {
             "OutageEnded",
             "ClockSet",
             "Dropped",
-            "NodeKnown",
         ];
         assert_eq!(kinds, expected);
-        assert_eq!(value["records"][7]["conditions"][0]["lastTransitionTime"], "2025-12-31T23:58:20Z");
         assert_eq!(value["records"][0]["time"], Value::Null);
     }
 }

@@ -18,11 +18,8 @@
 
 use std::time::Duration;
 
-use heapless::String as Bounded;
-
 use super::frame;
-use super::record::{BootId, Happened, KnownNode, Moment, Record, Sequence, Status, TEXT_BYTES, Text};
-use crate::node::condition::OWN;
+use super::record::{BootId, Happened, Moment, Record, Sequence, Status, TEXT_BYTES, Text};
 use crate::time::{Up, Wall};
 
 /// Most records of one frame: what one bad block can take with it, and a frame is never longer than a block.
@@ -93,7 +90,7 @@ impl Batch<Record> {
         let mut records = Vec::new();
         let mut clock = Clock::default();
         for _ in 0..reader.count(FRAME_RECORDS)? {
-            records.push(reader.record(boot, next, &mut clock)?);
+            records.extend(reader.record(boot, next, &mut clock)?);
         }
         reader.rest.is_empty().then_some(Batch { boot, next, below, dead, records })
     }
@@ -111,7 +108,6 @@ pub fn most_bytes(record: &Record) -> usize {
         Happened::ProcessStarted => 0,
         Happened::ClockSet { .. } => 10,
         Happened::Dropped { .. } => 5,
-        Happened::NodeKnown(known) => 27 + known.uid.len() + known.server_version.len() + 11 * known.conditions.len(),
     };
     FRAME + FIXED + fields
 }
@@ -164,14 +160,9 @@ impl Writer {
         if let Some(place) = self.texts.iter().position(|known| known == text) {
             return self.number(REFERENCE + place as u64);
         }
-        self.plain(text);
-        self.texts.push(text.clone());
-    }
-
-    /// A text that comes once.
-    fn plain(&mut self, text: &str) {
         self.number(text.len() as u64);
         self.bytes.extend_from_slice(text.as_bytes());
+        self.texts.push(text.clone());
     }
 
     fn wall(&mut self, wall: Wall, clock: &Clock) {
@@ -187,7 +178,6 @@ impl Writer {
             Happened::BoardRebooted { .. } => 5,
             Happened::ClockSet { .. } => 6,
             Happened::Dropped { .. } => 7,
-            Happened::NodeKnown(_) => 8,
         };
         self.bytes.push(if record.at.wall.is_some() { kind | HAS_WALL } else { kind });
         self.number(next.saturating_sub(record.sequence.0));
@@ -217,17 +207,6 @@ impl Writer {
             }
             Happened::ClockSet { wall } => self.wall(*wall, clock),
             Happened::Dropped { count } => self.number(u64::from(*count)),
-            Happened::NodeKnown(known) => {
-                self.plain(&known.uid);
-                self.plain(&known.server_version);
-                self.number(known.lease_version);
-                self.wall(known.renewed, clock);
-                self.number(u64::from(known.lease_duration_seconds));
-                for (status, since) in &known.conditions {
-                    self.bytes.push(code_of(*status));
-                    self.wall(*since, clock);
-                }
-            }
         }
     }
 }
@@ -278,37 +257,32 @@ impl Reader<'_> {
         if let Some(place) = token.checked_sub(REFERENCE) {
             return self.texts.get(usize::try_from(place).ok()?).cloned();
         }
-        let text: Text = self.plain_of(token)?;
+        let (bytes, rest) = self.rest.split_at_checked(usize::try_from(token).ok()?)?;
+        self.rest = rest;
+        let text = Text::try_from(std::str::from_utf8(bytes).ok()?).ok()?;
         self.texts.push(text.clone());
         Some(text)
-    }
-
-    fn plain<const N: usize>(&mut self) -> Option<Bounded<N>> {
-        let length = self.number()?;
-        self.plain_of(length)
-    }
-
-    fn plain_of<const N: usize>(&mut self, length: u64) -> Option<Bounded<N>> {
-        let (bytes, rest) = self.rest.split_at_checked(usize::try_from(length).ok()?)?;
-        self.rest = rest;
-        Bounded::try_from(std::str::from_utf8(bytes).ok()?).ok()
     }
 
     fn wall(&mut self, clock: &Clock) -> Option<Wall> {
         Some(Wall::from_unix_us(clock.wall_us.wrapping_add(self.signed()?)))
     }
 
-    fn known_node(&mut self, clock: &Clock) -> Option<KnownNode> {
-        let (uid, server_version) = (self.plain()?, self.plain()?);
-        let (lease_version, renewed, lease_duration_seconds) = (self.number()?, self.wall(clock)?, self.small()?);
-        let mut conditions = [(Status::Unknown, renewed); OWN.len()];
-        for condition in &mut conditions {
-            *condition = (status_of(self.byte()?)?, self.wall(clock)?);
+    /// What version 0.1.0 kept of the Node for the next process (uid, version, Lease, four conditions); no longer of use.
+    fn skip_known_node(&mut self) -> Option<()> {
+        for _ in 0..2 {
+            let length = self.number()?;
+            self.rest = self.rest.get(usize::try_from(length).ok()?..)?;
         }
-        Some(KnownNode { uid, server_version, lease_version, renewed, lease_duration_seconds, conditions })
+        let (_lease_version, _renewed, _lease_duration_seconds) = (self.number()?, self.signed()?, self.number()?);
+        for _ in 0..4 {
+            let (_status, _since) = (self.byte()?, self.signed()?);
+        }
+        Some(())
     }
 
-    fn record(&mut self, boot: BootId, next: u64, clock: &mut Clock) -> Option<Record> {
+    /// The next record; `None` in place of one that is of no use any more.
+    fn record(&mut self, boot: BootId, next: u64, clock: &mut Clock) -> Option<Option<Record>> {
         let kind = self.byte()?;
         let sequence = next.checked_sub(self.number()?).filter(|sequence| (1..next).contains(sequence))?;
         let up_us = clock.up_us.wrapping_add(self.number()?);
@@ -331,12 +305,12 @@ impl Reader<'_> {
             }
             6 => Happened::ClockSet { wall: self.wall(clock)? },
             7 => Happened::Dropped { count: self.small()? },
-            8 => Happened::NodeKnown(Box::new(self.known_node(clock)?)),
+            8 => return self.skip_known_node().map(|()| None),
             _ => return None,
         };
         let up = Up::since_boot(Duration::from_micros(up_us));
         let wall = has_wall.then(|| Wall::from_unix_us(clock.wall_us));
-        Some(Record { sequence: Sequence(sequence), at: Moment { boot, up, wall }, what })
+        Some(Some(Record { sequence: Sequence(sequence), at: Moment { boot, up, wall }, what }))
     }
 }
 
@@ -371,7 +345,6 @@ mod tests {
             Happened::BoardRebooted { old: BootId(u128::MAX), reason: cut("KubeletReady") },
             Happened::ClockSet { wall: Wall::from_unix_us(i64::MIN) },
             Happened::Dropped { count: 300 },
-            Happened::NodeKnown(Box::new(known_node())),
         ];
         let of = |(place, what): (usize, Happened)| {
             // The clock of the boot never steps back, but what is read back is what was written, whatever it is.
@@ -380,19 +353,6 @@ mod tests {
             Record { sequence: Sequence(10 + place as u64), at: Moment { boot: BootId(9), up, wall }, what }
         };
         whats.into_iter().enumerate().map(of).collect()
-    }
-
-    /// The longest there is.
-    fn known_node() -> KnownNode {
-        KnownNode {
-            uid: Bounded::try_from("9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11").unwrap(),
-            server_version: Bounded::try_from(&*"v".repeat(32)).unwrap(),
-            lease_version: u64::MAX,
-            renewed: Wall::from_unix_us(i64::MAX),
-            lease_duration_seconds: u32::MAX,
-            conditions: [Status::True, Status::False, Status::Unknown, Status::True]
-                .map(|status| (status, Wall::from_unix_us(i64::MIN))),
-        }
     }
 
     fn decode(bytes: &[u8]) -> Option<Batch<Record>> {
@@ -434,12 +394,22 @@ mod tests {
         let next = LAST_SEQUENCE;
         let batch = Batch { boot: BootId(1), next, below: 1, dead, records: records.iter().collect() };
         assert!(batch.encode().is_some_and(|bytes| bytes.len() < frame::FRAME_BYTES));
-        let mut known = records.clone();
-        known.iter_mut().for_each(|record| record.what = Happened::NodeKnown(Box::new(known_node())));
-        assert!(Batch { records: known.iter().collect(), ..batch }.encode().is_some());
-        for record in records.iter().chain(&known) {
+        for record in &records {
             let alone = Batch { boot: BootId(1), next: 1 << 34, below: 1 << 34, dead: vec![], records: vec![record] };
             assert!(alone.encode().is_some_and(|bytes| bytes.len() <= most_bytes(record)), "{record:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_version_kept_of_the_node_is_passed_over() {
+        let known = [8, 1, 0, 3, b'u', b'i', b'd', 2, b'v', b'1', 77, 3, 40, 0, 1, 1, 1, 2, 1, 0, 1];
+        let started = [4, 2, 5];
+        let payload = [&[7; 16][..], &[2, 0, 2], &known, &started].concat();
+        let batch = decode(&frame::seal(9, &payload).unwrap()).unwrap();
+        assert_eq!(batch.records.iter().map(|record| &record.what).collect::<Vec<_>>(), [&Happened::ProcessStarted]);
+        for cut in 1..known.len() {
+            let payload = [&[7; 16][..], &[1, 0, 1], &known[..cut]].concat();
+            assert_eq!(decode(&frame::seal(9, &payload).unwrap()), None, "{cut}");
         }
     }
 

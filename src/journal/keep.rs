@@ -25,7 +25,6 @@ fn is_kept_longer(what: &Happened) -> bool {
         Happened::OutageBegan { .. }
         | Happened::OutageEnded { .. }
         | Happened::BoardRebooted { .. }
-        | Happened::NodeKnown(_)
         | Happened::Dropped { .. } => true,
     }
 }

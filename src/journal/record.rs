@@ -4,7 +4,6 @@ use std::fmt;
 
 use heapless::String as Bounded;
 
-use crate::node::condition::OWN;
 pub use crate::node::object::Status;
 use crate::time::{Up, Wall};
 
@@ -62,30 +61,12 @@ pub enum Happened {
     ClockSet { wall: Wall },
     /// So many records were given up to make room for others, since the last record that said so was forgotten.
     Dropped { count: u32 },
-    /// What the server had of this board when an outage began: a process that starts in the middle goes on from there.
-    NodeKnown(Box<KnownNode>),
-}
-
-/// As much of Node and Lease as makes them Ready again without asking for them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownNode {
-    /// uid of the Node.
-    pub uid: Bounded<36>,
-    /// Version of the server, `v1.36.3`.
-    pub server_version: Bounded<32>,
-    /// resourceVersion of the Lease.
-    pub lease_version: u64,
-    /// Newest `renewTime` that the server may hold.
-    pub renewed: Wall,
-    pub lease_duration_seconds: u32,
-    /// Of each condition in the order of `node::condition::OWN`: its status, and since when.
-    pub conditions: [(Status, Wall); OWN.len()],
 }
 
 impl Happened {
-    /// Whether an event tells of it; what does not is there for the times and the sums of others, or for the next process.
+    /// Whether an event tells of it; what does not is there for the times and the sums of others.
     pub fn is_told(&self) -> bool {
-        !matches!(self, Happened::OutageBegan { .. } | Happened::ClockSet { .. } | Happened::NodeKnown(_))
+        !matches!(self, Happened::OutageBegan { .. } | Happened::ClockSet { .. })
     }
 }
 

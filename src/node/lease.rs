@@ -34,16 +34,6 @@ pub fn renew_body(renew_time: Wall, strip_managed_fields: bool) -> String {
     format!(r#"{{{strip}"spec":{{"renewTime":"{}"}}}}"#, renew_time.to_micro_stamp())
 }
 
-/// The same for a Lease that is as it was in `version`, its resourceVersion: if anybody wrote it since, the server answers
-/// 409. A strategic merge patch may carry a version as any other update.
-pub fn renew_unchanged_body(renew_time: Wall, version: u64) -> String {
-    json!({
-        "metadata": { "managedFields": [{}], "resourceVersion": version.to_string() },
-        "spec": { "renewTime": renew_time.to_micro_stamp() },
-    })
-    .to_string()
-}
-
 /// Strategic merge patch that renews and makes everything else ours again: for the first renewal of a Lease we found,
 /// and after the Node was created anew, because the garbage collector would take a Lease whose only owner is the old
 /// Node (D1). Owners merge by uid, so the list is replaced whole.

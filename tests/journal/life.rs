@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use nodepulse::journal::record::{KnownNode, cut};
+use nodepulse::journal::record::cut;
 use nodepulse::journal::{BootId, Happened, Journal, Sequence, Status, Write};
 use nodepulse::time::{Now, Up, Wall};
 
@@ -80,14 +80,6 @@ impl Life {
             2 => Happened::ProcessStarted,
             3 => Happened::BoardRebooted { old: BootId(self.boot.0 - 1), reason: cut("watchdog") },
             4 => Happened::ClockSet { wall: Wall::from_unix_us(self.random.next().cast_signed()) },
-            5 => Happened::NodeKnown(Box::new(KnownNode {
-                uid: "9f0ad4e4-5f5c-4c5e-9d5f-0f8c1d4f2a11".try_into().unwrap_or_default(),
-                server_version: "v1.36.3".try_into().unwrap_or_default(),
-                lease_version: self.random.next(),
-                renewed: Wall::from_unix_us(self.random.next().cast_signed()),
-                lease_duration_seconds: 40,
-                conditions: [(from, Wall::from_unix_us(self.random.next().cast_signed())); 4],
-            })),
             _ => Happened::ConditionChanged { condition: cut(condition), from, to, reason: cut(reason) },
         }
     }

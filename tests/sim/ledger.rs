@@ -428,7 +428,7 @@ fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, String> {
 
 /// Whether an event tells of it.
 fn is_told(record: &Record) -> bool {
-    !matches!(record.what, Happened::OutageBegan { .. } | Happened::ClockSet { .. } | Happened::NodeKnown(_))
+    !matches!(record.what, Happened::OutageBegan { .. } | Happened::ClockSet { .. })
 }
 
 fn word(status: Status) -> &'static str {

@@ -109,7 +109,6 @@ impl StatusLane {
         world.contested = true;
         world.node_uid = None;
         self.base = None;
-        self.is_inherited = false;
         let (backoff, trouble) =
             (Backoff::starting_at(Duration::from_secs(1)), Trouble::of("asking whose Node this is"));
         let (who, taken) = (TWIN.to_owned(), None);

@@ -3,7 +3,6 @@
 mod contest;
 mod events;
 mod gaps;
-mod handover;
 mod lease;
 mod outage;
 mod registration;
