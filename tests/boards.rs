@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use nodepulse::config::Settings;
 use nodepulse::node::patch::create_body;
-use nodepulse::node::{Board, PressureState, initial, node_name};
+use nodepulse::node::{Board, Update, condition, initial, node_name, rules};
 use nodepulse::probe::facts::FileSystem;
 use nodepulse::probe::{Facts, Root, facts, report};
 use nodepulse::time::{Up, Wall};
@@ -66,13 +66,21 @@ fn node(mut facts: Facts) -> Value {
         Err(refused) => return json!({ "refused": refused.to_string() }),
     };
     let up = Up::since_boot(std::time::Duration::from_secs(60));
-    let pressures = PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, up);
-    let board =
-        Board { settings: &settings, facts: &facts, name: &name, kubelet_version: "v1.36.0", pressures, stamp: STAMP };
-    let (node, events, problems) = initial(&board);
+    let wanted = condition::first_look(&settings, &facts, up);
+    let board = Board {
+        settings: &settings,
+        facts: &facts,
+        name: &name,
+        kubelet_version: "v1.36.0",
+        conditions: &wanted,
+        stamp: STAMP,
+    };
+    let Update { node, conditions, problems, .. } = initial(&board);
     let body: Value = serde_json::from_str(&create_body(&node)).unwrap();
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    let events: Vec<&str> = events.iter().map(|event| event.message.as_str()).collect();
+    let written = rules::own().zip(&wanted).zip(conditions);
+    let events = written.filter_map(|((kind, wanted), written)| written.event(&name, kind, wanted));
+    let events: Vec<String> = events.map(|event| event.message).collect();
     json!({ "node": body, "events": events, "problems": problems })
 }
 

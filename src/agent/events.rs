@@ -11,10 +11,11 @@ use heapless::Vec as Bounded;
 use super::Because;
 use super::bucket::Bucket;
 use super::notice::Level;
-use super::trouble::{Remedy, Trouble};
+use super::tries::Tries;
+use super::trouble::Remedy;
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Refusal, StatusError, Wish};
-use crate::config::limits::{INNER_RETRIES, TRIES_PER_EVENT, WAITING_EVENTS};
+use crate::config::limits::{TRIES_PER_EVENT, WAITING_EVENTS};
 use crate::journal::Sequence;
 use crate::node::Event;
 use crate::node::desired::NodeEvent;
@@ -33,7 +34,8 @@ pub(super) struct EventLane {
     /// How many are sent: `eventRecordQPS` and `eventBurst` (TR-1).
     rate: Bucket,
     similar: Bounded<Similar, REMEMBERED>,
-    trouble: Trouble,
+    /// Of the first that waits.
+    tries: Tries,
     not_before: Up,
     /// Tells the names of events of one microsecond apart.
     names: u16,
@@ -48,8 +50,6 @@ struct Waiting {
     /// The record that it tells of.
     record: Option<Sequence>,
     state: Known,
-    tries: u32,
-    postponed: u32,
 }
 
 /// Whether an earlier sighting of an event was delivered.
@@ -97,7 +97,7 @@ impl EventLane {
             spam: [bucket(), bucket()],
             rate: Bucket::new(1.0, 1.0),
             similar: Bounded::new(),
-            trouble: Trouble::of("event delivery"),
+            tries: Tries::of("event delivery", RETRY_AFTER),
             not_before: Up::BOOT,
             names: 0,
             dropped: 0,
@@ -122,16 +122,15 @@ impl EventLane {
         let may_tell_at = if first.record.is_some() { replay.may_tell_at() } else { Some(replay.peace_until()) };
         let Some(may_tell_at) = may_tell_at.filter(|_| !world.is_lost()) else {
             // While no server is found there is nothing to wait for but that one is.
-            if self.trouble.may_end_with(Remedy::Link) {
+            if self.tries.may_end_with(Remedy::Link) {
                 self.not_before = now.up;
-                first.tries = 0;
+                self.tries.start_over();
             }
             return Step::Idle;
         };
         let not_before = self.not_before.max(may_tell_at);
         if now.up < not_before {
-            let after = self.trouble.last().map(str::to_owned);
-            return Step::Wait { until: not_before, because: Because { what: "an event", after } };
+            return Step::Wait { until: not_before, because: self.tries.because("an event") };
         }
         if first.record.is_some() {
             let stands_back = world.heartbeat && !world.replay.is_live();
@@ -173,6 +172,7 @@ impl EventLane {
     pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
         self.is_sent = false;
         let Some(first) = self.waiting.front_mut() else { return };
+        let is_recorded = first.record.is_some();
         let Err(refusal) = answer.result else {
             return self.delivered(world, now);
         };
@@ -181,28 +181,26 @@ impl EventLane {
             Class::Exists => self.delivered(world, now),
             // The server forgot it (events expire): the same name again (EVT-5).
             Class::Missing if first.state == Known::ToServer => first.state = Known::ToNobody,
-            Class::After(wait) if first.postponed < INNER_RETRIES => {
-                first.postponed += 1;
-                self.not_before = now.up + wait.min(CEILING);
-                world.say_if(self.trouble.failed(&refusal, "", now.up));
-            }
             // This one would be refused each time, and would keep the others from being told.
             _ if refusal.is_of_content() => self.give_up(&refusal, world, now),
-            _ if first.record.is_some() => self.keep(&refusal, world, now),
-            Class::Unreachable | Class::Rights if first.tries + 1 < TRIES_PER_EVENT => self.keep(&refusal, world, now),
+            _ if is_recorded => self.keep(&refusal, world, now),
+            Class::After(_) if self.tries.may_postpone() => self.keep(&refusal, world, now),
+            Class::Unreachable | Class::Rights if self.tries.failed + 1 < TRIES_PER_EVENT => {
+                self.keep(&refusal, world, now)
+            }
             _ => self.give_up(&refusal, world, now),
         }
     }
 
     /// What waited for this remedy is tried now.
     pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
-        if self.trouble.may_end_with(remedy) {
+        if self.tries.may_end_with(remedy) {
             self.not_before = self.not_before.min(now.up);
         }
     }
 
     fn delivered(&mut self, world: &mut World, now: Now) {
-        world.say_if(self.trouble.ended(now.up));
+        self.tries.succeeded(world, now);
         if let Some(done) = self.waiting.pop_front() {
             if let Some(sequence) = done.record {
                 world.replay.told(sequence, &mut world.memory);
@@ -219,22 +217,25 @@ impl EventLane {
     /// Nothing is lost while a record tells of it: it is tried ever more rarely, and what comes after it waits.
     fn keep(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
         let Some(first) = self.waiting.front_mut() else { return };
-        let advice = world.advise(refusal, first.state.right(), now);
-        world.say_if(self.trouble.failed(refusal, &advice, now.up));
+        self.tries.failed(refusal, first.state.right(), world, now);
+        if let Some(wait) = self.tries.postponed(refusal, CEILING) {
+            self.not_before = now.up + wait;
+            return;
+        }
         let is_forbidden = matches!(refusal, Refusal::Status(StatusError { code: 403, .. }));
         let ceiling = if is_forbidden { FORBIDDEN_CEILING } else { CEILING };
-        let wait = match first.tries {
+        let wait = match self.tries.failed - 1 {
             0 => world.random.up_to(RETRY_AFTER),
             // EVT-7.
             _ if first.record.is_none() && refusal.class() == Class::Unreachable => RETRY_AFTER,
             tries => RETRY_AFTER * (1 << tries.min(9)),
         };
-        first.tries += 1;
         self.not_before = now.up + refusal.retry_after().max(wait).min(ceiling);
     }
 
     /// EVT-7: an event that the server refuses is dropped, and said.
     fn give_up(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
+        self.tries.start_over();
         if let Some(lost) = self.waiting.pop_front() {
             let advice = world.advise(refusal, lost.state.right(), now);
             if let Some(sequence) = lost.record {
@@ -259,7 +260,7 @@ impl EventLane {
                 state = Known::ToServer;
             }
         }
-        self.waiting.push_back(Waiting { event, record: Some(sequence), state, tries: 0, postponed: 0 });
+        self.waiting.push_back(Waiting { event, record: Some(sequence), state });
     }
 
     fn take_in(&mut self, event: NodeEvent, world: &mut World, stamp: Wall, now: Up) {
@@ -296,7 +297,7 @@ impl EventLane {
             let text = format!("the queue of events is full: {} dropped so far, oldest first", self.dropped);
             world.say(Level::Warning, "events-dropped", text);
         }
-        self.waiting.push_back(Waiting { event, record: None, state, tries: 0, postponed: 0 });
+        self.waiting.push_back(Waiting { event, record: None, state });
     }
 
     fn aggregate(&mut self, warning: bool, reason: &str, message: &str, now: Up) -> String {

@@ -13,15 +13,16 @@
 
 use std::time::Duration;
 
-use super::backoff::{Backoff, CEILING};
+use super::Output;
+use super::backoff::CEILING;
 use super::notice::Level;
 use super::random::spread;
 use super::replay::phase;
-use super::trouble::{Remedy, Trouble};
+use super::tries::Tries;
+use super::trouble::Remedy;
 use super::world::{Step, World};
-use super::{Because, Output};
 use crate::api::{Answer, Class, Document, Refusal, Wish};
-use crate::config::limits::{INNER_RETRIES, TRIES_PER_RUN};
+use crate::config::limits::TRIES_PER_RUN;
 use crate::node::lease as body;
 use crate::node::object::Lease;
 use crate::time::{Now, Up, Wall};
@@ -32,12 +33,9 @@ pub(super) struct LeaseLane {
     /// A renewal may ride with any other wake-up from `earliest` on, and happens by `latest`.
     earliest: Up,
     latest: Up,
-    tries: u32,
+    tries: Tries,
     /// Changes of stage since the last success: a Lease that is there and not there by turns is backed off from.
     turns: u32,
-    postponed: u32,
-    backoff: Backoff,
-    trouble: Trouble,
     /// Newest renewTime the server may hold; the next one is later, whatever the wall clock does (D5).
     last_renew_time: Option<Wall>,
     /// How many of the coming renewals bring a report along: see [`REPORTS_AFTER_A_FALL`].
@@ -73,11 +71,8 @@ impl LeaseLane {
             stage: Stage::Find,
             earliest: Up::BOOT,
             latest: Up::BOOT,
-            tries: 0,
+            tries: Tries::of("Lease renewal", Duration::from_millis(200)),
             turns: 0,
-            postponed: 0,
-            backoff: Backoff::starting_at(Duration::from_millis(200)),
-            trouble: Trouble::of("Lease renewal"),
             last_renew_time: None,
             reports_owed: 0,
             owner_uid: None,
@@ -99,10 +94,10 @@ impl LeaseLane {
         // The Node was created again, or the settings were read again (LSE-5).
         let outdated = self.owner_uid.as_ref() != Some(uid) || self.duration_seconds != Some(duration_seconds);
         let outdated = outdated && self.stage == Stage::Renew;
-        let fares_well = matches!(self.stage, Stage::Renew | Stage::Adopt) && self.trouble.last().is_none();
-        if now.up < self.earliest && !(outdated && self.trouble.last().is_none()) {
+        let fares_well = matches!(self.stage, Stage::Renew | Stage::Adopt) && self.tries.trouble().is_none();
+        if now.up < self.earliest && !(outdated && self.tries.trouble().is_none()) {
             world.renewal_due = fares_well.then_some(self.latest);
-            return Step::Wait { until: self.latest, because: self.because() };
+            return Step::Wait { until: self.latest, because: self.tries.because("Lease renewal") };
         }
         let Some(renew_time) = self.next_renew_time(world, now) else { return Step::Idle };
         if outdated {
@@ -165,14 +160,14 @@ impl LeaseLane {
 
     /// What waited for this remedy is tried now.
     pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
-        if self.trouble.may_end_with(remedy) {
+        if self.tries.may_end_with(remedy) {
             self.try_at(now.up);
         }
     }
 
     /// What the last try said, if it failed.
     pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.last()
+        self.tries.trouble()
     }
 
     /// Whether the server has acknowledged a renewal.
@@ -185,10 +180,6 @@ impl LeaseLane {
         let after_last = self.last_renew_time.map(|last| last.plus(Duration::from_micros(1)));
         let after_last = after_last.filter(|after_last| *after_last <= Wall::LAST);
         Some(after_last.map_or(stamp, |after_last| stamp.max(after_last)))
-    }
-
-    fn because(&self) -> Because {
-        Because { what: "Lease renewal", after: self.trouble.last().map(str::to_owned) }
     }
 
     fn try_at(&mut self, moment: Up) {
@@ -208,7 +199,7 @@ impl LeaseLane {
     }
 
     fn renewed(&mut self, world: &mut World, now: Now) {
-        world.say_if(self.trouble.ended(now.up));
+        self.tries.succeeded(world, now);
         if !self.held {
             let period_seconds = world.settings.lease_renew_period().as_secs();
             world.say(Level::Info, "lease-held", format!("Lease held, renewed every {period_seconds} s"));
@@ -218,10 +209,7 @@ impl LeaseLane {
         self.held = true;
         self.strip_managed_fields &= self.stage == Stage::Create;
         self.stage = Stage::Renew;
-        self.tries = 0;
         self.turns = 0;
-        self.postponed = 0;
-        self.backoff.reset();
         let was_away = world.is_lost();
         world.renewed(now);
         if let Some(left) = self.reports_owed.checked_sub(1) {
@@ -242,7 +230,6 @@ impl LeaseLane {
     fn refused(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
         let class = refusal.class();
         let stage = self.stage;
-        self.tries += 1;
         world.heard(Some(refusal), now);
         let next_stage = match (class, stage) {
             (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => Some(Stage::Create),
@@ -262,35 +249,34 @@ impl LeaseLane {
                 return self.try_at(now.up);
             }
         }
-        let advice = world.advise(refusal, verb_of(stage), now);
-        world.say_if(self.trouble.failed(refusal, &advice, now.up));
-        let wait = match class {
-            Class::After(wait) if self.postponed < INNER_RETRIES => {
-                self.postponed += 1;
-                self.tries -= 1;
-                wait.min(CEILING)
-            }
+        self.tries.failed(refusal, verb_of(stage), world, now);
+        let postponed = self.tries.postponed(refusal, CEILING);
+        let wait = postponed.unwrap_or_else(|| self.pause(stage, refusal, world, now));
+        self.try_at(now.up + wait);
+        if class == Class::Unreachable && self.tries.failed == TRIES_PER_RUN {
+            world.output(Output::DropConnections);
+        }
+    }
+
+    fn pause(&mut self, stage: Stage, refusal: &Refusal, world: &mut World, now: Now) -> Duration {
+        match refusal.class() {
             Class::Rights => {
                 // Whoever may not renew may still report.
                 world.reached(now);
-                self.backoff.step()
+                self.tries.pause()
             }
             Class::Unreachable => {
                 // The first failure may be the connection's; after it, anywhere in the pause: a fleet must not march in step.
-                let wait = if self.tries == 1 { Duration::ZERO } else { self.backoff.step() };
+                let wait = if self.tries.failed == 1 { Duration::ZERO } else { self.tries.pause() };
                 world.random.up_to(wait).max(refusal.retry_after().min(CEILING))
             }
             // Renewals are tried back to back (LSE-7); looking for a Lease and creating it are not (LSE-11).
             Class::Error | Class::Conflict | Class::Exists | Class::Missing
-                if renews(stage) && self.tries < TRIES_PER_RUN =>
+                if renews(stage) && self.tries.failed < TRIES_PER_RUN =>
             {
                 Duration::ZERO
             }
-            _ => self.backoff.step(),
-        };
-        self.try_at(now.up + wait);
-        if class == Class::Unreachable && self.tries == TRIES_PER_RUN {
-            world.output(Output::DropConnections);
+            _ => self.tries.pause(),
         }
     }
 }

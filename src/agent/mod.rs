@@ -9,6 +9,7 @@
 mod backoff;
 mod bucket;
 mod clock;
+mod conditions;
 mod events;
 mod lease;
 mod memory;
@@ -21,9 +22,9 @@ mod standing;
 mod status;
 #[cfg(test)]
 mod tests;
-mod transitions;
+mod tries;
 mod trouble;
-mod truth;
+mod wanted;
 mod world;
 
 pub use notice::{Level, Notice};
@@ -43,7 +44,7 @@ use events::EventLane;
 use lease::LeaseLane;
 use status::StatusLane;
 use trouble::Remedy;
-use truth::Seen;
+use wanted::Seen;
 use world::{Step, World};
 
 /// What happened.

@@ -11,12 +11,11 @@
 
 use std::time::Duration;
 
-use super::Because;
-use super::backoff::Backoff;
 use super::notice::Level;
 use super::status::tell_too_large;
-use super::trouble::{Remedy, Trouble};
-use super::truth::Truth;
+use super::tries::Tries;
+use super::trouble::Remedy;
+use super::wanted::WantedNode;
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Document, Refusal, StatusError, Wish};
 use crate::node::object::Node;
@@ -26,8 +25,7 @@ use crate::time::{Now, Up};
 #[derive(Debug)]
 pub(super) struct Registration {
     stage: Stage,
-    backoff: Backoff,
-    trouble: Trouble,
+    tries: Tries,
     /// What is in the way though no request failed, as it was said; until there is a Node of ours.
     obstacle: Option<String>,
     /// The Node that is there is too long to be read whole.
@@ -57,16 +55,9 @@ const VERSION_UNKNOWN: &str = "nobody says which version the API server has: reg
 impl Registration {
     /// The first attempt comes 100 ms from now (REG-2).
     pub(super) fn new(now: Up) -> Registration {
-        let mut backoff = Backoff::starting_at(Duration::from_millis(100));
-        let until = now + backoff.step();
-        Registration {
-            stage: Stage::Pause { until },
-            backoff,
-            trouble: Trouble::of("registration"),
-            obstacle: None,
-            is_large: false,
-            again_after: None,
-        }
+        let mut tries = Tries::of("registration", Duration::from_millis(100));
+        let until = now + tries.pause();
+        Registration { stage: Stage::Pause { until }, tries, obstacle: None, is_large: false, again_after: None }
     }
 
     /// The server says that there is no status of the Node that it had: is the Node gone (D1)?
@@ -74,21 +65,20 @@ impl Registration {
         Registration { stage: Stage::Existing { before: true }, again_after: Some(pause), ..Registration::new(now) }
     }
 
-    pub(super) fn poll(&mut self, truth: &mut Truth, world: &mut World, now: Now) -> Step {
+    pub(super) fn poll(&mut self, wanted: &mut WantedNode, world: &mut World, now: Now) -> Step {
         loop {
             match &self.stage {
                 Stage::Pause { until } if now.up < *until => {
-                    let after = self.trouble.last().map(str::to_owned);
-                    return Step::Wait { until: *until, because: Because { what: "registration", after } };
+                    return Step::Wait { until: *until, because: self.tries.because("registration") };
                 }
                 Stage::Pause { .. } => {
                     self.stage = Stage::Probe;
                     return Step::Probe;
                 }
                 Stage::Probe => return Step::Idle,
-                Stage::Version if truth.server_version.is_some() => self.stage = Stage::Create,
+                Stage::Version if wanted.server_version.is_some() => self.stage = Stage::Create,
                 // Something may answer for this path alone: the Node itself is asked for, and the time with it.
-                Stage::Version if !truth.waits_for_version() => self.stage = Stage::Existing { before: true },
+                Stage::Version if !wanted.waits_for_version() => self.stage = Stage::Existing { before: true },
                 Stage::Version => return Step::Send(Wish::ReadVersion),
                 // The Node tells of changes, so they have to be on disk first; not for one that finds no server again.
                 Stage::Create if world.is_lost() && world.memory.has_unwritten() => {
@@ -96,10 +86,10 @@ impl Registration {
                 }
                 Stage::Create if world.memory.must_wait(now.up) => return Step::Idle,
                 Stage::Create => {
-                    let node = truth.initial(world, now);
+                    let node = wanted.initial(world, now);
                     let Some(node) = node else {
                         // Nothing to date it by: the next attempt asks again for the time as well.
-                        truth.server_version = None;
+                        wanted.server_version = None;
                         self.pause(now, Duration::ZERO);
                         continue;
                     };
@@ -113,7 +103,7 @@ impl Registration {
 
     /// What keeps the Node from being registered, if something does.
     pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.last().or(self.obstacle.as_deref())
+        self.tries.trouble().or(self.obstacle.as_deref())
     }
 
     /// Whether it is the version that is asked for, which more than an API server may know.
@@ -131,7 +121,7 @@ impl Registration {
     /// What waited for this remedy is tried now.
     pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
         if let Stage::Pause { until } = &mut self.stage
-            && self.trouble.may_end_with(remedy)
+            && self.tries.may_end_with(remedy)
         {
             *until = (*until).min(now.up);
         }
@@ -141,7 +131,7 @@ impl Registration {
     pub(super) fn answered(
         &mut self,
         answer: Answer,
-        truth: &mut Truth,
+        wanted: &mut WantedNode,
         world: &mut World,
         now: Now,
     ) -> Option<Box<Node>> {
@@ -149,12 +139,12 @@ impl Registration {
         match (stage, answer.result) {
             (Stage::Version, Ok(_)) if world.clock.wants_a_witness() => self.stage = Stage::Version,
             (Stage::Version, Ok(Document::Version(version))) => {
-                truth.server_version = Some(version);
+                wanted.server_version = Some(version);
                 self.stage = Stage::Create;
             }
             (Stage::Version, Err(refusal)) => {
-                truth.version_refused(&refusal);
-                if truth.waits_for_version() || !refusal.retry_after().is_zero() {
+                wanted.version_refused(&refusal);
+                if wanted.waits_for_version() || !refusal.retry_after().is_zero() {
                     self.failed(&Stage::Version, &refusal, world, now);
                 } else {
                     self.stage = Stage::Version;
@@ -170,8 +160,8 @@ impl Registration {
                 if self.again_after.is_some()
                     && self.stands_off("is there, but its status is not found", world, now) =>
             {
-                match truth.stranger(&node) {
-                    None => world.node_found(&node.metadata.uid),
+                match wanted.stranger(&node) {
+                    None => world.node_uid = Some(node.metadata.uid.clone()),
                     Some(_) => world.node_uid = None,
                 }
             }
@@ -180,7 +170,7 @@ impl Registration {
                 (self.is_large, self.stage) = (true, stage);
             }
             (Stage::Existing { before: true }, Err(refusal)) if refusal.class() == Class::Missing => {
-                self.missing(truth, world, now);
+                self.missing(wanted, world, now);
             }
             (Stage::Create, Ok(Document::Node(node))) => {
                 world.say(Level::Info, "registered", format!("registered Node {}", world.node_name));
@@ -188,14 +178,13 @@ impl Registration {
             }
             (Stage::Create, Err(refusal)) if refusal.class() == Class::Exists || is_forbidden(&refusal) => {
                 if is_forbidden(&refusal) {
-                    let advice = world.advise(&refusal, "create nodes", now);
-                    world.say_if(self.trouble.failed(&refusal, &advice, now.up));
+                    self.tries.failed(&refusal, "create nodes", world, now);
                 }
                 self.stage = Stage::Existing { before: false };
             }
             (Stage::Existing { .. }, Ok(Document::Node(node))) => {
                 // Where nobody said the server's version, the Node has what it was when somebody did.
-                truth.server_version.get_or_insert_with(|| node.status.node_info.kubelet_version.clone());
+                wanted.server_version.get_or_insert_with(|| node.status.node_info.kubelet_version.clone());
                 let text = format!("registered: Node {} exists and is ours", world.node_name);
                 world.say(Level::Info, "registered", text);
                 return self.done(node, world, now);
@@ -207,7 +196,7 @@ impl Registration {
     }
 
     /// There is no Node, and nobody has tried to create it.
-    fn missing(&mut self, truth: &mut Truth, world: &mut World, now: Now) {
+    fn missing(&mut self, wanted: &mut WantedNode, world: &mut World, now: Now) {
         // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
         world.node_uid = None;
         if self.again_after.is_some() {
@@ -217,10 +206,10 @@ impl Registration {
             let text = format!("Node {} was deleted: registering it again", world.node_name);
             world.say(Level::Warning, "node-deleted", text);
         }
-        if truth.server_version.is_none() {
+        if wanted.server_version.is_none() {
             world.say(Level::Warning, "version-unknown", VERSION_UNKNOWN);
             // The version we were tested with is good enough.
-            truth.server_version = Some(String::new());
+            wanted.server_version = Some(String::new());
         }
         self.stage = Stage::Create;
     }
@@ -236,8 +225,7 @@ impl Registration {
     }
 
     fn done(&mut self, node: Box<Node>, world: &mut World, now: Now) -> Option<Box<Node>> {
-        world.say_if(self.trouble.ended(now.up));
-        self.backoff.reset();
+        self.tries.succeeded(world, now);
         Some(node)
     }
 
@@ -247,13 +235,12 @@ impl Registration {
             Stage::Create => "create nodes",
             _ => "get nodes",
         };
-        let advice = world.advise(refusal, verb, now);
-        world.say_if(self.trouble.failed(refusal, &advice, now.up));
+        self.tries.failed(refusal, verb, world, now);
         self.pause(now, refusal.retry_after().min(CEILING));
     }
 
     fn pause(&mut self, now: Now, at_least: Duration) {
-        self.stage = Stage::Pause { until: now.up + self.backoff.step().max(at_least) };
+        self.stage = Stage::Pause { until: now.up + self.tries.pause().max(at_least) };
     }
 }
 

@@ -16,10 +16,10 @@ use std::time::Duration;
 use super::memory::{Known, Memory};
 use super::trouble::Spent;
 use crate::journal::{Happened, Record, Sequence, Status};
-use crate::node::condition;
 use crate::node::desired::NodeEvent;
 use crate::node::event::{Event, digest, event_name};
 use crate::node::report::LastOutage;
+use crate::node::rules;
 use crate::time::{Up, Wall};
 
 #[derive(Debug)]
@@ -186,8 +186,8 @@ fn telling(record: &Record, node: &str, memory: &Memory, stamp: Wall, now: Up) -
 }
 
 fn told_of_change(node: &str, kind: &str, to: Status) -> NodeEvent {
-    if condition::OWN.contains(&kind) {
-        return condition::transition(node, kind, to);
+    if rules::is_own(kind) {
+        return rules::transition(node, kind, to);
     }
     let message = format!("Node {node} condition {kind} is now: {to:?}");
     NodeEvent { warning: false, reason: "NodeConditionChanged", message }
@@ -199,12 +199,12 @@ fn began<'a>(end: &Record, memory: &'a Memory) -> Option<&'a Record> {
     earlier.filter(|record| matches!(record.what, Happened::OutageBegan { .. })).last()
 }
 
-/// The patch that sums up the outage that `end` ended.
+/// The annotation that sums up the outage that `end` ended.
 pub(super) fn summary_of(end: &Record, memory: &Memory, stamp: Wall, now: Up) -> Option<String> {
     let Happened::OutageEnded { cause, changes, dropped } = &end.what else { return None };
     let wall_of = |record: &Record| memory.wall_of(record.at, stamp, now);
     let (from, to) = (began(end, memory).and_then(wall_of), wall_of(end));
-    Some(LastOutage { from, to, cause, changes: *changes, dropped: *dropped }.patch())
+    Some(LastOutage { from, to, cause, changes: *changes, dropped: *dropped }.annotation())
 }
 
 #[cfg(test)]

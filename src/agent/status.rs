@@ -1,63 +1,54 @@
-//! Turns facts, the server's answers and the passing of time into the Node's registration and its NodeStatus.
+//! Turns looks at the board, the server's answers and the passing of time into the Node's registration and its NodeStatus.
 //!
 //! ```text
 //! Register --Node is ours--> Probe --facts--> Decide --changed, due, gap--> Patch --200--> Rest
 //!    ^                         ^                | nothing to say              | 404, D1
 //!    |                         +------ Rest <---+                             |
-//!    |                                  | ^ an outage was told                |
-//!    |                                 SumUp                                  |
 //!    +------------------------------------------------------------------------+
 //! ```
 //!
 //! The base of every diff is the server's last answer (D4). Without a watch, three things keep it true: every PATCH
-//! answers with the Node; an assertion of the four statuses, every `statusAssertFrequency`, answers with the
-//! resourceVersion, and a surprising one leads to one GET; after a gap every condition is sent whole.
+//! answers with the Node; an assertion of the statuses, every `statusAssertFrequency`, answers with the resourceVersion,
+//! and a surprising one leads to one GET; after a gap every condition is sent whole.
 
+mod base;
 mod contest;
 mod deletions;
 mod left;
-mod summary;
+mod look;
 mod unseen;
 
 use std::time::Duration;
 
-use super::Because;
 use super::backoff::Backoff;
 use super::notice::Level;
 use super::registration::Registration;
-use super::trouble::{Remedy, Trouble};
-use super::truth::{Seen, Truth};
+use super::tries::Tries;
+use super::trouble::Remedy;
+use super::wanted::{Seen, WantedNode};
 use super::world::{Step, World};
 use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, Wish};
-use crate::config::limits::{INNER_RETRIES, TRIES_PER_RUN};
+use crate::config::limits::TRIES_PER_RUN;
 use crate::node::object::Node;
 use crate::node::{patch, report};
 use crate::time::{Now, Up};
+use base::Base;
 use contest::Contest;
 use deletions::{Deletions, may_have_been_done};
-use summary::with_renewal;
+use look::with_renewal;
 pub(super) use unseen::tell_too_large;
 
 #[derive(Debug)]
 pub(super) struct StatusLane {
     stage: Stage,
-    truth: Truth,
-    trouble: Trouble,
-    /// The server's last answer; `None`: ask before the next PATCH.
-    base: Option<Box<Node>>,
-    /// Somebody else wrote the Node since: it is read before the next report, unless no server is found for that.
-    is_outdated: bool,
-    /// A PATCH may have reached the server without its answer reaching us: send all of the status next time.
-    unsure: bool,
+    wanted: WantedNode,
+    base: Base,
+    /// The Node is too large to be read.
     is_large: bool,
-    /// A run may ride with any other wake-up from `earliest` on, and happens by `latest`.
-    earliest: Up,
-    latest: Up,
-    try_again_at: Up,
-    /// Set by a request that found no server: see `held_back`.
+    /// Of one run.
+    tries: Tries,
+    /// Since a request found no server, nothing is sent before: see `held_back`.
     held_until: Up,
-    tries: u32,
-    postponed: u32,
     /// When the next report is due though nothing changed (SYN-6); `None` before the first.
     report_due: Option<Up>,
     assert_due: Up,
@@ -67,11 +58,6 @@ pub(super) struct StatusLane {
     reported: bool,
     /// When the board was looked at last.
     looked_at: Up,
-    /// A summary that failed is tried again from then on.
-    summary_due: Up,
-    summary_pause: Backoff,
-    /// The server that was given a summary asked for patience until then: between two runs nothing is sent before.
-    patient_until: Up,
     told_what_is_left: bool,
 }
 
@@ -80,19 +66,28 @@ enum Stage {
     Register(Box<Registration>),
     /// Another board may be writing the Node (D10).
     Contest(Box<Contest>),
-    Rest,
+    /// Between two runs: one may ride with any other wake-up from `earliest` on, and happens by `latest`; never before the
+    /// moment until which the server asked for patience.
+    Rest {
+        not_before: Up,
+        earliest: Up,
+        latest: Up,
+    },
+    /// A run begins with fresh facts.
     Probe,
-    Decide,
+    Decide {
+        not_before: Up,
+    },
     Version,
     Read,
     Patch {
         report_due: Up,
+        /// It sums up an outage.
+        sums_up: bool,
         /// What is sent, where the answer will not bring it.
         sent: Option<Box<Node>>,
     },
     Assert,
-    /// The summary of an outage, between two runs.
-    SumUp,
 }
 
 /// Why there is no Node of ours.
@@ -103,10 +98,6 @@ pub(super) enum Obstacle<'a> {
     Because(&'a str),
 }
 
-/// The eviction manager's `monitoringInterval` (EVI-6).
-const LOOK_PERIOD: Duration = Duration::from_secs(10);
-/// A run that follows so soon after a look's time takes it along.
-const LOOK_PATIENCE: Duration = Duration::from_millis(1500);
 /// Longest Retry-After that NodeStatus obeys.
 const CEILING: Duration = Duration::from_secs(30);
 /// `kubeletVersion` follows a server that was upgraded within this time.
@@ -116,24 +107,19 @@ const VERSION_FREQUENCY: Duration = Duration::from_secs(24 * 3600);
 const LEASE_FIRST: Duration = Duration::from_secs(60);
 /// While Leases find no server, a report is tried this often: it makes the disk write what came since the last one.
 const REPORT_IN_OUTAGE: Duration = Duration::from_secs(40 * 60);
+const NODE_STATUS: &str = "NodeStatus";
 
 impl StatusLane {
     pub(super) fn new(world: &World, now: Up) -> StatusLane {
         let registers = world.settings.register_node;
+        let rest = Stage::Rest { not_before: now, earliest: now, latest: now };
         StatusLane {
-            stage: if registers { Stage::Register(Box::new(Registration::new(now))) } else { Stage::Rest },
-            truth: Truth::new(world),
-            trouble: Trouble::of("NodeStatus"),
-            base: None,
-            is_outdated: false,
-            unsure: false,
+            stage: if registers { Stage::Register(Box::new(Registration::new(now))) } else { rest },
+            wanted: WantedNode::new(world),
+            base: Base::Unread,
             is_large: false,
-            earliest: now,
-            latest: now,
-            try_again_at: now,
+            tries: Tries::of(NODE_STATUS, Duration::ZERO),
             held_until: now,
-            tries: 0,
-            postponed: 0,
             report_due: None,
             assert_due: now,
             version_due: now,
@@ -141,9 +127,6 @@ impl StatusLane {
             deletions: Deletions::default(),
             reported: false,
             looked_at: now,
-            summary_due: now,
-            summary_pause: Backoff::between(Duration::from_secs(10), Duration::from_secs(3600)),
-            patient_until: now,
             told_what_is_left: false,
         }
     }
@@ -157,40 +140,28 @@ impl StatusLane {
         if world.contested && !matches!(self.stage, Stage::Contest(_)) {
             self.contest(None, world, now);
         }
-        let may_hurry = world.report_at_once && self.base.is_some() && !self.held_back(world, now);
-        let is_due = now.up >= self.earliest || self.rides(world, now);
+        let may_hurry = world.report_at_once && self.base.node().is_some() && !self.held_back(world, now);
         match &mut self.stage {
-            Stage::Register(registration) => registration.poll(&mut self.truth, world, now),
-            Stage::Rest if now.up >= self.patient_until && (may_hurry || is_due) => {
+            Stage::Register(registration) => registration.poll(&mut self.wanted, world, now),
+            Stage::Contest(contest) => contest.poll(now.up),
+            Stage::Rest { not_before, earliest, latest } => {
+                // The last renewal before a look's time takes the look along: a wake-up costs more than a look. So the two
+                // are in step from the first renewal on, whenever the first report was.
+                let rides = world.renews && now.up + world.settings.lease_renew_period() > *latest;
+                if now.up < *not_before || !(may_hurry || now.up >= *earliest || rides) {
+                    let until = with_renewal(*latest, world).max(*not_before);
+                    return Step::Wait { until, because: self.tries.because(NODE_STATUS) };
+                }
                 world.report_at_once = false;
                 self.stage = Stage::Probe;
                 Step::Probe
             }
-            Stage::Rest => self.rest_or_sum_up(world, now),
-            Stage::Decide if now.up < self.try_again_at => {
-                Step::Wait { until: self.try_again_at, because: self.because() }
+            Stage::Decide { not_before } if now.up < *not_before => {
+                Step::Wait { until: *not_before, because: self.tries.because(NODE_STATUS) }
             }
-            Stage::Decide => self.decide(world, now),
-            Stage::Contest(contest) => contest.poll(now.up),
-            Stage::Probe | Stage::Version | Stage::Read | Stage::Patch { .. } | Stage::Assert | Stage::SumUp => {
-                Step::Idle
-            }
+            Stage::Decide { .. } => self.decide(world, now),
+            Stage::Probe | Stage::Version | Stage::Read | Stage::Patch { .. } | Stage::Assert => Step::Idle,
         }
-    }
-
-    /// The last renewal before a look's time takes the look along: a wake-up costs more than a look. So the two are in
-    /// step from the first renewal on, whenever the first report was.
-    fn rides(&self, world: &World, now: Now) -> bool {
-        world.renews && now.up + world.settings.lease_renew_period() > self.latest
-    }
-
-    /// When the board is to be looked at although no run does: pressure is judged every ten seconds (EVI-6), however rarely
-    /// status is sent, however long a request takes, and also where no Node can be registered.
-    pub(super) fn look_due(&self, world: &World) -> Up {
-        let due = with_renewal(self.looked_at + LOOK_PERIOD, world);
-        let run = matches!(self.stage, Stage::Rest).then(|| with_renewal(self.latest, world));
-        // One that is overdue waits for something else.
-        run.filter(|run| self.looked_at < *run && *run <= due + LOOK_PATIENCE).unwrap_or(due)
     }
 
     /// Why there is no Node of ours; `None` where there is one, or somebody else is to make it.
@@ -205,25 +176,26 @@ impl StatusLane {
 
     /// What the last report said, if it failed.
     pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.last()
+        self.tries.trouble()
     }
 
     /// Whether a run has begun: a request may follow in this moment.
     pub(super) fn runs(&self) -> bool {
-        matches!(self.stage, Stage::Probe | Stage::Decide)
+        matches!(self.stage, Stage::Probe | Stage::Decide { .. })
     }
 
     pub(super) fn observed(&mut self, seen: Seen, world: &mut World, now: Now) {
-        self.truth.observe(seen, self.base.as_deref(), world, now);
+        self.wanted.observe(seen, self.base.node(), world, now);
         self.looked_at = now.up;
         match &mut self.stage {
             Stage::Register(registration) => registration.observed(),
             Stage::Probe => {
-                // After a run that failed there is one try in each.
-                self.tries = if self.trouble.last().is_some() { TRIES_PER_RUN - 1 } else { 0 };
-                self.postponed = 0;
-                self.try_again_at = now.up;
-                self.stage = Stage::Decide;
+                self.tries.start_over();
+                if self.tries.trouble().is_some() {
+                    // After a run that failed there is one try in each.
+                    self.tries.failed = TRIES_PER_RUN - 1;
+                }
+                self.stage = Stage::Decide { not_before: now.up };
             }
             _ => {}
         }
@@ -231,17 +203,17 @@ impl StatusLane {
 
     /// Addresses or settings changed: look again now.
     pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
-        self.truth.unsettle();
+        self.wanted.unsettle();
         match &mut self.stage {
             Stage::Register(registration) => registration.hurry(remedy, now),
-            Stage::Rest => self.earliest = now.up,
+            Stage::Rest { earliest, .. } => *earliest = now.up,
             // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
             _ => {}
         }
     }
 
     pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
-        let stage = std::mem::replace(&mut self.stage, Stage::Decide);
+        let stage = std::mem::replace(&mut self.stage, Stage::Decide { not_before: now.up });
         let refusal = answer.result.as_ref().err();
         let (registers, asks_version) = match &stage {
             Stage::Register(registration) => (true, registration.asks_for_version()),
@@ -257,48 +229,50 @@ impl StatusLane {
         let result = answer.result.map(|document| self.completed(&stage, document, world));
         let answer = Answer { result, ..answer };
         // Whenever the Node is read: whose is it?
-        let node = answer.result.as_ref().ok().and_then(|document| match document {
-            Document::Node(node) => Some(node),
-            _ => None,
-        });
-        let is_strange = node.is_some_and(|node| self.truth.stranger(node).is_some());
+        let is_strange = matches!(&answer.result, Ok(Document::Node(node)) if self.wanted.stranger(node).is_some());
         match (stage, answer.result) {
             (Stage::Contest(contest), result) => self.contest_answered(contest, result, world, now),
             (_, Ok(Document::Node(node))) if is_strange => self.contest(Some(node), world, now),
             (Stage::Register(mut registration), result) => {
                 let answer = Answer { date: answer.date, result };
-                match registration.answered(answer, &mut self.truth, world, now) {
+                match registration.answered(answer, &mut self.wanted, world, now) {
                     Some(node) => self.registered(node, world, now),
                     None => self.stage = Stage::Register(registration),
                 }
             }
             (Stage::Version, Ok(_)) if world.clock.wants_a_witness() => self.version_due = now.up,
             (Stage::Version, Ok(Document::Version(version))) => {
-                self.truth.server_version = Some(version);
-                self.truth.unsettle();
-                self.is_outdated |= std::mem::take(&mut self.is_large);
+                self.wanted.server_version = Some(version);
+                self.wanted.unsettle();
+                if std::mem::take(&mut self.is_large) {
+                    self.base.becomes(Base::Outdated);
+                }
                 self.version_pause.reset();
                 self.version_due = now.up + VERSION_FREQUENCY;
             }
-            (Stage::Version, Err(refusal)) => {
-                self.truth.version_refused(&refusal);
-                if self.truth.waits_for_version() {
+            (Stage::Version, Err(refusal)) => self.version_refused(&refusal, world, now),
+            (Stage::Read, Ok(Document::Node(node))) => {
+                if world.clock.wants_a_witness() {
                     self.version_due = now.up;
-                    return self.refused(&Stage::Version, &refusal, world, now);
                 }
-                // What is known of it is good enough for now; the report does not wait.
-                self.truth.server_version.get_or_insert_default();
-                self.try_again_at = now.up + refusal.retry_after().min(CEILING);
+                self.read(node, world, now);
             }
-            (Stage::Read, Ok(Document::Node(node))) => self.read(node, world, now),
-            (Stage::Patch { report_due, .. }, Ok(Document::Node(node))) => self.patched(node, report_due, world, now),
-            (Stage::Patch { report_due, sent: Some(sent) }, Ok(Document::Metadata { uid, resource_version, .. })) => {
-                self.patched_unseen(sent, (uid, resource_version), report_due, world, now);
+            (Stage::Patch { report_due, sums_up, sent }, Ok(document)) => {
+                self.report_due = Some(report_due);
+                if sums_up {
+                    world.replay.summed_up(&mut world.memory);
+                }
+                match (document, sent) {
+                    (Document::Node(node), _) => self.patched(node, world, now),
+                    (Document::Metadata { uid, resource_version, .. }, Some(sent)) => {
+                        self.patched_unseen(sent, (uid, resource_version), world, now);
+                    }
+                    _ => self.rest(world, now),
+                }
             }
             (Stage::Assert, Ok(Document::Metadata { uid, resource_version, .. })) => {
                 self.asserted(&uid, &resource_version, world, now);
             }
-            (Stage::SumUp, result) => self.summed_up(result, world, now),
             (stage, Err(refusal)) => self.refused(&stage, &refusal, world, now),
             (_, Ok(_)) => self.rest(world, now),
         }
@@ -312,53 +286,50 @@ impl StatusLane {
         now.up < self.held_until.max(since + LEASE_FIRST)
     }
 
-    fn because(&self) -> Because {
-        Because { what: "NodeStatus", after: self.trouble.last().map(str::to_owned) }
-    }
-
     fn registered(&mut self, node: Box<Node>, world: &mut World, now: Now) {
         if !self.is_large {
             self.tell_what_is_left(&node, world);
         }
-        world.node_found(&node.metadata.uid);
         world.report_in_full = false;
-        let is_known = self.truth.server_version.as_ref().is_some_and(|version| version.starts_with('v'));
+        let is_known = self.wanted.server_version.as_ref().is_some_and(|version| version.starts_with('v'));
         self.version_due = now.up + if is_known { VERSION_FREQUENCY } else { self.version_pause.step() };
         self.report_due = None;
-        self.truth.node_known(&node, world, now);
-        self.truth.reconcile();
-        self.base = Some(node);
-        self.is_outdated = false;
-        self.tries = 0;
-        self.try_again_at = now.up;
-        self.stage = Stage::Decide;
+        self.wanted.reconcile();
+        self.read(node, world, now);
+        self.tries.start_over();
+        self.stage = Stage::Decide { not_before: now.up };
     }
 
     fn decide(&mut self, world: &mut World, now: Now) -> Step {
         if self.held_back(world, now) {
-            self.rest(world, now);
-            return Step::Wait { until: self.latest, because: self.because() };
+            return self.rest_now(world, now);
         }
         // What makes a Node Ready again goes first.
-        let is_unknown = self.truth.server_version.is_none() || !world.clock.was_compared();
+        let is_unknown = self.wanted.server_version.is_none() || !world.clock.was_compared();
         let must_know = is_unknown || !world.report_in_full;
         if now.up >= self.version_due && must_know {
             self.version_due = now.up + self.version_pause.step();
             self.stage = Stage::Version;
             return Step::Send(Wish::ReadVersion);
         }
-        let Some(base) = self.base.as_deref().filter(|_| self.truth.is_known() && !self.is_outdated) else {
-            self.stage = Stage::Read;
-            return Step::Send(self.reading());
+        let (base, is_unsure) = match &self.base {
+            Base::Current(node) if self.wanted.is_known() => (node, false),
+            Base::Unsure(node) if self.wanted.is_known() => (node, true),
+            _ => {
+                self.stage = Stage::Read;
+                return Step::Send(self.reading());
+            }
         };
-        let must_send = self.report_due.is_none_or(|due| now.up >= due) || world.report_in_full || self.unsure;
-        let may_send = must_send || !self.truth.is_settled();
+        let must_send = self.report_due.is_none_or(|due| now.up >= due) || world.report_in_full || is_unsure;
+        let summary = world.summary(now);
+        let sums_up = summary.is_some();
+        let may_send = must_send || sums_up || !self.wanted.is_settled();
         if may_send && world.memory.must_wait(now.up) {
             return Step::Idle;
         }
-        let wanted = if may_send { self.truth.updated(base, world, now) } else { None };
+        let wanted = if may_send { self.wanted.updated(base, summary, world, now) } else { None };
         if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
-            let body = if self.unsure {
+            let body = if is_unsure {
                 report::whole_status(base, &wanted.node)
             } else if world.report_in_full {
                 report::report_in_full(base, &wanted.node)
@@ -366,7 +337,8 @@ impl StatusLane {
                 patch::status_patch(base, &wanted.node)
             };
             let report_due = self.next_report(wanted.changed, world, now);
-            self.stage = Stage::Patch { report_due, sent: self.is_large.then(|| Box::new(wanted.node)) };
+            let sent = self.is_large.then(|| Box::new(wanted.node));
+            self.stage = Stage::Patch { report_due, sums_up, sent };
             return Step::Send(Wish::PatchStatus { body, answer: self.answer(), heartbeat: true });
         }
         // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
@@ -375,8 +347,7 @@ impl StatusLane {
             self.stage = Stage::Assert;
             return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Metadata, heartbeat: true });
         }
-        self.rest(world, now);
-        Step::Wait { until: self.latest, because: self.because() }
+        self.rest_now(world, now)
     }
 
     /// SYN-7: after a change, and at start, the next idle report is moved by up to half its period either way.
@@ -390,16 +361,16 @@ impl StatusLane {
     }
 
     fn read(&mut self, node: Box<Node>, world: &mut World, now: Now) {
-        self.truth.node_known(&node, world, now);
+        self.wanted.node_known(&node, world, now);
         if !world.contested {
-            world.node_found(&node.metadata.uid);
+            world.node_uid = Some(node.metadata.uid.clone());
         }
-        self.base = Some(node);
-        self.is_outdated = false;
+        // Of one that is too large, only what was sent is known.
+        self.base = if self.is_large { Base::Unsure(node) } else { Base::Current(node) };
     }
 
-    fn patched(&mut self, node: Box<Node>, report_due: Up, world: &mut World, now: Now) {
-        world.say_if(self.trouble.ended(now.up));
+    fn patched(&mut self, node: Box<Node>, world: &mut World, now: Now) {
+        self.tries.succeeded(world, now);
         if self.reported {
             world.say(Level::Debug, "status-sent", "NodeStatus sent");
         } else {
@@ -411,15 +382,25 @@ impl StatusLane {
             self.reported = true;
         }
         self.deletions.report_accepted(now.up);
-        self.truth.acknowledged(&node);
-        self.unsure = false;
+        self.wanted.acknowledged(&node);
         world.report_in_full = false;
         // What was to be reported at once is: a renewal may have asked for it while this report was being made.
         world.report_at_once = false;
-        self.report_due = Some(report_due);
         self.assert_due = now.up + world.settings.status_assert_frequency;
         self.read(node, world, now);
+        self.base.becomes(Base::Current);
         self.rest(world, now);
+    }
+
+    fn version_refused(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
+        self.wanted.version_refused(refusal);
+        if self.wanted.waits_for_version() {
+            self.version_due = now.up;
+            return self.refused(&Stage::Version, refusal, world, now);
+        }
+        // What is known of it is good enough for now; the report does not wait.
+        self.wanted.server_version.get_or_insert_default();
+        self.stage = Stage::Decide { not_before: now.up + refusal.retry_after().min(CEILING) };
     }
 
     fn refused(&mut self, stage: &Stage, refusal: &Refusal, world: &mut World, now: Now) {
@@ -435,38 +416,55 @@ impl StatusLane {
         if class == Class::Missing && world.settings.register_node && world.settings.reregister {
             return self.register_again(now.up);
         }
-        self.unsure |= matches!(stage, Stage::Patch { .. }) && may_have_been_done(refusal);
-        let advice = if class == Class::Missing {
+        if class == Class::Missing {
             let name = &world.node_name;
-            format!("; Node {name} does not exist and this agent may not register it (registerNode, reregister)")
+            let advice =
+                format!("; Node {name} does not exist and this agent may not register it (registerNode, reregister)");
+            self.tries.failed_with(refusal, &advice, world, now);
         } else {
-            world.advise(refusal, verb, now)
-        };
-        world.say_if(self.trouble.failed(refusal, &advice, now.up));
-        self.tries += 1;
+            self.tries.failed(refusal, verb, world, now);
+        }
+        if let Stage::Patch { sums_up: true, .. } = stage
+            && refusal.is_of_content()
+        {
+            world.say(
+                Level::Warning,
+                "summary-refused",
+                "the summary of the last outage is left out of the next report",
+            );
+            world.replay.summed_up(&mut world.memory);
+        }
+        let was_outdated = matches!(self.base, Base::Outdated(_));
+        if matches!(stage, Stage::Patch { .. }) && may_have_been_done(refusal) {
+            self.base.becomes(Base::Unsure);
+        }
+        if let Some(wait) = self.tries.postponed(refusal, CEILING) {
+            self.stage = Stage::Decide { not_before: now.up + wait };
+            return;
+        }
         match class {
-            Class::After(wait) if self.postponed < INNER_RETRIES => {
-                self.postponed += 1;
-                self.tries -= 1;
-                self.try_again_at = now.up + wait.min(CEILING);
-            }
-            Class::Conflict if self.tries < 2 => self.is_outdated = true,
-            Class::Error | Class::Exists if self.tries < TRIES_PER_RUN => self.is_outdated = true,
             Class::Conflict | Class::Error | Class::Exists => {
-                self.is_outdated = true;
-                self.rest(world, now);
+                self.base.becomes(Base::Outdated);
+                let most = if class == Class::Conflict { 2 } else { TRIES_PER_RUN };
+                if self.tries.failed >= most {
+                    self.rest(world, now);
+                }
             }
             Class::Unreachable => {
                 world.report_in_full = true;
                 // Ready again in two requests: the whole status over what is known, rather than a look first.
-                self.unsure |= std::mem::take(&mut self.is_outdated);
+                if was_outdated {
+                    self.base.becomes(Base::Unsure);
+                }
                 self.held_until = now.up + world.settings.node_status_report_frequency.max(REPORT_IN_OUTAGE);
-                self.patient_until = now.up + refusal.retry_after().min(CEILING);
                 self.rest(world, now);
+                if let Stage::Rest { not_before, .. } = &mut self.stage {
+                    *not_before = now.up + refusal.retry_after().min(CEILING);
+                }
             }
             _ => {
                 if class == Class::Missing {
-                    self.base = None;
+                    self.base = Base::Unread;
                     // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
                     world.node_uid = None;
                 }
@@ -477,8 +475,15 @@ impl StatusLane {
 
     fn rest(&mut self, world: &mut World, now: Now) {
         let period = world.settings.node_status_update_frequency;
-        self.earliest = now.up + period;
-        self.latest = now.up + world.random.jittered(period);
-        self.stage = Stage::Rest;
+        let latest = now.up + world.random.jittered(period);
+        self.stage = Stage::Rest { not_before: now.up, earliest: now.up + period, latest };
+    }
+
+    fn rest_now(&mut self, world: &mut World, now: Now) -> Step {
+        self.rest(world, now);
+        match self.stage {
+            Stage::Rest { latest, .. } => Step::Wait { until: latest, because: self.tries.because(NODE_STATUS) },
+            _ => Step::Idle,
+        }
     }
 }

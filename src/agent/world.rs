@@ -233,28 +233,16 @@ impl World {
         Some((record.sequence, replay::event_of(record, &self.node_name, uid, &self.memory, stamp, now.up)))
     }
 
-    /// When an outage may be summed up, all of which was told.
-    pub(super) fn summary_at(&self) -> Option<Up> {
-        self.replay.owed_summary(&self.memory).filter(|_| !self.is_lost())?;
-        self.replay.may_tell_at()
-    }
-
-    /// The patch that does it.
+    /// The annotation that sums up the last outage, once all of it was told.
     pub(super) fn summary(&self, now: Now) -> Option<String> {
-        let end = self.replay.owed_summary(&self.memory)?;
+        let may_tell = !self.is_lost() && self.replay.may_tell_at().is_some_and(|at| at <= now.up);
+        let end = self.replay.owed_summary(&self.memory).filter(|_| may_tell)?;
         replay::summary_of(end, &self.memory, self.stamp(now)?, now.up)
     }
 
     /// With the best wall time there is.
     fn dated(&self, now: Now) -> Now {
         Now { wall: self.stamp(now), ..now }
-    }
-
-    /// The Node is there (again), under this uid.
-    pub(super) fn node_found(&mut self, uid: &str) {
-        if self.node_uid.as_deref() != Some(uid) {
-            self.node_uid = Some(uid.to_owned());
-        }
     }
 
     /// Answers what to add to a refusal for people, and asks for fresh credentials where they may help.

@@ -6,7 +6,7 @@ use super::CliError;
 use super::args::Sources;
 use super::load;
 use crate::io::{clock, network};
-use crate::node::{Board, PressureState, initial, kubelet_version, node_name};
+use crate::node::{Board, Update, condition, initial, kubelet_version, node_name};
 use crate::probe;
 use crate::time::Wall;
 
@@ -26,16 +26,15 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
         None => node_name(&settings, &facts.machine, None).map_err(CliError::Node)?,
     };
     let now = clock::now();
-    let pressures = PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, now.up);
     let board = Board {
         settings: &settings,
         facts: &facts,
         name: &name,
         kubelet_version: &kubelet_version(None),
-        pressures,
+        conditions: &condition::first_look(&settings, &facts, now.up),
         stamp: now.wall.unwrap_or(Wall::from_unix_seconds(0)),
     };
-    let (node, _events, problems) = initial(&board);
+    let Update { node, problems, .. } = initial(&board);
     let body = crate::node::patch::create_body(&node);
     let node = serde_json::from_str(&body).map_err(|error| CliError::Output(error.into()))?;
     let mut notes = loaded.notices;

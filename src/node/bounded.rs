@@ -11,8 +11,8 @@ use std::marker::PhantomData;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::condition;
 use super::object::{Address, Condition, OwnerReference};
+use super::rules;
 use crate::config::limits;
 use crate::config::taint::Taint;
 
@@ -71,7 +71,7 @@ impl Entry for Condition {
     }
 
     fn is_own(&self) -> bool {
-        condition::OWN.contains(&self.kind.as_str())
+        rules::is_own(&self.kind)
     }
 }
 

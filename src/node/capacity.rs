@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::condition::REQUIRED;
 use super::desired::{Board, NodeEvent, Remembered};
 use super::object::{Node, ResourceList, Swap};
 use super::pressure::threshold_value;
+use super::rules::REQUIRED;
 use super::{NodeError, identity};
 use crate::config::labels;
 use crate::config::quantity::Quantity;

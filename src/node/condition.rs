@@ -1,202 +1,113 @@
-//! Turns pressures and problems into the Node's four conditions, and their transitions into events (PRS-*, RDY-*).
+//! The conditions of ours on a Node: written there, read from there, told as events (PRS-0, PRS-7, RDY-6).
 
-use super::desired::{Board, NodeEvent, Remembered};
+use super::desired::{NodeEvent, Remembered};
 use super::object::{Condition, Node, Status};
-use super::pressure::{Pressures, why_unread};
+use super::pressure::PressureState;
+use super::rules::{COUNT, Judgement, Look, ROWS, Row, Words, judge, reason, row, transition};
 use crate::config::Settings;
 use crate::probe::Facts;
-
-/// The conditions that are ours, in the order of a new Node: Ready last.
-pub const OWN: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", READY];
-pub const READY: &str = "Ready";
-
-const STORAGE: &str = "ephemeral-storage";
+use crate::time::{Up, Wall};
 
 /// What the node controller writes into conditions of a node it no longer hears.
 const CONTROLLER_REASONS: [&str; 2] = ["NodeStatusUnknown", "NodeStatusNeverUpdated"];
 
-/// Status, reason, message and event of one answer of a pressure condition.
-struct Face {
-    status: &'static str,
-    reason: &'static str,
-    message: &'static str,
-    event: &'static str,
+/// What is to stand on a Node for one condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub judgement: Judgement,
+    /// When it came to this status; `None`: when the Node says so, or now if the Node says otherwise.
+    pub since: Option<Wall>,
 }
 
-/// Without which of these a Node is not Ready (RDY-3).
-pub(super) const REQUIRED: [&str; 4] = ["cpu", "memory", "pods", STORAGE];
-
-/// What one look at the board says of each condition of ours, in the order of [`OWN`]; `None`: nobody can say yet.
-///
-/// The same judgement as the setters', without a Node of the server's to set it on: it is wanted while there is none.
-pub fn judge(
-    pressures: Pressures,
-    settings: &Settings,
-    facts: &Facts,
-    remembered: &Remembered,
-    base: Option<&Node>,
-) -> [Option<Status>; 4] {
-    let Facts { machine, readings, .. } = facts;
-    let has_size = remembered.ephemeral_storage_bytes.is_some() || readings.node_file_system.is_ok();
-    let is_known = |name: &str| match name {
-        _ if remembered.sizes.contains_key(name) => true,
-        "cpu" => machine.cpu_count.is_ok(),
-        "memory" => machine.memory_total_bytes.is_ok(),
-        STORAGE => has_size,
-        _ => true,
-    };
-    let stored = base.map(|base| base.status.capacity.clone().unwrap_or_default());
-    let mut missing = required(settings).filter(|name| !is_known(name)).peekable();
-    let ready = match (missing.peek(), stored) {
-        (None, _) => Some(true),
-        (Some(_), None) => None,
-        (Some(_), Some(stored)) => Some(missing.all(|name| stored.contains_key(name))),
-    };
-    [pressures.memory, pressures.disk, pressures.pid, ready.map(Status::of)]
+/// What writing a condition to a Node did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// It had this status.
+    Same,
+    /// It was not there.
+    New,
+    /// It had another status, or no more of it than the status was ours.
+    Changed,
 }
 
-/// The reason that a condition of ours has in this status.
-pub fn reason(kind: &str, status: Status) -> &'static str {
-    face(kind, status).reason
+impl Written {
+    /// What is told of it, where no record tells it.
+    pub fn event(self, node: &str, kind: &str, wanted: &Wanted) -> Option<NodeEvent> {
+        let is_pressure = row(kind).is_some_and(|row| row.is_pressure);
+        let is_told = self == Written::Changed || self == Written::New && is_pressure;
+        (is_told && wanted.judgement.is_sure).then(|| transition(node, kind, wanted.judgement.status))
+    }
 }
 
-/// What is told when a condition of ours comes to this status.
-pub fn transition(node: &str, kind: &str, status: Status) -> NodeEvent {
-    NodeEvent::status_is_now(node, face(kind, status).event)
+/// What a process wants on its Node that has looked once, and knows of nothing before.
+pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT] {
+    let pressures = PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, up);
+    let remembered = &Remembered::default();
+    let judged = judge(&Look { settings, facts, pressures, remembered, base: None });
+    judged.map(|judgement| Wanted { judgement, since: None })
 }
 
-/// The condition of ours that an event of this reason is about.
-pub fn of_event(reason: &str) -> Option<&'static str> {
-    OWN.into_iter().find(|kind| Status::ALL.into_iter().any(|status| face(kind, status).event == reason))
+/// Writes all conditions of ours: the heartbeat always, the rest when the status changes (PRS-0), but for the words of Ready
+/// (RDY-6). Those of others stay where they are.
+pub(super) fn set(node: &mut Node, wanted: &[Wanted; COUNT], stamp: Wall) -> [Written; COUNT] {
+    let mut written = [Written::Same; COUNT];
+    for ((row, wanted), written) in ROWS.iter().zip(wanted).zip(&mut written) {
+        *written = row.set(&mut node.status.conditions, wanted, stamp);
+    }
+    written
+}
+
+impl Row {
+    fn set(&self, conditions: &mut Vec<Condition>, wanted: &Wanted, stamp: Wall) -> Written {
+        let Judgement { status, message, .. } = &wanted.judgement;
+        let stored = conditions.iter().position(|one| one.kind == self.kind);
+        let at = stored.unwrap_or_else(|| {
+            conditions.push(Condition::unknown(self.kind));
+            conditions.len() - 1
+        });
+        let Some(condition) = conditions.get_mut(at) else { return Written::Same };
+        let written = match stored {
+            None => Written::New,
+            Some(_) if condition.status != status.word() || is_ours_by_status_only(condition) => Written::Changed,
+            Some(_) => Written::Same,
+        };
+        condition.last_heartbeat_time = Some(stamp.to_seconds_stamp());
+        if written != Written::Same || !self.is_pressure {
+            let Words(reason, text, _) = self.words(*status);
+            status.word().clone_into(&mut condition.status);
+            (*reason).clone_into(&mut condition.reason);
+            message.as_deref().unwrap_or(text).clone_into(&mut condition.message);
+        }
+        let changed = (written != Written::Same).then_some(stamp);
+        if let Some(since) = wanted.since.or(changed) {
+            condition.last_transition_time = Some(since.to_seconds_stamp());
+        }
+        written
+    }
 }
 
 /// The status that a board gave this condition; `None` where others did, or no more of it than the status can be ours.
 pub fn given(condition: &Condition) -> Option<Status> {
     let status = Status::parse(&condition.status)?;
-    let is_ours = status != Status::Unknown || condition.reason == face(&condition.kind, status).reason;
+    let is_ours = status != Status::Unknown || condition.reason == reason(&condition.kind, status);
     (is_ours && !is_ours_by_status_only(condition)).then_some(status)
-}
-
-/// PRS-0: heartbeat always; the rest, and the event, only when the status changes.
-pub(super) fn set_pressures(node: &mut Node, board: &Board, events: &mut Vec<NodeEvent>) {
-    let stamp = board.stamp.to_seconds_stamp();
-    let Pressures { memory, disk, pid } = board.pressures;
-    for (kind, judged) in OWN.into_iter().zip([memory, disk, pid]) {
-        let at = position(node, kind);
-        let Some(condition) = node.status.conditions.get_mut(at) else { continue };
-        condition.last_heartbeat_time = Some(stamp.clone());
-        let status = judged.unwrap_or(Status::Unknown);
-        let face = face(kind, status);
-        if condition.status == face.status && !is_ours_by_status_only(condition) {
-            continue;
-        }
-        condition.status = face.status.to_owned();
-        condition.reason = face.reason.to_owned();
-        condition.message = face.message.to_owned();
-        let Facts { machine, readings, .. } = board.facts;
-        if let Some(absent) = why_unread(kind, machine, readings).filter(|_| status == Status::Unknown) {
-            condition.message = format!("{}: {absent}", face.message);
-        }
-        condition.last_transition_time = Some(stamp.clone());
-        if judged.is_some() {
-            events.push(NodeEvent::status_is_now(board.name, face.event));
-        }
-    }
-}
-
-/// RDY-6: reason, message and heartbeat always; the transition time, and the event, only when the status changes.
-pub(super) fn set_ready(node: &mut Node, board: &Board, events: &mut Vec<NodeEvent>) {
-    let stamp = Some(board.stamp.to_seconds_stamp());
-    let message = not_ready_message(node, board);
-    let face = face(READY, Status::of(message.is_none()));
-    let ready = Condition {
-        kind: READY.to_owned(),
-        status: face.status.to_owned(),
-        last_heartbeat_time: stamp.clone(),
-        last_transition_time: stamp,
-        reason: face.reason.to_owned(),
-        message: message.unwrap_or_else(|| face.message.to_owned()),
-    };
-    let Some(old) = node.status.conditions.iter_mut().find(|one| one.kind == READY) else {
-        node.status.conditions.push(ready);
-        return;
-    };
-    if old.status == ready.status && !is_ours_by_status_only(old) {
-        let last_transition_time = old.last_transition_time.take();
-        *old = Condition { last_transition_time, ..ready };
-    } else {
-        events.push(NodeEvent::status_is_now(board.name, face.event));
-        *old = ready;
-    }
-}
-
-/// RDY-2, RDY-3; `None` when there is nothing against Ready.
-fn not_ready_message(node: &Node, board: &Board) -> Option<String> {
-    let capacity = node.status.capacity.as_ref();
-    let is_missing = |name: &&str| !capacity.is_some_and(|capacity| capacity.contains_key(*name));
-    let missing: Vec<&str> = required(board.settings).filter(is_missing).collect();
-    (!missing.is_empty()).then(|| format!("missing node capacity for resources: {}", missing.join(", ")))
-}
-
-fn required(settings: &Settings) -> impl Iterator<Item = &'static str> {
-    let isolation = settings.local_storage_capacity_isolation;
-    REQUIRED.into_iter().filter(move |name| isolation || *name != STORAGE)
-}
-
-/// Where the condition stands; a new one is appended with status `Unknown`, so that it counts as a transition.
-fn position(node: &mut Node, kind: &str) -> usize {
-    let conditions = &mut node.status.conditions;
-    conditions.iter().position(|one| one.kind == kind).unwrap_or_else(|| {
-        conditions.push(Condition {
-            kind: kind.to_owned(),
-            status: "Unknown".to_owned(),
-            last_heartbeat_time: None,
-            last_transition_time: None,
-            reason: String::new(),
-            message: String::new(),
-        });
-        conditions.len() - 1
-    })
 }
 
 /// Whether no more than the status of this condition can be ours: repaired since the controller or an older report of ours
 /// that came late wrote it (see [`super::updated`]), or asserted on a Node that somebody had just made anew.
 pub fn is_ours_by_status_only(condition: &Condition) -> bool {
-    let mut faces = Status::ALL.into_iter().map(|status| face(&condition.kind, status));
+    let is_of =
+        |status: Status| status.word() != condition.status && reason(&condition.kind, status) == condition.reason;
     CONTROLLER_REASONS.contains(&condition.reason.as_str())
-        || faces.any(|face| face.status != condition.status && face.reason == condition.reason)
+        || Status::ALL.into_iter().any(is_of)
         || condition.last_transition_time.is_none()
-}
-
-/// PRS-1..6, RDY-6; what is against Ready has no fixed message, and neither has what is Unknown, which a kubelet does not
-/// know: it judges from nothing that there is enough.
-fn face(kind: &str, status: Status) -> Face {
-    use Status::{False, True, Unknown};
-    let (reason, message, event) = match (kind, status) {
-        (READY, True) => ("KubeletReady", "kubelet is posting ready status", "NodeReady"),
-        (READY, _) => return Face { status: "False", reason: "KubeletNotReady", message: "", event: "NodeNotReady" },
-        ("MemoryPressure", True) => {
-            ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory")
-        }
-        ("MemoryPressure", False) => {
-            ("KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory")
-        }
-        ("MemoryPressure", Unknown) => ("MemoryUnreadable", "memory cannot be read", "NodeMemoryUnreadable"),
-        ("DiskPressure", True) => ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
-        ("DiskPressure", False) => {
-            ("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure")
-        }
-        ("DiskPressure", Unknown) => ("DiskUnreadable", "the disk cannot be read", "NodeDiskUnreadable"),
-        (_, True) => ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
-        (_, False) => ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
-        (_, Unknown) => ("PIDsUnreadable", "PIDs cannot be read", "NodePIDsUnreadable"),
-    };
-    Face { status: status.word(), reason, message, event }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::pressure::Pressures;
+    use crate::node::rules::own;
     use crate::node::samples::{
         self, CALM, LATER, LATER_STAMP, START_STAMP, condition, condition_mut, foreign_condition,
     };
@@ -211,14 +122,25 @@ mod tests {
         events.iter().map(|event| event.reason).collect()
     }
 
-    /// Runs both setters over `node`, at LATER.
+    /// Judges a look at a board of which `node` is the server's, and writes the conditions to it, at LATER.
+    fn look(node: &mut Node, settings: &Settings, facts: &Facts, pressures: Pressures) -> Vec<NodeEvent> {
+        let remembered = &Remembered::default();
+        let judged = judge(&Look { settings, facts, pressures, remembered, base: Some(node) });
+        let wanted = judged.map(|judgement| Wanted { judgement, since: None });
+        let written = set(node, &wanted, LATER);
+        let all = own().zip(&wanted).zip(written);
+        all.filter_map(|((kind, wanted), written)| written.event("edge-1", kind, wanted)).collect()
+    }
+
     fn run(node: &mut Node, settings: &Settings, pressures: Pressures) -> Vec<NodeEvent> {
-        let facts = samples::facts();
-        let board = Board { pressures, ..samples::board(settings, &facts, LATER) };
-        let mut events = Vec::new();
-        set_pressures(node, &board, &mut events);
-        set_ready(node, &board, &mut events);
-        events
+        look(node, settings, &samples::facts(), pressures)
+    }
+
+    /// A board whose CPUs nobody can count.
+    fn uncounted() -> Facts {
+        let mut facts = samples::facts();
+        facts.machine.cpu_count = samples::absent();
+        facts
     }
 
     fn calm(node: &mut Node) -> Vec<NodeEvent> {
@@ -231,16 +153,16 @@ mod tests {
         node.status.conditions.clear();
         let events = calm(&mut node);
         let kinds: Vec<&str> = node.status.conditions.iter().map(|one| one.kind.as_str()).collect();
-        assert_eq!(kinds, OWN);
+        assert_eq!(kinds, own().collect::<Vec<_>>());
         assert_eq!(reasons(&events), ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]);
         assert_eq!(events[0].message, "Node edge-1 status is now: NodeHasSufficientMemory");
         for one in &node.status.conditions {
-            assert_eq!(one.status, if one.kind == READY { "True" } else { "False" });
+            assert_eq!(one.status, if one.kind == "Ready" { "True" } else { "False" });
             assert_eq!(one.last_heartbeat_time.as_deref(), Some(LATER_STAMP));
             assert_eq!(one.last_transition_time.as_deref(), Some(LATER_STAMP));
         }
-        assert_eq!(condition(&node, READY).reason, "KubeletReady");
-        assert_eq!(condition(&node, READY).message, "kubelet is posting ready status");
+        assert_eq!(condition(&node, "Ready").reason, "KubeletReady");
+        assert_eq!(condition(&node, "Ready").message, "kubelet is posting ready status");
     }
 
     #[test]
@@ -316,17 +238,22 @@ mod tests {
             (Some("Unknown"), false, Some("NodeNotReady")),
         ] {
             let mut node = samples::node();
-            node.status.conditions.retain(|one| one.kind != READY || stored.is_some());
+            node.status.conditions.retain(|one| one.kind != "Ready" || stored.is_some());
             if let Some(status) = stored {
-                let ready = condition_mut(&mut node, READY);
+                let ready = condition_mut(&mut node, "Ready");
                 // Words of somebody else are replaced, and are no transition.
                 (ready.status, ready.reason, ready.message) =
                     (status.to_owned(), "Theirs".to_owned(), "theirs".to_owned());
             }
+            let facts = if is_ready { samples::facts() } else { uncounted() };
             node.status.capacity.as_mut().unwrap().retain(|name, _| is_ready || name != "cpu");
-            let before = node.status.conditions.iter().find(|one| one.kind == READY).cloned();
-            assert_eq!(reasons(&run(&mut node, &settings, CALM)), told.into_iter().collect::<Vec<_>>(), "{stored:?}");
-            let ready = condition(&node, READY);
+            let before = node.status.conditions.iter().find(|one| one.kind == "Ready").cloned();
+            assert_eq!(
+                reasons(&look(&mut node, &settings, &facts, CALM)),
+                told.into_iter().collect::<Vec<_>>(),
+                "{stored:?}"
+            );
+            let ready = condition(&node, "Ready");
             let expected = if is_ready { ("True", "KubeletReady") } else { ("False", "KubeletNotReady") };
             assert_eq!((ready.status.as_str(), ready.reason.as_str()), expected, "{stored:?}");
             assert_ne!(ready.message, "theirs");
@@ -340,15 +267,15 @@ mod tests {
         let mut node = samples::node();
         let settings = samples::settings();
         let capacity = node.status.capacity.take();
-        assert_eq!(reasons(&run(&mut node, &settings, CALM)), ["NodeNotReady"]);
-        let ready = condition_mut(&mut node, READY);
+        assert_eq!(reasons(&look(&mut node, &settings, &uncounted(), CALM)), ["NodeNotReady"]);
+        let ready = condition_mut(&mut node, "Ready");
         assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "KubeletNotReady"));
         assert_eq!(ready.last_transition_time.as_deref(), Some(LATER_STAMP));
         ready.last_transition_time = Some(START_STAMP.to_owned());
         node.status.capacity.clone_from(&capacity);
         node.status.capacity.as_mut().unwrap().remove("cpu");
-        assert!(run(&mut node, &settings, CALM).is_empty());
-        let ready = condition(&node, READY);
+        assert!(look(&mut node, &settings, &uncounted(), CALM).is_empty());
+        let ready = condition(&node, "Ready");
         assert_eq!(ready.message, "missing node capacity for resources: cpu");
         assert_eq!(ready.last_transition_time.as_deref(), Some(START_STAMP));
         node.status.capacity = capacity;
@@ -358,17 +285,20 @@ mod tests {
 
     #[test]
     fn missing_capacity_is_named_and_storage_only_where_it_is_isolated() {
+        let mut facts = uncounted();
+        facts.machine.memory_total_bytes = samples::absent();
+        facts.readings.node_file_system = samples::absent();
         let message = |node: &mut Node, settings: &Settings| {
-            run(node, settings, CALM);
-            condition(node, READY).message.clone()
+            look(node, settings, &facts, CALM);
+            condition(node, "Ready").message.clone()
         };
         let mut node = samples::node();
         let settings = samples::settings();
         node.status.capacity = None;
-        let missing = "missing node capacity for resources: cpu, memory, pods, ephemeral-storage";
+        let missing = "missing node capacity for resources: cpu, memory, ephemeral-storage";
         assert_eq!(message(&mut node, &settings), missing);
         let isolated = Settings { local_storage_capacity_isolation: false, ..settings };
-        assert_eq!(message(&mut node, &isolated), "missing node capacity for resources: cpu, memory, pods");
+        assert_eq!(message(&mut node, &isolated), "missing node capacity for resources: cpu, memory");
     }
 
     #[test]
@@ -376,18 +306,14 @@ mod tests {
         let (settings, mut facts) = (samples::settings(), samples::facts());
         facts.readings.memory = samples::absent();
         let unread = |facts: &Facts, node: &mut Node, memory| {
-            let board = Board { pressures: Pressures { memory, ..CALM }, ..samples::board(&settings, facts, LATER) };
-            let mut events = Vec::new();
-            set_pressures(node, &board, &mut events);
-            set_ready(node, &board, &mut events);
-            reasons(&events).join(" ")
+            reasons(&look(node, &settings, facts, Pressures { memory, ..CALM })).join(" ")
         };
         let mut node = samples::node();
         assert_eq!(unread(&facts, &mut node, Some(Status::Unknown)), "NodeMemoryUnreadable");
         let memory = condition(&node, "MemoryPressure");
         assert_eq!((memory.status.as_str(), memory.reason.as_str()), ("Unknown", "MemoryUnreadable"));
         assert_eq!(memory.message, "memory cannot be read: proc/nothing: no such file");
-        assert_eq!((given(memory), condition(&node, READY).status.as_str()), (Some(Status::Unknown), "True"));
+        assert_eq!((given(memory), condition(&node, "Ready").status.as_str()), (Some(Status::Unknown), "True"));
         facts.readings.memory = Err(crate::probe::Absent::new("proc/other", crate::probe::Why::Empty));
         let said = node.clone();
         assert_eq!(unread(&facts, &mut node, Some(Status::Unknown)), "");
@@ -415,7 +341,7 @@ mod tests {
         }
         let events = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"];
         assert_eq!(reasons(&calm(&mut node)), events);
-        assert_eq!(condition(&node, READY).last_transition_time.as_deref(), Some(LATER_STAMP));
+        assert_eq!(condition(&node, "Ready").last_transition_time.as_deref(), Some(LATER_STAMP));
     }
 
     #[test]
@@ -428,7 +354,7 @@ mod tests {
             }
             assert_eq!(calm(&mut node).len(), 4);
             let expected = samples::node();
-            for kind in OWN {
+            for kind in own() {
                 assert_eq!(condition(&node, kind).reason, condition(&expected, kind).reason);
                 assert_eq!(condition(&node, kind).message, condition(&expected, kind).message);
                 assert_eq!(condition(&node, kind).last_transition_time.as_deref(), Some(LATER_STAMP));
@@ -441,10 +367,10 @@ mod tests {
     fn a_status_that_its_reason_contradicts_is_told_whole_once() {
         let mut node = samples::node();
         for one in &mut node.status.conditions {
-            one.reason = face(&one.kind, Status::of(one.status != "True")).reason.to_owned();
+            one.reason = reason(&one.kind, Status::of(one.status != "True")).to_owned();
         }
         assert_eq!(calm(&mut node).len(), 4);
-        for kind in OWN {
+        for kind in own() {
             assert_eq!(condition(&node, kind).reason, condition(&samples::node(), kind).reason);
             assert_eq!(condition(&node, kind).last_transition_time.as_deref(), Some(LATER_STAMP));
         }
@@ -452,34 +378,17 @@ mod tests {
     }
 
     #[test]
-    fn a_judgement_is_what_the_setters_say() {
-        for (size_is_known, isolation) in [(true, true), (false, true), (false, false)] {
-            let settings = Settings { local_storage_capacity_isolation: isolation, ..samples::settings() };
-            let mut facts = samples::facts();
-            if !size_is_known {
-                facts.readings.node_file_system = samples::absent();
-            }
-            for kind in OWN {
-                let board = Board { pressures: pressed(kind), ..samples::board(&settings, &facts, LATER) };
-                let node = crate::node::desired::initial(&board).0;
-                let judged = judge(board.pressures, &settings, &facts, &Remembered::default(), Some(&node));
-                let set = OWN.map(|kind| Status::parse(&condition(&node, kind).status));
-                assert_eq!(judged, set);
-                let unseen = judge(board.pressures, &settings, &facts, &Remembered::default(), None);
-                assert_eq!(unseen[..3], judged[..3]);
-                assert_eq!(unseen[3], (size_is_known || !isolation).then_some(Status::True));
-            }
-        }
-    }
-
-    #[test]
-    fn every_event_of_a_transition_leads_back_to_its_condition() {
-        for kind in OWN {
-            for status in Status::ALL {
-                assert_eq!(of_event(transition("edge-1", kind, status).reason), Some(kind));
-            }
-        }
-        assert_eq!(of_event("Starting"), None);
+    fn a_size_that_nobody_could_read_is_sure_to_be_missing_once_the_server_was_asked() {
+        let (settings, facts, remembered) = (samples::settings(), uncounted(), Remembered::default());
+        let node = samples::node();
+        let of = |base| {
+            let look = Look { settings: &settings, facts: &facts, pressures: CALM, remembered: &remembered, base };
+            let [.., ready] = judge(&look);
+            (ready.status, ready.is_sure)
+        };
+        assert_eq!(of(None), (Status::False, false));
+        assert_eq!(of(Some(&node)), (Status::True, true), "the server has one of before");
+        assert_eq!(of(Some(&Node::default())), (Status::False, true));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::condition::{self, Wanted, Written};
 use super::identity;
 use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus, ResourceList};
-use super::pressure::Pressures;
 use super::reconcile::{make_equal, reconcile, same_status};
-use super::{NodeError, address, capacity, condition, version};
+use super::rules::COUNT;
+use super::{NodeError, address, capacity, version};
 use crate::config::Settings;
 use crate::config::settings::CloudProvider;
 use crate::config::taint::{Effect, Taint};
@@ -33,7 +34,8 @@ pub struct Board<'a> {
     pub name: &'a str,
     /// `nodeInfo.kubeletVersion` (`node::version`).
     pub kubelet_version: &'a str,
-    pub pressures: Pressures,
+    /// What is to stand there of each condition of ours.
+    pub conditions: &'a [Wanted; COUNT],
     /// The time of this run: heartbeats and transitions carry it.
     pub stamp: Wall,
 }
@@ -70,12 +72,15 @@ pub struct Update {
     pub node: Node,
     /// Whether this must be sent now (SYN-5), or can wait for the next report.
     pub changed: bool,
+    /// What that did to each condition of ours.
+    pub conditions: [Written; COUNT],
+    /// Those about conditions are the caller's to make.
     pub events: Vec<NodeEvent>,
     pub problems: Vec<NodeError>,
 }
 
-/// The Node to register (INI-1..7): every setter has run on it, and it names the board it is made on (D10). Its events are those of new conditions (PRS-0).
-pub fn initial(board: &Board) -> (Node, Vec<NodeEvent>, Vec<NodeError>) {
+/// The Node to register (INI-1..7): every setter has run on it, and it names the board it is made on (D10).
+pub fn initial(board: &Board) -> Update {
     let mut annotations = BTreeMap::new();
     if board.settings.enable_controller_attach_detach {
         annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
@@ -87,9 +92,8 @@ pub fn initial(board: &Board) -> (Node, Vec<NodeEvent>, Vec<NodeError>) {
         taints: taints(board.settings),
         ..NodeSpec::default()
     };
-    let mut node = Node { metadata, spec, status: NodeStatus::default() };
-    let (events, problems) = run_setters(&mut node, board, &mut Remembered::default());
-    (node, events, problems)
+    let node = Node { metadata, spec, status: NodeStatus::default() };
+    run_setters(node, board, &mut Remembered::default())
 }
 
 /// The Node as it should be, from the Node as the server has it (SYN-5, UPD-1..3).
@@ -99,7 +103,7 @@ pub fn initial(board: &Board) -> (Node, Vec<NodeEvent>, Vec<NodeError>) {
 /// ([`super::patch::assertion`]) has then already repaired the status alone, and reason, message, transition time and event
 /// are still owed. `reconciles`: as the first report of a process, which also puts right what REC-* says.
 pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered, reconciles: bool) -> Update {
-    let reconciled = if reconciles { reconcile(base, &initial(board).0) } else { None };
+    let reconciled = if reconciles { reconcile(base, &initial(board).node) } else { None };
     let mut changed = reconciled.is_some();
     let mut node = reconciled.unwrap_or_else(|| base.clone());
     let pod_cidrs = base.spec.pod_cidrs.join(",");
@@ -112,26 +116,24 @@ pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered, reconcil
     }
     let names = identity::annotations(&board.facts.machine);
     changed |= make_equal(&mut node.metadata.annotations, &names, &identity::ANNOTATIONS);
-    let (events, problems) = run_setters(&mut node, board, remembered);
-    changed |= !same_status(base, &node);
-    Update { node, changed, events, problems }
+    let update = run_setters(node, board, remembered);
+    Update { changed: changed || !same_status(base, &update.node), ..update }
 }
 
 /// The setters in the kubelet's order; one that fails leaves its fields and the others still run (UPD-3).
-fn run_setters(node: &mut Node, board: &Board, remembered: &mut Remembered) -> (Vec<NodeEvent>, Vec<NodeError>) {
+fn run_setters(mut node: Node, board: &Board, remembered: &mut Remembered) -> Update {
     let (mut events, mut problems) = (Vec::new(), Vec::new());
-    problems.extend(address::set(node, board).err());
-    capacity::set(node, board, remembered, &mut events, &mut problems);
-    version::set(node, board, &mut problems);
+    problems.extend(address::set(&mut node, board).err());
+    capacity::set(&mut node, board, remembered, &mut events, &mut problems);
+    version::set(&mut node, board, &mut problems);
     node.status.daemon_endpoints.kubelet_endpoint = Endpoint { port: board.settings.port };
-    condition::set_pressures(node, board, &mut events);
-    condition::set_ready(node, board, &mut events);
+    let conditions = condition::set(&mut node, board.conditions, board.stamp);
     if node.spec.unschedulable != remembered.unschedulable {
         remembered.unschedulable = node.spec.unschedulable;
         let reason = if node.spec.unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
         events.push(NodeEvent::status_is_now(board.name, reason));
     }
-    (events, problems)
+    Update { node, changed: true, conditions, events, problems }
 }
 
 /// Those that the board knows.
@@ -277,17 +279,16 @@ mod tests {
             },
         });
         let (settings, facts) = (samples::settings(), samples::facts());
-        let (node, events, problems) = initial(&samples::board(&settings, &facts, START));
+        let Update { node, conditions, events, problems, .. } = initial(&samples::board(&settings, &facts, START));
         assert_eq!(serde_json::from_str::<Value>(&create_body(&node)).unwrap(), expected);
-        let reasons: Vec<&str> = events.iter().map(|event| event.reason).collect();
-        assert_eq!(reasons, ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]);
+        assert_eq!((events, conditions), (vec![], [Written::New; COUNT]));
         assert_eq!(problems, []);
     }
 
     #[test]
     fn the_port_of_the_settings_is_the_kubelets_endpoint() {
         let (settings, facts) = (Settings { port: 10_250, ..samples::settings() }, samples::facts());
-        let node = initial(&samples::board(&settings, &facts, START)).0;
+        let node = initial(&samples::board(&settings, &facts, START)).node;
         assert_eq!(node.status.daemon_endpoints.kubelet_endpoint.port, 10_250);
         assert_eq!(
             samples::run(&samples::node(), &settings, &facts).node.status.daemon_endpoints,
@@ -298,7 +299,7 @@ mod tests {
     #[test]
     fn a_podless_node_offers_no_pods_and_keeps_pods_and_load_balancers_away() {
         let (settings, facts) = (Settings::default(), samples::facts());
-        let node = initial(&samples::board(&settings, &facts, START)).0;
+        let node = initial(&samples::board(&settings, &facts, START)).node;
         assert_eq!(node.status.capacity.unwrap()["pods"], "0");
         assert_eq!(node.metadata.labels["node.kubernetes.io/exclude-from-external-load-balancers"], "podless");
         assert_eq!(taint_texts(&settings), ["nodepulse.dev/podless:NoSchedule", "nodepulse.dev/podless:NoExecute"]);
@@ -351,7 +352,7 @@ mod tests {
         let mut facts = samples::facts();
         facts.machine.board_serial = absent();
         facts.machine.mac_address = absent();
-        let node = initial(&samples::board(&settings, &facts, START)).0;
+        let node = initial(&samples::board(&settings, &facts, START)).node;
         let label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
         assert_eq!(label("node.kubernetes.io/instance-type"), Some("rpi-4"));
         assert_eq!(label("topology.kubernetes.io/zone"), Some("mine"));
@@ -372,14 +373,15 @@ mod tests {
             let expected = if one.kind == "Ready" { LATER_STAMP } else { START_STAMP };
             assert_eq!(one.last_transition_time.as_deref(), Some(expected), "{}", one.kind);
         }
-        let reasons: Vec<&str> = update.events.iter().map(|event| event.reason).collect();
-        assert_eq!(reasons, ["NodeReady"]);
+        let changed = update.conditions.map(|written| written == Written::Changed);
+        assert_eq!(changed, [false, false, false, true]);
     }
 
     #[test]
     fn a_run_that_only_beats_is_no_change() {
         let update = samples::run(&samples::node(), &samples::settings(), &samples::facts());
         assert!(!update.changed);
+        assert_eq!(update.conditions, [Written::Same; COUNT]);
         assert!(update.events.is_empty() && update.problems.is_empty());
         assert_ne!(update.node, samples::node(), "the heartbeats moved");
     }
@@ -389,7 +391,7 @@ mod tests {
         let mut facts = samples::facts();
         facts.machine.memory_total_bytes = Ok(2 * 16_265_484 * 1024);
         let update = samples::run(&samples::node(), &samples::settings(), &facts);
-        assert!(update.changed && update.events.is_empty());
+        assert!(update.changed && update.conditions == [Written::Same; COUNT]);
         assert_eq!(condition(&update.node, "Ready").last_transition_time.as_deref(), Some(START_STAMP));
     }
 

@@ -15,6 +15,7 @@ pub mod patch;
 pub mod pressure;
 pub mod reconcile;
 pub mod report;
+pub mod rules;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod version;

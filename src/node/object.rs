@@ -90,6 +90,15 @@ pub struct Condition {
     pub message: String,
 }
 
+impl Condition {
+    /// One of which nobody has said anything yet.
+    pub fn unknown(kind: &str) -> Condition {
+        let (status, reason, message) = (Status::Unknown.word().to_owned(), String::new(), String::new());
+        let (last_heartbeat_time, last_transition_time) = (None, None);
+        Condition { kind: kind.to_owned(), status, last_heartbeat_time, last_transition_time, reason, message }
+    }
+}
+
 /// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {

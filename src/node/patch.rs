@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::object::{Condition, Node, NodeStatus};
-use super::{condition, version};
+use super::{rules, version};
 
 /// Body of `POST /api/v1/nodes`.
 pub fn create_body(node: &Node) -> String {
@@ -49,7 +49,7 @@ pub fn status_patch(old: &Node, new: &Node) -> String {
 /// nothing while they are right. Where others changed a status it is repaired, without reason and times: the next
 /// [`super::updated`] over the answer owes those.
 pub fn assertion(node: &Node) -> String {
-    let own = |one: &&Condition| condition::OWN.contains(&one.kind.as_str());
+    let own = |one: &&Condition| rules::is_own(&one.kind);
     // Without a tree, which would take two pages and give them back every minute; our kinds need no escaping.
     let text = |one: &Condition| format!(r#"{{"status":{},"type":"{}"}}"#, Value::from(one.status.as_str()), one.kind);
     let conditions: Vec<String> = node.status.conditions.iter().filter(own).map(text).collect();

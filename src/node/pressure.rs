@@ -14,7 +14,7 @@ const SMALL_BOARD_MEMORY_MAX: i64 = 100 * MIB;
 const SMALL_BOARD_MEMORY_MIN: i64 = 8 * MIB;
 const SMALL_BOARD_MEMORY_PERCENTAGE: f32 = 10.0;
 
-/// What the pressure conditions are, in the order of [`super::condition::OWN`]; `None`: nobody can say yet.
+/// What the pressure conditions are; `None`: nobody can say yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pressures {
     pub memory: Option<Status>,
@@ -63,6 +63,11 @@ enum Observation {
 }
 
 impl PressureState {
+    /// The last answer.
+    pub fn last(&self) -> Pressures {
+        self.last
+    }
+
     /// Judges one round of readings, taken every ten seconds or so (EVI-6). What cannot be read keeps its last judgement
     /// for [`JUDGEMENT_KEPT`], or the transition period where that is longer, so that a source that fails now and then
     /// changes nothing; then it is Unknown.

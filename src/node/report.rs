@@ -1,11 +1,11 @@
 //! Turns a base that may no longer be the server's into a PATCH that leads any Node to the one we want (D4), and an outage
-//! into the one that sums it up.
+//! into the annotation that sums it up.
 
 use serde_json::json;
 
 use super::object::{Address, Condition, DaemonEndpoints, Endpoint, Node, NodeInfo};
 use super::patch::status_patch;
-use super::{condition, version};
+use super::{rules, version};
 use crate::time::Wall;
 
 /// Annotation of the Node: the last outage, as JSON text.
@@ -25,12 +25,11 @@ pub struct LastOutage<'a> {
 }
 
 impl LastOutage<'_> {
-    /// Body of the strategic merge patch that writes it to the Node.
-    pub fn patch(&self) -> String {
+    /// What stands under [`LAST_OUTAGE`].
+    pub fn annotation(&self) -> String {
         let stamp = |wall: Option<Wall>| wall.map(Wall::to_seconds_stamp);
         let (from, to, cause) = (stamp(self.from), stamp(self.to), self.cause);
-        let text = json!({ "from": from, "to": to, "cause": cause, "changes": self.changes, "dropped": self.dropped });
-        json!({ "metadata": { "annotations": { LAST_OUTAGE: text.to_string() } } }).to_string()
+        json!({ "from": from, "to": to, "cause": cause, "changes": self.changes, "dropped": self.dropped }).to_string()
     }
 }
 
@@ -56,16 +55,9 @@ pub fn whole_status(base: &Node, wanted: &Node) -> String {
 /// The base with nothing known of our own conditions but that they are there, in their order.
 fn without_conditions(base: &Node) -> Node {
     let mut old = base.clone();
-    let own = |condition: &&mut Condition| condition::OWN.contains(&condition.kind.as_str());
+    let own = |condition: &&mut Condition| rules::is_own(&condition.kind);
     for condition in old.status.conditions.iter_mut().filter(own) {
-        *condition = Condition {
-            kind: condition.kind.clone(),
-            status: String::new(),
-            last_heartbeat_time: None,
-            last_transition_time: None,
-            reason: String::new(),
-            message: String::new(),
-        };
+        *condition = Condition { status: String::new(), ..Condition::unknown(&condition.kind) };
     }
     old
 }
@@ -118,11 +110,8 @@ mod tests {
     fn an_outage_is_summed_up_in_one_annotation_of_json_text() {
         let (from, to) = (Wall::from_unix_seconds(1_767_225_600), Wall::from_unix_seconds(1_767_225_690));
         let outage = LastOutage { from: Some(from), to: Some(to), cause: "timed-out", changes: 3, dropped: 0 };
-        let patch: Value = serde_json::from_str(&outage.patch()).unwrap();
-        let text = patch["metadata"]["annotations"]["nodepulse.dev/last-outage"].as_str().unwrap();
         let expected = json!({ "from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:01:30Z", "cause": "timed-out",
             "changes": 3, "dropped": 0 });
-        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), expected);
-        assert_eq!(patch.as_object().unwrap().len(), 1, "nothing but the annotation");
+        assert_eq!(serde_json::from_str::<Value>(&outage.annotation()).unwrap(), expected);
     }
 }

@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
+use super::condition::Wanted;
 use super::desired::{Board, Remembered, Update, initial, updated};
 use super::object::{Condition, Node, Status};
 use super::pressure::Pressures;
+use super::rules::{COUNT, Judgement};
 use crate::config::Settings;
 use crate::probe::facts::{
     DefaultRoute, FileSystem, Hugepages, Interface, InterfaceAddress, MemorySource, MemoryUse, Pids,
@@ -20,6 +22,14 @@ pub(super) const LATER_STAMP: &str = "2026-01-01T00:05:00Z";
 /// No pressure.
 pub(super) const CALM: Pressures =
     Pressures { memory: Some(Status::False), disk: Some(Status::False), pid: Some(Status::False) };
+
+/// No pressure, and Ready.
+pub(super) static ALL_WELL: [Wanted; COUNT] =
+    [well(Status::False), well(Status::False), well(Status::False), well(Status::True)];
+
+const fn well(status: Status) -> Wanted {
+    Wanted { judgement: Judgement { status, message: None, is_sure: true }, since: None }
+}
 
 pub(crate) fn absent<T>() -> Fact<T> {
     Err(Absent { path: "proc/nothing".to_owned(), why: Why::NoSuchFile })
@@ -94,12 +104,12 @@ pub(super) fn settings() -> Settings {
 }
 
 pub(super) fn board<'a>(settings: &'a Settings, facts: &'a Facts, stamp: Wall) -> Board<'a> {
-    Board { settings, facts, name: "edge-1", kubelet_version: "v1.36.2", pressures: CALM, stamp }
+    Board { settings, facts, name: "edge-1", kubelet_version: "v1.36.2", conditions: &ALL_WELL, stamp }
 }
 
 /// The Node of that agent as the server has it since [`START`].
 pub(super) fn node() -> Node {
-    initial(&board(&settings(), &facts(), START)).0
+    initial(&board(&settings(), &facts(), START)).node
 }
 
 /// One run at [`LATER`] over `base`.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use nodepulse::journal::Happened;
+use nodepulse::node::condition as conditions;
 use nodepulse::node::desired::{self, Remembered};
 use nodepulse::node::object::Node;
 use nodepulse::node::patch::status_patch;
-use nodepulse::node::pressure::PressureState;
 use nodepulse::node::report::LAST_OUTAGE;
 use nodepulse::time::Wall;
 use serde_json::{Value, json};
@@ -173,14 +173,12 @@ impl World {
         let base: Node = serde_json::from_value(stored).map_err(|error| format!("the stored Node is odd: {error}"))?;
         let facts = &self.board.facts;
         let settings = &self.plan.settings;
-        let pressures =
-            PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, self.now().up);
         let board = desired::Board {
             settings,
             facts,
             name: NODE,
             kubelet_version: &base.status.node_info.kubelet_version,
-            pressures,
+            conditions: &conditions::first_look(settings, facts, self.now().up),
             stamp: Wall::from_unix_us(self.server_wall_us()),
         };
         let mut remembered =

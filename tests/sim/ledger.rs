@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nodepulse::api::{Answer, Refusal, Wish};
 use nodepulse::journal::{BootId, Happened, Journal, Record, Status};
-use nodepulse::node::condition;
 use nodepulse::node::event::{digest, event_name};
 use nodepulse::node::report::LAST_OUTAGE;
+use nodepulse::node::rules;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -442,7 +442,7 @@ fn word(status: Status) -> &'static str {
 /// What an event about it says, where it may be one that repeats an earlier one.
 fn message_of(record: &Record) -> Option<String> {
     match &record.what {
-        Happened::ConditionChanged { condition, to, .. } => Some(condition::transition(NODE, condition, *to).message),
+        Happened::ConditionChanged { condition, to, .. } => Some(rules::transition(NODE, condition, *to).message),
         Happened::ProcessStarted => Some("Starting nodepulse.".to_owned()),
         _ => None,
     }

@@ -42,9 +42,11 @@ impl Pair {
             if before.board == now.board {
                 continue;
             }
+            // Of two that both write, the later began when it first wrote after its return.
             let last_return_us = self.returns_us.iter().filter(|at_us| **at_us <= now.at_us).max().copied();
             let goes_on = quarrel.filter(|(_, last_us)| now.at_us - last_us < APART_US);
-            let began_us = goes_on.map_or(now.at_us, |(began_us, _)| began_us).max(last_return_us.unwrap_or(0));
+            let goes_on = goes_on.filter(|(began_us, _)| last_return_us.is_none_or(|returned| *began_us >= returned));
+            let began_us = goes_on.map_or(now.at_us, |(began_us, _)| began_us);
             quarrel = Some((began_us, now.at_us));
             if now.at_us - began_us > TWO_RENEWALS_US && goes_on.is_some() {
                 let span_s = (now.at_us - began_us) / SECOND_US;

@@ -14,11 +14,10 @@
 use std::time::Duration;
 
 use super::super::Because;
-use super::super::backoff::Backoff;
 use super::super::notice::Level;
-use super::super::trouble::Trouble;
+use super::super::tries::Tries;
 use super::super::world::{Step, World};
-use super::{CEILING, Stage, StatusLane};
+use super::{Base, CEILING, Stage, StatusLane};
 use crate::api::{Class, Document, Refusal, Wish};
 use crate::node::object::{Lease, Node};
 use crate::time::{Now, Up};
@@ -31,8 +30,7 @@ pub(super) struct Contest {
     who: String,
     /// It lives, as it was said.
     taken: Option<String>,
-    backoff: Backoff,
-    trouble: Trouble,
+    tries: Tries,
 }
 
 #[derive(Debug)]
@@ -69,7 +67,7 @@ impl Contest {
     }
 
     pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.last().or(self.taken.as_deref())
+        self.tries.trouble().or(self.taken.as_deref())
     }
 
     /// A look at the Lease; whether its holder is gone, once that is known.
@@ -108,11 +106,10 @@ impl StatusLane {
     pub(super) fn contest(&mut self, node: Option<Box<Node>>, world: &mut World, now: Now) {
         world.contested = true;
         world.node_uid = None;
-        self.base = None;
-        let (backoff, trouble) =
-            (Backoff::starting_at(Duration::from_secs(1)), Trouble::of("asking whose Node this is"));
-        let (who, taken) = (TWIN.to_owned(), None);
-        let mut contest = Contest { question: Question::Node, ask_at: now.up, who, taken, backoff, trouble };
+        self.base = Base::Unread;
+        let tries = Tries::of("asking whose Node this is", Duration::from_secs(1));
+        let mut contest =
+            Contest { question: Question::Node, ask_at: now.up, who: TWIN.to_owned(), taken: None, tries };
         if let Some(node) = node {
             self.suspect(&mut contest, node, world, now);
         }
@@ -120,7 +117,7 @@ impl StatusLane {
     }
 
     fn suspect(&self, contest: &mut Contest, node: Box<Node>, world: &mut World, now: Now) {
-        let who = self.truth.stranger(&node).map_or_else(|| TWIN.to_owned(), |who| who.to_string());
+        let who = self.wanted.stranger(&node).map_or_else(|| TWIN.to_owned(), |who| who.to_string());
         if contest.taken.is_none() {
             let text = format!("Node {} was written by {who}: checking whether it still lives", world.node_name);
             world.say(Level::Warning, "stranger", text);
@@ -156,17 +153,14 @@ impl StatusLane {
             (question, Err(refusal)) => {
                 let verb = if matches!(question, Question::Node) { "get nodes" } else { "get leases" };
                 contest.question = question;
-                let advice = world.advise(&refusal, verb, now);
-                world.say_if(contest.trouble.failed(&refusal, &advice, now.up));
-                let asked = if let Class::After(wait) = refusal.class() { wait.min(CEILING) } else { Duration::ZERO };
-                contest.ask_at = now.up + contest.backoff.step().max(asked);
+                contest.tries.failed(&refusal, verb, world, now);
+                contest.ask_at = now.up + contest.tries.pause().max(refusal.retry_after().min(CEILING));
                 self.stage = Stage::Contest(contest);
                 return;
             }
             (_, Ok(_)) => None,
         };
-        world.say_if(contest.trouble.ended(now.up));
-        contest.backoff.reset();
+        contest.tries.succeeded(world, now);
         match gone {
             Some(node) => self.end_contest(Some(node), world, now),
             None => self.stage = Stage::Contest(contest),
@@ -183,12 +177,13 @@ impl StatusLane {
             }
             return self.rest(world, now);
         };
-        // What it had when it was read, the other may have changed since.
-        self.unsure = true;
         if registers {
-            return self.registered(node, world, now);
+            self.registered(node, world, now);
+        } else {
+            self.read(node, world, now);
+            self.stage = Stage::Decide { not_before: now.up };
         }
-        self.read(node, world, now);
-        self.stage = Stage::Decide;
+        // What it had when it was read, the other may have changed since.
+        self.base.becomes(Base::Unsure);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::registration::Registration;
-use super::{Stage, StatusLane};
+use super::{Base, Stage, StatusLane};
 use crate::api::Refusal;
 use crate::time::Up;
 
@@ -39,8 +39,7 @@ impl Deletions {
 
 impl StatusLane {
     pub(super) fn register_again(&mut self, now: Up) {
-        self.base = None;
-        self.unsure = false;
+        self.base = Base::Unread;
         self.reported = false;
         self.stage = Stage::Register(Box::new(Registration::again(self.deletions.happened(now), now)));
     }

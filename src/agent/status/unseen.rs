@@ -4,23 +4,23 @@
 
 use super::super::notice::Level;
 use super::super::world::World;
+use super::base::Base;
 use super::{Stage, StatusLane};
 use crate::api::{Document, PatchAnswer, Refusal, Wish};
 use crate::config::limits;
 use crate::node::object::{Metadata, Node};
-use crate::time::{Now, Up};
+use crate::time::Now;
 
 impl StatusLane {
     pub(super) fn asserted(&mut self, uid: &str, resource_version: &str, world: &mut World, now: Now) {
-        world.say_if(self.trouble.ended(now.up));
+        self.tries.succeeded(world, now);
         self.assert_due = now.up + world.settings.status_assert_frequency;
-        let known = self.base.as_ref().map(|base| &base.metadata);
+        let known = self.base.node().map(|base| &base.metadata);
         if known.is_some_and(|known| known.uid == uid && known.resource_version == resource_version) {
             self.rest(world, now);
         } else {
             world.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");
-            self.is_outdated = true;
-            self.stage = Stage::Decide;
+            self.base.becomes(Base::Outdated);
         }
     }
 
@@ -41,7 +41,8 @@ impl StatusLane {
         }
         tell_too_large(world);
         // A PATCH was done, and what came of it nobody knows.
-        (self.is_large, self.is_outdated) = (true, true);
+        self.is_large = true;
+        self.base.becomes(Base::Outdated);
         true
     }
 
@@ -52,7 +53,7 @@ impl StatusLane {
                 let known = self.base.take().filter(|base| base.metadata.uid == uid);
                 let mut node = known.unwrap_or_else(|| Box::new(nothing_but(&world.node_name, uid)));
                 node.metadata.resource_version = resource_version;
-                (self.is_large, self.unsure) = (true, true);
+                self.is_large = true;
                 Document::Node(node)
             }
             (_, document) => document,
@@ -64,17 +65,16 @@ impl StatusLane {
         &mut self,
         mut sent: Box<Node>,
         (uid, resource_version): (String, String),
-        report_due: Up,
         world: &mut World,
         now: Now,
     ) {
         if sent.metadata.uid != uid {
             // Somebody made it anew meanwhile.
-            self.is_outdated = true;
+            self.base.becomes(Base::Outdated);
             return;
         }
         sent.metadata.resource_version = resource_version;
-        self.patched(sent, report_due, world, now);
+        self.patched(sent, world, now);
     }
 }
 

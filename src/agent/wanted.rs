@@ -1,37 +1,35 @@
-//! Turns facts as they come in into the Node as it should be now, keeping what must survive between two looks:
-//! hysteresis, transitions that no server has acknowledged yet, and which events were already told.
+//! Turns looks at the board, as they come in, into the Node that should be there now.
 
 use std::collections::BTreeSet;
 
+use super::conditions::Conditions;
 use super::notice::Level;
-use super::transitions::Transitions;
 use super::world::World;
 use crate::api::{Refusal, StatusError};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::journal::{Happened, Record};
-use crate::node::desired::{self, Board, NodeEvent, Remembered};
+use crate::node::NodeError;
+use crate::node::desired::{self, Board, Remembered, Update};
 use crate::node::identity::{self, Stranger};
 use crate::node::object::Node;
 use crate::node::pressure::{PressureState, Pressures};
+use crate::node::report::LAST_OUTAGE;
+use crate::node::rules::{self, Look};
 use crate::node::version::kubelet_version;
-use crate::node::{NodeError, condition};
 use crate::probe::facts::MemorySource;
 use crate::probe::{Facts, Readings};
-use crate::time::{Now, Wall};
+use crate::time::Now;
 
 #[derive(Debug, Default)]
-pub(super) struct Truth {
+pub(super) struct WantedNode {
     facts: Option<Box<Facts>>,
     pressure: PressureState,
-    pressures: Pressures,
     remembered: Remembered,
     /// What `kubeletVersion` follows.
     pub(super) server_version: Option<String>,
     /// How often it was asked for in vain.
     unversioned: u32,
-    transitions: Transitions,
-    /// Events of conditions that no server has acknowledged: told once, not once a try.
-    told: BTreeSet<&'static str>,
+    conditions: Conditions,
     /// Nothing that `updated` depends on has changed since it last found nothing to send.
     settled: bool,
     said_memory_source: bool,
@@ -56,16 +54,15 @@ pub(super) struct Wanted {
     pub(super) changed: bool,
 }
 
-impl Truth {
+impl WantedNode {
     /// After a start: what earlier processes left to be told.
-    pub(super) fn new(world: &World) -> Truth {
-        let mut truth = Truth::default();
-        truth.transitions.remember(world.memory.waiting());
+    pub(super) fn new(world: &World) -> WantedNode {
+        let mut wanted = WantedNode { conditions: Conditions::new(world.memory.waiting()), ..WantedNode::default() };
         // A reboot that the journal tells of is not told by the setters as well (MI-5).
         let boot = world.memory.journal().boot();
         let tells = |record: &Record| matches!(record.what, Happened::BoardRebooted { .. }) && record.at.boot == boot;
-        truth.remembered.reboot_reported = world.memory.waiting().any(tells);
-        truth
+        wanted.remembered.reboot_reported = world.memory.waiting().any(tells);
+        wanted
     }
 
     pub(super) fn observe(&mut self, seen: Seen, base: Option<&Node>, world: &mut World, now: Now) {
@@ -99,17 +96,22 @@ impl Truth {
         let size_bytes = size(&facts.readings);
         self.remembered.ephemeral_storage_bytes = self.remembered.ephemeral_storage_bytes.or(size_bytes);
         let pressures = self.pressure.observe(&world.settings.eviction, &facts.machine, &facts.readings, now.up);
-        self.settled &= same_board && pressures == self.pressures;
-        self.pressures = pressures;
-        let judged = condition::judge(pressures, &world.settings, &facts, &self.remembered, base);
-        self.transitions.look(judged, base.is_some(), world, now);
         self.facts = Some(facts);
+        self.settled &= self.judge(pressures, base, world, now) && same_board;
+    }
+
+    fn judge(&mut self, pressures: Pressures, base: Option<&Node>, world: &mut World, now: Now) -> bool {
+        let Some(facts) = self.facts.as_deref() else { return true };
+        let look = Look { settings: &world.settings, facts, pressures, remembered: &self.remembered, base };
+        self.conditions.look(rules::judge(&look), base.is_some(), world, now)
     }
 
     /// The server's Node is known, and with it what our conditions were before.
     pub(super) fn node_known(&mut self, node: &Node, world: &mut World, now: Now) {
         self.settled = false;
-        self.transitions.node_known(node, world, now);
+        self.conditions.node_known(node, world, now);
+        // What was not sure without it may be now.
+        self.judge(self.pressure.last(), Some(node), world, now);
     }
 
     /// Whether another look would find nothing to send: the Node need not be made again to know that.
@@ -132,13 +134,6 @@ impl Truth {
         self.facts.is_some()
     }
 
-    /// As judged; what nobody could judge yet is what it was.
-    fn pressures(&self) -> Pressures {
-        let Pressures { memory, disk, pid } = self.pressures;
-        let [was_memory, was_disk, was_pid, _] = self.transitions.believed();
-        Pressures { memory: memory.or(was_memory), disk: disk.or(was_disk), pid: pid.or(was_pid) }
-    }
-
     /// Nobody said the version. That may pass, but for where discovery is closed to us (4xx except 429).
     pub(super) fn version_refused(&mut self, refusal: &Refusal) {
         let is_closed = matches!(refusal, Refusal::Status(StatusError { code: 400..=428 | 430..=499, .. }));
@@ -152,14 +147,7 @@ impl Truth {
 
     /// The Node to register (INI-*); `None` before the first facts.
     pub(super) fn initial(&mut self, world: &mut World, now: Now) -> Option<Node> {
-        let stamp = world.stamp(now)?;
-        let version = kubelet_version(self.server_version.as_deref());
-        let board = board(self.facts.as_deref()?, self.pressures(), &version, world, stamp);
-        let (mut node, events, problems) = desired::initial(&board);
-        self.transitions.date(&mut node, None, world, stamp, now);
-        self.complain(problems, world);
-        self.tell(events, Level::Debug, world);
-        Some(node)
+        Some(self.made(None, world, now)?.node)
     }
 
     /// Another board that wrote this Node, as far as what is known of both says so.
@@ -168,37 +156,55 @@ impl Truth {
     }
 
     /// `base` brought up to date (UPD-*); `None` before the first facts, or the time of day.
-    pub(super) fn updated(&mut self, base: &Node, world: &mut World, now: Now) -> Option<Wanted> {
+    /// `summary`: of the last outage, if that is to stand there.
+    pub(super) fn updated(
+        &mut self,
+        base: &Node,
+        summary: Option<String>,
+        world: &mut World,
+        now: Now,
+    ) -> Option<Wanted> {
+        let mut wanted = self.made(Some(base), world, now)?;
+        self.settled = !wanted.changed;
+        if let Some(summary) = summary {
+            wanted.changed = true;
+            wanted.node.metadata.annotations.insert(LAST_OUTAGE.to_owned(), summary);
+        }
+        Some(wanted)
+    }
+
+    fn made(&mut self, base: Option<&Node>, world: &mut World, now: Now) -> Option<Wanted> {
         let stamp = world.stamp(now)?;
+        let wanted = self.conditions.wanted(world, stamp, now)?;
         let version = kubelet_version(self.server_version.as_deref());
-        let board = board(self.facts.as_deref()?, self.pressures(), &version, world, stamp);
-        let mut update = desired::updated(base, &board, &mut self.remembered, self.reconciles);
-        self.transitions.date(&mut update.node, Some(base), world, stamp, now);
-        self.complain(update.problems, world);
-        let changed = update.changed || self.transitions.is_owed();
-        self.tell(update.events, Level::Info, world);
-        self.settled = !changed;
-        Some(Wanted { node: update.node, changed })
+        let board = Board {
+            settings: &world.settings,
+            facts: self.facts.as_deref()?,
+            name: &world.node_name,
+            kubelet_version: &version,
+            conditions: &wanted,
+            stamp,
+        };
+        let Update { node, changed, conditions, mut events, problems } = match base {
+            Some(base) => desired::updated(base, &board, &mut self.remembered, self.reconciles),
+            None => desired::initial(&board),
+        };
+        let at = Now { wall: Some(stamp), ..now };
+        events.extend(self.conditions.written(&wanted, conditions, base.is_some(), world, at));
+        self.complain(problems, world);
+        let normal = if base.is_some() { Level::Info } else { Level::Debug };
+        for event in events {
+            let level = if event.warning { Level::Warning } else { normal };
+            world.say(level, "node-event", format!("{}: {}", event.reason, event.message));
+            world.fresh_events.push(event);
+        }
+        Some(Wanted { node, changed: changed || self.conditions.has_unacknowledged() })
     }
 
     /// The server took what we computed last, and has this Node now.
     pub(super) fn acknowledged(&mut self, node: &Node) {
-        self.transitions.acknowledged(node);
-        self.told.clear();
+        self.conditions.acknowledged(node);
         self.reconciles = false;
-    }
-
-    fn tell(&mut self, events: Vec<NodeEvent>, normal: Level, world: &mut World) {
-        for event in events {
-            // The setters remember cordons and reboots themselves; of a condition they know only what the server has of it.
-            let is_known = condition::of_event(event.reason).is_some()
-                && (self.transitions.tells(event.reason) || !self.told.insert(event.reason));
-            if !is_known {
-                let level = if event.warning { Level::Warning } else { normal };
-                world.say(level, "node-event", format!("{}: {}", event.reason, event.message));
-                world.fresh_events.push(event);
-            }
-        }
     }
 
     fn complain(&mut self, problems: Vec<NodeError>, world: &mut World) {
@@ -227,14 +233,4 @@ fn looks_the_same(one: &Facts, other: &Facts) -> bool {
 
 fn size(readings: &Readings) -> Option<u64> {
     readings.node_file_system.as_ref().ok().map(|system| system.capacity_bytes)
-}
-
-fn board<'a>(
-    facts: &'a Facts,
-    pressures: Pressures,
-    kubelet_version: &'a str,
-    world: &'a World,
-    stamp: Wall,
-) -> Board<'a> {
-    Board { settings: &world.settings, facts, name: &world.node_name, kubelet_version, pressures, stamp }
 }

@@ -1,0 +1,223 @@
+//! What is believed of our conditions: when each changed, and which changes no server has acknowledged yet.
+//!
+//! What a condition was before is what the last record says, or else the server's Node once that is known, or else the
+//! first look, which is then no change.
+
+use std::time::Duration;
+
+use super::world::World;
+use crate::journal::record::cut;
+use crate::journal::{Happened, Moment, Record, Status};
+use crate::node::condition::{self, Wanted, Written};
+use crate::node::desired::NodeEvent;
+use crate::node::object::{Condition, Node};
+use crate::node::rules::{self, COUNT, Judgement};
+use crate::time::{Now, Wall};
+
+/// All of ours, in the order of [`rules::own`].
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    all: [Believed; COUNT],
+}
+
+#[derive(Debug, Default)]
+struct Believed {
+    /// By the last look.
+    judged: Option<Judgement>,
+    /// `None` before anybody could say.
+    status: Option<Status>,
+    basis: Basis,
+    /// When this process first could say.
+    first_look: Option<Now>,
+    change: Option<Change>,
+    /// The status whose event was told without a record, since the server last acknowledged a report.
+    told: Option<Status>,
+}
+
+/// What the status rests on, until the server's Node is known.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    #[default]
+    Nothing,
+    /// Nothing but this process's first look: no change.
+    FirstLook,
+    /// The last record of earlier processes.
+    Record(Moment),
+    /// What this process saw since, or the server's Node.
+    Known,
+}
+
+/// The last change, which no server has acknowledged.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    at: Moment,
+    /// It is in the report that was made last.
+    is_reported: bool,
+}
+
+/// Stamps have whole seconds, rounded down.
+const STAMP_SECOND: Duration = Duration::from_secs(1);
+
+impl Conditions {
+    /// After a start: what the records of earlier processes say.
+    pub(super) fn new<'a>(records: impl Iterator<Item = &'a Record>) -> Conditions {
+        let mut conditions = Conditions::default();
+        for record in records {
+            let Happened::ConditionChanged { condition, to, .. } = &record.what else { continue };
+            let mut all = rules::own().zip(&mut conditions.all);
+            let Some((_, believed)) = all.find(|(kind, _)| kind == condition) else { continue };
+            believed.status = Some(*to);
+            believed.basis = Basis::Record(record.at);
+            believed.change = Some(Change { at: record.at, is_reported: false });
+        }
+        conditions
+    }
+
+    /// One look at the board: what changed is recorded in this moment. `has_base`: the server's Node is known already.
+    /// Answers whether it says the same as the look before.
+    pub(super) fn look(&mut self, judged: [Judgement; COUNT], has_base: bool, world: &mut World, now: Now) -> bool {
+        let mut is_same = true;
+        for ((kind, believed), judged) in rules::own().zip(&mut self.all).zip(judged) {
+            if judged.is_sure {
+                believed.first_look.get_or_insert(now);
+                match believed.status {
+                    None => {
+                        believed.status = Some(judged.status);
+                        believed.basis = if has_base { Basis::Known } else { Basis::FirstLook };
+                    }
+                    Some(before) if before != judged.status => {
+                        believed.change(kind, before, judged.status, world, now);
+                    }
+                    Some(_) => {}
+                }
+            }
+            is_same &= believed.judged.as_ref() == Some(&judged);
+            believed.judged = Some(judged);
+        }
+        is_same
+    }
+
+    /// The server's Node is known: where only a first look spoke, this is what was before.
+    ///
+    /// A record is less than that where the server knows of a later change: the record of that one was lost with a disk
+    /// that failed.
+    pub(super) fn node_known(&mut self, node: &Node, world: &mut World, now: Now) {
+        for (kind, believed) in rules::own().zip(&mut self.all) {
+            let basis = std::mem::replace(&mut believed.basis, Basis::Known);
+            // What others made Unknown of a silent Node is repaired by the next report, and told.
+            let Some(stored) = find(node, kind) else { continue };
+            let Some(before) = condition::given(stored) else { continue };
+            // What nobody could judge yet is what it was.
+            let status = *believed.status.get_or_insert(before);
+            let outdated = match basis {
+                Basis::Record(at) => Some(at).filter(|at| is_older(*at, stored, world, now)),
+                _ => None,
+            };
+            let is_outdated = |at: Moment| outdated == Some(at);
+            if status == before {
+                // What this process has seen since its first look did happen.
+                let is_first = |at: Moment| believed.first_look.is_some_and(|look| look.up == at.up);
+                let is_over = |change: &mut Change| is_outdated(change.at) || is_first(change.at);
+                believed.change.take_if(|change| outdated.is_some() && is_over(change));
+                continue;
+            }
+            let rests_on_it = believed.change.is_some_and(|change| is_outdated(change.at));
+            let changed = believed.first_look.filter(|_| basis == Basis::FirstLook || rests_on_it);
+            if let Some(at) = changed {
+                believed.change(kind, before, status, world, at);
+            }
+        }
+    }
+
+    /// What is to stand on the Node now; `None` before the first look.
+    pub(super) fn wanted(&self, world: &World, stamp: Wall, now: Now) -> Option<[Wanted; COUNT]> {
+        let mut wanted = Vec::with_capacity(COUNT);
+        for believed in &self.all {
+            let judged = believed.judged.clone()?;
+            let judgement = match believed.status {
+                // What nobody could judge is what it was.
+                Some(status) if judged.status == Status::Unknown && !judged.is_sure => {
+                    Judgement { status, message: None, is_sure: true }
+                }
+                _ => judged,
+            };
+            let since = believed.change.map(|change| world.memory.wall_of(change.at, stamp, now.up).unwrap_or(stamp));
+            wanted.push(Wanted { judgement, since });
+        }
+        wanted.try_into().ok()
+    }
+
+    /// A Node was made of that, from the server's if `has_base`: it has changes of its own then, of what others wrote, and
+    /// a report that fails is made again with the time of the first. Answers the events that no record tells of, each once
+    /// until a server has acknowledged a report.
+    pub(super) fn written(
+        &mut self,
+        wanted: &[Wanted; COUNT],
+        written: [Written; COUNT],
+        has_base: bool,
+        world: &World,
+        at: Now,
+    ) -> Vec<NodeEvent> {
+        let mut events = Vec::new();
+        for (((kind, believed), wanted), written) in rules::own().zip(&mut self.all).zip(wanted).zip(written) {
+            let status = wanted.judgement.status;
+            let event = written.event(&world.node_name, kind, wanted).filter(|_| believed.change.is_none());
+            if let Some(event) = event.filter(|_| believed.told != Some(status)) {
+                believed.told = Some(status);
+                events.push(event);
+            }
+            if has_base {
+                if written != Written::Same {
+                    believed.change.get_or_insert(Change { at: world.memory.moment(at), is_reported: false });
+                }
+                // Where nobody has judged it, and no board said what it was, this one does now.
+                believed.status.get_or_insert(status);
+            }
+            if let Some(change) = &mut believed.change {
+                change.is_reported = true;
+            }
+        }
+        events
+    }
+
+    /// Whether a change waits for its acknowledgement.
+    pub(super) fn has_unacknowledged(&self) -> bool {
+        self.all.iter().any(|believed| believed.change.is_some())
+    }
+
+    /// The server took the report that was made last, and `node` is what came of it: where somebody made the Node anew in the
+    /// meantime, a report of what differs from the former one said too little.
+    pub(super) fn acknowledged(&mut self, node: &Node) {
+        for (kind, believed) in rules::own().zip(&mut self.all) {
+            let stored = find(node, kind);
+            let has_arrived =
+                believed.status.is_none_or(|status| stored.is_some_and(|stored| stored.status == status.word()));
+            believed.change.take_if(|change| change.is_reported && has_arrived);
+            believed.told = None;
+        }
+    }
+}
+
+/// Whether a record was made before what the server has.
+fn is_older(recorded: Moment, stored: &Condition, world: &World, now: Now) -> bool {
+    let recorded = world.stamp(now).and_then(|stamp| world.memory.wall_of(recorded, stamp, now.up));
+    let stored = stored.last_transition_time.as_deref().and_then(Wall::parse_stamp);
+    recorded.zip(stored).is_some_and(|(recorded, stored)| stored.since(recorded) >= STAMP_SECOND)
+}
+
+fn find<'a>(node: &'a Node, kind: &str) -> Option<&'a Condition> {
+    node.status.conditions.iter().find(|condition| condition.kind == kind)
+}
+
+impl Believed {
+    fn change(&mut self, kind: &'static str, from: Status, to: Status, world: &mut World, at: Now) {
+        let reason = rules::reason(kind, to);
+        let what = Happened::ConditionChanged { condition: cut(kind), from, to, reason: cut(reason) };
+        let at = world.record_change(what, rules::transition(&world.node_name, kind, to), at);
+        self.status = Some(to);
+        if self.basis == Basis::FirstLook {
+            self.basis = Basis::Known;
+        }
+        self.change = Some(Change { at, is_reported: false });
+    }
+}

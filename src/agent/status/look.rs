@@ -1,0 +1,31 @@
+//! When the board is looked at: with as few wake-ups as the ten seconds of the eviction manager allow (EVI-6).
+
+use std::time::Duration;
+
+use super::super::world::World;
+use super::{Stage, StatusLane};
+use crate::time::Up;
+
+/// The eviction manager's `monitoringInterval` (EVI-6).
+const LOOK_PERIOD: Duration = Duration::from_secs(10);
+/// A run that follows so soon after a look's time takes it along.
+const LOOK_PATIENCE: Duration = Duration::from_millis(1500);
+const LONGEST_RIDE: Duration = Duration::from_secs(1);
+impl StatusLane {
+    /// When the board is to be looked at although no run does: pressure is judged every ten seconds (EVI-6), however rarely
+    /// status is sent, however long a request takes, and also where no Node can be registered.
+    pub(in crate::agent) fn look_due(&self, world: &World) -> Up {
+        let due = with_renewal(self.looked_at + LOOK_PERIOD, world);
+        let Stage::Rest { latest, .. } = self.stage else { return due };
+        let run = with_renewal(latest, world);
+        // One that is overdue waits for something else.
+        if self.looked_at < run && run <= due + LOOK_PATIENCE { run } else { due }
+    }
+}
+
+/// A look that the next renewal is about to take along waits for it, for a second at most. After an answer that took its
+/// time, that is a little later.
+pub(super) fn with_renewal(due: Up, world: &World) -> Up {
+    let longest = (world.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
+    world.renewal_due.filter(|renewal| (due..=due + longest).contains(renewal)).unwrap_or(due)
+}

@@ -1,0 +1,88 @@
+//! The tries of a lane since it last succeeded: how many, how long to wait before the next, and what is said of them.
+
+use std::time::Duration;
+
+use super::Because;
+use super::backoff::Backoff;
+use super::trouble::{Remedy, Trouble};
+use super::world::World;
+use crate::api::{Class, Refusal};
+use crate::config::limits::INNER_RETRIES;
+use crate::time::Now;
+
+#[derive(Debug)]
+pub(super) struct Tries {
+    /// How many have failed.
+    pub(super) failed: u32,
+    /// How often in a row the server asked for patience: that is no failure.
+    postponed: u32,
+    backoff: Backoff,
+    log: Trouble,
+}
+
+impl Tries {
+    /// `what` is tried, for people; the first pause is `first_pause`.
+    pub(super) fn of(what: &'static str, first_pause: Duration) -> Tries {
+        Tries { failed: 0, postponed: 0, backoff: Backoff::starting_at(first_pause), log: Trouble::of(what) }
+    }
+
+    /// A try failed, of which the log may say something; `verb` is the right that it needs.
+    pub(super) fn failed(&mut self, refusal: &Refusal, verb: &'static str, world: &mut World, now: Now) {
+        let advice = world.advise(refusal, verb, now);
+        self.failed_with(refusal, &advice, world, now);
+    }
+
+    /// The same with advice of one's own.
+    pub(super) fn failed_with(&mut self, refusal: &Refusal, advice: &str, world: &mut World, now: Now) {
+        self.failed += 1;
+        world.say_if(self.log.failed(refusal, advice, now.up));
+    }
+
+    /// One succeeded.
+    pub(super) fn succeeded(&mut self, world: &mut World, now: Now) {
+        self.start_over();
+        world.say_if(self.log.ended(now.up));
+    }
+
+    /// What comes next has its own tries; what went wrong before is still not over.
+    pub(super) fn start_over(&mut self) {
+        (self.failed, self.postponed) = (0, 0);
+        self.backoff.reset();
+    }
+
+    /// Whether the server may ask for patience once more.
+    pub(super) fn may_postpone(&self) -> bool {
+        self.postponed < INNER_RETRIES
+    }
+
+    /// How long the server asked to wait, a few times in a row: then the try does not count.
+    pub(super) fn postponed(&mut self, refusal: &Refusal, ceiling: Duration) -> Option<Duration> {
+        let Class::After(wait) = refusal.class() else { return None };
+        if !self.may_postpone() {
+            return None;
+        }
+        self.postponed += 1;
+        self.failed = self.failed.saturating_sub(1);
+        Some(wait.min(ceiling))
+    }
+
+    /// The pause before the next; each is twice the one before, up to seven seconds.
+    pub(super) fn pause(&mut self) -> Duration {
+        self.backoff.step()
+    }
+
+    /// Whether what happened is a reason to try now.
+    pub(super) fn may_end_with(&self, remedy: Remedy) -> bool {
+        self.log.may_end_with(remedy)
+    }
+
+    /// What the last try said, if it failed.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.log.last()
+    }
+
+    /// Why `what` waits.
+    pub(super) fn because(&self, what: &'static str) -> Because {
+        Because { what, after: self.trouble().map(str::to_owned) }
+    }
+}

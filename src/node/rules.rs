@@ -1,0 +1,182 @@
+//! The rules: one table of the conditions that are ours, how each is judged, and in which words (PRS-*, RDY-*).
+//!
+//! A look at the board is judged once ([`judge`]). What changes by that judgement is recorded, told as an event and written to
+//! the Node, and nothing else knows a condition by its name: a new condition is a row of [`ROWS`] and its function.
+
+use super::desired::{NodeEvent, Remembered};
+use super::object::{Node, Status};
+use super::pressure::{Pressures, why_unread};
+use crate::config::Settings;
+use crate::probe::Facts;
+
+/// How many conditions are ours.
+pub const COUNT: usize = ROWS.len();
+
+/// Their names, in the order of a new Node: Ready last.
+pub fn own() -> impl Iterator<Item = &'static str> {
+    const TABLE: &[Row; COUNT] = &ROWS;
+    TABLE.iter().map(|row| row.kind)
+}
+
+/// Whether a condition of this name is ours.
+pub fn is_own(kind: &str) -> bool {
+    row(kind).is_some()
+}
+
+/// Without which of these a Node is not Ready (RDY-3).
+pub(super) const REQUIRED: [&str; 4] = ["cpu", "memory", "pods", STORAGE];
+const STORAGE: &str = "ephemeral-storage";
+
+/// One condition.
+pub(super) struct Row {
+    pub(super) kind: &'static str,
+    judge: fn(&Look) -> Judgement,
+    /// Words of True, False and Unknown, in the order of [`Status::ALL`].
+    words: [Words; 3],
+    /// As a kubelet treats its pressures (PRS-0): the words change with the status only, and a new condition is an event.
+    /// Ready (RDY-6) has new words with each look, and is told only where it was there before.
+    pub(super) is_pressure: bool,
+}
+
+/// Reason, message and reason of the event.
+pub(super) struct Words(pub(super) &'static str, pub(super) &'static str, pub(super) &'static str);
+
+/// The table. The words of True and False are a kubelet's (PRS-1..6, RDY-6). A kubelet knows no Unknown: it judges from
+/// nothing that there is enough.
+pub(super) const ROWS: [Row; 4] = [
+    Row {
+        kind: "MemoryPressure",
+        judge: |look| pressure("MemoryPressure", look.pressures.memory, look),
+        words: [
+            Words(
+                "KubeletHasInsufficientMemory",
+                "kubelet has insufficient memory available",
+                "NodeHasInsufficientMemory",
+            ),
+            Words("KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"),
+            Words("MemoryUnreadable", "memory cannot be read", "NodeMemoryUnreadable"),
+        ],
+        is_pressure: true,
+    },
+    Row {
+        kind: "DiskPressure",
+        judge: |look| pressure("DiskPressure", look.pressures.disk, look),
+        words: [
+            Words("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
+            Words("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
+            Words("DiskUnreadable", "the disk cannot be read", "NodeDiskUnreadable"),
+        ],
+        is_pressure: true,
+    },
+    Row {
+        kind: "PIDPressure",
+        judge: |look| pressure("PIDPressure", look.pressures.pid, look),
+        words: [
+            Words("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
+            Words("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
+            Words("PIDsUnreadable", "PIDs cannot be read", "NodePIDsUnreadable"),
+        ],
+        is_pressure: true,
+    },
+    Row {
+        kind: "Ready",
+        judge: ready,
+        words: [
+            Words("KubeletReady", "kubelet is posting ready status", "NodeReady"),
+            Words("KubeletNotReady", "", "NodeNotReady"),
+            // Nobody but the node controller makes it Unknown.
+            Words("NodeStatusUnknown", "", "NodeNotReady"),
+        ],
+        is_pressure: false,
+    },
+];
+
+/// Everything that conditions are judged from.
+#[derive(Debug, Clone, Copy)]
+pub struct Look<'a> {
+    pub settings: &'a Settings,
+    pub facts: &'a Facts,
+    /// By the thresholds of the settings, with their hysteresis.
+    pub pressures: Pressures,
+    pub remembered: &'a Remembered,
+    /// The server's Node; `None` before it is known.
+    pub base: Option<&'a Node>,
+}
+
+/// What a look says of one condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    pub status: Status,
+    /// In place of the message in the table: what exactly is missing.
+    pub message: Option<String>,
+    /// `false`: nobody can say yet. Then what the condition was before counts, if anybody knows that.
+    pub is_sure: bool,
+}
+
+/// Judges one look at the board: an answer for each of [`OWN`].
+pub fn judge(look: &Look) -> [Judgement; COUNT] {
+    ROWS.each_ref().map(|row| (row.judge)(look))
+}
+
+fn pressure(kind: &str, judged: Option<Status>, look: &Look) -> Judgement {
+    let status = judged.unwrap_or(Status::Unknown);
+    let Facts { machine, readings, .. } = look.facts;
+    let absent = why_unread(kind, machine, readings).filter(|_| status == Status::Unknown);
+    let message = absent.map(|absent| format!("{}: {absent}", words(kind, status).1));
+    Judgement { status, message, is_sure: judged.is_some() }
+}
+
+/// RDY-2, RDY-3: a size that could not be read is missing, unless the server has one of before. As long as nobody has asked
+/// the server, that is not sure.
+fn ready(look: &Look) -> Judgement {
+    let Facts { machine, readings, .. } = look.facts;
+    let stored = look.base.and_then(|base| base.status.capacity.as_ref());
+    let is_known = |name: &str| match name {
+        _ if look.remembered.sizes.contains_key(name) => true,
+        _ if stored.is_some_and(|stored| stored.contains_key(name)) => true,
+        "cpu" => machine.cpu_count.is_ok(),
+        "memory" => machine.memory_total_bytes.is_ok(),
+        STORAGE => look.remembered.ephemeral_storage_bytes.is_some() || readings.node_file_system.is_ok(),
+        _ => true,
+    };
+    let is_isolated = look.settings.local_storage_capacity_isolation;
+    let required = REQUIRED.into_iter().filter(|name| is_isolated || *name != STORAGE);
+    let missing: Vec<&str> = required.filter(|name| !is_known(name)).collect();
+    let is_ready = missing.is_empty();
+    Judgement {
+        status: Status::of(is_ready),
+        message: (!is_ready).then(|| format!("missing node capacity for resources: {}", missing.join(", "))),
+        is_sure: is_ready || look.base.is_some(),
+    }
+}
+
+impl Row {
+    pub(super) fn words(&self, status: Status) -> &Words {
+        let [is_true, is_false, is_unknown] = &self.words;
+        match status {
+            Status::True => is_true,
+            Status::False => is_false,
+            Status::Unknown => is_unknown,
+        }
+    }
+}
+
+pub(super) fn row(kind: &str) -> Option<&'static Row> {
+    const TABLE: &[Row; COUNT] = &ROWS;
+    TABLE.iter().find(|row| row.kind == kind)
+}
+
+fn words(kind: &str, status: Status) -> &'static Words {
+    const NONE: &Words = &Words("", "", "");
+    row(kind).map_or(NONE, |row| row.words(status))
+}
+
+/// The reason that a condition of ours has in this status.
+pub fn reason(kind: &str, status: Status) -> &'static str {
+    words(kind, status).0
+}
+
+/// What is told when a condition of ours comes to this status.
+pub fn transition(node: &str, kind: &str, status: Status) -> NodeEvent {
+    NodeEvent::status_is_now(node, words(kind, status).2)
+}
