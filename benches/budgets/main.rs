@@ -115,7 +115,7 @@ fn run(quick: bool, only_outage: bool) -> Result<()> {
     say("building nodepulse (release) and the kube-rs client, where that is not done yet");
     let (nodepulse, triple) = programs::nodepulse()?;
     let kube_rs = if only_outage { None } else { Some(programs::kube_rs()?) };
-    say("outages, in a network of their own: five minutes, as a journal is told one record a second");
+    say("outages, in a network of their own: eight minutes, as a journal is told a record in two seconds at worst");
     let outage = outage::measure(quick, &nodepulse).inspect_err(|why| say(&format!("nothing of outages: {why}")));
     let outage = outage.unwrap_or_default();
     let Some(kube_rs) = kube_rs else {

@@ -22,7 +22,8 @@ use super::requests::{is_event, wait_for_requests};
 const OWN_RECORDS: usize = 2;
 /// A server that is back is left in peace for ten to twenty seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How much longer than a second for each it may take, as heartbeats go first.
+/// How much longer than two seconds for each it may take: the ceiling of requests in a minute leaves events that much, and
+/// heartbeats go first.
 const SLACK: Duration = Duration::from_secs(60);
 
 /// `changes`: how many wait when the process starts; `None`: as many as can.
@@ -41,7 +42,7 @@ pub fn measure(cluster: &Cluster, program: &Path, changes: Option<usize>) -> Res
     };
     told(1, PATIENCE)?;
     forget_peak(pid)?;
-    let (began, most) = (Instant::now(), Duration::from_secs(changes as u64) + SLACK);
+    let (began, most) = (Instant::now(), Duration::from_secs(2 * changes as u64) + SLACK);
     let mut rss_kib = 0;
     while told(changes + OWN_RECORDS, Duration::ZERO).is_err() {
         agent.check()?;
