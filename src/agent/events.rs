@@ -105,7 +105,8 @@ impl EventLane {
         }
     }
 
-    pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
+    /// `heartbeat_is_near`: one is on its way, or about to be, and what waited since an outage stands back.
+    pub(super) fn poll(&mut self, world: &mut World, heartbeat_is_near: bool, now: Now) -> Step {
         let Some(stamp) = world.stamp(now) else { return Step::Idle };
         for event in std::mem::take(&mut world.fresh_events) {
             self.take_in(event, world, stamp, now.up);
@@ -133,7 +134,7 @@ impl EventLane {
             return Step::Wait { until: not_before, because: self.tries.because("an event") };
         }
         if first.record.is_some() {
-            let stands_back = world.heartbeat && !world.replay.is_live();
+            let stands_back = heartbeat_is_near && !world.replay.is_live();
             if stands_back || world.memory.must_wait(now.up) {
                 return Step::Idle;
             }

@@ -57,6 +57,16 @@ pub(super) struct LeaseLane {
 /// it may have saved the late one once more between the first such report and the renewal.
 const REPORTS_AFTER_A_FALL: u32 = 2;
 
+/// When the next renewal of a Lease that fares well goes out: what else is due about then may go with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Renewal {
+    /// Nobody can say.
+    Unknown,
+    Due(Up),
+    /// In this moment.
+    Now,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Find,
@@ -94,16 +104,13 @@ impl LeaseLane {
         // The Node was created again, or the settings were read again (LSE-5).
         let outdated = self.owner_uid.as_ref() != Some(uid) || self.duration_seconds != Some(duration_seconds);
         let outdated = outdated && self.stage == Stage::Renew;
-        let fares_well = matches!(self.stage, Stage::Renew | Stage::Adopt) && self.tries.trouble().is_none();
         if now.up < self.earliest && !(outdated && self.tries.trouble().is_none()) {
-            world.renewal_due = fares_well.then_some(self.latest);
             return Step::Wait { until: self.latest, because: self.tries.because("Lease renewal") };
         }
         let Some(renew_time) = self.next_renew_time(world, now) else { return Step::Idle };
         if outdated {
             self.stage = Stage::Adopt;
         }
-        world.renews = fares_well;
         let name = world.node_name.as_str();
         let renewal = |body| Wish::RenewLease { body };
         let wish = match self.stage {
@@ -156,6 +163,16 @@ impl LeaseLane {
             Err(refusal) => self.refused(&refusal, world, now),
         }
         world.renewal_sent = None;
+    }
+
+    /// When the next renewal goes out; `now` if it just did.
+    pub(super) fn renewal(&self, world: &World, now: Up) -> Renewal {
+        match self.stage {
+            Stage::Renew | Stage::Adopt if self.tries.trouble().is_some() => Renewal::Unknown,
+            Stage::Renew | Stage::Adopt if world.renewal_sent == Some(now) => Renewal::Now,
+            Stage::Renew | Stage::Adopt => Renewal::Due(self.latest),
+            Stage::Find | Stage::Create => Renewal::Unknown,
+        }
     }
 
     /// What waited for this remedy is tried now.

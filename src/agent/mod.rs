@@ -261,20 +261,22 @@ impl Agent {
             return output;
         }
         let mut wait: Option<(Up, Because)> = None;
-        self.world.renews = false;
         for (place, lane) in LANES.into_iter().enumerate() {
             if self.in_flight.get(place).is_some_and(Option::is_some) {
                 continue;
             }
-            self.world.heartbeat = self.heartbeat_is_near();
+            let renewal = self.lease.renewal(&self.world, now.up);
             // What goes first is asked first, and has something left that the others may not take.
             let left = if lane == Lane::Lease { 0 } else { REQUESTS_OF_LEASE };
             let pause = self.requests.wait(f64::from(left), now.up);
             let step = match lane {
                 _ if !pause.is_zero() => Step::Wait { until: now.up + pause, because: CEILING },
                 Lane::Lease => self.lease.poll(&mut self.world, now),
-                Lane::Status => self.status.poll(&mut self.world, now),
-                Lane::Events => self.events.poll(&mut self.world, now),
+                Lane::Status => self.status.poll(&mut self.world, renewal, now),
+                Lane::Events => {
+                    let heartbeat_is_near = self.heartbeat_is_near();
+                    self.events.poll(&mut self.world, heartbeat_is_near, now)
+                }
             };
             match step {
                 Step::Send(wish) => {
@@ -294,7 +296,7 @@ impl Agent {
                 }
             }
         }
-        let look = self.status.look_due(&self.world);
+        let look = self.status.look_due(&self.world, self.lease.renewal(&self.world, now.up));
         if !self.probing && now.up >= look {
             self.probing = true;
             self.world.output(Output::Probe);

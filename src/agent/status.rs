@@ -21,6 +21,7 @@ mod unseen;
 use std::time::Duration;
 
 use super::backoff::Backoff;
+use super::lease::Renewal;
 use super::notice::Level;
 use super::registration::Registration;
 use super::tries::Tries;
@@ -131,7 +132,7 @@ impl StatusLane {
         }
     }
 
-    pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
+    pub(super) fn poll(&mut self, world: &mut World, renewal: Renewal, now: Now) -> Step {
         world.notice_gap(now.up);
         if std::mem::take(&mut world.node_in_doubt) {
             self.assert_due = now.up;
@@ -147,9 +148,9 @@ impl StatusLane {
             Stage::Rest { not_before, earliest, latest } => {
                 // The last renewal before a look's time takes the look along: a wake-up costs more than a look. So the two
                 // are in step from the first renewal on, whenever the first report was.
-                let rides = world.renews && now.up + world.settings.lease_renew_period() > *latest;
+                let rides = renewal == Renewal::Now && now.up + world.settings.lease_renew_period() > *latest;
                 if now.up < *not_before || !(may_hurry || now.up >= *earliest || rides) {
-                    let until = with_renewal(*latest, world).max(*not_before);
+                    let until = with_renewal(*latest, renewal, world).max(*not_before);
                     return Step::Wait { until, because: self.tries.because(NODE_STATUS) };
                 }
                 world.report_at_once = false;

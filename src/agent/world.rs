@@ -47,12 +47,6 @@ pub(super) struct World {
     pub(super) memory: Memory,
     pub(super) outage: Outage,
     pub(super) replay: Replay,
-    /// A heartbeat is on its way, or about to be: what waited stands back.
-    pub(super) heartbeat: bool,
-    /// A renewal of a Lease that fares well goes out in this moment.
-    pub(super) renews: bool,
-    /// When the next one does.
-    pub(super) renewal_due: Option<Up>,
     /// When the Lease request in flight was sent.
     pub(super) renewal_sent: Option<Up>,
     /// When a Lease renewal was last acknowledged.
@@ -84,9 +78,6 @@ impl World {
             outage: Outage::new(&memory, now.up),
             replay: Replay::new(&memory, &node_name),
             memory,
-            heartbeat: false,
-            renews: false,
-            renewal_due: None,
             settings,
             node_name,
             random: Random::new(seed),

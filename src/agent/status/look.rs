@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::lease::Renewal;
 use super::super::world::World;
 use super::{Stage, StatusLane};
 use crate::time::Up;
@@ -14,10 +15,10 @@ const LONGEST_RIDE: Duration = Duration::from_secs(1);
 impl StatusLane {
     /// When the board is to be looked at although no run does: pressure is judged every ten seconds (EVI-6), however rarely
     /// status is sent, however long a request takes, and also where no Node can be registered.
-    pub(in crate::agent) fn look_due(&self, world: &World) -> Up {
-        let due = with_renewal(self.looked_at + LOOK_PERIOD, world);
+    pub(in crate::agent) fn look_due(&self, world: &World, renewal: Renewal) -> Up {
+        let due = with_renewal(self.looked_at + LOOK_PERIOD, renewal, world);
         let Stage::Rest { latest, .. } = self.stage else { return due };
-        let run = with_renewal(latest, world);
+        let run = with_renewal(latest, renewal, world);
         // One that is overdue waits for something else.
         if self.looked_at < run && run <= due + LOOK_PATIENCE { run } else { due }
     }
@@ -25,7 +26,10 @@ impl StatusLane {
 
 /// A look that the next renewal is about to take along waits for it, for a second at most. After an answer that took its
 /// time, that is a little later.
-pub(super) fn with_renewal(due: Up, world: &World) -> Up {
+pub(super) fn with_renewal(due: Up, renewal: Renewal, world: &World) -> Up {
     let longest = (world.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
-    world.renewal_due.filter(|renewal| (due..=due + longest).contains(renewal)).unwrap_or(due)
+    match renewal {
+        Renewal::Due(renewal) if (due..=due + longest).contains(&renewal) => renewal,
+        _ => due,
+    }
 }
