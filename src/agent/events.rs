@@ -13,7 +13,7 @@ use super::bucket::Bucket;
 use super::notice::Level;
 use super::tries::Tries;
 use super::trouble::Remedy;
-use super::world::{Step, World};
+use super::world::{Ownership, Step, World};
 use crate::api::{Answer, Class, Refusal, StatusError, Wish};
 use crate::config::limits::{TRIES_PER_EVENT, WAITING_EVENTS};
 use crate::journal::Sequence;
@@ -111,13 +111,13 @@ impl EventLane {
         for event in std::mem::take(&mut world.fresh_events) {
             self.take_in(event, world, stamp, now.up);
         }
-        if world.contested {
+        if world.node == Ownership::Contested {
             return Step::Idle;
         }
         self.fetch(world, now);
         // Whether the board's clock is right, only a server can say, and an event that was told with a wrong time keeps it.
         // (One that knows our Node by now does not say.)
-        let has_answered = world.clock.was_compared() || world.node_uid.is_some();
+        let has_answered = world.clock.was_compared() || world.node_uid().is_some();
         let Some(first) = self.waiting.front_mut().filter(|_| has_answered) else { return Step::Idle };
         let replay = &world.replay;
         let may_tell_at = if first.record.is_some() { replay.may_tell_at() } else { Some(replay.peace_until()) };
@@ -160,9 +160,9 @@ impl EventLane {
                 (event.first_seen, event.last_seen) = (now_dated.first_seen, now_dated.last_seen);
             }
         }
-        if let Some(uid) = &world.node_uid {
+        if let Some(uid) = world.node_uid() {
             // It may have become known while the event waited (D6).
-            event.uid.clone_from(uid);
+            uid.clone_into(&mut event.uid);
         }
         Step::Send(match first.state {
             Known::ToNobody => Wish::CreateEvent { body: event.create_body() },
@@ -284,7 +284,7 @@ impl EventLane {
             }
             None => {
                 self.names = self.names.wrapping_add(1);
-                let uid = world.node_uid.as_deref().unwrap_or_default();
+                let uid = world.node_uid().unwrap_or_default();
                 (Event::new(&world.node_name, uid, &event, stamp, self.names), Known::ToNobody)
             }
         };

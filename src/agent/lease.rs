@@ -20,7 +20,7 @@ use super::random::spread;
 use super::replay::phase;
 use super::tries::Tries;
 use super::trouble::Remedy;
-use super::world::{Step, World};
+use super::world::{Ownership, Step, World};
 use crate::api::{Answer, Class, Document, Refusal, Wish};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::lease as body;
@@ -95,11 +95,11 @@ impl LeaseLane {
     }
 
     pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
-        if world.contested {
+        if world.node == Ownership::Contested {
             // Whoever gets it, it is another's until then.
             *self = LeaseLane { last_renew_time: self.last_renew_time, ..LeaseLane::new() };
         }
-        let Some(uid) = &world.node_uid else { return Step::Idle };
+        let Ownership::Ours { uid } = &world.node else { return Step::Idle };
         let duration_seconds = world.settings.node_lease_duration_seconds;
         // The Node was created again, or the settings were read again (LSE-5).
         let outdated = self.owner_uid.as_ref() != Some(uid) || self.duration_seconds != Some(duration_seconds);
@@ -155,8 +155,7 @@ impl LeaseLane {
                         let text = "another board or process has taken over the Lease: writing nothing before it is known \
                                     whose Node this is";
                         world.say(Level::Warning, "lease-taken", text);
-                        world.contested = true;
-                        world.node_uid = None;
+                        world.node = Ownership::Contested;
                     }
                 }
             }

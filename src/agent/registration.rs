@@ -16,7 +16,7 @@ use super::status::tell_too_large;
 use super::tries::Tries;
 use super::trouble::Remedy;
 use super::wanted::WantedNode;
-use super::world::{Step, World};
+use super::world::{Ownership, Step, World};
 use crate::api::{Answer, Class, Document, Refusal, StatusError, Wish};
 use crate::node::object::Node;
 use crate::node::patch::create_body;
@@ -161,8 +161,8 @@ impl Registration {
                     && self.stands_off("is there, but its status is not found", world, now) =>
             {
                 match wanted.stranger(&node) {
-                    None => world.node_uid = Some(node.metadata.uid.clone()),
-                    Some(_) => world.node_uid = None,
+                    None => world.node = Ownership::Ours { uid: node.metadata.uid.clone() },
+                    Some(_) => world.node = Ownership::Unknown,
                 }
             }
             (stage @ Stage::Existing { .. }, Err(refusal)) if refusal.is_too_long() && !self.is_large => {
@@ -198,7 +198,7 @@ impl Registration {
     /// There is no Node, and nobody has tried to create it.
     fn missing(&mut self, wanted: &mut WantedNode, world: &mut World, now: Now) {
         // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
-        world.node_uid = None;
+        world.node = Ownership::Unknown;
         if self.again_after.is_some() {
             if self.stands_off("was deleted again", world, now) {
                 return;

@@ -27,7 +27,7 @@ use super::registration::Registration;
 use super::tries::Tries;
 use super::trouble::Remedy;
 use super::wanted::{Seen, WantedNode};
-use super::world::{Step, World};
+use super::world::{Ownership, Step, World};
 use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, Wish};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::object::Node;
@@ -138,7 +138,7 @@ impl StatusLane {
             self.assert_due = now.up;
             world.report_at_once = true;
         }
-        if world.contested && !matches!(self.stage, Stage::Contest(_)) {
+        if world.node == Ownership::Contested && !matches!(self.stage, Stage::Contest(_)) {
             self.contest(None, world, now);
         }
         let may_hurry = world.report_at_once && self.base.node().is_some() && !self.held_back(world, now);
@@ -223,7 +223,7 @@ impl StatusLane {
         // Who knows the version need not know Nodes; but where nobody is, nobody is.
         let says_something = !asks_version || refusal.is_some_and(|refusal| refusal.class() == Class::Unreachable);
         let says_something = says_something && !refusal.is_some_and(Refusal::is_too_long);
-        if says_something && (registers || world.node_uid.is_none()) {
+        if says_something && (registers || world.node_uid().is_none()) {
             // No Lease is renewed, or not in time, so nobody else says whether there is a server.
             world.asked_for_node(refusal, now);
         }
@@ -283,7 +283,7 @@ impl StatusLane {
     /// Lease then status. Now and then one report goes anyway, in case only Leases are lost. While the Node is missing
     /// no Lease is renewed, so nothing is waited for.
     fn held_back(&self, world: &World, now: Now) -> bool {
-        let Some(since) = world.outage.lost_since().filter(|_| world.node_uid.is_some()) else { return false };
+        let Some(since) = world.outage.lost_since().filter(|_| world.node_uid().is_some()) else { return false };
         now.up < self.held_until.max(since + LEASE_FIRST)
     }
 
@@ -363,8 +363,8 @@ impl StatusLane {
 
     fn read(&mut self, node: Box<Node>, world: &mut World, now: Now) {
         self.wanted.node_known(&node, world, now);
-        if !world.contested {
-            world.node_uid = Some(node.metadata.uid.clone());
+        if world.node != Ownership::Contested {
+            world.node = Ownership::Ours { uid: node.metadata.uid.clone() };
         }
         // Of one that is too large, only what was sent is known.
         self.base = if self.is_large { Base::Unsure(node) } else { Base::Current(node) };
@@ -467,7 +467,7 @@ impl StatusLane {
                 if class == Class::Missing {
                     self.base = Base::Unread;
                     // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
-                    world.node_uid = None;
+                    world.node = Ownership::Unknown;
                 }
                 self.rest(world, now);
             }

@@ -33,6 +33,18 @@ pub(super) enum Step {
     Idle,
 }
 
+/// Whose the Node on the server is (D10).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// There is none, or it was not read yet.
+    Unknown,
+    Ours {
+        uid: String,
+    },
+    /// Another board may be writing it: nothing is written before that is settled (`status/contest`).
+    Contested,
+}
+
 /// Everything the lanes share.
 #[derive(Debug)]
 pub(super) struct World {
@@ -40,10 +52,7 @@ pub(super) struct World {
     pub(super) node_name: String,
     pub(super) random: Random,
     pub(super) clock: ServerClock,
-    /// uid of the Node, once it exists and is known to be ours.
-    pub(super) node_uid: Option<String>,
-    /// Another board may be writing the Node: nothing is written before that is settled (D10, `status/contest`).
-    pub(super) contested: bool,
+    pub(super) node: Ownership,
     pub(super) memory: Memory,
     pub(super) outage: Outage,
     pub(super) replay: Replay,
@@ -82,8 +91,7 @@ impl World {
             node_name,
             random: Random::new(seed),
             clock: ServerClock::default(),
-            node_uid: None,
-            contested: false,
+            node: Ownership::Unknown,
             renewal_sent: None,
             renewed_at: None,
             gap_noticed_at: None,
@@ -94,6 +102,14 @@ impl World {
             credential_dates: CredentialDates::default(),
             credentials_read_at: None,
             outputs: VecDeque::new(),
+        }
+    }
+
+    /// uid of the Node, once it exists and is known to be ours.
+    pub(super) fn node_uid(&self) -> Option<&str> {
+        match &self.node {
+            Ownership::Ours { uid } => Some(uid),
+            Ownership::Unknown | Ownership::Contested => None,
         }
     }
 
@@ -220,7 +236,7 @@ impl World {
     pub(super) fn next_telling(&self, now: Now) -> Option<(Sequence, Event)> {
         let stamp = self.stamp(now)?;
         let record = self.replay.next(&self.memory)?;
-        let uid = self.node_uid.as_deref().unwrap_or_default();
+        let uid = self.node_uid().unwrap_or_default();
         Some((record.sequence, replay::event_of(record, &self.node_name, uid, &self.memory, stamp, now.up)))
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::super::Because;
 use super::super::notice::Level;
 use super::super::tries::Tries;
-use super::super::world::{Step, World};
+use super::super::world::{Ownership, Step, World};
 use super::{Base, CEILING, Stage, StatusLane};
 use crate::api::{Class, Document, Refusal, Wish};
 use crate::node::object::{Lease, Node};
@@ -104,8 +104,7 @@ impl Contest {
 impl StatusLane {
     /// Nothing more is written before it is known whose Node this is. `node`: as it was read just now.
     pub(super) fn contest(&mut self, node: Option<Box<Node>>, world: &mut World, now: Now) {
-        world.contested = true;
-        world.node_uid = None;
+        world.node = Ownership::Contested;
         self.base = Base::Unread;
         let tries = Tries::of("asking whose Node this is", Duration::from_secs(1));
         let mut contest =
@@ -169,7 +168,7 @@ impl StatusLane {
 
     /// The Node is ours, or there is none.
     fn end_contest(&mut self, node: Option<Box<Node>>, world: &mut World, now: Now) {
-        world.contested = false;
+        world.node = Ownership::Unknown;
         let registers = world.settings.register_node;
         let Some(node) = node else {
             if registers && (world.settings.reregister || !self.reported) {
