@@ -18,7 +18,7 @@ use crate::api::{Answer, Class, Refusal, StatusError, Wish};
 use crate::config::limits::{TRIES_PER_EVENT, WAITING_EVENTS};
 use crate::journal::Sequence;
 use crate::node::Event;
-use crate::node::desired::NodeEvent;
+use crate::node::NodeEvent;
 use crate::node::event::COMBINED;
 use crate::time::{Now, Up, Wall};
 

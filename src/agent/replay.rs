@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::memory::{Known, Memory};
 use super::trouble::Spent;
 use crate::journal::{Happened, Record, Sequence, Status};
-use crate::node::desired::NodeEvent;
+use crate::node::NodeEvent;
 use crate::node::event::{Event, digest, event_name};
 use crate::node::report::LastOutage;
 use crate::node::rules;

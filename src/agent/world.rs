@@ -15,7 +15,7 @@ use crate::api::{Class, Refusal, StatusError, Wish};
 use crate::config::Settings;
 use crate::journal::{Happened, Journal, Moment, Sequence};
 use crate::node::Event;
-use crate::node::desired::NodeEvent;
+use crate::node::NodeEvent;
 use crate::time::{Now, Up, Wall};
 
 /// What a lane wants next.

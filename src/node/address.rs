@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::NodeError;
-use super::desired::Board;
+use super::board::Board;
+use super::error::NodeError;
 use super::error::NodeIpProblem;
 use super::object::{Address, Node};
 use crate::config::settings::{CloudProvider, Family, NodeIp};

@@ -11,10 +11,7 @@ use std::marker::PhantomData;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::object::{Address, Condition, OwnerReference};
-use super::rules;
 use crate::config::limits;
-use crate::config::taint::Taint;
 
 /// What a kept entry costs beside its text, bytes; about.
 const ENTRY_BYTES: usize = 64;
@@ -57,52 +54,6 @@ pub trait Entry: Sized {
     }
 }
 
-impl Entry for Condition {
-    type Read = Condition;
-
-    fn of(read: Condition) -> Option<Condition> {
-        Some(read)
-    }
-
-    fn bytes(&self) -> usize {
-        let times = [&self.last_heartbeat_time, &self.last_transition_time].into_iter().flatten();
-        let texts = [&self.kind, &self.status, &self.reason, &self.message].into_iter().chain(times);
-        texts.map(String::len).sum()
-    }
-
-    fn is_own(&self) -> bool {
-        rules::is_own(&self.kind)
-    }
-}
-
-impl Entry for Address {
-    type Read = Address;
-
-    fn of(read: Address) -> Option<Address> {
-        Some(read)
-    }
-
-    fn bytes(&self) -> usize {
-        self.kind.len() + self.address.len()
-    }
-}
-
-impl Entry for OwnerReference {
-    type Read = OwnerReference;
-
-    fn of(read: OwnerReference) -> Option<OwnerReference> {
-        Some(read)
-    }
-
-    fn bytes(&self) -> usize {
-        self.kind.len() + self.uid.len()
-    }
-
-    fn is_own(&self) -> bool {
-        self.kind == "Node"
-    }
-}
-
 impl Entry for String {
     type Read = Text;
 
@@ -115,33 +66,8 @@ impl Entry for String {
     }
 }
 
-/// A taint as anybody may have written it: one whose effect we do not know must not make a Node unreadable.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub struct AnyTaint {
-    key: Text,
-    value: Text,
-    effect: Text,
-}
-
-impl Entry for Taint {
-    type Read = AnyTaint;
-
-    fn of(read: AnyTaint) -> Option<Taint> {
-        Taint::new(&read.key.0, &read.value.0, &read.effect.0).ok()
-    }
-
-    fn bytes(&self) -> usize {
-        self.key.len() + self.value.len()
-    }
-
-    fn is_own(&self) -> bool {
-        is_own(&self.key)
-    }
-}
-
 /// Names below which the agent writes: its own, Kubernetes' and the resources that every kubelet reports.
-fn is_own(name: &str) -> bool {
+pub(super) fn is_own(name: &str) -> bool {
     name.contains("kubernetes.io/")
         || name.starts_with("nodepulse.dev/")
         || name.starts_with("hugepages-")
@@ -170,7 +96,7 @@ impl Room {
 
 /// A text, cut.
 #[derive(Default)]
-pub struct Text(String);
+pub struct Text(pub(super) String);
 
 impl<'de> Deserialize<'de> for Text {
     // Once in the program, not once a field.
@@ -247,6 +173,7 @@ impl<'de, T: Entry> Visitor<'de> for ListVisitor<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::object::Condition;
     use crate::node::patch::status_patch;
     use crate::node::{Node, samples};
     use serde_json::{Value, json};

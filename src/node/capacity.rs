@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::desired::{Board, NodeEvent, Remembered};
+use super::board::{Board, Remembered};
+use super::error::NodeError;
+use super::event::NodeEvent;
+use super::identity;
 use super::object::{Node, ResourceList, Swap};
 use super::pressure::threshold_value;
 use super::rules::REQUIRED;
-use super::{NodeError, identity};
 use crate::config::labels;
 use crate::config::quantity::Quantity;
 use crate::config::settings::{Settings, Signal};

@@ -1,6 +1,7 @@
 //! The conditions of ours on a Node: written there, read from there, told as events (PRS-0, PRS-7, RDY-6).
 
-use super::desired::{NodeEvent, Remembered};
+use super::board::Remembered;
+use super::event::NodeEvent;
 use super::object::{Condition, Node, Status};
 use super::pressure::PressureState;
 use super::rules::{COUNT, Judgement, Look, ROWS, Row, Words, judge, reason, row, transition};

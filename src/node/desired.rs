@@ -2,69 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use super::condition::{self, Wanted, Written};
+use super::board::{Board, Remembered};
+use super::condition::{self, Written};
+use super::error::NodeError;
+use super::event::NodeEvent;
 use super::identity;
-use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus, ResourceList};
-use super::reconcile::{make_equal, reconcile, same_status};
+use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus};
+use super::reconcile::{MANAGED_ATTACH_DETACH, NO_LOAD_BALANCER_LABEL, make_equal, reconcile, same_status};
 use super::rules::COUNT;
-use super::{NodeError, address, capacity, version};
+use super::{address, capacity, version};
 use crate::config::Settings;
 use crate::config::settings::CloudProvider;
 use crate::config::taint::{Effect, Taint};
-use crate::probe::Facts;
-use crate::time::Wall;
 
-/// INI-4: the attach/detach controller then never expects this node to attach a volume.
-pub const MANAGED_ATTACH_DETACH: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 /// D8: key of the two taints that keep pods away.
 pub const PODLESS_TAINT: &str = "nodepulse.dev/podless";
-/// D8: service controllers ask only whether the key is there, so its value is free to say why. That is what a DaemonSet
-/// that tolerates every taint tells boards by: control planes have the key as well, without a value.
-pub const NO_LOAD_BALANCER_LABEL: (&str, &str) = ("node.kubernetes.io/exclude-from-external-load-balancers", "podless");
 const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// UPD-2: restored on every run.
 const ASSERTED_LABELS: [&str; 2] = ["kubernetes.io/os", "kubernetes.io/arch"];
-
-/// Everything one status run is made from.
-#[derive(Debug, Clone, Copy)]
-pub struct Board<'a> {
-    pub settings: &'a Settings,
-    pub facts: &'a Facts,
-    /// The Node's name (`node::name`).
-    pub name: &'a str,
-    /// `nodeInfo.kubeletVersion` (`node::version`).
-    pub kubelet_version: &'a str,
-    /// What is to stand there of each condition of ours.
-    pub conditions: &'a [Wanted; COUNT],
-    /// The time of this run: heartbeats and transitions carry it.
-    pub stamp: Wall,
-}
-
-/// What the kubelet keeps in memory between runs; lost with the process on purpose.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Remembered {
-    /// Comma-joined (UPD-1).
-    pub pod_cidrs: String,
-    /// SCH-1.
-    pub unschedulable: bool,
-    /// MI-5: at most one `Rebooted` per process.
-    pub reboot_reported: bool,
-    /// The first size seen of the state directory's file system: ZFS and btrfs change theirs all the time, and each
-    /// change would be a PATCH (CHG-4). The kubelet reads it once as well.
-    pub ephemeral_storage_bytes: Option<u64>,
-    /// The last that was known of each resource without which a Node is not Ready, from the board or from the server: a Node
-    /// that somebody makes anew has none.
-    pub sizes: ResourceList,
-}
-
-/// An event about the Node, not yet stamped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeEvent {
-    /// `Warning` instead of `Normal`.
-    pub warning: bool,
-    pub reason: &'static str,
-    pub message: String,
-}
 
 /// The outcome of one status run.
 #[derive(Debug, Clone, PartialEq)]
@@ -199,13 +154,6 @@ pub fn taint_command(node: &Node, name: &str, settings: &Settings) -> Option<Str
 /// for the word of a kubelet.
 pub fn delete_pods_command(name: &str) -> String {
     format!("kubectl delete pods --all-namespaces --field-selector spec.nodeName={name} --force")
-}
-
-impl NodeEvent {
-    /// The wording of all events about a condition or about scheduling.
-    pub fn status_is_now(node: &str, reason: &'static str) -> NodeEvent {
-        NodeEvent { warning: false, reason, message: format!("Node {node} status is now: {reason}") }
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::desired::NodeEvent;
 use crate::config::labels::is_dns_subdomain;
 use crate::time::Wall;
 
@@ -12,6 +11,22 @@ pub const NAMESPACE: &str = "default";
 pub const COMPONENT: &str = "nodepulse";
 /// Begins the message of an event that stands for many (EVT-6).
 pub const COMBINED: &str = "(combined from similar events): ";
+
+/// An event about the Node, not yet stamped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeEvent {
+    /// `Warning` instead of `Normal`.
+    pub warning: bool,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl NodeEvent {
+    /// The wording of all events about a condition or about scheduling.
+    pub fn status_is_now(node: &str, reason: &'static str) -> NodeEvent {
+        NodeEvent { warning: false, reason, message: format!("Node {node} status is now: {reason}") }
+    }
+}
 
 /// One Event of the API, as it is or will be on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! Turns facts, settings and the time into the Node we want, and into the patches that lead the Node they have there.
 
 mod address;
+pub mod board;
 mod bounded;
 mod capacity;
 pub mod condition;
 pub mod desired;
+mod entries;
 mod error;
 pub mod event;
 pub mod identity;
@@ -20,9 +22,10 @@ pub mod rules;
 pub(crate) mod samples;
 pub mod version;
 
-pub use desired::{Board, NodeEvent, Remembered, Update, initial, updated};
+pub use board::{Board, Remembered};
+pub use desired::{Update, initial, updated};
 pub use error::NodeError;
-pub use event::Event;
+pub use event::{Event, NodeEvent};
 pub use name::node_name;
 pub use object::{Lease, Node};
 pub use pressure::{PressureState, Pressures};

@@ -149,8 +149,8 @@ fn object<T: Serialize>(value: &T) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::desired::MANAGED_ATTACH_DETACH;
     use crate::node::object::Address;
+    use crate::node::reconcile::MANAGED_ATTACH_DETACH;
     use crate::node::report::whole_status;
     use crate::node::samples::{self, LATER_STAMP, condition_mut, foreign_condition};
 

@@ -4,12 +4,16 @@
 use std::collections::BTreeMap;
 
 use super::capacity::HUGEPAGES;
-use super::desired::{MANAGED_ATTACH_DETACH, NO_LOAD_BALANCER_LABEL};
 use super::object::{Condition, Node, ResourceList};
 use super::{identity, version};
 use crate::config::quantity::Quantity;
 use crate::time::Wall;
 
+/// INI-4: the attach/detach controller then never expects this node to attach a volume.
+pub const MANAGED_ATTACH_DETACH: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+/// D8: service controllers ask only whether the key is there, so its value is free to say why. That is what a DaemonSet
+/// that tolerates every taint tells boards by: control planes have the key as well, without a value.
+pub const NO_LOAD_BALANCER_LABEL: (&str, &str) = ("node.kubernetes.io/exclude-from-external-load-balancers", "podless");
 /// REC-2: only these are made equal, and only where the initial Node has an opinion.
 const DEFAULT_LABELS: [&str; 12] = [
     "kubernetes.io/hostname",

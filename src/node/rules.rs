@@ -3,7 +3,8 @@
 //! A look at the board is judged once ([`judge`]). What changes by that judgement is recorded, told as an event and written to
 //! the Node, and nothing else knows a condition by its name: a new condition is a row of [`ROWS`] and its function.
 
-use super::desired::{NodeEvent, Remembered};
+use super::board::Remembered;
+use super::event::NodeEvent;
 use super::object::{Node, Status};
 use super::pressure::{Pressures, why_unread};
 use crate::config::Settings;

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use super::board::{Board, Remembered};
 use super::condition::Wanted;
-use super::desired::{Board, Remembered, Update, initial, updated};
+use super::desired::{Update, initial, updated};
 use super::object::{Condition, Node, Status};
 use super::pressure::Pressures;
 use super::rules::{COUNT, Judgement};

@@ -1,7 +1,7 @@
 //! Turns the server's version into the one we claim, and the machine's into `nodeInfo` (VER-*, GOR-1).
 
-use super::NodeError;
-use super::desired::Board;
+use super::board::Board;
+use super::error::NodeError;
 use super::object::Node;
 use crate::probe::Fact;
 

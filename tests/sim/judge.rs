@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use nodepulse::journal::Happened;
 use nodepulse::node::condition as conditions;
-use nodepulse::node::desired::{self, Remembered};
 use nodepulse::node::object::Node;
 use nodepulse::node::patch::status_patch;
 use nodepulse::node::report::LAST_OUTAGE;
+use nodepulse::node::{Board, Remembered, desired};
 use nodepulse::time::Wall;
 use serde_json::{Value, json};
 
@@ -173,7 +173,7 @@ impl World {
         let base: Node = serde_json::from_value(stored).map_err(|error| format!("the stored Node is odd: {error}"))?;
         let facts = &self.board.facts;
         let settings = &self.plan.settings;
-        let board = desired::Board {
+        let board = Board {
             settings,
             facts,
             name: NODE,
