@@ -9,9 +9,9 @@ use super::world::World;
 use crate::journal::record::cut;
 use crate::journal::{Happened, Moment, Record, Status};
 use crate::node::NodeEvent;
-use crate::node::condition::{self, Wanted, Written};
+use crate::node::condition::{self, Written};
 use crate::node::object::{Condition, Node};
-use crate::node::rules::{self, COUNT, Judgement};
+use crate::node::rules::{self, COUNT, Judgement, Wanted};
 use crate::time::{Now, Wall};
 
 /// All of ours, in the order of [`rules::own`].

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use heapless::Vec as Bounded;
 
-use super::Because;
 use super::bucket::Bucket;
+use super::contract::Because;
 use super::notice::Level;
 use super::tries::Tries;
 use super::trouble::Remedy;

@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
-use super::Output;
 use super::backoff::CEILING;
+use super::contract::Output;
 use super::notice::Level;
 use super::random::spread;
 use super::replay::phase;

@@ -12,7 +12,6 @@
 use std::time::Duration;
 
 use super::notice::Level;
-use super::status::tell_too_large;
 use super::tries::Tries;
 use super::trouble::Remedy;
 use super::wanted::WantedNode;
@@ -166,7 +165,7 @@ impl Registration {
                 }
             }
             (stage @ Stage::Existing { .. }, Err(refusal)) if refusal.is_too_long() && !self.is_large => {
-                tell_too_large(world);
+                world.say_that_it_is_large();
                 (self.is_large, self.stage) = (true, stage);
             }
             (Stage::Existing { before: true }, Err(refusal)) if refusal.class() == Class::Missing => {

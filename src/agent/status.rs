@@ -37,7 +37,6 @@ use base::Base;
 use contest::Contest;
 use deletions::{Deletions, may_have_been_done};
 use look::with_renewal;
-pub(super) use unseen::tell_too_large;
 
 #[derive(Debug)]
 pub(super) struct StatusLane {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Because;
 use super::backoff::Backoff;
+use super::contract::Because;
 use super::trouble::{Remedy, Trouble};
 use super::world::World;
 use crate::api::{Class, Refusal};

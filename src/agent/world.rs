@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::clock::ServerClock;
+use super::contract::{Because, CredentialDates, Output};
 use super::memory::Memory;
 use super::notice::{Level, Notice};
 use super::outage::Outage;
 use super::random::Random;
 use super::replay::{self, Replay};
 use super::trouble::Spent;
-use super::{Because, CredentialDates, LONGEST_ANSWER, Output};
 use crate::api::{Class, Refusal, StatusError, Wish};
-use crate::config::Settings;
+use crate::config::{Settings, limits};
 use crate::journal::{Happened, Journal, Moment, Sequence};
 use crate::node::Event;
 use crate::node::NodeEvent;
@@ -75,6 +75,9 @@ pub(super) struct World {
     outputs: VecDeque<Output>,
 }
 
+/// An answer that took longer lay there while the board slept: its `Date` is not of now.
+pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(10);
+
 /// A pause between two renewals that is shorter says of no period that one was missed: a board may be that busy.
 const LEAST_GAP: Duration = Duration::from_secs(5);
 /// Credentials are read again at most this often.
@@ -129,6 +132,16 @@ impl World {
         if let Some(notice) = notice {
             self.output(Output::Say(notice));
         }
+    }
+
+    /// The Node is too large to be read, from now on.
+    pub(super) fn say_that_it_is_large(&mut self) {
+        let (name, most_bytes) = (&self.node_name, limits::NODE_BODY_BYTES);
+        let text = format!(
+            "Node {name} is longer than {most_bytes} bytes, so it is reported without being read, and what others change on it \
+             goes unseen: take away what is not needed, kubectl get node {name} -o json shows it"
+        );
+        self.say(Level::Warning, "node-too-large", text);
     }
 
     pub(super) fn stamp(&self, now: Now) -> Option<Wall> {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::board::{Board, Remembered};
+use super::board::Board;
 use super::error::NodeError;
 use super::event::NodeEvent;
 use super::identity;
 use super::object::{Node, ResourceList, Swap};
 use super::pressure::threshold_value;
+use super::remembered::Remembered;
 use super::rules::REQUIRED;
 use crate::config::labels;
 use crate::config::quantity::Quantity;

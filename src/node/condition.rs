@@ -1,24 +1,16 @@
 //! The conditions of ours on a Node: written there, read from there, told as events (PRS-0, PRS-7, RDY-6).
 
-use super::board::Remembered;
 use super::event::NodeEvent;
 use super::object::{Condition, Node, Status};
 use super::pressure::PressureState;
-use super::rules::{COUNT, Judgement, Look, ROWS, Row, Words, judge, reason, row, transition};
+use super::remembered::Remembered;
+use super::rules::{COUNT, Judgement, Look, ROWS, Row, Wanted, Words, judge, reason, row, transition};
 use crate::config::Settings;
 use crate::probe::Facts;
 use crate::time::{Up, Wall};
 
 /// What the node controller writes into conditions of a node it no longer hears.
 const CONTROLLER_REASONS: [&str; 2] = ["NodeStatusUnknown", "NodeStatusNeverUpdated"];
-
-/// What is to stand on a Node for one condition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    pub judgement: Judgement,
-    /// When it came to this status; `None`: when the Node says so, or now if the Node says otherwise.
-    pub since: Option<Wall>,
-}
 
 /// What writing a condition to a Node did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

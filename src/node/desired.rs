@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::board::{Board, Remembered};
+use super::board::Board;
 use super::condition::{self, Written};
 use super::error::NodeError;
 use super::event::NodeEvent;
 use super::identity;
 use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus};
 use super::reconcile::{MANAGED_ATTACH_DETACH, NO_LOAD_BALANCER_LABEL, make_equal, reconcile, same_status};
+use super::remembered::Remembered;
 use super::rules::COUNT;
 use super::{address, capacity, version};
 use crate::config::Settings;

@@ -16,13 +16,14 @@ pub mod object;
 pub mod patch;
 pub mod pressure;
 pub mod reconcile;
+mod remembered;
 pub mod report;
 pub mod rules;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod version;
 
-pub use board::{Board, Remembered};
+pub use board::Board;
 pub use desired::{Update, initial, updated};
 pub use error::NodeError;
 pub use event::{Event, NodeEvent};
@@ -30,4 +31,5 @@ pub use name::node_name;
 pub use object::{Lease, Node};
 pub use pressure::{PressureState, Pressures};
 pub use reconcile::{reconcile, same_status};
+pub use remembered::Remembered;
 pub use version::kubelet_version;

@@ -3,12 +3,13 @@
 //! A look at the board is judged once ([`judge`]). What changes by that judgement is recorded, told as an event and written to
 //! the Node, and nothing else knows a condition by its name: a new condition is a row of [`ROWS`] and its function.
 
-use super::board::Remembered;
 use super::event::NodeEvent;
 use super::object::{Node, Status};
 use super::pressure::{Pressures, why_unread};
+use super::remembered::Remembered;
 use crate::config::Settings;
 use crate::probe::Facts;
+use crate::time::Wall;
 
 /// How many conditions are ours.
 pub const COUNT: usize = ROWS.len();
@@ -112,6 +113,14 @@ pub struct Judgement {
     pub message: Option<String>,
     /// `false`: nobody can say yet. Then what the condition was before counts, if anybody knows that.
     pub is_sure: bool,
+}
+
+/// What is to stand on a Node for one condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub judgement: Judgement,
+    /// When it came to this status; `None`: when the Node says so, or now if the Node says otherwise.
+    pub since: Option<Wall>,
 }
 
 /// Judges one look at the board: an answer for each of [`OWN`].

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::board::{Board, Remembered};
-use super::condition::Wanted;
+use super::board::Board;
 use super::desired::{Update, initial, updated};
 use super::object::{Condition, Node, Status};
 use super::pressure::Pressures;
-use super::rules::{COUNT, Judgement};
+use super::remembered::Remembered;
+use super::rules::{COUNT, Judgement, Wanted};
 use crate::config::Settings;
 use crate::probe::facts::{
     DefaultRoute, FileSystem, Hugepages, Interface, InterfaceAddress, MemorySource, MemoryUse, Pids,

@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use super::super::Because;
+use super::super::contract::Because;
 use super::super::notice::Level;
 use super::super::tries::Tries;
 use super::super::world::{Ownership, Step, World};

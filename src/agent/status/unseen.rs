@@ -7,7 +7,6 @@ use super::super::world::World;
 use super::base::Base;
 use super::{Stage, StatusLane};
 use crate::api::{Document, PatchAnswer, Refusal, Wish};
-use crate::config::limits;
 use crate::node::object::{Metadata, Node};
 use crate::time::Now;
 
@@ -39,7 +38,7 @@ impl StatusLane {
         if self.is_large || !refusal.is_too_long() || !matches!(stage, Stage::Read | Stage::Patch { .. }) {
             return false;
         }
-        tell_too_large(world);
+        world.say_that_it_is_large();
         // A PATCH was done, and what came of it nobody knows.
         self.is_large = true;
         self.base.becomes(Base::Outdated);
@@ -80,13 +79,4 @@ impl StatusLane {
 
 fn nothing_but(name: &str, uid: String) -> Node {
     Node { metadata: Metadata { name: name.to_owned(), uid, ..Metadata::default() }, ..Node::default() }
-}
-
-pub(in crate::agent) fn tell_too_large(world: &mut World) {
-    let (name, most_bytes) = (&world.node_name, limits::NODE_BODY_BYTES);
-    let text = format!(
-        "Node {name} is longer than {most_bytes} bytes, so it is reported without being read, and what others change on it \
-         goes unseen: take away what is not needed, kubectl get node {name} -o json shows it"
-    );
-    world.say(Level::Warning, "node-too-large", text);
 }

@@ -1,0 +1,91 @@
+//! What the agent is told, and what it answers.
+
+use super::notice::Notice;
+use crate::api::{Answer, Lane, Wish};
+use crate::config::Settings;
+use crate::journal::Write;
+use crate::probe::{Facts, Readings};
+use crate::time::{Up, Wall};
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input {
+    /// The deadline of [`Output::Wait`] passed, or the process just started.
+    Woke,
+    /// The answer to [`Output::Probe`].
+    Facts(Box<Facts>),
+    /// The same where machine and network are still those of the last [`Input::Facts`].
+    Readings(Box<Readings>),
+    /// The end of the request that carried this ticket.
+    Answered(Ticket, Answer),
+    /// An address, a route or a carrier changed: worth trying at once.
+    LinkChanged,
+    /// SIGHUP: new settings; credentials were read before.
+    Reloaded(Box<Settings>),
+    /// What the client certificate says of itself, at start and after each [`Output::ReloadCredentials`].
+    Credentials(CredentialDates),
+    /// The end of [`Output::Write`]: all of it is on the disk, or who knows what.
+    Written { done: bool },
+    /// SIGTERM: [`Output::Stopped`] follows, as soon as nothing is left to write.
+    Stopping,
+}
+
+/// Validity of the client certificate in use; all `None` for a token.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CredentialDates {
+    /// First second in which the certificate is valid.
+    pub not_before: Option<Wall>,
+    /// Last second in which the certificate is valid.
+    pub not_after: Option<Wall>,
+}
+
+/// What to do next.
+#[must_use = "an output that is dropped is an action that never happens"]
+#[derive(Debug)]
+pub enum Output {
+    /// Read the board again and hand the facts back.
+    Probe,
+    /// Send this; answer with the same ticket, exactly once.
+    Send(Ticket, Wish),
+    /// Read certificate, key or token again.
+    ReloadCredentials,
+    /// Close idle connections: what they lead to may be gone.
+    DropConnections,
+    /// Bring this to the disk; answer with [`Input::Written`], exactly once.
+    Write(Write),
+    /// Nothing is left to do: the process may end. Comes once, after [`Input::Stopping`].
+    Stopped,
+    /// Something a person wants to know.
+    Say(Notice),
+    /// Nothing to do until then, or until an input.
+    Wait {
+        /// The deadline, on the boot-time clock.
+        until: Up,
+        /// Why then.
+        because: Because,
+    },
+}
+
+/// A request in flight; made by the agent, given back once with the answer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub(super) lane: Lane,
+    pub(super) number: u64,
+    pub(super) sent: Up,
+}
+
+impl Ticket {
+    /// Which lane is occupied until this comes back.
+    pub fn lane(&self) -> Lane {
+        self.lane
+    }
+}
+
+/// Why a deadline is when it is: one line for the log and for `status`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Because {
+    /// What happens then.
+    pub what: &'static str,
+    /// What the server or the network said last, when that is why.
+    pub after: Option<String>,
+}
