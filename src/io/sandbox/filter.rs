@@ -1,7 +1,9 @@
 //! Turns the system calls that an agent never makes into a program that the kernel asks before each (seccomp(2)).
 
 use nix::errno::Errno;
-use nix::libc::{self, BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter};
+use nix::libc::{
+    self, BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter,
+};
 
 use super::super::kernel;
 
@@ -22,7 +24,7 @@ const FIRST_OF_X32: u32 = 0x4000_0000;
 
 /// To run programs; to look into or change other processes; to mount; to enter or make namespaces; to load code into the
 /// kernel; keys; files by handle, past every path; io_uring, which passes filters; to set clocks and names of the machine.
-const REFUSED: [c_long; 48] = [
+const REFUSED: &[c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
@@ -65,6 +67,9 @@ const REFUSED: [c_long; 48] = [
     libc::SYS_io_uring_register,
     libc::SYS_settimeofday,
     libc::SYS_clock_settime,
+    // clock_settime64, which libc does not name: what musl calls first where a long is too short for the time.
+    #[cfg(target_pointer_width = "32")]
+    404,
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
     libc::SYS_personality,
@@ -72,6 +77,10 @@ const REFUSED: [c_long; 48] = [
     libc::SYS_syslog,
     libc::SYS_fanotify_init,
 ];
+
+/// Flags of clone(2) that make a namespace: in one of its own a process has every capability, and talks to parts of the
+/// kernel that are otherwise for root.
+const NAMESPACES: u32 = 0x7E02_0000;
 
 /// Sockets that an agent and the resolver of its libc have.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
@@ -100,15 +109,20 @@ fn program(processor: u32) -> Vec<sock_filter> {
     }
     let number = |call: c_long| u32::try_from(call).unwrap_or(u32::MAX);
     for call in REFUSED {
-        program.extend([compare(BPF_JEQ, number(call), 0, 1), refuse(Errno::EPERM)]);
+        program.extend([compare(BPF_JEQ, number(*call), 0, 1), refuse(Errno::EPERM)]);
     }
+    // Its flags stand in memory, where no filter sees them. Every libc takes clone where a kernel does not have it.
+    program.extend([compare(BPF_JEQ, number(libc::SYS_clone3), 0, 1), refuse(Errno::ENOSYS)]);
+    let allow = answer(libc::SECCOMP_RET_ALLOW);
+    program.extend([compare(BPF_JEQ, number(libc::SYS_clone), 0, 4), load(FIRST_ARGUMENT)]);
+    program.extend([compare(BPF_JSET, NAMESPACES, 0, 1), refuse(Errno::EPERM), allow]);
     // The last question: past it nothing is loaded any more.
     let sockets = u8::try_from(FAMILIES.len() * 2 + 2).unwrap_or(u8::MAX);
     program.extend([compare(BPF_JEQ, number(libc::SYS_socket), 0, sockets), load(FIRST_ARGUMENT)]);
     for family in FAMILIES {
-        program.extend([compare(BPF_JEQ, family.unsigned_abs(), 0, 1), answer(libc::SECCOMP_RET_ALLOW)]);
+        program.extend([compare(BPF_JEQ, family.unsigned_abs(), 0, 1), allow]);
     }
-    program.extend([refuse(Errno::EAFNOSUPPORT), answer(libc::SECCOMP_RET_ALLOW)]);
+    program.extend([refuse(Errno::EAFNOSUPPORT), allow]);
     program
 }
 
@@ -127,4 +141,71 @@ fn answer(with: u32) -> sock_filter {
 
 fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel would answer, by seccomp(2) and the rules of classic BPF.
+    fn verdict(processor: u32, number: c_long, first_argument: u32) -> Result<(), Errno> {
+        let data = [u32::try_from(number).unwrap(), processor, 0, 0, first_argument, u32::MAX];
+        let (program, mut loaded, mut next) = (program(PROCESSOR.unwrap()), 0, 0);
+        loop {
+            let one = program[next];
+            next += 1;
+            let jump = |is_so: bool| usize::from(if is_so { one.jt } else { one.jf });
+            match u32::from(one.code) {
+                code if code == BPF_LD | BPF_W | BPF_ABS => loaded = data[usize::try_from(one.k).unwrap() / 4],
+                code if code == BPF_JMP | BPF_JEQ | BPF_K => next += jump(loaded == one.k),
+                code if code == BPF_JMP | BPF_JGE | BPF_K => next += jump(loaded >= one.k),
+                code if code == BPF_JMP | BPF_JSET | BPF_K => next += jump(loaded & one.k != 0),
+                code if code == BPF_RET | BPF_K && one.k == libc::SECCOMP_RET_ALLOW => return Ok(()),
+                code if code == BPF_RET | BPF_K => {
+                    assert_eq!(one.k & libc::SECCOMP_RET_ACTION_FULL, libc::SECCOMP_RET_ERRNO);
+                    return Err(Errno::from_raw((one.k & libc::SECCOMP_RET_DATA).cast_signed()));
+                }
+                code => panic!("no instruction of seccomp: {code:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn threads_are_made_and_namespaces_are_not() {
+        let clone = |flags: i32| verdict(PROCESSOR.unwrap(), libc::SYS_clone, flags.cast_unsigned());
+        // What musl and glibc make a thread with, and a process.
+        assert_eq!(clone(0x7D_0F00), Ok(()));
+        assert_eq!(clone(0x3D_0F00), Ok(()));
+        assert_eq!(clone(libc::SIGCHLD), Ok(()));
+        for namespace in [
+            libc::CLONE_NEWNS,
+            libc::CLONE_NEWCGROUP,
+            libc::CLONE_NEWUTS,
+            libc::CLONE_NEWIPC,
+            libc::CLONE_NEWUSER,
+            libc::CLONE_NEWPID,
+            libc::CLONE_NEWNET,
+        ] {
+            assert_eq!(clone(libc::SIGCHLD | namespace), Err(Errno::EPERM), "{namespace:#x}");
+        }
+        assert_eq!(verdict(PROCESSOR.unwrap(), libc::SYS_clone3, 0), Err(Errno::ENOSYS));
+    }
+
+    #[test]
+    fn every_call_listed_is_refused_and_every_other_is_not() {
+        let here = PROCESSOR.unwrap();
+        for number in 0..1024 {
+            let expected = match number {
+                libc::SYS_clone3 => Err(Errno::ENOSYS),
+                libc::SYS_socket => Err(Errno::EAFNOSUPPORT),
+                number if REFUSED.contains(&number) => Err(Errno::EPERM),
+                _ => Ok(()),
+            };
+            assert_eq!(verdict(here, number, 17), expected, "{number}");
+            assert_eq!(verdict(here ^ 1, number, 17), Err(Errno::EPERM), "{number} of another processor");
+        }
+        for family in FAMILIES {
+            assert_eq!(verdict(here, libc::SYS_socket, family.cast_unsigned()), Ok(()));
+        }
+    }
 }
