@@ -18,7 +18,7 @@ release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
 .PHONY: help build static release release-all reproducible source run test test-cross test-vm test-services test-recipes upgrade \
-    packages lint fmt cluster bench sim fuzz board install clean
+    packages lint deny fmt cluster bench sim fuzz board install clean
 
 help: ## What each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,13 +72,17 @@ lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test cross --test vm -- -D warnings
-	for script in .ci/run tests/run tests/boards/capture tests/recipes/run tests/vm/init targets/build targets/musl \
+	for script in .ci/run tests/run tests/boards/capture tests/recipes/run tests/vm/init tests/vm/forbidden targets/build targets/musl \
 	    targets/kubernetes/enroll targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
 	    targets/packages/install.sh; do sh -n "$$script" || exit 1; done
 	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done
 	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
 	for script in tests/cluster/build tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
 	    targets/try-cross targets/packages/build targets/packages/sign targets/advisories; do bash -n $$script || exit 1; done
+
+deny: ## What is linked in, by cargo-deny and the advisories of today: make deny, or ARGS='bans licenses sources' without a network
+	@$(CARGO) deny --version >/dev/null 2>&1 || { echo 'first: cargo install cargo-deny --locked' >&2; exit 69; }
+	$(CARGO) deny --locked check $(ARGS)
 
 packages: ## .deb, .rpm, .apk, .ipk, archives, SBOM and SHA256SUMS for all boards: target/packages (Go, cargo-cyclonedx)
 	@./targets/packages/build $(ARGS)

@@ -20,6 +20,8 @@ mod monitor;
 mod relay;
 #[path = "support/requests.rs"]
 mod requests;
+#[path = "vm/sandbox.rs"]
+mod sandbox;
 #[path = "vm/stamps.rs"]
 mod stamps;
 #[path = "support/trials.rs"]

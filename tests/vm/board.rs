@@ -47,6 +47,18 @@ pub const ARM64: Board = Board {
     ports_before: 0,
 };
 
+pub const ARMV7: Board = Board {
+    architecture: "armhf",
+    triple: "armv7-unknown-linux-musleabihf",
+    emulator: "qemu-system-arm",
+    machine: &["-machine", "virt,highmem=off", "-cpu", "cortex-a15", "-m", "320M"],
+    network: "virtio-net-device",
+    disk: None,
+    kernel_line: "console=ttyAMA0",
+    device_tree: None,
+    ports_before: 0,
+};
+
 pub const RISCV64: Board = Board {
     architecture: "riscv64",
     triple: "riscv64gc-unknown-linux-musl",
@@ -74,8 +86,17 @@ pub const RASPBERRY_PI_3B: Board = Board {
 impl Board {
     /// The static build for its processor.
     pub fn program(&self) -> Result<PathBuf> {
-        let program = folder("VM_BIN")?.join(self.triple).join("release/nodepulse");
+        self.built("release/nodepulse")
+    }
+
+    fn built(&self, path: &str) -> Result<PathBuf> {
+        let program = folder("VM_BIN")?.join(self.triple).join(path);
         if program.is_file() { Ok(program) } else { Err(format!("{} is missing: make test-vm", program.display())) }
+    }
+
+    /// What tries to make the calls that the agent's filter refuses (`tests/vm/forbidden.c`).
+    pub fn forbidden(&self) -> Result<PathBuf> {
+        self.built("vm/forbidden")
     }
 
     /// A file that `tests/vm/parts` made for its processor.

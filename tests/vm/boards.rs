@@ -1,10 +1,11 @@
 //! Boards of other processors: each is known by its device tree, becomes Ready, and loses its link or its power.
 
-use super::super::board::{ARM64, RASPBERRY_PI_3B, RISCV64};
+use super::super::board::{ARM64, ARMV7, RASPBERRY_PI_3B, RISCV64};
 use super::super::cluster::audit::micros;
 use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::machine::{Boot, Machine};
 use super::super::requests::{is_event, is_renewal, lines, now_us, status_of, wait_for_node, wait_for_requests};
+use super::super::sandbox;
 use super::super::stamps::Stamps;
 use super::{Case, READY_WITHIN, boot, wait_until_ready};
 use serde_json::Value;
@@ -22,7 +23,8 @@ pub fn cases() -> Vec<Case> {
     cases![
         an_arm64_board_loses_its_link_for_a_minute,
         a_riscv64_board_is_reset_while_it_is_offline,
-        a_raspberry_pi_with_its_network_on_usb_becomes_a_node,
+        an_armv7_board_becomes_a_node,
+        a_raspberry_pi_with_its_network_on_usb_and_no_landlock_becomes_a_node,
     ]
 }
 
@@ -116,6 +118,7 @@ impl<'a> Trial<'a> {
 
     fn end(mut self) -> Result<()> {
         self.renews()?;
+        sandbox::refuses(&mut self.machine)?;
         let looked_at = self.stamps.are_true(self.cluster, self.node).map_err(|e| self.machine.with_console(&e))?;
         eprintln!("  {}: {looked_at} stamps, all true", self.node.name);
         self.machine.stop_agent()
@@ -199,8 +202,13 @@ fn a_riscv64_board_is_reset_while_it_is_offline(cluster: &Cluster) -> Result<()>
     trial.end()
 }
 
-fn a_raspberry_pi_with_its_network_on_usb_becomes_a_node(cluster: &Cluster) -> Result<()> {
+fn an_armv7_board_becomes_a_node(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("armv7")?;
+    Trial::begin(cluster, &node, boot(&ARMV7, &node), ["linux,dummy-virt", "linux,dummy-virt"])?.end()
+}
+
+fn a_raspberry_pi_with_its_network_on_usb_and_no_landlock_becomes_a_node(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("raspberry")?;
     let names = ["Raspberry Pi 3 Model B", "raspberrypi,3-model-b"];
-    Trial::begin(cluster, &node, boot(&RASPBERRY_PI_3B, &node), names)?.end()
+    Trial::begin(cluster, &node, boot(&RASPBERRY_PI_3B, &node).without_landlock(), names)?.end()
 }

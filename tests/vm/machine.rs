@@ -6,6 +6,7 @@ use super::cluster::daemon::{Daemon, tail, write_private};
 use super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use super::monitor;
 use super::requests::now_us;
+use super::sandbox;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -36,12 +37,13 @@ pub struct Boot<'a> {
     settings: String,
     clock: Option<String>,
     port: Option<u16>,
+    kernel_words: &'static str,
 }
 
 impl<'a> Boot<'a> {
     pub fn new(board: &'a Board, node: &'a NodeIdentity) -> Self {
         let settings = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n".to_owned();
-        Self { board, node, settings, clock: None, port: None }
+        Self { board, node, settings, clock: None, port: None, kernel_words: "" }
     }
 
     /// A key of the settings file; the value is YAML.
@@ -59,6 +61,12 @@ impl<'a> Boot<'a> {
     /// The port of this machine where it finds the API server; without one, the server's own.
     pub fn via(mut self, port: u16) -> Self {
         self.port = Some(port);
+        self
+    }
+
+    /// As a kernel that was built without switching Landlock on, like many of those that come with boards.
+    pub fn without_landlock(mut self) -> Self {
+        self.kernel_words = " lsm=";
         self
     }
 
@@ -88,7 +96,8 @@ impl<'a> Boot<'a> {
         let mut command = self.board.command()?;
         let mut set = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
         set(&["-accel", "tcg", "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults"]);
-        set(&["-initrd", &root.display().to_string(), "-append", self.board.kernel_line]);
+        let words = format!("{}{}", self.board.kernel_line, self.kernel_words);
+        set(&["-initrd", &root.display().to_string(), "-append", &words]);
         set(&["-netdev", "user,id=uplink,ipv6=off"]);
         set(&["-device", &format!("{},netdev=uplink", self.board.network)]);
         for _ in 0..self.board.ports_before {
@@ -107,7 +116,7 @@ impl<'a> Boot<'a> {
             set(&["-device", &format!("{kind},drive=state")]);
         }
         let daemon = Daemon::start(cluster.home(), &format!("{name}-qemu"), &command)?;
-        Ok(Machine { daemon, console, wires, asked })
+        Ok(Machine { daemon, console, wires, asked, has_landlock: self.kernel_words.is_empty() })
     }
 
     /// Everything that the machine has: there is no other disk to read from.
@@ -117,6 +126,7 @@ impl<'a> Boot<'a> {
         archive.program("init", include_str!("init"));
         archive.program("bin/busybox", read(&self.board.part("busybox")?)?);
         archive.program("bin/nodepulse", read(&self.board.program()?)?);
+        archive.program("bin/forbidden", read(&self.board.forbidden()?)?);
         archive.file("etc/hostname", format!("{}\n", self.node.name));
         archive.file("etc/os-release", "NAME=BusyBox\nPRETTY_NAME=\"BusyBox on Debian's kernel\"\n");
         let modules = self.board.part("modules")?;
@@ -147,6 +157,7 @@ pub struct Machine {
     pub console: PathBuf,
     wires: PathBuf,
     asked: PathBuf,
+    pub has_landlock: bool,
 }
 
 impl Machine {
@@ -219,11 +230,14 @@ impl Machine {
     }
 
     pub fn start_agent(&mut self) -> Result<()> {
-        self.tell("start").map(drop)
+        let before = self.count_lines(&sandbox::SAYS);
+        self.tell("start")?;
+        sandbox::is_entered(self, before)
     }
 
-    /// SIGTERM; whether it ended well is the answer of the shell.
+    /// SIGTERM; whether it ended well is the answer of the shell. Until then nothing that it asked of its kernel was refused.
     pub fn stop_agent(&mut self) -> Result<()> {
+        sandbox::nothing_was_refused(self)?;
         self.tell("kill $agent; wait $agent").map(drop)
     }
 
