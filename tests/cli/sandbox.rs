@@ -104,6 +104,7 @@ fn is_refused(at: &impl Fn(&str) -> String, sandbox: &Sandbox) {
     assert!(held("CapEff:0000000000000002") || held("CapEff:0000000000000000"), "{status}");
     let limits = fs::read_to_string("/proc/self/limits").expect("limits");
     assert!(limits.lines().any(|line| line.starts_with("Max core file size        0 ")), "{limits}");
+    assert_eq!(nix::sys::prctl::get_dumpable(), Ok(false));
     let outside = [at("elsewhere/file"), at("credentials/other"), "/etc/x".to_owned()];
     if has_landlock() {
         assert_eq!(sandbox.outside(&outside), [outside[0].as_str()]);
@@ -155,6 +156,8 @@ fn the_agent_says_what_holds_and_a_kubeconfig_from_elsewhere_is_named_and_left_f
     let mut agent = Running::start(&["run", "--config", &config]);
     agent.wait_for("info sandbox: no new privileges; no memory in core files or debuggers; ");
     let line = agent.seen.last().cloned().unwrap_or_default();
+    let says_root = agent.seen.iter().any(|line| line.contains("warn root: runs as root and needs not"));
+    assert_eq!(says_root, nix::unistd::Uid::effective().is_root(), "{:?}", agent.seen);
     assert!(line.contains("seccomp: ") && (line.contains("alone") || !has_landlock()), "{line}");
     agent.wait_for("registration failed");
     settings(&other, "");
