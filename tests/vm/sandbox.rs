@@ -45,22 +45,21 @@ pub fn nothing_was_refused(machine: &mut Machine) -> Result<u32> {
     Ok(calls.clocks)
 }
 
-/// What an agent never needs its kernel refuses: the calls of the filter, and a file that lies elsewhere.
+/// What an agent never needs its kernel refuses: the calls of the filter and, by Landlock, a file that lies elsewhere.
 pub fn refuses(machine: &mut Machine) -> Result<()> {
     reload(machine, "settings read again")?;
     let clocks = nothing_was_refused(machine)?;
     assert!(clocks > 0, "{}", machine.with_console("nobody asked after the clock, or nobody looked"));
     eprintln!("  no call refused; the clock was asked after {clocks} times");
     machine.tell("forbidden $agent").map_err(|e| format!("not in the sandbox of this kernel: {e}"))?;
-    machine.tell(MOVE_KUBECONFIG)?;
-    if machine.has_landlock {
-        reload(machine, "/elsewhere/kubeconfig is in a folder that the sandbox does not open")?;
-        machine.wait_for_line(&["agent: ", "reload-refused", "/elsewhere/kubeconfig"], SOON)?;
-        let refused = Calls::of(machine)?.refused;
-        assert!(!refused.is_empty(), "{}", machine.with_console("it was told, and not refused by the kernel"));
-    } else {
-        reload(machine, "settings read again")?;
+    if !machine.has_landlock {
+        return Ok(());
     }
+    machine.tell(MOVE_KUBECONFIG)?;
+    reload(machine, "/elsewhere/kubeconfig is in a folder that the sandbox does not open")?;
+    machine.wait_for_line(&["agent: ", "reload-refused", "/elsewhere/kubeconfig"], SOON)?;
+    let refused = Calls::of(machine)?.refused;
+    assert!(!refused.is_empty(), "{}", machine.with_console("it was told, and not refused by the kernel"));
     machine.tell("cp /elsewhere/config.yaml /etc/nodepulse/ && echo >$trace/trace")?;
     reload(machine, "settings read again")
 }
