@@ -17,7 +17,7 @@ use nodepulse::config;
 
 #[path = "cli/hostile.rs"]
 mod hostile;
-#[path = "../src/io/loopback.rs"]
+#[path = "support/loopback.rs"]
 mod loopback;
 #[path = "cli/release.rs"]
 mod release;

@@ -10,7 +10,7 @@ mod agent;
 mod cluster;
 #[path = "cross/elf.rs"]
 mod elf;
-#[path = "../src/io/loopback.rs"]
+#[path = "support/loopback.rs"]
 mod loopback;
 #[path = "cross/proof.rs"]
 mod proof;

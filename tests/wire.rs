@@ -16,7 +16,7 @@ use nodepulse::config::limits;
 use nodepulse::io::{Session, clock};
 use nodepulse::node::patch::status_patch;
 
-#[path = "../src/io/loopback.rs"]
+#[path = "support/loopback.rs"]
 mod loopback;
 use loopback::{Authority, Listener, Stream, TempFolder, echoing, json_reply, kubeconfig, read_request, version_reply};
 

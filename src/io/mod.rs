@@ -17,6 +17,7 @@ mod kept;
 pub mod kernel;
 pub mod log;
 #[cfg(test)]
+#[path = "../../tests/support/loopback.rs"]
 mod loopback;
 pub mod netlink;
 pub mod network;

@@ -1,5 +1,5 @@
 //! Turns a script into an HTTPS server on loopback, for tests: its own CA, real sockets, one thread per connection.
-//! `tests/wire.rs` includes this file too.
+//! The unit tests of `src/io` include this file too.
 
 #![allow(clippy::disallowed_methods, reason = "the other end of the wire is another thread, as it would be in life")]
 #![allow(clippy::unwrap_used, reason = "a test whose server cannot start has failed")]
