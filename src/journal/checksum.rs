@@ -4,43 +4,14 @@
 /// The polynomial, its bits reversed as the algorithm takes them.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// What four bits more do to the sum. Sixteen words serve a few kilobytes an hour as well as a crate with a table for
-/// each byte would, and the binary stays smaller.
-const STEPS: [u32; 16] = [
-    four_bits(0),
-    four_bits(1),
-    four_bits(2),
-    four_bits(3),
-    four_bits(4),
-    four_bits(5),
-    four_bits(6),
-    four_bits(7),
-    four_bits(8),
-    four_bits(9),
-    four_bits(10),
-    four_bits(11),
-    four_bits(12),
-    four_bits(13),
-    four_bits(14),
-    four_bits(15),
-];
-
-const fn four_bits(sum: u32) -> u32 {
-    one_bit(one_bit(one_bit(one_bit(sum))))
-}
-
-const fn one_bit(sum: u32) -> u32 {
-    if sum & 1 == 1 { (sum >> 1) ^ POLYNOMIAL } else { sum >> 1 }
-}
-
-/// The sum of `parts`, one after the other.
+/// The sum of `parts`, one after the other. Bit by bit: that serves a few kilobytes an hour as well as a table would.
 pub fn crc32c(parts: &[&[u8]]) -> u32 {
-    let of_part = |sum: u32, part: &&[u8]| part.iter().fold(sum, |sum, byte| step(step(sum ^ u32::from(*byte))));
-    !parts.iter().fold(u32::MAX, of_part)
+    let of_byte = |sum: u32, byte: &u8| (0..8).fold(sum ^ u32::from(*byte), |sum, _| next_bit(sum));
+    !parts.iter().fold(u32::MAX, |sum, part| part.iter().fold(sum, of_byte))
 }
 
-fn step(sum: u32) -> u32 {
-    (sum >> 4) ^ STEPS.get(sum as usize & 15).copied().unwrap_or_default()
+fn next_bit(sum: u32) -> u32 {
+    if sum & 1 == 1 { (sum >> 1) ^ POLYNOMIAL } else { sum >> 1 }
 }
 
 #[cfg(test)]

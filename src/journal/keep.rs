@@ -1,4 +1,4 @@
-//! Turns a full journal into the one record that can be missed most.
+//! Turns a full journal into the record that is needed least.
 //!
 //! A person who reads the story of an outage wants to know how each condition was before, how it is now, and how often the
 //! link and the board failed. So what goes first is what lies between the first and the last record of its series: changes
@@ -7,7 +7,7 @@
 use super::record::{Happened, Record};
 
 /// The place in `records`, which are in order, of the one to give up; `None` without records.
-pub fn victim<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Option<usize> {
+pub fn least_needed<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Option<usize> {
     let find = |is_wanted: &dyn Fn(&Record) -> bool| {
         let mut middles = records.clone().enumerate().filter(|(_, record)| is_wanted(record));
         middles.find(|(place, record)| is_middle(records.clone(), *place, record)).map(|(place, _)| place)

@@ -33,7 +33,7 @@ pub use write::Write;
 use code::Range;
 use heapless::Vec as Bounded;
 use pace::Pace;
-use write::{File, Flight};
+use write::File;
 
 use crate::config::limits::WAITING_RECORDS;
 use crate::time::{Now, Up};
@@ -56,10 +56,11 @@ pub struct Journal {
     forgotten: usize,
     /// There were more ranges than a frame has room for: only a new file can say it.
     too_many_ranges: bool,
-    /// The record of what was dropped may not have been sent yet.
+    /// The record of how many were dropped cannot have been sent yet, unless it is the first that waits.
     may_merge: bool,
     file: File,
-    flight: Option<Flight>,
+    /// While a write is under way: what the file is when it has succeeded.
+    file_after_write: Option<File>,
     pace: Pace,
     /// When the oldest record that is not on disk came.
     unwritten_since: Option<Up>,
@@ -132,7 +133,7 @@ impl Journal {
 
     /// Something that was added or forgotten is not on disk yet.
     pub fn has_unwritten(&self) -> bool {
-        self.has_unwritten_records() || self.flight.is_some() || self.forgotten > 0 || self.file.is_owed
+        self.has_unwritten_records() || self.file_after_write.is_some() || self.forgotten > 0 || self.file.is_owed
     }
 
     fn has_unwritten_records(&self) -> bool {
@@ -145,7 +146,7 @@ impl Journal {
         let is_replayed = self.forgotten >= REPLAY_PART_RECORDS
             || (self.waiting.is_empty() && self.forgotten >= REPLAY_RECORDS)
             || self.file.is_owed;
-        let is_worth_it = self.flight.is_none() && (is_replayed || self.has_unwritten_records());
+        let is_worth_it = self.file_after_write.is_none() && (is_replayed || self.has_unwritten_records());
         is_worth_it.then(|| self.pace.due_at().max(self.unwritten_since.unwrap_or_default()))
     }
 
@@ -168,37 +169,37 @@ impl Journal {
         sequence
     }
 
-    /// Gives up records until one of `bytes` fits, and says how many in a record of its own.
+    /// Gives up records until one of `bytes` fits, and counts them in a record of its own.
     fn make_room(&mut self, bytes: usize, at: Moment) {
-        let saying = Record { sequence: Sequence(0), at, what: Happened::Dropped { count: 0 } };
+        let count_record = Record { sequence: Sequence(0), at, what: Happened::Dropped { count: 0 } };
         let mut count: u32 = 0;
         loop {
             let says_more = count > 0 && self.mergeable().is_none();
-            let needed = bytes + if says_more { code::most_bytes(&saying) } else { 0 };
+            let needed = bytes + if says_more { code::most_bytes(&count_record) } else { 0 };
             let places = 1 + usize::from(says_more);
             let fits_in_memory = self.waiting.len() + places <= WAITING_RECORDS;
             if fits_in_memory && self.weight_bytes + needed <= write::room_bytes(self.quota_bytes) {
                 break;
             }
             let records = self.waiting.iter().map(|entry| &entry.record);
-            let Some(place) = keep::victim(records) else { break };
+            let Some(place) = keep::least_needed(records) else { break };
             let dropped = self.remove(place).map(|record| record.what);
             let those = if let Some(Happened::Dropped { count }) = dropped { count } else { 1 };
             count = count.saturating_add(those);
         }
         if count > 0 {
-            self.note_dropped(count, saying);
+            self.note_dropped(count, count_record);
         }
     }
 
-    fn note_dropped(&mut self, more: u32, saying: Record) {
+    fn note_dropped(&mut self, more: u32, count_record: Record) {
         if let Some(entry) = self.mergeable().and_then(|place| self.waiting.get_mut(place))
             && let Happened::Dropped { count } = &mut entry.record.what
         {
             *count = count.saturating_add(more);
             entry.place = Place::Memory;
         } else {
-            self.push(Record { what: Happened::Dropped { count: more }, ..saying });
+            self.push(Record { what: Happened::Dropped { count: more }, ..count_record });
             self.may_merge = true;
         }
     }
@@ -206,9 +207,9 @@ impl Journal {
     /// The record of dropped ones that may still grow: one that cannot have been sent. What is sent is the first that
     /// waits, and nothing was forgotten, so nothing sent, since this one was made.
     fn mergeable(&self) -> Option<usize> {
-        let is_saying = |entry: &Entry| matches!(entry.record.what, Happened::Dropped { .. });
+        let is_count = |entry: &Entry| matches!(entry.record.what, Happened::Dropped { .. });
         let is_first = |place| !self.waiting.iter().take(place).any(|entry| entry.record.what.is_told());
-        self.waiting.iter().rposition(is_saying).filter(|place| self.may_merge && !is_first(*place))
+        self.waiting.iter().rposition(is_count).filter(|place| self.may_merge && !is_first(*place))
     }
 
     /// Takes a record out; if the disk may have it, the next write says that it is gone.

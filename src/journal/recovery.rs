@@ -74,7 +74,7 @@ pub(super) fn recover(bytes: &[u8], quota_bytes: usize, boot: BootId) -> (Journa
         too_many_ranges: false,
         may_merge: false,
         file: File { end: 0, room_end: 0, must_replace: true, is_owed: false },
-        flight: None,
+        file_after_write: None,
         pace: Pace::default(),
         unwritten_since: None,
     };

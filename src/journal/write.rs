@@ -29,11 +29,6 @@ pub(super) struct File {
     pub is_owed: bool,
 }
 
-/// The write that the disk is busy with: the file when it is done.
-pub(super) struct Flight {
-    file: File,
-}
-
 /// Most bytes of waiting records in a file of so many, what else is in it left out.
 pub(super) fn room_bytes(quota_bytes: usize) -> usize {
     quota_bytes.max(JOURNAL_LEAST_BYTES) - BLOCK_BYTES
@@ -43,7 +38,7 @@ impl Journal {
     /// Everything that is not on disk, as one write. `None`: that is nothing, or a write is in flight, or the disk failed
     /// a moment ago.
     pub fn next_write(&mut self, now: Up) -> Option<Write> {
-        if !self.has_unwritten() || self.flight.is_some() || self.pace.is_resting(now) {
+        if !self.has_unwritten() || self.file_after_write.is_some() || self.pace.is_resting(now) {
             return None;
         }
         let (write, file) = match self.append() {
@@ -68,16 +63,16 @@ impl Journal {
         self.forgotten = 0;
         self.too_many_ranges = false;
         self.unwritten_since = None;
-        self.flight = Some(Flight { file });
+        self.file_after_write = Some(file);
         Some(write)
     }
 
     /// How that write ended.
     pub fn written(&mut self, done: bool, now: Up) {
-        let Some(flight) = self.flight.take() else { return };
+        let Some(file) = self.file_after_write.take() else { return };
         if done {
             self.pace.succeeded();
-            self.file = flight.file;
+            self.file = file;
         } else {
             self.pace.failed(now);
             self.file = File { must_replace: true, is_owed: true, ..self.file };
@@ -116,11 +111,11 @@ impl Journal {
 
     /// Frames of the wanted records. How many were dropped goes first, so that it is in one frame with what says which.
     fn frames(&self, is_wanted: impl Fn(&Entry) -> bool) -> Option<Vec<u8>> {
-        let is_saying = |record: &Record| matches!(record.what, Happened::Dropped { .. });
+        let is_count = |record: &Record| matches!(record.what, Happened::Dropped { .. });
         let records = || self.waiting.iter().filter(|entry| is_wanted(entry)).map(|entry| &entry.record);
-        let sayings = records().filter(|record| is_saying(record));
+        let counts = records().filter(|record| is_count(record));
         let mut batches: Vec<Batch<&Record>> = Vec::new();
-        for record in sayings.chain(records().filter(|record| !is_saying(record))) {
+        for record in counts.chain(records().filter(|record| !is_count(record))) {
             match batches.last_mut() {
                 Some(last) if last.boot == record.at.boot && last.records.len() < FRAME_RECORDS => {
                     last.records.push(record);
