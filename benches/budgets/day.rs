@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nodepulse::io::disk::Disk;
+use nodepulse::io::disk::{Disk, JOURNAL};
 use nodepulse::journal::Write;
 
 use super::card::{BLOCK_BYTES, Card};
@@ -33,7 +33,7 @@ pub fn write_to(card: &Card) -> Result<Written> {
     for (number, write) in writes.iter().enumerate() {
         card.settle()?;
         let before = card.written_bytes()?;
-        disk.write(write).map_err(|error| error.to_string())?;
+        disk.write(JOURNAL, write).map_err(|error| error.to_string())?;
         if number < earlier {
             continue;
         }

@@ -144,7 +144,7 @@ fn check_sandbox(settings: &Settings, files: &[String], report: &mut Report) {
         return report.note("sandbox", "sandbox: false, so nothing is given up");
     }
     for step in Sandbox::enter(Some(&settings.state_directory), files).steps {
-        match step.held {
+        match step {
             Ok(text) => report.well("sandbox", text),
             Err(text) => report.note("sandbox", text),
         }

@@ -10,7 +10,7 @@ use super::load::{self, kubeconfig};
 use crate::io;
 use crate::io::credentials;
 use crate::io::sandbox::Sandbox;
-use crate::probe::{self, Gauges, Root};
+use crate::probe::{self, Root};
 
 /// Runs until SIGTERM.
 pub fn run(sources: Sources) -> Result<(), CliError> {
@@ -33,7 +33,6 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     if let Some(remark) = remark {
         ::log::warn!(target: "node-name", "{remark}");
     }
-    let mut gauges = Gauges::open(&root);
     let (name, state_directory) = (node_name.clone(), settings.state_directory.clone());
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
@@ -43,14 +42,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         kubeconfig,
         node_name,
         machine,
-        read_readings: Box::new(move |machine, judges_pids| {
-            let is_other = gauges.recount(machine);
-            if is_other {
-                ::log::info!(target: "recounted", "read again: {}", probe::report::size_of(machine));
-            }
-            (gauges.read(judges_pids), is_other)
-        }),
-        read_network: Box::new(move || probe::network(&root)),
+        root,
         read_settings: Arc::new(move |sandbox| {
             read_again(&sources, &name, &state_directory, sandbox).map_err(|error| error.to_string())
         }),

@@ -22,6 +22,9 @@ pub const BUILT_UNIX_SECONDS: i64 = match option_env!("SOURCE_DATE_EPOCH") {
 /// 2026-11-21T00:00:00Z.
 const RELEASED_UNIX_SECONDS: i64 = 1_795_219_200;
 
+/// Later than any moment.
+pub const NEVER: Up = Up::since_boot(Duration::MAX);
+
 /// Both clocks at this moment.
 pub fn now() -> Now {
     let built = Wall::from_unix_seconds(BUILT_UNIX_SECONDS);

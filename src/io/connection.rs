@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 
 use super::certificate;
-use super::dial::{dial, set_forgetful};
+use super::dial::{dial, set_abort_on_close};
 use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
 use super::tls::Tls;
@@ -71,7 +71,7 @@ impl Connection {
         let server = &kubeconfig.server;
         let name = kubeconfig.tls_server_name.as_deref().unwrap_or(&server.host);
         let tls = Tls::new(config, name).map_err(Failure::Tls)?;
-        let first_hop = kubeconfig.proxy.as_ref().unwrap_or(server);
+        let first_hop = first_hop(kubeconfig);
         let addresses = resolver.server_addresses(&first_hop.host, deadline).await?;
         let addresses: Vec<SocketAddr> = addresses.into_iter().map(|ip| SocketAddr::new(ip, first_hop.port)).collect();
         let socket = dial(reactor, &addresses, deadline).await?;
@@ -100,8 +100,8 @@ impl Connection {
             left -= 1;
             match receive(&self.socket, self.socket.get(), &mut self.tls, &mut self.plaintext) {
                 // Tickets, and nothing else that could be meant for us now.
-                Ok(Received::Bytes(_)) if self.plaintext.is_empty() && left > 0 => {}
-                Err(Trouble::Socket(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                Ok(Ok(1..)) if self.plaintext.is_empty() && left > 0 => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.socket.set_drained();
                     break;
                 }
@@ -154,11 +154,11 @@ impl Connection {
             }
             self.flush().await.map_err(broken)?;
             let (socket, tls, plaintext) = (&self.socket, &mut self.tls, &mut self.plaintext);
-            let received = socket.read_with(|stream| lift(receive(socket, stream, tls, plaintext))).await;
+            let received = socket.read_with(|stream| receive(socket, stream, tls, plaintext)).await;
             match received.map_err(broken)? {
-                Ok(Received::Bytes(count)) => received_bytes += count,
-                Ok(Received::End) if self.tls.is_ready() => return Ok(None),
-                Ok(Received::End) => {
+                Ok(count @ 1..) => received_bytes += count,
+                Ok(0) if self.tls.is_ready() => return Ok(None),
+                Ok(0) => {
                     let detail = "the peer closed the connection during the handshake".to_owned();
                     return Err(Failure::Tls(TlsFailure::Other { detail }));
                 }
@@ -196,47 +196,32 @@ impl Connection {
     /// Ends an idle connection in order.
     pub fn close(mut self) {
         // Should that fail, the peer hears of it a little more rudely.
-        let _ = set_forgetful(self.socket.get(), false);
+        let _ = set_abort_on_close(self.socket.get(), false);
         self.tls.close();
         self.send_alert();
     }
 }
 
-enum Received {
-    /// So many, with what TLS adds.
-    Bytes(usize),
-    End,
-}
-
-enum Trouble {
-    Socket(io::Error),
-    Tls(TlsFailure),
-}
-
-/// One read of the socket, decrypted.
+/// One read of the socket, decrypted: how many bytes it took, with what TLS adds; 0 is the end of the stream. What the reactor
+/// must see, the errors of the socket, stand outside.
 fn receive(
     watched: &Watched<TcpStream>,
     mut stream: &TcpStream,
     tls: &mut Tls,
     plaintext: &mut Vec<u8>,
-) -> Result<Received, Trouble> {
+) -> io::Result<Result<usize, TlsFailure>> {
     let mut buffer = [0; READ_BYTES];
-    let count = stream.read(&mut buffer).map_err(Trouble::Socket)?;
+    let count = stream.read(&mut buffer)?;
     if count < buffer.len() {
         watched.set_drained();
     }
     let records = buffer.get(..count).unwrap_or_default();
-    tls.feed(records, plaintext).map_err(Trouble::Tls)?;
-    Ok(if count == 0 { Received::End } else { Received::Bytes(count) })
+    Ok(tls.feed(records, plaintext).map(|()| count))
 }
 
-/// What the reactor must see (the socket's errors) outside, what it must not inside.
-fn lift(received: Result<Received, Trouble>) -> io::Result<Result<Received, TlsFailure>> {
-    match received {
-        Ok(received) => Ok(Ok(received)),
-        Err(Trouble::Tls(failure)) => Ok(Err(failure)),
-        Err(Trouble::Socket(error)) => Err(error),
-    }
+/// Whom a connection is opened to: the proxy, or else the server.
+pub fn first_hop(kubeconfig: &Kubeconfig) -> &Server {
+    kubeconfig.proxy.as_ref().unwrap_or(&kubeconfig.server)
 }
 
 fn ends(socket: &TcpStream) -> io::Result<Ends> {

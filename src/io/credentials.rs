@@ -40,17 +40,6 @@ pub struct Loaded {
     pub fingerprint: u64,
 }
 
-/// Whether anything of it stands in files, which may hang, or change.
-pub fn is_in_files(kubeconfig: &Kubeconfig) -> bool {
-    let in_file = |material: &Material| matches!(material, Material::File(_));
-    let proof = match &kubeconfig.credentials {
-        Credentials::Certificate { certificate, key } => in_file(certificate) || in_file(key),
-        Credentials::Token(token) => in_file(token),
-        Credentials::Anonymous => false,
-    };
-    proof || kubeconfig.certificate_authority.as_ref().is_none_or(in_file)
-}
-
 /// Reads and checks everything.
 pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loaded, Failure> {
     let mut hasher = DefaultHasher::new();

@@ -92,10 +92,10 @@ async fn attempt(reactor: &Rc<Reactor>, address: SocketAddr) -> Result<Watched<T
     }
 }
 
-/// A forgetful socket takes what it has not sent with it. A request that was given up would else be said again by the
-/// kernel for a quarter of a minute, and reach the server after its successor.
-pub fn set_forgetful(socket: &impl AsFd, forgetful: bool) -> Result<(), Errno> {
-    let linger = libc::linger { l_onoff: forgetful.into(), l_linger: 0 };
+/// Whether a socket that is closed drops what it has not sent yet, and resets the connection. The kernel would otherwise go on
+/// sending a request that was given up for a quarter of a minute, and it would reach the server after its successor.
+pub fn set_abort_on_close(socket: &impl AsFd, aborts: bool) -> Result<(), Errno> {
+    let linger = libc::linger { l_onoff: aborts.into(), l_linger: 0 };
     setsockopt(socket, sockopt::Linger, &linger)
 }
 
@@ -105,7 +105,7 @@ fn begin(reactor: &Rc<Reactor>, address: SocketAddr) -> Result<Watched<TcpStream
     let socket = socket(family, SockType::Stream, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&socket, sockopt::TcpNoDelay, &true)?;
     setsockopt(&socket, sockopt::TcpUserTimeout, &limits::TCP_USER_TIMEOUT_MS)?;
-    set_forgetful(&socket, true)?;
+    set_abort_on_close(&socket, true)?;
     match connect(socket.as_raw_fd(), &SockaddrStorage::from(address)) {
         Ok(()) | Err(Errno::EINPROGRESS) => {}
         Err(errno) => return Err(errno),

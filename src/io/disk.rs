@@ -1,5 +1,4 @@
-//! Turns writes of the journal into bytes that a power cut leaves alone, and the state directory back into the bytes that
-//! it held.
+//! Turns writes into files of the state directory that a power cut leaves alone, and the journal there back into its bytes.
 //!
 //! Who holds the directory's lock (`flock` of the directory itself) owns the journal in it. The directory, because it stays
 //! when the file is replaced, needs nothing to be created on a full or read-only disk, leaves nothing behind, and is let go
@@ -27,8 +26,8 @@ use crate::journal::Write;
 
 /// In the state directory.
 pub const JOURNAL: &str = "journal";
-/// The next one, until it takes the name.
-const ASIDE: &str = "journal.new";
+/// Where servers were found, and when the newest certificate was issued.
+pub const KNOWN_SERVERS: &str = "uplink";
 
 /// A part of the file that is read at once, and so what one bad block costs.
 const BLOCK_BYTES: usize = 4096;
@@ -55,7 +54,7 @@ impl Disk {
         match disk.take_directory().and_then(|()| disk.read()) {
             Ok(bytes) => {
                 // Left by a power cut: never renamed, so never the journal.
-                let _ = disk.unlink_aside();
+                let _ = disk.remove_new(JOURNAL);
                 // A disk that is read-only now says so once here, and again whenever it is written to.
                 let trouble = disk.open_for_writing().and_then(|()| disk.sync_found());
                 Ok((disk, bytes, trouble.err().filter(|error| !error.is_missing())))
@@ -72,9 +71,9 @@ impl Disk {
         (Disk { directory_path, directory: None, journal: None, was_read: false }, Vec::new(), Some(trouble))
     }
 
-    /// Does it, and comes back when it is on the disk.
-    pub fn write(&mut self, write: &Write) -> Result<(), DiskError> {
-        let written = self.write_here(write);
+    /// Does it to the file of this name, and comes back when it is on the disk. Only the journal is ever appended to.
+    pub fn write(&mut self, name: &str, write: &Write) -> Result<(), DiskError> {
+        let written = self.write_here(name, write);
         if written.as_ref().is_err_and(DiskError::is_missing) {
             // The directory was removed: one that is made anew is another one.
             (self.directory, self.journal, self.was_read) = (None, None, false);
@@ -82,64 +81,63 @@ impl Disk {
         written
     }
 
-    fn write_here(&mut self, write: &Write) -> Result<(), DiskError> {
+    fn write_here(&mut self, name: &str, write: &Write) -> Result<(), DiskError> {
         self.take_directory()?;
-        if !self.was_read {
+        if name == JOURNAL && !self.was_read {
             // The directory came late, with a card or a mount: what it says must not be lost.
-            return match self.stat()? {
-                None => {
-                    self.was_read = true;
-                    self.write_here(write)
-                }
-                Some(_) => Err(DiskError::Unread { path: self.path(JOURNAL) }),
-            };
+            if self.stat()?.is_some() {
+                return Err(DiskError::Unread { path: self.path(JOURNAL) });
+            }
+            self.was_read = true;
         }
         match write {
-            Write::Append { at_bytes, bytes } => {
-                self.open_for_writing()?;
-                let journal = self.journal.as_ref().ok_or_else(|| self.failed("write", JOURNAL, Errno::EBADF))?;
-                let (named, opened) = (self.stat()?, fstat(journal));
-                if named.map(|named| named.st_ino) != opened.ok().map(|opened| opened.st_ino) {
-                    // Somebody took it away: what is written into it now, nobody would find.
-                    self.journal = None;
-                    return Err(self.failed("append to", JOURNAL, Errno::ESTALE));
-                }
-                let written = journal.write_all_at(bytes, *at_bytes).and_then(|()| journal.sync_data());
-                written.map_err(|error| self.failed("write", JOURNAL, errno(&error)))
+            Write::Append { at_bytes, bytes } => self.append(*at_bytes, bytes),
+            Write::Replace { bytes } if name == JOURNAL => {
+                self.stat()?;
+                self.journal = Some(self.replace(name, bytes)?);
+                self.sync_directory()
             }
-            Write::Replace { bytes } => self.replace(bytes),
+            Write::Replace { bytes } => {
+                self.replace(name, bytes)?;
+                self.sync_directory()
+            }
         }
     }
 
-    fn replace(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
-        self.stat()?;
-        let _ = self.unlink_aside();
-        let written = self.write_aside(bytes).and_then(|aside| {
+    fn append(&mut self, at_bytes: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.open_for_writing()?;
+        let journal = self.journal.as_ref().ok_or_else(|| self.failed("write", JOURNAL, Errno::EBADF))?;
+        let (named, opened) = (self.stat()?, fstat(journal));
+        if named.map(|named| named.st_ino) != opened.ok().map(|opened| opened.st_ino) {
+            // Somebody took it away: what is written into it now, nobody would find.
+            self.journal = None;
+            return Err(self.failed("append to", JOURNAL, Errno::ESTALE));
+        }
+        let written = journal.write_all_at(bytes, at_bytes).and_then(|()| journal.sync_data());
+        written.map_err(|error| self.failed("write", JOURNAL, errno(&error)))
+    }
+
+    /// Writes a file beside the old one that takes its name when it is whole on the disk.
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<File, DiskError> {
+        // It, or what somebody put there, has its own rights and may point elsewhere.
+        let _ = self.remove_new(name);
+        let new = new_name(name);
+        let mut file = self.open_below(&new, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        let written = written.map_err(|error| self.failed("write", &new, errno(&error))).and_then(|()| {
             let directory = self.directory()?;
-            renameat(directory, ASIDE, directory, JOURNAL).map_err(|errno| self.failed("replace", JOURNAL, errno))?;
-            Ok(aside)
+            renameat(directory, new.as_str(), directory, name).map_err(|errno| self.failed("replace", name, errno))
         });
-        match written {
-            Ok(aside) => self.journal = Some(aside),
-            Err(error) => {
-                // A full disk gets its blocks back.
-                let _ = self.unlink_aside();
-                return Err(error);
-            }
+        if written.is_err() {
+            // A full disk gets its blocks back.
+            let _ = self.remove_new(name);
         }
-        self.sync_directory()
+        written.map(|()| file)
     }
 
-    fn write_aside(&self, bytes: &[u8]) -> Result<File, DiskError> {
-        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
-        let mut aside = self.open_below(ASIDE, flags)?;
-        let written = aside.write_all(bytes).and_then(|()| aside.sync_all());
-        written.map(|()| aside).map_err(|error| self.failed("write", ASIDE, errno(&error)))
-    }
-
-    fn unlink_aside(&self) -> Result<(), DiskError> {
-        let unlinked = unlinkat(self.directory()?, ASIDE, UnlinkatFlags::NoRemoveDir);
-        unlinked.map_err(|errno| self.failed("remove", ASIDE, errno))
+    fn remove_new(&self, name: &str) -> Result<(), DiskError> {
+        let removed = unlinkat(self.directory()?, new_name(name).as_str(), UnlinkatFlags::NoRemoveDir);
+        removed.map_err(|errno| self.failed("remove", &new_name(name), errno))
     }
 
     /// Has the directory and its lock, from now on.
@@ -243,6 +241,11 @@ impl Disk {
     fn path(&self, name: &str) -> String {
         if name.is_empty() { self.directory_path.clone() } else { format!("{}/{name}", self.directory_path) }
     }
+}
+
+/// What a new file is called until it takes the name.
+fn new_name(name: &str) -> String {
+    format!("{name}.new")
 }
 
 /// The bytes of a journal that this process does not own, for somebody who wants to see them; a running agent may be

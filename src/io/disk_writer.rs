@@ -1,14 +1,15 @@
-//! Turns a write of the journal into a thread that does it: no heartbeat waits for a disk.
+//! Turns a write into a thread that does it: no heartbeat waits for a disk.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::clock;
 use super::disk::{Disk, JOURNAL};
 use super::disk_error::DiskError;
-use super::kept::Kept;
+use super::known_servers::KnownServers;
 use super::reactor::Reactor;
-use super::thread::{self, Source};
+use super::thread::Source;
 use crate::config::Settings;
 use crate::journal::{BootId, Journal, Write};
 
@@ -25,12 +26,15 @@ pub fn open(
     settings: &Settings,
     boot: BootId,
     look: LookAtFiles,
-) -> Result<(DiskWriter, Journal, Kept), DiskError> {
+) -> Result<(DiskWriter, Journal, KnownServers), DiskError> {
+    let source = Source::new("state-directory", 1);
     let directory = settings.state_directory.clone();
-    let read = move || (Disk::open(&directory), Kept::read(&directory), look());
-    let answer = reactor.block_on(Source::new("state-reader", PATIENCE).ask(reactor, read));
-    let silent = || (Ok(Disk::silent(&settings.state_directory)), Kept::default(), Vec::new());
-    let (opened, kept, remarks) = answer.ok().flatten().unwrap_or_else(silent);
+    let read = source.ask(move || (Disk::open(&directory), KnownServers::read(&directory), look()));
+    let answer = reactor.block_on(reactor.before(clock::up() + PATIENCE, read));
+    let (opened, known, remarks) = match answer {
+        Ok(Some(Ok(answer))) => answer,
+        _ => (Ok(Disk::silent(&settings.state_directory)), KnownServers::default(), Vec::new()),
+    };
     for (word, remark) in remarks {
         ::log::warn!(target: word, "{remark}");
     }
@@ -42,61 +46,52 @@ pub fn open(
     } else if found.records > 0 {
         ::log::info!(target: "journal-recovered", "{path}: {found}");
     }
-    Ok((DiskWriter::new(disk, trouble.as_ref()), journal, kept))
+    let disk = Arc::new(Mutex::new(disk));
+    let writer = DiskWriter { source, disk, turn: smol::lock::Mutex::default(), told: Cell::default() };
+    trouble.into_iter().for_each(|trouble| writer.tell(&trouble));
+    Ok((writer, journal, known))
 }
 
-/// One write at a time. While one hangs, further ones fail: the journal goes on from memory.
+/// One write after the other.
 pub struct DiskWriter {
-    /// `None` while the thread of a write has it.
-    disk: RefCell<Option<Disk>>,
+    source: Source,
+    /// Locked by the thread of a write.
+    disk: Arc<Mutex<Disk>>,
+    turn: smol::lock::Mutex<()>,
     /// What was last said of it; a trouble is told once, not every ten minutes.
     told: Cell<Option<&'static str>>,
 }
 
 impl DiskWriter {
-    /// `trouble`: what [`Disk::open`] had to say, told now.
-    fn new(disk: Disk, trouble: Option<&DiskError>) -> DiskWriter {
-        let writer = DiskWriter { disk: RefCell::new(Some(disk)), told: Cell::new(None) };
-        trouble.into_iter().for_each(|trouble| writer.tell(trouble));
-        writer
-    }
-
     /// Whether whoever looks at the directory may wait for ever.
     pub fn is_silent(&self) -> bool {
         self.told.get() == Some(DiskError::SILENT)
     }
 
-    /// Whether it is on the disk now.
-    pub async fn write(&self, write: Write) -> bool {
-        let Some(disk) = self.disk.take() else { return false };
-        let task = Arc::new(Mutex::new(Some((disk, write))));
-        let taken = Arc::clone(&task);
-        let begun = thread::begin("journal-writer", thread::WRITER_STACK_BYTES, move || {
-            let (mut disk, write) = taken.lock().ok()?.take()?;
-            let written = disk.write(&write);
-            Some((disk, written))
-        });
-        let Ok(answer) = begun else {
-            // No memory for a thread: there may be some later.
-            self.disk.replace(task.lock().ok().and_then(|mut task| task.take()).map(|(disk, _)| disk));
-            return false;
-        };
-        let Some((disk, written)) = answer.get().await.flatten() else { return false };
-        self.disk.replace(Some(disk));
+    /// Whether the file of this name is so on the disk now. While another write hangs, this one waits for it.
+    pub async fn write(&self, name: &'static str, write: Write) -> bool {
+        let _one = self.turn.lock().await;
+        let disk = Arc::clone(&self.disk);
+        let written = self.source.ask(move || Some(disk.lock().ok()?.write(name, &write))).await;
         match written {
-            Ok(()) => self.told.set(None),
-            Err(trouble) => {
-                self.tell(&trouble);
-                return false;
+            Ok(Some(Ok(()))) => {
+                self.told.set(None);
+                true
             }
+            Ok(Some(Err(trouble))) => {
+                self.tell(&trouble);
+                false
+            }
+            // No memory for a thread: there may be some later.
+            Ok(None) | Err(_) => false,
         }
-        true
     }
 
     fn tell(&self, trouble: &DiskError) {
         let word = trouble.word();
         if self.told.replace(Some(word)) != Some(word) {
-            ::log::warn!(target: word, "{trouble}; until then what happens is kept in memory only");
+            let consequence = "until then what happens is kept in memory only, and so is where the server is found";
+            ::log::warn!(target: word, "{trouble}; {consequence}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Owns the clock, the sockets, TLS, signals and the files of the agent.
 
-mod aside;
+mod attempt;
 pub mod certificate;
 pub mod clock;
 mod connection;
@@ -11,10 +11,9 @@ pub mod disk;
 pub mod disk_error;
 pub mod disk_writer;
 pub mod file;
-mod flight;
 pub mod inbox;
-mod kept;
 pub mod kernel;
+mod known_servers;
 pub mod log;
 #[cfg(test)]
 #[path = "../../tests/support/loopback.rs"]
@@ -32,9 +31,8 @@ pub mod signals;
 mod stderr;
 mod thread;
 pub mod tls;
-mod way;
 
-pub use run::{Session, Start, exchange_once, run};
+pub use run::{Session, Start, run};
 
 use std::fmt;
 

@@ -1,19 +1,17 @@
 //! Turns wishes into answers over as few connections as will do: one that all lanes share, a second while one hangs.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use smol::lock::Mutex;
 
+use super::attempt::{Attempt, Attempts};
 use super::clock::{self, CertificateClock};
-use super::connection::{Carried, Connection};
+use super::connection::{Carried, Connection, first_hop};
 use super::credentials::{self, Loaded};
-use super::flight::{Flight, Flights};
 use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::thread::{self, Source};
@@ -48,8 +46,7 @@ pub struct Pool {
     token_due: Cell<Up>,
     /// The kept connection. There is never a second: of two, the one that becomes idle last is closed.
     idle: RefCell<Option<Connection>>,
-    /// Exchanges that hold a connection.
-    flights: Flights,
+    attempts: Attempts,
     /// When a request was sent once more, the last time.
     repeated: Cell<Option<Up>>,
     /// Connections of an earlier epoch are not kept: addresses or credentials have changed since.
@@ -71,11 +68,11 @@ impl Pool {
             node_name,
             kubeconfig: RefCell::new(Arc::new(kubeconfig)),
             loaded: RefCell::default(),
-            source: Source::new("credential-reader", thread::FILE_PATIENCE),
+            source: Source::new("credential-reader", 1),
             reading: Mutex::new(()),
             token_due: Cell::new(Up::BOOT),
             idle: RefCell::default(),
-            flights: Flights::default(),
+            attempts: Attempts::default(),
             repeated: Cell::default(),
             epoch: Cell::default(),
         }
@@ -85,12 +82,27 @@ impl Pool {
     /// that could; equal ones keep connections.
     pub async fn reload(&self) -> Result<CredentialDates, Failure> {
         let _one = self.reading.lock().await;
-        self.read_again().await
+        self.read(None).await
     }
 
-    async fn read_again(&self) -> Result<CredentialDates, Failure> {
-        let known = Arc::clone(&self.kubeconfig.borrow());
-        self.load(known).await.map(|(kubeconfig, fresh)| self.adopt(kubeconfig, fresh))
+    /// SIGHUP: another server, CA or identity from now on. One whose credentials cannot be used changes nothing, where
+    /// others are in use.
+    pub async fn replace(&self, kubeconfig: Kubeconfig) -> Result<CredentialDates, Failure> {
+        let _one = self.reading.lock().await;
+        self.read(Some(kubeconfig)).await
+    }
+
+    async fn read(&self, other: Option<Kubeconfig>) -> Result<CredentialDates, Failure> {
+        let wanted = other.map_or_else(|| Arc::clone(&self.kubeconfig.borrow()), Arc::new);
+        match self.load(Arc::clone(&wanted)).await {
+            Ok((kubeconfig, fresh)) => Ok(self.adopt(kubeconfig, fresh)),
+            Err(failure) => {
+                if self.loaded.borrow().is_none() {
+                    self.kubeconfig.replace(wanted);
+                }
+                Err(failure)
+            }
+        }
     }
 
     /// What the files say, which may stand on a file system that hangs: nothing else waits for that.
@@ -101,7 +113,8 @@ impl Pool {
             let kubeconfig = credentials::read_again(&known).map_or(known, Arc::new);
             credentials::load(&kubeconfig, clock).map(|loaded| (kubeconfig, loaded))
         };
-        self.source.ask(&self.reactor, read).await.unwrap_or_else(|| {
+        let read = self.reactor.before(clock::up() + thread::FILE_PATIENCE, self.source.ask(read)).await;
+        read.and_then(Result::ok).unwrap_or_else(|| {
             let what = "a file that the kubeconfig names does not answer; see what its file system says: dmesg | tail";
             Err(Failure::Credentials { what: what.to_owned() })
         })
@@ -122,22 +135,6 @@ impl Pool {
         dates
     }
 
-    /// SIGHUP: another server, CA or identity from now on. One whose credentials cannot be used changes nothing, where
-    /// others are in use.
-    pub async fn replace(&self, kubeconfig: Kubeconfig) -> Result<CredentialDates, Failure> {
-        let _one = self.reading.lock().await;
-        let kubeconfig = Arc::new(kubeconfig);
-        match self.load(Arc::clone(&kubeconfig)).await {
-            Ok((kubeconfig, fresh)) => Ok(self.adopt(kubeconfig, fresh)),
-            Err(failure) => {
-                if self.loaded.borrow().is_none() {
-                    self.kubeconfig.replace(kubeconfig);
-                }
-                Err(failure)
-            }
-        }
-    }
-
     /// There are credentials, and the token among them is a fresh one if such can be had.
     async fn ready(&self) -> Result<(), Failure> {
         if self.is_ready() {
@@ -147,7 +144,7 @@ impl Pool {
         if self.is_ready() {
             return Ok(());
         }
-        let read = self.read_again().await;
+        let read = self.read(None).await;
         if self.loaded.borrow().is_some() { Ok(()) } else { read.map(drop) }
     }
 
@@ -162,17 +159,17 @@ impl Pool {
         self.idle.take().into_iter().for_each(Connection::close);
     }
 
-    /// The network is another than before: connections from local addresses that do not `stand` are not used again, and
-    /// what is under way over them, or over none yet, begins anew.
-    pub fn network_changed(&self, stands: &dyn Fn(IpAddr) -> bool) {
+    /// The network is another than before: connections from local addresses that `still_works` denies are not used again,
+    /// and what is under way over them, or over none yet, begins anew.
+    pub fn network_changed(&self, still_works: &dyn Fn(IpAddr) -> bool) {
         let mut idle = self.idle.borrow_mut();
         // Nobody is there to be told.
-        drop(idle.take_if(|connection| !stands(connection.ends().local)));
-        self.flights.call_back(stands);
+        drop(idle.take_if(|connection| !still_works(connection.ends().local)));
+        self.attempts.cancel(still_works);
     }
 
     /// One exchange, from looking the name up to the last byte of the answer, within [`limits::REQUEST_DEADLINE`] of its
-    /// beginning, or of the last change of the network that took its way.
+    /// beginning, or of the last change of the network that took its path.
     pub async fn exchange(&self, wish: Wish) -> Answer {
         self.exchange_within(wish, limits::REQUEST_DEADLINE).await
     }
@@ -180,81 +177,64 @@ impl Pool {
     async fn exchange_within(&self, wish: Wish, span: Duration) -> Answer {
         let result = loop {
             let deadline = clock::up() + span;
-            let attempt = self.reactor.before(deadline, self.attempt(&wish, deadline)).await;
-            if let Some(peer) = self.flights.take_failed() {
+            let attempt = self.attempts.begin();
+            let answered = async { Some(self.carry(&wish, &attempt, deadline).await) };
+            let cancelled = async {
+                attempt.cancelled().await;
+                None
+            };
+            let result = match self.reactor.before(deadline, smol::future::or(answered, cancelled)).await {
+                Some(Some(result)) => result,
+                // Once more. A look at the network comes before each time, and these are spaced.
+                Some(None) => continue,
+                None => Err(Failure::TimedOut { after_ms: u64::try_from(span.as_millis()).unwrap_or(u64::MAX) }),
+            };
+            if let Some(peer) = attempt.peer().filter(|_| result.is_err()) {
                 self.resolver.failed(peer);
             }
-            match attempt {
-                Some(Some(result)) => break result,
-                // Called back. A look at the network comes before each time, and these are spaced.
-                Some(None) => {}
-                None => break Err(Failure::TimedOut { after_ms: u64::try_from(span.as_millis()).unwrap_or(u64::MAX) }),
-            }
+            break result;
         };
         result.unwrap_or_else(|failure| Answer { date: None, result: Err(Refusal::Failed(failure)) })
     }
 
-    /// `None`: the way was gone before there was an answer.
-    async fn attempt(&self, wish: &Wish, deadline: Up) -> Option<Result<Answer, Failure>> {
-        if let Err(failure) = self.ready().await {
-            return Some(Err(failure));
-        }
-        let kept = self.take_idle().await;
-        // Counted until this function ends, or is dropped at its deadline.
-        let flight = self.flights.begin(kept.as_ref().map(Connection::ends));
-        let answer = async { Some(self.carry(wish, kept, &flight, deadline).await) };
-        let called_back = async {
-            flight.called_back().await;
-            None
-        };
-        smol::future::or(answer, called_back).await
-    }
-
-    async fn carry(
-        &self,
-        wish: &Wish,
-        kept: Option<Connection>,
-        flight: &Flight<'_>,
-        deadline: Up,
-    ) -> Result<Answer, Failure> {
-        let target = self.target();
-        let epoch = self.epoch.get();
-        if let Some(connection) = kept {
+    async fn carry(&self, wish: &Wish, attempt: &Attempt<'_>, deadline: Up) -> Result<Answer, Failure> {
+        self.ready().await?;
+        let mut kept = self.take_idle().await;
+        let (target, epoch) = (self.target(), self.epoch.get());
+        loop {
+            let was_kept = kept.is_some();
+            let connection = match kept.take() {
+                Some(connection) => connection,
+                None => self.connect(attempt, deadline).await?,
+            };
+            attempt.connected(connection.ends());
             let (request, exchange) = Exchange::start(wish.clone(), &target, connection.audit_id())?;
             match connection.carry(&request, exchange).await {
                 Carried::Answered { answer, mut connection, reusable } => {
                     let answer = self.dated(answer, connection.certified())?;
-                    flight.land();
+                    if !was_kept {
+                        let kubeconfig = self.kubeconfig.borrow();
+                        self.resolver.worked(&first_hop(&kubeconfig).host, connection.ends().peer);
+                    }
                     self.keep(reusable.then_some(connection), epoch);
                     return Ok(answer);
                 }
-                Carried::Failed(failure) => return Err(failure),
                 // Sent once more, at most: every request of ours is either idempotent or answered by 409.
-                Carried::Silent(_) if self.may_repeat() => flight.set_ends(None),
-                Carried::Silent(failure) => return Err(failure),
+                Carried::Silent(_) if was_kept && self.may_repeat() => {}
+                Carried::Failed(failure) | Carried::Silent(failure) => return Err(failure),
             }
         }
+    }
+
+    async fn connect(&self, attempt: &Attempt<'_>, deadline: Up) -> Result<Connection, Failure> {
+        attempt.connecting();
         let config = self.loaded.borrow().as_ref().map(|loaded| Arc::clone(&loaded.config));
         let Some(config) = config else {
             return Err(Failure::Credentials { what: "the kubeconfig was replaced meanwhile".to_owned() });
         };
         let kubeconfig = Arc::clone(&self.kubeconfig.borrow());
-        let connected = |ends| flight.set_ends(Some(ends));
-        let opening = Connection::open(&self.reactor, &self.resolver, &kubeconfig, config, deadline, connected);
-        let connection = opening.await?;
-        let (request, exchange) = Exchange::start(wish.clone(), &target, connection.audit_id())?;
-        match connection.carry(&request, exchange).await {
-            Carried::Answered { answer, mut connection, reusable } => {
-                let answer = self.dated(answer, connection.certified())?;
-                if let Some(ends) = flight.land() {
-                    let first_hop = kubeconfig.proxy.as_ref().unwrap_or(&kubeconfig.server);
-                    self.resolver.worked(&first_hop.host, ends.peer);
-                }
-                self.keep(reusable.then_some(connection), epoch);
-                Ok(answer)
-            }
-            Carried::Failed(failure) | Carried::Silent(failure) => Err(failure),
-        }
+        let connected = |ends| attempt.connected(ends);
+        Connection::open(&self.reactor, &self.resolver, &kubeconfig, config, deadline, connected).await
     }
 
     /// Often enough for one that ends connections between two renewals; where more end, the agent asks again, and counts.
@@ -279,14 +259,8 @@ impl Pool {
 
     /// The kept connection; `None` when there is none and none comes back within [`PATIENCE`].
     async fn take_idle(&self) -> Option<Connection> {
-        let wait = poll_fn(|context| {
-            if self.idle.borrow().is_some() || self.flights.is_empty() {
-                return Poll::Ready(());
-            }
-            self.flights.wake_at_end(context.waker().clone());
-            Poll::Pending
-        });
-        self.reactor.before(clock::up() + PATIENCE, wait).await;
+        let is_decided = || self.idle.borrow().is_some() || !self.attempts.have_connections();
+        self.reactor.before(clock::up() + PATIENCE, self.attempts.until(is_decided)).await;
         let mut kept = self.idle.take()?;
         kept.is_usable().then_some(kept)
     }
@@ -300,7 +274,7 @@ impl Pool {
             let ours = self.loaded.borrow().as_ref().and_then(|loaded| loaded.dates.not_before);
             let issued = from.max(ours.filter(|ours| *ours <= date).unwrap_or(from));
             self.clock.passed(issued);
-            self.resolver.kept().passed(issued);
+            self.resolver.known_servers().certificate_issued(issued);
         } else if self.clock.known().is_some() {
             answer.date = None;
         } else {

@@ -39,10 +39,6 @@ pub struct Reactor {
     sources: RefCell<BTreeMap<u64, Source>>,
     timers: RefCell<BTreeMap<(Up, u64), Waker>>,
     next_key: Cell<u64>,
-    /// Looks at the clock and at the kernel's news so far.
-    turn: Cell<u64>,
-    /// Tasks that have read enough for this turn.
-    next_turn: RefCell<Vec<Waker>>,
 }
 
 /// What is believed of one descriptor, and who waits for it.
@@ -54,8 +50,8 @@ struct Source {
     hung_up: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Reads in this turn: whoever has endless things to say holds up neither a deadline nor anybody else.
-    turn: u64,
+    /// Reads since it was last empty or gave way: whoever has endless things to say holds up neither a deadline nor anybody
+    /// else.
     reads: usize,
 }
 
@@ -93,8 +89,6 @@ impl Reactor {
             sources: RefCell::default(),
             timers: RefCell::default(),
             next_key: Cell::new(DOORBELL + 1),
-            turn: Cell::new(0),
-            next_turn: RefCell::default(),
         }))
     }
 
@@ -150,7 +144,7 @@ impl Reactor {
     }
 
     fn sleep(&self) -> io::Result<()> {
-        let is_busy = self.wake.raised.load(Ordering::Acquire) || !self.next_turn.borrow().is_empty();
+        let is_busy = self.wake.raised.load(Ordering::Acquire);
         let timeout = if is_busy { EpollTimeout::ZERO } else { self.until_timer() };
         let mut events = [EpollEvent::empty(); EVENTS_PER_WAIT];
         let count = match self.epoll.wait(&mut events, timeout) {
@@ -162,8 +156,6 @@ impl Reactor {
             self.note(event.data(), event.events());
         }
         self.fire_timers();
-        self.turn.set(self.turn.get() + 1);
-        self.next_turn.take().into_iter().for_each(Waker::wake);
         Ok(())
     }
 
@@ -172,7 +164,7 @@ impl Reactor {
             return EpollTimeout::NONE;
         };
         // Rounded up: a millisecond too early would cost one more round.
-        let wait = (deadline - clock::up()) + Duration::from_nanos(999_999);
+        let wait = (deadline - clock::up()).saturating_add(Duration::from_nanos(999_999));
         EpollTimeout::try_from(wait).unwrap_or(EpollTimeout::MAX)
     }
 
@@ -215,14 +207,16 @@ impl<F: AsFd> Watched<F> {
         &self.descriptor
     }
 
-    /// Tries `operation` whenever there may be something to read, until it does not say `WouldBlock`; in one turn of the
-    /// reactor not more than [`limits::READS_PER_TURN`] times.
+    /// Tries `operation` whenever there may be something to read, until it does not say `WouldBlock`. After
+    /// [`limits::READS_PER_TURN`] reads everybody else has a turn.
     pub async fn read_with<T>(&self, mut operation: impl FnMut(&F) -> io::Result<T>) -> io::Result<T> {
         loop {
             poll_fn(|context| self.poll_source(|source| (source.readable, &mut source.reader), context)).await;
             poll_fn(|context| self.poll_turn(context)).await;
             match operation(&self.descriptor) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.set(|source| source.readable = false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.set(|source| (source.readable, source.reads) = (false, 0))
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }
@@ -250,7 +244,7 @@ impl<F: AsFd> Watched<F> {
 
     /// The last read left nothing behind: the next one waits for an event, which saves the read that would say so.
     pub fn set_drained(&self) {
-        self.set(|source| source.readable = source.hung_up);
+        self.set(|source| (source.readable, source.reads) = (source.hung_up, 0));
     }
 
     /// Whether something, or the end of the stream, came since the last [`Watched::set_drained`].
@@ -262,19 +256,17 @@ impl<F: AsFd> Watched<F> {
         self.reactor.sources.borrow_mut().get_mut(&self.key).map(change).unwrap_or_default();
     }
 
-    /// One more read, in this turn or in the next.
+    /// One more read; after many of them at the next look at the clock and at the kernel's news.
     fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut sources = self.reactor.sources.borrow_mut();
         let Some(source) = sources.get_mut(&self.key) else { return Poll::Ready(()) };
-        let turn = self.reactor.turn.get();
-        if source.turn != turn {
-            (source.turn, source.reads) = (turn, 0);
-        }
-        if source.reads < limits::READS_PER_TURN {
-            source.reads += 1;
+        source.reads += 1;
+        if source.reads <= limits::READS_PER_TURN {
             return Poll::Ready(());
         }
-        self.reactor.next_turn.borrow_mut().push(context.waker().clone());
+        source.reads = 0;
+        // A deadline that has passed already.
+        self.reactor.timers.borrow_mut().insert((Up::BOOT, self.reactor.take_key()), context.waker().clone());
         Poll::Pending
     }
 

@@ -5,38 +5,37 @@ use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock;
-use super::kept::Kept;
+use super::known_servers::KnownServers;
 use super::reactor::Reactor;
-use super::thread::{self, Answer};
+use super::thread::Source;
 use crate::api::failure::Failure;
 use crate::config::limits;
 use crate::time::Up;
 
+const THREAD_NAME: &str = "name-lookup";
 /// How long DNS may take when there are addresses from earlier to fall back to.
 const PATIENCE_WITH_KNOWN: Duration = Duration::from_secs(2);
 
 /// Looks names up, and remembers.
 pub struct Resolver {
     reactor: Rc<Reactor>,
-    kept: Rc<Kept>,
+    known: Rc<KnownServers>,
     /// Addresses over which a request failed since they last worked, the latest failure last: tried after the others,
     /// whatever DNS thinks of them.
-    shunned: RefCell<Vec<IpAddr>>,
-    /// One clone per look-up in flight.
-    in_flight: Arc<()>,
+    failed: RefCell<Vec<IpAddr>>,
+    dns: Source,
 }
 
 impl Resolver {
-    pub fn new(reactor: Rc<Reactor>, kept: Rc<Kept>) -> Resolver {
-        Resolver { reactor, kept, shunned: RefCell::default(), in_flight: Arc::new(()) }
+    pub fn new(reactor: Rc<Reactor>, known: Rc<KnownServers>) -> Resolver {
+        Resolver { reactor, known, failed: RefCell::default(), dns: Source::new(THREAD_NAME, limits::NAME_LOOKUPS) }
     }
 
-    pub fn kept(&self) -> &Rc<Kept> {
-        &self.kept
+    pub fn known_servers(&self) -> &KnownServers {
+        &self.known
     }
 
     /// Addresses of a server, in the order to be tried: families alternate (RFC 8305), the resolver's choice first.
@@ -45,12 +44,12 @@ impl Resolver {
         if let Ok(ip) = host.parse() {
             return Ok(vec![ip]);
         }
-        let known = self.kept.addresses(host);
+        let known = self.known.addresses(host);
         let patience = if known.is_some() { deadline.min(clock::up() + PATIENCE_WITH_KNOWN) } else { deadline };
         let mut addresses = match (self.look_up(host, patience).await, known) {
             (Ok(found), known) => {
                 let mut ordered = alternate(found);
-                self.kept.found(host, &ordered);
+                self.known.found(host, &ordered);
                 // Where a server was is tried second at the latest: one answer of DNS may be a lie.
                 let worked = known.and_then(|known| known.first().copied()).filter(|ip| !ordered.contains(ip));
                 worked.into_iter().for_each(|ip| ordered.insert(1, ip));
@@ -59,62 +58,50 @@ impl Resolver {
             (Err(_), Some(known)) => known,
             (Err(detail), None) => return Err(Failure::Resolve { host: host.to_owned(), detail }),
         };
-        let shunned = self.shunned.borrow();
-        addresses.sort_by_key(|ip| shunned.iter().position(|shunned| shunned == ip));
+        let failed = self.failed.borrow();
+        addresses.sort_by_key(|ip| failed.iter().position(|failed| failed == ip));
         Ok(addresses)
     }
 
     /// A server answered at this address.
     pub fn worked(&self, host: &str, ip: IpAddr) {
-        self.shunned.borrow_mut().retain(|shunned| *shunned != ip);
-        self.kept.worked(host, ip);
+        self.failed.borrow_mut().retain(|failed| *failed != ip);
+        self.known.worked(host, ip);
     }
 
     /// A request over a connection to this address came to nothing.
     pub fn failed(&self, ip: IpAddr) {
-        let mut shunned = self.shunned.borrow_mut();
-        shunned.retain(|shunned| *shunned != ip);
-        shunned.push(ip);
-        if shunned.len() > limits::SERVER_ADDRESSES {
-            shunned.remove(0);
+        let mut failed = self.failed.borrow_mut();
+        failed.retain(|failed| *failed != ip);
+        failed.push(ip);
+        if failed.len() > limits::SERVER_ADDRESSES {
+            failed.remove(0);
         }
     }
 
     /// What the system says of a name, once, until `deadline`.
     pub async fn look_up(&self, host: &str, deadline: Up) -> Result<Vec<IpAddr>, String> {
-        let ticket = Arc::clone(&self.in_flight);
-        if Arc::strong_count(&ticket) > limits::NAME_LOOKUPS + 1 {
-            return Err("earlier look-ups still hang".to_owned());
-        }
         let started = clock::up();
-        let answer = begin(host, ticket).map_err(|error| format!("no helper thread: {error}"))?;
-        match answer.get_before(&self.reactor, deadline).await {
-            // A helper that ends without an answer has panicked: libc's business, told like a silence.
-            None => Err(format!("no answer from DNS within {} ms", (deadline - started).as_millis())),
-            Some(Err(error)) => {
+        let name = (host.to_owned(), 0);
+        let call = move || {
+            let found = name.to_socket_addrs()?;
+            Ok(found.map(|address| address.ip()).take(limits::LOOKED_UP_ADDRESSES).collect())
+        };
+        let asked = self.reactor.before(deadline, self.dns.ask(call)).await;
+        let answer: io::Result<Vec<IpAddr>> = match asked {
+            Some(asked) => asked.map_err(|error| format!("DNS cannot be asked: {error}"))?,
+            None => return Err(format!("no answer from DNS within {} ms", (deadline - started).as_millis())),
+        };
+        match answer {
+            Err(error) => {
                 let text = error.to_string();
                 Err(text.rsplit("lookup address information: ").next().unwrap_or_default().to_owned())
             }
-            Some(Ok(found)) if found.is_empty() => Err("no address".to_owned()),
-            Some(Ok(found)) => Ok(found),
+            Ok(found) if found.is_empty() => Err("no address".to_owned()),
+            Ok(found) => Ok(found),
         }
     }
 }
-
-type Found = io::Result<Vec<IpAddr>>;
-
-fn begin(host: &str, ticket: Arc<()>) -> io::Result<Answer<Found>> {
-    let host = host.to_owned();
-    thread::begin(HELPER_NAME, HELPER_STACK_BYTES, move || {
-        let found = (host.as_str(), 0).to_socket_addrs();
-        drop(ticket);
-        found.map(|found| found.map(|address| address.ip()).take(limits::LOOKED_UP_ADDRESSES).collect())
-    })
-}
-
-const HELPER_NAME: &str = "name-lookup";
-/// Enough for the modules of glibc's name service switch; only touched pages count.
-const HELPER_STACK_BYTES: usize = 512 * 1024;
 
 /// Families in turn, beginning with that of the first address; each once; at most [`limits::SERVER_ADDRESSES`].
 fn alternate(found: Vec<IpAddr>) -> Vec<IpAddr> {
@@ -174,7 +161,7 @@ mod tests {
         let failure = reactor.block_on(resolver.server_addresses(name, soon())).unwrap().unwrap_err();
         assert!(matches!(&failure, Failure::Resolve { host, .. } if host == name), "{failure}");
         let ask = || reactor.block_on(resolver.server_addresses(name, soon())).unwrap().unwrap();
-        resolver.kept.found(name, &ips(&["10.0.0.1", "fd00::1", "10.0.0.2"]));
+        resolver.known.found(name, &ips(&["10.0.0.1", "fd00::1", "10.0.0.2"]));
         assert_eq!(ask(), ips(&["10.0.0.1", "fd00::1", "10.0.0.2"]));
         resolver.worked(name, ips(&["fd00::1"])[0]);
         assert_eq!(ask(), ips(&["fd00::1", "10.0.0.1", "10.0.0.2"]));
@@ -185,7 +172,7 @@ mod tests {
         resolver.failed(ips(&["10.0.0.2"])[0]);
         assert_eq!(ask(), ips(&["fd00::1", "10.0.0.1", "10.0.0.2"]), "then each in turn");
         (0..40_u8).for_each(|last| resolver.failed(IpAddr::from([10, 1, 0, last])));
-        assert_eq!(resolver.shunned.borrow().len(), limits::SERVER_ADDRESSES);
+        assert_eq!(resolver.failed.borrow().len(), limits::SERVER_ADDRESSES);
         resolver.worked(name, ips(&["fd00::1"])[0]);
         assert_eq!(ask(), ips(&["fd00::1", "10.0.0.1", "10.0.0.2"]));
     }
@@ -196,7 +183,7 @@ mod tests {
         let resolver = Resolver::new(Rc::clone(&reactor), Rc::default());
         let ask = || reactor.block_on(resolver.server_addresses("localhost", soon())).unwrap().unwrap();
         let named = ask();
-        resolver.kept.found("localhost", &ips(&["10.0.0.7"]));
+        resolver.known.found("localhost", &ips(&["10.0.0.7"]));
         resolver.worked("localhost", ips(&["10.0.0.7"])[0]);
         for _ in 0..2 {
             let found = ask();
@@ -210,7 +197,7 @@ mod tests {
     fn helper_threads() -> usize {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-        names.filter(|name| name.trim_end() == HELPER_NAME).count()
+        names.filter(|name| name.trim_end() == THREAD_NAME).count()
     }
 
     #[test]
@@ -229,10 +216,21 @@ mod tests {
     fn look_ups_that_hang_do_not_pile_up() {
         let reactor = Reactor::new().unwrap();
         let resolver = Resolver::new(Rc::clone(&reactor), Rc::default());
-        let hanging: Vec<Arc<()>> = (0..limits::NAME_LOOKUPS).map(|_| Arc::clone(&resolver.in_flight)).collect();
-        let refused = reactor.block_on(resolver.look_up("localhost", soon())).unwrap();
-        assert_eq!(refused.unwrap_err(), "earlier look-ups still hang");
-        drop(hanging);
-        assert!(reactor.block_on(resolver.look_up("localhost", soon())).unwrap().is_ok());
+        let soon = clock::up() + Duration::from_millis(1);
+        let (release, hang) = std::sync::mpsc::channel::<()>();
+        let hang = std::sync::Arc::new(std::sync::Mutex::new(hang));
+        for _ in 0..limits::NAME_LOOKUPS {
+            let hang = std::sync::Arc::clone(&hang);
+            let hangs = resolver.dns.ask(move || hang.lock().map(|hang| hang.recv().is_ok()).ok());
+            assert!(reactor.block_on(reactor.before(soon, hangs)).unwrap().is_none());
+        }
+        let refused = reactor.block_on(resolver.look_up("localhost", self::soon())).unwrap();
+        assert_eq!(refused.unwrap_err(), "DNS cannot be asked: those begun earlier still hang");
+        drop(release);
+        let deadline = self::soon();
+        while reactor.block_on(resolver.look_up("localhost", deadline)).unwrap().is_err() {
+            assert!(clock::up() < deadline, "it is asked again");
+            std::thread::yield_now();
+        }
     }
 }

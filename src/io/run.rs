@@ -9,19 +9,19 @@
 mod board;
 mod reload;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smol::{LocalExecutor, Task};
+use smol::LocalExecutor;
 
 use super::clock::{self, CertificateClock, ClockWatch};
+use super::disk::{JOURNAL, KNOWN_SERVERS};
 use super::disk_writer::{self, DiskWriter, LookAtFiles};
-use super::inbox::Inbox;
+use super::inbox::{Flag, Inbox};
 use super::netlink::LinkWatch;
 use super::notify::ServiceManager;
 use super::pool::Pool;
@@ -30,25 +30,25 @@ use super::resolve::Resolver;
 use super::sandbox::Sandbox;
 use super::signals::{Request, Signals};
 use super::thread::Source;
-use super::{IoError, aside, log, thread};
+use super::{IoError, log, network, thread};
 use crate::agent::{Agent, Because, CredentialDates, Input, Output, Ticket};
 use crate::api::{Answer, Failure, Lane, Wish};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
 use crate::journal::{self, BootId};
-use crate::probe::{Machine, Network, Readings, StateDisk};
+use crate::probe::{self, Machine, Network, ReadingFiles, Root, StateDisk};
 use crate::time::Up;
+use board::Board;
 use reload::Reread;
 
-/// Everything the loop begins with. The closures read the board below the root that `cli` chose.
+/// Everything the loop begins with.
 pub struct Start {
     pub settings: Settings,
     pub kubeconfig: Kubeconfig,
     pub node_name: String,
+    /// Where the files of the board are.
+    pub root: Root,
     pub machine: Machine,
-    pub read_readings: ReadReadings,
-    /// Interfaces and routes as procfs has them; read at start and after a change.
-    pub read_network: Box<dyn FnMut() -> Network>,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem. What the sandbox hides is told by it.
     pub read_settings: ReadSettings,
     /// The file system of the state directory, for every status run; takes whether it may be another one.
@@ -63,20 +63,10 @@ pub struct Start {
 type ReadSettings = Arc<dyn Fn(&Sandbox) -> Result<(Settings, Kubeconfig), String> + Send + Sync>;
 type ReadDisk = Arc<dyn Fn(bool) -> StateDisk + Send + Sync>;
 
-/// Called for every status run. Counts the machine again where that is due, and answers whether it is another one now;
-/// takes whether PIDs are judged.
-type ReadReadings = Box<dyn FnMut(&mut Machine, bool) -> (Readings, bool)>;
-
 /// What the tasks of this thread tell the loop.
 enum Message {
     Input(Input),
     Signal(Request),
-    /// The kernel said so, or may have changed something where it cannot say.
-    NetworkMayHaveChanged,
-    /// What DNS says of the node name; `None` when it said nothing.
-    NameLookedUp(Option<Vec<IpAddr>>),
-    /// `None`: the disk does not answer.
-    DiskRead(Option<StateDisk>),
     /// What SIGHUP led to.
     Reread(Reread),
 }
@@ -95,6 +85,7 @@ const LINK_FALLBACK: Duration = Duration::from_secs(60);
 const LONG_STANDSTILL: Duration = Duration::from_secs(10);
 /// Least time between two writes of what was learned of the server.
 const KEEP_SPACING: Duration = Duration::from_secs(3600);
+
 /// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server, the credentials or the disk do ends it;
 /// it does not begin where another process has the state directory.
 pub fn run(start: Start) -> Result<(), IoError> {
@@ -102,20 +93,15 @@ pub fn run(start: Start) -> Result<(), IoError> {
     let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
     let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
     let opened = disk_writer::open(&reactor, &start.settings, boot, start.look_at_files);
-    let (disk, journal, kept) = opened.map_err(IoError::StateInUse)?;
+    let (disk, journal, known) = opened.map_err(IoError::StateInUse)?;
     let sandbox = enter_sandbox(&start.settings, &start.files, !disk.is_silent());
     let signals = Signals::new(&reactor).map_err(|error| IoError::NoSignals { detail: error.to_string() })?;
-    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(kept)));
-    let certificate_clock = CertificateClock::new();
-    resolver.kept().past().into_iter().for_each(|moment| certificate_clock.passed(moment));
-    let pool = Pool::new(
-        Rc::clone(&reactor),
-        Rc::clone(&resolver),
-        certificate_clock,
-        start.kubeconfig,
-        start.node_name.clone(),
-    );
-    let world = World {
+    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(known)));
+    let clock = CertificateClock::new();
+    resolver.known_servers().issued().into_iter().for_each(|moment| clock.passed(moment));
+    let name = start.node_name.clone();
+    let pool = Pool::new(Rc::clone(&reactor), Rc::clone(&resolver), clock, start.kubeconfig, name);
+    let shared = Shared {
         reactor,
         resolver,
         pool,
@@ -124,47 +110,50 @@ pub fn run(start: Start) -> Result<(), IoError> {
         lease_requests: Inbox::default(),
         status_requests: Inbox::default(),
         event_requests: Inbox::default(),
-        settings_source: Source::new("settings-reader", thread::FILE_PATIENCE),
-        disk_source: Source::new("disk-reader", board::DISK_PATIENCE),
+        settings_source: Source::new("settings-reader", 1),
+        disk_source: Source::new("disk-reader", 1),
         node_name: start.node_name,
+        network: RefCell::new(network::with_live_addresses(probe::network(&start.root))),
+        network_changed: Flag::default(),
+        name_addresses: RefCell::default(),
+        name_looked_up: Flag::default(),
+        judges_pids: Cell::new(start.settings.eviction.judges_pids()),
+        board_wanted: Flag::default(),
+        board_given: Cell::new(false),
+        root: start.root,
     };
     let executor = LocalExecutor::new();
     for lane in [Lane::Lease, Lane::Status, Lane::Events] {
-        executor.spawn(world.serve(lane)).detach();
+        executor.spawn(shared.serve(lane)).detach();
     }
-    executor.spawn(world.watch_signals(signals)).detach();
-    executor.spawn(world.watch_links()).detach();
-    executor.spawn(world.watch_clock()).detach();
-    executor.spawn(world.keep_what_was_learned()).detach();
-    let seed = RandomState::new().build_hasher().finish();
-    let judges_pids = start.settings.eviction.judges_pids();
-    let reset_reason = start.machine.reset_reason.as_deref().unwrap_or_default();
-    let shell = Shell {
+    executor.spawn(shared.watch_signals(signals)).detach();
+    executor.spawn(shared.watch_links()).detach();
+    executor.spawn(shared.watch_clock()).detach();
+    executor.spawn(shared.keep_what_was_learned()).detach();
+    executor.spawn(shared.look_up_node_name()).detach();
+    let reset_reason = start.machine.reset_reason.clone().unwrap_or_default();
+    let board = Board {
+        machine: start.machine,
+        reading_files: ReadingFiles::open(&shared.root),
+        read_disk: start.read_disk,
         state_directory: start.settings.state_directory.clone(),
-        agent: Agent::new(start.settings, world.node_name.clone(), seed, journal, reset_reason, clock::now()),
-        world: &world,
+    };
+    executor.spawn(shared.read_board(board)).detach();
+    let seed = RandomState::new().build_hasher().finish();
+    let agent = Agent::new(start.settings, shared.node_name.clone(), seed, journal, &reset_reason, clock::now());
+    let main_loop = MainLoop {
+        agent,
+        shared: &shared,
         executor: &executor,
         manager: ServiceManager::new(|name| std::env::var_os(name), clock::up()),
         refused: None,
         suspended: clock::suspended(),
-        machine: start.machine,
-        network: None,
-        name_addresses: None,
-        board_given: false,
-        name_lookup: None,
-        facts_wanted: false,
-        read_readings: start.read_readings,
-        judges_pids,
-        read_network: start.read_network,
         read_settings: start.read_settings,
         sandbox: Arc::new(sandbox),
-        read_disk: start.read_disk,
-        disk_may_hang: false,
-        disk_is_asked: false,
         because: RefCell::default(),
     };
-    let ended = world.reactor.block_on(executor.run(shell.live()));
-    world.pool.drop_idle();
+    let ended = shared.reactor.block_on(executor.run(main_loop.run()));
+    shared.pool.drop_idle();
     ended.map_err(|error| IoError::CannotSleep { detail: error.to_string() })
 }
 
@@ -178,11 +167,6 @@ fn enter_sandbox(settings: &Settings, files: &[String], disk_answers: bool) -> S
     let sandbox = Sandbox::enter(disk_answers.then_some(settings.state_directory.as_str()), files);
     ::log::info!(target: "sandbox", "{}", sandbox.summary());
     sandbox
-}
-
-/// One exchange, for commands that ask the server one thing.
-pub fn exchange_once(kubeconfig: Kubeconfig, node_name: String, wish: Wish) -> Result<Answer, IoError> {
-    Session::open(kubeconfig, node_name)?.ask(wish)
 }
 
 /// A connection to the API server for a command that asks several things, one after the other.
@@ -212,7 +196,7 @@ impl Session {
 }
 
 /// What every task may use.
-struct World {
+struct Shared {
     reactor: Rc<Reactor>,
     resolver: Rc<Resolver>,
     pool: Pool,
@@ -225,9 +209,19 @@ struct World {
     settings_source: Source,
     disk_source: Source,
     node_name: String,
+    root: Root,
+    network: RefCell<Network>,
+    network_changed: Flag,
+    /// `None` until the first look-up of the node name has ended.
+    name_addresses: RefCell<Option<Vec<IpAddr>>>,
+    name_looked_up: Flag,
+    judges_pids: Cell<bool>,
+    board_wanted: Flag,
+    /// The agent has the machine and the network as they are: it needs only readings.
+    board_given: Cell<bool>,
 }
 
-impl World {
+impl Shared {
     /// Carries the requests of one lane, for as long as the process lives: a task for each request would be four
     /// kilobytes of memory to be had, and given back, every ten seconds.
     async fn serve(&self, lane: Lane) {
@@ -247,7 +241,7 @@ impl World {
     }
 
     async fn write_journal(&self, write: journal::Write) {
-        let done = self.disk.write(write).await;
+        let done = self.disk.write(JOURNAL, write).await;
         self.inbox.push(Message::Input(Input::Written { done }));
     }
 
@@ -259,13 +253,15 @@ impl World {
 
     async fn watch_links(&self) {
         if let Ok(links) = LinkWatch::new(&self.reactor) {
+            // What changed before the kernel was asked to say so.
+            self.look_at_network();
             let (mut pause, mut quiet_since) = (LINK_PAUSE_FIRST, Up::BOOT);
             while links.changed().await.is_ok() {
                 let is_first = clock::up() - quiet_since > LINK_QUIET;
                 pause = if is_first { LINK_PAUSE_FIRST } else { (pause * 2).min(LINK_PAUSE_LAST) };
                 self.reactor.sleep_until(clock::up() + LINK_DEBOUNCE).await;
                 links.forget();
-                self.inbox.push(Message::NetworkMayHaveChanged);
+                self.look_at_network();
                 self.reactor.sleep_until(clock::up() + pause).await;
                 quiet_since = clock::up();
             }
@@ -273,7 +269,7 @@ impl World {
         ::log::info!(target: "links-unwatched", "the kernel does not report link changes here; looking every minute");
         loop {
             self.reactor.sleep_until(clock::up() + LINK_FALLBACK).await;
-            self.inbox.push(Message::NetworkMayHaveChanged);
+            self.look_at_network();
         }
     }
 
@@ -284,28 +280,13 @@ impl World {
         }
     }
 
-    /// Writes once or twice a day, on a thread of its own: no heartbeat waits for a disk.
+    /// Writes once or twice a day.
     async fn keep_what_was_learned(&self) {
-        let kept = self.resolver.kept();
-        let Some(path) = kept.path() else { return };
-        let mut was_told = false;
+        let known = self.resolver.known_servers();
         loop {
-            let bytes = kept.worth_writing().await;
-            let (for_path, for_bytes) = (path.clone(), bytes.clone());
-            let write = move || aside::replace(&for_path, &for_bytes);
-            let begun = thread::begin("uplink-writer", thread::WRITER_STACK_BYTES, write);
-            let ended = match begun {
-                Ok(answer) => answer.get().await.unwrap_or_else(|| Err(io::ErrorKind::Other.into())),
-                Err(error) => Err(error),
-            };
-            match ended {
-                Ok(()) => kept.written(&bytes),
-                Err(error) if !was_told => {
-                    was_told = true;
-                    let path = path.display();
-                    ::log::warn!(target: "uplink-not-kept", "cannot write {path}: {error}; a start without DNS will not find the server");
-                }
-                Err(_) => {}
+            let bytes = known.worth_writing().await;
+            if self.disk.write(KNOWN_SERVERS, journal::Write::Replace { bytes: bytes.clone() }).await {
+                known.written(&bytes);
             }
             self.reactor.sleep_until(clock::up() + KEEP_SPACING).await;
         }
@@ -313,48 +294,29 @@ impl World {
 }
 
 /// The loop, and what it keeps between two turns.
-struct Shell<'a, 'world> {
+struct MainLoop<'a, 'shared> {
     agent: Agent,
-    world: &'world World,
-    executor: &'a LocalExecutor<'world>,
+    shared: &'shared Shared,
+    executor: &'a LocalExecutor<'shared>,
     manager: ServiceManager,
     /// What SIGHUP read last and is not in use, with the reason.
     refused: Option<String>,
     /// For how long the machine was suspended until the last turn, since it was booted.
     suspended: Duration,
-    machine: Machine,
-    network: Option<Network>,
-    /// `None` until the first look-up of the node name has ended.
-    name_addresses: Option<Vec<IpAddr>>,
-    /// The agent has the machine and the network as they are: it needs only readings.
-    board_given: bool,
-    /// Dropping it ends the look-up.
-    name_lookup: Option<Task<()>>,
-    /// The agent waits for facts, which wait for that look-up.
-    facts_wanted: bool,
-    read_readings: ReadReadings,
-    judges_pids: bool,
-    read_network: Box<dyn FnMut() -> Network>,
     read_settings: ReadSettings,
     sandbox: Arc<Sandbox>,
-    read_disk: ReadDisk,
-    /// Then nothing else waits for its answer. Looked for along with everything else that may be new.
-    disk_may_hang: bool,
-    disk_is_asked: bool,
-    state_directory: String,
     because: RefCell<Option<Because>>,
 }
 
-impl Shell<'_, '_> {
-    async fn live(mut self) {
-        self.spawn_name_lookup();
-        self.executor.spawn(self.world.reload_credentials()).detach();
+impl MainLoop<'_, '_> {
+    async fn run(mut self) {
+        self.executor.spawn(self.shared.reload_credentials()).detach();
         self.handle(Input::Woke);
         loop {
             let Some(until) = self.drain() else { return };
             let until = self.tell_manager().map_or(until, |due| due.min(until));
             let due = until.max(clock::up());
-            let message = self.world.reactor.before(until, self.world.inbox.next()).await;
+            let message = self.shared.reactor.before(until, self.shared.inbox.next()).await;
             self.notice_standstill(due);
             if message.is_none() {
                 // Other tasks run even if the agent should want to be woken at once, again and again.
@@ -363,9 +325,6 @@ impl Shell<'_, '_> {
             let message = message.unwrap_or(Message::Input(Input::Woke));
             match message {
                 Message::Input(input) => self.handle(input),
-                Message::NetworkMayHaveChanged => self.look_at_network(),
-                Message::NameLookedUp(addresses) => self.name_looked_up(addresses),
-                Message::DiskRead(disk) => self.disk_read(disk),
                 Message::Reread(read) => self.reread(read),
                 Message::Signal(Request::Reload) => self.reload(),
                 Message::Signal(Request::Stop) => {
@@ -385,11 +344,11 @@ impl Shell<'_, '_> {
     fn drain(&mut self) -> Option<Up> {
         loop {
             match self.agent.poll(clock::now()) {
-                Output::Probe => self.probe(),
-                Output::Send(ticket, wish) => self.world.requests(ticket.lane()).push((ticket, wish)),
-                Output::ReloadCredentials => self.executor.spawn(self.world.reload_credentials()).detach(),
-                Output::DropConnections => self.world.pool.drop_idle(),
-                Output::Write(write) => self.executor.spawn(self.world.write_journal(write)).detach(),
+                Output::Probe => self.shared.board_wanted.raise(),
+                Output::Send(ticket, wish) => self.shared.requests(ticket.lane()).push((ticket, wish)),
+                Output::ReloadCredentials => self.executor.spawn(self.shared.reload_credentials()).detach(),
+                Output::DropConnections => self.shared.pool.drop_idle(),
+                Output::Write(write) => self.executor.spawn(self.shared.write_journal(write)).detach(),
                 Output::Stopped => return None,
                 Output::Say(notice) => log::say(&notice),
                 Output::Wait { until, because } => {
@@ -402,7 +361,7 @@ impl Shell<'_, '_> {
 
     /// Answers when the loop has to turn again for the service manager's sake.
     fn tell_manager(&mut self) -> Option<Up> {
-        let Shell { manager, agent, refused, .. } = self;
+        let MainLoop { manager, agent, refused, .. } = self;
         let standing = || {
             let mut standing = agent.standing();
             if let Some(refused) = refused {
@@ -432,8 +391,8 @@ impl Shell<'_, '_> {
         let span = self.suspended.saturating_sub(before).max(clock::up() - due);
         if span >= LONG_STANDSTILL {
             ::log::info!(target: "resumed", "awake again after {} s", span.as_secs());
-            self.world.pool.network_changed(&|_| false);
-            self.world.inbox.push(Message::Input(Input::LinkChanged));
+            self.shared.pool.network_changed(&|_| false);
+            self.shared.inbox.push(Message::Input(Input::LinkChanged));
         }
     }
 }

@@ -19,17 +19,11 @@ use crate::config::limits;
 
 mod filter;
 
-/// One thing that the process gives up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    /// What holds; or what does not, and why.
-    pub held: Result<String, String>,
-}
-
 /// What was given up, and which folders may still be read.
 #[derive(Debug, Default)]
 pub struct Sandbox {
-    pub steps: Vec<Step>,
+    /// What is held to from now on; or what is not, and why.
+    pub steps: Vec<Result<String, String>>,
     /// `None`: every file.
     readable: Option<Vec<PathBuf>>,
 }
@@ -52,21 +46,23 @@ impl Sandbox {
     pub fn enter(state_directory: Option<&str>, files: &[String]) -> Sandbox {
         let mut sandbox = Sandbox::default();
         let privileges = set_no_new_privs();
-        sandbox.step(privileges.map(|()| "no new privileges".to_owned()).map_err(|errno| unavailable("prctl", errno)));
+        sandbox
+            .steps
+            .push(privileges.map(|()| "no new privileges".to_owned()).map_err(|errno| unavailable("prctl", errno)));
         // A service manager that has set the limit may also refuse the call.
         let is_limited = getrlimit(Resource::RLIMIT_CORE) == Ok((0, 0));
         let limited = if is_limited { Ok(()) } else { setrlimit(Resource::RLIMIT_CORE, 0, 0) };
         let core = set_dumpable(false).and(limited);
         let core = core.map(|()| "no memory in core files or debuggers".to_owned());
-        sandbox.step(core.map_err(|errno| unavailable("prctl or setrlimit", errno)));
-        sandbox.step(match kernel::keep_capabilities(CAP_DAC_OVERRIDE) {
+        sandbox.steps.push(core.map_err(|errno| unavailable("prctl or setrlimit", errno)));
+        sandbox.steps.push(match kernel::keep_capabilities(CAP_DAC_OVERRIDE) {
             Ok(0) => Ok("no capabilities".to_owned()),
             Ok(_) => Ok("of root's capabilities only the one to open files of others".to_owned()),
             Err(errno) => Err(unavailable("capset", errno)),
         });
         let files = sandbox.keep_to_files(state_directory, files);
-        sandbox.step(files);
-        sandbox.step(filter::enter());
+        sandbox.steps.push(files);
+        sandbox.steps.push(filter::enter());
         sandbox
     }
 
@@ -80,15 +76,10 @@ impl Sandbox {
 
     /// One line for the log.
     pub fn summary(&self) -> String {
-        let joined = |parts: Vec<&str>| parts.join("; ");
-        let held = joined(self.steps.iter().filter_map(|step| step.held.as_deref().ok()).collect());
-        let absent =
-            joined(self.steps.iter().filter_map(|step| step.held.as_ref().err().map(String::as_str)).collect());
-        if absent.is_empty() { held } else { format!("{held}; not held: {absent}") }
-    }
-
-    fn step(&mut self, held: Result<String, String>) {
-        self.steps.push(Step { held });
+        let held: Vec<&str> = self.steps.iter().filter_map(|step| step.as_deref().ok()).collect();
+        let absent: Vec<&str> = self.steps.iter().filter_map(|step| step.as_ref().err().map(String::as_str)).collect();
+        let held = held.join("; ");
+        if absent.is_empty() { held } else { format!("{held}; not held: {}", absent.join("; ")) }
     }
 
     fn keep_to_files(&mut self, state_directory: Option<&str>, files: &[String]) -> Result<String, String> {

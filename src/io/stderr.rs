@@ -81,7 +81,7 @@ impl Lines {
             return self.shared.write_all();
         }
         let shared = Arc::clone(&self.shared);
-        let begun = thread::begin("log-writer", thread::WRITER_STACK_BYTES, move || shared.write_all());
+        let begun = thread::start("log-writer", Box::new(move || shared.write_all()));
         if begun.is_err() {
             let mut queue = self.shared.lock();
             queue.is_written = false;

@@ -9,55 +9,54 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 use smol::channel::{Receiver, bounded};
 
-use super::clock;
-use super::reactor::Reactor;
-use crate::time::Up;
+/// Enough for the modules of glibc's name service switch; only touched pages count.
+const STACK_BYTES: usize = 512 * 1024;
+/// A card that cleans itself up needs seconds for a file; a renewal that waits for it must not be late.
+pub const FILE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Enough stack for one that writes a file.
-pub const WRITER_STACK_BYTES: usize = 64 * 1024;
-
-/// What a thread answers, some time.
-pub struct Answer<T> {
-    /// Closed when the thread has ended.
-    ended: Receiver<()>,
-    value: Arc<Mutex<Option<T>>>,
+/// Something that may never answer, such as a file of a dead mount, or DNS.
+pub struct Source {
+    name: &'static str,
+    most_threads: usize,
+    /// One clone for each thread that waits for its answer.
+    asked: Arc<()>,
 }
 
-impl<T> Answer<T> {
-    /// `None`: it panicked.
-    pub async fn get(self) -> Option<T> {
-        let _ = self.ended.recv().await;
-        self.value.lock().ok()?.take()
+impl Source {
+    /// `name` is that of its threads, of which there are never more than `most_threads`.
+    pub fn new(name: &'static str, most_threads: usize) -> Source {
+        Source { name, most_threads, asked: Arc::new(()) }
     }
 
-    /// `None`: it has not ended by then, or panicked.
-    pub async fn get_before(self, reactor: &Reactor, deadline: Up) -> Option<T> {
-        let _ = reactor.before(deadline, self.ended.recv()).await?;
-        self.value.lock().ok()?.take()
-    }
-}
-
-/// Begins `call`.
-pub fn begin<T: Send + 'static>(
-    name: &str,
-    stack_bytes: usize,
-    call: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<Answer<T>> {
-    let value = Arc::new(Mutex::new(None));
-    let kept = Arc::clone(&value);
-    let call = move || {
-        let answer = call();
-        if let Ok(mut kept) = kept.lock() {
-            *kept = Some(answer);
+    /// What `call` answers, some time: whoever does not wait longer drops this. The error says why nobody was asked.
+    pub async fn ask<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let ticket = Arc::clone(&self.asked);
+        if Arc::strong_count(&ticket) > self.most_threads + 1 {
+            return Err(io::Error::other("those begun earlier still hang"));
         }
-    };
-    Ok(Answer { ended: start(name, stack_bytes, Box::new(call))?, value })
+        let value = Arc::new(Mutex::new(None));
+        let for_thread = Arc::clone(&value);
+        let ended = start(
+            self.name,
+            Box::new(move || {
+                let answer = call();
+                drop(ticket);
+                if let Ok(mut value) = for_thread.lock() {
+                    *value = Some(answer);
+                }
+            }),
+        )?;
+        let _ = ended.recv().await;
+        let answer = value.lock().ok().and_then(|mut value| value.take());
+        answer.ok_or_else(|| io::Error::other("the thread panicked"))
+    }
 }
 
-/// Boxed, so that the program has this once and not for each kind of call.
-fn start(name: &str, stack_bytes: usize, call: Box<dyn FnOnce() + Send>) -> io::Result<Receiver<()>> {
+/// Runs `call` on a thread of its own; what it gives is closed when the thread has ended. Boxed, so that the program has this
+/// once and not for each kind of call.
+pub fn start(name: &str, call: Box<dyn FnOnce() + Send>) -> io::Result<Receiver<()>> {
     let (sender, ended) = bounded(1);
-    Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(move || {
+    Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(move || {
         // Signals are for the loop, also where this began before it.
         let _ = SigSet::all().thread_block();
         call();
@@ -66,68 +65,34 @@ fn start(name: &str, stack_bytes: usize, call: Box<dyn FnOnce() + Send>) -> io::
     Ok(ended)
 }
 
-/// Enough stack for one that reads and checks files.
-const READER_STACK_BYTES: usize = 256 * 1024;
-/// A card that cleans itself up needs seconds for a file; a renewal that waits for it must not be late.
-pub const FILE_PATIENCE: Duration = Duration::from_secs(3);
-
-/// One source that may never answer, such as a file of a dead mount: asked on a thread that ends with the answer, and
-/// never on a second one meanwhile.
-pub struct Source {
-    name: &'static str,
-    patience: Duration,
-    /// One clone while it is asked.
-    asked: Arc<()>,
-}
-
-impl Source {
-    pub fn new(name: &'static str, patience: Duration) -> Source {
-        Source { name, patience, asked: Arc::new(()) }
-    }
-
-    /// What `call` answers; `None`: it does not answer, or nobody could be sent to ask.
-    pub async fn ask<T: Send + 'static>(
-        &self,
-        reactor: &Reactor,
-        call: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let ticket = Arc::clone(&self.asked);
-        if Arc::strong_count(&ticket) > 2 {
-            return None;
-        }
-        let answer = begin(self.name, READER_STACK_BYTES, move || {
-            let answer = call();
-            drop(ticket);
-            answer
-        });
-        answer.ok()?.get_before(reactor, clock::up() + self.patience).await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::clock;
+    use crate::io::reactor::Reactor;
     use std::sync::mpsc::channel;
 
     #[test]
     fn a_source_that_hangs_is_waited_for_once_and_has_one_thread() {
         let reactor = Reactor::new().unwrap();
         const PATIENCE: Duration = Duration::from_millis(500);
-        let source = Source::new("test-source", PATIENCE);
-        assert_eq!(reactor.block_on(source.ask(&reactor, || 1)).unwrap(), Some(1));
+        let source = Source::new("test-source", 1);
+        assert_eq!(reactor.block_on(source.ask(|| 1)).unwrap().unwrap(), 1);
         let (release, hang) = channel::<()>();
         let begun = clock::up();
-        assert_eq!(reactor.block_on(source.ask(&reactor, move || hang.recv().ok())).unwrap(), None);
+        let hangs = reactor.before(begun + PATIENCE, source.ask(move || hang.recv().ok()));
+        assert!(reactor.block_on(hangs).unwrap().is_none());
         let waited = clock::up() - begun;
         assert!(waited >= PATIENCE && waited < 10 * PATIENCE, "{waited:?}");
         let begun = clock::up();
         for _ in 0..100 {
-            assert_eq!(reactor.block_on(source.ask(&reactor, || -> u8 { panic!("a second thread") })).unwrap(), None);
+            let refused = reactor.block_on(source.ask(|| -> u8 { panic!("a second thread") })).unwrap();
+            assert_eq!(refused.unwrap_err().to_string(), "those begun earlier still hang");
         }
         assert!(clock::up() - begun < 10 * PATIENCE, "nobody waits again");
         drop(release);
         let deadline = clock::up() + Duration::from_secs(10);
-        while reactor.block_on(source.ask(&reactor, || 2)).unwrap().is_none() {
+        while reactor.block_on(source.ask(|| 2)).unwrap().is_err() {
             assert!(clock::up() < deadline, "it answers again");
             std::thread::yield_now();
         }

@@ -37,12 +37,12 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::config::limits;
-use facts::{FileSystem, otherwise};
+use facts::otherwise;
 
-pub use facts::{Absent, Fact, Facts, Machine, Network, Readings, StateDisk, Why};
+pub use facts::{Absent, Fact, Facts, FileSystem, Machine, Network, Readings, StateDisk, Why};
 pub use machine::machine;
 pub use network::{network, within_limit};
-pub use readings::{Gauges, readings, state_disk};
+pub use readings::{ReadingFiles, readings, state_disk};
 
 /// Everything the Node is made from, read now. `state_directory` is below `root`, as the agent itself would name it.
 pub fn facts(root: &Root, state_directory: &str) -> Facts {
@@ -99,12 +99,12 @@ impl Root {
     /// answer a reader who waits for the end with EAGAIN for ever. Never sized by `stat`, which lies about them.
     pub fn read_attribute(&self, path: &str) -> Fact<Vec<u8>> {
         let read = || -> io::Result<Vec<u8>> {
-            let mut file = self.open(path)?;
+            let file = self.open(path)?;
             let mut bytes = vec![0; limits::ATTRIBUTE_BYTES];
-            let mut length = read_once(&mut file, &mut bytes)?;
+            let mut length = read_once(&file, 0, &mut bytes)?;
             if length == bytes.len() {
                 bytes.resize(2 * length, 0);
-                length += read_once(&mut file, bytes.get_mut(length..).unwrap_or_default())?;
+                length += read_once(&file, length, bytes.get_mut(length..).unwrap_or_default())?;
             }
             bytes.truncate(length);
             Ok(bytes)
@@ -271,24 +271,24 @@ impl Kind {
 
 /// A file that stays open, because opening it again every ten seconds would be two more system calls.
 #[derive(Debug)]
-struct Kept {
+struct OpenFile {
     path: &'static str,
     file: Option<File>,
 }
 
-impl Kept {
-    fn new(path: &'static str) -> Kept {
-        Kept { path, file: None }
+impl OpenFile {
+    fn new(path: &'static str) -> OpenFile {
+        OpenFile { path, file: None }
     }
 
     /// What the file says now, as far as it fits into `page`: one system call. A handle that fails is opened again, once.
     fn read<'a>(&mut self, root: &Root, page: &'a mut [u8]) -> Fact<&'a str> {
-        let kept = self.file.as_ref().and_then(|file| read_from_start(file, page).ok()).filter(|length| *length > 0);
-        let length = match kept {
+        let still_open = self.file.as_ref().and_then(|file| read_once(file, 0, page).ok()).filter(|length| *length > 0);
+        let length = match still_open {
             Some(length) => length,
             None => {
                 let file = root.open(self.path).map_err(|error| absent(self.path, &error))?;
-                let length = read_from_start(&file, page).map_err(|error| absent(self.path, &error))?;
+                let length = read_once(&file, 0, page).map_err(|error| absent(self.path, &error))?;
                 self.file = Some(file);
                 length
             }
@@ -303,18 +303,9 @@ impl Kept {
     }
 }
 
-fn read_once(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_once(file: &File, from: usize, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
-        match file.read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            answer => return answer,
-        }
-    }
-}
-
-fn read_from_start(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match file.read_at(buffer, 0) {
+        match file.read_at(buffer, from as u64) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             answer => return answer,
         }

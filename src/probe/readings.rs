@@ -2,7 +2,7 @@
 
 use super::facts::{MemorySource, MemoryUse, Pids, otherwise};
 use super::machine::{self, MEMINFO};
-use super::{Absent, Fact, Kept, Machine, Readings, Root, StateDisk, Why, attribute, memory, pids};
+use super::{Absent, Fact, FileSystem, Machine, OpenFile, Readings, Root, StateDisk, Why, attribute, memory, pids};
 use crate::config::limits;
 
 const CGROUP_V2: &str = "/sys/fs/cgroup/memory.stat";
@@ -15,7 +15,7 @@ const READINGS_PER_REFRESH: u32 = 360;
 /// What pressure is judged from, read once.
 pub fn readings(root: &Root, state_directory: &str) -> Readings {
     let node_file_system = state_disk(root, state_directory, false).file_system;
-    Readings { node_file_system, ..Gauges::open(root).read(true) }
+    ReadingFiles::open(root).read(node_file_system, true)
 }
 
 /// The file system of as much of the state directory as exists: what is not there yet will be on the same. On some file
@@ -33,14 +33,14 @@ pub fn state_disk(root: &Root, state_directory: &str, is_new: bool) -> StateDisk
 /// A reading is three system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing),
 /// `statvfs` of the disk, and `pread` of the list of CPUs. Where PIDs are judged it is three more, and once an hour about ten.
 #[derive(Debug)]
-pub struct Gauges {
+pub struct ReadingFiles {
     root: Root,
     /// `memory.stat` of the root cgroup, where there is one.
-    cgroup: Option<(Kept, MemorySource)>,
-    meminfo: Kept,
+    cgroup: Option<(OpenFile, MemorySource)>,
+    meminfo: OpenFile,
     memory_total_bytes: Fact<u64>,
-    pid_limits: [Kept; 2],
-    loadavg: Kept,
+    pid_limits: [OpenFile; 2],
+    loadavg: OpenFile,
     cpus: Cpus,
     /// Room for one file.
     page: Box<[u8]>,
@@ -50,44 +50,42 @@ pub struct Gauges {
 /// Which CPUs there are, parked ones included.
 #[derive(Debug)]
 struct Cpus {
-    present: Kept,
+    present: OpenFile,
     /// As it was when they were counted; `None`: not read yet.
     counted: Option<String>,
     /// What the last look found instead: counted by the next look that finds it too, as it may still be changing.
     changed: Option<String>,
 }
 
-impl Gauges {
+impl ReadingFiles {
     /// Looks where memory use is to be had; files that are missing make absent readings.
-    pub fn open(root: &Root) -> Gauges {
-        let present = Kept::new("/sys/devices/system/cpu/present");
-        let mut gauges = Gauges {
+    pub fn open(root: &Root) -> ReadingFiles {
+        let present = OpenFile::new("/sys/devices/system/cpu/present");
+        let mut files = ReadingFiles {
             root: root.clone(),
             cgroup: None,
-            meminfo: Kept::new(MEMINFO),
+            meminfo: OpenFile::new(MEMINFO),
             memory_total_bytes: Err(Absent::new(MEMINFO, Why::NoSuchFile)),
-            pid_limits: ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(Kept::new),
-            loadavg: Kept::new(LOADAVG),
+            pid_limits: ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(OpenFile::new),
+            loadavg: OpenFile::new(LOADAVG),
             cpus: Cpus { present, counted: None, changed: None },
             page: vec![0; limits::ATTRIBUTE_BYTES].into_boxed_slice(),
             readings_left: READINGS_PER_REFRESH,
         };
-        gauges.refresh();
-        gauges.cgroup = gauges.find_cgroup();
-        gauges.cpus.have_changed(root, &mut gauges.page);
-        gauges
+        files.refresh();
+        files.cgroup = files.find_cgroup();
+        files.cpus.have_changed(root, &mut files.page);
+        files
     }
 
-    /// The readings of now but for the disk ([`state_disk`]); `judges_pids`: whether a threshold asks for
-    /// [`Readings::pids`].
-    pub fn read(&mut self, judges_pids: bool) -> Readings {
+    /// The readings of now, with what [`state_disk`] said; `judges_pids`: whether a threshold asks for [`Readings::pids`].
+    pub fn read(&mut self, node_file_system: Fact<FileSystem>, judges_pids: bool) -> Readings {
         match self.readings_left.checked_sub(1).filter(|_| self.memory_total_bytes.is_ok()) {
             Some(left) => self.readings_left = left,
             None => self.refresh(),
         }
-        let unasked = |path| Absent::new(path, Why::Unasked);
-        let pids = if judges_pids { self.pids() } else { Err(unasked(LOADAVG)) };
-        Readings { memory: self.memory(), node_file_system: Err(unasked("/")), pids }
+        let pids = if judges_pids { self.pids() } else { Err(Absent::new(LOADAVG, Why::Unasked)) };
+        Readings { memory: self.memory(), node_file_system, pids }
     }
 
     /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not
@@ -129,20 +127,20 @@ impl Gauges {
 
     /// A container sees its own cgroup where the root's should be: only the root of version 2 lacks `memory.current`,
     /// and only the root of version 1 has `release_agent`.
-    fn find_cgroup(&mut self) -> Option<(Kept, MemorySource)> {
-        let Gauges { root, page, .. } = self;
+    fn find_cgroup(&mut self) -> Option<(OpenFile, MemorySource)> {
+        let ReadingFiles { root, page, .. } = self;
         let is_v2 = !root.exists("/sys/fs/cgroup/memory.current");
         let is_v1 = root.exists("/sys/fs/cgroup/memory/release_agent");
         let places = [(is_v2, CGROUP_V2, MemorySource::CgroupV2), (is_v1, CGROUP_V1, MemorySource::CgroupV1)];
         places.into_iter().filter(|(is_root, ..)| *is_root).find_map(|(_, path, source)| {
-            let mut stat = Kept::new(path);
+            let mut stat = OpenFile::new(path);
             working_set(&mut stat, source, root, page).is_ok().then_some((stat, source))
         })
     }
 
     /// From the cgroup; where it says nothing, from meminfo.
     fn memory(&mut self) -> Fact<MemoryUse> {
-        let Gauges { root, page, memory_total_bytes, cgroup, meminfo, .. } = self;
+        let ReadingFiles { root, page, memory_total_bytes, cgroup, meminfo, .. } = self;
         let of_cgroup = cgroup.as_mut().map(|(stat, source)| {
             let used = working_set(stat, *source, root, page)?;
             let total = memory_total_bytes.as_ref().map_err(Absent::clone)?;
@@ -161,7 +159,7 @@ impl Gauges {
 
     /// SRC-10: the lower of two limits, or the one that can be read.
     fn pids(&mut self) -> Fact<Pids> {
-        let Gauges { root, page, pid_limits, loadavg, .. } = self;
+        let ReadingFiles { root, page, pid_limits, loadavg, .. } = self;
         let [pid_max, threads_max] = pid_limits.each_mut().map(|file| number(file, root, page));
         let limit = match (pid_max, threads_max) {
             (Ok(pids), Ok(threads)) => pids.min(threads),
@@ -191,7 +189,7 @@ impl Cpus {
     }
 }
 
-fn working_set(stat: &mut Kept, source: MemorySource, root: &Root, page: &mut [u8]) -> Fact<u64> {
+fn working_set(stat: &mut OpenFile, source: MemorySource, root: &Root, page: &mut [u8]) -> Fact<u64> {
     let path = stat.path;
     let text = stat.read(root, page)?;
     let used = match source {
@@ -201,7 +199,7 @@ fn working_set(stat: &mut Kept, source: MemorySource, root: &Root, page: &mut [u
     used.map_err(|why| Absent::new(path, why))
 }
 
-fn number(file: &mut Kept, root: &Root, page: &mut [u8]) -> Fact<u64> {
+fn number(file: &mut OpenFile, root: &Root, page: &mut [u8]) -> Fact<u64> {
     let path = file.path;
     attribute::count(file.read(root, page)?).map_err(|why| Absent::new(path, why))
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use nodepulse::probe::facts::{MemorySource, MemoryUse, Pids, Readings};
-use nodepulse::probe::{Absent, Gauges, Machine, Root, facts};
+use nodepulse::probe::{Absent, Machine, ReadingFiles, Root, Why, facts};
 
 use super::{STATE_DIRECTORY, Scratch};
 
@@ -18,8 +18,13 @@ fn board() -> Scratch {
     scratch
 }
 
-fn open(board: &Scratch) -> Gauges {
-    Gauges::open(&Root::new(&board.0))
+fn open(board: &Scratch) -> ReadingFiles {
+    ReadingFiles::open(&Root::new(&board.0))
+}
+
+/// Without the disk, which none of these tests is about.
+fn read(files: &mut ReadingFiles) -> Readings {
+    files.read(Err(Absent::new("/", Why::Unasked)), true)
 }
 
 fn memory(readings: &Readings) -> (u64, MemorySource) {
@@ -31,12 +36,12 @@ fn memory(readings: &Readings) -> (u64, MemorySource) {
 fn a_gauge_tells_what_its_files_say_now() {
     let board = board();
     let mut gauges = open(&board);
-    let first = gauges.read(true);
+    let first = read(&mut gauges);
     assert_eq!(memory(&first), (600_000, MemorySource::MemAvailable));
     assert_eq!(first.pids, Ok(Pids { limit: 3682, used: 80 }));
     board.write("proc/meminfo", MEMINFO.replace("600000", "70000"));
     board.write("proc/loadavg", "9.00 9.00 9.00 7/3600 4000\n");
-    let second = gauges.read(true);
+    let second = read(&mut gauges);
     assert_eq!(memory(&second), (70_000, MemorySource::MemAvailable));
     assert_eq!(second.pids, Ok(Pids { limit: 3682, used: 3600 }));
 }
@@ -45,14 +50,14 @@ fn a_gauge_tells_what_its_files_say_now() {
 fn a_handle_that_says_nothing_any_more_is_opened_again() {
     let board = board();
     let mut gauges = open(&board);
-    assert_eq!(gauges.read(true).pids.map(|pids| pids.used), Ok(80));
+    assert_eq!(read(&mut gauges).pids.map(|pids| pids.used), Ok(80));
     let loadavg = board.0.join("proc/loadavg");
     let kept = fs::OpenOptions::new().write(true).open(&loadavg).unwrap();
     fs::remove_file(&loadavg).unwrap();
     kept.set_len(0).unwrap();
-    assert_eq!(gauges.read(true).pids.unwrap_err().to_string(), "/proc/loadavg: no such file");
+    assert_eq!(read(&mut gauges).pids.unwrap_err().to_string(), "/proc/loadavg: no such file");
     board.write("proc/loadavg", "0.00 0.00 0.00 1/81 901\n");
-    assert_eq!(gauges.read(true).pids.map(|pids| pids.used), Ok(81));
+    assert_eq!(read(&mut gauges).pids.map(|pids| pids.used), Ok(81));
 }
 
 #[test]
@@ -62,8 +67,8 @@ fn what_rarely_changes_is_read_again_within_an_hour() {
     board.write("sys/fs/cgroup/memory.stat", "anon 0\nfile 0\ninactive_file 0\n");
     let mut gauges_of_cgroup = open(&board);
     board.write("proc/meminfo", MEMINFO.replace("1000000", "2000000"));
-    assert_eq!(memory(&gauges.read(true)), (600_000, MemorySource::MemAvailable));
-    let available: Vec<u64> = (0..361).map(|_| memory(&gauges_of_cgroup.read(true)).0).collect();
+    assert_eq!(memory(&read(&mut gauges)), (600_000, MemorySource::MemAvailable));
+    let available: Vec<u64> = (0..361).map(|_| memory(&read(&mut gauges_of_cgroup)).0).collect();
     assert_eq!((available[0], available[359], available[360]), (1_000_000, 1_000_000, 2_000_000));
 }
 
@@ -73,13 +78,16 @@ fn the_limits_of_pids_are_those_of_each_look_and_unread_where_nothing_judges_the
     let mut gauges = open(&board);
     for limit in [3682, 2000, 4000] {
         board.write("proc/sys/kernel/threads-max", format!("{limit}\n"));
-        assert_eq!(gauges.read(true).pids.unwrap().limit, limit);
+        assert_eq!(read(&mut gauges).pids.unwrap().limit, limit);
     }
     board.write("proc/sys/kernel/pid_max", "123\n");
-    assert_eq!(gauges.read(true).pids, Ok(Pids { limit: 123, used: 80 }));
+    assert_eq!(read(&mut gauges).pids, Ok(Pids { limit: 123, used: 80 }));
     board.write("proc/sys/kernel/pid_max", "-1\n");
-    assert_eq!(gauges.read(true).pids.unwrap().limit, 4000, "the one that can be read");
-    assert_eq!(gauges.read(false).pids.unwrap_err().to_string(), "/proc/loadavg: no threshold asks for it");
+    assert_eq!(read(&mut gauges).pids.unwrap().limit, 4000, "the one that can be read");
+    assert_eq!(
+        gauges.read(Err(Absent::new("/", Why::Unasked)), false).pids.unwrap_err().to_string(),
+        "/proc/loadavg: no threshold asks for it"
+    );
 }
 
 #[test]
@@ -88,23 +96,23 @@ fn memory_use_is_that_of_the_root_cgroup_and_of_no_other() {
     let stat = |kib: u64| format!("anon {}\nfile 204800\ninactive_file 102400\n", kib * 1024);
     board.write("sys/fs/cgroup/memory.stat", stat(400_000));
     let mut gauges = open(&board);
-    assert_eq!(memory(&gauges.read(true)), (1_000_000 - 400_000 - 100, MemorySource::CgroupV2));
+    assert_eq!(memory(&read(&mut gauges)), (1_000_000 - 400_000 - 100, MemorySource::CgroupV2));
     board.write("sys/fs/cgroup/memory.stat", stat(2_000_000));
-    assert_eq!(memory(&gauges.read(true)), (0, MemorySource::CgroupV2), "never below nothing");
+    assert_eq!(memory(&read(&mut gauges)), (0, MemorySource::CgroupV2), "never below nothing");
     board.write("sys/fs/cgroup/memory.stat", "low 0\n");
-    assert_eq!(memory(&gauges.read(true)), (600_000, MemorySource::MemAvailable), "what says nothing any more");
+    assert_eq!(memory(&read(&mut gauges)), (600_000, MemorySource::MemAvailable), "what says nothing any more");
     board.write("sys/fs/cgroup/memory.stat", stat(400_000));
-    assert_eq!(memory(&gauges.read(true)).1, MemorySource::CgroupV2, "and is asked again");
+    assert_eq!(memory(&read(&mut gauges)).1, MemorySource::CgroupV2, "and is asked again");
     board.write("sys/fs/cgroup/memory.stat", "low 0\n");
     assert_eq!(
-        memory(&open(&board).read(true)).1,
+        memory(&read(&mut open(&board))).1,
         MemorySource::MemAvailable,
         "a root without those lines is of no use"
     );
 
     board.write("sys/fs/cgroup/memory.stat", stat(400_000));
     board.write("sys/fs/cgroup/memory.current", "1\n");
-    assert_eq!(memory(&open(&board).read(true)).1, MemorySource::MemAvailable, "a container's own cgroup");
+    assert_eq!(memory(&read(&mut open(&board))).1, MemorySource::MemAvailable, "a container's own cgroup");
 }
 
 #[test]
@@ -112,13 +120,13 @@ fn memory_use_of_version_1_needs_its_root_too() {
     let board = board();
     let stat = "inactive_file 5\ntotal_cache 207200000\ntotal_rss 100000000\ntotal_inactive_file 102400000\n";
     board.write("sys/fs/cgroup/memory/memory.stat", stat);
-    assert_eq!(memory(&open(&board).read(true)).1, MemorySource::MemAvailable);
+    assert_eq!(memory(&read(&mut open(&board))).1, MemorySource::MemAvailable);
     board.write("sys/fs/cgroup/memory/release_agent", "");
-    assert_eq!(memory(&open(&board).read(true)), (800_000, MemorySource::CgroupV1));
+    assert_eq!(memory(&read(&mut open(&board))), (800_000, MemorySource::CgroupV1));
     let mut gauges = open(&board);
     board.write("sys/fs/cgroup/memory/memory.stat", "cache 1\n");
-    assert_eq!(memory(&gauges.read(true)), (600_000, MemorySource::MemAvailable), "as with version 2");
-    assert_eq!(memory(&open(&board).read(true)), (600_000, MemorySource::MemAvailable));
+    assert_eq!(memory(&read(&mut gauges)), (600_000, MemorySource::MemAvailable), "as with version 2");
+    assert_eq!(memory(&read(&mut open(&board))), (600_000, MemorySource::MemAvailable));
 }
 
 #[test]
@@ -126,7 +134,7 @@ fn absurd_memory_is_absent_with_its_reason() {
     let board = board();
     let why = |meminfo: &str| {
         board.write("proc/meminfo", meminfo);
-        open(&board).read(true).memory.unwrap_err().to_string()
+        read(&mut open(&board)).memory.unwrap_err().to_string()
     };
     let more = MEMINFO.replace("600000", "1000001");
     assert_eq!(why(&more), "/proc/meminfo: implausible: more memory is available than there is");
@@ -155,7 +163,7 @@ fn an_upgrade_of_the_system_is_on_the_node_within_the_hour_without_a_restart() {
     release("Debian GNU/Linux 13 (trixie)");
     let looks = (1..=400).find(|_| {
         let is_other = gauges.recount(&mut now.machine);
-        now.readings = gauges.read(true);
+        now.readings = read(&mut gauges);
         is_other
     });
     assert_eq!(looks, Some(361), "an hour of looks");
@@ -163,7 +171,7 @@ fn an_upgrade_of_the_system_is_on_the_node_within_the_hour_without_a_restart() {
     fs::create_dir(board.0.join("etc/os-release")).unwrap();
     assert!(
         (0..800).all(|_| {
-            now.readings = gauges.read(true);
+            now.readings = read(&mut gauges);
             !gauges.recount(&mut now.machine)
         }),
         "what cannot be read any more stays"
@@ -189,7 +197,7 @@ fn a_machine_is_counted_again_when_other_cpus_are_there_and_only_then() {
     board.write("proc/meminfo", MEMINFO.replace("1000000", "2000000").replace("600000", "1600000"));
     for _ in 0..=361 {
         assert!(!gauges.recount(&mut now.machine));
-        now.readings = gauges.read(true);
+        now.readings = read(&mut gauges);
     }
     assert_eq!(memory(&now.readings).0, 1_600_000, "what is judged is of now");
     assert_eq!(now.machine, at_start);
@@ -224,11 +232,11 @@ fn a_size_that_could_not_be_read_at_the_start_is_read_again_until_it_can() {
     assert_eq!(word(machine.memory_total_bytes.clone().err()), Some("malformed"));
     assert_eq!(word(machine.cpu_count.clone().err()), Some("malformed"));
     let mut gauges = open(&board);
-    assert!(!gauges.recount(&mut machine) && gauges.read(true).memory.is_err());
+    assert!(!gauges.recount(&mut machine) && read(&mut gauges).memory.is_err());
     board.write("proc/meminfo", MEMINFO);
     assert!(gauges.recount(&mut machine));
     assert_eq!(machine.memory_total_bytes, Ok(1_000_000 * 1024));
-    assert_eq!(memory(&gauges.read(true)).0, 600_000);
+    assert_eq!(memory(&read(&mut gauges)).0, 600_000);
     board.write("proc/cpuinfo", "processor : 0\nprocessor : 1\n");
     assert!(gauges.recount(&mut machine) && !gauges.recount(&mut machine));
     assert_eq!(machine.cpu_count, Ok(2));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nodepulse::io::disk::{Disk, read_journal};
+use nodepulse::io::disk::{Disk, JOURNAL, KNOWN_SERVERS, read_journal};
 use nodepulse::io::disk_error::DiskError;
 use nodepulse::journal::{BootId, Happened, Journal, Recovery, Write};
 use nodepulse::time::{Now, Up};
@@ -75,7 +75,7 @@ fn add(journal: &mut Journal) {
 /// The next write, done or failed.
 fn sync(journal: &mut Journal, disk: &mut Disk) -> Result<(), DiskError> {
     let write = journal.next_write(up()).unwrap();
-    let written = disk.write(&write);
+    let written = disk.write(JOURNAL, &write);
     journal.written(written.is_ok(), up());
     written
 }
@@ -153,13 +153,13 @@ fn what_is_no_file_is_left_alone_until_somebody_moves_it_away() {
         let (mut disk, bytes, trouble) = Disk::open(&directory).unwrap();
         let expected = DiskError::NotAFile { path: journal.clone(), what };
         assert_eq!((bytes, trouble), (vec![], Some(expected.clone())));
-        assert_eq!(disk.write(&replacement(1)), Err(expected));
+        assert_eq!(disk.write(JOURNAL, &replacement(1)), Err(expected));
         if what == "a directory" {
             fs::remove_dir(&journal).unwrap()
         } else {
             fs::remove_file(&journal).unwrap()
         }
-        assert_eq!(disk.write(&replacement(2)), Ok(()), "{what}");
+        assert_eq!(disk.write(JOURNAL, &replacement(2)), Ok(()), "{what}");
         assert_eq!(told(&directory), 2, "{what}");
         fs::remove_file(&journal).unwrap();
     }
@@ -172,16 +172,16 @@ fn a_directory_may_come_late_but_an_unread_journal_in_it_is_never_replaced() {
     let directory = place.path("missing/state");
     let (mut disk, bytes, trouble) = Disk::open(&directory).unwrap();
     assert_eq!((bytes, trouble.map(|trouble| trouble.word())), (vec![], Some("state-missing")));
-    assert_eq!(disk.write(&replacement(1)).unwrap_err().word(), "state-missing");
+    assert_eq!(disk.write(JOURNAL, &replacement(1)).unwrap_err().word(), "state-missing");
     fs::create_dir_all(&directory).unwrap();
     fs::write(format!("{directory}/journal"), "what an earlier process wrote").unwrap();
-    assert_eq!(disk.write(&replacement(1)), Err(DiskError::Unread { path: format!("{directory}/journal") }));
+    assert_eq!(disk.write(JOURNAL, &replacement(1)), Err(DiskError::Unread { path: format!("{directory}/journal") }));
     fs::remove_file(format!("{directory}/journal")).unwrap();
-    assert_eq!(disk.write(&replacement(3)), Ok(()));
+    assert_eq!(disk.write(JOURNAL, &replacement(3)), Ok(()));
     assert_eq!(told(&directory), 3);
     fs::remove_dir_all(&directory).unwrap();
-    assert!(disk.write(&replacement(1)).is_err());
-    assert_eq!(disk.write(&replacement(4)), Ok(()));
+    assert!(disk.write(JOURNAL, &replacement(1)).is_err());
+    assert_eq!(disk.write(JOURNAL, &replacement(4)), Ok(()));
     assert_eq!(told(&directory), 4);
 }
 
@@ -197,8 +197,8 @@ fn an_append_to_a_journal_that_was_taken_away_fails_and_a_new_one_is_made() {
     let append = journal.next_write(up()).unwrap();
     assert!(matches!(append, Write::Append { .. }));
     fs::remove_file(format!("{directory}/journal")).unwrap();
-    assert!(disk.write(&append).is_err());
-    assert_eq!(disk.write(&replacement(2)), Ok(()));
+    assert!(disk.write(JOURNAL, &append).is_err());
+    assert_eq!(disk.write(JOURNAL, &replacement(2)), Ok(()));
     assert_eq!(told(&directory), 2);
 }
 
@@ -212,9 +212,29 @@ fn what_a_power_cut_left_aside_is_removed_and_never_read() {
     assert_eq!((bytes, trouble), (vec![], None));
     assert!(fs::symlink_metadata(format!("{directory}/journal.new")).is_err());
     symlink(place.path("target"), format!("{directory}/journal.new")).unwrap();
-    assert_eq!(disk.write(&replacement(1)), Ok(()));
+    assert_eq!(disk.write(JOURNAL, &replacement(1)), Ok(()));
     assert!(!Path::new(&place.path("target")).exists());
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_beside_the_journal_is_the_old_one_or_the_new_one() {
+    let place = Place::new();
+    let directory = place.path("state");
+    let (mut disk, ..) = Disk::open(&directory).unwrap();
+    let (path, new) = (format!("{directory}/{KNOWN_SERVERS}"), format!("{directory}/{KNOWN_SERVERS}.new"));
+    let mut write = |bytes: &[u8]| disk.write(KNOWN_SERVERS, &Write::Replace { bytes: bytes.to_vec() });
+    assert_eq!(write(b"a longer first version"), Ok(()));
+    fs::write(&new, "left by a power cut, and longer than what follows").unwrap();
+    assert_eq!(write(b"second"), Ok(()));
+    assert_eq!(fs::read(&path).unwrap(), b"second");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    // A directory in its place: the rename fails.
+    fs::remove_file(&path).unwrap();
+    fs::create_dir_all(format!("{path}/inside")).unwrap();
+    assert!(write(b"third").is_err());
+    assert!(!fs::exists(&new).unwrap());
+    assert!(!fs::exists(format!("{directory}/{JOURNAL}")).unwrap());
 }
 
 #[test]
@@ -237,12 +257,12 @@ fn a_full_disk_keeps_what_it_has_and_takes_the_rest_when_there_is_room() {
     }
     add(&mut journal);
     assert_eq!(sync(&mut journal, &mut disk), Ok(()), "an append needs no new block");
-    let full = disk.write(&replacement(1)).unwrap_err();
+    let full = disk.write(JOURNAL, &replacement(1)).unwrap_err();
     assert_eq!(full.word(), "state-full", "{full}");
     assert_eq!(told(&directory), 2);
     assert!(!Path::new(&format!("{directory}/journal.new")).exists(), "the blocks of a failed write stay taken");
     fs::remove_file(filler).unwrap();
-    assert_eq!(disk.write(&replacement(3)), Ok(()));
+    assert_eq!(disk.write(JOURNAL, &replacement(3)), Ok(()));
     assert_eq!(told(&directory), 3);
 }
 
@@ -255,7 +275,7 @@ fn a_disk_that_is_read_only_for_a_while_gets_everything_in_the_end() {
     let directory = place.path("state");
     fs::create_dir(&directory).unwrap();
     place.mount(&["-t", "tmpfs", "-o", "size=1m,mode=0700", "nodepulse-test", &directory]);
-    drop(Disk::open(&directory).map(|(mut disk, ..)| disk.write(&replacement(2)).unwrap()));
+    drop(Disk::open(&directory).map(|(mut disk, ..)| disk.write(JOURNAL, &replacement(2)).unwrap()));
     place.mount(&["-o", "remount,ro", &directory]);
     let (mut disk, bytes, trouble) = Disk::open(&directory).unwrap();
     assert_eq!(trouble.map(|trouble| trouble.word()), Some("state-read-only"));
@@ -267,7 +287,7 @@ fn a_disk_that_is_read_only_for_a_while_gets_everything_in_the_end() {
     assert_eq!(journal.next_write(up()), None, "and leaves the disk alone for a while");
     place.mount(&["-o", "remount,rw", &directory]);
     let later = journal.write_due().unwrap();
-    disk.write(&journal.next_write(later).unwrap()).unwrap();
+    disk.write(JOURNAL, &journal.next_write(later).unwrap()).unwrap();
     journal.written(true, later);
     assert_eq!((told(&directory), journal.has_unwritten()), (3, false));
 }
@@ -285,7 +305,7 @@ fn a_directory_of_somebody_else_is_named_with_who_we_are() {
     let other = std::thread::spawn(move || {
         nix::unistd::setfsuid(NOBODY.into());
         let (mut disk, bytes, trouble) = Disk::open(&for_thread).unwrap();
-        let written = disk.write(&replacement(1));
+        let written = disk.write(JOURNAL, &replacement(1));
         (bytes, trouble.map(|trouble| trouble.word()), written.map_err(|error| error.word()))
     });
     assert_eq!(other.join().unwrap(), (vec![], Some("state-denied"), Err("state-denied")));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::Document;
 use crate::api::failure::TlsFailure;
-use crate::io::kept::Kept;
+use crate::io::known_servers::KnownServers;
 use crate::io::loopback::{Authority, Listener, Stream, echoing, kubeconfig, read_request, version_reply};
 use base64::Engine;
 use std::io::Write;
@@ -152,7 +152,7 @@ fn a_lane_that_is_due_while_another_hangs_opens_a_second_connection_which_does_n
         assert_eq!(server.accepted(), 2);
         release.send(()).unwrap();
         assert_eq!(hung.await.result, version());
-        assert!(pool.idle.borrow().is_some() && pool.flights.is_empty());
+        assert!(pool.idle.borrow().is_some() && !pool.attempts.have_connections());
         assert_eq!(pool.exchange(Wish::ReadVersion).await.result, version());
         assert_eq!(server.accepted(), 2);
     };
@@ -289,7 +289,7 @@ fn a_kubeconfig_whose_key_is_anothers_leaves_the_one_in_use() {
 }
 
 #[test]
-fn a_change_of_the_network_begins_anew_what_is_under_way_over_a_way_that_is_gone() {
+fn a_change_of_the_network_begins_anew_what_is_under_way_over_a_path_that_is_gone() {
     let authority = Authority::new();
     let (server, _release) = server_that_hangs_first(&authority);
     let pool = pool(kubeconfig(&authority, server.port));
@@ -297,14 +297,14 @@ fn a_change_of_the_network_begins_anew_what_is_under_way_over_a_way_that_is_gone
     let start = clock::up();
     let hung = executor.spawn(pool.exchange(Wish::ReadVersion));
     let change = async {
-        while pool.flights.is_empty() || server.accepted() == 0 {
+        while !pool.attempts.have_connections() || server.accepted() == 0 {
             pool.reactor.sleep_until(clock::up() + Duration::from_millis(1)).await;
         }
         // The server has it for certain, and does not answer.
         pool.reactor.sleep_until(clock::up() + Duration::from_millis(50)).await;
         pool.network_changed(&|_| true);
         pool.reactor.sleep_until(clock::up() + Duration::from_millis(50)).await;
-        assert_eq!(server.accepted(), 1, "this way stands");
+        assert_eq!(server.accepted(), 1, "this path still works");
         pool.network_changed(&|_| false);
         assert_eq!(hung.await.result, version());
     };
@@ -314,13 +314,13 @@ fn a_change_of_the_network_begins_anew_what_is_under_way_over_a_way_that_is_gone
 }
 
 #[test]
-fn a_change_of_the_network_takes_the_idle_connection_only_if_its_way_is_gone() {
+fn a_change_of_the_network_takes_the_idle_connection_only_if_its_path_is_gone() {
     let authority = Authority::new();
     let server = Listener::answering(&authority, version_reply());
     let pool = pool(kubeconfig(&authority, server.port));
-    for (stands, connections) in [(true, 1), (true, 1), (false, 2), (true, 2)] {
+    for (still_works, connections) in [(true, 1), (true, 1), (false, 2), (true, 2)] {
         assert_eq!(ask(&pool).result, version());
-        pool.network_changed(&|local| stands && local.is_loopback());
+        pool.network_changed(&|local| still_works && local.is_loopback());
         assert_eq!(ask(&pool).result, version());
         assert_eq!(server.accepted(), connections);
     }
@@ -365,10 +365,10 @@ fn dated(authority: &Authority, date: &str, (from, until): (i32, i32)) -> Listen
 /// A process of a board in 1970 that has this state directory.
 fn pool_in_1970(kubeconfig: Kubeconfig, state_directory: &str) -> Pool {
     let clock = CertificateClock::reading(|| (Wall::from_unix_seconds(12), false));
-    let kept = Rc::new(Kept::read(state_directory));
-    kept.past().into_iter().for_each(|moment| clock.passed(moment));
+    let known = Rc::new(KnownServers::read(state_directory));
+    known.issued().into_iter().for_each(|moment| clock.passed(moment));
     let reactor = Reactor::new().unwrap();
-    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), kept));
+    let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), known));
     Pool::new(reactor, resolver, clock, kubeconfig, "board".to_owned())
 }
 
@@ -383,17 +383,17 @@ fn one_date_of_2035_keeps_no_certificate_out_neither_now_nor_after_a_restart() {
         (answer.result, answer.date.map(Wall::to_seconds_stamp).as_deref()),
         (version(), Some("2035-06-01T00:00:00Z"))
     );
-    let kept = pool.resolver.kept();
+    let known = pool.resolver.known_servers();
     assert_eq!(
-        kept.past().map(Wall::to_seconds_stamp).as_deref(),
+        known.issued().map(Wall::to_seconds_stamp).as_deref(),
         Some("2026-01-01T00:00:00Z"),
         "when both sides were certified"
     );
-    folder.write("uplink", &pool.reactor.block_on(kept.worth_writing()).unwrap());
+    folder.write("uplink", &pool.reactor.block_on(known.worth_writing()).unwrap());
     replace(&pool, kubeconfig(&authority, renewed.port)).unwrap();
     assert_eq!(ask(&pool).result, version(), "now");
     let restarted = pool_in_1970(kubeconfig(&authority, renewed.port), &folder.path(""));
-    assert!(restarted.resolver.kept().past().is_some());
+    assert!(restarted.resolver.known_servers().issued().is_some());
     assert_eq!(ask(&restarted).result, version(), "after a restart");
 }
 
@@ -425,7 +425,7 @@ fn a_date_outside_the_life_of_the_servers_certificate_ends_the_connection_of_a_b
             assert!(told.contains("valid from 2026-01-01T00:00:00Z until 2046-01-01T00:00:00Z"), "{told}");
             assert_eq!(server.accepted(), accepted, "never used again");
         }
-        assert_eq!(pool.resolver.kept().past(), None);
+        assert_eq!(pool.resolver.known_servers().issued(), None);
         // One that has a clock knows who is wrong, and goes on.
         let pool = Pool { clock: CertificateClock::reading(|| (Wall::from_unix_seconds(1_800_000_000), true)), ..pool };
         pool.loaded.take();
@@ -467,6 +467,6 @@ fn an_address_that_answers_and_one_that_does_not_are_told_apart_at_the_next_conn
     };
     assert_eq!(order().last(), Some(&loopback), "it hung");
     assert_eq!(ask(&pool).result, version());
-    assert_eq!(pool.resolver.kept().addresses("localhost").unwrap()[0], loopback, "it answered");
+    assert_eq!(pool.resolver.known_servers().addresses("localhost").unwrap()[0], loopback, "it answered");
     release.send(()).unwrap();
 }

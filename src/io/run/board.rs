@@ -6,106 +6,104 @@ use std::time::Duration;
 
 use nix::libc::ETIMEDOUT;
 
-use super::super::{clock, network, way};
-use super::{Input, Message, ReadDisk, Shell, World};
-use crate::probe::{Absent, Facts, Network, StateDisk, Why};
+use super::super::{clock, network};
+use super::{Input, Message, ReadDisk, Shared};
+use crate::probe::{self, Absent, Fact, Facts, FileSystem, Machine, Network, ReadingFiles, StateDisk, Why};
 
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
 const NAME_LOOKUP: Duration = Duration::from_secs(2);
 /// How long a look at the board waits for the file system of the state directory, at most.
-pub(super) const DISK_PATIENCE: Duration = Duration::from_secs(2);
+const DISK_PATIENCE: Duration = Duration::from_secs(2);
 /// When a name that DNS did not know is looked up again, first and at last.
 const NAME_RETRY_FIRST: Duration = Duration::from_secs(60);
 const NAME_RETRY_LAST: Duration = Duration::from_secs(3600);
 
-impl World {
-    async fn read_disk(&self, read: ReadDisk) {
-        let disk = self.disk_source.ask(&self.reactor, move || read(true)).await;
-        self.inbox.push(Message::DiskRead(disk));
+/// What one task reads whenever the agent wants to know.
+pub(super) struct Board {
+    pub machine: Machine,
+    pub reading_files: ReadingFiles,
+    pub read_disk: ReadDisk,
+    pub state_directory: String,
+}
+
+impl Shared {
+    pub(super) async fn read_board(&self, mut board: Board) {
+        let mut disk_may_hang = false;
+        loop {
+            self.board_wanted.raised().await;
+            while self.name_addresses.borrow().is_none() {
+                self.name_looked_up.raised().await;
+            }
+            let disk = self.read_disk(&board, disk_may_hang).await;
+            disk_may_hang = disk.may_hang;
+            // Whoever asked meanwhile is answered as well.
+            self.board_wanted.lower();
+            let seen = self.look_at(&mut board, disk.file_system);
+            self.inbox.push(Message::Input(seen));
+        }
     }
 
-    /// Once, and again ever more rarely while nobody knows the name.
-    async fn look_up_node_name(&self) {
+    /// Of a disk that may hang only a thread waits for the answer. Whether it does is looked for along with everything else that
+    /// may be new.
+    async fn read_disk(&self, board: &Board, may_hang: bool) -> StateDisk {
+        if self.board_given.get() && !may_hang {
+            return (board.read_disk)(false);
+        }
+        let read = Arc::clone(&board.read_disk);
+        let asked = self.disk_source.ask(move || read(true));
+        let answer = self.reactor.before(clock::up() + DISK_PATIENCE, asked).await.and_then(Result::ok);
+        let silent = || Err(Absent::new(&board.state_directory, Why::Errno(ETIMEDOUT)));
+        answer.unwrap_or_else(|| StateDisk { file_system: silent(), may_hang: true })
+    }
+
+    fn look_at(&self, board: &mut Board, node_file_system: Fact<FileSystem>) -> Input {
+        if board.reading_files.recount(&mut board.machine) {
+            ::log::info!(target: "recounted", "read again: {}", probe::report::size_of(&board.machine));
+            self.board_given.set(false);
+        }
+        let readings = board.reading_files.read(node_file_system, self.judges_pids.get());
+        if self.board_given.replace(true) {
+            return Input::Readings(Box::new(readings));
+        }
+        let node_name_addresses = self.name_addresses.borrow().clone().unwrap_or_default();
+        let network = Network { node_name_addresses, ..self.network.borrow().clone() };
+        Input::Facts(Box::new(Facts { machine: board.machine.clone(), readings, network }))
+    }
+
+    /// The kernel says that the network has changed, or cannot say that it has not.
+    pub(super) fn look_at_network(&self) {
+        let network = network::with_live_addresses(probe::network(&self.root));
+        if *self.network.borrow() != network {
+            let before = self.network.replace(network.clone());
+            self.pool.network_changed(&|local| network::still_works(&before, &network, local));
+            self.board_given.set(false);
+            self.network_changed.raise();
+            self.inbox.push(Message::Input(Input::LinkChanged));
+        }
+    }
+
+    /// Until DNS knows it, ever more rarely, and again after each change of the network.
+    pub(super) async fn look_up_node_name(&self) {
+        // A name that is an address is not looked up (ADR-6 step 2).
+        if self.node_name.parse::<IpAddr>().is_ok() {
+            return self.set_name_addresses(Vec::new());
+        }
         let mut pause = NAME_RETRY_FIRST;
         loop {
             let found = self.resolver.look_up(&self.node_name, clock::up() + NAME_LOOKUP).await.ok();
             let is_known = found.is_some();
-            self.inbox.push(Message::NameLookedUp(found));
-            if is_known {
-                return;
-            }
-            self.reactor.sleep_until(clock::up() + pause).await;
-            pause = (pause * 2).min(NAME_RETRY_LAST);
-        }
-    }
-}
-
-impl Shell<'_, '_> {
-    pub(super) fn probe(&mut self) {
-        if self.name_addresses.is_none() {
-            self.facts_wanted = true;
-        } else if self.disk_is_asked {
-            // What it answers is what is wanted now.
-        } else if self.disk_may_hang || !self.board_given {
-            self.disk_is_asked = true;
-            self.executor.spawn(self.world.read_disk(Arc::clone(&self.read_disk))).detach();
-        } else {
-            let disk = (self.read_disk)(false);
-            self.disk_read(Some(disk));
+            // A DNS that is down takes no address away: whether it is still ours is checked for each Node anyway.
+            let known = self.name_addresses.take().unwrap_or_default();
+            self.set_name_addresses(found.unwrap_or(known));
+            let retry_at = if is_known { clock::NEVER } else { clock::up() + pause };
+            let has_changed = self.reactor.before(retry_at, self.network_changed.raised()).await.is_some();
+            pause = if has_changed { NAME_RETRY_FIRST } else { (pause * 2).min(NAME_RETRY_LAST) };
         }
     }
 
-    pub(super) fn disk_read(&mut self, disk: Option<StateDisk>) {
-        let silent = || Err(Absent::new(&self.state_directory, Why::Errno(ETIMEDOUT)));
-        let disk = disk.unwrap_or_else(|| StateDisk { file_system: silent(), may_hang: true });
-        (self.disk_may_hang, self.disk_is_asked) = (disk.may_hang, false);
-        let Some(name_addresses) = &self.name_addresses else { return };
-        let (mut readings, is_other) = (self.read_readings)(&mut self.machine, self.judges_pids);
-        readings.node_file_system = disk.file_system;
-        self.board_given &= !is_other;
-        if self.board_given {
-            self.world.inbox.push(Message::Input(Input::Readings(Box::new(readings))));
-            return;
-        }
-        self.board_given = true;
-        let network = match &self.network {
-            Some(network) => network.clone(),
-            None => self.network.insert(network::with_live_addresses((self.read_network)())).clone(),
-        };
-        let network = Network { node_name_addresses: name_addresses.clone(), ..network };
-        let facts = Facts { machine: self.machine.clone(), readings, network };
-        self.world.inbox.push(Message::Input(Input::Facts(Box::new(facts))));
-    }
-
-    pub(super) fn look_at_network(&mut self) {
-        let network = network::with_live_addresses((self.read_network)());
-        if self.network.as_ref() != Some(&network) {
-            let before = self.network.take().unwrap_or_default();
-            self.world.pool.network_changed(&|local| way::stands(&before, &network, local));
-            self.network = Some(network);
-            self.board_given = false;
-            self.spawn_name_lookup();
-            self.handle(Input::LinkChanged);
-        }
-    }
-
-    /// A name that is an address is not looked up (ADR-6 step 2).
-    pub(super) fn spawn_name_lookup(&mut self) {
-        if self.world.node_name.parse::<IpAddr>().is_ok() {
-            self.name_addresses = Some(Vec::new());
-            self.board_given = false;
-        } else {
-            self.name_lookup = Some(self.executor.spawn(self.world.look_up_node_name()));
-        }
-    }
-
-    /// A DNS that is down takes no address away: whether it is still ours is checked for each Node anyway.
-    pub(super) fn name_looked_up(&mut self, found: Option<Vec<IpAddr>>) {
-        let known = self.name_addresses.take().unwrap_or_default();
-        self.name_addresses = Some(found.unwrap_or(known));
-        self.board_given = false;
-        if std::mem::take(&mut self.facts_wanted) {
-            self.probe();
-        }
+    fn set_name_addresses(&self, addresses: Vec<IpAddr>) {
+        self.name_addresses.replace(Some(addresses));
+        self.board_given.set(false);
+        self.name_looked_up.raise();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Input, Message, ReadSettings, Sandbox, Shell, World, log};
+use super::{Input, MainLoop, Message, ReadSettings, Sandbox, Shared, clock, log, thread};
 use crate::agent::CredentialDates;
 use crate::api::Failure;
 use crate::config::Settings;
@@ -10,7 +10,7 @@ use crate::config::Settings;
 /// What was read: settings, and whether the credentials that go with them can be used; or what is wrong.
 pub(super) type Reread = Result<(Box<Settings>, Result<CredentialDates, Failure>), String>;
 
-impl World {
+impl Shared {
     /// A failure is not told here: the next request fails with it, and the agent says that.
     pub(super) async fn reload_credentials(&self) {
         if let Ok(dates) = self.pool.reload().await {
@@ -19,8 +19,9 @@ impl World {
     }
 
     async fn read_again(&self, read: ReadSettings, sandbox: Arc<Sandbox>) {
-        let answer = self.settings_source.ask(&self.reactor, move || read(&sandbox)).await;
-        let reread = match answer {
+        let read = self.settings_source.ask(move || read(&sandbox));
+        let answer = self.reactor.before(clock::up() + thread::FILE_PATIENCE, read).await;
+        let reread = match answer.and_then(Result::ok) {
             Some(Ok((settings, kubeconfig))) => Ok((Box::new(settings), self.pool.replace(kubeconfig).await)),
             Some(Err(problems)) => {
                 Err(format!("the settings read last are wrong, those before stay in use: {problems}"))
@@ -33,7 +34,7 @@ impl World {
     }
 }
 
-impl Shell<'_, '_> {
+impl MainLoop<'_, '_> {
     fn refuse(&mut self, word: &str, why: String) {
         ::log::error!(target: word, "{why}");
         self.refused = Some(why);
@@ -42,7 +43,7 @@ impl Shell<'_, '_> {
     pub(super) fn reload(&mut self) {
         self.manager.reloading();
         let (read, sandbox) = (Arc::clone(&self.read_settings), Arc::clone(&self.sandbox));
-        self.executor.spawn(self.world.read_again(read, sandbox)).detach();
+        self.executor.spawn(self.shared.read_again(read, sandbox)).detach();
     }
 
     pub(super) fn reread(&mut self, read: Reread) {
@@ -50,7 +51,7 @@ impl Shell<'_, '_> {
         match read {
             Ok((settings, replaced)) => {
                 log::set_verbosity(settings.verbosity);
-                self.judges_pids = settings.eviction.judges_pids();
+                self.shared.judges_pids.set(settings.eviction.judges_pids());
                 match replaced {
                     Ok(dates) => self.handle(Input::Credentials(dates)),
                     Err(why) => self.refuse(

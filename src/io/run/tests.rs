@@ -133,11 +133,8 @@ fn run_changed(
             files: Vec::new(),
             kubeconfig,
             node_name: "board".to_owned(),
+            root: Root::new("/nonexistent"),
             machine: machine(),
-            read_readings: Box::new(|_, _| {
-                (Readings { memory: absent(), node_file_system: absent(), pids: absent() }, false)
-            }),
-            read_network: Box::new(Network::default),
             read_disk: Arc::new(|_| StateDisk { file_system: absent(), may_hang: false }),
             look_at_files: Box::new(Vec::new),
             read_settings: Arc::new(move |_| {

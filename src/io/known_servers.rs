@@ -16,22 +16,19 @@
 //!
 //! 0.1.0 kept the server's own dates, as `past`. One that was wrong locked the board out, so they are not read any more.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::future::poll_fn;
 use std::net::IpAddr;
-use std::path::PathBuf;
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use super::disk::KNOWN_SERVERS;
 use super::file;
+use super::inbox::Flag;
 use crate::config::limits;
 use crate::journal::checksum::crc32c;
 use crate::time::Wall;
 
-/// In the state directory.
-pub const FILE_NAME: &str = "uplink";
 const FIRST_LINE: &str = "nodepulse uplink 1";
 /// What is newer by this is worth a write: certificates are dated in days.
 const ISSUED_STEP: Duration = Duration::from_secs(24 * 3600);
@@ -46,30 +43,23 @@ struct Content {
 
 /// What is known of servers now, and what of it is on disk.
 #[derive(Default)]
-pub struct Kept {
-    /// `None`: nothing is read or written.
-    path: Option<PathBuf>,
+pub struct KnownServers {
     known: RefCell<Content>,
     on_disk: RefCell<Content>,
-    writer: Cell<Option<Waker>>,
+    /// Something came that is worth a write.
+    news: Flag,
 }
 
-impl Kept {
+impl KnownServers {
     /// Reads the file of a state directory. None, an unreadable one and any bytes at all are the same as an empty one.
-    pub fn read(state_directory: &str) -> Kept {
-        let path = PathBuf::from(state_directory).join(FILE_NAME);
-        let bytes = path.to_str().and_then(|path| file::read(path, limits::KEPT_FILE_BYTES).ok());
-        let known = bytes.and_then(|bytes| Content::parse(&bytes)).unwrap_or_default();
-        let on_disk = RefCell::new(known.clone());
-        Kept { path: Some(path), known: RefCell::new(known), on_disk, writer: Cell::default() }
+    pub fn read(state_directory: &str) -> KnownServers {
+        let bytes = file::read(&format!("{state_directory}/{KNOWN_SERVERS}"), limits::KEPT_FILE_BYTES);
+        let known = bytes.ok().and_then(|bytes| Content::parse(&bytes)).unwrap_or_default();
+        KnownServers { on_disk: RefCell::new(known.clone()), known: RefCell::new(known), news: Flag::default() }
     }
 
-    pub fn path(&self) -> Option<&PathBuf> {
-        self.path.as_ref()
-    }
-
-    /// A moment that is known to be past.
-    pub fn past(&self) -> Option<Wall> {
+    /// When the newest certificate was issued: a moment that is known to be past.
+    pub fn issued(&self) -> Option<Wall> {
         self.known.borrow().issued
     }
 
@@ -100,27 +90,23 @@ impl Kept {
         if let Some(addresses) = self.known.borrow_mut().servers.get_mut(host) {
             addresses.sort_by_key(|other| *other != ip);
         }
-        self.wake();
+        self.tell_news();
     }
 
     /// A certificate was issued then, which is past by the server's clock as well.
-    pub fn passed(&self, issued: Wall) {
+    pub fn certificate_issued(&self, issued: Wall) {
         let mut known = self.known.borrow_mut();
         known.issued = known.issued.max(Some(issued));
         drop(known);
-        self.wake();
+        self.tell_news();
     }
 
     /// The bytes to be written, as soon as there is something worth it.
     pub async fn worth_writing(&self) -> Vec<u8> {
-        poll_fn(|context| {
-            if self.is_worth_writing() {
-                return Poll::Ready(self.known.borrow().to_bytes());
-            }
-            self.writer.set(Some(context.waker().clone()));
-            Poll::Pending
-        })
-        .await
+        while !self.is_worth_writing() {
+            self.news.raised().await;
+        }
+        self.known.borrow().to_bytes()
     }
 
     /// These bytes are on disk now.
@@ -139,12 +125,12 @@ impl Kept {
             (Some(now), Some(then)) => now.since(then) >= ISSUED_STEP,
             (now, _) => now.is_some(),
         };
-        self.path.is_some() && (is_later || known.servers.iter().any(is_new))
+        is_later || known.servers.iter().any(is_new)
     }
 
-    fn wake(&self) {
-        if let Some(writer) = self.writer.take() {
-            if self.is_worth_writing() { writer.wake() } else { self.writer.set(Some(writer)) }
+    fn tell_news(&self) {
+        if self.is_worth_writing() {
+            self.news.raise();
         }
     }
 }
@@ -196,8 +182,10 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::disk::Disk;
     use crate::io::loopback::TempFolder;
-    use crate::io::{aside, clock, reactor::Reactor};
+    use crate::io::{clock, reactor::Reactor};
+    use crate::journal;
 
     const DAY_SECONDS: i64 = 24 * 3600;
 
@@ -209,20 +197,20 @@ mod tests {
         Wall::from_unix_seconds(1_795_219_200 + day * DAY_SECONDS)
     }
 
-    fn full() -> Kept {
-        let kept = Kept { path: Some(PathBuf::from("/nowhere")), ..Kept::default() };
-        kept.found("kubernetes.example.com", &ips(&["10.0.0.1", "fd00::1", "10.0.0.2"]));
-        kept.worked("kubernetes.example.com", ips(&["fd00::1"])[0]);
-        kept.passed(stamp(0));
-        kept
+    fn full() -> KnownServers {
+        let known = KnownServers::default();
+        known.found("kubernetes.example.com", &ips(&["10.0.0.1", "fd00::1", "10.0.0.2"]));
+        known.worked("kubernetes.example.com", ips(&["fd00::1"])[0]);
+        known.certificate_issued(stamp(0));
+        known
     }
 
     /// The bytes that are worth writing now, if any; they are written.
-    fn write(kept: &Kept) -> Option<Vec<u8>> {
+    fn write(known: &KnownServers) -> Option<Vec<u8>> {
         let reactor = Reactor::new().unwrap();
         let soon = clock::up() + Duration::from_millis(5);
-        let bytes = reactor.block_on(reactor.before(soon, kept.worth_writing())).unwrap()?;
-        kept.written(&bytes);
+        let bytes = reactor.block_on(reactor.before(soon, known.worth_writing())).unwrap()?;
+        known.written(&bytes);
         Some(bytes)
     }
 
@@ -230,42 +218,43 @@ mod tests {
     fn what_was_learned_is_read_again_with_the_address_that_worked_first() {
         let folder = TempFolder::new();
         let directory = folder.path("");
-        assert_eq!(Kept::read(&directory).past(), None);
-        aside::replace(folder.path(FILE_NAME).as_ref(), &write(&full()).unwrap()).unwrap();
-        let kept = Kept::read(&directory);
-        assert_eq!(kept.addresses("kubernetes.example.com"), Some(ips(&["fd00::1", "10.0.0.1", "10.0.0.2"])));
-        assert_eq!(kept.past(), Some(stamp(0)));
-        assert_eq!(write(&kept), None, "it is on disk already");
+        assert_eq!(KnownServers::read(&directory).issued(), None);
+        let (mut disk, ..) = Disk::open(&directory).unwrap();
+        disk.write(KNOWN_SERVERS, &journal::Write::Replace { bytes: write(&full()).unwrap() }).unwrap();
+        let known = KnownServers::read(&directory);
+        assert_eq!(known.addresses("kubernetes.example.com"), Some(ips(&["fd00::1", "10.0.0.1", "10.0.0.2"])));
+        assert_eq!(known.issued(), Some(stamp(0)));
+        assert_eq!(write(&known), None, "it is on disk already");
     }
 
     /// What 0.1.0 wrote after one answer of the year 2035: it kept every certificate out that ends before.
     #[test]
-    fn a_date_that_an_earlier_version_kept_is_not_believed_and_its_addresses_are() {
+    fn a_date_that_an_earlier_version_wrote_is_not_believed_and_its_addresses_are() {
         let folder = TempFolder::new();
         let body = "nodepulse uplink 1\npast 2035-06-01T00:00:00Z\naddress kubernetes.example.com 10.0.0.1\n";
         let sum = crc32c(&[body.as_bytes()]);
-        folder.write(FILE_NAME, format!("{body}sum {sum:08x}\n").as_bytes());
-        let kept = Kept::read(&folder.path(""));
-        assert_eq!((kept.past(), kept.addresses("kubernetes.example.com")), (None, Some(ips(&["10.0.0.1"]))));
-        kept.passed(stamp(0));
-        let written = String::from_utf8(write(&kept).unwrap()).unwrap();
+        folder.write(KNOWN_SERVERS, format!("{body}sum {sum:08x}\n").as_bytes());
+        let known = KnownServers::read(&folder.path(""));
+        assert_eq!((known.issued(), known.addresses("kubernetes.example.com")), (None, Some(ips(&["10.0.0.1"]))));
+        known.certificate_issued(stamp(0));
+        let written = String::from_utf8(write(&known).unwrap()).unwrap();
         assert!(written.contains("issued 2026-") && !written.contains("2035"), "{written}");
     }
 
     #[test]
     fn what_is_known_already_is_not_written_again() {
-        let kept = full();
-        assert!(write(&kept).is_some());
-        kept.passed(stamp(0).plus(ISSUED_STEP - Duration::from_secs(1)));
-        kept.worked("kubernetes.example.com", ips(&["10.0.0.2"])[0]);
-        kept.found("kubernetes.example.com", &ips(&["10.0.0.2", "10.0.0.3"]));
-        assert_eq!(write(&kept), None, "an address that DNS rotates, and a certificate of the same day");
-        kept.worked("kubernetes.example.com", ips(&["10.0.0.3"])[0]);
-        assert!(write(&kept).is_some(), "a server where the file has none");
-        kept.passed(stamp(2));
-        assert!(write(&kept).is_some(), "a certificate of another day");
-        kept.passed(stamp(1));
-        assert_eq!((kept.past(), write(&kept)), (Some(stamp(2)), None), "time does not go back");
+        let known = full();
+        assert!(write(&known).is_some());
+        known.certificate_issued(stamp(0).plus(ISSUED_STEP - Duration::from_secs(1)));
+        known.worked("kubernetes.example.com", ips(&["10.0.0.2"])[0]);
+        known.found("kubernetes.example.com", &ips(&["10.0.0.2", "10.0.0.3"]));
+        assert_eq!(write(&known), None, "an address that DNS rotates, and a certificate of the same day");
+        known.worked("kubernetes.example.com", ips(&["10.0.0.3"])[0]);
+        assert!(write(&known).is_some(), "a server where the file has none");
+        known.certificate_issued(stamp(2));
+        assert!(write(&known).is_some(), "a certificate of another day");
+        known.certificate_issued(stamp(1));
+        assert_eq!((known.issued(), write(&known)), (Some(stamp(2)), None), "time does not go back");
     }
 
     #[test]
@@ -290,25 +279,25 @@ mod tests {
     #[test]
     fn a_file_without_an_end_and_a_directory_are_no_file() {
         let folder = TempFolder::new();
-        std::os::unix::fs::symlink("/dev/zero", folder.path(FILE_NAME)).unwrap();
-        assert_eq!(Kept::read(&folder.path("")).known.into_inner(), Content::default());
-        assert_eq!(Kept::read("/dev/null").known.into_inner(), Content::default());
-        std::fs::remove_file(folder.path(FILE_NAME)).unwrap();
-        nix::unistd::mkfifo(folder.path(FILE_NAME).as_str(), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(Kept::read(&folder.path("")).known.into_inner(), Content::default());
+        std::os::unix::fs::symlink("/dev/zero", folder.path(KNOWN_SERVERS)).unwrap();
+        assert_eq!(KnownServers::read(&folder.path("")).known.into_inner(), Content::default());
+        assert_eq!(KnownServers::read("/dev/null").known.into_inner(), Content::default());
+        std::fs::remove_file(folder.path(KNOWN_SERVERS)).unwrap();
+        nix::unistd::mkfifo(folder.path(KNOWN_SERVERS).as_str(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(KnownServers::read(&folder.path("")).known.into_inner(), Content::default());
     }
 
     #[test]
     fn the_fullest_file_has_room() {
-        let kept = full();
+        let known = full();
         for number in 0..9 {
             let host = format!("{number}{}", "x".repeat(252));
             let many: Vec<IpAddr> =
                 (0..40_u16).map(|last| IpAddr::from([0xfd00, 1, 2, 3, 4, 5, 6, 0x1000 + last])).collect();
-            kept.found(&host, &many);
+            known.found(&host, &many);
         }
-        let bytes = kept.known.borrow().to_bytes();
+        let bytes = known.known.borrow().to_bytes();
         assert!(bytes.len() <= limits::KEPT_FILE_BYTES, "{}", bytes.len());
-        assert_eq!(Content::parse(&bytes), Some(kept.known.borrow().clone()));
+        assert_eq!(Content::parse(&bytes), Some(known.known.borrow().clone()));
     }
 }
