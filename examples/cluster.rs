@@ -40,7 +40,6 @@ fn run() -> Result<()> {
     println!();
     println!("As a node, {}, with its own certificate (for `make run` in another terminal):", node.name);
     println!("  export KUBECONFIG={}", node.kubeconfig.display());
-    println!("  nodepulse must be told its name: --hostname-override={}", node.name);
     println!();
     println!("Ctrl-C ends it and removes all of the above.");
     let signal = signals.wait().map_err(|e| format!("cannot wait for a signal: {e}"))?;

@@ -1,10 +1,11 @@
 //! Names that may not be used: labels that a node may not set, a Node that another machine holds (D9, D10).
 
 use super::super::agent::Launch;
-use super::super::cluster::{Cluster, NodeIdentity, Result, wait_until};
+use super::super::cluster::{Cluster, Credential, NodeIdentity, Result, Validity, wait_until};
 use super::super::trials::{Case, Need};
-use super::{SOON, line, lines, stored_node, wait_for_node, wait_until_ready};
+use super::{SOON, line, lines, now_us, stored_node, wait_for_node, wait_until_ready};
 use serde_json::json;
+use std::time::Duration;
 
 const MACHINE_ID: &str = "/etc/machine-id";
 const CPUINFO: &str = "/proc/cpuinfo";
@@ -21,6 +22,7 @@ pub fn cases() -> Vec<Case> {
         of_two_machines_with_one_name_the_second_gives_way,
         boards_that_differ_in_one_name_are_told_apart_and_one_takes_over_from_the_other,
         of_two_boards_that_differ_in_nothing_one_gives_way_and_says_that_they_are_twins,
+        a_board_that_was_replaced_in_an_outage_writes_nothing_after_it,
     ]);
     all
 }
@@ -157,4 +159,46 @@ fn of_two_boards_that_differ_in_nothing_one_gives_way_and_says_that_they_are_twi
     let transitions = cluster.get_lease(&node.name)?["spec"]["leaseTransitions"].clone();
     assert_eq!(transitions, 1, "the second took it, once");
     second.check()
+}
+
+/// Also where both were told not to register. The first board alone has the API server that goes away.
+fn a_board_that_was_replaced_in_an_outage_writes_nothing_after_it(cluster: &Cluster) -> Result<()> {
+    let api = cluster.api_server(Validity::Now)?;
+    let mut boards = Vec::new();
+    for registers in ["true", "false"] {
+        let node = cluster.node_at(&api, &format!("replaced-{registers}"), Credential::Valid)?;
+        cluster.create_node(&stored_node(&node.name, json!({})))?;
+        boards.push((node, registers));
+    }
+    let here = format!("https://127.0.0.1:{}", cluster.api.port);
+    let mut lives = Vec::new();
+    for (node, registers) in &boards {
+        let mut first = board(node, "first", [1, 1, 1])?.set("registerNode", registers).start(cluster)?;
+        wait_until_ready(cluster, node)?;
+        first.wait_for_line(&["lease-held:"], SOON)?;
+        lives.push((node, registers, first));
+    }
+    api.kill()?;
+    let mut seconds = Vec::new();
+    for (node, registers, first) in &mut lives {
+        first.wait_for_line(&["failing:", "Lease renewal failed"], SOON)?;
+        let second = board(node, "second", [2, 2, 2])?.set("registerNode", registers);
+        let mut second = second.kubeconfig(&node.kubeconfig_via(&here)?).start(cluster)?;
+        second.wait_for_line(&["stranger-gone:"], SOON)?;
+        second.wait_for_line(&["lease-held:"], SOON)?;
+        seconds.push(second);
+    }
+    let restarted_us = now_us();
+    api.restart()?;
+    for ((node, registers, first), second) in lives.iter_mut().zip(&mut seconds) {
+        first
+            .wait_for_line(&["name-taken:"], Duration::from_secs(30))
+            .map_err(|e| format!("registerNode {registers}: {e}"))?;
+        let since = api.audit(|e| e.user == node.user && e.received_at_us > restarted_us)?;
+        let writes: Vec<String> = since.iter().filter(|e| e.verb != "get" && e.code < 300).map(line).collect();
+        assert!(writes.len() <= 2, "registerNode {registers}: {writes:#?}");
+        second.check()?;
+        assert_eq!(second.count_lines("name-taken:")?, 0, "registerNode {registers}: the one that took over goes on");
+    }
+    Ok(())
 }
