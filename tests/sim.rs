@@ -54,7 +54,7 @@ const WORLDS: u64 = 2_000;
 /// Worlds of two boards for every ten others.
 const PAIRS_IN_TEN: u64 = 1;
 /// Every planted fault is noticed in one of so many worlds.
-const WORLDS_PER_PLANTED_FAULT: u64 = 200;
+const WORLDS_PER_PLANTED_FAULT: u64 = 400;
 const WORLDS_RUN_TWICE: u64 = 100;
 const LINES_ON_FAILURE: usize = 40;
 /// A line for each so many worlds, where there are many.

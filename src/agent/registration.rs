@@ -2,10 +2,10 @@
 //! comes in (D10); what is wrong with it, the first report puts right (REC-*).
 //!
 //! ```text
-//! Pause --back-off--> Version --> Create --201--> Done
+//! Pause --back-off--> Version --> Create --201--> Strip --anything--> Done
 //!   ^                    |          ^ | 409 AlreadyExists, 403
 //!   |   refused, or five |      404 | v
-//!   |   times no answer  '---> Existing --200--> Done
+//!   |   times no answer  '---> Existing --200--> Strip --anything--> Done
 //!   +------------ any failure
 //! ```
 
@@ -44,6 +44,10 @@ enum Stage {
     /// `before`: nobody has tried to create it, as something has to be known first.
     Existing {
         before: bool,
+    },
+    /// The server tracks who wrote which of its fields, of use to nobody, and in each answer to us: it is asked to stop.
+    Strip {
+        node: Box<Node>,
     },
 }
 
@@ -96,6 +100,7 @@ impl Registration {
                 }
                 Stage::Existing { .. } if self.is_large => return Step::Send(Wish::ReadMetadata),
                 Stage::Existing { .. } => return Step::Send(Wish::ReadNode { heartbeat: false }),
+                Stage::Strip { .. } => return Step::Send(Wish::StripNode),
             }
         }
     }
@@ -188,6 +193,7 @@ impl Registration {
                 world.say(Level::Info, "registered", text);
                 return self.done(node, world, now);
             }
+            (Stage::Strip { .. }, Ok(Document::Node(node))) | (Stage::Strip { node }, _) => return Some(node),
             (stage, Err(refusal)) => self.failed(&stage, &refusal, world, now),
             (_, Ok(_)) => self.pause(now, Duration::ZERO),
         }
@@ -225,6 +231,10 @@ impl Registration {
 
     fn done(&mut self, node: Box<Node>, world: &mut World, now: Now) -> Option<Box<Node>> {
         self.tries.succeeded(world, now);
+        if node.metadata.is_tracked_in_vain {
+            self.stage = Stage::Strip { node };
+            return None;
+        }
         Some(node)
     }
 

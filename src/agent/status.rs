@@ -226,6 +226,7 @@ impl StatusLane {
             // No Lease is renewed, or not in time, so nobody else says whether there is a server.
             world.asked_for_node(refusal, now);
         }
+        let patience = refusal.map_or(Duration::ZERO, Refusal::retry_after).min(CEILING);
         let result = answer.result.map(|document| self.completed(&stage, document, world));
         let answer = Answer { result, ..answer };
         // Whenever the Node is read: whose is it?
@@ -236,7 +237,10 @@ impl StatusLane {
             (Stage::Register(mut registration), result) => {
                 let answer = Answer { date: answer.date, result };
                 match registration.answered(answer, &mut self.wanted, world, now) {
-                    Some(node) => self.registered(node, world, now),
+                    Some(node) => {
+                        self.registered(node, world, now);
+                        self.stage = Stage::Decide { not_before: now.up + patience };
+                    }
                     None => self.stage = Stage::Register(registration),
                 }
             }

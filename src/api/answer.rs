@@ -217,7 +217,7 @@ impl Head {
                 protobuf::read_metadata(body, is_cut)
                     .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned()))
             }
-            Wish::CreateNode { .. } | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => {
+            Wish::CreateNode { .. } | Wish::StripNode | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => {
                 let node: Box<Node> = self.json(body)?;
                 if node.metadata.name.is_empty() {
                     return Err(self.not_json("a Node without a name".to_owned()));

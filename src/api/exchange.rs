@@ -228,9 +228,11 @@ fn build_request(wish: &Wish, target: &Target, audit_id: &AuditId) -> Result<Req
     let mut request = Request::builder()
         .method(wish.verb())
         .uri(uri)
-        .header(header::USER_AGENT, USER_AGENT)
         .header(header::ACCEPT, wish.accept())
         .header(AUDIT_ID, audit_id.as_bytes());
+    if wish.names_the_program() {
+        request = request.header(header::USER_AGENT, USER_AGENT);
+    }
     if let Some(body) = wish.body() {
         request = request.header(header::CONTENT_TYPE, wish.content_type()).header(header::CONTENT_LENGTH, body.len());
     }

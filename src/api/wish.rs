@@ -19,6 +19,8 @@ pub enum Wish {
     CreateNode {
         body: String,
     },
+    /// PATCH of the Node after which the server tracks no more who wrote which of its fields.
+    StripNode,
     /// `heartbeat`: carries `timeout=10s` (TR-2).
     ReadNode {
         heartbeat: bool,
@@ -89,20 +91,22 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const JSON: &str = "application/json";
 /// The smallest answer where nobody reads the body, or no more of it than the version.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// In protobuf, because managedFields come along: 1,883 bytes instead of 2,338.
+/// In protobuf, which is shorter, managedFields above all.
 const METADATA_ONLY: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 /// Of a list what is needed to count it.
 const NAMES_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 /// Pods that are named; of more it is enough to know that there are.
 pub const PODS_LISTED: usize = 10;
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
+/// One empty entry for all there are: from then on only server-side apply is tracked (`managedfields/internal`).
+const NO_MANAGED_FIELDS: &str = r#"{"metadata":{"managedFields":[{}]}}"#;
 
 impl Wish {
     /// HTTP method.
     pub fn verb(&self) -> &'static str {
         match self {
             Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadMetadata | Wish::ReadLease | Wish::ListPods => "GET",
-            Wish::PatchStatus { .. } | Wish::RenewLease { .. } | Wish::PatchEvent { .. } => "PATCH",
+            Wish::StripNode | Wish::PatchStatus { .. } | Wish::RenewLease { .. } | Wish::PatchEvent { .. } => "PATCH",
             Wish::CreateNode { .. }
             | Wish::CreateLease { .. }
             | Wish::CreateEvent { .. }
@@ -117,6 +121,7 @@ impl Wish {
         match self {
             Wish::ReadVersion => "/version".to_owned(),
             Wish::CreateNode { .. } => "/api/v1/nodes".to_owned(),
+            Wish::StripNode => format!("/api/v1/nodes/{node_name}"),
             Wish::ReadNode { heartbeat } => format!("/api/v1/nodes/{node_name}{}", timeout(*heartbeat)),
             Wish::ReadMetadata => format!("/api/v1/nodes/{node_name}{}", timeout(true)),
             Wish::PatchStatus { heartbeat, .. } => format!("/api/v1/nodes/{node_name}/status{}", timeout(*heartbeat)),
@@ -135,6 +140,7 @@ impl Wish {
         match self {
             Wish::ReadVersion => "get /version",
             Wish::CreateNode { .. } => "create nodes",
+            Wish::StripNode => "patch nodes",
             Wish::ReadNode { .. } | Wish::ReadMetadata => "get nodes",
             Wish::PatchStatus { .. } => "patch nodes/status",
             Wish::ReadLease => "get leases (kube-node-lease)",
@@ -150,6 +156,7 @@ impl Wish {
     pub(super) fn body(&self) -> Option<&str> {
         match self {
             Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadMetadata | Wish::ReadLease | Wish::ListPods => None,
+            Wish::StripNode => Some(NO_MANAGED_FIELDS),
             Wish::CreateNode { body }
             | Wish::PatchStatus { body, .. }
             | Wish::CreateLease { body }
@@ -179,10 +186,18 @@ impl Wish {
         matches!(self, Wish::ReadMetadata | Wish::PatchStatus { answer: PatchAnswer::Metadata, .. })
     }
 
+    /// Whether it says which program asks. A renewal does not, as nine in ten requests are renewals and 29 bytes are one in
+    /// forty of what each costs: the others of its connection do, and bear the same Audit-ID.
+    pub(super) fn names_the_program(&self) -> bool {
+        !matches!(self, Wish::RenewLease { .. })
+    }
+
     /// The longest body that its reply may have.
     pub(super) fn body_limit_bytes(&self) -> usize {
         match self {
-            Wish::CreateNode { .. } | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => limits::NODE_BODY_BYTES,
+            Wish::CreateNode { .. } | Wish::StripNode | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => {
+                limits::NODE_BODY_BYTES
+            }
             _ => limits::REPLY_BODY_BYTES,
         }
     }
@@ -192,6 +207,7 @@ impl Wish {
         match self {
             Wish::ReadVersion
             | Wish::CreateNode { .. }
+            | Wish::StripNode
             | Wish::ReadNode { .. }
             | Wish::ReadMetadata
             | Wish::PatchStatus { .. }
@@ -213,7 +229,7 @@ fn timeout(heartbeat: bool) -> &'static str {
 mod tests {
     use super::*;
 
-    fn every_wish() -> [Wish; 15] {
+    fn every_wish() -> [Wish; 16] {
         let body = || "{}".to_owned();
         let status = |answer, heartbeat| Wish::PatchStatus { body: body(), answer, heartbeat };
         [
@@ -232,15 +248,17 @@ mod tests {
             Wish::ReviewAccess { body: body() },
             Wish::ListPods,
             Wish::ReadMetadata,
+            Wish::StripNode,
         ]
     }
 
     /// Verb and path of everything that the Node authorizer lets `system:node:n1` do and that we have a use for;
     /// reading `/version` and reviewing one's own access is everybody's.
-    const ALLOWED: [&str; 11] = [
+    const ALLOWED: [&str; 12] = [
         "GET /version",
         "POST /api/v1/nodes",
         "GET /api/v1/nodes/n1",
+        "PATCH /api/v1/nodes/n1",
         "PATCH /api/v1/nodes/n1/status",
         "GET /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1",
         "POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",

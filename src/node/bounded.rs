@@ -37,6 +37,12 @@ pub fn list<'de, D: Deserializer<'de>, T: Entry>(deserializer: D) -> Result<Vec<
     deserializer.deserialize_seq(ListVisitor(PhantomData))
 }
 
+/// `managedFields`: whether there are managers, and none that applies.
+pub fn is_tracked_in_vain<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let managers: Vec<Manager> = list(deserializer)?;
+    Ok(!managers.is_empty() && !managers.iter().any(Entry::is_own))
+}
+
 /// One of a list.
 pub trait Entry: Sized {
     /// As it is read.
@@ -63,6 +69,30 @@ impl Entry for String {
 
     fn bytes(&self) -> usize {
         self.len()
+    }
+}
+
+/// `metav1.ManagedFieldsEntry`, as far as it is read.
+#[derive(Deserialize)]
+pub struct Manager {
+    #[serde(default)]
+    operation: Text,
+}
+
+impl Entry for Manager {
+    type Read = Manager;
+
+    fn of(read: Manager) -> Option<Manager> {
+        Some(read)
+    }
+
+    fn bytes(&self) -> usize {
+        self.operation.0.len()
+    }
+
+    /// One of them decides, however many others there are.
+    fn is_own(&self) -> bool {
+        self.operation.0 == "Apply"
     }
 }
 
@@ -227,6 +257,19 @@ mod tests {
         assert_eq!(patch["status"]["capacity"], json!({ "cpu": "3" }));
         assert!(patch.to_string().len() < 8_000, "{}", patch.to_string().len());
         assert_eq!(patch.as_object().unwrap().keys().collect::<Vec<_>>(), ["status"]);
+    }
+
+    #[test]
+    fn fields_are_tracked_in_vain_where_somebody_updates_and_nobody_applies() {
+        let is_in_vain =
+            |metadata: Value| Node::deserialize(json!({ "metadata": metadata })).unwrap().metadata.is_tracked_in_vain;
+        let manager =
+            |operation: &str| json!({ "manager": "m", "operation": operation, "fieldsV1": { "f:status": {} } });
+        let mut managers = vec![manager("Update"); OTHERS];
+        assert!(is_in_vain(json!({ "managedFields": managers })));
+        managers.push(manager("Apply"));
+        assert!(!is_in_vain(json!({ "managedFields": managers })));
+        assert!(!is_in_vain(json!({ "managedFields": [] })) && !is_in_vain(json!({})), "nothing is tracked");
     }
 
     #[test]

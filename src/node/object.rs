@@ -35,6 +35,9 @@ pub struct Metadata {
     pub labels: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map")]
     pub annotations: BTreeMap<String, String>,
+    /// `managedFields` says who wrote which field, and none of them by server-side apply, to whom alone it matters.
+    #[serde(rename = "managedFields", skip_serializing, deserialize_with = "bounded::is_tracked_in_vain")]
+    pub is_tracked_in_vain: bool,
 }
 
 /// `v1.NodeSpec`.

@@ -120,7 +120,9 @@ fn a_renewal_is_called_in_the_audit_log_what_it_calls_itself(cluster: &Cluster) 
     let (ours, others): (Vec<_>, Vec<_>) = cluster.audit_of(&node)?.into_iter().partition(is_renewal);
     let ids: BTreeSet<&str> = ours.iter().chain(&others).map(|e| e.audit_id.as_str()).collect();
     assert!(ids.len() == 1 && ids.iter().all(|id| id.len() == 12), "one connection, one name: {ids:?}");
-    assert!(ours.iter().all(|e| e.user_agent.starts_with("nodepulse/")), "{ours:#?}");
+    // TR-4: a renewal is named by the others of its connection.
+    assert!(ours.iter().all(|e| e.user_agent.is_empty()), "{ours:#?}");
+    assert!(others.iter().all(|e| e.user_agent.starts_with("nodepulse/")), "{others:#?}");
     let other = cluster.node("calling")?;
     let _second = Launch::quick(&other).start(cluster)?;
     renewals(cluster, &other, 1)?;

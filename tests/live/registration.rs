@@ -1,7 +1,7 @@
 //! How a Node comes to be: created, taken over as somebody left it, created again (REG-*, REC-*, INI-*, D1).
 
 use super::super::agent::Launch;
-use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Result, condition, wait_until};
+use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Result, condition, node_path, wait_until};
 use super::super::trials::Case;
 use super::{
     SOON, events_of, expected, is_assertion, is_event, is_lease, is_report, line, lines, status_of, stored_node, uid,
@@ -17,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         a_new_node_is_registered_as_this_machine_is,
         the_server_keeps_the_new_node_and_adds_only_its_own,
         an_existing_node_gets_back_what_belongs_to_the_agent_and_keeps_the_rest,
+        what_nobody_applied_to_is_tracked_no_more,
         a_node_without_status_gets_its_resources_with_its_first_report,
         an_existing_node_in_order_is_not_patched_before_its_first_report,
         a_reboot_is_told_once_as_a_warning,
@@ -44,7 +45,7 @@ fn a_new_node_is_registered_as_this_machine_is(cluster: &Cluster) -> Result<()> 
     let node = cluster.node("new")?;
     let _agent = Launch::quick(&node).start(cluster)?;
     let requests = until_first_report(cluster, &node)?;
-    let sequence = ["GET /version 200", "POST nodes 201", "PATCH nodes/status?timeout=10s 200"];
+    let sequence = ["GET /version 200", "POST nodes 201", "PATCH nodes 200", "PATCH nodes/status?timeout=10s 200"];
     assert_eq!(lines(&requests), sequence);
     assert!(requests[1].user_agent.starts_with("nodepulse/"), "{}", requests[1].user_agent);
     let mut sent = without_nulls(requests[1].body.clone());
@@ -52,7 +53,8 @@ fn a_new_node_is_registered_as_this_machine_is(cluster: &Cluster) -> Result<()> 
     let expected = expected::node(cluster, &node.name, &node.dir.join("state"))?;
     assert_eq!(sent, expected, "\nsent     {sent}\nexpected {expected}");
     assert!(stamps.windows(2).all(|pair| pair[0] == pair[1]), "one moment in all conditions: {stamps:?}");
-    assert_eq!(requests[2].body["spec"], Value::Null, "a report never touches the spec");
+    assert_eq!(requests[2].body, json!({"metadata": {"managedFields": [{}]}}));
+    assert_eq!(requests[3].body["spec"], Value::Null, "a report never touches the spec");
     // ST-2: the first event waits for the first answer, and for nothing else.
     let all = wait_for_requests(&cluster.api, &node, "the first event", SOON, |all| all.iter().any(is_event))?;
     let first = |wanted: fn(&AuditEntry) -> bool| all.iter().position(wanted);
@@ -83,9 +85,41 @@ fn the_server_keeps_the_new_node_and_adds_only_its_own(cluster: &Cluster) -> Res
     let expected = expected::node(cluster, &node.name, &node.dir.join("state"))?;
     assert_eq!(stored["status"], expected["status"]);
     assert_eq!(stored["metadata"]["labels"], expected["metadata"]["labels"]);
-    let managers: Vec<&Value> =
-        settled["metadata"]["managedFields"].as_array().into_iter().flatten().map(|m| &m["manager"]).collect();
-    assert!(managers.contains(&&json!("nodepulse")), "{managers:?}");
+    assert_eq!(settled["metadata"]["managedFields"], Value::Null, "nobody tracks what the controller wrote, either");
+    Ok(())
+}
+
+/// D3: who wrote which field comes along in each answer, and matters to server-side apply alone.
+fn what_nobody_applied_to_is_tracked_no_more(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("tracked")?;
+    let managers = || -> Result<Vec<String>> {
+        let node = cluster.get_node(&node.name)?;
+        let list = node["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        Ok(list.iter().map(|entry| format!("{} {}", entry["operation"], entry["manager"])).collect())
+    };
+    let strips = || -> Result<usize> {
+        Ok(cluster.audit_of(&node)?.iter().filter(|entry| line(entry) == "PATCH nodes 200").count())
+    };
+    cluster.create_node(&stored_node(&node.name, json!({"metadata": {"labels": {"example.com/shelf": "upper"}}})))?;
+    assert!(managers()?.contains(&r#""Update" "cluster-test""#.to_owned()));
+    let mut agent = Launch::quick(&node).start(cluster)?;
+    until_first_report(cluster, &node)?;
+    wait_until_ready(cluster, &node)?;
+    assert_eq!((managers()?, strips()?), (Vec::new(), 1));
+    assert_eq!(agent.stop()?, 0);
+    let applied = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"example.com/room": "cellar"}}});
+    let path = format!("{}?fieldManager=somebody", node_path(&node.name));
+    let kind = "application/apply-patch+yaml";
+    cluster.api.admin.request("PATCH", &path, Some((kind, &applied)))?.accepted("PATCH", &path)?;
+    let before = managers()?;
+    assert!(before.contains(&r#""Apply" "somebody""#.to_owned()), "{before:?}");
+    let old = cluster.audit_of(&node)?.len();
+    let _agent = Launch::quick(&node).start(cluster)?;
+    wait_for_requests(&cluster.api, &node, "the report of a second start", SOON, |all| {
+        all.iter().skip(old).any(is_heartbeat)
+    })?;
+    assert_eq!(strips()?, 1, "somebody makes use of it");
+    assert!(managers()?.contains(&r#""Apply" "somebody""#.to_owned()));
     Ok(())
 }
 
@@ -113,13 +147,19 @@ fn an_existing_node_gets_back_what_belongs_to_the_agent_and_keeps_the_rest(clust
     let launch = Launch::quick(&node).set("nodeLabels", "{example.com/shelf: upper}").set("providerID", "cellar://1");
     let _agent = launch.start(cluster)?;
     let requests = until_first_report(cluster, &node)?;
-    let sequence = ["GET /version 200", "POST nodes 409", "GET nodes 200", "PATCH nodes/status?timeout=10s 200"];
+    let sequence = [
+        "GET /version 200",
+        "POST nodes 409",
+        "GET nodes 200",
+        "PATCH nodes 200",
+        "PATCH nodes/status?timeout=10s 200",
+    ];
     assert_eq!(lines(&requests), sequence);
     // REC-1, REC-2, REC-5, and what they leave alone.
     let architecture =
         expected::node(cluster, &node.name, &node.dir.join("state"))?["metadata"]["labels"]["kubernetes.io/arch"]
             .clone();
-    let patch = &requests[3].body;
+    let patch = &requests[4].body;
     assert_eq!(
         patch["metadata"]["labels"],
         json!({

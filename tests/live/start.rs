@@ -30,6 +30,7 @@ fn the_first_half_minute_by_default_is_a_handful_of_requests(cluster: &Cluster) 
     let mut count = |line: &str| counts.remove(line).unwrap_or_default();
     assert_eq!(count("GET /version 200"), 1);
     assert_eq!(count("POST nodes 201"), 1);
+    assert_eq!(count("PATCH nodes 200"), 1);
     assert_eq!(count("GET leases?timeout=10s 404"), 1);
     assert_eq!(count("POST leases?timeout=10s 201"), 1);
     assert_eq!(count("PATCH leases 200"), 2);

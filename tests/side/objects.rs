@@ -11,10 +11,13 @@ use serde_json::Value;
 const NO_RUNTIME: &str = "no container runtime, so no pods";
 const OWN_NAME: &str = "TR-4: a client with a name of its own";
 
+const STRIPPED: &str =
+    "D3: stripped where nobody applies on the server's side: half the bytes of each answer about the Node";
 const CLONED: &str = "D10: tells a cloned SD card from its original";
 
 const NODE: &[Row] = &[
-    row("metadata.managedFields.the agent", "kubelet", "nodepulse", OWN_NAME),
+    row("metadata.managedFields.the agent", "kubelet", "-", STRIPPED),
+    row("metadata.managedFields.kube-controller-manager", "kube-controller-manager", "-", STRIPPED),
     sometimes("metadata.annotations.nodepulse.dev/board-serial", "-", "*", CLONED),
     sometimes("metadata.annotations.nodepulse.dev/board-mac", "-", "*:*:*:*:*:*", CLONED),
     row("status.daemonEndpoints.kubeletEndpoint.Port", "*", "0", "DEP-1: nothing listens"),

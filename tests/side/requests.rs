@@ -33,6 +33,7 @@ const REQUESTS: &[Row] = &[
     row("get /api/v1/nodes/NODE 200", "*", "-", NO_PODS),
     row("get /api/v1/nodes/NODE?timeout=10s 404", "1", "-", EARLY),
     row("get /api/v1/nodes/NODE?timeout=10s 200", "*", "-", EARLY),
+    row("patch /api/v1/nodes/NODE 200", "-", "1", "D3: managedFields go: half the bytes of each later answer"),
     row("get LEASES/NODE?timeout=10s 404", "2", "1", EARLY),
     row("seconds from Node to Lease", "9|10|11", "0|1", EARLY),
     row("patch LEASES/NODE 200", "-", "3", PATCHED),

@@ -69,6 +69,39 @@ fn an_existing_node_that_is_up_to_date_is_read_and_reported_to_once() {
 }
 
 #[test]
+fn a_node_that_is_tracked_in_vain_is_stripped_once_before_its_first_report_whatever_the_server_says_to_that() {
+    let node = |is_tracked_in_vain| {
+        let mut node = registered_node();
+        node.metadata.is_tracked_in_vain = is_tracked_in_vain;
+        Ok(Document::Node(Box::new(node)))
+    };
+    for answer in [node(false), node(true), refused(403, "Forbidden"), refused(409, "Conflict"), unreachable()] {
+        for is_new in [true, false] {
+            let mut script = Script::new();
+            first_attempt(&mut script, if is_new { node(true) } else { refused(409, "AlreadyExists") });
+            if !is_new {
+                script.play(Lane::Status, node(true));
+            }
+            assert_eq!(script.play(Lane::Status, answer.clone()).1, Wish::StripNode);
+            let rest = script.pass(Duration::from_secs(900));
+            assert!(!rest.contains(&Wish::StripNode), "{answer:?}");
+            assert!(rest.iter().any(|wish| matches!(wish, Wish::PatchStatus { heartbeat: true, .. })), "{answer:?}");
+        }
+    }
+}
+
+#[test]
+fn the_patience_that_is_asked_for_by_who_would_not_strip_it_holds_back_the_first_report_and_no_lease() {
+    let mut script = Script::new();
+    let mut tracked = registered_node();
+    tracked.metadata.is_tracked_in_vain = true;
+    first_attempt(&mut script, Ok(Document::Node(Box::new(tracked))));
+    let (asked_at, _) = script.play(Lane::Status, refused_after(429, 5));
+    assert_eq!(script.play_healthy(Lane::Lease), (asked_at, Wish::ReadLease));
+    assert_eq!(script.play_healthy(Lane::Status).0 - asked_at, 5000);
+}
+
+#[test]
 fn a_conflict_that_is_not_already_exists_is_a_failed_attempt() {
     let mut script = Script::new();
     first_attempt(&mut script, refused(409, "Conflict"));

@@ -114,6 +114,22 @@ fn the_product_is_named_before_its_version() {
 }
 
 #[test]
+fn a_renewal_is_as_short_as_can_be() {
+    let wish = Wish::RenewLease { body: r#"{"spec":{"renewTime":"2026-01-01T00:00:00.123456Z"}}"#.to_owned() };
+    let target = Target { path_prefix: String::new(), ..target() };
+    let bytes = Exchange::start(wish, &target, audit_id()).unwrap().0;
+    let expected = "PATCH /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1 HTTP/1.1\r\n\
+        host: api.example:6443\r\n\
+        accept: application/vnd.kubernetes.protobuf\r\n\
+        audit-id: AAAAAAAAAAAA\r\n\
+        content-type: application/strategic-merge-patch+json\r\n\
+        content-length: 52\r\n\
+        \r\n\
+        {\"spec\":{\"renewTime\":\"2026-01-01T00:00:00.123456Z\"}}";
+    assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+}
+
+#[test]
 fn a_token_as_long_as_a_file_allows_still_fits() {
     let mut target = target();
     target.bearer_token = Some("t".repeat(limits::CREDENTIAL_FILE_BYTES));
