@@ -179,7 +179,7 @@ impl Head {
         Head {
             audit_id: echo.map_or(Echo::Missing, |is_ours| if is_ours { Echo::Ours } else { Echo::Another }),
             code: response.status().as_u16(),
-            content_type: text(header::CONTENT_TYPE).unwrap_or_default().chars().take(100).collect(),
+            content_type: cut(text(header::CONTENT_TYPE).unwrap_or_default()),
             date: text(header::DATE).and_then(Wall::parse_http_date),
             retry_after: text(header::RETRY_AFTER).and_then(|text| text.parse().ok()).map(Duration::from_secs),
         }
@@ -191,12 +191,10 @@ impl Head {
 
     /// Whether this may be the API server's own word, as far as a head can show it (D14).
     pub(super) fn confirm(&self, wish: &Wish) -> Result<(), Failure> {
-        let essence =
-            |content_type: &str| content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match self.audit_id {
             Echo::Missing => Err(self.unconfirmed("an Audit-Id")),
             Echo::Another if self.is_success() => Err(self.unconfirmed("our Audit-ID")),
-            _ if self.is_success() && essence(&self.content_type) != essence(wish.accept()) => {
+            _ if self.is_success() && !essence(&self.content_type).eq_ignore_ascii_case(essence(wish.accept())) => {
                 Err(self.unconfirmed("the content type that was asked for"))
             }
             _ => Ok(()),
@@ -261,6 +259,11 @@ impl Head {
             (self.code, self.retry_after, cut(&status.reason), cut(&status.message));
         Ok(Refusal::Status(StatusError { code, reason, message, retry_after }))
     }
+}
+
+/// A content type without its parameters.
+fn essence(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
 }
 
 /// `metav1.Status`, as far as it is read.

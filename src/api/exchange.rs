@@ -8,7 +8,7 @@
 use ureq_proto::BodyMode;
 use ureq_proto::client::state::{RecvBody, RecvResponse};
 use ureq_proto::client::{Call, RecvResponseResult, SendRequestResult};
-use ureq_proto::http::{HeaderMap, Request, Response, Version, header};
+use ureq_proto::http::{HeaderMap, HeaderValue, Request, Response, Version, header};
 
 use super::answer::{Answer, Head};
 use super::failure::{Failure, cut};
@@ -228,13 +228,14 @@ fn build_request(wish: &Wish, target: &Target, audit_id: &AuditId) -> Result<Req
     let mut request = Request::builder()
         .method(wish.verb())
         .uri(uri)
-        .header(header::ACCEPT, wish.accept())
+        .header(header::ACCEPT, HeaderValue::from_static(wish.accept()))
         .header(AUDIT_ID, audit_id.as_bytes());
     if wish.names_the_program() {
-        request = request.header(header::USER_AGENT, USER_AGENT);
+        request = request.header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     }
     if let Some(body) = wish.body() {
-        request = request.header(header::CONTENT_TYPE, wish.content_type()).header(header::CONTENT_LENGTH, body.len());
+        let content_type = HeaderValue::from_static(wish.content_type());
+        request = request.header(header::CONTENT_TYPE, content_type).header(header::CONTENT_LENGTH, body.len());
     }
     if let Some(token) = &target.bearer_token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
@@ -249,7 +250,7 @@ fn request_head_limit(target: &Target) -> usize {
 }
 
 fn asks_to_close(headers: &HeaderMap) -> bool {
-    let says_close = |value: &header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"close");
+    let says_close = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"close");
     headers.get_all(header::CONNECTION).iter().any(says_close)
 }
 

@@ -102,7 +102,8 @@ pub enum TlsFailure {
 
 /// What somebody else said, as much of it as anybody reads.
 pub fn cut(foreign: &str) -> String {
-    foreign.chars().take(limits::FOREIGN_TEXT_CHARS).collect()
+    let end = foreign.char_indices().nth(limits::FOREIGN_TEXT_CHARS).map_or(foreign.len(), |(end, _)| end);
+    foreign.get(..end).unwrap_or_default().to_owned()
 }
 
 impl Failure {

@@ -17,7 +17,7 @@ const MAGIC: &[u8] = b"k8s\0";
 /// `None` for anything that is not a well-formed `Status`.
 pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
     let (kind, raw) = read_unknown(body, false)?;
-    let mut status = StatusText { kind, ..StatusText::default() };
+    let mut status = StatusText { kind: text(kind), ..StatusText::default() };
     for field in (Fields { left: raw, is_cut: false }) {
         match field? {
             (3, Value::Bytes(message)) => status.message = text(message),
@@ -41,13 +41,15 @@ pub(super) fn read_metadata(body: &[u8], is_cut: bool) -> Option<Document> {
             match (part, field?) {
                 (1, (5, Value::Bytes(found))) => uid = text(found),
                 (1, (6, Value::Bytes(found))) => resource_version = text(found),
-                (2, (2, Value::Number(found))) if kind == "Lease" => lease_duration_seconds = u32::try_from(found).ok(),
-                (2, (5, Value::Number(found))) if kind == "Lease" => transitions = found,
+                (2, (2, Value::Number(found))) if kind == b"Lease" => {
+                    lease_duration_seconds = u32::try_from(found).ok()
+                }
+                (2, (5, Value::Number(found))) if kind == b"Lease" => transitions = found,
                 _ => {}
             }
         }
     }
-    (matches!(&*kind, "PartialObjectMetadata" | "Lease") && !uid.is_empty()).then_some(Document::Metadata {
+    (matches!(kind, b"PartialObjectMetadata" | b"Lease") && !uid.is_empty()).then_some(Document::Metadata {
         uid,
         resource_version,
         lease_duration_seconds,
@@ -56,15 +58,15 @@ pub(super) fn read_metadata(body: &[u8], is_cut: bool) -> Option<Document> {
 }
 
 /// Kind and content of the envelope.
-fn read_unknown(body: &[u8], is_cut: bool) -> Option<(String, &[u8])> {
+fn read_unknown(body: &[u8], is_cut: bool) -> Option<(&[u8], &[u8])> {
     let unknown = body.strip_prefix(MAGIC)?;
-    let (mut kind, mut raw): (String, &[u8]) = (String::new(), &[]);
+    let (mut kind, mut raw): (&[u8], &[u8]) = (&[], &[]);
     for field in (Fields { left: unknown, is_cut }) {
         match field? {
             (1, Value::Bytes(type_meta)) => {
                 for field in (Fields { left: type_meta, is_cut: false }) {
                     if let (2, Value::Bytes(found)) = field? {
-                        kind = text(found);
+                        kind = found;
                     }
                 }
             }
