@@ -102,8 +102,10 @@ pub enum TlsFailure {
 
 /// What somebody else said, as much of it as anybody reads.
 pub fn cut(foreign: &str) -> String {
-    let end = foreign.char_indices().nth(limits::FOREIGN_TEXT_CHARS).map_or(foreign.len(), |(end, _)| end);
-    foreign.get(..end).unwrap_or_default().to_owned()
+    // No character is shorter than a byte: hardly any text has to be counted.
+    let is_short = foreign.len() <= limits::FOREIGN_TEXT_CHARS;
+    let cut_at = if is_short { None } else { foreign.char_indices().nth(limits::FOREIGN_TEXT_CHARS) };
+    foreign.get(..cut_at.map_or(foreign.len(), |(end, _)| end)).unwrap_or_default().to_owned()
 }
 
 impl Failure {

@@ -141,7 +141,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
     executor.spawn(shared.read_board(board)).detach();
     let seed = RandomState::new().build_hasher().finish();
     let agent = Agent::new(start.settings, shared.node_name.clone(), seed, journal, &reset_reason, clock::now());
-    let main_loop = MainLoop {
+    let main_loop = Box::new(MainLoop {
         agent,
         shared: &shared,
         executor: &executor,
@@ -151,7 +151,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         read_settings: start.read_settings,
         sandbox: Arc::new(sandbox),
         because: RefCell::default(),
-    };
+    });
     let ended = shared.reactor.block_on(executor.run(main_loop.run()));
     shared.pool.drop_idle();
     ended.map_err(|error| IoError::CannotSleep { detail: error.to_string() })
@@ -309,7 +309,8 @@ struct MainLoop<'a, 'shared> {
 }
 
 impl MainLoop<'_, '_> {
-    async fn run(mut self) {
+    /// Boxed, as each layer of the executor would have all of it on the stack once more, which never shrinks again: 100 KB.
+    async fn run(mut self: Box<Self>) {
         self.executor.spawn(self.shared.reload_credentials()).detach();
         self.handle(Input::Woke);
         loop {

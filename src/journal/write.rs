@@ -104,6 +104,8 @@ impl Journal {
         let most = self.quota_bytes.max(JOURNAL_LEAST_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
         let size = (3 * end + last.len()).next_multiple_of(BLOCK_BYTES).clamp(JOURNAL_LEAST_BYTES, most);
         let room_end = size.saturating_sub(last.len()).max(end);
+        // As vectors grow by themselves, these were three times as many, and the allocator keeps what it once had.
+        bytes.reserve_exact(room_end - end + last.len());
         bytes.resize(room_end, 0);
         bytes.extend_from_slice(&last);
         (Write::Replace { bytes }, File { end, room_end, must_replace: false, is_owed: false })
