@@ -5,7 +5,7 @@ use nodepulse::config::kubeconfig::Kubeconfig;
 
 /// `bytes` stand for a kubeconfig file.
 pub fn check(bytes: &[u8]) {
-    match Kubeconfig::parse(text::of(bytes), "/etc/nodepulse/kubeconfig", None) {
+    match Kubeconfig::parse(text::of(bytes), "/etc/nodepulse/kubeconfig") {
         Ok(kubeconfig) => assert!(!kubeconfig.server.authority().is_empty()),
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -7,7 +7,7 @@ use lexopt::Arg;
 
 use super::commands::{COMMANDS, Command, Format, OPTIONS};
 use crate::config::nearest;
-use crate::config::setting::Shape;
+use crate::config::setting::Kind;
 use crate::config::table::{self, SETTINGS};
 
 /// One command with all it needs.
@@ -131,7 +131,7 @@ impl Given {
             "-o" | "--output" => self.format = Some((option.clone(), value_of(&option, parser)?)),
             // `--v=4` is how most people write the kubelet's verbosity.
             _ => match table::by_flag(option.trim_start_matches('-')) {
-                Some(setting) if setting.shape == Shape::Boolean => {
+                Some(setting) if matches!(setting.kind, Kind::Boolean(_)) => {
                     let value =
                         parser.optional_value().map_or(Ok("true".to_owned()), |value| into_text(value, &option));
                     self.flags.push((setting.flag.to_owned(), value?));

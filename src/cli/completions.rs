@@ -2,7 +2,7 @@
 
 use super::args::{Shell, TOPICS};
 use super::commands::{COMMANDS, Format, OPTIONS};
-use crate::config::setting::Shape;
+use crate::config::setting::Kind;
 use crate::config::table::SETTINGS;
 
 /// A script for the shell's own folder of completions.
@@ -49,11 +49,11 @@ fn flags() -> Vec<Flag> {
     let settings = SETTINGS.iter().map(|setting| Flag {
         names: vec![setting.dashed_flag()],
         meaning: setting.meaning.to_owned(),
-        value: match setting.shape {
-            Shape::Boolean => Value::Truth,
-            Shape::File => Value::File,
-            Shape::Directory => Value::Directory,
-            Shape::Text(_) | Shape::Number | Shape::Duration | Shape::Map(_) | Shape::List(_) => Value::Free,
+        value: match setting.kind {
+            Kind::Boolean(_) => Value::Truth,
+            Kind::File(_) => Value::File,
+            Kind::Directory(_) => Value::Directory,
+            _ => Value::Free,
         },
     });
     options.chain(settings).collect()

@@ -7,7 +7,6 @@ use super::DEFAULT_KUBECONFIG;
 use super::commands::exit;
 use crate::api::failure::Failure;
 use crate::config::Problem;
-use crate::config::kubeconfig::KubeconfigError;
 use crate::io::IoError;
 use crate::io::disk_error::DiskError;
 use crate::io::file::Unreadable;
@@ -16,7 +15,7 @@ use crate::node::NodeError;
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub enum CliError {
-    /// Everything that is wrong with the settings.
+    /// Everything that is wrong with the settings, or the first thing that is with the kubeconfig.
     Settings(Vec<Problem>),
     /// The settings file or the kubeconfig cannot be read; `flag` names another one.
     File {
@@ -24,10 +23,6 @@ pub enum CliError {
         flag: &'static str,
         path: String,
         why: Unreadable,
-    },
-    Kubeconfig {
-        path: String,
-        error: KubeconfigError,
     },
     /// `--root` names no folder.
     Root {
@@ -54,7 +49,6 @@ impl CliError {
             }
             CliError::Settings(_)
             | CliError::File { .. }
-            | CliError::Kubeconfig { .. }
             | CliError::NoKubeconfig
             | CliError::Node(_)
             | CliError::Nameless(_) => exit::CONFIG,
@@ -81,8 +75,6 @@ impl fmt::Display for CliError {
             CliError::Root { path } => {
                 write!(f, "--root {path}: there is no such folder; name one with proc, sys and etc of a board in it")
             }
-            CliError::Kubeconfig { path, error } if error.line > 0 => write!(f, "{path}:{error}"),
-            CliError::Kubeconfig { path, error } => write!(f, "{path}: {error}"),
             CliError::NoKubeconfig => write!(
                 f,
                 "no kubeconfig: give --kubeconfig FILE, set kubeconfig in the settings, or put it at \

@@ -3,7 +3,7 @@
 use super::args::Topic;
 use super::commands::{COMMANDS, Command, OPTIONS, OptionRow, exit};
 use super::palette::Palette;
-use crate::config::setting::{Setting, Whose};
+use crate::config::setting::{Kind, Setting, Whose};
 use crate::config::table::SETTINGS;
 
 /// Columns of the narrowest terminal that help is made for.
@@ -119,10 +119,9 @@ fn settings_table() -> String {
 
 /// `--node-labels KEY=VALUE,...`; a truth value may be left out.
 pub(super) fn flag_form(setting: &Setting) -> String {
-    use crate::config::setting::Shape;
-    let placeholder = setting.shape.placeholder();
-    match setting.shape {
-        Shape::Boolean => format!("{}[={placeholder}]", setting.dashed_flag()),
+    let placeholder = setting.placeholder();
+    match setting.kind {
+        Kind::Boolean(_) => format!("{}[={placeholder}]", setting.dashed_flag()),
         _ => format!("{} {placeholder}", setting.dashed_flag()),
     }
 }

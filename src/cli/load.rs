@@ -48,7 +48,7 @@ pub fn kubeconfig_path(settings: &Settings) -> Result<String, CliError> {
 pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     let path = kubeconfig_path(settings)?;
     let text = Zeroizing::new(Written { what: "kubeconfig", flag: "--kubeconfig", path: &path }.text()?);
-    Kubeconfig::parse(&text, &path, None).map_err(|error| CliError::Kubeconfig { path: path.clone(), error })
+    Kubeconfig::parse(&text, &path).map_err(|problem| CliError::Settings(vec![problem]))
 }
 
 /// The name of the Node, and where the settings, the client certificate and the host differ about it, a sentence of that.
@@ -235,7 +235,7 @@ mod tests {
                 "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
                  clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'}}}}]\nusers: [{{name: u, user: {user}}}]\n"
             );
-            Kubeconfig::parse(&text, "/nonexistent/kubeconfig", None).unwrap()
+            Kubeconfig::parse(&text, "/nonexistent/kubeconfig").unwrap()
         };
         let settings =
             Settings { kubeconfig: Some(kubeconfig.clone()), state_directory: state.clone(), ..Settings::default() };

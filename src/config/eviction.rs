@@ -1,17 +1,16 @@
-//! Turns the kubelet's four eviction maps into thresholds (EVI-1, EVI-2), and thresholds back into those maps.
+//! Reads the kubelet's four eviction maps into thresholds (EVI-1, EVI-2).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::duration;
 use super::nearest::nearest;
+use super::problem::{Report, quoted};
 use super::quantity::Quantity;
-use super::scalars::{Draft, Report, quoted};
-use super::settings::{Eviction, Signal, Threshold};
-use super::yaml::{Entry, Value};
+use super::settings::{Eviction, Settings, Signal, Threshold};
+use super::yaml::Entry;
 
 /// The signals that this agent observes.
-pub(super) const SIGNALS: [(&str, Signal); 4] = [
+const SIGNALS: [(&str, Signal); 4] = [
     ("memory.available", Signal::MemoryAvailable),
     ("nodefs.available", Signal::NodefsAvailable),
     ("nodefs.inodesFree", Signal::NodefsInodesFree),
@@ -27,97 +26,80 @@ const RUNTIME_SIGNALS: [&str; 5] = [
     "imagefs.inodesFree",
 ];
 
-/// What a threshold may be.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
-    /// Zero or less is an error, `0%` and `100%` switch the signal off.
-    Pressure,
-    /// May be zero, but not `0%`.
-    Reclaim,
-}
+/// [`Eviction::default`] for people; the memory threshold has no text in a file (D7).
+pub(super) const DEFAULT_TEXT: &str =
+    "nodefs.available: 10%, nodefs.inodesFree: 5%, memory.available: the lesser of 100Mi and 10%";
 
-/// Reads `evictionHard`: replaces all defaults, unless they are to be merged (see [`finish`]).
-pub(super) fn hard(draft: &mut Draft, value: &Value, report: &mut Report<'_>) {
-    draft.eviction_hard = Some(thresholds(value, Use::Pressure, report));
-}
-
-pub(super) fn soft(draft: &mut Draft, value: &Value, report: &mut Report<'_>) {
-    draft.settings.eviction.soft = switched_on(thresholds(value, Use::Pressure, report));
-    draft.eviction_soft_at = Some(report.problem_at(value.line(), "", String::new()));
-}
-
-pub(super) fn minimum_reclaim(draft: &mut Draft, value: &Value, report: &mut Report<'_>) {
-    draft.settings.eviction.minimum_reclaim = switched_on(thresholds(value, Use::Reclaim, report));
-}
-
-pub(super) fn soft_grace_period(draft: &mut Draft, value: &Value, report: &mut Report<'_>) {
-    let mut periods = BTreeMap::new();
-    each_signal(value, report, |signal, entry, text, report| match duration::parse(text) {
-        Ok(period) => {
-            periods.insert(signal, period);
-        }
-        Err(error) => report.refuse_below(entry.line, &format!(".{}", entry.key), format!("{} {error}", quoted(text))),
+/// `evictionHard`: replaces all defaults, unless `mergeDefaultEvictionSettings` keeps them (EVI-2).
+pub(super) fn hard(to: &mut Settings, entries: &[Entry], report: &mut Report<'_>) {
+    to.eviction.hard = if to.eviction.merge_defaults { Eviction::default().hard } else { BTreeMap::new() };
+    each_signal(entries, report, |signal, text| {
+        match pressure_threshold(text)? {
+            Some(threshold) => to.eviction.hard.insert(signal, threshold),
+            None => to.eviction.hard.remove(&signal),
+        };
+        Ok(())
     });
-    draft.settings.eviction.soft_grace_period = periods;
 }
 
-fn switched_on(thresholds: BTreeMap<Signal, Option<Threshold>>) -> BTreeMap<Signal, Threshold> {
-    thresholds.into_iter().filter_map(|(signal, threshold)| Some((signal, threshold?))).collect()
-}
-
-/// Puts the hard thresholds together (EVI-2) and checks that every soft one has its grace period.
-pub(super) fn finish(draft: &mut Draft, problems: &mut Vec<super::problem::Problem>) {
-    let eviction = &mut draft.settings.eviction;
-    if let Some(given) = draft.eviction_hard.take() {
-        let mut hard = BTreeMap::new();
-        if draft.merge_default_eviction_settings {
-            hard = Eviction::default().hard;
-            hard.retain(|signal, _| !given.contains_key(signal));
-        }
-        hard.extend(switched_on(given));
-        eviction.hard = hard;
-    }
-    for (name, signal) in SIGNALS {
-        if let Some(at) = &draft.eviction_soft_at
-            && eviction.soft.contains_key(&signal)
-            && !eviction.soft_grace_period.contains_key(&signal)
-        {
-            let text = "needs a grace period: add this signal to evictionSoftGracePeriod".to_owned();
-            problems.push(super::problem::Problem { field: format!("{}.{name}", at.field), text, ..at.clone() });
-        }
-    }
-}
-
-fn thresholds(value: &Value, purpose: Use, report: &mut Report<'_>) -> BTreeMap<Signal, Option<Threshold>> {
-    let mut thresholds = BTreeMap::new();
-    each_signal(value, report, |signal, entry, text, report| match threshold(text, purpose) {
-        Ok(threshold) => {
-            thresholds.insert(signal, threshold);
-        }
-        Err(why) => report.refuse_below(entry.line, &format!(".{}", entry.key), why),
+pub(super) fn soft(to: &mut Settings, entries: &[Entry], report: &mut Report<'_>) {
+    to.eviction.soft.clear();
+    each_signal(entries, report, |signal, text| {
+        to.eviction.soft.extend(pressure_threshold(text)?.map(|threshold| (signal, threshold)));
+        Ok(())
     });
-    thresholds
+}
+
+pub(super) fn soft_grace_period(to: &mut Settings, entries: &[Entry], report: &mut Report<'_>) {
+    to.eviction.soft_grace_period.clear();
+    each_signal(entries, report, |signal, text| {
+        let period = duration::parse(text).map_err(|wrong| format!("{} {wrong}", quoted(text)))?;
+        to.eviction.soft_grace_period.insert(signal, period);
+        Ok(())
+    });
+}
+
+/// `evictionMinimumReclaim`: a quantity may be zero, a percentage may not.
+pub(super) fn minimum_reclaim(to: &mut Settings, entries: &[Entry], report: &mut Report<'_>) {
+    to.eviction.minimum_reclaim.clear();
+    each_signal(entries, report, |signal, text| {
+        let threshold = threshold(text)?;
+        match threshold {
+            Threshold::Percentage(0.0) => return Err("must be more than 0%".to_owned()),
+            Threshold::Quantity(amount) if amount < 0 => {
+                return Err(format!("must not be negative, as {} is", quoted(text)));
+            }
+            _ => to.eviction.minimum_reclaim.insert(signal, threshold),
+        };
+        Ok(())
+    });
+}
+
+/// Names of the signals with a soft threshold and without its grace period.
+pub(super) fn without_grace_period(eviction: &Eviction) -> impl Iterator<Item = &'static str> {
+    let lacks = |signal| eviction.soft.contains_key(signal) && !eviction.soft_grace_period.contains_key(signal);
+    SIGNALS.iter().filter(move |(_, signal)| lacks(signal)).map(|(name, _)| *name)
 }
 
 /// Calls `read` for every signal that this agent has; tells or refuses the others.
-fn each_signal(value: &Value, report: &mut Report<'_>, mut read: impl FnMut(Signal, &Entry, &str, &mut Report<'_>)) {
-    let Value::Map { entries, .. } = value else {
-        let names = SIGNALS.map(|(name, _)| name).join(", ");
-        report.refuse(value, format!("must be a map of signals ({names}), not {}", value.kind()));
-        return;
-    };
-    for entry in entries {
-        let below = format!(".{}", entry.key);
-        let signal = SIGNALS.iter().find(|(name, _)| *name == entry.key).map(|(_, signal)| *signal);
-        match (signal, &entry.value) {
-            (Some(signal), Value::Scalar { text, .. }) => read(signal, entry, text.trim(), report),
-            (Some(_), other) => {
-                report.refuse_below(entry.line, &below, format!("must be a single value, not {}", other.kind()));
+fn each_signal(entries: &[Entry], report: &mut Report<'_>, mut read: impl FnMut(Signal, &str) -> Result<(), String>) {
+    for Entry { key, line, value } in entries {
+        let signal = SIGNALS.iter().find(|(name, _)| name == key).map(|(_, signal)| *signal);
+        let outcome = match (signal, value.as_text()) {
+            (Some(signal), Some(text)) => read(signal, text),
+            (Some(_), None) => Err(format!("must be a single value, not {}", value.kind())),
+            (None, _) if RUNTIME_SIGNALS.contains(&key.as_str()) => {
+                let text = "has no effect: there are no images, containers or pods here";
+                report.notice(*line, &format!(".{key}"), text.to_owned());
+                Ok(())
             }
-            (None, _) if RUNTIME_SIGNALS.contains(&entry.key.as_str()) => {
-                report.tell(entry.line, &below, "has no effect: there are no images, containers or pods here");
+            (None, _) => {
+                report.refuse_part(*line, "", unknown_signal(key));
+                Ok(())
             }
-            (None, _) => report.refuse_below(entry.line, "", unknown_signal(&entry.key)),
+        };
+        if let Err(wrong) = outcome {
+            report.refuse_part(*line, &format!(".{key}"), wrong);
         }
     }
 }
@@ -130,71 +112,38 @@ fn unknown_signal(key: &str) -> String {
     }
 }
 
+/// What a signal has to fall below to mean pressure; `None` switches the signal off (`0%` and `100%`).
+fn pressure_threshold(text: &str) -> Result<Option<Threshold>, String> {
+    match threshold(text)? {
+        Threshold::Percentage(0.0 | 100.0) => Ok(None),
+        Threshold::Quantity(amount) if amount <= 0 => Err(format!("must be more than 0, not {}", quoted(text))),
+        threshold => Ok(Some(threshold)),
+    }
+}
+
+/// `100Mi` or `10%`.
+fn threshold(text: &str) -> Result<Threshold, String> {
+    let Some(percentage) = text.strip_suffix('%') else {
+        let quantity = Quantity::parse(text).map_err(|wrong| format!("{wrong}; write for example 100Mi or 10%"))?;
+        return Ok(Threshold::Quantity(quantity.value()));
+    };
+    match plain_number(percentage).filter(|number| (0.0..=100.0).contains(number)) {
+        Some(percentage) => Ok(Threshold::Percentage(percentage)),
+        None => Err(format!("must be from 0% to 100%, not {}", quoted(text))),
+    }
+}
+
 /// Without a suffix, but with an exponent if need be.
 fn plain_number(text: &str) -> Option<f32> {
     let is_plain = text.chars().all(|c| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E'));
     Quantity::parse(text).ok().filter(|_| is_plain).map(|number| number.nearest())
 }
 
-/// `100Mi` or `10%`; `None` switches the signal off.
-fn threshold(text: &str, purpose: Use) -> Result<Option<Threshold>, String> {
-    if let Some(percentage) = text.strip_suffix('%') {
-        let Some(percentage) = plain_number(percentage).filter(|number| (0.0..=100.0).contains(number)) else {
-            return Err(format!("must be from 0% to 100%, not {}", quoted(text)));
-        };
-        let edge = percentage == 0.0 || percentage == 100.0;
-        return match purpose {
-            Use::Pressure => Ok((!edge).then_some(Threshold::Percentage(percentage))),
-            Use::Reclaim if percentage == 0.0 => Err("must be more than 0%".to_owned()),
-            Use::Reclaim => Ok(Some(Threshold::Percentage(percentage))),
-        };
-    }
-    let quantity = Quantity::parse(text).map_err(|error| format!("{error}; write for example 100Mi or 10%"))?;
-    let amount = quantity.value();
-    match purpose {
-        Use::Pressure if amount <= 0 => Err(format!("must be more than 0, not {}", quoted(text))),
-        Use::Reclaim if amount < 0 => Err(format!("must not be negative, as {} is", quoted(text))),
-        Use::Pressure | Use::Reclaim => Ok(Some(Threshold::Quantity(amount))),
-    }
-}
-
-/// `evictionHard` as a file has to say it; a default memory threshold is left to `mergeDefaultEvictionSettings`, so
-/// every other default that is not wanted is switched off.
-pub(super) fn print_hard(eviction: &Eviction) -> Value {
-    let mut printed = eviction.hard.clone();
-    if merges_defaults(eviction) {
-        for signal in Eviction::default().hard.into_keys() {
-            printed.entry(signal).or_insert(Threshold::Percentage(0.0));
-        }
-    }
-    print_thresholds(&printed)
-}
-
-/// Whether only `mergeDefaultEvictionSettings: true` says what `evictionHard` is: D7's threshold has no text.
-pub(super) fn merges_defaults(eviction: &Eviction) -> bool {
-    eviction.hard.get(&Signal::MemoryAvailable) == Some(&Threshold::SmallBoardMemory)
-}
-
-pub(super) fn print_thresholds(thresholds: &BTreeMap<Signal, Threshold>) -> Value {
-    print_signals(|signal| match thresholds.get(&signal)? {
-        Threshold::Quantity(amount) => Some(amount.to_string()),
-        Threshold::Percentage(percentage) => Some(format!("{percentage}%")),
-        Threshold::SmallBoardMemory => None,
-    })
-}
-
-pub(super) fn print_periods(periods: &BTreeMap<Signal, Duration>) -> Value {
-    print_signals(|signal| periods.get(&signal).map(|period| duration::print(*period)))
-}
-
-fn print_signals(text_of: impl Fn(Signal) -> Option<String>) -> Value {
-    Value::map(SIGNALS.into_iter().filter_map(|(name, signal)| Some((name.to_owned(), text_of(signal)?))))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::config::settings::Settings;
 
     fn load(body: &str) -> Result<Settings, Vec<String>> {
         let text = format!("apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n{body}");
@@ -270,7 +219,7 @@ mod tests {
             ]
         );
         let problems = load("evictionHard: 10%").unwrap_err();
-        assert!(problems[0].contains("must be a map of signals"), "{problems:?}");
+        assert!(problems[0].contains("must be a map of SIGNAL: AMOUNT"), "{problems:?}");
     }
 
     #[test]

@@ -1,116 +1,30 @@
-//! Turns a key of a `KubeletConfiguration` into a verdict: a field of the kubelet without meaning here, or a mistake.
+//! The fields of a `KubeletConfiguration` that have no meaning here, to tell them from mistakes.
 
 /// Fields of `kubelet.config.k8s.io/v1beta1` (Kubernetes 1.36) that are about pods, containers, images, volumes or the
 /// kubelet's own server. Those that apply to a Node stand in [`super::table::SETTINGS`].
-pub(super) const NOT_APPLICABLE: [&str; 102] = [
-    "address",
-    "allowedUnsafeSysctls",
-    "authentication",
-    "authorization",
-    "cgroupDriver",
-    "cgroupRoot",
-    "cgroupsPerQOS",
-    "clusterDNS",
-    "clusterDomain",
-    "configMapAndSecretChangeDetectionStrategy",
-    "containerLogMaxFiles",
-    "containerLogMaxSize",
-    "containerLogMaxWorkers",
-    "containerLogMonitorInterval",
-    "containerRuntimeEndpoint",
-    "contentType",
-    "cpuCFSQuota",
-    "cpuCFSQuotaPeriod",
-    "cpuManagerPolicy",
-    "cpuManagerPolicyOptions",
-    "cpuManagerReconcilePeriod",
-    "crashLoopBackOff",
-    "enableContentionProfiling",
-    "enableDebugFlagsHandler",
-    "enableDebuggingHandlers",
-    "enableProfilingHandler",
-    "enableServer",
-    "enableSystemLogHandler",
-    "enableSystemLogQuery",
-    "enforceNodeAllocatable",
-    "evictionMaxPodGracePeriod",
-    "failCgroupV1",
-    "failSwapOn",
-    "featureGates",
-    "fileCheckFrequency",
-    "hairpinMode",
-    "healthzBindAddress",
-    "healthzPort",
-    "httpCheckFrequency",
-    "imageGCHighThresholdPercent",
-    "imageGCLowThresholdPercent",
-    "imageMaximumGCAge",
-    "imageMinimumGCAge",
-    "imagePullCredentialsVerificationPolicy",
-    "imageServiceEndpoint",
-    "iptablesDropBit",
-    "iptablesMasqueradeBit",
-    "kernelMemcgNotification",
-    "kubeAPIBurst",
-    "kubeAPIQPS",
-    "kubeletCgroups",
-    "kubeReservedCgroup",
-    "makeIPTablesUtilChains",
-    "maxOpenFiles",
-    "maxParallelImagePulls",
-    "memoryManagerPolicy",
-    "memoryReservationPolicy",
-    "memorySwap",
-    "memoryThrottlingFactor",
-    "nodeStatusMaxImages",
-    "oomScoreAdj",
-    "podCIDR",
-    "podLogsDir",
-    "podPidsLimit",
-    "preloadedImagesVerificationAllowlist",
-    "protectKernelDefaults",
-    "qosReserved",
-    "readOnlyPort",
-    "registryBurst",
-    "registryPullQPS",
-    "reservedMemory",
-    "resolvConf",
-    "rotateCertificates",
-    "runOnce",
-    "runtimeRequestTimeout",
-    "seccompDefault",
-    "serializeImagePulls",
-    "serverTLSBootstrap",
-    "showHiddenMetricsForVersion",
-    "shutdownGracePeriod",
-    "shutdownGracePeriodByPodPriority",
-    "shutdownGracePeriodCriticalPods",
-    "singleProcessOOMKill",
-    "staticPodPath",
-    "staticPodURL",
-    "staticPodURLHeader",
-    "streamingConnectionIdleTimeout",
-    "syncFrequency",
-    "systemCgroups",
-    "systemReservedCgroup",
-    "tlsCertFile",
-    "tlsCipherSuites",
-    "tlsCurvePreferences",
-    "tlsMinVersion",
-    "tlsPrivateKeyFile",
-    "topologyManagerPolicy",
-    "topologyManagerPolicyOptions",
-    "topologyManagerScope",
-    "tracing",
-    "userNamespaces",
-    "volumePluginDir",
-    "volumeStatsAggPeriod",
-];
+const NOT_APPLICABLE: &str = "\
+    address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS clusterDNS \
+    clusterDomain configMapAndSecretChangeDetectionStrategy containerLogMaxFiles containerLogMaxSize \
+    containerLogMaxWorkers containerLogMonitorInterval containerRuntimeEndpoint contentType cpuCFSQuota \
+    cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod crashLoopBackOff \
+    enableContentionProfiling enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler enableServer \
+    enableSystemLogHandler enableSystemLogQuery enforceNodeAllocatable evictionMaxPodGracePeriod failCgroupV1 \
+    failSwapOn featureGates fileCheckFrequency hairpinMode healthzBindAddress healthzPort httpCheckFrequency \
+    imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge imageMinimumGCAge \
+    imagePullCredentialsVerificationPolicy imageServiceEndpoint iptablesDropBit iptablesMasqueradeBit \
+    kernelMemcgNotification kubeAPIBurst kubeAPIQPS kubeletCgroups kubeReservedCgroup logging.flushFrequency \
+    logging.format logging.options logging.vmodule makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls \
+    memoryManagerPolicy memoryReservationPolicy memorySwap memoryThrottlingFactor nodeStatusMaxImages oomScoreAdj \
+    podCIDR podLogsDir podPidsLimit preloadedImagesVerificationAllowlist protectKernelDefaults qosReserved \
+    readOnlyPort registryBurst registryPullQPS reservedMemory resolvConf rotateCertificates runOnce \
+    runtimeRequestTimeout seccompDefault serializeImagePulls serverTLSBootstrap showHiddenMetricsForVersion \
+    shutdownGracePeriod shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods singleProcessOOMKill \
+    staticPodPath staticPodURL staticPodURLHeader streamingConnectionIdleTimeout syncFrequency systemCgroups \
+    systemReservedCgroup tlsCertFile tlsCipherSuites tlsCurvePreferences tlsMinVersion tlsPrivateKeyFile \
+    topologyManagerPolicy topologyManagerPolicyOptions topologyManagerScope tracing userNamespaces volumePluginDir \
+    volumeStatsAggPeriod";
 
-/// Whether the kubelet knows this field and this agent has no use for it; `logging` has many fields, one is used.
+/// Whether the kubelet knows this field and this agent has no use for it.
 pub(super) fn is_not_applicable(name: &str) -> bool {
-    NOT_APPLICABLE.contains(&name) || LOGGING.contains(&name)
+    NOT_APPLICABLE.split(' ').any(|field| field == name)
 }
-
-/// Fields of `logging` (`LoggingConfiguration`) beside `verbosity`.
-const LOGGING: [&str; 4] = ["logging.flushFrequency", "logging.format", "logging.options", "logging.vmodule"];

@@ -10,10 +10,8 @@ mod load;
 mod nearest;
 mod node_values;
 pub mod plain_text;
-mod print;
 pub mod problem;
 pub mod quantity;
-mod scalars;
 pub mod setting;
 pub mod settings;
 pub mod table;
@@ -22,6 +20,5 @@ pub mod yaml;
 
 pub use load::{Loaded, settings};
 pub use nearest::nearest;
-pub use print::to_yaml;
 pub use problem::{Origin, Problem};
 pub use settings::Settings;

@@ -121,6 +121,8 @@ pub enum Threshold {
 /// Thresholds and their hysteresis (EVI-1..8).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Eviction {
+    /// Whether `hard` keeps the defaults of the signals that are not given.
+    pub merge_defaults: bool,
     pub hard: BTreeMap<Signal, Threshold>,
     /// A soft threshold raises the condition at once (EVI-6), whatever its grace period.
     pub soft: BTreeMap<Signal, Threshold>,
@@ -140,6 +142,7 @@ impl Default for Eviction {
     /// EVI-1, with D7's memory threshold; no PID threshold.
     fn default() -> Eviction {
         Eviction {
+            merge_defaults: false,
             hard: BTreeMap::from([
                 (Signal::MemoryAvailable, Threshold::SmallBoardMemory),
                 (Signal::NodefsAvailable, Threshold::Percentage(10.0)),

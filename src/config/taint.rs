@@ -23,44 +23,31 @@ pub enum Effect {
     NoExecute,
 }
 
-/// Why a text is not a taint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TaintError {
-    /// Not `key=value:effect` or `key:effect`.
-    Form(String),
-    Key {
-        taint: String,
-        wrong: &'static str,
-    },
-    Value {
-        taint: String,
-        wrong: &'static str,
-    },
-    Effect {
-        taint: String,
-        effect: String,
-    },
-}
-
 impl Taint {
-    /// Reads the syntax of `--register-with-taints`: `key=value:effect`, the value optional.
-    pub fn parse(text: &str) -> Result<Taint, TaintError> {
-        let form = || TaintError::Form(text.to_owned());
+    /// Reads the syntax of `--register-with-taints`: `key=value:effect`, the value optional. An error is a sentence.
+    pub fn parse(text: &str) -> Result<Taint, String> {
+        let form = || format!("taint {text:?} is not of the form key=value:effect or key:effect");
         let (key_value, effect) = text.split_once(':').ok_or_else(form)?;
         let (key, value) = key_value.split_once('=').unwrap_or((key_value, ""));
         if effect.contains(':') || value.contains('=') {
             return Err(form());
         }
-        Taint::new(key, value, effect).map_err(|error| error.about(text))
+        Taint::checked(key, value, effect, text)
     }
 
-    /// Checks the parts of a taint, as a settings file spells them.
-    pub fn new(key: &str, value: &str, effect: &str) -> Result<Taint, TaintError> {
-        let taint = || format!("{key}={value}:{effect}");
-        labels::check_key(key).map_err(|wrong| TaintError::Key { taint: taint(), wrong })?;
-        labels::check_value(value).map_err(|wrong| TaintError::Value { taint: taint(), wrong })?;
-        let effect =
-            Effect::parse(effect).ok_or_else(|| TaintError::Effect { taint: taint(), effect: effect.to_owned() })?;
+    /// The parts of a taint, as a settings file spells them. An error is a sentence.
+    pub fn new(key: &str, value: &str, effect: &str) -> Result<Taint, String> {
+        Taint::checked(key, value, effect, &format!("{key}={value}:{effect}"))
+    }
+
+    /// `text` is how the user wrote it.
+    fn checked(key: &str, value: &str, effect: &str, text: &str) -> Result<Taint, String> {
+        labels::check_key(key).map_err(|wrong| format!("key of taint {text:?}: {wrong}"))?;
+        labels::check_value(value).map_err(|wrong| format!("value of taint {text:?}: {wrong}"))?;
+        let effect = Effect::ALL.into_iter().find(|known| known.word() == effect).ok_or_else(|| {
+            let all = "NoSchedule, PreferNoSchedule or NoExecute";
+            format!("taint {text:?} has the unknown effect {effect:?}; use {all}")
+        })?;
         Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect })
     }
 
@@ -71,9 +58,7 @@ impl Taint {
 }
 
 impl Effect {
-    fn parse(text: &str) -> Option<Effect> {
-        [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute].into_iter().find(|known| known.word() == text)
-    }
+    const ALL: [Effect; 3] = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
 
     /// As the API spells it.
     pub fn word(self) -> &'static str {
@@ -95,45 +80,6 @@ impl fmt::Display for Taint {
     }
 }
 
-impl TaintError {
-    /// The machine word.
-    pub fn word(&self) -> &'static str {
-        match self {
-            TaintError::Form(_) => "taint-form",
-            TaintError::Key { .. } => "taint-key",
-            TaintError::Value { .. } => "taint-value",
-            TaintError::Effect { .. } => "taint-effect",
-        }
-    }
-
-    /// The same error about the text as the user wrote it.
-    fn about(self, text: &str) -> TaintError {
-        let taint = text.to_owned();
-        match self {
-            TaintError::Form(_) => TaintError::Form(taint),
-            TaintError::Key { wrong, .. } => TaintError::Key { taint, wrong },
-            TaintError::Value { wrong, .. } => TaintError::Value { taint, wrong },
-            TaintError::Effect { effect, .. } => TaintError::Effect { taint, effect },
-        }
-    }
-}
-
-impl fmt::Display for TaintError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TaintError::Form(taint) => write!(f, "taint {taint:?} is not of the form key=value:effect or key:effect"),
-            TaintError::Key { taint, wrong } => write!(f, "key of taint {taint:?}: {wrong}"),
-            TaintError::Value { taint, wrong } => write!(f, "value of taint {taint:?}: {wrong}"),
-            TaintError::Effect { taint, effect } => write!(
-                f,
-                "taint {taint:?} has the unknown effect {effect:?}; use NoSchedule, PreferNoSchedule or NoExecute"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TaintError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,23 +94,22 @@ mod tests {
 
     #[test]
     fn what_is_not_a_taint_is_refused_with_the_part_that_is_wrong() {
-        for (text, word) in [
-            ("", "taint-form"),
-            ("key", "taint-form"),
-            ("key=value", "taint-form"),
-            ("key=a=b:NoSchedule", "taint-form"),
-            ("key:NoSchedule:NoExecute", "taint-form"),
-            (":NoSchedule", "taint-key"),
-            ("=value:NoSchedule", "taint-key"),
-            ("a b=value:NoSchedule", "taint-key"),
-            ("key=-value:NoSchedule", "taint-value"),
-            ("key:", "taint-effect"),
-            ("key:noschedule", "taint-effect"),
-            ("key=value:Never", "taint-effect"),
+        for (text, reason) in [
+            ("", "is not of the form"),
+            ("key", "is not of the form"),
+            ("key=value", "is not of the form"),
+            ("key=a=b:NoSchedule", "is not of the form"),
+            ("key:NoSchedule:NoExecute", "is not of the form"),
+            (":NoSchedule", "key of taint"),
+            ("=value:NoSchedule", "key of taint"),
+            ("a b=value:NoSchedule", "key of taint"),
+            ("key=-value:NoSchedule", "value of taint"),
+            ("key:", "unknown effect"),
+            ("key:noschedule", "unknown effect"),
+            ("key=value:Never", "unknown effect"),
         ] {
             let error = Taint::parse(text).unwrap_err();
-            assert_eq!(error.word(), word, "{text:?}");
-            assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
+            assert!(error.contains(reason) && error.contains(&format!("{text:?}")), "{error}");
         }
     }
 

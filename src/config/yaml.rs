@@ -2,8 +2,6 @@
 //!
 //! Settings need no anchors, merge keys or tags, so what expands (a "billion laughs") is refused instead of counted.
 
-use std::fmt;
-
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
 use super::limits;
@@ -56,19 +54,16 @@ impl Value {
     }
 
     /// A single value that stands in no file.
-    pub fn text(text: &str) -> Value {
+    pub fn of_flag(text: &str) -> Value {
         Value::Scalar { text: text.to_owned(), line: 0 }
     }
 
-    /// A list that stands in no file.
-    pub fn list(items: impl IntoIterator<Item = Value>) -> Value {
-        Value::List { items: items.into_iter().collect(), line: 0 }
-    }
-
-    /// A map of single values that stands in no file.
-    pub fn map(entries: impl IntoIterator<Item = (String, String)>) -> Value {
-        let entry = |(key, text): (String, String)| Entry { key, line: 0, value: Value::Scalar { text, line: 0 } };
-        Value::Map { entries: entries.into_iter().map(entry).collect(), line: 0 }
+    /// The text of a single value, without blanks around it.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Value::Scalar { text, .. } => Some(text.trim()),
+            _ => None,
+        }
     }
 
     pub fn is_null(&self) -> bool {
@@ -86,81 +81,13 @@ impl Value {
     }
 }
 
-/// Why a text is not (all of) a tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct YamlError {
-    /// Counts from 1.
-    pub line: u32,
-    pub why: Why,
-}
-
-/// The reason, as a machine word ([`Why::word`]) and a sentence (`Display`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
-    TooLong,
-    NulByte,
-    TooDeep,
-    TooManyNodes,
-    Alias,
-    MergeKey,
-    Tag(String),
-    KeyNotText,
-    DuplicateKey {
-        key: String,
-        first_line: u32,
-    },
-    SecondDocument,
-    Tab,
-    /// In the parser's words.
-    Syntax(String),
-}
-
-impl Why {
-    pub fn word(&self) -> &'static str {
-        match self {
-            Why::TooLong => "too-long",
-            Why::NulByte => "nul-byte",
-            Why::TooDeep => "too-deep",
-            Why::TooManyNodes => "too-many-nodes",
-            Why::Alias => "alias",
-            Why::MergeKey => "merge-key",
-            Why::Tag(_) => "tag",
-            Why::KeyNotText => "key-not-text",
-            Why::DuplicateKey { .. } => "duplicate-key",
-            Why::SecondDocument => "second-document",
-            Why::Tab => "tab",
-            Why::Syntax(_) => "syntax",
-        }
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Why::TooLong => {
-                write!(f, "the file is longer than {} KiB: is it the right one?", limits::SETTINGS_FILE_BYTES / 1024)
-            }
-            Why::NulByte => f.write_str("a NUL byte: the file is damaged or not text"),
-            Why::TooDeep => write!(f, "nested deeper than {} levels", limits::YAML_DEPTH),
-            Why::TooManyNodes => write!(f, "more than {} values in one file", limits::YAML_NODES),
-            Why::Alias => f.write_str("aliases (`*name`) are not read: write the value out"),
-            Why::MergeKey => f.write_str("merge keys (`<<`) are not read: write the keys out"),
-            Why::Tag(tag) => write!(f, "the tag `{tag}` is not read: remove it"),
-            Why::KeyNotText => f.write_str("a key must be a single word, not a list, a map or nothing"),
-            Why::DuplicateKey { key, first_line } => write!(f, "`{key}` stands already in line {first_line}: keep one"),
-            Why::SecondDocument => f.write_str("a second document begins here: keep one document per file"),
-            Why::Tab => f.write_str("a tab: YAML is indented with blanks"),
-            Why::Syntax(what) => write!(f, "not YAML: {what}"),
-        }
-    }
-}
-
 /// What could be read, and everything that was wrong with it. Without a problem the tree is whole.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// `Null` for an empty file, and where nothing could be read.
     pub tree: Value,
-    pub problems: Vec<YamlError>,
+    /// Each with its line, counted from 1.
+    pub problems: Vec<(u32, String)>,
 }
 
 /// Reads one document.
@@ -168,9 +95,11 @@ pub fn parse(text: &str) -> Parsed {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut builder = Builder::default();
     if text.len() > limits::SETTINGS_FILE_BYTES {
-        builder.refuse(1, Why::TooLong);
+        let limit = limits::SETTINGS_FILE_BYTES / 1024;
+        builder.refuse(1, format!("the file is longer than {limit} KiB: is it the right one?"));
     } else if let Some((before, _)) = text.split_once('\0') {
-        builder.refuse(line_number(before.matches('\n').count() + 1), Why::NulByte);
+        let line = line_number(before.matches('\n').count() + 1);
+        builder.refuse(line, "a NUL byte: the file is damaged or not text");
     } else {
         builder.read(text);
     }
@@ -182,18 +111,25 @@ fn line_number(line: usize) -> u32 {
 }
 
 /// The parser's complaint in our words where people often earn it.
-fn explain(text: &str, line: u32, complaint: &str) -> (u32, Why) {
+fn explain(text: &str, line: u32, complaint: &str) -> (u32, String) {
     let indents_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
     if complaint.contains("tab") {
         let from = line.saturating_sub(1) as usize;
         let tab = text.lines().enumerate().skip(from).find(|(_, line)| indents_by_tab(line));
-        return (tab.map_or(line, |(index, _)| line_number(index + 1)), Why::Tab);
+        let line = tab.map_or(line, |(index, _)| line_number(index + 1));
+        return (line, "a tab: YAML is indented with blanks".to_owned());
     }
     if complaint.contains("recursion limit") {
-        return (line, Why::TooDeep);
+        return (line, too_deep());
     }
-    (line, Why::Syntax(complaint.to_owned()))
+    (line, format!("not YAML: {complaint}"))
 }
+
+fn too_deep() -> String {
+    format!("nested deeper than {} levels", limits::YAML_DEPTH)
+}
+
+const KEY_NOT_TEXT: &str = "a key must be a single word, not a list, a map or nothing";
 
 /// A list or a map that is not closed yet.
 enum Open {
@@ -207,24 +143,26 @@ struct Builder {
     root: Option<Value>,
     nodes: usize,
     documents: usize,
-    problems: Vec<YamlError>,
+    problems: Vec<(u32, String)>,
 }
 
 impl Builder {
-    fn refuse(&mut self, line: u32, why: Why) {
-        self.problems.push(YamlError { line, why });
+    fn refuse(&mut self, line: u32, text: impl Into<String>) {
+        self.problems.push((line, text.into()));
     }
 
     fn read(&mut self, text: &str) {
         let mut parser = Parser::new_from_str(text);
         while let Some(next) = parser.next_event() {
             let fatal = match next {
-                Ok((event, span)) => self.take(event, line_number(span.start.line())),
+                Ok((event, span)) => {
+                    let line = line_number(span.start.line());
+                    self.take(event, line).map_err(|text| (line, text))
+                }
                 Err(error) => Err(explain(text, line_number(error.marker().line()), error.info())),
             };
-            if let Err((line, why)) = fatal {
-                self.refuse(line, why);
-                return;
+            if let Err((line, text)) = fatal {
+                return self.refuse(line, text);
             }
             if self.problems.len() >= limits::PROBLEMS {
                 return;
@@ -233,12 +171,12 @@ impl Builder {
     }
 
     /// Takes one event; an error ends the reading, a mere problem does not.
-    fn take(&mut self, event: Event<'_>, line: u32) -> Result<(), (u32, Why)> {
+    fn take(&mut self, event: Event<'_>, line: u32) -> Result<(), String> {
         match event {
             Event::DocumentStart(_) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    return Err((line, Why::SecondDocument));
+                    return Err("a second document begins here: keep one document per file".to_owned());
                 }
             }
             Event::Scalar(text, style, _, tag) => {
@@ -247,16 +185,16 @@ impl Builder {
                 self.put_scalar(text.into_owned(), plain, line)?;
             }
             Event::Alias(_) => {
-                self.refuse(line, Why::Alias);
+                self.refuse(line, "aliases (`*name`) are not read: write the value out");
                 self.put_scalar(String::new(), false, line)?;
             }
             Event::SequenceStart(_, tag) => {
                 self.check_tag(tag.as_deref(), line);
-                self.descend(line, Open::List { items: Vec::new(), line })?;
+                self.descend(Open::List { items: Vec::new(), line })?;
             }
             Event::MappingStart(_, tag) => {
                 self.check_tag(tag.as_deref(), line);
-                self.descend(line, Open::Map { entries: Vec::new(), line, key: None })?;
+                self.descend(Open::Map { entries: Vec::new(), line, key: None })?;
             }
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 Some(Open::List { items, line }) => self.put(Value::List { items, line }),
@@ -270,36 +208,37 @@ impl Builder {
 
     fn check_tag(&mut self, tag: Option<&saphyr_parser::Tag>, line: u32) {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
-            self.refuse(line, Why::Tag(tag.to_string()));
+            self.refuse(line, format!("the tag `{tag}` is not read: remove it"));
         }
     }
 
-    fn count(&mut self, line: u32) -> Result<(), (u32, Why)> {
+    fn count(&mut self) -> Result<(), String> {
         self.nodes += 1;
-        if self.nodes > limits::YAML_NODES { Err((line, Why::TooManyNodes)) } else { Ok(()) }
+        let most = limits::YAML_NODES;
+        if self.nodes > most { Err(format!("more than {most} values in one file")) } else { Ok(()) }
     }
 
-    fn descend(&mut self, line: u32, open: Open) -> Result<(), (u32, Why)> {
-        self.count(line)?;
+    fn descend(&mut self, open: Open) -> Result<(), String> {
+        self.count()?;
         if self.open.len() >= limits::YAML_DEPTH {
-            return Err((line, Why::TooDeep));
+            return Err(too_deep());
         }
         if let Some(Open::Map { key: None, .. }) = self.open.last() {
-            return Err((line, Why::KeyNotText));
+            return Err(KEY_NOT_TEXT.to_owned());
         }
         self.open.push(open);
         Ok(())
     }
 
-    fn put_scalar(&mut self, text: String, plain: bool, line: u32) -> Result<(), (u32, Why)> {
-        self.count(line)?;
+    fn put_scalar(&mut self, text: String, plain: bool, line: u32) -> Result<(), String> {
+        self.count()?;
         let null = plain && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL");
         if let Some(Open::Map { key: key @ None, .. }) = self.open.last_mut() {
             *key = Some((text.clone(), line));
             if null {
-                self.refuse(line, Why::KeyNotText);
+                self.refuse(line, KEY_NOT_TEXT);
             } else if plain && text == "<<" {
-                self.refuse(line, Why::MergeKey);
+                self.refuse(line, "merge keys (`<<`) are not read: write the keys out");
             }
             return Ok(());
         }
@@ -314,7 +253,9 @@ impl Builder {
             Some(Open::Map { entries, key, .. }) => {
                 let Some((key, line)) = key.take() else { return };
                 match entries.iter().find(|entry| entry.key == key).map(|entry| entry.line) {
-                    Some(first_line) => self.refuse(line, Why::DuplicateKey { key, first_line }),
+                    Some(first_line) => {
+                        self.refuse(line, format!("`{key}` stands already in line {first_line}: keep one"))
+                    }
                     None => entries.push(Entry { key, line, value }),
                 }
             }
@@ -339,11 +280,13 @@ mod tests {
         }
     }
 
-    /// The problems of a text, each with its line, and that each has its words.
-    fn problems(text: &str) -> Vec<(u32, Why)> {
-        let problems = parse(text).problems;
-        assert!(problems.iter().all(|problem| !problem.why.word().is_empty() && !problem.why.to_string().is_empty()));
-        problems.into_iter().map(|problem| (problem.line, problem.why)).collect()
+    /// That a text has exactly these problems, each with its line and how its sentence begins.
+    fn has_problems(text: &str, expected: &[(u32, &str)]) {
+        let found = parse(text).problems;
+        let fits =
+            |((line, found), (at, start)): (&(u32, String), &(u32, &str))| line == at && found.starts_with(start);
+        let shown: String = text.chars().take(100).collect();
+        assert!(found.len() == expected.len() && found.iter().zip(expected).all(fits), "{shown:?}: {found:?}");
     }
 
     #[test]
@@ -373,9 +316,9 @@ mod tests {
     #[test]
     fn what_expands_is_refused_and_the_rest_is_still_checked() {
         let text = "a: &x 1\nb: *x\n<<: {c: 1}\nd: !secret 1\nd: 2\n";
-        let duplicate = Why::DuplicateKey { key: "d".to_owned(), first_line: 4 };
-        let expected = vec![(2, Why::Alias), (3, Why::MergeKey), (4, Why::Tag("!secret".to_owned())), (5, duplicate)];
-        assert_eq!(problems(text), expected);
+        let tag = "the tag `!secret` is not read";
+        let expected = [(2, "aliases"), (3, "merge keys"), (4, tag), (5, "`d` stands already in line 4: keep one")];
+        has_problems(text, &expected);
     }
 
     #[test]
@@ -385,35 +328,32 @@ mod tests {
             let aliases = vec![format!("*{previous}"); 9].join(",");
             bomb.push_str(&format!("{next}: &{next} [{aliases}]\n"));
         }
-        let found = problems(&bomb);
+        let found = parse(&bomb).problems;
         assert_eq!(found.len(), limits::PROBLEMS);
-        assert!(found.iter().all(|(_, why)| *why == Why::Alias));
+        assert!(found.iter().all(|(_, text)| text.starts_with("aliases (`*name`) are not read")));
     }
 
     #[test]
     fn limits_end_the_reading() {
         let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert_eq!(problems(&deep(limits::YAML_DEPTH)), vec![]);
-        assert_eq!(problems(&deep(limits::YAML_DEPTH + 1)), vec![(1, Why::TooDeep)]);
-        assert_eq!(problems(&"[".repeat(limits::SETTINGS_FILE_BYTES)), vec![(1, Why::TooDeep)]);
+        has_problems(&deep(limits::YAML_DEPTH), &[]);
+        has_problems(&deep(limits::YAML_DEPTH + 1), &[(1, "nested deeper than 32 levels")]);
+        has_problems(&"[".repeat(limits::SETTINGS_FILE_BYTES), &[(1, "nested deeper than 32 levels")]);
         let block: String = (0..40).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
-        assert_eq!(problems(&block), vec![(33, Why::TooDeep)]);
-        assert_eq!(problems(&"- 1\n".repeat(limits::YAML_NODES)), vec![(10_000, Why::TooManyNodes)]);
-        assert_eq!(problems(&"a".repeat(300 * 1024)), vec![(1, Why::TooLong)]);
+        has_problems(&block, &[(33, "nested deeper than 32 levels")]);
+        has_problems(&"- 1\n".repeat(limits::YAML_NODES), &[(10_000, "more than 10000 values")]);
+        has_problems(&"a".repeat(300 * 1024), &[(1, "the file is longer than 256 KiB")]);
     }
 
     #[test]
     fn damage_is_told_with_its_line() {
-        assert_eq!(problems("a: 1\nb: \0\n"), vec![(2, Why::NulByte)]);
-        assert_eq!(problems("a: 1\n---\nb: 2\n"), vec![(2, Why::SecondDocument)]);
-        assert_eq!(problems("[a]: 1\n"), vec![(1, Why::KeyNotText)]);
-        assert_eq!(problems("a: 1\n~: 1\n"), vec![(2, Why::KeyNotText)]);
-        assert_eq!(problems("a:\n  b: 1\n\tc: 2\n"), vec![(3, Why::Tab)]);
+        has_problems("a: 1\nb: \0\n", &[(2, "a NUL byte")]);
+        has_problems("a: 1\n---\nb: 2\n", &[(2, "a second document")]);
+        has_problems("[a]: 1\n", &[(1, "a key must be a single word")]);
+        has_problems("a: 1\n~: 1\n", &[(2, "a key must be a single word")]);
+        has_problems("a:\n  b: 1\n\tc: 2\n", &[(3, "a tab")]);
         for (text, line) in [("a: 'x\n", 1), ("a: [1\n", 2), ("a: 1\n b: 2\n", 2), ("a: *x\n", 1)] {
-            match problems(text).as_slice() {
-                [(found, Why::Syntax(_))] => assert_eq!(*found, line, "{text:?}"),
-                other => panic!("{text:?}: {other:?}"),
-            }
+            has_problems(text, &[(line, "not YAML: ")]);
         }
     }
 

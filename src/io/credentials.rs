@@ -86,8 +86,7 @@ pub fn read_again(known: &Kubeconfig) -> Option<Kubeconfig> {
     }
     let read = read_file(&known.path, "kubeconfig", limits::SETTINGS_FILE_BYTES).map_err(|failure| failure.to_string());
     let parsed = read.and_then(|bytes| {
-        Kubeconfig::parse(&String::from_utf8_lossy(&bytes), &known.path, None)
-            .map_err(|error| format!("{}:{error}", known.path))
+        Kubeconfig::parse(&String::from_utf8_lossy(&bytes), &known.path).map_err(|problem| problem.to_string())
     });
     let told = |why: &String| ::log::warn!(target: "kubeconfig-unreadable", "what the kubeconfig said before stays in use: {why}");
     parsed.inspect_err(told).ok()

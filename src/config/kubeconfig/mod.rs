@@ -3,7 +3,6 @@
 //! Keys that are not named here are other people's and are skipped, as client-go skips them. What would change who the
 //! agent is, or whom it trusts, and cannot be honoured, is refused.
 
-mod error;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -11,10 +10,8 @@ mod tests;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-pub use error::{KubeconfigError, Why};
-pub use server::ServerError;
-
-use super::scalars::{folder, joined};
+use super::problem::{Origin, Problem};
+use super::setting::beside;
 use super::yaml::{self, Value};
 
 /// What one context of a kubeconfig says, files not yet read.
@@ -84,36 +81,32 @@ pub enum Credentials {
 }
 
 impl Kubeconfig {
-    /// Reads one context: `context`, or else the file's `current-context`. Relative paths are joined to the folder of
-    /// `path`, where the kubeconfig stands. JSON is read as well: it is YAML.
-    pub fn parse(text: &str, path: &str, context: Option<&str>) -> Result<Kubeconfig, KubeconfigError> {
-        let parsed = yaml::parse(text);
-        if let Some(problem) = parsed.problems.into_iter().next() {
-            return Err(KubeconfigError::new(problem.line, "", Why::Yaml(problem.why)));
+    /// Reads the file's `current-context`. Relative paths are joined to the folder of `path`, where the kubeconfig stands.
+    /// JSON is read as well: it is YAML.
+    pub fn parse(text: &str, path: &str) -> Result<Kubeconfig, Problem> {
+        let yaml::Parsed { tree, problems } = yaml::parse(text);
+        let file = Section { tree: &tree, path: String::new(), file: path };
+        if let Some((line, wrong)) = problems.into_iter().next() {
+            return Err(file.problem(line, "", wrong));
         }
-        let file = Section { tree: &parsed.tree, path: String::new(), folder: folder(path) };
         file.check_kind()?;
-        let name = match context {
-            Some(name) => name,
-            None => file.text("current-context")?.ok_or_else(|| file.error(Why::NoContext(file.names("contexts"))))?,
-        };
+        let name = file.text("current-context")?.ok_or_else(|| file.problem(tree.line(), "", file.no_context()))?;
         let context = file.entry("contexts", "context", name)?;
-        let cluster_name = context.text("cluster")?.ok_or_else(|| context.error_at("cluster", Why::Missing))?;
-        let cluster = file.entry("clusters", "cluster", cluster_name)?;
+        let cluster = file.entry("clusters", "cluster", context.required("cluster")?)?;
         let credentials = match context.text("user")? {
             Some(user) => credentials(&file.entry("users", "user", user)?)?,
             None => Credentials::Anonymous,
         };
-        if cluster.is_true("insecure-skip-tls-verify")? {
-            return Err(cluster.error_at("insecure-skip-tls-verify", Why::InsecureSkipTlsVerify));
+        if !matches!(cluster.text("insecure-skip-tls-verify")?, None | Some("false" | "False" | "FALSE")) {
+            return Err(cluster.problem_at("insecure-skip-tls-verify", UNVERIFIED));
         }
-        let server = cluster.text("server")?.ok_or_else(|| cluster.error_at("server", Why::Missing))?;
+        let server = server::parse_server(cluster.required("server")?);
         let proxy = cluster.text("proxy-url")?.map(server::parse_proxy).transpose();
         Ok(Kubeconfig {
-            server: server::parse_server(server).map_err(|why| cluster.error_at("server", Why::Server(why)))?,
+            server: server.map_err(|wrong| cluster.problem_at("server", wrong))?,
             certificate_authority: cluster.material("certificate-authority-data", "certificate-authority")?,
             tls_server_name: cluster.text("tls-server-name")?.map(str::to_owned),
-            proxy: proxy.map_err(|why| cluster.error_at("proxy-url", Why::Proxy(why)))?,
+            proxy: proxy.map_err(|wrong| cluster.problem_at("proxy-url", wrong))?,
             credentials,
             context: name.to_owned(),
             path: path.to_owned(),
@@ -121,32 +114,51 @@ impl Kubeconfig {
     }
 }
 
-/// Ways to log in that this agent has no part for, and the reason to say so instead of trying without.
-const REFUSED: [&str; 7] = ["exec", "auth-provider", "username", "password", "as", "as-groups", "as-uid"];
+const UNVERIFIED: &str = "is refused: whoever sits on the way could take over the node; remove it and set \
+    certificate-authority to the cluster's CA (kubectl config view --raw --minify shows it)";
+const NO_PLUGIN: &str = "is not supported: a plugin is another program, which this board may not have; use a client \
+    certificate or a tokenFile";
+const NO_PASSWORD: &str = "is not supported, as the API server has known no passwords since 1.19; use a client \
+    certificate or a tokenFile";
+const NO_IMPERSONATION: &str = "is not supported: a node acts as itself; use a credential of system:node:NAME";
 
-fn credentials(user: &Section<'_>) -> Result<Credentials, KubeconfigError> {
-    for name in REFUSED {
-        if user.tree.get(name).is_some_and(|value| !matches!(value, Value::Scalar { text, .. } if text.is_empty())) {
-            return Err(user.error_at(name, Why::Refused(name)));
+/// Ways to log in that this agent has no part for, and the reason to say so instead of trying without.
+const REFUSED: [(&str, &str); 7] = [
+    ("exec", NO_PLUGIN),
+    ("auth-provider", NO_PLUGIN),
+    ("username", NO_PASSWORD),
+    ("password", NO_PASSWORD),
+    ("as", NO_IMPERSONATION),
+    ("as-groups", NO_IMPERSONATION),
+    ("as-uid", NO_IMPERSONATION),
+];
+
+const HALF_A_CERTIFICATE: &str =
+    "is missing: client-certificate and client-key belong together, each as a file or as -data";
+
+fn credentials(user: &Section<'_>) -> Result<Credentials, Problem> {
+    for (name, why) in REFUSED {
+        if user.tree.get(name).is_some_and(|value| value.as_text() != Some("")) {
+            return Err(user.problem_at(name, why));
         }
     }
     let certificate = user.material("client-certificate-data", "client-certificate")?;
     let key = user.material("client-key-data", "client-key")?;
     match (certificate, key) {
         (Some(certificate), Some(key)) => return Ok(Credentials::Certificate { certificate, key }),
-        (Some(_), None) => return Err(user.error_at("client-key", Why::HalfACertificate)),
-        (None, Some(_)) => return Err(user.error_at("client-certificate", Why::HalfACertificate)),
+        (Some(_), None) => return Err(user.problem_at("client-key", HALF_A_CERTIFICATE)),
+        (None, Some(_)) => return Err(user.problem_at("client-certificate", HALF_A_CERTIFICATE)),
         (None, None) => {}
     }
     // Where both are given the file wins, as in client-go: it is the one that is renewed.
     if let Some(path) = user.text("tokenFile")? {
-        return Ok(Credentials::Token(Material::File(joined(user.folder, path))));
+        return Ok(Credentials::Token(Material::File(beside(user.file, path))));
     }
     match user.text("token")? {
         Some(token) if token.bytes().all(|byte| byte.is_ascii_graphic()) => {
             Ok(Credentials::Token(Material::Data(token.as_bytes().to_vec())))
         }
-        Some(_) => Err(user.error_at("token", Why::Token)),
+        Some(_) => Err(user.problem_at("token", "holds blanks or characters that no token has")),
         None => Ok(Credentials::Anonymous),
     }
 }
@@ -156,54 +168,61 @@ struct Section<'a> {
     tree: &'a Value,
     /// `clusters[home].cluster.`; empty for the file itself.
     path: String,
-    folder: &'a str,
+    /// Path of the file.
+    file: &'a str,
 }
 
 impl<'a> Section<'a> {
-    fn error(&self, why: Why) -> KubeconfigError {
-        KubeconfigError::new(self.tree.line(), "", why)
+    fn problem(&self, line: u32, field: &str, text: impl Into<String>) -> Problem {
+        Problem { origin: Origin::File(self.file.to_owned()), line, field: field.to_owned(), text: text.into() }
     }
 
-    fn error_at(&self, key: &str, why: Why) -> KubeconfigError {
+    /// What is wrong with the value of a key, or with its absence.
+    fn problem_at(&self, key: &str, text: impl Into<String>) -> Problem {
         let line = self.tree.get(key).unwrap_or(self.tree).line();
-        KubeconfigError::new(line, &format!("{}{key}", self.path), why)
+        self.problem(line, &format!("{}{key}", self.path), text)
     }
 
-    fn check_kind(&self) -> Result<(), KubeconfigError> {
+    fn check_kind(&self) -> Result<(), Problem> {
+        let not = |found: &str| format!("not a kubeconfig (kind Config) but {found}");
         if !matches!(self.tree, Value::Map { .. }) {
-            return Err(self.error(Why::NotAKubeconfig(self.tree.kind().to_owned())));
+            return Err(self.problem(self.tree.line(), "", not(self.tree.kind())));
         }
         match self.text("kind")? {
             None | Some("Config") => Ok(()),
-            Some(kind) => Err(self.error_at("kind", Why::NotAKubeconfig(format!("kind {kind}")))),
+            Some(kind) => Err(self.problem_at("kind", not(&format!("kind {kind}")))),
+        }
+    }
+
+    fn no_context(&self) -> String {
+        match self.names("contexts") {
+            names if names.is_empty() => "no context: is this file a kubeconfig?".to_owned(),
+            names => format!("no current-context: set it to one of {names}"),
         }
     }
 
     /// The text of a key; `None` where it is absent or empty.
-    fn text(&self, key: &str) -> Result<Option<&'a str>, KubeconfigError> {
-        match self.tree.get(key) {
+    fn text(&self, key: &str) -> Result<Option<&'a str>, Problem> {
+        match self.tree.get(key).map(|value| value.as_text().ok_or(value.kind())) {
             None => Ok(None),
-            Some(Value::Scalar { text, .. }) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
-            Some(other) => Err(self.error_at(key, Why::NotText(other.kind()))),
+            Some(Ok(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
+            Some(Err(kind)) => Err(self.problem_at(key, format!("must be text, not {kind}"))),
         }
     }
 
-    fn is_true(&self, key: &str) -> Result<bool, KubeconfigError> {
-        match self.text(key)? {
-            None | Some("false" | "False" | "FALSE") => Ok(false),
-            // Whatever it is, it is not the word that keeps the server verified.
-            Some(_) => Ok(true),
-        }
+    fn required(&self, key: &str) -> Result<&'a str, Problem> {
+        self.text(key)?.ok_or_else(|| self.problem_at(key, "is missing"))
     }
 
     /// Data in the file, or else the path of a file.
-    fn material(&self, data_key: &str, file_key: &str) -> Result<Option<Material>, KubeconfigError> {
+    fn material(&self, data_key: &str, file_key: &str) -> Result<Option<Material>, Problem> {
         if let Some(text) = self.text(data_key)? {
             let packed: String = text.split_ascii_whitespace().collect();
-            let bytes = STANDARD.decode(packed).map_err(|_| self.error_at(data_key, Why::NotBase64))?;
+            let not_base64 = "is not base64: take the output of `base64 -w0 FILE`";
+            let bytes = STANDARD.decode(packed).map_err(|_| self.problem_at(data_key, not_base64))?;
             return Ok(Some(Material::Data(bytes)));
         }
-        Ok(self.text(file_key)?.map(|path| Material::File(joined(self.folder, path))))
+        Ok(self.text(file_key)?.map(|path| Material::File(beside(self.file, path))))
     }
 
     fn named(&self, list: &str) -> impl Iterator<Item = (&'a str, &'a Value)> + use<'a> {
@@ -211,10 +230,7 @@ impl<'a> Section<'a> {
             Some(Value::List { items, .. }) => items.as_slice(),
             _ => &[],
         };
-        items.iter().filter_map(|item| match item.get("name") {
-            Some(Value::Scalar { text, .. }) => Some((text.trim(), item)),
-            _ => None,
-        })
+        items.iter().filter_map(|item| Some((item.get("name")?.as_text()?, item)))
     }
 
     fn names(&self, list: &str) -> String {
@@ -223,16 +239,20 @@ impl<'a> Section<'a> {
     }
 
     /// The map below `key` of the entry of that name in a list.
-    fn entry(&self, list: &str, key: &str, name: &str) -> Result<Section<'a>, KubeconfigError> {
-        let found = self.named(list).find(|(known, _)| *known == name);
-        let Some((_, item)) = found else {
-            return Err(self.error_at(list, Why::NoSuchName { name: name.to_owned(), known: self.names(list) }));
+    fn entry(&self, list: &str, key: &str, name: &str) -> Result<Section<'a>, Problem> {
+        let Some((_, item)) = self.named(list).find(|(known, _)| *known == name) else {
+            let text = match self.names(list) {
+                names if names.is_empty() => format!("no entry is named {name:?}: the list is empty"),
+                names => format!("no entry is named {name:?}; there are {names}"),
+            };
+            return Err(self.problem_at(list, text));
         };
         let path = format!("{list}[{name}].{key}");
         match item.get(key) {
-            Some(tree @ Value::Map { .. }) => Ok(Section { tree, path: format!("{path}."), folder: self.folder }),
-            Some(other) => Err(KubeconfigError::new(other.line(), &path, Why::NotAMap(other.kind()))),
-            None => Ok(Section { tree: item, path: format!("{path}."), folder: self.folder }),
+            Some(other) if !matches!(other, Value::Map { .. }) => {
+                Err(self.problem(other.line(), &path, format!("must be a map, not {}", other.kind())))
+            }
+            found => Ok(Section { tree: found.unwrap_or(item), path: format!("{path}."), file: self.file }),
         }
     }
 }

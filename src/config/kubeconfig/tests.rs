@@ -1,7 +1,6 @@
 //! What kubeconfigs say, and every reason to refuse one.
 
 use super::*;
-use crate::config::yaml::Why as Yaml;
 
 const PATH: &str = "/etc/nodepulse/kubeconfig";
 
@@ -33,16 +32,16 @@ users:
     )
 }
 
-fn parse(text: &str) -> Result<Kubeconfig, KubeconfigError> {
-    Kubeconfig::parse(text, PATH, None)
+fn parse(text: &str) -> Result<Kubeconfig, Problem> {
+    Kubeconfig::parse(text, PATH)
 }
 
-/// The reason, and that the error names its place and has words.
-fn refused(text: &str, field: &str) -> Why {
-    let error = parse(text).unwrap_err();
-    assert_eq!(error.field, field, "{error}");
-    assert!(!error.why.word().is_empty() && error.to_string().contains(&error.why.to_string()));
-    error.why
+/// That a text is refused because of this field, in a sentence that begins so.
+fn is_refused(text: &str, field: &str, start: &str) {
+    let problem = parse(text).unwrap_err();
+    assert_eq!(problem.field, field, "{problem}");
+    assert!(problem.text.starts_with(start), "{problem}");
+    assert!(problem.to_string().starts_with("/etc/nodepulse/kubeconfig:"), "{problem}");
 }
 
 #[test]
@@ -107,10 +106,10 @@ fn one_of_several_contexts_is_used() {
     let first = parse(text).unwrap();
     assert_eq!((first.server, first.context.as_str()), (server("a", 1), "first"));
     assert_eq!(first.credentials, Credentials::Token(Material::Data(b"secret".to_vec())));
-    let second = Kubeconfig::parse(text, PATH, Some("second")).unwrap();
+    let current = |name: &str| parse(&text.replace("\"first\"}", &format!("\"{name}\"}}")));
+    let second = current("second").unwrap();
     assert_eq!((second.server, second.credentials), (server("b", 2), Credentials::Anonymous));
-    let third = Kubeconfig::parse(text, PATH, Some("third")).unwrap_err();
-    assert_eq!(third.why, Why::NoSuchName { name: "third".to_owned(), known: "first, second".to_owned() });
+    assert_eq!(current("third").unwrap_err().text, "no entry is named \"third\"; there are first, second");
 }
 
 #[test]
@@ -121,84 +120,87 @@ fn a_secret_never_reaches_a_log() {
 
 #[test]
 fn an_unverified_server_is_refused_with_what_to_do() {
-    let field = "clusters[kubernetes].cluster.insecure-skip-tls-verify";
-    let why = refused(&kubeconfig("    insecure-skip-tls-verify: true", "    token: t"), field);
-    assert_eq!(why, Why::InsecureSkipTlsVerify);
-    assert!(why.to_string().contains("certificate-authority"));
-    assert_eq!(refused(&kubeconfig("    insecure-skip-tls-verify: 'yes'", ""), field), Why::InsecureSkipTlsVerify);
+    for yes in ["true", "'yes'"] {
+        let text = kubeconfig(&format!("    insecure-skip-tls-verify: {yes}"), "    token: t");
+        is_refused(
+            &text,
+            "clusters[kubernetes].cluster.insecure-skip-tls-verify",
+            "is refused: whoever sits on the way",
+        );
+        assert!(parse(&text).unwrap_err().text.contains("set certificate-authority"));
+    }
     assert!(parse(&kubeconfig("    insecure-skip-tls-verify: false", "    token: t")).is_ok());
 }
 
 #[test]
 fn ways_to_log_in_that_we_lack_are_refused_with_a_sentence() {
-    for (user, name) in [
-        ("    exec:\n      command: aws", "exec"),
-        ("    auth-provider:\n      name: gcp", "auth-provider"),
-        ("    username: admin", "username"),
-        ("    password: admin", "password"),
-        ("    as: system:admin\n    token: t", "as"),
-        ("    as-groups: [system:masters]", "as-groups"),
-        ("    as-uid: '0'", "as-uid"),
+    for (user, name, why) in [
+        ("    exec:\n      command: aws", "exec", "a plugin is another program"),
+        ("    auth-provider:\n      name: gcp", "auth-provider", "a plugin is another program"),
+        ("    username: admin", "username", "no passwords since 1.19"),
+        ("    password: admin", "password", "no passwords since 1.19"),
+        ("    as: system:admin\n    token: t", "as", "a node acts as itself"),
+        ("    as-groups: [system:masters]", "as-groups", "a node acts as itself"),
+        ("    as-uid: '0'", "as-uid", "a node acts as itself"),
     ] {
-        let why = refused(&kubeconfig("", user), &format!("users[node].user.{name}"));
-        assert_eq!(why, Why::Refused(name));
-        assert!(why.to_string().starts_with("is not supported"));
+        let text = kubeconfig("", user);
+        is_refused(&text, &format!("users[node].user.{name}"), "is not supported");
+        assert!(parse(&text).unwrap_err().text.contains(why), "{name}");
     }
     assert!(parse(&kubeconfig("", "    token: t\n    exec: null\n    as: ''")).is_ok());
 }
 
 #[test]
 fn a_server_must_be_there_and_be_https() {
-    let plain = kubeconfig("", "").replace("https://", "http://");
-    assert_eq!(refused(&plain, "clusters[kubernetes].cluster.server"), Why::Server(ServerError::PlainHttp));
+    let field = "clusters[kubernetes].cluster.server";
+    is_refused(&kubeconfig("", "").replace("https://", "http://"), field, "http:// is refused");
     let none = kubeconfig("", "").replace("    server: https://10.0.0.1:6443", "    tls-server-name: x");
-    assert_eq!(refused(&none, "clusters[kubernetes].cluster.server"), Why::Missing);
+    is_refused(&none, field, "is missing");
     let proxy = kubeconfig("    proxy-url: socks5://p:1", "");
-    let why = Why::Proxy(ServerError::ProxyScheme("socks5".to_owned()));
-    assert_eq!(refused(&proxy, "clusters[kubernetes].cluster.proxy-url"), why);
+    is_refused(&proxy, "clusters[kubernetes].cluster.proxy-url", "a proxy by socks5:// is not supported");
 }
 
 #[test]
 fn names_must_lead_somewhere() {
     let lost = kubeconfig("", "    token: t").replace("    user: node", "    user: nobody");
-    let why = Why::NoSuchName { name: "nobody".to_owned(), known: "node".to_owned() };
-    assert_eq!(refused(&lost, "users"), why);
+    is_refused(&lost, "users", "no entry is named \"nobody\"; there are node");
+    let userless = &lost[..lost.find("users:").unwrap()];
+    is_refused(userless, "users", "no entry is named \"nobody\": the list is empty");
     let no_current = kubeconfig("", "").replace("current-context: node@kubernetes", "");
-    assert_eq!(refused(&no_current, ""), Why::NoContext("node@kubernetes".to_owned()));
-    assert_eq!(refused("kind: Config", ""), Why::NoContext(String::new()));
+    is_refused(&no_current, "", "no current-context: set it to one of node@kubernetes");
+    is_refused("kind: Config", "", "no context: is this file a kubeconfig?");
     let clusterless = kubeconfig("", "").replace("    cluster: kubernetes", "    namespace: x");
-    assert_eq!(refused(&clusterless, "contexts[node@kubernetes].context.cluster"), Why::Missing);
+    is_refused(&clusterless, "contexts[node@kubernetes].context.cluster", "is missing");
 }
 
 #[test]
 fn values_must_have_the_right_shape() {
     let list = kubeconfig("    certificate-authority: [a]", "");
-    assert_eq!(refused(&list, "clusters[kubernetes].cluster.certificate-authority"), Why::NotText("a list"));
+    is_refused(&list, "clusters[kubernetes].cluster.certificate-authority", "must be text, not a list");
     let scalar = kubeconfig("", "").replace("  user:\n", "  user: token");
-    assert_eq!(refused(&scalar, "users[node].user"), Why::NotAMap("a single value"));
+    is_refused(&scalar, "users[node].user", "must be a map, not a single value");
     let base64 = kubeconfig("    certificate-authority-data: '-----BEGIN CERTIFICATE-----'", "");
-    assert_eq!(refused(&base64, "clusters[kubernetes].cluster.certificate-authority-data"), Why::NotBase64);
+    is_refused(&base64, "clusters[kubernetes].cluster.certificate-authority-data", "is not base64: take the output");
     let half = kubeconfig("", "    client-certificate: node.crt");
-    assert_eq!(refused(&half, "users[node].user.client-key"), Why::HalfACertificate);
+    is_refused(&half, "users[node].user.client-key", HALF_A_CERTIFICATE);
     let half = kubeconfig("", "    client-key-data: aw==");
-    assert_eq!(refused(&half, "users[node].user.client-certificate"), Why::HalfACertificate);
+    is_refused(&half, "users[node].user.client-certificate", HALF_A_CERTIFICATE);
     let token = kubeconfig("", "    token: \"a\\r\\nb: c\"");
-    assert_eq!(refused(&token, "users[node].user.token"), Why::Token);
+    is_refused(&token, "users[node].user.token", "holds blanks or characters");
 }
 
 #[test]
 fn what_is_no_kubeconfig_says_what_it_is() {
-    assert_eq!(refused("", ""), Why::NotAKubeconfig("nothing".to_owned()));
-    assert_eq!(refused("- a", ""), Why::NotAKubeconfig("a list".to_owned()));
-    assert_eq!(
-        refused("kind: NodePulseConfiguration", "kind"),
-        Why::NotAKubeconfig("kind NodePulseConfiguration".to_owned())
+    is_refused("", "", "not a kubeconfig (kind Config) but nothing");
+    is_refused("- a", "", "not a kubeconfig (kind Config) but a list");
+    is_refused(
+        "kind: NodePulseConfiguration",
+        "kind",
+        "not a kubeconfig (kind Config) but kind NodePulseConfiguration",
     );
-    assert_eq!(
-        refused("kind: Config\nkind: Config", ""),
-        Why::Yaml(Yaml::DuplicateKey { key: "kind".to_owned(), first_line: 1 })
-    );
-    assert_eq!(parse("a: 1\nb: &x [*x]").unwrap_err().to_string(), format!("2: {}", Yaml::Alias));
+    is_refused("kind: Config\nkind: Config", "", "`kind` stands already in line 1");
+    let text = parse("a: 1\nb: &x [*x]").unwrap_err().to_string();
+    assert_eq!(text, "/etc/nodepulse/kubeconfig:2: aliases (`*name`) are not read: write the value out");
 }
 
 #[test]

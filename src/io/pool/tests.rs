@@ -233,7 +233,7 @@ fn what_stands_in_the_kubeconfig_itself_is_read_again_from_it_and_nothing_worse_
         )
     };
     let path = folder.write("kubeconfig", text(&Authority::new()).as_bytes());
-    let of_file = || Kubeconfig::parse(&std::fs::read_to_string(&path).unwrap(), &path, None).unwrap();
+    let of_file = || Kubeconfig::parse(&std::fs::read_to_string(&path).unwrap(), &path).unwrap();
     let pool = pool(of_file());
     assert_eq!(ask(&pool).result, Err(Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer))));
     folder.write("kubeconfig", text(&authority).as_bytes());
