@@ -118,10 +118,10 @@ install: build ## Install binary, man page, completions and the cluster's files 
 	install -m755 targets/kubernetes/enroll "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man8" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
 	    "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
-	"$(FOLDER)/release/nodepulse" man > "$(DESTDIR)$(PREFIX)/share/man/man8/nodepulse.8"
-	"$(FOLDER)/release/nodepulse" completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nodepulse"
-	"$(FOLDER)/release/nodepulse" completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nodepulse"
-	"$(FOLDER)/release/nodepulse" completions fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nodepulse.fish"
+	install -m644 targets/nodepulse.8 "$(DESTDIR)$(PREFIX)/share/man/man8/nodepulse.8"
+	install -m644 targets/completions/nodepulse.bash "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nodepulse"
+	install -m644 targets/completions/_nodepulse "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nodepulse"
+	install -m644 targets/completions/nodepulse.fish "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nodepulse.fish"
 
 clean: ## Remove what was built here (the cluster's cache is outside the tree)
 	$(CARGO) clean

@@ -231,15 +231,6 @@ fn check_of_a_server_that_is_not_there_fails_with_what_to_type_next() {
 }
 
 #[test]
-fn completions_and_manual_name_the_settings() {
-    for args in [["completions", "bash"], ["completions", "zsh"], ["completions", "fish"]] {
-        assert!(out(&nodepulse(&args)).contains("node-labels"), "{args:?}");
-    }
-    let manual = out(&nodepulse(&["man"]));
-    assert!(manual.starts_with(".") && manual.contains("NodePulseConfiguration"));
-}
-
-#[test]
 fn a_reader_who_stops_early_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_nodepulse"))
         .args(["help", "settings"])

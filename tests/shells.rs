@@ -1,21 +1,30 @@
-//! Turns the completions that the program prints into what zsh and fish make of them (bash is beside the code). A shell
-//! that this machine has not is left out, and named at the end.
+//! Turns what is typed into what bash, zsh and fish make of it with `targets/completions`. A shell that this machine has not
+//! is left out, and named at the end.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Trial};
 
 /// What is typed after the program's name, and what one Tab makes of it.
-const TYPED: [(&str, &str); 6] = [
+const TYPED: [(&str, &str); 8] = [
     ("rend", "render "),
     ("run --node-la", "run --node-labels="),
-    ("completions f", "completions fish "),
+    ("check --config /et", "check --config /etc/"),
     ("probe -o j", "probe -o json "),
     ("help exit", "help exit-codes "),
+    ("help jour", "help journal "),
+    ("--state-directory /et", "--state-directory /etc/"),
     ("--root /et", "--root /etc/"),
 ];
+
+/// What bash puts into COMPREPLY, one word a line.
+const BASH: &str = r#"compopt() { :; }
+source $1/nodepulse.bash
+COMP_WORDS=(nodepulse $2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_nodepulse
+printf '%s\n' "${COMPREPLY[@]}"
+"#;
 
 /// A terminal with zsh in it: Control-X shows the line as it is then.
 const ZSH: &str = r#"zmodload zsh/zpty
@@ -31,19 +40,12 @@ print -rn -- "${${out#*<}%%>*}"
 /// fish lists what could stand there, each with its meaning behind a tab.
 const FISH: &str = r#"source $argv[1]/nodepulse.fish; complete -C "nodepulse $argv[2]""#;
 
-/// Folder of the scripts, what is typed, and what it should become.
-type Judge = fn(&Path, &str, &str) -> Result<(), String>;
+/// What is typed, and what it should become.
+type Judge = fn(&str, &str) -> Result<(), String>;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let folder = match scripts() {
-        Ok(folder) => folder,
-        Err(why) => {
-            eprintln!("shells: {why}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let shells: [(&str, Judge); 2] = [("zsh", zsh), ("fish", fish)];
+    let shells: [(&str, Judge); 3] = [("bash", bash), ("zsh", zsh), ("fish", fish)];
     let mut missing = Vec::new();
     let mut trials = Vec::new();
     for (shell, judge) in shells {
@@ -52,8 +54,7 @@ fn main() -> ExitCode {
             missing.push(shell);
         }
         for (typed, wanted) in TYPED {
-            let folder = folder.clone();
-            let trial = Trial::test(format!("{shell}: {typed}"), move || Ok(judge(&folder, typed, wanted)?));
+            let trial = Trial::test(format!("{shell}: {typed}"), move || Ok(judge(typed, wanted)?));
             trials.push(trial.with_ignored_flag(!is_there));
         }
     }
@@ -62,38 +63,40 @@ fn main() -> ExitCode {
         let why = format!("(Debian: apt-get install {})", missing.join(" "));
         println!("{} left out: there is no {} here {why}", conclusion.num_ignored, missing.join(" and no "));
     }
-    let _ = fs::remove_dir_all(&folder);
     conclusion.exit_code()
 }
 
-/// A folder with what the program prints, under the names that the shells look for.
-fn scripts() -> Result<PathBuf, String> {
-    let folder = std::env::temp_dir().join(format!("nodepulse-shells-{}", std::process::id()));
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-    fs::create_dir_all(&folder).map_err(failed)?;
-    for (shell, file) in [("zsh", "_nodepulse"), ("fish", "nodepulse.fish")] {
-        let printed = Command::new(env!("CARGO_BIN_EXE_nodepulse")).args(["completions", shell]).output();
-        fs::write(folder.join(file), printed.map_err(failed)?.stdout).map_err(failed)?;
-    }
-    Ok(folder)
+/// The last word of a line, without what a shell puts behind it.
+fn last(line: &str) -> &str {
+    line.trim_end_matches([' ', '=', '/']).rsplit(' ').next().unwrap_or_default()
 }
 
-fn zsh(folder: &Path, typed: &str, wanted: &str) -> Result<(), String> {
-    let line = ask("zsh", &["-f", "-c", ZSH, "zsh"], folder, typed)?;
+fn bash(typed: &str, wanted: &str) -> Result<(), String> {
+    let offered = ask("bash", &["--norc", "-c", BASH, "bash"], typed)?;
+    let offered: Vec<&str> = offered.lines().collect();
+    if offered.contains(&last(wanted)) { Ok(()) } else { Err(format!("for {typed:?} it offers {offered:?}")) }
+}
+
+fn zsh(typed: &str, wanted: &str) -> Result<(), String> {
+    let line = ask("zsh", &["-f", "-c", ZSH, "zsh"], typed)?;
     if line == format!("nodepulse {wanted}") { Ok(()) } else { Err(format!("{typed:?} became {line:?}")) }
 }
 
-fn fish(folder: &Path, typed: &str, wanted: &str) -> Result<(), String> {
-    let offered = ask("fish", &["--private", "-c", FISH], folder, typed)?;
-    let last = |line: &str| line.trim_end_matches([' ', '=']).rsplit(' ').next().unwrap_or_default().to_owned();
-    let words: Vec<String> = offered.lines().filter_map(|line| line.split('\t').next()).map(last).collect();
+fn fish(typed: &str, wanted: &str) -> Result<(), String> {
+    let offered = ask("fish", &["--private", "-c", FISH], typed)?;
+    let words: Vec<&str> = offered.lines().filter_map(|line| line.split('\t').next()).map(last).collect();
     if words.contains(&last(wanted)) { Ok(()) } else { Err(format!("for {typed:?} it offers {words:?}")) }
 }
 
-fn ask(shell: &str, arguments: &[&str], folder: &Path, typed: &str) -> Result<String, String> {
+fn ask(shell: &str, arguments: &[&str], typed: &str) -> Result<String, String> {
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/targets/completions");
+    let beside = Path::new(env!("CARGO_BIN_EXE_nodepulse")).parent().unwrap_or(Path::new("/")).display();
+    let path = format!("{beside}:{}", std::env::var("PATH").unwrap_or_default());
+    let home = env!("CARGO_TARGET_TMPDIR");
     let mut command = Command::new("timeout");
     // A terminal that waits for ever is a failure too.
-    command.arg("60").arg(shell).args(arguments).arg(folder).arg(typed).env("TERM", "dumb").env("HOME", folder);
+    command.arg("60").arg(shell).args(arguments).arg(scripts).arg(typed);
+    command.env("TERM", "dumb").env("HOME", home).env("PATH", path);
     let output = command.output().map_err(|error| format!("cannot run {shell}: {error}"))?;
     if !output.status.success() {
         return Err(format!("{shell} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr)));

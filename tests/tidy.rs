@@ -11,8 +11,8 @@ mod border;
 mod conformance;
 #[path = "tidy/dependencies.rs"]
 mod dependencies;
-#[path = "tidy/readme.rs"]
-mod readme;
+#[path = "tidy/pages.rs"]
+mod pages;
 #[path = "tidy/recipes.rs"]
 mod recipes;
 #[path = "tidy/shape.rs"]

@@ -1,4 +1,4 @@
-//! Turns a word of the command line into a command: the one table that parsing, help, manual and completions follow.
+//! Every command and option: the one table that parsing, help and completions follow.
 
 /// What the program can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,28 +10,6 @@ pub enum Command {
     Journal,
     Version,
     Help,
-    Man,
-    Completions,
-}
-
-/// One command, for people.
-pub struct CommandRow {
-    pub command: Command,
-    pub name: &'static str,
-    /// What stands behind it on the command line; empty: nothing.
-    pub argument: &'static str,
-    /// One sentence for the help text, without a full stop.
-    pub meaning: &'static str,
-    /// The formats of `-o`, the default first; empty: `-o` is refused.
-    pub formats: &'static [Format],
-    /// Whether `--root` is taken.
-    pub root: bool,
-    /// Whether `--file` is taken.
-    pub file: bool,
-    /// Whether `--config` and settings are taken.
-    pub settings: bool,
-    /// For packagers: works, and stands in no list.
-    pub hidden: bool,
 }
 
 /// How facts and objects are printed.
@@ -43,8 +21,6 @@ pub enum Format {
 }
 
 impl Format {
-    pub const ALL: [Format; 3] = [Format::Text, Format::Json, Format::Yaml];
-
     pub fn name(self) -> &'static str {
         match self {
             Format::Text => "text",
@@ -54,102 +30,111 @@ impl Format {
     }
 }
 
-/// A command without arguments of its own; the table changes what differs.
-const PLAIN: CommandRow = CommandRow {
-    command: Command::Version,
-    name: "version",
-    argument: "",
-    meaning: "Show the version",
-    formats: &[],
-    root: false,
-    file: false,
-    settings: false,
-    hidden: false,
-};
-
-/// Every command, in the order of the help text.
-pub const COMMANDS: [CommandRow; 9] = [
-    CommandRow {
-        command: Command::Run,
-        name: "run",
-        meaning: "Register the Node and keep it alive (without a COMMAND)",
-        settings: true,
-        ..PLAIN
-    },
-    CommandRow {
-        command: Command::Probe,
-        name: "probe",
-        meaning: "Show what is known of this board, and why the rest is not",
-        formats: &[Format::Text, Format::Json, Format::Yaml],
-        root: true,
-        settings: true,
-        ..PLAIN
-    },
-    CommandRow {
-        command: Command::Render,
-        name: "render",
-        meaning: "Show the Node that would be registered; nothing is sent",
-        formats: &[Format::Yaml, Format::Json],
-        root: true,
-        settings: true,
-        ..PLAIN
-    },
-    CommandRow {
-        command: Command::Check,
-        name: "check",
-        meaning: "Test settings, server, clock, certificates and permissions",
-        settings: true,
-        ..PLAIN
-    },
-    CommandRow {
-        command: Command::Journal,
-        name: "journal",
-        meaning: "Show what happened and the server was not yet told",
-        formats: &[Format::Text, Format::Json, Format::Yaml],
-        file: true,
-        settings: true,
-        ..PLAIN
-    },
-    PLAIN,
-    CommandRow {
-        command: Command::Help,
-        name: "help",
-        argument: "[TOPIC]",
-        meaning: "Explain a command, `settings` or `exit-codes`",
-        ..PLAIN
-    },
-    CommandRow { command: Command::Man, name: "man", meaning: "Print the manual page (roff)", hidden: true, ..PLAIN },
-    CommandRow {
-        command: Command::Completions,
-        name: "completions",
-        argument: "SHELL",
-        meaning: "Print the completions of bash, zsh or fish",
-        hidden: true,
-        ..PLAIN
-    },
-];
-
 impl Command {
     /// Its row of [`COMMANDS`].
     pub fn row(self) -> &'static CommandRow {
-        COMMANDS.iter().find(|row| row.command == self).unwrap_or(&PLAIN)
+        COMMANDS.iter().find(|row| row.command == self).unwrap_or(&COMMANDS[0])
+    }
+}
+
+/// One command, for people.
+pub struct CommandRow {
+    pub command: Command,
+    pub name: &'static str,
+    /// One sentence for the help text, without a full stop.
+    pub meaning: &'static str,
+    /// The formats of `--output`, the default first; empty: it has none.
+    pub formats: &'static [Format],
+    /// The options that it takes; `--config` goes with the settings' flags.
+    options: &'static [&'static str],
+}
+
+/// Every command, in the order of the help text.
+pub const COMMANDS: [CommandRow; 7] = [
+    command(Command::Run, "run", "Register the Node and keep it alive (without a COMMAND)").takes(&["--config"]),
+    command(Command::Probe, "probe", "Show what is known of this board, and why the rest is not")
+        .takes(&["--config", "--root", "--output"])
+        .prints(&[Format::Text, Format::Json, Format::Yaml]),
+    command(Command::Render, "render", "Show the Node that would be registered; nothing is sent")
+        .takes(&["--config", "--root", "--output"])
+        .prints(&[Format::Yaml, Format::Json]),
+    command(Command::Check, "check", "Test settings, server, clock, certificates and permissions").takes(&["--config"]),
+    command(Command::Journal, "journal", "Show what happened and the server was not yet told")
+        .takes(&["--config", "--file", "--output"])
+        .prints(&[Format::Text, Format::Json, Format::Yaml]),
+    command(Command::Version, "version", "Show the version"),
+    command(Command::Help, "help", "Explain a command, `settings` or `exit-codes`"),
+];
+
+const fn command(command: Command, name: &'static str, meaning: &'static str) -> CommandRow {
+    CommandRow { command, name, meaning, formats: &[], options: &[] }
+}
+
+impl CommandRow {
+    const fn takes(self, options: &'static [&'static str]) -> CommandRow {
+        CommandRow { options, ..self }
     }
 
-    pub fn named(name: &str) -> Option<Command> {
-        COMMANDS.iter().find(|row| row.name == name).map(|row| row.command)
+    const fn prints(self, formats: &'static [Format]) -> CommandRow {
+        CommandRow { formats, ..self }
+    }
+
+    pub fn named(name: &str) -> Option<&'static CommandRow> {
+        COMMANDS.iter().find(|row| row.name == name)
+    }
+
+    /// Whether it takes the option of that long name.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.contains(&option) || matches!(option, "--help" | "--version")
+    }
+
+    pub fn has_settings(&self) -> bool {
+        self.has("--config")
+    }
+
+    /// With what may stand behind it on the command line.
+    pub fn form(&self) -> String {
+        if self.command == Command::Help { format!("{} [TOPIC]", self.name) } else { self.name.to_owned() }
     }
 }
 
 /// An option that is no setting.
 pub struct OptionRow {
-    /// With its dashes; one or two ways to write it.
-    pub names: &'static [&'static str],
+    /// With its dashes.
+    pub long: &'static str,
+    /// With its dash; empty: it has none.
+    pub short: &'static str,
     /// What stands for its value; empty: it takes none.
     pub placeholder: &'static str,
     /// One sentence for the help text, without a full stop.
     pub meaning: &'static str,
-    /// Which commands take it.
-    pub of: fn(&CommandRow) -> bool,
+}
+
+/// Every option that is no setting.
+pub const OPTIONS: [OptionRow; 6] = [
+    option("--config", "", "FILE", "Settings file instead of /etc/nodepulse/config.yaml"),
+    option("--root", "", "DIR", "Read the files of another board below DIR (probe, render)"),
+    option("--file", "", "FILE", "A journal that is not in stateDirectory (journal)"),
+    option("--output", "-o", "FORMAT", "text, json or yaml (probe, render, journal)"),
+    option("--help", "-h", "", "Explain this command"),
+    option("--version", "-V", "", "Show the version"),
+];
+
+const fn option(
+    long: &'static str,
+    short: &'static str,
+    placeholder: &'static str,
+    meaning: &'static str,
+) -> OptionRow {
+    OptionRow { long, short, placeholder, meaning }
+}
+
+impl OptionRow {
+    /// `-o, --output FORMAT`.
+    pub fn form(&self) -> String {
+        let comma = if self.short.is_empty() { "" } else { ", " };
+        format!("{}{comma}{} {}", self.short, self.long, self.placeholder).trim_end().to_owned()
+    }
 }
 
 /// Where settings are read from when `--config` is not given; it may be absent then.
@@ -157,36 +142,6 @@ pub const DEFAULT_CONFIG: &str = "/etc/nodepulse/config.yaml";
 
 /// And from here where that is absent: the partition of a Raspberry Pi that any computer can write before the first start.
 pub const BOOT_CONFIG: &str = "/boot/firmware/nodepulse.yaml";
-
-/// Every option that is no setting.
-pub const OPTIONS: [OptionRow; 6] = [
-    OptionRow {
-        names: &["--config"],
-        placeholder: "FILE",
-        meaning: "Settings file instead of /etc/nodepulse/config.yaml",
-        of: |row| row.settings,
-    },
-    OptionRow {
-        names: &["--root"],
-        placeholder: "DIR",
-        meaning: "Read the files of another board below DIR (probe, render)",
-        of: |row| row.root,
-    },
-    OptionRow {
-        names: &["--file"],
-        placeholder: "FILE",
-        meaning: "A journal that is not in stateDirectory (journal)",
-        of: |row| row.file,
-    },
-    OptionRow {
-        names: &["-o", "--output"],
-        placeholder: "FORMAT",
-        meaning: "text, json or yaml (probe, render, journal)",
-        of: |row| !row.formats.is_empty(),
-    },
-    OptionRow { names: &["-h", "--help"], placeholder: "", meaning: "Explain this command", of: |_| true },
-    OptionRow { names: &["-V", "--version"], placeholder: "", meaning: "Show the version", of: |_| true },
-];
 
 /// How the program ends; the numbers are those of sysexits(3).
 pub mod exit {

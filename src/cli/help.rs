@@ -1,10 +1,19 @@
-//! Turns the tables of commands, options and settings into help for a terminal and the table of the README.
+//! Turns the tables of commands, options and settings into help for a terminal. What a line looks like is also what the
+//! completions of the shells go by (`targets/completions`).
 
-use super::args::Topic;
-use super::commands::{COMMANDS, Command, OPTIONS, OptionRow, exit};
+use super::commands::{COMMANDS, Command, OPTIONS, exit};
 use super::palette::Palette;
-use crate::config::setting::{Kind, Setting, Whose};
+use crate::config::setting::Whose;
 use crate::config::table::SETTINGS;
+
+/// What help is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topic {
+    Main,
+    Command(Command),
+    Settings,
+    ExitCodes,
+}
 
 /// Columns of the narrowest terminal that help is made for.
 pub const WIDTH: usize = 80;
@@ -17,7 +26,6 @@ pub fn help(topic: Topic, palette: &Palette) -> String {
         Topic::Main => main(palette),
         Topic::Command(command) => command_help(command, palette),
         Topic::Settings => settings(palette),
-        Topic::SettingsTable => settings_table(),
         Topic::ExitCodes => exit_codes(palette),
     }
 }
@@ -35,38 +43,35 @@ fn heading(text: &str, palette: &Palette) -> String {
 fn main(palette: &Palette) -> String {
     let mut text = "Makes this Linux board a live Kubernetes Node, and keeps it one. Runs no pods.\n\n".to_owned();
     text += &heading("Usage: nodepulse [COMMAND] [OPTION]... [SETTING]...", palette);
-    for row in COMMANDS.iter().filter(|row| !row.hidden) {
-        text += &entry(&format!("{} {}", row.name, row.argument), row.meaning, 14);
+    for row in &COMMANDS {
+        text += &entry(&row.form(), row.meaning, 14);
     }
     text += "\n";
     text += &heading("Options", palette);
     for row in &OPTIONS {
-        text += &entry(&option_form(row), row.meaning, 21);
+        text += &entry(&row.form(), row.meaning, 21);
     }
     text += "\n";
     text += &heading("Settings (keys of the file, or flags, which win)", palette);
     for setting in SETTINGS.iter().filter(|setting| FIRST.contains(&setting.name)) {
-        text += &format!("  {}\n", flag_form(setting));
+        text += &format!("  {}\n", setting.form());
     }
-    text += &format!("  and {} more: nodepulse help settings\n", SETTINGS.len() - FIRST.len());
-    text
+    text + &format!("All {}: nodepulse help settings\n", SETTINGS.len())
 }
 
 fn command_help(command: Command, palette: &Palette) -> String {
     let row = command.row();
-    let mut usage = format!("Usage: nodepulse {} {}", row.name, row.argument).trim_end().to_owned();
-    if row.settings {
-        usage += " [OPTION]... [SETTING]...";
-    }
+    let more = if row.has_settings() { " [OPTION]... [SETTING]..." } else { "" };
+    let usage = format!("Usage: nodepulse {}{more}", row.form());
     let mut text = format!("{}\n\n{}", row.meaning, heading(&usage, palette));
-    for option in OPTIONS.iter().filter(|option| (option.of)(row)) {
-        text += &entry(&option_form(option), option.meaning, 21);
+    for option in OPTIONS.iter().filter(|option| row.has(option.long)) {
+        text += &entry(&option.form(), option.meaning, 21);
     }
     if let Some(first) = row.formats.first() {
         let names: Vec<&str> = row.formats.iter().map(|format| format.name()).collect();
         text += &format!("\nFormats of -o: {}; {} if it is not given.\n", names.join(", "), first.name());
     }
-    if row.settings {
+    if row.has_settings() {
         text += "\nSettings: nodepulse help settings\n";
     }
     if command == Command::Check || command == Command::Run {
@@ -87,7 +92,7 @@ fn settings(palette: &Palette) -> String {
     }
     for setting in SETTINGS {
         let mark = if setting.whose == Whose::Ours { " *" } else { "" };
-        text += &format!("\n{}{}{}{mark}\n  {}\n", palette.bold, setting.name, palette.reset, flag_form(setting));
+        text += &format!("\n{}{}{}{mark}\n  {}\n", palette.bold, setting.name, palette.reset, setting.form());
         let default =
             if setting.default.is_empty() { String::new() } else { format!(" (default: {})", setting.default) };
         for line in wrap(&format!("{}{default}", setting.meaning), WIDTH - 4) {
@@ -105,31 +110,6 @@ fn exit_codes(palette: &Palette) -> String {
     text + "\nOnce it runs, no answer of the server and no state of the network ends it.\n"
 }
 
-/// A Markdown table, one row for each setting.
-fn settings_table() -> String {
-    let mut text = "| key | flag | default | meaning |\n|---|---|---|---|\n".to_owned();
-    for setting in SETTINGS {
-        let whose = if setting.whose == Whose::Ours { " *" } else { "" };
-        let default = if setting.default.is_empty() { String::new() } else { format!("`{}`", setting.default) };
-        let flag = setting.dashed_flag();
-        text += &format!("| `{}`{whose} | `{flag}` | {default} | {} |\n", setting.name, setting.meaning);
-    }
-    text
-}
-
-/// `--node-labels KEY=VALUE,...`; a truth value may be left out.
-pub(super) fn flag_form(setting: &Setting) -> String {
-    let placeholder = setting.placeholder();
-    match setting.kind {
-        Kind::Boolean(_) => format!("{}[={placeholder}]", setting.dashed_flag()),
-        _ => format!("{} {placeholder}", setting.dashed_flag()),
-    }
-}
-
-pub(super) fn option_form(row: &OptionRow) -> String {
-    format!("{} {}", row.names.join(", "), row.placeholder).trim_end().to_owned()
-}
-
 /// `  left   right`, the right column at `column` + 2, wrapped below itself.
 fn entry(left: &str, right: &str, column: usize) -> String {
     let mut text = String::new();
@@ -142,7 +122,7 @@ fn entry(left: &str, right: &str, column: usize) -> String {
 }
 
 /// Lines of at most `width` characters, broken at blanks; a longer word stands alone.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
@@ -171,11 +151,11 @@ mod tests {
     fn the_first_screen_is_one_screen() {
         let text = help(Topic::Main, &PLAIN);
         assert!(text.lines().count() <= 24, "{} lines:\n{text}", text.lines().count());
-        for row in COMMANDS.iter().filter(|row| !row.hidden) {
+        for row in &COMMANDS {
             assert!(text.contains(row.meaning), "{}", row.name);
         }
-        for name in OPTIONS.iter().flat_map(|row| row.names) {
-            assert!(text.contains(name), "{name}");
+        for row in &OPTIONS {
+            assert!(text.contains(row.long) && text.contains(row.short), "{}", row.long);
         }
     }
 
@@ -191,12 +171,10 @@ mod tests {
 
     #[test]
     fn every_setting_is_explained_by_key_and_by_flag() {
-        for text in [help(Topic::Settings, &PLAIN), help(Topic::SettingsTable, &PLAIN)] {
-            for setting in SETTINGS {
-                assert!(text.contains(setting.name) && text.contains(&setting.dashed_flag()), "{}", setting.name);
-            }
+        let text = help(Topic::Settings, &PLAIN);
+        for setting in SETTINGS {
+            assert!(text.contains(setting.name) && text.contains(&setting.dashed_flag()), "{}", setting.name);
         }
-        assert_eq!(help(Topic::SettingsTable, &PLAIN).lines().count(), SETTINGS.len() + 2);
     }
 
     #[test]

@@ -8,9 +8,9 @@ use super::commands::{BOOT_CONFIG, DEFAULT_CONFIG};
 use super::{CliError, DEFAULT_KUBECONFIG};
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::{self, Loaded, Settings, limits};
-use crate::io::{credentials, file};
+use crate::io::{credentials, file, network};
 use crate::node;
-use crate::probe::{Machine, Root};
+use crate::probe::{self, Facts, Machine, Root};
 use zeroize::Zeroizing;
 
 /// The settings file to be read, if any.
@@ -129,9 +129,18 @@ fn look_at(secret: Option<&str>, files: &[String]) -> Vec<(&'static str, String)
     read.into_iter().chain(written).collect()
 }
 
-/// The folder of `--root`. One that is not there would be a board without any facts.
-pub fn root(path: &str) -> Result<Root, CliError> {
-    if Path::new(path).is_dir() { Ok(Root::new(path)) } else { Err(CliError::Root { path: path.to_owned() }) }
+/// What is known of the board below the folder of `--root`, and what a person should know of that, one sentence each.
+pub fn facts(root: &str, state_directory: &str) -> Result<(Facts, Vec<String>), CliError> {
+    if !Path::new(root).is_dir() {
+        // It would be a board without any facts.
+        return Err(CliError::Root { path: root.to_owned() });
+    }
+    let folder = Root::new(root);
+    let mut facts = probe::facts(&folder, state_directory);
+    if root == "/" {
+        facts.network = network::with_live_addresses(facts.network);
+    }
+    Ok((facts, probe::remarks(&folder)))
 }
 
 /// The folder of `targets/kubernetes`: where it was installed along with `program`, else where the source has it.

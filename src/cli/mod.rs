@@ -4,13 +4,11 @@ pub mod args;
 mod check;
 mod check_node;
 pub mod commands;
-pub mod completions;
 mod document;
 mod error;
 pub mod help;
 mod journal;
 mod load;
-pub mod man;
 pub mod palette;
 mod render;
 mod run;
@@ -19,14 +17,13 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write};
 
-use args::{Invocation, Sources};
-use commands::{Format, exit};
+use args::Invocation;
+use commands::{Command, Format, exit};
 use palette::Palette;
 
 pub use error::CliError;
 
 use crate::config::plain_text;
-use crate::io;
 use crate::probe;
 
 /// Read when neither `--kubeconfig` nor the settings name one and it exists.
@@ -57,53 +54,43 @@ pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
 
 fn execute(invocation: Invocation) -> Result<u8, CliError> {
     let palette = Palette::for_terminal(wants_colour(&std::io::stdout()));
-    match &invocation {
-        Invocation::Version => print(&help::version())?,
-        Invocation::Help(topic) => print(&help::help(*topic, &palette))?,
-        Invocation::Man => print(&man::man())?,
-        Invocation::Completions(shell) => print(&completions::completions(*shell))?,
-        Invocation::Probe { root, format, sources } => print_probe(root, *format, sources)?,
-        Invocation::Render { root, format, sources } => {
-            let (node, notes) = render::render(sources, root)?;
-            notes.iter().for_each(|note| complain(note));
-            print(&document(&node, *format))?;
+    let Invocation { command, topic, root, file, format, sources } = invocation;
+    match command {
+        Command::Version => print(&help::version())?,
+        Command::Help => print(&help::help(topic, &palette))?,
+        Command::Probe => {
+            let state_directory = load::settings(&sources)?.settings.state_directory;
+            let (facts, remarks) = load::facts(&root, &state_directory)?;
+            remarks.iter().for_each(|remark| complain(remark));
+            print(&match format {
+                Format::Text => probe::report::to_text(&facts),
+                Format::Json | Format::Yaml => document(&probe::report::to_json(&facts), format),
+            })?;
         }
-        Invocation::Check(sources) => {
-            let report = check::check(sources)?;
+        Command::Render => {
+            let (node, notes) = render::render(&sources, &root)?;
+            notes.iter().for_each(|note| complain(note));
+            print(&document(&node, format))?;
+        }
+        Command::Check => {
+            let report = check::check(&sources)?;
             report.findings.iter().try_for_each(|finding| print(&finding.to_line(&palette)))?;
             return Ok(report.exit_code());
         }
-        Invocation::Journal { file, format, sources } => print_journal(file.as_deref(), *format, sources, &palette)?,
-        Invocation::Run(_) => {}
-    }
-    if let Invocation::Run(sources) = invocation {
-        let ended = run::run(sources);
-        log::logger().flush();
-        ended?;
+        Command::Journal => {
+            let journal = journal::read(file.as_deref(), &sources)?;
+            print(&match format {
+                Format::Text => journal.to_text(&palette),
+                Format::Json | Format::Yaml => document(&journal.to_json(), format),
+            })?;
+        }
+        Command::Run => {
+            let ended = run::run(sources);
+            log::logger().flush();
+            ended?;
+        }
     }
     Ok(exit::OK)
-}
-
-fn print_probe(root: &str, format: Format, sources: &Sources) -> Result<(), CliError> {
-    let settings = load::settings(sources)?.settings;
-    let root_folder = load::root(root)?;
-    let mut facts = probe::facts(&root_folder, &settings.state_directory);
-    if root == "/" {
-        facts.network = io::network::with_live_addresses(facts.network);
-    }
-    probe::remarks(&root_folder).iter().for_each(|remark| complain(remark));
-    match format {
-        Format::Text => print(&probe::report::to_text(&facts)),
-        Format::Json | Format::Yaml => print(&document(&probe::report::to_json(&facts), format)),
-    }
-}
-
-fn print_journal(file: Option<&str>, format: Format, sources: &Sources, palette: &Palette) -> Result<(), CliError> {
-    let file = journal::read(file, sources)?;
-    match format {
-        Format::Text => print(&file.to_text(palette)),
-        Format::Json | Format::Yaml => print(&document(&file.to_json(), format)),
-    }
 }
 
 fn document(value: &serde_json::Value, format: Format) -> String {

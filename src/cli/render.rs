@@ -5,22 +5,16 @@ use serde_json::Value;
 use super::CliError;
 use super::args::Sources;
 use super::load;
-use crate::io::{clock, network};
+use crate::io::clock;
 use crate::node::{Board, Update, condition, initial, kubelet_version, node_name};
-use crate::probe;
 use crate::time::Wall;
 
 /// The Node as JSON, and what could not be filled in, one sentence each.
 pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), CliError> {
     let loaded = load::settings(sources)?;
     let settings = loaded.settings;
-    let root_folder = load::root(root)?;
-    let mut facts = probe::facts(&root_folder, &settings.state_directory);
-    let mut kubeconfig = None;
-    if root == "/" {
-        facts.network = network::with_live_addresses(facts.network);
-        kubeconfig = load::kubeconfig(&settings).ok();
-    }
+    let (facts, remarks) = load::facts(root, &settings.state_directory)?;
+    let kubeconfig = if root == "/" { load::kubeconfig(&settings).ok() } else { None };
     let (name, remark) = match kubeconfig {
         Some(kubeconfig) => load::node_name(&settings, &facts.machine, &kubeconfig)?,
         None => node_name(&settings, &facts.machine, None).map_err(CliError::Node)?,
@@ -39,7 +33,7 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     let node = serde_json::from_str(&body).map_err(|error| CliError::Output(error.into()))?;
     let mut notes = loaded.notices;
     notes.extend(remark);
-    notes.extend(probe::remarks(&root_folder));
+    notes.extend(remarks);
     notes.extend(problems.iter().map(ToString::to_string));
     Ok((node, notes))
 }

@@ -98,8 +98,8 @@ impl Reading {
             }
         }
         if !ignored.is_empty() {
-            let text = format!("{path}: fields of the kubelet without meaning here, ignored: {}", ignored.join(", "));
-            self.findings.notices.push(text);
+            let text = format!("fields of the kubelet without meaning here, ignored: {}", ignored.join(", "));
+            self.findings.notices.push(Problem { origin, line: 0, field: String::new(), text });
         }
     }
 
@@ -186,16 +186,16 @@ impl Reading {
             }
         }
         let Findings { mut problems, mut notices } = self.findings;
+        // Files before flags, in the order of their lines.
+        let place = |problem: &Problem| (problem.origin == Origin::Flag, problem.line);
+        problems.sort_by_key(place);
+        notices.sort_by_key(place);
+        let mut notices: Vec<String> = notices.iter().map(Problem::to_string).collect();
         if settings.podless && (settings.max_pods, settings.pods_per_core) != (110, 0) {
             let text = "maxPods and podsPerCore have no effect as long as podless is true: capacity pods is 0";
             notices.push(text.to_owned());
         }
-        if problems.is_empty() {
-            return Ok(Loaded { settings, notices });
-        }
-        // Files before flags, in the order of their lines.
-        problems.sort_by_key(|problem| (problem.origin == Origin::Flag, problem.line));
-        Err(problems)
+        if problems.is_empty() { Ok(Loaded { settings, notices }) } else { Err(problems) }
     }
 }
 

@@ -14,11 +14,15 @@ use super::yaml::{Entry, Value};
 /// `hostnameOverride`: lower-cased (ST-6), and a name that an object and a label may have.
 pub(super) fn hostname(to: &mut Settings, text: &str, _: &mut Report<'_>) -> Result<(), String> {
     let name = text.to_lowercase();
-    if !name.is_empty() && !(labels::is_dns_subdomain(&name) && labels::check_value(&name).is_ok()) {
-        let text = "must be a DNS name of at most 63 characters: a-z, 0-9, '-' and '.', alphanumeric at both ends";
-        return Err(format!("{text}, not {}", quoted(&name)));
-    }
-    to.hostname_override = Some(name).filter(|name| !name.is_empty());
+    let is_name = labels::is_dns_subdomain(&name) && labels::check_value(&name).is_ok();
+    to.hostname_override = match name.as_str() {
+        "" => None,
+        _ if is_name => Some(name),
+        _ => {
+            let text = "must be a DNS name of at most 63 characters: a-z, 0-9, '-' and '.', alphanumeric at both ends";
+            return Err(format!("{text}, not {}", quoted(&name)));
+        }
+    };
     Ok(())
 }
 

@@ -46,8 +46,8 @@ impl std::error::Error for Problem {}
 #[derive(Debug, Default)]
 pub struct Findings {
     pub problems: Vec<Problem>,
-    /// What is not wrong and yet may surprise, each one line.
-    pub notices: Vec<String>,
+    /// What is not wrong and yet may surprise.
+    pub notices: Vec<Problem>,
 }
 
 impl Findings {
@@ -89,7 +89,7 @@ impl Report<'_> {
     pub fn notice(&mut self, line: u32, part: &str, text: String) {
         if self.findings.notices.len() < limits::PROBLEMS {
             let field = format!("{}{part}", self.field);
-            self.findings.notices.push(Problem { origin: self.origin.clone(), line, field, text }.to_string());
+            self.findings.notices.push(Problem { origin: self.origin.clone(), line, field, text });
         }
     }
 }

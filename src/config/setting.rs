@@ -75,17 +75,18 @@ impl Setting {
         format!("{}{}", if self.flag.len() == 1 { "-" } else { "--" }, self.flag)
     }
 
-    /// What the help text shows in place of a value.
-    pub fn placeholder(&self) -> String {
+    /// `--node-labels KEY=VALUE,...`, for the help; a truth value may be left out.
+    pub fn form(&self) -> String {
+        let flag = self.dashed_flag();
         match &self.kind {
-            Kind::Boolean(_) => "true|false".to_owned(),
-            Kind::Number(..) => "N".to_owned(),
-            Kind::Duration(..) => "DURATION".to_owned(),
-            Kind::File(_) => "FILE".to_owned(),
-            Kind::Directory(_) => "DIR".to_owned(),
-            Kind::Map(key, separator, value, _) => format!("{key}{separator}{value},..."),
-            Kind::List(item, ..) => format!("{item},..."),
-            Kind::Text(placeholder, _) => (*placeholder).to_owned(),
+            Kind::Boolean(_) => format!("{flag}[=true|false]"),
+            Kind::Number(..) => format!("{flag} N"),
+            Kind::Duration(..) => format!("{flag} DURATION"),
+            Kind::Text(placeholder, _) => format!("{flag} {placeholder}"),
+            Kind::File(_) => format!("{flag} FILE"),
+            Kind::Directory(_) => format!("{flag} DIR"),
+            Kind::Map(key, separator, value, _) => format!("{flag} {key}{separator}{value},..."),
+            Kind::List(item, ..) => format!("{flag} {item},..."),
         }
     }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::*;
+use crate::config::limits;
 use crate::config::settings::{NodeIp, Signal, Threshold};
 use crate::config::taint::{Effect, Taint};
 
