@@ -12,7 +12,7 @@ use super::load;
 use super::palette::Palette;
 use crate::api::{Answer, Class, Document, Refusal, Wish};
 use crate::config::Settings;
-use crate::config::kubeconfig::{Credentials, Kubeconfig};
+use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::plain_text::line;
 use crate::io::sandbox::Sandbox;
 use crate::io::{Session, clock};
@@ -203,13 +203,8 @@ fn check_clock(report: &mut Report) {
 
 /// What to type to see why credentials cannot be read.
 fn look_at_credentials(kubeconfig: &Kubeconfig, names: &Names) -> String {
-    let own = match &kubeconfig.credentials {
-        Credentials::Certificate { certificate, key } => vec![certificate, key],
-        Credentials::Token(token) => vec![token],
-        Credentials::Anonymous => Vec::new(),
-    };
-    let files = own.into_iter().chain(&kubeconfig.certificate_authority).filter_map(load::named);
-    let files: Vec<&str> = files.collect();
+    let materials = kubeconfig.credentials.materials().into_iter().chain(&kubeconfig.certificate_authority);
+    let files: Vec<&str> = materials.filter_map(Material::path).collect();
     if files.is_empty() {
         return format!("kubectl config view --raw --kubeconfig {}", names.kubeconfig);
     }

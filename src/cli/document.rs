@@ -6,60 +6,28 @@ use serde_json::Value;
 pub fn to_yaml(value: &Value) -> String {
     let mut text = String::new();
     write(value, 0, &mut text);
-    text
+    text.trim_start().to_owned() + "\n"
 }
 
+/// Lists and maps on lines of their own, everything else behind a blank.
 fn write(value: &Value, indent: usize, text: &mut String) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             for (key, value) in map {
-                push_indent(indent, text);
-                text.push_str(&scalar(&Value::String(key.clone())));
-                text.push(':');
-                write_below(value, indent, text);
+                *text += &format!("\n{:indent$}{}:", "", scalar(&Value::from(key.as_str())));
+                // The dashes of a list stand below its key.
+                write(value, if value.is_array() { indent } else { indent + 2 }, text);
             }
         }
         Value::Array(list) if !list.is_empty() => {
             for item in list {
-                push_indent(indent, text);
-                text.push('-');
                 let mut below = String::new();
-                match item {
-                    Value::Object(map) if !map.is_empty() => {
-                        write(item, indent + 1, &mut below);
-                        text.push(' ');
-                        text.push_str(below.trim_start());
-                    }
-                    _ => write_below(item, indent, text),
-                }
+                write(item, indent + 2, &mut below);
+                *text += &format!("\n{:indent$}- {}", "", below.trim_start());
             }
         }
-        other => {
-            text.push_str(&scalar(other));
-            text.push('\n');
-        }
+        other => *text += &format!(" {}", scalar(other)),
     }
-}
-
-fn write_below(value: &Value, indent: usize, text: &mut String) {
-    match value {
-        Value::Object(map) if !map.is_empty() => {
-            text.push('\n');
-            write(value, indent + 1, text);
-        }
-        Value::Array(list) if !list.is_empty() => {
-            text.push('\n');
-            write(value, indent, text);
-        }
-        other => {
-            text.push(' ');
-            write(other, indent, text);
-        }
-    }
-}
-
-fn push_indent(indent: usize, text: &mut String) {
-    text.push_str(&"  ".repeat(indent));
 }
 
 fn scalar(value: &Value) -> String {
@@ -92,14 +60,14 @@ mod tests {
             "status": {
                 "addresses": [{ "address": "10.0.0.1", "type": "InternalIP" }],
                 "capacity": { "cpu": "4", "memory": "16265484Ki" },
-                "flags": ["fp", 7, []],
+                "flags": ["fp", 7, [], {}, [1, [2]], [{"a": 1, "b": [2]}]],
                 "note": "no: it is not"
             },
             "yes": "yes"
         });
         assert_eq!(
             to_yaml(&value),
-            "kind: Node\nspec: {}\nstatus:\n  addresses:\n  - address: \"10.0.0.1\"\n    type: InternalIP\n  capacity:\n    cpu: \"4\"\n    memory: \"16265484Ki\"\n  flags:\n  - fp\n  - 7\n  - []\n  note: \"no: it is not\"\n\"yes\": \"yes\"\n"
+            "kind: Node\nspec: {}\nstatus:\n  addresses:\n  - address: \"10.0.0.1\"\n    type: InternalIP\n  capacity:\n    cpu: \"4\"\n    memory: \"16265484Ki\"\n  flags:\n  - fp\n  - 7\n  - []\n  - {}\n  - - 1\n    - - 2\n  - - a: 1\n      b:\n      - 2\n  note: \"no: it is not\"\n\"yes\": \"yes\"\n"
         );
     }
 }

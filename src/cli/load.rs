@@ -6,7 +6,7 @@ use std::path::Path;
 use super::args::Sources;
 use super::commands::{BOOT_CONFIG, DEFAULT_CONFIG};
 use super::{CliError, DEFAULT_KUBECONFIG};
-use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
+use crate::config::kubeconfig::{Kubeconfig, Material};
 use crate::config::{self, Loaded, Settings, limits};
 use crate::io::{credentials, file, network};
 use crate::node;
@@ -26,7 +26,7 @@ pub fn settings_path(sources: &Sources) -> Option<&str> {
 /// Settings file and flags, checked together.
 pub fn settings(sources: &Sources) -> Result<Loaded, CliError> {
     let path = settings_path(sources);
-    let text = path.map(|path| Written { what: "settings file", flag: "--config", path }.text()).transpose()?;
+    let text = path.map(|path| text_of(path, "settings file", "--config")).transpose()?;
     config::settings(path.zip(text.as_deref()), &sources.flags).map_err(CliError::Settings)
 }
 
@@ -47,7 +47,7 @@ pub fn kubeconfig_path(settings: &Settings) -> Result<String, CliError> {
 /// The kubeconfig at that path.
 pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     let path = kubeconfig_path(settings)?;
-    let text = Zeroizing::new(Written { what: "kubeconfig", flag: "--kubeconfig", path: &path }.text()?);
+    let text = Zeroizing::new(text_of(&path, "kubeconfig", "--kubeconfig")?);
     Kubeconfig::parse(&text, &path).map_err(|problem| CliError::Settings(vec![problem]))
 }
 
@@ -67,27 +67,13 @@ pub fn node_name(
     node::node_name(settings, machine, certified.as_deref()).map_err(CliError::Node)
 }
 
-/// The file that it stands in, if not in the kubeconfig itself.
-pub fn named(material: &Material) -> Option<&str> {
-    match material {
-        Material::File(path) => Some(path),
-        Material::Data(_) => None,
-    }
-}
-
 /// Every file that settings and kubeconfig are made of, and that `settings` name, once each; some may not be there.
 pub fn files(sources: &Sources, settings: &Settings, kubeconfig: Option<&Kubeconfig>) -> Vec<String> {
     let own = kubeconfig_path(settings).ok();
     let mut files: Vec<&str> = own.as_deref().into_iter().chain(settings_path(sources)).collect();
     if let Some(kubeconfig) = kubeconfig {
-        files.extend(kubeconfig.certificate_authority.as_ref().and_then(named));
-        match &kubeconfig.credentials {
-            Credentials::Certificate { certificate, key } => {
-                files.extend(named(certificate).into_iter().chain(named(key)))
-            }
-            Credentials::Token(token) => files.extend(named(token)),
-            Credentials::Anonymous => {}
-        }
+        let materials = kubeconfig.certificate_authority.iter().chain(kubeconfig.credentials.materials());
+        files.extend(materials.filter_map(Material::path));
     }
     files.sort_unstable();
     files.dedup();
@@ -102,12 +88,7 @@ pub fn open_to_all(
     kubeconfig: &Kubeconfig,
 ) -> impl FnOnce() -> Vec<(&'static str, String)> + Send + use<> {
     let own = kubeconfig_path(settings).unwrap_or_default();
-    let secret = match &kubeconfig.credentials {
-        Credentials::Certificate { key: secret, .. } | Credentials::Token(secret) => {
-            Some(named(secret).map_or(own, str::to_owned))
-        }
-        Credentials::Anonymous => None,
-    };
+    let secret = kubeconfig.credentials.materials().last().map(|secret| secret.path().map_or(own, str::to_owned));
     let mut files = files(sources, settings, Some(kubeconfig));
     files.push(settings.state_directory.clone());
     move || look_at(secret.as_deref(), &files)
@@ -152,19 +133,10 @@ pub fn cluster_folder(program: &Path) -> String {
     }
 }
 
-/// One of the files that people write, read to its limit and no further.
-struct Written<'a> {
-    what: &'static str,
-    flag: &'static str,
-    path: &'a str,
-}
-
-impl Written<'_> {
-    fn text(&self) -> Result<String, CliError> {
-        let Written { what, flag, path } = *self;
-        let read = file::read_text(path, limits::SETTINGS_FILE_BYTES);
-        read.map_err(|why| CliError::File { what, flag, path: path.to_owned(), why })
-    }
+/// One of the files that people write, read to its limit and no further; `flag` names another one.
+fn text_of(path: &str, what: &'static str, flag: &'static str) -> Result<String, CliError> {
+    let read = file::read_text(path, limits::SETTINGS_FILE_BYTES);
+    read.map_err(|why| CliError::File { what, flag, path: path.to_owned(), why })
 }
 
 /// Also where it may not be looked for: reading it then says why.

@@ -1,4 +1,4 @@
-//! Turns Go durations (`10s`, `1m30s`, `1.5h`, `300ms`) into time spans, and back into what Go prints.
+//! Turns Go durations (`10s`, `1m30s`, `1.5h`, `300ms`) into time spans.
 
 use std::time::Duration;
 
@@ -71,34 +71,6 @@ fn amount_ns(whole: &str, fraction: &str, unit_ns: u128) -> Result<u128, &'stati
     Ok(u128::from(whole) * unit_ns + numerator * unit_ns / denominator)
 }
 
-/// What Go's `Duration.String` prints: `10s`, `1m30s`, `1h0m0s`, `1.5ms`, `0s`.
-pub fn print(span: Duration) -> String {
-    let ns = span.as_nanos();
-    if ns == 0 {
-        return "0s".to_owned();
-    }
-    for (unit, unit_ns) in [("ns", 1_u128), ("\u{b5}s", 1_000), ("ms", 1_000_000)] {
-        if ns < unit_ns * 1_000 {
-            return decimal(ns, unit_ns) + unit;
-        }
-    }
-    let seconds = decimal(ns % 60_000_000_000, 1_000_000_000);
-    match (ns / 3_600_000_000_000, ns / 60_000_000_000 % 60) {
-        (0, 0) => format!("{seconds}s"),
-        (0, minutes) => format!("{minutes}m{seconds}s"),
-        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
-    }
-}
-
-fn decimal(ns: u128, unit_ns: u128) -> String {
-    let width = unit_ns.ilog10() as usize;
-    let fraction = format!("{:0width$}", ns % unit_ns);
-    match fraction.trim_end_matches('0') {
-        "" => (ns / unit_ns).to_string(),
-        fraction => format!("{}.{fraction}", ns / unit_ns),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,27 +121,6 @@ mod tests {
             ("5d", MALFORMED),
         ] {
             assert_eq!(parse(text), Err(error), "{text}");
-        }
-    }
-
-    /// From the table of Go's own test of Duration.String.
-    #[test]
-    fn durations_are_printed_as_go_prints_them_and_read_back() {
-        for (ns, text) in [
-            (0, "0s"),
-            (1, "1ns"),
-            (1_100, "1.1\u{b5}s"),
-            (2_200_000, "2.2ms"),
-            (3_300_000_000, "3.3s"),
-            (245_000_000_000, "4m5s"),
-            (245_001_000_000, "4m5.001s"),
-            (18_367_001_000_000, "5h6m7.001s"),
-            (480_000_000_001, "8m0.000000001s"),
-            (3_600_000_000_000, "1h0m0s"),
-            (i64::MAX as u64, "2562047h47m16.854775807s"),
-        ] {
-            assert_eq!(print(Duration::from_nanos(ns)), text);
-            assert_eq!(parse(text), Ok(Duration::from_nanos(ns)));
         }
     }
 }

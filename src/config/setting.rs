@@ -154,7 +154,7 @@ impl Setting {
             },
             Kind::Duration(least, set) => match duration::parse(text) {
                 Ok(span) if span >= *least => set(to, span),
-                Ok(_) => return Err(format!("must be at least {}, not {}", duration::print(*least), quoted(text))),
+                Ok(_) => return Err(format!("must be at least {least:?}, not {}", quoted(text))),
                 Err(wrong) => return Err(format!("{} {wrong}", quoted(text))),
             },
             Kind::File(set) => set(to, path(text, report)),

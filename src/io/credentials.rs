@@ -76,12 +76,8 @@ pub fn node_name(kubeconfig: &Kubeconfig) -> Result<Option<String>, Failure> {
 /// their own, or this one cannot be used: then what is known of it stays.
 pub fn read_again(known: &Kubeconfig) -> Option<Kubeconfig> {
     let is_data = |material: &Material| matches!(material, Material::Data(_));
-    let own = match &known.credentials {
-        Credentials::Certificate { certificate, key } => is_data(certificate) || is_data(key),
-        Credentials::Token(token) => is_data(token),
-        Credentials::Anonymous => false,
-    };
-    if known.path.is_empty() || !(own || known.certificate_authority.as_ref().is_some_and(is_data)) {
+    let mut materials = known.certificate_authority.iter().chain(known.credentials.materials());
+    if known.path.is_empty() || !materials.any(is_data) {
         return None;
     }
     let read = read_file(&known.path, "kubeconfig", limits::SETTINGS_FILE_BYTES).map_err(|failure| failure.to_string());

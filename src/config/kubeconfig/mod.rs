@@ -58,6 +58,16 @@ pub enum Material {
     Data(Vec<u8>),
 }
 
+impl Material {
+    /// Of the file; `None` for what stands in the kubeconfig itself.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Material::File(path) => Some(path),
+            Material::Data(_) => None,
+        }
+    }
+}
+
 impl std::fmt::Debug for Material {
     /// Never prints the bytes: they may be a private key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -78,6 +88,17 @@ pub enum Credentials {
     /// A bearer token; [`Material::File`] is read again when it changes.
     Token(Material),
     Anonymous,
+}
+
+impl Credentials {
+    /// What they are made of; the secret comes last.
+    pub fn materials(&self) -> Vec<&Material> {
+        match self {
+            Credentials::Certificate { certificate, key } => vec![certificate, key],
+            Credentials::Token(token) => vec![token],
+            Credentials::Anonymous => Vec::new(),
+        }
+    }
 }
 
 impl Kubeconfig {
