@@ -33,7 +33,7 @@ impl Format {
 impl Command {
     /// Its row of [`COMMANDS`].
     pub fn row(self) -> &'static CommandRow {
-        COMMANDS.iter().find(|row| row.command == self).unwrap_or(&COMMANDS[0])
+        COMMANDS.iter().find(|row| row.command == self).unwrap_or(&RUN)
     }
 }
 
@@ -49,9 +49,12 @@ pub struct CommandRow {
     options: &'static [&'static str],
 }
 
+const RUN: CommandRow =
+    command(Command::Run, "run", "Register the Node and keep it alive (without a COMMAND)").takes(&["--config"]);
+
 /// Every command, in the order of the help text.
 pub const COMMANDS: [CommandRow; 7] = [
-    command(Command::Run, "run", "Register the Node and keep it alive (without a COMMAND)").takes(&["--config"]),
+    RUN,
     command(Command::Probe, "probe", "Show what is known of this board, and why the rest is not")
         .takes(&["--config", "--root", "--output"])
         .prints(&[Format::Text, Format::Json, Format::Yaml]),
