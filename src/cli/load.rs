@@ -168,7 +168,7 @@ mod tests {
         let text = "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n\
                     clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
                     users: [{name: u, user: {client-certificate: /nonexistent/node.crt, client-key: node.key}}]\n";
-        let kubeconfig = Kubeconfig::parse(text, "/nonexistent/kubeconfig", None).unwrap();
+        let kubeconfig = Kubeconfig::parse(text, "/nonexistent/kubeconfig").unwrap();
         let mut machine = node::samples::facts().machine;
         let named = Settings { hostname_override: Some("gate-7".to_owned()), ..Settings::default() };
         machine.hostname = Ok("gate-8".to_owned());
