@@ -7,6 +7,8 @@
 
 #[path = "tidy/border.rs"]
 mod border;
+#[path = "tidy/circles.rs"]
+mod circles;
 #[path = "tidy/conformance.rs"]
 mod conformance;
 #[path = "tidy/dependencies.rs"]
