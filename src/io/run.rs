@@ -11,6 +11,7 @@ mod reload;
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::mem::ManuallyDrop;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -105,7 +106,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         reactor,
         resolver,
         pool,
-        disk,
+        disk: ManuallyDrop::new(disk),
         inbox: Inbox::default(),
         lease_requests: Inbox::default(),
         status_requests: Inbox::default(),
@@ -200,7 +201,8 @@ struct Shared {
     reactor: Rc<Reactor>,
     resolver: Rc<Resolver>,
     pool: Pool,
-    disk: DiskWriter,
+    /// Never dropped: who closes a file waits for its file system, and the end of the process for nobody.
+    disk: ManuallyDrop<DiskWriter>,
     inbox: Inbox<Message>,
     /// What each lane is to ask; the agent gives it nothing more before the answer.
     lease_requests: Inbox<(Ticket, Wish)>,

@@ -22,6 +22,7 @@ pub fn cases() -> Vec<Case> {
         a_duration_that_somebody_else_wrote_is_ours_again_with_the_next_renewal,
         a_lease_from_the_future_is_renewed_past_it,
         a_lease_at_the_end_of_all_stamps_leaves_its_node_ready,
+        a_lease_that_is_written_into_the_year_9999_while_it_is_renewed_costs_a_minute_at_most,
     ]
 }
 
@@ -293,4 +294,44 @@ fn a_lease_at_the_end_of_all_stamps_leaves_its_node_ready(cluster: &Cluster) -> 
     let reports = cluster.audit_of(&node)?.iter().filter(|e| super::is_status_patch(e)).count();
     assert!(reports <= 8, "{reports} PATCHes of the status by two processes: the Lease was not alone");
     Ok(())
+}
+
+/// The same, by somebody who writes it between two renewals until the controller has seen it.
+fn a_lease_that_is_written_into_the_year_9999_while_it_is_renewed_costs_a_minute_at_most(
+    cluster: &Cluster,
+) -> Result<()> {
+    /// The controller looks at each Node every five seconds.
+    const SEEN: Duration = Duration::from_secs(8);
+    /// From the verdict to the next assertion, which is a minute after the one before, and the report.
+    const REPAIRED: Duration = Duration::from_secs(75);
+    let node = cluster.node("postponed")?;
+    let launch = Launch::with_defaults(&node).set("nodeLeaseDurationSeconds", "12");
+    let mut agent = launch.start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    renewals(cluster, &node, 1)?;
+    let ready = |node: &Value| condition(node, "Ready").cloned().unwrap_or_default();
+    let last = json!({"spec": {"renewTime": "9999-12-31T23:59:59.999999Z"}});
+    let began = Instant::now();
+    while began.elapsed() < SEEN {
+        cluster.patch_lease(&node.name, &last)?;
+    }
+    // Whether the controller's patience ends before the next assertion is chance; that it begins anew then is not.
+    let mut unknown = Vec::new();
+    let watched = Instant::now();
+    wait_until("the assertion to come and four grace periods to pass", REPAIRED + 5 * GRACE, || {
+        let found = cluster.get_node(&node.name)?;
+        if status_of(&found, "Ready") != "True" {
+            unknown.push(watched.elapsed());
+        }
+        if watched.elapsed() > REPAIRED + 4 * GRACE { Ok(()) } else { Err(format!("{}", ready(&found))) }
+    })?;
+    let span = unknown.last().copied().unwrap_or_default().saturating_sub(unknown.first().copied().unwrap_or_default());
+    eprintln!("  a Lease of the year 9999 that is written over: Unknown for {:.1} s", span.as_secs_f64());
+    assert!(unknown.last().is_none_or(|last| *last < REPAIRED + GRACE), "Unknown after {unknown:?}");
+    assert!(span < Duration::from_secs(65), "Unknown for {span:?}");
+    let renewed =
+        cluster.get_lease(&node.name)?["spec"]["renewTime"].as_str().and_then(micros).ok_or("no renewTime")?;
+    let age = Duration::from_micros(super::now_us().abs_diff(renewed));
+    assert!(age < GRACE, "renewed {age:?} from now");
+    agent.check()
 }

@@ -22,6 +22,7 @@ mod faults;
 mod lease;
 mod left;
 mod names;
+mod overdone;
 mod proxy;
 mod registration;
 mod rights;
@@ -54,6 +55,7 @@ pub fn cases() -> Vec<Case> {
         faults::cases(),
         rights::cases(),
         start::cases(),
+        overdone::cases(),
         names::cases(),
         left::cases(),
         check::cases(),
