@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use nodepulse::config::Settings;
 use nodepulse::node::patch::create_body;
-use nodepulse::node::{Board, Update, condition, initial, node_name, rules};
+use nodepulse::node::{Board, Remembered, Update, condition, initial, node_name, rules};
 use nodepulse::probe::facts::FileSystem;
 use nodepulse::probe::{Facts, Root, facts, report};
 use nodepulse::time::{Up, Wall};
@@ -75,7 +75,7 @@ fn node(mut facts: Facts) -> Value {
         conditions: &wanted,
         stamp: STAMP,
     };
-    let Update { node, conditions, problems, .. } = initial(&board);
+    let Update { node, conditions, problems, .. } = initial(&board, &Remembered::default());
     let body: Value = serde_json::from_str(&create_body(&node)).unwrap();
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let written = rules::own().zip(&wanted).zip(conditions);

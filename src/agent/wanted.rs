@@ -188,7 +188,7 @@ impl WantedNode {
         };
         let Update { node, changed, conditions, mut events, problems } = match base {
             Some(base) => desired::updated(base, &board, &mut self.remembered, self.reconciles),
-            None => desired::initial(&board),
+            None => desired::initial(&board, &self.remembered),
         };
         let at = Now { wall: Some(stamp), ..now };
         events.extend(self.conditions.written(&wanted, conditions, base.is_some(), world, at));

@@ -6,7 +6,7 @@ use super::CliError;
 use super::args::Sources;
 use super::load;
 use crate::io::clock;
-use crate::node::{Board, Update, condition, initial, kubelet_version, node_name};
+use crate::node::{Board, Remembered, Update, condition, initial, kubelet_version, node_name};
 use crate::time::Wall;
 
 /// The Node as JSON, and what could not be filled in, one sentence each.
@@ -28,7 +28,7 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
         conditions: &condition::first_look(&settings, &facts, now.up),
         stamp: now.wall.unwrap_or(Wall::from_unix_seconds(0)),
     };
-    let Update { node, problems, .. } = initial(&board);
+    let Update { node, problems, .. } = initial(&board, &Remembered::default());
     let body = crate::node::patch::create_body(&node);
     let node = serde_json::from_str(&body).map_err(|error| CliError::Output(error.into()))?;
     let mut notes = loaded.notices;

@@ -35,8 +35,9 @@ pub struct Update {
     pub problems: Vec<NodeError>,
 }
 
-/// The Node to register (INI-1..7): every setter has run on it, and it names the board it is made on (D10).
-pub fn initial(board: &Board) -> Update {
+/// The Node to register (INI-1..7): every setter has run on it, and it names the board it is made on (D10). Sizes that cannot
+/// be read now are those of before, where they are `remembered`: one that is made anew is Ready like the one that is gone.
+pub fn initial(board: &Board, remembered: &Remembered) -> Update {
     let mut annotations = BTreeMap::new();
     if board.settings.enable_controller_attach_detach {
         annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
@@ -49,7 +50,9 @@ pub fn initial(board: &Board) -> Update {
         ..NodeSpec::default()
     };
     let node = Node { metadata, spec, status: NodeStatus::default() };
-    run_setters(node, board, &mut Remembered::default())
+    let Remembered { ephemeral_storage_bytes, sizes, .. } = remembered;
+    let (ephemeral_storage_bytes, sizes) = (*ephemeral_storage_bytes, sizes.clone());
+    run_setters(node, board, &mut Remembered { ephemeral_storage_bytes, sizes, ..Remembered::default() })
 }
 
 /// The Node as it should be, from the Node as the server has it (SYN-5, UPD-1..3).
@@ -59,7 +62,7 @@ pub fn initial(board: &Board) -> Update {
 /// ([`super::patch::assertion`]) has then already repaired the status alone, and reason, message, transition time and event
 /// are still owed. `reconciles`: as the first report of a process, which also puts right what REC-* says.
 pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered, reconciles: bool) -> Update {
-    let reconciled = if reconciles { reconcile(base, &initial(board).node) } else { None };
+    let reconciled = if reconciles { reconcile(base, &initial(board, remembered).node) } else { None };
     let mut changed = reconciled.is_some();
     let mut node = reconciled.unwrap_or_else(|| base.clone());
     let pod_cidrs = base.spec.pod_cidrs.join(",");
@@ -228,7 +231,8 @@ mod tests {
             },
         });
         let (settings, facts) = (samples::settings(), samples::facts());
-        let Update { node, conditions, events, problems, .. } = initial(&samples::board(&settings, &facts, START));
+        let Update { node, conditions, events, problems, .. } =
+            initial(&samples::board(&settings, &facts, START), &Remembered::default());
         assert_eq!(serde_json::from_str::<Value>(&create_body(&node)).unwrap(), expected);
         assert_eq!((events, conditions), (vec![], [Written::New; COUNT]));
         assert_eq!(problems, []);
@@ -237,7 +241,7 @@ mod tests {
     #[test]
     fn the_port_of_the_settings_is_the_kubelets_endpoint() {
         let (settings, facts) = (Settings { port: 10_250, ..samples::settings() }, samples::facts());
-        let node = initial(&samples::board(&settings, &facts, START)).node;
+        let node = initial(&samples::board(&settings, &facts, START), &Remembered::default()).node;
         assert_eq!(node.status.daemon_endpoints.kubelet_endpoint.port, 10_250);
         assert_eq!(
             samples::run(&samples::node(), &settings, &facts).node.status.daemon_endpoints,
@@ -248,7 +252,7 @@ mod tests {
     #[test]
     fn a_podless_node_offers_no_pods_and_keeps_pods_and_load_balancers_away() {
         let (settings, facts) = (Settings::default(), samples::facts());
-        let node = initial(&samples::board(&settings, &facts, START)).node;
+        let node = initial(&samples::board(&settings, &facts, START), &Remembered::default()).node;
         assert_eq!(node.status.capacity.unwrap()["pods"], "0");
         assert_eq!(node.metadata.labels["node.kubernetes.io/exclude-from-external-load-balancers"], "podless");
         assert_eq!(taint_texts(&settings), ["nodepulse.dev/podless:NoSchedule", "nodepulse.dev/podless:NoExecute"]);
@@ -301,7 +305,7 @@ mod tests {
         let mut facts = samples::facts();
         facts.machine.board_serial = absent();
         facts.machine.mac_address = absent();
-        let node = initial(&samples::board(&settings, &facts, START)).node;
+        let node = initial(&samples::board(&settings, &facts, START), &Remembered::default()).node;
         let label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
         assert_eq!(label("node.kubernetes.io/instance-type"), Some("rpi-4"));
         assert_eq!(label("topology.kubernetes.io/zone"), Some("mine"));

@@ -110,7 +110,7 @@ pub(super) fn board<'a>(settings: &'a Settings, facts: &'a Facts, stamp: Wall) -
 
 /// The Node of that agent as the server has it since [`START`].
 pub(super) fn node() -> Node {
-    initial(&board(&settings(), &facts(), START)).node
+    initial(&board(&settings(), &facts(), START), &Remembered::default()).node
 }
 
 /// One run at [`LATER`] over `base`.

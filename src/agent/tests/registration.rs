@@ -268,6 +268,18 @@ fn a_deleted_node_is_registered_again_and_its_lease_gets_the_new_owner() {
 }
 
 #[test]
+fn a_node_that_is_made_anew_has_the_sizes_that_were_known_where_they_cannot_be_read_now() {
+    let mut script = Script::new();
+    script.register();
+    script.facts.machine.cpu_count = Err(Absent::new("proc/cpuinfo", crate::probe::Why::Empty));
+    script.pass(Duration::from_secs(11));
+    script.play(Lane::Status, refused(404, "NotFound"));
+    script.play(Lane::Status, refused(404, "NotFound"));
+    let status = body_of(&script.next(Lane::Status).1)["status"].clone();
+    assert_eq!((&status["capacity"]["cpu"], &status["conditions"][3]["status"]), (&"4".into(), &"True".into()));
+}
+
+#[test]
 fn with_reregister_off_a_deleted_node_is_only_missed() {
     let mut script = Script::with(Settings { reregister: false, ..Settings::default() });
     script.register();
