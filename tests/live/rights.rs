@@ -74,7 +74,7 @@ fn user_of(name: &str) -> String {
 
 /// What a service account is answered, asked through the administrator in its name.
 fn ask_as(cluster: &Cluster, user: &str, method: &str, path: &str, body: Option<&Value>) -> Result<Reply> {
-    let client = cluster.api.admin.clone().with_header(&format!("Impersonate-User: {user}"));
+    let client = cluster.api.admin.clone().with_header("Impersonate-User", user);
     let kind = if method == "PATCH" { "application/strategic-merge-patch+json" } else { "application/json" };
     client.request(method, path, body.map(|body| (kind, body)))
 }
@@ -267,10 +267,7 @@ fn a_service_account_can_neither_touch_nor_make_what_belongs_to_others(cluster: 
 
 /// Which flow schema and which priority level a request was served by, from the headers of its answer.
 fn flow(reply: &Reply) -> (String, String) {
-    let header = |name: &str| {
-        let mut lines = reply.head.lines().filter_map(|line| line.split_once(": "));
-        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map_or(String::new(), |(_, value)| value.to_owned())
-    };
+    let header = |name| reply.header(name).to_owned();
     (header("X-Kubernetes-PF-FlowSchema-UID"), header("X-Kubernetes-PF-PriorityLevel-UID"))
 }
 

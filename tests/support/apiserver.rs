@@ -2,11 +2,10 @@
 
 use super::Result;
 use super::audit::{self, AuditEntry, AuditLog};
+use super::client::Client;
 use super::daemon::{Daemon, Home, tail, wait_until};
-use super::https::Client;
 use super::pki::{Authority, Keypair, Validity, signing_keys};
 use nix::sys::signal::Signal;
-use rustls::pki_types::CertificateDer;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -47,7 +46,8 @@ pub struct ApiServer {
     pub port: u16,
     /// The administrator's way to this server.
     pub admin: Client,
-    certificate: CertificateDer<'static>,
+    /// Who signed its certificate, unless that is out of date.
+    authority: Option<String>,
     home: Arc<Home>,
     name: String,
     command: Vec<String>,
@@ -97,14 +97,16 @@ impl ApiServer {
             policy: home.write("audit-policy.yaml", audit::POLICY)?,
             audit_log: log.clone(),
         };
+        let is_valid = matches!(setup.certificate, Validity::Now | Validity::Years);
+        let authority = is_valid.then(|| setup.pki.authority.certificate());
         Ok(Self {
             port,
-            admin: Client::new(port, serving.der(), &setup.pki.admin)?,
+            admin: Client::new(port, authority.as_deref(), &setup.pki.admin)?,
             home: Arc::clone(home),
             name,
             command: arguments(setup, &files, port),
             daemon: Mutex::new(None),
-            certificate: serving.der(),
+            authority,
             audit: AuditLog::new(log),
         })
     }
@@ -116,7 +118,7 @@ impl ApiServer {
 
     /// Another identity's way to this server.
     pub fn client(&self, identity: &Keypair) -> Result<Client> {
-        Client::new(self.port, self.certificate.clone(), identity)
+        Client::new(self.port, self.authority.as_deref(), identity)
     }
 
     /// Ends it in good order (SIGTERM, SIGKILL three seconds later); connections to its port are refused afterwards.

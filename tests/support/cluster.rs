@@ -11,16 +11,16 @@
 pub mod apiserver;
 pub mod audit;
 pub mod binaries;
+pub mod client;
 pub mod daemon;
-pub mod https;
 pub mod identity;
 pub mod kubelet;
 pub mod pki;
 
 pub use apiserver::ApiServer;
 pub use audit::AuditEntry;
+pub use client::{Client, Reply};
 pub use daemon::wait_until;
-pub use https::{Client, Reply};
 pub use identity::{Credential, NodeIdentity};
 pub use kubelet::Kubelet;
 pub use pki::Validity;

@@ -2,8 +2,8 @@
 
 use super::Result;
 use super::apiserver::ApiServer;
+use super::client::Client;
 use super::daemon::write_private;
-use super::https::Client;
 use super::pki::{Authority, Keypair, Validity};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -31,10 +31,6 @@ pub struct Keypair {
 }
 
 impl Keypair {
-    pub fn der(&self) -> CertificateDer<'static> {
-        self.chain[0].clone()
-    }
-
     pub fn secret(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::Pkcs8(self.secret.clone().into())
     }
