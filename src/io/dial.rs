@@ -117,7 +117,7 @@ fn begin(reactor: &Rc<Reactor>, address: SocketAddr) -> Result<Watched<TcpStream
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::socket::{Backlog, listen};
+    use crate::io::loopback::Silent;
     use std::net::TcpListener;
 
     /// A port on which nothing listens.
@@ -138,32 +138,24 @@ mod tests {
     fn a_refused_address_gives_way_to_the_next_without_waiting() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let good = listener.local_addr().unwrap();
-        let start = clock::up();
-        let socket = run(async |reactor| dial(reactor, &[closed(), good], in_ms(10_000)).await).unwrap();
+        // So many that waiting for each would not end in time.
+        let mut addresses = vec![closed(); 100];
+        addresses.push(good);
+        let socket = run(async |reactor| dial(reactor, &addresses, in_ms(20_000)).await).unwrap();
         assert_eq!(socket.get().peer_addr().unwrap(), good);
         assert!(socket.get().nodelay().unwrap());
         assert_eq!(getsockopt(socket.get(), sockopt::TcpUserTimeout), Ok(limits::TCP_USER_TIMEOUT_MS));
         let linger = getsockopt(socket.get(), sockopt::Linger).unwrap();
         assert_eq!((linger.l_onoff, linger.l_linger), (1, 0), "what was given up is not said again");
-        assert!(clock::up() - start < HEAD_START);
-    }
-
-    /// A listener whose queue is full: it drops every SYN. Lives as long as what it is returned with.
-    fn silent() -> (SocketAddr, TcpListener, Vec<io::Result<TcpStream>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listen(&listener, Backlog::new(0).unwrap()).unwrap();
-        let address = listener.local_addr().unwrap();
-        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(50));
-        (address, listener, (0..2).map(connect).collect())
     }
 
     #[test]
     fn a_silent_address_only_has_a_head_start() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let good = listener.local_addr().unwrap();
-        let (silent, ..) = &silent();
+        let silent = Silent::new();
         let start = clock::up();
-        let socket = run(async |reactor| dial(reactor, &[*silent, good], in_ms(10_000)).await).unwrap();
+        let socket = run(async |reactor| dial(reactor, &[silent.address, good], in_ms(10_000)).await).unwrap();
         assert_eq!(socket.get().peer_addr().unwrap(), good);
         assert!(clock::up() - start >= HEAD_START);
     }
@@ -178,8 +170,8 @@ mod tests {
 
     #[test]
     fn the_deadline_ends_an_attempt_that_nobody_answers() {
-        let (silent, ..) = &silent();
-        let failure = run(async |reactor| dial(reactor, &[*silent], in_ms(100)).await).err().unwrap();
-        assert_eq!(failure, Failure::Connect { address: silent.to_string(), detail: "no answer".into() });
+        let silent = Silent::new();
+        let failure = run(async |reactor| dial(reactor, &[silent.address], in_ms(100)).await).err().unwrap();
+        assert_eq!(failure, Failure::Connect { address: silent.address.to_string(), detail: "no answer".into() });
     }
 }

@@ -82,8 +82,7 @@ mod tests {
         let begun = clock::up();
         let hangs = reactor.before(begun + PATIENCE, source.ask(move || hang.recv().ok()));
         assert!(reactor.block_on(hangs).unwrap().is_none());
-        let waited = clock::up() - begun;
-        assert!(waited >= PATIENCE && waited < 10 * PATIENCE, "{waited:?}");
+        assert!(clock::up() - begun >= PATIENCE);
         let begun = clock::up();
         for _ in 0..100 {
             let refused = reactor.block_on(source.ask(|| -> u8 { panic!("a second thread") })).unwrap();

@@ -4,6 +4,10 @@ use super::super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use super::super::requests::{SOON, is_renewal, now_us, wait_until_ready};
 use super::Case;
 use super::site::{Site, run};
+use nix::sched::{CloneFlags, unshare};
+use nodepulse::io::clock;
+use nodepulse::io::netlink::LinkWatch;
+use nodepulse::io::reactor::Reactor;
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
@@ -14,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         another_router_on_the_same_cable_takes_the_connection_with_it,
         an_address_that_changes_takes_the_connection_with_it,
         an_agent_that_was_frozen_uses_no_connection_of_before,
+        a_carrier_that_comes_up_is_heard_once_for_all_its_messages,
     ]
 }
 
@@ -139,4 +144,28 @@ fn an_agent_that_was_frozen_uses_no_connection_of_before(cluster: &Cluster) -> R
     agent.wait_for_line(&["awake again after"], SOON)?;
     wait_until_ready(cluster, &node)?;
     agent.check()
+}
+
+/// By the part of the agent that listens, in a network of this thread's own.
+fn a_carrier_that_comes_up_is_heard_once_for_all_its_messages(_: &Cluster) -> Result<()> {
+    let listen = || -> Result<()> {
+        unshare(CloneFlags::CLONE_NEWNET).map_err(|e| e.to_string())?;
+        let reactor = Reactor::new().map_err(|e| e.to_string())?;
+        let links = LinkWatch::new(&reactor).map_err(|e| e.to_string())?;
+        let heard = |within_ms| {
+            let until = clock::up() + Duration::from_millis(within_ms);
+            matches!(reactor.block_on(reactor.before(until, links.changed())), Ok(Some(Ok(()))))
+        };
+        assert!(!heard(20), "nothing has changed yet");
+        for _ in 0..10 {
+            run(&["ip", "link", "set", "lo", "up"])?;
+            run(&["ip", "link", "set", "lo", "down"])?;
+        }
+        assert!(heard(10_000), "a carrier came up");
+        // The kernel goes on telling of IPv6 for a moment; of the rest there were a hundred messages.
+        let more = (0..100).take_while(|_| heard(50)).count();
+        assert!(more < 20, "{more} times after the first");
+        Ok(())
+    };
+    std::thread::scope(|scope| scope.spawn(listen).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

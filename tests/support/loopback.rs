@@ -6,11 +6,13 @@
 #![allow(dead_code, reason = "two test crates use different halves")]
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use nix::sys::socket::{Backlog, listen};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
@@ -144,6 +146,27 @@ impl Listener {
     /// Connections accepted so far.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
+    }
+}
+
+/// A listener whose queue is full, so that the kernel drops every SYN to it.
+pub struct Silent {
+    pub address: SocketAddr,
+    _listener: TcpListener,
+    _queue: Vec<TcpStream>,
+}
+
+impl Silent {
+    pub fn new() -> Silent {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut queue = vec![TcpStream::connect(address).unwrap()];
+        // The first fills it, but perhaps not before the second comes.
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(50)) {
+            queue.push(stream);
+        }
+        Silent { address, _listener: listener, _queue: queue }
     }
 }
 
