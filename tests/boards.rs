@@ -13,6 +13,8 @@ mod captured;
 mod gauges;
 #[path = "boards/identity.rs"]
 mod identity;
+#[path = "support/left_out.rs"]
+mod left_out;
 #[path = "boards/network.rs"]
 mod network;
 #[path = "boards/shared.rs"]

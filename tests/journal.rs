@@ -6,6 +6,8 @@
 #[path = "journal/damage.rs"]
 mod damage;
 mod disk;
+#[path = "support/left_out.rs"]
+mod left_out;
 #[path = "journal/life.rs"]
 mod life;
 #[path = "journal/oracle.rs"]

@@ -3,7 +3,10 @@
 // Every user takes a part of it.
 #![allow(dead_code)]
 
+mod left_out;
+
 use super::cluster::{Cluster, Options, Result, binaries, daemon};
+use left_out::leave_out;
 use libtest_mimic::{Arguments, Trial};
 use nix::unistd::Uid;
 use std::any::Any;
@@ -75,7 +78,7 @@ pub fn run(at_once: usize, options: fn() -> Options, cases: Vec<Case>) -> ExitCo
     for case in cases {
         let met = programs.clone().and_then(|()| case.needs.iter().try_for_each(|need| check(*need, &kubelet)));
         let selected = arguments.filter.as_ref().is_none_or(|filter| case.name.contains(filter.as_str()));
-        if let (Err(why), false, true) = (&met, in_ci, selected) {
+        if let (Err(why), false, true) = (&met, in_ci, selected && !arguments.list) {
             left_out.entry(why.clone()).or_default().push(case.name);
         }
         let shared = Arc::clone(&shared);
@@ -95,11 +98,8 @@ pub fn run(at_once: usize, options: fn() -> Options, cases: Vec<Case>) -> ExitCo
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop(shared);
-    if conclusion.num_ignored > 0 {
-        for (why, names) in left_out {
-            println!("{} left out: {}\n  {why}", names.len(), names.join(", "));
-        }
-        println!("(Where CI is set, these fail.)");
+    for (why, names) in left_out {
+        names.into_iter().for_each(|name| leave_out(name, &why));
     }
     conclusion.exit_code()
 }
