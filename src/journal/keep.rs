@@ -51,3 +51,55 @@ fn is_of_one_series(one: &Record, other: &Record) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::record::{BootId, Moment, Sequence, Status, cut};
+    use crate::time::{Up, Wall};
+
+    /// A letter for what happened, a digit for the condition or the boot.
+    fn record(text: &str) -> Record {
+        let (kind, number) = text.split_at(1);
+        let what = match kind {
+            "C" => {
+                let (condition, reason) = (cut(number), cut(""));
+                Happened::ConditionChanged { condition, from: Status::True, to: Status::False, reason }
+            }
+            "S" => Happened::ProcessStarted,
+            "K" => Happened::ClockSet { wall: Wall::from_unix_us(0) },
+            "B" => Happened::OutageBegan { cause: cut("") },
+            "E" => Happened::OutageEnded { cause: cut(""), changes: 0, dropped: 0 },
+            "R" => Happened::BoardRebooted { old: BootId(0), reason: cut("") },
+            _ => Happened::Dropped { count: 1 },
+        };
+        let at = Moment { boot: BootId(number.parse().unwrap_or(0)), up: Up::BOOT, wall: None };
+        Record { sequence: Sequence(1), at, what }
+    }
+
+    #[test]
+    fn what_is_missed_least_goes_first() {
+        for (story, expected) in [
+            ("", None),
+            ("D", Some(0)),
+            ("C1 C1 C1", Some(1)),
+            ("S C1 S C2 C1 S", Some(2)),
+            // Nobody lies between a first and a last: whatever is not of an outage or a reboot.
+            ("C1 C2 C1 C2", Some(0)),
+            ("B C1 C1", Some(1)),
+            // Changes and starts before outages and reboots, even if only these have a middle.
+            ("R R R C1 C1 C1", Some(4)),
+            ("R R R C1", Some(1)),
+            ("B E B E B", Some(2)),
+            // The clock's last word in each boot.
+            ("K1 K1", Some(0)),
+            ("K1 K2 K2", Some(1)),
+            // What says how many are gone goes last.
+            ("D R", Some(1)),
+            ("D D B E", Some(2)),
+        ] {
+            let records: Vec<Record> = story.split_whitespace().map(record).collect();
+            assert_eq!(least_needed(records.iter()), expected, "{story}");
+        }
+    }
+}

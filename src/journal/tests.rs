@@ -55,8 +55,12 @@ fn new() -> Journal {
     Journal::recover(&[], QUOTA_BYTES, BOOT).0
 }
 
+/// What waits, and what the journal thinks that it weighs.
 fn told(journal: &Journal) -> Vec<Record> {
-    journal.waiting().cloned().collect()
+    let told: Vec<Record> = journal.waiting().cloned().collect();
+    assert_eq!(journal.weight_bytes, told.iter().map(code::most_bytes).sum::<usize>());
+    assert!(journal.weight_bytes <= write::room_bytes(journal.quota_bytes));
+    told
 }
 
 #[test]
@@ -375,4 +379,87 @@ fn any_bytes_recover_to_something() {
     }
     let magic = vec![0xF5; 70_000];
     assert_eq!(Journal::recover(&magic, QUOTA_BYTES, BOOT).1.cut_bytes, 70_000);
+}
+
+#[test]
+fn each_of_many_that_were_forgotten_one_by_one_stays_so() {
+    for many in [7, 200] {
+        let (mut paper, mut journal) = (Paper::default(), new());
+        let numbers: Vec<Sequence> = (0..many).map(|_| journal.add(at(0), Happened::ProcessStarted)).collect();
+        paper.sync(&mut journal, at(1));
+        // More stretches than a frame has room for, if there are many; then two that touch others.
+        numbers.iter().step_by(2).for_each(|number| journal.forget(*number));
+        journal.forget(numbers[3]);
+        journal.forget(numbers[5]);
+        assert!(journal.has_unwritten() && paper.sync(&mut journal, at(2)));
+        assert_eq!((told(&paper.recover(BOOT)), told(&journal).len()), (told(&journal), many / 2 - 2));
+    }
+}
+
+#[test]
+fn a_number_that_a_torn_write_may_have_told_is_not_used_again_and_nothing_is_put_behind_it() {
+    let (mut paper, mut journal) = (Paper::default(), new());
+    journal.add(at(0), Happened::ProcessStarted);
+    paper.sync(&mut journal, at(0));
+    let begin = journal.file.end;
+    let torn = (0..16).map(|_| journal.add(at(0), Happened::ProcessStarted)).next_back().unwrap();
+    paper.sync(&mut journal, at(0));
+    let end = journal.file.end;
+    for damaged in [end - 9..end, begin..begin + 9] {
+        let mut bytes = paper.0.clone();
+        bytes[damaged].fill(0);
+        let (mut again, found) = Journal::recover(&bytes, QUOTA_BYTES, BOOT);
+        assert!(!found.is_whole() && again.add(at(0), Happened::ProcessStarted) > torn, "{found}");
+        assert!(matches!(again.next_write(at(0).up), Some(Write::Replace { .. })), "{found}");
+    }
+}
+
+#[test]
+fn a_new_file_is_dense_with_room_for_twice_as_much_which_appends_fill_without_gaps() {
+    let (mut paper, mut journal) = (Paper::default(), new());
+    (0..200).for_each(|minute| _ = journal.add(at(60 * minute), change(&format!("Condition{minute}"), Status::True)));
+    paper.sync(&mut journal, at(12_000));
+    let File { end, room_end, .. } = journal.file;
+    assert!(end < 200 * 45, "{end} bytes for 200 records");
+    assert!((2 * end - 100..2 * end + 4096).contains(&(room_end - end)), "{room_end} after {end}");
+    for _ in 0..10 {
+        let end = journal.file.end;
+        journal.add(at(12_001), Happened::ProcessStarted);
+        let write = journal.next_write(at(12_001).up).unwrap();
+        assert!(matches!(&write, Write::Append { at_bytes, .. } if *at_bytes == end as u64), "{end} {write:?}");
+        paper.take(write);
+        assert!(journal.has_unwritten() && journal.write_due().is_none(), "it is in flight");
+        journal.written(true, at(12_001).up);
+    }
+    assert_eq!(told(&paper.recover(BOOT)), told(&journal));
+}
+
+#[test]
+fn a_write_is_due_when_the_oldest_came_that_is_not_on_disk() {
+    let mut journal = new();
+    let first = journal.add(at(5), Happened::ProcessStarted);
+    let second = journal.add(at(6), Happened::ProcessStarted);
+    assert_eq!(journal.write_due(), Some(at(5).up));
+    journal.forget(first);
+    assert_eq!(journal.write_due(), Some(at(5).up), "not before it was made");
+    journal.forget(second);
+    assert_eq!((journal.write_due(), journal.has_unwritten()), (None, false), "it never was on disk");
+    journal.add(at(9), Happened::ProcessStarted);
+    assert_eq!(journal.write_due(), Some(at(9).up));
+}
+
+#[test]
+fn what_was_found_is_said_in_a_sentence() {
+    let said = |records, cut_bytes, skipped, unknown_versions| {
+        let found = Recovery { records, cut_bytes, skipped, unknown_versions };
+        assert_eq!(found.is_whole(), (cut_bytes, skipped, unknown_versions) == (0, 0, 0));
+        found.to_string()
+    };
+    assert_eq!(said(1, 0, 0, 0), "1 record still to be told");
+    assert_eq!(said(0, 1, 0, 0), "0 records still to be told; 1 byte of a write that was cut short");
+    assert_eq!(said(2, 0, 1, 0), "2 records still to be told; 1 place that cannot be read");
+    assert_eq!(said(2, 0, 0, 1), "2 records still to be told; 1 frame of a newer nodepulse, left alone");
+    let all = "2 records still to be told; 2 bytes of a write that was cut short; 2 places that cannot be read; \
+               2 frames of a newer nodepulse, left alone";
+    assert_eq!(said(2, 2, 2, 2), all);
 }

@@ -102,7 +102,7 @@ impl Journal {
         let end = bytes.len();
         let last = self.batch(self.last_boot.unwrap_or(self.boot), Vec::new()).encode().unwrap_or_default();
         let most = self.quota_bytes.max(JOURNAL_LEAST_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
-        let size = (3 * end + last.len()).next_multiple_of(BLOCK_BYTES).clamp(JOURNAL_LEAST_BYTES, most);
+        let size = (3 * end).next_multiple_of(BLOCK_BYTES).clamp(JOURNAL_LEAST_BYTES, most);
         let room_end = size.saturating_sub(last.len()).max(end);
         // As vectors grow by themselves, these were three times as many, and the allocator keeps what it once had.
         bytes.reserve_exact(room_end - end + last.len());
