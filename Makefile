@@ -18,7 +18,7 @@ release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
 .PHONY: help build static release release-all reproducible source run test test-cross test-vm test-services test-recipes upgrade \
-    packages lint deny fmt cluster bench sim fuzz board install clean
+    packages lint deny fmt cluster bench sim mutants fuzz board install clean
 
 help: ## What each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,7 +78,7 @@ lint: ## Format, clippy, shell syntax: what CI refuses
 	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done
 	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
 	for script in tests/cluster/build tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
-	    targets/try-cross targets/packages/build targets/packages/sign targets/advisories; do bash -n $$script || exit 1; done
+	    targets/try-cross tests/mutants targets/packages/build targets/packages/sign targets/advisories; do bash -n $$script || exit 1; done
 
 deny: ## What is linked in, by cargo-deny and the advisories of today: make deny, or ARGS='bans licenses sources' without a network
 	@$(CARGO) deny --version >/dev/null 2>&1 || { echo 'first: cargo install cargo-deny --locked' >&2; exit 69; }
@@ -100,6 +100,9 @@ bench: ## Sizes, memory, wake-ups and bytes beside their budgets
 
 sim: ## Simulated worlds: make sim SEEDS=1000000 (FROM=2000: from that seed on), or SEED=7 to replay one with its trace
 	SEEDS=$(SEEDS) FROM=$(FROM) SEED=$(SEED) $(CARGO) test --locked --profile sim --test sim -- --nocapture what_must_hold
+
+mutants: ## Plant faults in the core and list those that no test notices: hours, or ARGS='--today', ARGS='--shard 3/20'
+	./tests/mutants $(ARGS)
 
 fuzz: ## Fuzz a parser from its corpus on: make fuzz TARGET=journal (or settings, kubeconfig, reply) SECONDS=60
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { echo 'first: cargo install cargo-fuzz (and a C++ compiler)' >&2; exit 69; }
