@@ -245,8 +245,8 @@ fn build_request(wish: &Wish, target: &Target, audit_id: &AuditId) -> Result<Req
 
 /// Room for the request line and headers: everything but these three is short and of our own making.
 fn request_head_limit(target: &Target) -> usize {
-    let token = target.bearer_token.as_ref().map_or(0, String::len);
-    2048 + target.authority.len() * 2 + target.path_prefix.len() + token
+    let token = target.bearer_token.as_deref().unwrap_or_default();
+    2048 + [&target.authority, &target.path_prefix, token].map(str::len).iter().sum::<usize>()
 }
 
 fn asks_to_close(headers: &HeaderMap) -> bool {

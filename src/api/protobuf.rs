@@ -36,15 +36,13 @@ pub(super) fn read_metadata(body: &[u8], is_cut: bool) -> Option<Document> {
     let (mut uid, mut resource_version) = (String::new(), String::new());
     let (mut lease_duration_seconds, mut transitions) = (None, 0);
     for field in fields(raw) {
-        let (part, Value::Bytes(inner)) = field? else { continue };
+        let (part @ (1 | 2), Value::Bytes(inner)) = field? else { continue };
         for field in fields(inner) {
             match (part, field?) {
                 (1, (5, Value::Bytes(found))) => uid = text(found),
                 (1, (6, Value::Bytes(found))) => resource_version = text(found),
-                (2, (2, Value::Number(found))) if kind == b"Lease" => {
-                    lease_duration_seconds = u32::try_from(found).ok()
-                }
-                (2, (5, Value::Number(found))) if kind == b"Lease" => transitions = found,
+                (2, (2, Value::Number(found))) => lease_duration_seconds = u32::try_from(found).ok(),
+                (2, (5, Value::Number(found))) => transitions = found,
                 _ => {}
             }
         }
@@ -87,7 +85,7 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of one message; yields `None` once and ends where the bytes stop making sense.
+/// The fields of one message; `None` where the bytes stop making sense, and then nothing further does.
 struct Fields<'a> {
     left: &'a [u8],
     /// The last of them may be shorter than it says.
@@ -98,14 +96,7 @@ impl<'a> Iterator for Fields<'a> {
     type Item = Option<(u64, Value<'a>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.left.is_empty() {
-            return None;
-        }
-        let field = self.read_field();
-        if field.is_none() {
-            self.left = &[];
-        }
-        Some(field)
+        if self.left.is_empty() { None } else { Some(self.read_field()) }
     }
 }
 
@@ -180,6 +171,29 @@ mod tests {
     const LEASE: &[u8] =
         b"k8s\0\n\x1f\n\x16coordination.k8s.io/v1\x12\x05Lease\x12;\n&\n\x02n1\x12\0\x1a\x0fkube-node-lease\"\0*\x04\
 uid12\x033958\0\x12\x11\n\x02n1\x10\x90\x1c\"\x08\x08\x80\xf2\xd6\xca\x06\x10\0\x1a\0\"\0";
+
+    #[test]
+    fn fields_of_every_form_are_stepped_over() {
+        let metadata = b"*\x02u12\x017\x09\0\0\0\0\0\0\0\0\x15\0\0\0\0";
+        let spec = b"\x09AAAAAAAA\x15AAAA\x10\x90\x1c(\x80\x80\x04\x18\x01";
+        let part = |tag: u8, bytes: &[u8]| [&[tag, bytes.len() as u8], bytes].concat();
+        let raw = [part(10, metadata), part(18, spec), vec![0x18, 1], part(0x22, b"?")].concat();
+        let message = |kind: &str, raw: &[u8]| {
+            [MAGIC, &part(10, &part(18, kind.as_bytes())), &part(18, raw), &part(0x1a, b""), b"\x22\0"].concat()
+        };
+        let lease = |transitions| {
+            let (uid, resource_version) = ("u1".to_owned(), "7".to_owned());
+            Some(Document::Metadata { uid, resource_version, lease_duration_seconds: Some(3600), transitions })
+        };
+        assert_eq!(read_metadata(&message("Lease", &raw), false), lease(1 << 16));
+        assert_eq!(read_metadata(&message("Node", &raw), false), None, "of another kind");
+        assert_eq!(read_metadata(&message("Lease", &part(10, b"2\x017")), false), None, "without a uid");
+        assert_eq!(
+            read_metadata(&message("Lease", &[&raw[..], b"\x1b"].concat()), false),
+            None,
+            "a group, which nobody makes"
+        );
+    }
 
     #[test]
     fn every_cut_and_every_flipped_byte_is_survived() {

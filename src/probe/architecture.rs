@@ -102,6 +102,11 @@ mod tests {
             (1, 2, [0, 8], "mips"),
             (2, 1, [2, 1], "loong64"),
             (2, 1, [21, 0], "ppc64le"),
+            (2, 2, [0, 21], "ppc64"),
+            (2, 1, [8, 0], "mips64le"),
+            (2, 2, [0, 8], "mips64"),
+            (2, 2, [0, 22], "s390x"),
+            (2, 2, [0, 43], "sparc64"),
         ] {
             assert_eq!(of_program(&head(class, order, machine)), Ok(expected));
         }
@@ -110,7 +115,7 @@ mod tests {
     #[test]
     fn what_go_has_no_name_for_and_what_is_no_program_is_absent() {
         for (class, order, machine) in
-            [(1, 1, [243, 0]), (1, 1, [62, 0]), (2, 2, [0, 183]), (1, 2, [0, 4]), (9, 9, [9, 9])]
+            [(1, 1, [243, 0]), (1, 1, [62, 0]), (2, 2, [0, 183]), (1, 2, [0, 40]), (1, 2, [0, 4]), (9, 9, [9, 9])]
         {
             assert_eq!(of_program(&head(class, order, machine)).unwrap_err().word(), "malformed");
         }

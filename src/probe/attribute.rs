@@ -116,10 +116,15 @@ mod tests {
     #[test]
     fn a_number_that_is_an_error_in_disguise_is_unknown() {
         assert_eq!(count("32768\n"), Ok(32768));
-        assert_eq!(count("-19").unwrap_err().to_string(), "implausible: -19 is an error printed as a value");
-        assert_eq!(count("-3").unwrap_err().word(), "implausible");
+        for error in ["-5", "-11", "-19", "-22", "-61", "-110"] {
+            let expected = format!("implausible: {error} is an error printed as a value");
+            assert_eq!(count(error).unwrap_err().to_string(), expected);
+        }
+        assert_eq!(count("-3").unwrap_err().to_string(), "implausible: -3 is negative");
         assert_eq!(count("18446744073709551594").unwrap_err().word(), "malformed");
         assert_eq!(count("").unwrap_err().word(), "malformed");
+        let long = count(&"x".repeat(1000)).unwrap_err().to_string();
+        assert_eq!(long, format!("malformed: \"{}\" is no number", "x".repeat(40)));
     }
 
     #[test]

@@ -379,6 +379,22 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_is_not_there_yet_has_the_file_system_of_its_nearest_parent() {
+        let own = Root::new("/");
+        for (path, nearest) in
+            [("/usr/bin", "/usr/bin"), ("/usr/no/such/", "/usr"), ("/no-such", "/"), ("no-such", "/"), ("/", "/")]
+        {
+            assert_eq!(own.nearest_existing(path), nearest, "{path}");
+        }
+        assert_eq!(Root::new("/usr").nearest_existing("/no/such"), "/no/such", "a capture has no file system");
+        let (found, expected) = (own.file_system("/usr").unwrap(), statvfs("/usr").unwrap());
+        let bytes = |blocks| expected.fragment_size() * blocks;
+        assert_eq!((found.capacity_bytes, found.inodes), (bytes(expected.blocks()), expected.files()));
+        assert!(found.available_bytes > 1 && found.available_bytes <= found.capacity_bytes);
+        assert!(found.inodes_free <= found.inodes);
+    }
+
+    #[test]
     fn a_root_is_ours_a_hosts_or_a_capture() {
         for (directory, kind) in [("/", Kind::Own), ("/proc/self/root", Kind::Mounted), ("/usr", Kind::Capture)] {
             assert_eq!(Root::new(directory).kind, kind, "{directory}");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nodepulse::config::limits;
 use nodepulse::probe::facts::Why;
-use nodepulse::probe::{Facts, Root, facts, report};
+use nodepulse::probe::{Facts, Root, facts, remarks, report};
 
 use super::{STATE_DIRECTORY, Scratch, boards, files};
 
@@ -167,4 +167,16 @@ fn probed(root: &Path) -> Facts {
     let printed = report::to_json(&facts).to_string().len() + report::to_text(&facts).len();
     assert!(printed > 0);
     facts
+}
+
+#[test]
+fn what_lxcfs_answers_for_is_remarked_on() {
+    let scratch = Scratch::new("lxcfs");
+    assert_eq!(remarks(&Root::new(&scratch.0)), [""; 0]);
+    let mounts = "417 402 0:49 /proc/meminfo /proc/meminfo rw - fuse.lxcfs lxcfs rw\n\
+                  418 402 0:49 /proc/cpuinfo /proc/cpuinfo rw - fuse.lxcfs lxcfs rw\n";
+    scratch.write("proc/self/mountinfo", mounts);
+    let remark =
+        "lxcfs answers for /proc/cpuinfo, /proc/meminfo: that is the container's share, not the machine's".to_owned();
+    assert_eq!(remarks(&Root::new(&scratch.0)), [remark]);
 }

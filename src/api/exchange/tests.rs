@@ -130,11 +130,17 @@ fn a_renewal_is_as_short_as_can_be() {
 }
 
 #[test]
-fn a_token_as_long_as_a_file_allows_still_fits() {
-    let mut target = target();
-    target.bearer_token = Some("t".repeat(limits::CREDENTIAL_FILE_BYTES));
-    let (bytes, _) = Exchange::start(created(), &target, audit_id()).unwrap();
-    assert!(bytes.len() > limits::CREDENTIAL_FILE_BYTES && bytes.ends_with(b"\r\n\r\n{}"));
+fn a_target_as_long_as_a_file_allows_still_fits_and_costs_no_more() {
+    let long = |kind: &str| kind.repeat(limits::CREDENTIAL_FILE_BYTES);
+    for target in [
+        Target { bearer_token: Some(long("t")), ..target() },
+        Target { path_prefix: "/".to_owned() + &"p".repeat(10_000), ..target() },
+        Target { authority: "a".repeat(10_000), ..target() },
+    ] {
+        let (bytes, _) = Exchange::start(created(), &target, audit_id()).unwrap();
+        assert!(bytes.len() > 10_000 && bytes.ends_with(b"\r\n\r\n{}"));
+        assert!(bytes.capacity() - bytes.len() < 2048, "{} bytes for {}", bytes.capacity(), bytes.len());
+    }
 }
 
 #[test]
@@ -225,6 +231,19 @@ fn a_body_without_an_end_is_given_up_at_the_limit_even_if_nobody_reads_it() {
         assert!(held <= 1000, "{held} bytes are held");
         assert_eq!(failure, Some(Failure::BodyTooLarge { limit_bytes }));
     }
+}
+
+#[test]
+fn a_chunk_without_an_end_is_given_up_and_bytes_after_the_end_are_none_of_it() {
+    let head = format!("{JSON}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let (failure, held) = pour(&mut start(created()), format!("{head}1;").into_bytes(), &[b'a'; 100]);
+    assert!(matches!(failure, Some(Failure::Malformed { .. })), "{failure:?}");
+    assert!(held <= limits::REPLY_HEADER_BYTES + 100, "{held} bytes are held");
+    let mut exchange = start(created());
+    let mut input = with_length(JSON, NODE).into_bytes();
+    assert!(matches!(exchange.feed(&mut input), Ok(Progress::Done { .. })));
+    assert_eq!(exchange.feed(&mut b"H".to_vec()).unwrap_err().word(), "reply-malformed");
+    assert!(matches!(exchange.end_of_stream(), Err(Failure::Closed { .. })));
 }
 
 #[test]
