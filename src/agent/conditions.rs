@@ -122,9 +122,16 @@ impl Conditions {
                 continue;
             }
             let rests_on_it = believed.change.is_some_and(|change| is_outdated(change.at));
-            let changed = believed.first_look.filter(|_| basis == Basis::FirstLook || rests_on_it);
-            if let Some(at) = changed {
-                believed.change(kind, before, status, world, at);
+            match believed.first_look {
+                Some(at) if basis == Basis::FirstLook || rests_on_it => {
+                    believed.change(kind, before, status, world, at);
+                }
+                // Nobody can say yet, and the server knows of a later change than the record.
+                None if rests_on_it => {
+                    believed.status = Some(before);
+                    believed.change = None;
+                }
+                _ => {}
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::journal::{Happened, Record, Status};
+use crate::probe::Why;
 use crate::probe::facts::Absent;
 
 /// What waits on the disk now, as the next process would find it.
@@ -164,7 +165,7 @@ fn without_register_node_a_node_that_was_never_found_is_an_outage_as_well() {
 
 #[test]
 fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
-    for pressed in [true, false] {
+    for pressed in [Some(true), Some(false), None] {
         let mut script = settled();
         script.offline(Duration::from_secs(30));
         script.press_memory(true);
@@ -178,7 +179,10 @@ fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
         script.disk.fails = false;
         let up = script.up + Duration::from_secs(5);
         let mut script = script.restart(BOOT, up);
-        script.press_memory(pressed);
+        match pressed {
+            Some(pressed) => script.press_memory(pressed),
+            None => script.facts.readings.memory = Err(Absent::new("sys/fs/cgroup/memory.stat", Why::Empty)),
+        }
         let stored = script.stored.clone().unwrap();
         let memory = stored.status.conditions[0].clone();
         assert_eq!(memory.status, "False");
@@ -188,7 +192,8 @@ fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
         let looked = script.wall(0).unwrap().to_seconds_stamp();
         while !matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }) {}
         let told = &script.stored.unwrap().status.conditions[0];
-        let expected = if pressed { ("True", looked) } else { ("False", memory.last_transition_time.unwrap()) };
+        let expected =
+            if pressed == Some(true) { ("True", looked) } else { ("False", memory.last_transition_time.unwrap()) };
         assert_eq!((told.status.as_str(), told.last_transition_time.clone()), (expected.0, Some(expected.1)));
     }
 }
