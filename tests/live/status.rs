@@ -98,6 +98,10 @@ fn a_condition_of_somebody_else_stays_where_it_is(cluster: &Cluster) -> Result<(
 fn labels_of_system_and_architecture_are_restored(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("relabelled")?;
     let _agent = Launch::quick(&node).start(cluster)?;
+    // The first report puts all of them right, as a registration does.
+    wait_for_requests(&cluster.api, &node, "the first report", SOON, |all| {
+        all.iter().any(|e| is_report(e) && e.code == 200)
+    })?;
     let before = wait_until_ready(cluster, &node)?;
     let labels = json!({
         "kubernetes.io/os": "windows", "kubernetes.io/arch": null, "kubernetes.io/hostname": "somebody-else",
