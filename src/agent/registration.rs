@@ -16,7 +16,7 @@ use super::tries::Tries;
 use super::trouble::Remedy;
 use super::wanted::WantedNode;
 use super::world::{Ownership, Step, World};
-use crate::api::{Answer, Class, Document, Refusal, StatusError, Wish};
+use crate::api::{Class, Document, Refusal, StatusError, Wish};
 use crate::node::object::Node;
 use crate::node::patch::create_body;
 use crate::time::{Now, Up};
@@ -134,13 +134,13 @@ impl Registration {
     /// Takes an answer; the Node, once registered.
     pub(super) fn answered(
         &mut self,
-        answer: Answer,
+        result: Result<Document, Refusal>,
         wanted: &mut WantedNode,
         world: &mut World,
         now: Now,
     ) -> Option<Box<Node>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Probe);
-        match (stage, answer.result) {
+        match (stage, result) {
             (Stage::Version, Ok(_)) if world.clock.wants_a_witness() => self.stage = Stage::Version,
             (Stage::Version, Ok(Document::Version(version))) => {
                 wanted.server_version = Some(version);

@@ -228,15 +228,13 @@ impl StatusLane {
         }
         let patience = refusal.map_or(Duration::ZERO, Refusal::retry_after).min(CEILING);
         let result = answer.result.map(|document| self.completed(&stage, document, world));
-        let answer = Answer { result, ..answer };
         // Whenever the Node is read: whose is it?
-        let is_strange = matches!(&answer.result, Ok(Document::Node(node)) if self.wanted.stranger(node).is_some());
-        match (stage, answer.result) {
+        let is_strange = matches!(&result, Ok(Document::Node(node)) if self.wanted.stranger(node).is_some());
+        match (stage, result) {
             (Stage::Contest(contest), result) => self.contest_answered(contest, result, world, now),
             (_, Ok(Document::Node(node))) if is_strange => self.contest(Some(node), world, now),
             (Stage::Register(mut registration), result) => {
-                let answer = Answer { date: answer.date, result };
-                match registration.answered(answer, &mut self.wanted, world, now) {
+                match registration.answered(result, &mut self.wanted, world, now) {
                     Some(node) => {
                         self.registered(node, world, now);
                         self.stage = Stage::Decide { not_before: now.up + patience };
@@ -301,7 +299,6 @@ impl StatusLane {
         self.wanted.reconcile();
         self.read(node, world, now);
         self.tries.start_over();
-        self.stage = Stage::Decide { not_before: now.up };
     }
 
     fn decide(&mut self, world: &mut World, now: Now) -> Step {
@@ -461,10 +458,7 @@ impl StatusLane {
                     self.base.becomes(Base::Unsure);
                 }
                 self.held_until = now.up + world.settings.node_status_report_frequency.max(REPORT_IN_OUTAGE);
-                self.rest(world, now);
-                if let Stage::Rest { not_before, .. } = &mut self.stage {
-                    *not_before = now.up + refusal.retry_after().min(CEILING);
-                }
+                self.rest_from(now.up + refusal.retry_after().min(CEILING), world, now);
             }
             _ => {
                 if class == Class::Missing {
@@ -478,16 +472,18 @@ impl StatusLane {
     }
 
     fn rest(&mut self, world: &mut World, now: Now) {
+        self.rest_from(now.up, world, now);
+    }
+
+    /// Answers by when the next run happens.
+    fn rest_from(&mut self, not_before: Up, world: &mut World, now: Now) -> Up {
         let period = world.settings.node_status_update_frequency;
         let latest = now.up + world.random.jittered(period);
-        self.stage = Stage::Rest { not_before: now.up, earliest: now.up + period, latest };
+        self.stage = Stage::Rest { not_before, earliest: now.up + period, latest };
+        latest
     }
 
     fn rest_now(&mut self, world: &mut World, now: Now) -> Step {
-        self.rest(world, now);
-        match self.stage {
-            Stage::Rest { latest, .. } => Step::Wait { until: latest, because: self.tries.because(NODE_STATUS) },
-            _ => Step::Idle,
-        }
+        Step::Wait { until: self.rest_from(now.up, world, now), because: self.tries.because(NODE_STATUS) }
     }
 }

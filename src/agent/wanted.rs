@@ -101,6 +101,7 @@ impl WantedNode {
         self.settled &= self.judge(pressures, base, world, now) && same_board;
     }
 
+    /// Answers whether that is what the last judgement said.
     fn judge(&mut self, pressures: Pressures, base: Option<&Node>, world: &mut World, now: Now) -> bool {
         let Some(facts) = self.facts.as_deref() else { return true };
         let look = Look { settings: &world.settings, facts, pressures, remembered: &self.remembered, base };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::object::Status;
 use crate::config::limits::JUDGEMENT_KEPT;
 use crate::config::settings::{Eviction, Signal, Threshold};
-use crate::probe::{Absent, Machine, Readings};
+use crate::probe::{Machine, Readings};
 use crate::time::Up;
 
 const MIB: i64 = 1024 * 1024;
@@ -158,15 +158,6 @@ fn observe(signal: Signal, machine: &Machine, readings: &Readings) -> Observatio
         _ => return Observation::Unread,
     };
     Observation::Numbers { available: number(numbers.0), capacity: number(numbers.1) }
-}
-
-/// Why a pressure condition cannot be judged now; the path and the reason of what is missing.
-pub(super) fn why_unread<'a>(kind: &str, machine: &'a Machine, readings: &'a Readings) -> Option<&'a Absent> {
-    match kind {
-        "MemoryPressure" => readings.memory.as_ref().err().or(machine.memory_total_bytes.as_ref().err()),
-        "DiskPressure" => readings.node_file_system.as_ref().err(),
-        _ => readings.pids.as_ref().err(),
-    }
 }
 
 /// A threshold in bytes, inodes or PIDs; `None` when it depends on a capacity nobody knows. Allocatable is made with

@@ -5,19 +5,18 @@
 
 use super::event::NodeEvent;
 use super::object::{Node, Status};
-use super::pressure::{Pressures, why_unread};
+use super::pressure::Pressures;
 use super::remembered::Remembered;
 use crate::config::Settings;
-use crate::probe::Facts;
+use crate::probe::{Absent, Facts};
 use crate::time::Wall;
 
 /// How many conditions are ours.
-pub const COUNT: usize = ROWS.len();
+pub const COUNT: usize = 4;
 
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {
-    const TABLE: &[Row; COUNT] = &ROWS;
-    TABLE.iter().map(|row| row.kind)
+    ROWS.iter().map(|row| row.kind)
 }
 
 /// Whether a condition of this name is ours.
@@ -32,7 +31,7 @@ const STORAGE: &str = "ephemeral-storage";
 /// One condition.
 pub(super) struct Row {
     pub(super) kind: &'static str,
-    judge: fn(&Look) -> Judgement,
+    judge: fn(&Row, &Look) -> Judgement,
     /// Words of True, False and Unknown, in the order of [`Status::ALL`].
     words: [Words; 3],
     /// As a kubelet treats its pressures (PRS-0): the words change with the status only, and a new condition is an event.
@@ -45,10 +44,13 @@ pub(super) struct Words(pub(super) &'static str, pub(super) &'static str, pub(su
 
 /// The table. The words of True and False are a kubelet's (PRS-1..6, RDY-6). A kubelet knows no Unknown: it judges from
 /// nothing that there is enough.
-pub(super) const ROWS: [Row; 4] = [
+pub(super) static ROWS: [Row; COUNT] = [
     Row {
         kind: "MemoryPressure",
-        judge: |look| pressure("MemoryPressure", look.pressures.memory, look),
+        judge: |row, Look { pressures, facts: Facts { machine, readings, .. }, .. }| {
+            let total = machine.memory_total_bytes.as_ref().err();
+            row.pressure(pressures.memory, readings.memory.as_ref().err().or(total))
+        },
         words: [
             Words(
                 "KubeletHasInsufficientMemory",
@@ -62,7 +64,7 @@ pub(super) const ROWS: [Row; 4] = [
     },
     Row {
         kind: "DiskPressure",
-        judge: |look| pressure("DiskPressure", look.pressures.disk, look),
+        judge: |row, look| row.pressure(look.pressures.disk, look.facts.readings.node_file_system.as_ref().err()),
         words: [
             Words("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
             Words("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
@@ -72,7 +74,7 @@ pub(super) const ROWS: [Row; 4] = [
     },
     Row {
         kind: "PIDPressure",
-        judge: |look| pressure("PIDPressure", look.pressures.pid, look),
+        judge: |row, look| row.pressure(look.pressures.pid, look.facts.readings.pids.as_ref().err()),
         words: [
             Words("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
             Words("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
@@ -123,22 +125,14 @@ pub struct Wanted {
     pub since: Option<Wall>,
 }
 
-/// Judges one look at the board: an answer for each of [`OWN`].
+/// Judges one look at the board: an answer for each of [`own`].
 pub fn judge(look: &Look) -> [Judgement; COUNT] {
-    ROWS.each_ref().map(|row| (row.judge)(look))
-}
-
-fn pressure(kind: &str, judged: Option<Status>, look: &Look) -> Judgement {
-    let status = judged.unwrap_or(Status::Unknown);
-    let Facts { machine, readings, .. } = look.facts;
-    let absent = why_unread(kind, machine, readings).filter(|_| status == Status::Unknown);
-    let message = absent.map(|absent| format!("{}: {absent}", words(kind, status).1));
-    Judgement { status, message, is_sure: judged.is_some() }
+    ROWS.each_ref().map(|row| (row.judge)(row, look))
 }
 
 /// RDY-2, RDY-3: a size that could not be read is missing, unless the server has one of before. As long as nobody has asked
 /// the server, that is not sure.
-fn ready(look: &Look) -> Judgement {
+fn ready(_: &Row, look: &Look) -> Judgement {
     let Facts { machine, readings, .. } = look.facts;
     let stored = look.base.and_then(|base| base.status.capacity.as_ref());
     let is_known = |name: &str| match name {
@@ -161,6 +155,14 @@ fn ready(look: &Look) -> Judgement {
 }
 
 impl Row {
+    /// `absent`: what cannot be read now, with its path and the reason.
+    fn pressure(&self, judged: Option<Status>, absent: Option<&Absent>) -> Judgement {
+        let status = judged.unwrap_or(Status::Unknown);
+        let absent = absent.filter(|_| status == Status::Unknown);
+        let message = absent.map(|absent| format!("{}: {absent}", self.words(status).1));
+        Judgement { status, message, is_sure: judged.is_some() }
+    }
+
     pub(super) fn words(&self, status: Status) -> &Words {
         let [is_true, is_false, is_unknown] = &self.words;
         match status {
@@ -172,8 +174,7 @@ impl Row {
 }
 
 pub(super) fn row(kind: &str) -> Option<&'static Row> {
-    const TABLE: &[Row; COUNT] = &ROWS;
-    TABLE.iter().find(|row| row.kind == kind)
+    ROWS.iter().find(|row| row.kind == kind)
 }
 
 fn words(kind: &str, status: Status) -> &'static Words {

@@ -180,8 +180,8 @@ impl StatusLane {
             self.registered(node, world, now);
         } else {
             self.read(node, world, now);
-            self.stage = Stage::Decide { not_before: now.up };
         }
+        self.stage = Stage::Decide { not_before: now.up };
         // What it had when it was read, the other may have changed since.
         self.base.becomes(Base::Unsure);
     }

@@ -12,6 +12,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(10);
 /// A run that follows so soon after a look's time takes it along.
 const LOOK_PATIENCE: Duration = Duration::from_millis(1500);
 const LONGEST_RIDE: Duration = Duration::from_secs(1);
+
 impl StatusLane {
     /// When the board is to be looked at although no run does: pressure is judged every ten seconds (EVI-6), however rarely
     /// status is sent, however long a request takes, and also where no Node can be registered.
