@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nodepulse::api::failure::TlsFailure;
-use nodepulse::api::{Answer, Document, Failure, Refusal, Wish};
+use nodepulse::api::{Answer, Document, Failure, Operation, Refusal};
 use nodepulse::config;
 use nodepulse::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
 use nodepulse::config::limits;
@@ -25,7 +25,7 @@ fn open(kubeconfig: Kubeconfig) -> Session {
 }
 
 fn ask(session: &Session) -> Answer {
-    session.ask(Wish::ReadVersion).unwrap()
+    session.ask(Operation::ReadVersion).unwrap()
 }
 
 fn failure(answer: Answer) -> Failure {
@@ -130,7 +130,7 @@ fn a_body_of_a_gigabyte_is_given_up_at_its_limit_whether_it_is_read_or_not() {
     let before = peak_memory_bytes();
     let expected = Failure::BodyTooLarge { limit_bytes: limits::REPLY_BODY_BYTES };
     assert_eq!(failure(ask(&session)), expected);
-    let unread = Wish::RenewLease { body: "{}".to_owned() };
+    let unread = Operation::RenewLease { body: "{}".to_owned() };
     assert_eq!(failure(session.ask(unread).unwrap()), expected);
     assert!(peak_memory_bytes() - before < 16 << 20, "a gigabyte must not be kept");
     assert_works(&session);
@@ -223,7 +223,7 @@ fn a_refusal_of_a_proxy_is_not_one_of_the_api_server() {
     let session = open(kubeconfig(&authority, server.port));
     assert!(matches!(failure(ask(&session)), Failure::Unconfirmed { code: 404, .. }));
     for _ in 0..2 {
-        let answer = session.ask(Wish::ReadNode { heartbeat: false }).unwrap();
+        let answer = session.ask(Operation::ReadNode { heartbeat: false }).unwrap();
         assert!(matches!(answer.result, Err(Refusal::Status(status)) if status.code == 404));
     }
     assert_eq!(server.accepted(), 2);
@@ -407,7 +407,7 @@ fn memory_inside(folder: &str) {
         context: "test".to_owned(),
         path: String::new(),
     });
-    let read = || match session.ask(Wish::ReadNode { heartbeat: false }).unwrap().result {
+    let read = || match session.ask(Operation::ReadNode { heartbeat: false }).unwrap().result {
         Ok(Document::Node(node)) => Some(node),
         _ => None,
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nodepulse::agent::{Agent, Input, Output, Ticket};
 use nodepulse::api::{
-    Answer, AuditId, Document, Exchange, Failure, Lane, PatchAnswer, Progress, Refusal, StatusError, Target, Wish,
+    Answer, AuditId, Document, Exchange, Failure, Lane, Operation, PatchAnswer, Progress, Refusal, StatusError, Target,
 };
 use nodepulse::config::Settings;
 use nodepulse::journal::{BootId, Journal, Write};
@@ -93,9 +93,9 @@ impl World {
     fn step(&mut self) -> Result<Option<Lane>> {
         match self.agent.poll(self.now()) {
             Output::Probe => self.agent.handle(Input::Facts(Box::new(self.look())), self.now()),
-            Output::Send(ticket, wish) => {
+            Output::Send(ticket, operation) => {
                 let lane = ticket.lane();
-                self.answer(ticket, wish)?;
+                self.answer(ticket, operation)?;
                 return Ok(Some(lane));
             }
             Output::Wait { until, .. } => {
@@ -121,23 +121,23 @@ impl World {
         facts
     }
 
-    fn answer(&mut self, ticket: Ticket, wish: Wish) -> Result<()> {
-        let answer = match &wish {
+    fn answer(&mut self, ticket: Ticket, operation: Operation) -> Result<()> {
+        let answer = match &operation {
             _ if self.is_offline => {
                 let failure = Failure::Connect { address: self.target.authority.clone(), detail: "no way".to_owned() };
                 Answer { date: None, result: Err(Refusal::Failed(failure)) }
             }
-            Wish::RenewLease { .. } => self.through_http(wish)?,
-            _ => Answer { date: self.now().wall, result: self.document(&wish) },
+            Operation::RenewLease { .. } => self.through_http(operation)?,
+            _ => Answer { date: self.now().wall, result: self.document(&operation) },
         };
         self.agent.handle(Input::Answered(ticket, answer), self.now());
         Ok(())
     }
 
     /// A renewal as bytes, both ways.
-    fn through_http(&mut self, wish: Wish) -> Result<Answer> {
+    fn through_http(&mut self, operation: Operation) -> Result<Answer> {
         let (request, mut exchange) =
-            Exchange::start(wish, &self.target, AuditId::new(0)).map_err(|failure| failure.to_string())?;
+            Exchange::start(operation, &self.target, AuditId::new(0)).map_err(|failure| failure.to_string())?;
         if !request.ends_with(b"Z\"}}") {
             return Err(format!("a renewal looks different: {}", String::from_utf8_lossy(&request)));
         }
@@ -149,26 +149,26 @@ impl World {
         }
     }
 
-    fn document(&mut self, wish: &Wish) -> std::result::Result<Document, Refusal> {
-        match wish {
-            Wish::ReadVersion => Ok(Document::Version("v1.36.3".to_owned())),
-            Wish::CreateNode { body } => {
+    fn document(&mut self, operation: &Operation) -> std::result::Result<Document, Refusal> {
+        match operation {
+            Operation::ReadVersion => Ok(Document::Version("v1.36.3".to_owned())),
+            Operation::CreateNode { body } => {
                 let mut node: Box<Node> = serde_json::from_str(body).map_err(|_| missing())?;
                 node.metadata.uid = "8d9cbbf2-2b1d-44b0-a9ae-3b1e7a3c9d10".to_owned();
                 node.metadata.resource_version = "1".to_owned();
                 self.node = Some(node.clone());
                 Ok(Document::Node(node))
             }
-            Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
+            Operation::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
                 let node = self.node.as_ref().ok_or_else(missing)?;
                 let metadata = node.metadata.clone();
                 let (uid, resource_version) = (metadata.uid, metadata.resource_version);
                 Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 })
             }
-            Wish::PatchStatus { .. } | Wish::ReadNode { .. } => {
+            Operation::PatchStatus { .. } | Operation::ReadNode { .. } => {
                 self.node.clone().map(Document::Node).ok_or_else(missing)
             }
-            Wish::ReadLease => Err(missing()),
+            Operation::ReadLease => Err(missing()),
             _ => Ok(Document::Nothing),
         }
     }

@@ -1,7 +1,7 @@
 //! Turns any bytes into the reply of a server, whole and byte by byte: both say the same. The first byte says what the
 //! rest is: a reply, or the body of one of three kinds, of which one is protobuf, as the server of a renewal speaks it.
 
-use nodepulse::api::{Answer, AuditId, Exchange, Failure, Progress, Target, Wish};
+use nodepulse::api::{Answer, AuditId, Exchange, Failure, Operation, Progress, Target};
 
 fn target() -> Target {
     let (authority, node_name) = ("192.0.2.1:6443".to_owned(), "board".to_owned());
@@ -9,7 +9,7 @@ fn target() -> Target {
 }
 
 fn answer(bytes: &[u8], step: usize) -> Result<Answer, Failure> {
-    let (_, mut exchange) = Exchange::start(Wish::ReadNode { heartbeat: false }, &target(), AuditId::new(0))?;
+    let (_, mut exchange) = Exchange::start(Operation::ReadNode { heartbeat: false }, &target(), AuditId::new(0))?;
     let mut input = Vec::new();
     for part in bytes.chunks(step) {
         input.extend_from_slice(part);

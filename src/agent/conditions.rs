@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::world::World;
+use super::shared::Shared;
 use crate::journal::record::cut;
 use crate::journal::{Happened, Moment, Record, Status};
 use crate::node::NodeEvent;
@@ -75,7 +75,7 @@ impl Conditions {
 
     /// One look at the board: what changed is recorded in this moment. `has_base`: the server's Node is known already.
     /// Answers whether it says the same as the look before.
-    pub(super) fn look(&mut self, judged: [Judgement; COUNT], has_base: bool, world: &mut World, now: Now) -> bool {
+    pub(super) fn look(&mut self, judged: [Judgement; COUNT], has_base: bool, shared: &mut Shared, now: Now) -> bool {
         let mut is_same = true;
         for ((kind, believed), judged) in rules::own().zip(&mut self.all).zip(judged) {
             if judged.is_sure {
@@ -86,7 +86,7 @@ impl Conditions {
                         believed.basis = if has_base { Basis::Known } else { Basis::FirstLook };
                     }
                     Some(before) if before != judged.status => {
-                        believed.change(kind, before, judged.status, world, now);
+                        believed.change(kind, before, judged.status, shared, now);
                     }
                     Some(_) => {}
                 }
@@ -101,7 +101,7 @@ impl Conditions {
     ///
     /// A record is less than that where the server knows of a later change: the record of that one was lost with a disk
     /// that failed.
-    pub(super) fn node_known(&mut self, node: &Node, world: &mut World, now: Now) {
+    pub(super) fn node_known(&mut self, node: &Node, shared: &mut Shared, now: Now) {
         for (kind, believed) in rules::own().zip(&mut self.all) {
             let basis = std::mem::replace(&mut believed.basis, Basis::Known);
             // What others made Unknown of a silent Node is repaired by the next report, and told.
@@ -110,7 +110,7 @@ impl Conditions {
             // What nobody could judge yet is what it was.
             let status = *believed.status.get_or_insert(before);
             let outdated = match basis {
-                Basis::Record(at) => Some(at).filter(|at| is_older(*at, stored, world, now)),
+                Basis::Record(at) => Some(at).filter(|at| is_older(*at, stored, shared, now)),
                 _ => None,
             };
             let is_outdated = |at: Moment| outdated == Some(at);
@@ -124,7 +124,7 @@ impl Conditions {
             let rests_on_it = believed.change.is_some_and(|change| is_outdated(change.at));
             match believed.first_look {
                 Some(at) if basis == Basis::FirstLook || rests_on_it => {
-                    believed.change(kind, before, status, world, at);
+                    believed.change(kind, before, status, shared, at);
                 }
                 // Nobody can say yet, and the server knows of a later change than the record.
                 None if rests_on_it => {
@@ -137,7 +137,7 @@ impl Conditions {
     }
 
     /// What is to stand on the Node now; `None` before the first look.
-    pub(super) fn wanted(&self, world: &World, stamp: Wall, now: Now) -> Option<[Wanted; COUNT]> {
+    pub(super) fn wanted(&self, shared: &Shared, stamp: Wall, now: Now) -> Option<[Wanted; COUNT]> {
         let mut wanted = Vec::with_capacity(COUNT);
         for believed in &self.all {
             let judged = believed.judged.clone()?;
@@ -148,7 +148,7 @@ impl Conditions {
                 }
                 _ => judged,
             };
-            let since = believed.change.map(|change| world.memory.wall_of(change.at, stamp, now.up).unwrap_or(stamp));
+            let since = believed.change.map(|change| shared.records.wall_of(change.at, stamp, now.up).unwrap_or(stamp));
             wanted.push(Wanted { judgement, since });
         }
         wanted.try_into().ok()
@@ -162,20 +162,20 @@ impl Conditions {
         wanted: &[Wanted; COUNT],
         written: [Written; COUNT],
         has_base: bool,
-        world: &World,
+        shared: &Shared,
         at: Now,
     ) -> Vec<NodeEvent> {
         let mut events = Vec::new();
         for (((kind, believed), wanted), written) in rules::own().zip(&mut self.all).zip(wanted).zip(written) {
             let status = wanted.judgement.status;
-            let event = written.event(&world.node_name, kind, wanted).filter(|_| believed.change.is_none());
+            let event = written.event(&shared.node_name, kind, wanted).filter(|_| believed.change.is_none());
             if let Some(event) = event.filter(|_| believed.told != Some(status)) {
                 believed.told = Some(status);
                 events.push(event);
             }
             if has_base {
                 if written != Written::Same {
-                    believed.change.get_or_insert(Change { at: world.memory.moment(at), is_reported: false });
+                    believed.change.get_or_insert(Change { at: shared.records.moment(at), is_reported: false });
                 }
                 // Where nobody has judged it, and no board said what it was, this one does now.
                 believed.status.get_or_insert(status);
@@ -206,8 +206,8 @@ impl Conditions {
 }
 
 /// Whether a record was made before what the server has.
-fn is_older(recorded: Moment, stored: &Condition, world: &World, now: Now) -> bool {
-    let recorded = world.stamp(now).and_then(|stamp| world.memory.wall_of(recorded, stamp, now.up));
+fn is_older(recorded: Moment, stored: &Condition, shared: &Shared, now: Now) -> bool {
+    let recorded = shared.stamp(now).and_then(|stamp| shared.records.wall_of(recorded, stamp, now.up));
     let stored = stored.last_transition_time.as_deref().and_then(Wall::parse_stamp);
     recorded.zip(stored).is_some_and(|(recorded, stored)| stored.since(recorded) >= STAMP_SECOND)
 }
@@ -217,10 +217,10 @@ fn find<'a>(node: &'a Node, kind: &str) -> Option<&'a Condition> {
 }
 
 impl Believed {
-    fn change(&mut self, kind: &'static str, from: Status, to: Status, world: &mut World, at: Now) {
+    fn change(&mut self, kind: &'static str, from: Status, to: Status, shared: &mut Shared, at: Now) {
         let reason = rules::reason(kind, to);
         let what = Happened::ConditionChanged { condition: cut(kind), from, to, reason: cut(reason) };
-        let at = world.record_change(what, rules::transition(&world.node_name, kind, to), at);
+        let at = shared.record_change(what, rules::transition(&shared.node_name, kind, to), at);
         self.status = Some(to);
         if self.basis == Basis::FirstLook {
             self.basis = Basis::Known;

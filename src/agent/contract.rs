@@ -1,7 +1,7 @@
 //! What the agent is told, and what it answers.
 
 use super::notice::Notice;
-use crate::api::{Answer, Lane, Wish};
+use crate::api::{Answer, Lane, Operation};
 use crate::config::Settings;
 use crate::journal::Write;
 use crate::probe::{Facts, Readings};
@@ -46,7 +46,7 @@ pub enum Output {
     /// Read the board again and hand the facts back.
     Probe,
     /// Send this; answer with the same ticket, exactly once.
-    Send(Ticket, Wish),
+    Send(Ticket, Operation),
     /// Read certificate, key or token again.
     ReloadCredentials,
     /// Close idle connections: what they lead to may be gone.

@@ -10,11 +10,11 @@ use heapless::Vec as Bounded;
 
 use super::bucket::Bucket;
 use super::contract::Because;
+use super::failure_log::RetryReason;
 use super::notice::Level;
+use super::shared::{Ownership, Shared, Step};
 use super::tries::Tries;
-use super::trouble::Remedy;
-use super::world::{Ownership, Step, World};
-use crate::api::{Answer, Class, Refusal, StatusError, Wish};
+use crate::api::{Answer, Class, Operation, Refusal, StatusError};
 use crate::config::limits::{TRIES_PER_EVENT, WAITING_EVENTS};
 use crate::journal::Sequence;
 use crate::node::Event;
@@ -49,22 +49,22 @@ struct Waiting {
     event: Event,
     /// The record that it tells of.
     record: Option<Sequence>,
-    state: Known,
+    state: Telling,
 }
 
 /// Whether an earlier sighting of an event was delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
-    ToNobody,
-    ToServer,
+enum Telling {
+    First,
+    Repeat,
 }
 
-impl Known {
+impl Telling {
     /// What somebody must be allowed who tells the next one.
     fn right(self) -> &'static str {
         match self {
-            Known::ToNobody => "create events",
-            Known::ToServer => "patch events",
+            Telling::First => "create events",
+            Telling::Repeat => "patch events",
         }
     }
 }
@@ -106,24 +106,24 @@ impl EventLane {
     }
 
     /// `heartbeat_is_near`: one is on its way, or about to be, and what waited since an outage stands back.
-    pub(super) fn poll(&mut self, world: &mut World, heartbeat_is_near: bool, now: Now) -> Step {
-        let Some(stamp) = world.stamp(now) else { return Step::Idle };
-        for event in std::mem::take(&mut world.fresh_events) {
-            self.take_in(event, world, stamp, now.up);
+    pub(super) fn poll(&mut self, shared: &mut Shared, heartbeat_is_near: bool, now: Now) -> Step {
+        let Some(stamp) = shared.stamp(now) else { return Step::Idle };
+        for event in std::mem::take(&mut shared.fresh_events) {
+            self.take_in(event, shared, stamp, now.up);
         }
-        if world.node == Ownership::Contested {
+        if shared.node == Ownership::Contested {
             return Step::Idle;
         }
-        self.fetch(world, now);
+        self.fetch(shared, now);
         // Whether the board's clock is right, only a server can say, and an event that was told with a wrong time keeps it.
         // (One that knows our Node by now does not say.)
-        let has_answered = world.clock.was_compared() || world.node_uid().is_some();
+        let has_answered = shared.clock.was_compared() || shared.node_uid().is_some();
         let Some(first) = self.waiting.front_mut().filter(|_| has_answered) else { return Step::Idle };
-        let replay = &world.replay;
-        let may_tell_at = if first.record.is_some() { replay.may_tell_at() } else { Some(replay.peace_until()) };
-        let Some(may_tell_at) = may_tell_at.filter(|_| !world.is_lost()) else {
+        let replay = &shared.replay;
+        let may_tell_at = if first.record.is_some() { replay.may_tell_at() } else { Some(replay.quiet_until()) };
+        let Some(may_tell_at) = may_tell_at.filter(|_| !shared.is_lost()) else {
             // While no server is found there is nothing to wait for but that one is.
-            if self.tries.may_end_with(Remedy::Link) {
+            if self.tries.may_retry_for(RetryReason::Link) {
                 self.not_before = now.up;
                 self.tries.start_over();
             }
@@ -134,12 +134,12 @@ impl EventLane {
             return Step::Wait { until: not_before, because: self.tries.because("an event") };
         }
         if first.record.is_some() {
-            let stands_back = heartbeat_is_near && !world.replay.is_live();
-            if stands_back || world.memory.must_wait(now.up) {
+            let stands_back = heartbeat_is_near && !shared.replay.is_live();
+            if stands_back || shared.records.must_wait(now.up) {
                 return Step::Idle;
             }
         }
-        let (burst, per_second) = (world.settings.event_burst, world.settings.event_record_qps);
+        let (burst, per_second) = (shared.settings.event_burst, shared.settings.event_record_qps);
         if per_second > 0 {
             self.rate.set(f64::from(burst.max(1)), f64::from(per_second));
             let wait = self.rate.wait(0.0, now.up);
@@ -152,59 +152,59 @@ impl EventLane {
         self.is_sent = true;
         let event = &mut first.event;
         if let Some(record) = first.record {
-            world.replay.tells(now.up);
-            if first.state == Known::ToNobody
-                && let Some((_, now_dated)) = world.next_telling(now).filter(|(sequence, _)| *sequence == record)
+            shared.replay.tells(now.up);
+            if first.state == Telling::First
+                && let Some((_, now_dated)) = shared.next_telling(now).filter(|(sequence, _)| *sequence == record)
             {
                 // The clock may have been put right while it waited.
                 (event.first_seen, event.last_seen) = (now_dated.first_seen, now_dated.last_seen);
             }
         }
-        if let Some(uid) = world.node_uid() {
+        if let Some(uid) = shared.node_uid() {
             // It may have become known while the event waited (D6).
             uid.clone_into(&mut event.uid);
         }
         Step::Send(match first.state {
-            Known::ToNobody => Wish::CreateEvent { body: event.create_body() },
-            Known::ToServer => Wish::PatchEvent { name: event.name.clone(), body: event.repeat_body() },
+            Telling::First => Operation::CreateEvent { body: event.create_body() },
+            Telling::Repeat => Operation::PatchEvent { name: event.name.clone(), body: event.repeat_body() },
         })
     }
 
-    pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
+    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
         self.is_sent = false;
         let Some(first) = self.waiting.front_mut() else { return };
         let is_recorded = first.record.is_some();
         let Err(refusal) = answer.result else {
-            return self.delivered(world, now);
+            return self.delivered(shared, now);
         };
         match refusal.class() {
             // An earlier try was done, and its answer lost.
-            Class::Exists => self.delivered(world, now),
+            Class::Exists => self.delivered(shared, now),
             // The server forgot it (events expire): the same name again (EVT-5).
-            Class::Missing if first.state == Known::ToServer => first.state = Known::ToNobody,
+            Class::Missing if first.state == Telling::Repeat => first.state = Telling::First,
             // This one would be refused each time, and would keep the others from being told.
-            _ if refusal.is_of_content() => self.give_up(&refusal, world, now),
-            _ if is_recorded => self.keep(&refusal, world, now),
-            Class::After(_) if self.tries.may_postpone() => self.keep(&refusal, world, now),
+            _ if refusal.is_of_content() => self.give_up(&refusal, shared, now),
+            _ if is_recorded => self.keep(&refusal, shared, now),
+            Class::After(_) if self.tries.may_postpone() => self.keep(&refusal, shared, now),
             Class::Unreachable | Class::Rights if self.tries.failed + 1 < TRIES_PER_EVENT => {
-                self.keep(&refusal, world, now)
+                self.keep(&refusal, shared, now)
             }
-            _ => self.give_up(&refusal, world, now),
+            _ => self.give_up(&refusal, shared, now),
         }
     }
 
-    /// What waited for this remedy is tried now.
-    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
-        if self.tries.may_end_with(remedy) {
+    /// What is worth another try for this reason is tried now.
+    pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
+        if self.tries.may_retry_for(reason) {
             self.not_before = self.not_before.min(now.up);
         }
     }
 
-    fn delivered(&mut self, world: &mut World, now: Now) {
-        self.tries.succeeded(world, now);
+    fn delivered(&mut self, shared: &mut Shared, now: Now) {
+        self.tries.succeeded(shared, now);
         if let Some(done) = self.waiting.pop_front() {
             if let Some(sequence) = done.record {
-                world.replay.told(sequence, &mut world.memory);
+                shared.replay.told(sequence, &mut shared.records);
             }
             self.delivered.retain(|event| event.name != done.event.name);
             if self.delivered.is_full() {
@@ -216,9 +216,9 @@ impl EventLane {
     }
 
     /// Nothing is lost while a record tells of it: it is tried ever more rarely, and what comes after it waits.
-    fn keep(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
+    fn keep(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
         let Some(first) = self.waiting.front_mut() else { return };
-        self.tries.failed(refusal, first.state.right(), world, now);
+        self.tries.failed(refusal, first.state.right(), shared, now);
         if let Some(wait) = self.tries.postponed(refusal, CEILING) {
             self.not_before = now.up + wait;
             return;
@@ -226,7 +226,7 @@ impl EventLane {
         let is_forbidden = matches!(refusal, Refusal::Status(StatusError { code: 403, .. }));
         let ceiling = if is_forbidden { FORBIDDEN_CEILING } else { CEILING };
         let wait = match self.tries.failed - 1 {
-            0 => world.random.up_to(RETRY_AFTER),
+            0 => shared.random.up_to(RETRY_AFTER),
             // EVT-7.
             _ if first.record.is_none() && refusal.class() == Class::Unreachable => RETRY_AFTER,
             tries => RETRY_AFTER * (1 << tries.min(9)),
@@ -235,36 +235,36 @@ impl EventLane {
     }
 
     /// EVT-7: an event that the server refuses is dropped, and said.
-    fn give_up(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
+    fn give_up(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
         self.tries.start_over();
         if let Some(lost) = self.waiting.pop_front() {
-            let advice = world.advise(refusal, lost.state.right(), now);
+            let advice = shared.advise(refusal, lost.state.right(), now);
             if let Some(sequence) = lost.record {
-                world.replay.told(sequence, &mut world.memory);
+                shared.replay.told(sequence, &mut shared.records);
             }
             let text = format!("event {} dropped: {refusal}{advice}", lost.event.reason);
-            world.say(Level::Warning, "event-dropped", text);
+            shared.say(Level::Warning, "event-dropped", text);
         }
     }
 
     /// The next record's event, when the one before it is done.
-    fn fetch(&mut self, world: &mut World, now: Now) {
+    fn fetch(&mut self, shared: &mut Shared, now: Now) {
         if self.waiting.iter().any(|waiting| waiting.record.is_some()) {
             return;
         }
-        let Some((sequence, mut event)) = world.next_telling(now) else { return };
-        let mut state = Known::ToNobody;
-        if world.replay.is_live() {
+        let Some((sequence, mut event)) = shared.next_telling(now) else { return };
+        let mut state = Telling::First;
+        if shared.replay.is_live() {
             event.message = self.aggregate(event.warning, &event.reason, &event.message, now.up);
             if let Some(known) = self.delivered.iter().find(|known| known.is_repeated_by(&event)) {
                 event = known.again(&event);
-                state = Known::ToServer;
+                state = Telling::Repeat;
             }
         }
         self.waiting.push_back(Waiting { event, record: Some(sequence), state });
     }
 
-    fn take_in(&mut self, event: NodeEvent, world: &mut World, stamp: Wall, now: Up) {
+    fn take_in(&mut self, event: NodeEvent, shared: &mut Shared, stamp: Wall, now: Up) {
         let mut event = event;
         event.message = self.aggregate(event.warning, event.reason, &event.message, now);
         let Some(bucket) = self.spam.get_mut(usize::from(event.warning)) else { return };
@@ -280,12 +280,12 @@ impl EventLane {
             Some(delivered) => {
                 let mut again = delivered.clone();
                 again.seen_again(&event, stamp);
-                (again, Known::ToServer)
+                (again, Telling::Repeat)
             }
             None => {
                 self.names = self.names.wrapping_add(1);
-                let uid = world.node_uid().unwrap_or_default();
-                (Event::new(&world.node_name, uid, &event, stamp, self.names), Known::ToNobody)
+                let uid = shared.node_uid().unwrap_or_default();
+                (Event::new(&shared.node_name, uid, &event, stamp, self.names), Telling::First)
             }
         };
         if self.waiting.len() >= WAITING_EVENTS {
@@ -296,7 +296,7 @@ impl EventLane {
             place.and_then(|place| self.waiting.remove(place));
             self.dropped = self.dropped.saturating_add(1);
             let text = format!("the queue of events is full: {} dropped so far, oldest first", self.dropped);
-            world.say(Level::Warning, "events-dropped", text);
+            shared.say(Level::Warning, "events-dropped", text);
         }
         self.waiting.push_back(Waiting { event, record: None, state });
     }

@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use super::backoff::CEILING;
 use super::contract::Output;
+use super::failure_log::RetryReason;
 use super::notice::Level;
 use super::random::spread;
 use super::replay::phase;
+use super::shared::{Ownership, Shared, Step};
 use super::tries::Tries;
-use super::trouble::Remedy;
-use super::world::{Ownership, Step, World};
-use crate::api::{Answer, Class, Document, Refusal, Wish};
+use crate::api::{Answer, Class, Document, Operation, Refusal};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::lease as body;
 use crate::node::object::Lease;
@@ -94,28 +94,30 @@ impl LeaseLane {
         }
     }
 
-    pub(super) fn poll(&mut self, world: &mut World, now: Now) -> Step {
-        if world.node == Ownership::Contested {
+    pub(super) fn poll(&mut self, shared: &mut Shared, now: Now) -> Step {
+        if shared.node == Ownership::Contested {
             // Whoever gets it, it is another's until then.
             *self = LeaseLane { last_renew_time: self.last_renew_time, ..LeaseLane::new() };
         }
-        let Ownership::Ours { uid } = &world.node else { return Step::Idle };
-        let duration_seconds = world.settings.node_lease_duration_seconds;
+        let Ownership::Ours { uid } = &shared.node else { return Step::Idle };
+        let duration_seconds = shared.settings.node_lease_duration_seconds;
         // The Node was created again, or the settings were read again (LSE-5).
         let outdated = self.owner_uid.as_ref() != Some(uid) || self.duration_seconds != Some(duration_seconds);
         let outdated = outdated && self.stage == Stage::Renew;
-        if now.up < self.earliest && !(outdated && self.tries.trouble().is_none()) {
+        if now.up < self.earliest && !(outdated && self.tries.last_failure().is_none()) {
             return Step::Wait { until: self.latest, because: self.tries.because("Lease renewal") };
         }
-        let Some(renew_time) = self.next_renew_time(world, now) else { return Step::Idle };
+        let Some(renew_time) = self.next_renew_time(shared, now) else { return Step::Idle };
         if outdated {
             self.stage = Stage::Adopt;
         }
-        let name = world.node_name.as_str();
-        let renewal = |body| Wish::RenewLease { body };
-        let wish = match self.stage {
-            Stage::Find => Wish::ReadLease,
-            Stage::Create => Wish::CreateLease { body: body::create_body(name, uid, duration_seconds, renew_time) },
+        let name = shared.node_name.as_str();
+        let renewal = |body| Operation::RenewLease { body };
+        let operation = match self.stage {
+            Stage::Find => Operation::ReadLease,
+            Stage::Create => {
+                Operation::CreateLease { body: body::create_body(name, uid, duration_seconds, renew_time) }
+            }
             Stage::Adopt => {
                 let transitions = self.transitions.unwrap_or_default();
                 let (seconds, version) = (duration_seconds, self.version);
@@ -133,16 +135,16 @@ impl LeaseLane {
             self.owner_uid = Some(uid.clone());
             self.duration_seconds = Some(duration_seconds);
         }
-        world.renewal_sent = Some(now.up);
-        Step::Send(wish)
+        shared.renewal_sent = Some(now.up);
+        Step::Send(operation)
     }
 
-    pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
+    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
         match answer.result {
             Ok(Document::Lease(lease)) => self.found(&lease, now),
             Ok(document) => {
                 let known = self.transitions.take().filter(|_| self.stage == Stage::Renew);
-                self.renewed(world, now);
+                self.renewed(shared, now);
                 self.version = None;
                 if let Document::Metadata { resource_version, lease_duration_seconds, transitions, .. } = document {
                     self.version = resource_version.parse().ok();
@@ -154,36 +156,36 @@ impl LeaseLane {
                     if known.is_some_and(|known| known != transitions) {
                         let text = "another board or process has taken over the Lease: writing nothing before it is known \
                                     whose Node this is";
-                        world.say(Level::Warning, "lease-taken", text);
-                        world.node = Ownership::Contested;
+                        shared.say(Level::Warning, "lease-taken", text);
+                        shared.node = Ownership::Contested;
                     }
                 }
             }
-            Err(refusal) => self.refused(&refusal, world, now),
+            Err(refusal) => self.refused(&refusal, shared, now),
         }
-        world.renewal_sent = None;
+        shared.renewal_sent = None;
     }
 
     /// When the next renewal goes out; `now` if it just did.
-    pub(super) fn renewal(&self, world: &World, now: Up) -> Renewal {
+    pub(super) fn renewal(&self, shared: &Shared, now: Up) -> Renewal {
         match self.stage {
-            Stage::Renew | Stage::Adopt if self.tries.trouble().is_some() => Renewal::Unknown,
-            Stage::Renew | Stage::Adopt if world.renewal_sent == Some(now) => Renewal::Now,
+            Stage::Renew | Stage::Adopt if self.tries.last_failure().is_some() => Renewal::Unknown,
+            Stage::Renew | Stage::Adopt if shared.renewal_sent == Some(now) => Renewal::Now,
             Stage::Renew | Stage::Adopt => Renewal::Due(self.latest),
             Stage::Find | Stage::Create => Renewal::Unknown,
         }
     }
 
-    /// What waited for this remedy is tried now.
-    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
-        if self.tries.may_end_with(remedy) {
+    /// What is worth another try for this reason is tried now.
+    pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
+        if self.tries.may_retry_for(reason) {
             self.try_at(now.up);
         }
     }
 
     /// What the last try said, if it failed.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.tries.trouble()
+    pub(super) fn last_failure(&self) -> Option<&str> {
+        self.tries.last_failure()
     }
 
     /// Whether the server has acknowledged a renewal.
@@ -191,8 +193,8 @@ impl LeaseLane {
         self.held
     }
 
-    fn next_renew_time(&self, world: &World, now: Now) -> Option<Wall> {
-        let stamp = world.stamp(now)?;
+    fn next_renew_time(&self, shared: &Shared, now: Now) -> Option<Wall> {
+        let stamp = shared.stamp(now)?;
         let after_last = self.last_renew_time.map(|last| last.plus(Duration::from_micros(1)));
         let after_last = after_last.filter(|after_last| *after_last <= Wall::LAST);
         Some(after_last.map_or(stamp, |after_last| stamp.max(after_last)))
@@ -214,39 +216,39 @@ impl LeaseLane {
         self.try_at(now.up);
     }
 
-    fn renewed(&mut self, world: &mut World, now: Now) {
-        self.tries.succeeded(world, now);
+    fn renewed(&mut self, shared: &mut Shared, now: Now) {
+        self.tries.succeeded(shared, now);
         if !self.held {
-            let period_seconds = world.settings.lease_renew_period().as_secs();
-            world.say(Level::Info, "lease-held", format!("Lease held, renewed every {period_seconds} s"));
+            let period_seconds = shared.settings.lease_renew_period().as_secs();
+            shared.say(Level::Info, "lease-held", format!("Lease held, renewed every {period_seconds} s"));
         } else {
-            world.say(Level::Debug, "lease-renewed", "Lease renewed");
+            shared.say(Level::Debug, "lease-renewed", "Lease renewed");
         }
         self.held = true;
         self.strip_managed_fields &= self.stage == Stage::Create;
         self.stage = Stage::Renew;
         self.turns = 0;
-        let was_away = world.is_lost();
-        world.renewed(now);
+        let was_away = shared.is_lost();
+        shared.renewed(now);
         if let Some(left) = self.reports_owed.checked_sub(1) {
             self.reports_owed = left;
-            world.report_in_full = true;
-            world.report_at_once = true;
+            shared.report_in_full = true;
+            shared.report_at_once = true;
         }
-        let period = world.settings.lease_renew_period();
+        let period = shared.settings.lease_renew_period();
         self.earliest = now.up + period;
         // A fleet that comes back in one moment is spread by its names first, and by chance from then on.
         self.latest = if was_away {
-            self.earliest + phase(&world.node_name, spread(period))
+            self.earliest + phase(&shared.node_name, spread(period))
         } else {
-            now.up + world.random.jittered(period)
+            now.up + shared.random.jittered(period)
         };
     }
 
-    fn refused(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
+    fn refused(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
         let class = refusal.class();
         let stage = self.stage;
-        world.heard(Some(refusal), now);
+        shared.heard(Some(refusal), now);
         let next_stage = match (class, stage) {
             (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => Some(Stage::Create),
             (Class::Exists, Stage::Create) => Some(Stage::Find),
@@ -255,9 +257,9 @@ impl LeaseLane {
         };
         if let Some(next_stage) = next_stage {
             if (stage, next_stage) == (Stage::Renew, Stage::Create) {
-                world.say(Level::Warning, "lease-missing", "somebody deleted the Lease: creating it again");
+                shared.say(Level::Warning, "lease-missing", "somebody deleted the Lease: creating it again");
                 // Garbage collection deletes it when its owner, the Node, is gone.
-                world.node_in_doubt = true;
+                shared.node_in_doubt = true;
             }
             self.stage = next_stage;
             self.turns += 1;
@@ -265,26 +267,26 @@ impl LeaseLane {
                 return self.try_at(now.up);
             }
         }
-        self.tries.failed(refusal, verb_of(stage), world, now);
+        self.tries.failed(refusal, verb_of(stage), shared, now);
         let postponed = self.tries.postponed(refusal, CEILING);
-        let wait = postponed.unwrap_or_else(|| self.pause(stage, refusal, world, now));
+        let wait = postponed.unwrap_or_else(|| self.pause(stage, refusal, shared, now));
         self.try_at(now.up + wait);
         if class == Class::Unreachable && self.tries.failed == TRIES_PER_RUN {
-            world.output(Output::DropConnections);
+            shared.output(Output::DropConnections);
         }
     }
 
-    fn pause(&mut self, stage: Stage, refusal: &Refusal, world: &mut World, now: Now) -> Duration {
+    fn pause(&mut self, stage: Stage, refusal: &Refusal, shared: &mut Shared, now: Now) -> Duration {
         match refusal.class() {
             Class::Rights => {
                 // Whoever may not renew may still report.
-                world.reached(now);
+                shared.reached(now);
                 self.tries.pause()
             }
             Class::Unreachable => {
                 // The first failure may be the connection's; after it, anywhere in the pause: a fleet must not march in step.
                 let wait = if self.tries.failed == 1 { Duration::ZERO } else { self.tries.pause() };
-                world.random.up_to(wait).max(refusal.retry_after().min(CEILING))
+                shared.random.up_to(wait).max(refusal.retry_after().min(CEILING))
             }
             // Renewals are tried back to back (LSE-7); looking for a Lease and creating it are not (LSE-11).
             Class::Error | Class::Conflict | Class::Exists | Class::Missing

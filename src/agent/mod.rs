@@ -12,29 +12,29 @@ mod clock;
 mod conditions;
 mod contract;
 mod events;
+mod failure_log;
 mod lease;
-mod memory;
 pub mod notice;
 mod outage;
 mod random;
+mod records;
 mod registration;
 mod replay;
-mod standing;
+mod shared;
 mod status;
+mod status_line;
 #[cfg(test)]
 mod tests;
 mod tries;
-mod trouble;
 mod wanted;
-mod world;
 
 pub use contract::{Because, CredentialDates, Input, Output, Ticket};
 pub use notice::{Level, Notice};
-pub use standing::Standing;
+pub use status_line::StatusLine;
 
 use std::time::Duration;
 
-use crate::api::{Answer, Lane, Wish};
+use crate::api::{Answer, Lane, Operation};
 use crate::config::Settings;
 use crate::config::limits::{REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE, REQUESTS_REPEATED};
 use crate::journal::record::cut;
@@ -42,11 +42,11 @@ use crate::journal::{Happened, Journal};
 use crate::time::{Now, Up};
 use bucket::Bucket;
 use events::EventLane;
+use failure_log::RetryReason;
 use lease::LeaseLane;
+use shared::{LONGEST_ANSWER, Shared, Step};
 use status::StatusLane;
-use trouble::Remedy;
-use wanted::Seen;
-use world::{LONGEST_ANSWER, Step, World};
+use wanted::Observed;
 
 /// A look at everything this often costs nothing, and bounds what a missed input could do.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -69,7 +69,7 @@ const LANES: [Lane; 3] = [Lane::Lease, Lane::Status, Lane::Events];
 /// The core.
 #[derive(Debug)]
 pub struct Agent {
-    world: World,
+    shared: Shared,
     lease: LeaseLane,
     status: StatusLane,
     events: EventLane,
@@ -102,15 +102,15 @@ impl Agent {
         now: Now,
     ) -> Agent {
         let last_boot = journal.last_boot().filter(|last| *last != journal.boot());
-        let mut world = World::new(settings, node_name, seed, journal, now);
-        world.record(Happened::ProcessStarted, now);
+        let mut shared = Shared::new(settings, node_name, seed, journal, now);
+        shared.record(Happened::ProcessStarted, now);
         if let Some(old) = last_boot {
-            world.record(Happened::BoardRebooted { old, reason: cut(reset_reason) }, now);
+            shared.record(Happened::BoardRebooted { old, reason: cut(reset_reason) }, now);
         }
-        let status = StatusLane::new(&world, now.up);
-        let requests = Bucket::new(f64::from(REQUESTS_AT_ONCE), requests_per_second(&world.settings));
+        let status = StatusLane::new(&shared, now.up);
+        let requests = Bucket::new(f64::from(REQUESTS_AT_ONCE), requests_per_second(&shared.settings));
         Agent {
-            world,
+            shared,
             lease: LeaseLane::new(),
             status,
             events: EventLane::new(),
@@ -126,34 +126,34 @@ impl Agent {
     pub fn handle(&mut self, input: Input, now: Now) {
         match input {
             Input::Woke => {}
-            Input::Facts(facts) => self.observed(Seen::Board(facts), now),
-            Input::Readings(readings) => self.observed(Seen::Readings(readings), now),
+            Input::Facts(facts) => self.observed(Observed::Board(facts), now),
+            Input::Readings(readings) => self.observed(Observed::Readings(readings), now),
             Input::Answered(ticket, answer) => self.answered(&ticket, answer, now),
             Input::LinkChanged => {
-                if self.world.is_lost() {
-                    self.world.output(Output::DropConnections);
+                if self.shared.is_lost() {
+                    self.shared.output(Output::DropConnections);
                 }
-                self.hurry(Remedy::Link, now);
+                self.hurry(RetryReason::Link, now);
             }
             Input::Reloaded(settings) => {
-                self.world.settings = *settings;
-                self.requests.set(f64::from(REQUESTS_AT_ONCE), requests_per_second(&self.world.settings));
-                self.world.say(Level::Info, "reloaded", "settings read again");
-                self.hurry(Remedy::Reload, now);
+                self.shared.settings = *settings;
+                self.requests.set(f64::from(REQUESTS_AT_ONCE), requests_per_second(&self.shared.settings));
+                self.shared.say(Level::Info, "reloaded", "settings read again");
+                self.hurry(RetryReason::Reload, now);
                 // By other thresholds the board may be another, whatever status waits for.
                 if !std::mem::replace(&mut self.probing, true) {
-                    self.world.output(Output::Probe);
+                    self.shared.output(Output::Probe);
                 }
             }
             Input::Credentials(dates) => {
-                if std::mem::replace(&mut self.world.credential_dates, dates) != dates {
+                if std::mem::replace(&mut self.shared.credential_dates, dates) != dates {
                     // Who may not tell asks rarely; with another certificate it may.
-                    self.events.hurry(Remedy::Reload, now);
+                    self.events.hurry(RetryReason::Reload, now);
                 }
             }
             Input::Written { done } => {
-                let notice = self.world.memory.written(done, now.up);
-                self.world.say_if(notice);
+                let notice = self.shared.records.written(done, now.up);
+                self.shared.say_if(notice);
                 if !done && let End::Asked { until } = &mut self.end {
                     // A disk that failed just now is not worth waiting for.
                     *until = now.up;
@@ -172,7 +172,7 @@ impl Agent {
     }
 
     fn live(&mut self, now: Now) -> Output {
-        if let Some(output) = self.world.next_output() {
+        if let Some(output) = self.shared.next_output() {
             return output;
         }
         let mut wait: Option<(Up, Because)> = None;
@@ -180,28 +180,28 @@ impl Agent {
             if self.in_flight.get(place).is_some_and(Option::is_some) {
                 continue;
             }
-            let renewal = self.lease.renewal(&self.world, now.up);
+            let renewal = self.lease.renewal(&self.shared, now.up);
             // What goes first is asked first, and has something left that the others may not take.
             let left = if lane == Lane::Lease { 0 } else { REQUESTS_OF_LEASE };
             let pause = self.requests.wait(f64::from(left), now.up);
             let step = match lane {
                 _ if !pause.is_zero() => Step::Wait { until: now.up + pause, because: CEILING },
-                Lane::Lease => self.lease.poll(&mut self.world, now),
-                Lane::Status => self.status.poll(&mut self.world, renewal, now),
+                Lane::Lease => self.lease.poll(&mut self.shared, now),
+                Lane::Status => self.status.poll(&mut self.shared, renewal, now),
                 Lane::Events => {
                     let heartbeat_is_near = self.heartbeat_is_near();
-                    self.events.poll(&mut self.world, heartbeat_is_near, now)
+                    self.events.poll(&mut self.shared, heartbeat_is_near, now)
                 }
             };
             match step {
-                Step::Send(wish) => {
+                Step::Send(operation) => {
                     self.requests.take();
-                    let output = self.send(place, lane, wish, now.up);
-                    self.world.output(output);
+                    let output = self.send(place, lane, operation, now.up);
+                    self.shared.output(output);
                 }
                 Step::Probe if !self.probing => {
                     self.probing = true;
-                    self.world.output(Output::Probe);
+                    self.shared.output(Output::Probe);
                 }
                 Step::Probe | Step::Idle => {}
                 Step::Wait { until, because } => {
@@ -211,23 +211,23 @@ impl Agent {
                 }
             }
         }
-        let look = self.status.look_due(&self.world, self.lease.renewal(&self.world, now.up));
+        let look = self.status.look_due(&self.shared, self.lease.renewal(&self.shared, now.up));
         if !self.probing && now.up >= look {
             self.probing = true;
-            self.world.output(Output::Probe);
+            self.shared.output(Output::Probe);
         } else if !self.probing && wait.as_ref().is_none_or(|(earliest, _)| look < *earliest) {
             wait = Some((look, Because { what: "a look at the board", after: None }));
         }
-        if let Some(write) = self.world.memory.next_write(now.up) {
-            self.world.output(Output::Write(write));
+        if let Some(write) = self.shared.records.next_write(now.up) {
+            self.shared.output(Output::Write(write));
         }
         // Polling a lane may have left something to say as well: that goes first.
-        if let Some(output) = self.world.next_output() {
+        if let Some(output) = self.shared.next_output() {
             return output;
         }
         let answers = Because { what: "the answer to a request in flight", after: None };
         let (until, because) = wait.unwrap_or((now.up + LONGEST_WAIT, answers));
-        match self.world.memory.deadline(now.up) {
+        match self.shared.records.deadline(now.up) {
             Some(due) if due < until => {
                 Output::Wait { until: due, because: Because { what: "the journal", after: None } }
             }
@@ -237,7 +237,7 @@ impl Agent {
 
     /// What is not on the disk goes there; nothing is sent any more.
     fn stop(&mut self, now: Now) -> Output {
-        while let Some(output) = self.world.next_output() {
+        while let Some(output) = self.shared.next_output() {
             if matches!(output, Output::Say(_) | Output::Write(_)) {
                 return output;
             }
@@ -247,11 +247,11 @@ impl Agent {
             return Output::Wait { until: now.up + LONGEST_WAIT, because: idle };
         };
         if now.up < until {
-            if let Some(write) = self.world.memory.last_write(now.up) {
+            if let Some(write) = self.shared.records.last_write(now.up) {
                 return Output::Write(write);
             }
             // A disk that rests after a failure is not worth waiting for: only a write under way is.
-            if self.world.memory.is_writing() {
+            if self.shared.records.is_writing() {
                 return Output::Wait { until, because: idle };
             }
         }
@@ -268,23 +268,23 @@ impl Agent {
         flies(Lane::Lease) || flies(Lane::Status) || self.status.runs()
     }
 
-    fn observed(&mut self, seen: Seen, now: Now) {
+    fn observed(&mut self, seen: Observed, now: Now) {
         self.probing = false;
-        self.status.observed(seen, &mut self.world, now);
+        self.status.observed(seen, &mut self.shared, now);
     }
 
-    fn hurry(&mut self, remedy: Remedy, now: Now) {
-        self.lease.hurry(remedy, now);
-        self.status.hurry(remedy, now);
-        self.events.hurry(remedy, now);
+    fn hurry(&mut self, reason: RetryReason, now: Now) {
+        self.lease.hurry(reason, now);
+        self.status.hurry(reason, now);
+        self.events.hurry(reason, now);
     }
 
-    fn send(&mut self, place: usize, lane: Lane, wish: Wish, sent: Up) -> Output {
+    fn send(&mut self, place: usize, lane: Lane, operation: Operation, sent: Up) -> Output {
         self.tickets += 1;
         if let Some(number) = self.in_flight.get_mut(place) {
             *number = Some(self.tickets);
         }
-        Output::Send(Ticket { lane, number: self.tickets, sent }, wish)
+        Output::Send(Ticket { lane, number: self.tickets, sent }, operation)
     }
 
     fn answered(&mut self, ticket: &Ticket, answer: Answer, now: Now) {
@@ -296,19 +296,19 @@ impl Agent {
         // An old time is better than none: without any, nothing is sent that would bring a new one. And it is later now than
         // it says: better than an earlier one as well.
         let is_late = now.up - ticket.sent > LONGEST_ANSWER;
-        let stamp = self.world.stamp(now);
+        let stamp = self.shared.stamp(now);
         let date = answer.date.filter(|date| !is_late || stamp.is_none_or(|stamp| stamp < *date));
-        let date = date.filter(|date| self.world.clock.bears_out(*date, now));
-        if let Some(skew) = date.and_then(|date| self.world.clock.hear(date, now)) {
-            self.world.say(Level::Warning, "clock-skew", skew);
+        let date = date.filter(|date| self.shared.clock.bears_out(*date, now));
+        if let Some(skew) = date.and_then(|date| self.shared.clock.hear(date, now)) {
+            self.shared.say(Level::Warning, "clock-skew", skew);
         }
         match ticket.lane {
-            Lane::Lease => self.lease.answered(answer, &mut self.world, now),
-            Lane::Status => self.status.answered(answer, &mut self.world, now),
-            Lane::Events => self.events.answered(answer, &mut self.world, now),
+            Lane::Lease => self.lease.answered(answer, &mut self.shared, now),
+            Lane::Status => self.status.answered(answer, &mut self.shared, now),
+            Lane::Events => self.events.answered(answer, &mut self.shared, now),
         }
         if let Some(date) = date {
-            self.world.memory.learn_clock(date, now.up);
+            self.shared.records.learn_clock(date, now.up);
         }
     }
 }

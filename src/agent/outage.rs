@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::memory::Memory;
+use super::records::Records;
 use crate::journal::record::cut;
 use crate::journal::{Happened, Record};
 use crate::time::{Now, Up};
@@ -30,10 +30,10 @@ const WORTH_RECORDING: Duration = Duration::from_secs(20);
 
 impl Outage {
     /// An outage that an earlier process recorded and saw no end of goes on.
-    pub(super) fn new(memory: &Memory, now: Up) -> Outage {
+    pub(super) fn new(records: &Records, now: Up) -> Outage {
         let is_end = |record: &&Record| matches!(record.what, Happened::OutageEnded { .. });
         let is_either = |record: &&Record| is_end(record) || matches!(record.what, Happened::OutageBegan { .. });
-        let last = memory.waiting().filter(is_either).last();
+        let last = records.waiting().filter(is_either).last();
         Outage { reached_at: now, lost: None, recorded: last.filter(|last| !is_end(last)).cloned() }
     }
 
@@ -53,37 +53,37 @@ impl Outage {
     }
 
     /// A renewal, or while there is no Node its registration, found no server. Answers whether an outage is recorded.
-    pub(super) fn lost(&mut self, word: &str, memory: &mut Memory, now: Now) -> bool {
+    pub(super) fn lost(&mut self, word: &str, records: &mut Records, now: Now) -> bool {
         let (since, _) = self.lost.get_or_insert_with(|| (now.up, word.to_owned()));
         if now.up - *since >= WORTH_RECORDING {
-            self.record(memory, now);
+            self.record(records, now);
         }
         self.is_recorded()
     }
 
     /// A condition is about to be recorded: what happens in an outage is told as such. Answers whether one is recorded.
-    pub(super) fn changes(&mut self, memory: &mut Memory, now: Now) -> bool {
+    pub(super) fn changes(&mut self, records: &mut Records, now: Now) -> bool {
         if self.lost.is_some() {
-            self.record(memory, now);
+            self.record(records, now);
         }
         self.is_recorded()
     }
 
-    fn record(&mut self, memory: &mut Memory, now: Now) {
+    fn record(&mut self, records: &mut Records, now: Now) {
         let Some((_, word)) = self.lost.as_ref().filter(|_| self.recorded.is_none()) else { return };
         let span = now.up - self.reached_at;
         let at = Now { up: self.reached_at, wall: now.wall.map(|wall| wall.minus(span)) };
-        self.recorded = Some(memory.record(at, Happened::OutageBegan { cause: cut(word) }));
+        self.recorded = Some(records.record(at, Happened::OutageBegan { cause: cut(word) }));
     }
 
     /// A renewal was acknowledged, or without a Node the request for one answered. Answers whether that ended an outage
     /// that was recorded.
-    pub(super) fn ended(&mut self, memory: &mut Memory, now: Now) -> bool {
+    pub(super) fn ended(&mut self, records: &mut Records, now: Now) -> bool {
         let Some(began) = self.recorded.take() else { return false };
         let Happened::OutageBegan { cause } = &began.what else { return false };
         let is_later = |at: &Record| at.at.boot == began.at.boot && at.at.up >= began.at.up;
         let (mut changes, mut dropped) = (0, 0);
-        for record in memory.waiting() {
+        for record in records.waiting() {
             match record.what {
                 Happened::ConditionChanged { .. } if record.sequence > began.sequence || is_later(record) => {
                     changes += 1
@@ -92,7 +92,7 @@ impl Outage {
                 _ => {}
             }
         }
-        memory.record(now, Happened::OutageEnded { cause: cause.clone(), changes, dropped });
+        records.record(now, Happened::OutageEnded { cause: cause.clone(), changes, dropped });
         true
     }
 }

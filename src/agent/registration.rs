@@ -11,12 +11,12 @@
 
 use std::time::Duration;
 
+use super::failure_log::RetryReason;
 use super::notice::Level;
+use super::shared::{Ownership, Shared, Step};
 use super::tries::Tries;
-use super::trouble::Remedy;
 use super::wanted::WantedNode;
-use super::world::{Ownership, Step, World};
-use crate::api::{Class, Document, Refusal, StatusError, Wish};
+use crate::api::{Class, Document, Operation, Refusal, StatusError};
 use crate::node::object::Node;
 use crate::node::patch::create_body;
 use crate::time::{Now, Up};
@@ -68,7 +68,7 @@ impl Registration {
         Registration { stage: Stage::Existing { before: true }, again_after: Some(pause), ..Registration::new(now) }
     }
 
-    pub(super) fn poll(&mut self, wanted: &mut WantedNode, world: &mut World, now: Now) -> Step {
+    pub(super) fn poll(&mut self, wanted: &mut WantedNode, shared: &mut Shared, now: Now) -> Step {
         loop {
             match &self.stage {
                 Stage::Pause { until } if now.up < *until => {
@@ -82,32 +82,32 @@ impl Registration {
                 Stage::Version if wanted.server_version.is_some() => self.stage = Stage::Create,
                 // Something may answer for this path alone: the Node itself is asked for, and the time with it.
                 Stage::Version if !wanted.waits_for_version() => self.stage = Stage::Existing { before: true },
-                Stage::Version => return Step::Send(Wish::ReadVersion),
+                Stage::Version => return Step::Send(Operation::ReadVersion),
                 // The Node tells of changes, so they have to be on disk first; not for one that finds no server again.
-                Stage::Create if world.is_lost() && world.memory.has_unwritten() => {
+                Stage::Create if shared.is_lost() && shared.records.has_unwritten() => {
                     self.stage = Stage::Existing { before: true };
                 }
-                Stage::Create if world.memory.must_wait(now.up) => return Step::Idle,
+                Stage::Create if shared.records.must_wait(now.up) => return Step::Idle,
                 Stage::Create => {
-                    let node = wanted.initial(world, now);
+                    let node = wanted.initial(shared, now);
                     let Some(node) = node else {
                         // Nothing to date it by: the next attempt asks again for the time as well.
                         wanted.server_version = None;
                         self.pause(now, Duration::ZERO);
                         continue;
                     };
-                    return Step::Send(Wish::CreateNode { body: create_body(&node) });
+                    return Step::Send(Operation::CreateNode { body: create_body(&node) });
                 }
-                Stage::Existing { .. } if self.is_large => return Step::Send(Wish::ReadMetadata),
-                Stage::Existing { .. } => return Step::Send(Wish::ReadNode { heartbeat: false }),
-                Stage::Strip { .. } => return Step::Send(Wish::StripNode),
+                Stage::Existing { .. } if self.is_large => return Step::Send(Operation::ReadMetadata),
+                Stage::Existing { .. } => return Step::Send(Operation::ReadNode { heartbeat: false }),
+                Stage::Strip { .. } => return Step::Send(Operation::StripNode),
             }
         }
     }
 
     /// What keeps the Node from being registered, if something does.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.tries.trouble().or(self.obstacle.as_deref())
+    pub(super) fn last_failure(&self) -> Option<&str> {
+        self.tries.last_failure().or(self.obstacle.as_deref())
     }
 
     /// Whether it is the version that is asked for, which more than an API server may know.
@@ -122,10 +122,10 @@ impl Registration {
         }
     }
 
-    /// What waited for this remedy is tried now.
-    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
+    /// What is worth another try for this reason is tried now.
+    pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
         if let Stage::Pause { until } = &mut self.stage
-            && self.tries.may_end_with(remedy)
+            && self.tries.may_retry_for(reason)
         {
             *until = (*until).min(now.up);
         }
@@ -136,12 +136,12 @@ impl Registration {
         &mut self,
         result: Result<Document, Refusal>,
         wanted: &mut WantedNode,
-        world: &mut World,
+        shared: &mut Shared,
         now: Now,
     ) -> Option<Box<Node>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Probe);
         match (stage, result) {
-            (Stage::Version, Ok(_)) if world.clock.wants_a_witness() => self.stage = Stage::Version,
+            (Stage::Version, Ok(_)) if shared.clock.wants_a_witness() => self.stage = Stage::Version,
             (Stage::Version, Ok(Document::Version(version))) => {
                 wanted.server_version = Some(version);
                 self.stage = Stage::Create;
@@ -149,70 +149,70 @@ impl Registration {
             (Stage::Version, Err(refusal)) => {
                 wanted.version_refused(&refusal);
                 if wanted.waits_for_version() || !refusal.retry_after().is_zero() {
-                    self.failed(&Stage::Version, &refusal, world, now);
+                    self.failed(&Stage::Version, &refusal, shared, now);
                 } else {
                     self.stage = Stage::Version;
                 }
             }
             (Stage::Existing { before: true }, result)
                 if result.as_ref().err().is_none_or(|refusal| refusal.class() == Class::Missing)
-                    && world.clock.wants_a_witness() =>
+                    && shared.clock.wants_a_witness() =>
             {
                 self.stage = Stage::Existing { before: true };
             }
             (Stage::Existing { .. }, Ok(Document::Node(node)))
                 if self.again_after.is_some()
-                    && self.stands_off("is there, but its status is not found", world, now) =>
+                    && self.stands_off("is there, but its status is not found", shared, now) =>
             {
                 match wanted.stranger(&node) {
-                    None => world.node = Ownership::Ours { uid: node.metadata.uid.clone() },
-                    Some(_) => world.node = Ownership::Unknown,
+                    None => shared.node = Ownership::Ours { uid: node.metadata.uid.clone() },
+                    Some(_) => shared.node = Ownership::Unknown,
                 }
             }
             (stage @ Stage::Existing { .. }, Err(refusal)) if refusal.is_too_long() && !self.is_large => {
-                world.say_that_it_is_large();
+                shared.say_that_it_is_large();
                 (self.is_large, self.stage) = (true, stage);
             }
             (Stage::Existing { before: true }, Err(refusal)) if refusal.class() == Class::Missing => {
-                self.missing(wanted, world, now);
+                self.missing(wanted, shared, now);
             }
             (Stage::Create, Ok(Document::Node(node))) => {
-                world.say(Level::Info, "registered", format!("registered Node {}", world.node_name));
-                return self.done(node, world, now);
+                shared.say(Level::Info, "registered", format!("registered Node {}", shared.node_name));
+                return self.done(node, shared, now);
             }
             (Stage::Create, Err(refusal)) if refusal.class() == Class::Exists || is_forbidden(&refusal) => {
                 if is_forbidden(&refusal) {
-                    self.tries.failed(&refusal, "create nodes", world, now);
+                    self.tries.failed(&refusal, "create nodes", shared, now);
                 }
                 self.stage = Stage::Existing { before: false };
             }
             (Stage::Existing { .. }, Ok(Document::Node(node))) => {
                 // Where nobody said the server's version, the Node has what it was when somebody did.
                 wanted.server_version.get_or_insert_with(|| node.status.node_info.kubelet_version.clone());
-                let text = format!("registered: Node {} exists and is ours", world.node_name);
-                world.say(Level::Info, "registered", text);
-                return self.done(node, world, now);
+                let text = format!("registered: Node {} exists and is ours", shared.node_name);
+                shared.say(Level::Info, "registered", text);
+                return self.done(node, shared, now);
             }
             (Stage::Strip { .. }, Ok(Document::Node(node))) | (Stage::Strip { node }, _) => return Some(node),
-            (stage, Err(refusal)) => self.failed(&stage, &refusal, world, now),
+            (stage, Err(refusal)) => self.failed(&stage, &refusal, shared, now),
             (_, Ok(_)) => self.pause(now, Duration::ZERO),
         }
         None
     }
 
     /// There is no Node, and nobody has tried to create it.
-    fn missing(&mut self, wanted: &mut WantedNode, world: &mut World, now: Now) {
+    fn missing(&mut self, wanted: &mut WantedNode, shared: &mut Shared, now: Now) {
         // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
-        world.node = Ownership::Unknown;
+        shared.node = Ownership::Unknown;
         if self.again_after.is_some() {
-            if self.stands_off("was deleted again", world, now) {
+            if self.stands_off("was deleted again", shared, now) {
                 return;
             }
-            let text = format!("Node {} was deleted: registering it again", world.node_name);
-            world.say(Level::Warning, "node-deleted", text);
+            let text = format!("Node {} was deleted: registering it again", shared.node_name);
+            shared.say(Level::Warning, "node-deleted", text);
         }
         if wanted.server_version.is_none() {
-            world.say(Level::Warning, "version-unknown", VERSION_UNKNOWN);
+            shared.say(Level::Warning, "version-unknown", VERSION_UNKNOWN);
             // The version we were tested with is good enough.
             wanted.server_version = Some(String::new());
         }
@@ -220,17 +220,17 @@ impl Registration {
     }
 
     /// Whether it is not the first time in a long while, so that nothing is written for now.
-    fn stands_off(&mut self, what: &str, world: &mut World, now: Now) -> bool {
+    fn stands_off(&mut self, what: &str, shared: &mut Shared, now: Now) -> bool {
         let Some(pause) = self.again_after.take().filter(|pause| !pause.is_zero()) else { return false };
-        let text = format!("Node {} {what}: tried again in {} s", world.node_name, pause.as_secs());
-        world.say(Level::Warning, "node-deleted", text.as_str());
+        let text = format!("Node {} {what}: tried again in {} s", shared.node_name, pause.as_secs());
+        shared.say(Level::Warning, "node-deleted", text.as_str());
         self.obstacle = Some(text);
         self.stage = Stage::Pause { until: now.up + pause };
         true
     }
 
-    fn done(&mut self, node: Box<Node>, world: &mut World, now: Now) -> Option<Box<Node>> {
-        self.tries.succeeded(world, now);
+    fn done(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) -> Option<Box<Node>> {
+        self.tries.succeeded(shared, now);
         if node.metadata.is_tracked_in_vain {
             self.stage = Stage::Strip { node };
             return None;
@@ -238,13 +238,13 @@ impl Registration {
         Some(node)
     }
 
-    fn failed(&mut self, stage: &Stage, refusal: &Refusal, world: &mut World, now: Now) {
+    fn failed(&mut self, stage: &Stage, refusal: &Refusal, shared: &mut Shared, now: Now) {
         let verb = match stage {
             Stage::Version => "get /version",
             Stage::Create => "create nodes",
             _ => "get nodes",
         };
-        self.tries.failed(refusal, verb, world, now);
+        self.tries.failed(refusal, verb, shared, now);
         self.pause(now, refusal.retry_after().min(CEILING));
     }
 

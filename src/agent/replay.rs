@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
-use super::memory::{Known, Memory};
-use super::trouble::Spent;
+use super::failure_log::Spent;
+use super::records::{RecordTime, Records};
 use crate::journal::{Happened, Record, Sequence, Status};
 use crate::node::NodeEvent;
 use crate::node::event::{Event, digest, event_name};
@@ -26,7 +26,7 @@ use crate::time::{Up, Wall};
 pub(super) struct Replay {
     pace: Pace,
     /// A server that is back gets nothing but heartbeats until then.
-    peace_until: Up,
+    quiet_until: Up,
     /// Where in the fleet this board has its turn.
     phase: Duration,
     /// The end of an outage whose event was accepted, or refused for good, and whose annotation is still owed.
@@ -41,16 +41,16 @@ enum Pace {
 }
 
 /// A server that is back is left in peace for so long.
-const PEACE: Duration = Duration::from_secs(10);
+const QUIET: Duration = Duration::from_secs(10);
 /// The turns of a fleet are spread over this.
 const SPREAD: Duration = Duration::from_secs(10);
 /// At most one request in this time.
 const SPACING: Duration = Duration::from_secs(1);
 
 impl Replay {
-    pub(super) fn new(memory: &Memory, node_name: &str) -> Replay {
-        let pace = if memory.waiting().next().is_some() { Pace::Held } else { Pace::Live };
-        Replay { pace, peace_until: Up::BOOT, phase: phase(node_name, SPREAD), summary: None }
+    pub(super) fn new(records: &Records, node_name: &str) -> Replay {
+        let pace = if records.waiting().next().is_some() { Pace::Held } else { Pace::Live };
+        Replay { pace, quiet_until: Up::BOOT, phase: phase(node_name, SPREAD), summary: None }
     }
 
     pub(super) fn is_live(&self) -> bool {
@@ -63,32 +63,32 @@ impl Replay {
     }
 
     /// A server is reached. `was_lost`: after none was, however short that was and whether it is recorded or not.
-    pub(super) fn resume(&mut self, memory: &Memory, was_lost: bool, now: Up) {
+    pub(super) fn resume(&mut self, records: &Records, was_lost: bool, now: Up) {
         if was_lost || self.pace == Pace::Held {
-            self.keep_peace(now);
+            self.keep_quiet(now);
         }
         if self.pace == Pace::Held {
-            self.pace = Pace::Paced { not_before: self.peace_until };
-            self.look_for_end(memory);
+            self.pace = Pace::Paced { not_before: self.quiet_until };
+            self.look_for_end(records);
         }
     }
 
     /// What makes the Node Ready again comes first, and alone.
-    pub(super) fn keep_peace(&mut self, now: Up) {
-        self.peace_until = now + PEACE + self.phase;
+    pub(super) fn keep_quiet(&mut self, now: Up) {
+        self.quiet_until = now + QUIET + self.phase;
     }
 
     /// Until when not even an event without a record is sent.
-    pub(super) fn peace_until(&self) -> Up {
-        self.peace_until
+    pub(super) fn quiet_until(&self) -> Up {
+        self.quiet_until
     }
 
     /// From when on the next record may be told; `None`: not before a server is reached.
     pub(super) fn may_tell_at(&self) -> Option<Up> {
         match self.pace {
-            Pace::Live => Some(self.peace_until),
+            Pace::Live => Some(self.quiet_until),
             Pace::Held => None,
-            Pace::Paced { not_before } => Some(not_before.max(self.peace_until)),
+            Pace::Paced { not_before } => Some(not_before.max(self.quiet_until)),
         }
     }
 
@@ -100,38 +100,38 @@ impl Replay {
     }
 
     /// The record to tell next: the first that waits and has something to tell.
-    pub(super) fn next<'a>(&self, memory: &'a Memory) -> Option<&'a Record> {
-        memory.waiting().find(|record| record.what.is_told()).filter(|record| self.summary != Some(record.sequence))
+    pub(super) fn next<'a>(&self, records: &'a Records) -> Option<&'a Record> {
+        records.waiting().find(|record| record.what.is_told()).filter(|record| self.summary != Some(record.sequence))
     }
 
     /// The end of the outage whose annotation is owed.
-    pub(super) fn owed_summary<'a>(&self, memory: &'a Memory) -> Option<&'a Record> {
-        memory.waiting().find(|record| self.summary == Some(record.sequence))
+    pub(super) fn owed_summary<'a>(&self, records: &'a Records) -> Option<&'a Record> {
+        records.waiting().find(|record| self.summary == Some(record.sequence))
     }
 
     /// What was told of this record was accepted, or refused for good.
-    pub(super) fn told(&mut self, sequence: Sequence, memory: &mut Memory) {
+    pub(super) fn told(&mut self, sequence: Sequence, records: &mut Records) {
         let is_end = |record: &Record| matches!(record.what, Happened::OutageEnded { .. });
-        if memory.waiting().any(|record| record.sequence == sequence && is_end(record)) {
+        if records.waiting().any(|record| record.sequence == sequence && is_end(record)) {
             self.summary = Some(sequence);
         } else {
-            memory.forget(sequence);
+            records.forget(sequence);
         }
-        self.look_for_end(memory);
+        self.look_for_end(records);
     }
 
     /// The annotation was accepted, or refused for good: nothing is left to tell of this outage.
-    pub(super) fn summed_up(&mut self, memory: &mut Memory) {
+    pub(super) fn summed_up(&mut self, records: &mut Records) {
         let Some(end) = self.summary.take() else { return };
-        let earlier = memory.waiting().take_while(|record| record.sequence < end);
+        let earlier = records.waiting().take_while(|record| record.sequence < end);
         let beginnings = earlier.filter(|record| matches!(record.what, Happened::OutageBegan { .. }));
         let beginnings: Vec<Sequence> = beginnings.map(|record| record.sequence).collect();
-        beginnings.into_iter().chain([end]).for_each(|sequence| memory.forget(sequence));
-        self.look_for_end(memory);
+        beginnings.into_iter().chain([end]).for_each(|sequence| records.forget(sequence));
+        self.look_for_end(records);
     }
 
-    fn look_for_end(&mut self, memory: &Memory) {
-        if self.summary.is_none() && self.next(memory).is_none() && matches!(self.pace, Pace::Paced { .. }) {
+    fn look_for_end(&mut self, records: &Records) {
+        if self.summary.is_none() && self.next(records).is_none() && matches!(self.pace, Pace::Paced { .. }) {
             self.pace = Pace::Live;
         }
     }
@@ -144,11 +144,11 @@ pub(super) fn phase(node_name: &str, span: Duration) -> Duration {
 }
 
 /// What is told of a record. Its name is the same each time, so that one that the server has already is not told twice.
-pub(super) fn event_of(record: &Record, node: &str, uid: &str, memory: &Memory, stamp: Wall, now: Up) -> Event {
-    let mut what = telling(record, node, memory, stamp, now);
-    let at = match memory.time_of(record, stamp, now) {
-        Known::At(wall) => wall,
-        Known::NotBefore(wall) => {
+pub(super) fn event_of(record: &Record, node: &str, uid: &str, records: &Records, stamp: Wall, now: Up) -> Event {
+    let mut what = telling(record, node, records, stamp, now);
+    let at = match records.time_of(record, stamp, now) {
+        RecordTime::At(wall) => wall,
+        RecordTime::NotBefore(wall) => {
             what.message.push_str(" (the board had no clock then: when it was is not known)");
             wall
         }
@@ -158,7 +158,7 @@ pub(super) fn event_of(record: &Record, node: &str, uid: &str, memory: &Memory, 
     Event::named(event_name(node, number), node, uid, &what, at)
 }
 
-fn telling(record: &Record, node: &str, memory: &Memory, stamp: Wall, now: Up) -> NodeEvent {
+fn telling(record: &Record, node: &str, records: &Records, stamp: Wall, now: Up) -> NodeEvent {
     let event = |warning, reason, message| NodeEvent { warning, reason, message };
     match &record.what {
         Happened::ConditionChanged { condition, to, .. } => told_of_change(node, condition, *to),
@@ -167,8 +167,8 @@ fn telling(record: &Record, node: &str, memory: &Memory, stamp: Wall, now: Up) -
             event(true, "Rebooted", format!("Node {node} has been rebooted, boot id: {}", record.at.boot))
         }
         Happened::OutageEnded { cause, changes, dropped } => {
-            let from = began(record, memory).and_then(|began| memory.wall_of(began.at, stamp, now));
-            let to = memory.wall_of(record.at, stamp, now);
+            let from = began(record, records).and_then(|began| records.wall_of(began.at, stamp, now));
+            let to = records.wall_of(record.at, stamp, now);
             let spent = from.zip(to).map(|(from, to)| format!(" after {}", Spent(to.since(from)))).unwrap_or_default();
             let message = format!(
                 "Node {node} reached the API server again{spent}: {cause}; {changes} changes of conditions meanwhile, {dropped} records dropped"
@@ -194,16 +194,16 @@ fn told_of_change(node: &str, kind: &str, to: Status) -> NodeEvent {
 }
 
 /// The beginning of the outage that `end` ended.
-fn began<'a>(end: &Record, memory: &'a Memory) -> Option<&'a Record> {
-    let earlier = memory.waiting().take_while(|record| record.sequence < end.sequence);
+fn began<'a>(end: &Record, records: &'a Records) -> Option<&'a Record> {
+    let earlier = records.waiting().take_while(|record| record.sequence < end.sequence);
     earlier.filter(|record| matches!(record.what, Happened::OutageBegan { .. })).last()
 }
 
 /// The annotation that sums up the outage that `end` ended.
-pub(super) fn summary_of(end: &Record, memory: &Memory, stamp: Wall, now: Up) -> Option<String> {
+pub(super) fn summary_of(end: &Record, records: &Records, stamp: Wall, now: Up) -> Option<String> {
     let Happened::OutageEnded { cause, changes, dropped } = &end.what else { return None };
-    let wall_of = |record: &Record| memory.wall_of(record.at, stamp, now);
-    let (from, to) = (began(end, memory).and_then(wall_of), wall_of(end));
+    let wall_of = |record: &Record| records.wall_of(record.at, stamp, now);
+    let (from, to) = (began(end, records).and_then(wall_of), wall_of(end));
     Some(LastOutage { from, to, cause, changes: *changes, dropped: *dropped }.annotation())
 }
 

@@ -21,14 +21,14 @@ mod unseen;
 use std::time::Duration;
 
 use super::backoff::Backoff;
+use super::failure_log::RetryReason;
 use super::lease::Renewal;
 use super::notice::Level;
 use super::registration::Registration;
+use super::shared::{Ownership, Shared, Step};
 use super::tries::Tries;
-use super::trouble::Remedy;
-use super::wanted::{Seen, WantedNode};
-use super::world::{Ownership, Step, World};
-use crate::api::{Answer, Class, Document, PatchAnswer, Refusal, Wish};
+use super::wanted::{Observed, WantedNode};
+use crate::api::{Answer, Class, Document, Operation, PatchAnswer, Refusal};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::object::Node;
 use crate::node::{patch, report};
@@ -110,12 +110,12 @@ const REPORT_IN_OUTAGE: Duration = Duration::from_secs(40 * 60);
 const NODE_STATUS: &str = "NodeStatus";
 
 impl StatusLane {
-    pub(super) fn new(world: &World, now: Up) -> StatusLane {
-        let registers = world.settings.register_node;
+    pub(super) fn new(shared: &Shared, now: Up) -> StatusLane {
+        let registers = shared.settings.register_node;
         let rest = Stage::Rest { not_before: now, earliest: now, latest: now };
         StatusLane {
             stage: if registers { Stage::Register(Box::new(Registration::new(now))) } else { rest },
-            wanted: WantedNode::new(world),
+            wanted: WantedNode::new(shared),
             base: Base::Unread,
             is_large: false,
             tries: Tries::of(NODE_STATUS, Duration::ZERO),
@@ -131,52 +131,52 @@ impl StatusLane {
         }
     }
 
-    pub(super) fn poll(&mut self, world: &mut World, renewal: Renewal, now: Now) -> Step {
-        world.notice_gap(now.up);
-        if std::mem::take(&mut world.node_in_doubt) {
+    pub(super) fn poll(&mut self, shared: &mut Shared, renewal: Renewal, now: Now) -> Step {
+        shared.notice_gap(now.up);
+        if std::mem::take(&mut shared.node_in_doubt) {
             self.assert_due = now.up;
-            world.report_at_once = true;
+            shared.report_at_once = true;
         }
-        if world.node == Ownership::Contested && !matches!(self.stage, Stage::Contest(_)) {
-            self.contest(None, world, now);
+        if shared.node == Ownership::Contested && !matches!(self.stage, Stage::Contest(_)) {
+            self.contest(None, shared, now);
         }
-        let may_hurry = world.report_at_once && self.base.node().is_some() && !self.held_back(world, now);
+        let may_hurry = shared.report_at_once && self.base.node().is_some() && !self.held_back(shared, now);
         match &mut self.stage {
-            Stage::Register(registration) => registration.poll(&mut self.wanted, world, now),
+            Stage::Register(registration) => registration.poll(&mut self.wanted, shared, now),
             Stage::Contest(contest) => contest.poll(now.up),
             Stage::Rest { not_before, earliest, latest } => {
                 // The last renewal before a look's time takes the look along: a wake-up costs more than a look. So the two
                 // are in step from the first renewal on, whenever the first report was.
-                let rides = renewal == Renewal::Now && now.up + world.settings.lease_renew_period() > *latest;
+                let rides = renewal == Renewal::Now && now.up + shared.settings.lease_renew_period() > *latest;
                 if now.up < *not_before || !(may_hurry || now.up >= *earliest || rides) {
-                    let until = with_renewal(*latest, renewal, world).max(*not_before);
+                    let until = with_renewal(*latest, renewal, shared).max(*not_before);
                     return Step::Wait { until, because: self.tries.because(NODE_STATUS) };
                 }
-                world.report_at_once = false;
+                shared.report_at_once = false;
                 self.stage = Stage::Probe;
                 Step::Probe
             }
             Stage::Decide { not_before } if now.up < *not_before => {
                 Step::Wait { until: *not_before, because: self.tries.because(NODE_STATUS) }
             }
-            Stage::Decide { .. } => self.decide(world, now),
+            Stage::Decide { .. } => self.decide(shared, now),
             Stage::Probe | Stage::Version | Stage::Read | Stage::Patch { .. } | Stage::Assert => Step::Idle,
         }
     }
 
     /// Why there is no Node of ours; `None` where there is one, or somebody else is to make it.
     pub(super) fn obstacle(&self) -> Option<Obstacle<'_>> {
-        let trouble = match &self.stage {
-            Stage::Register(registration) => registration.trouble(),
-            Stage::Contest(contest) => contest.trouble(),
+        let failure = match &self.stage {
+            Stage::Register(registration) => registration.last_failure(),
+            Stage::Contest(contest) => contest.last_failure(),
             _ => return None,
         };
-        Some(trouble.map_or(Obstacle::NotYet, Obstacle::Because))
+        Some(failure.map_or(Obstacle::NotYet, Obstacle::Because))
     }
 
     /// What the last report said, if it failed.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.tries.trouble()
+    pub(super) fn last_failure(&self) -> Option<&str> {
+        self.tries.last_failure()
     }
 
     /// Whether a run has begun: a request may follow in this moment.
@@ -184,14 +184,14 @@ impl StatusLane {
         matches!(self.stage, Stage::Probe | Stage::Decide { .. })
     }
 
-    pub(super) fn observed(&mut self, seen: Seen, world: &mut World, now: Now) {
-        self.wanted.observe(seen, self.base.node(), world, now);
+    pub(super) fn observed(&mut self, seen: Observed, shared: &mut Shared, now: Now) {
+        self.wanted.observe(seen, self.base.node(), shared, now);
         self.looked_at = now.up;
         match &mut self.stage {
             Stage::Register(registration) => registration.observed(),
             Stage::Probe => {
                 self.tries.start_over();
-                if self.tries.trouble().is_some() {
+                if self.tries.last_failure().is_some() {
                     // After a run that failed there is one try in each.
                     self.tries.failed = TRIES_PER_RUN - 1;
                 }
@@ -202,17 +202,17 @@ impl StatusLane {
     }
 
     /// Addresses or settings changed: look again now.
-    pub(super) fn hurry(&mut self, remedy: Remedy, now: Now) {
+    pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
         self.wanted.unsettle();
         match &mut self.stage {
-            Stage::Register(registration) => registration.hurry(remedy, now),
+            Stage::Register(registration) => registration.hurry(reason, now),
             Stage::Rest { earliest, .. } => *earliest = now.up,
             // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
             _ => {}
         }
     }
 
-    pub(super) fn answered(&mut self, answer: Answer, world: &mut World, now: Now) {
+    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
         let stage = std::mem::replace(&mut self.stage, Stage::Decide { not_before: now.up });
         let refusal = answer.result.as_ref().err();
         let (registers, asks_version) = match &stage {
@@ -222,27 +222,27 @@ impl StatusLane {
         // Who knows the version need not know Nodes; but where nobody is, nobody is.
         let says_something = !asks_version || refusal.is_some_and(|refusal| refusal.class() == Class::Unreachable);
         let says_something = says_something && !refusal.is_some_and(Refusal::is_too_long);
-        if says_something && (registers || world.node_uid().is_none()) {
+        if says_something && (registers || shared.node_uid().is_none()) {
             // No Lease is renewed, or not in time, so nobody else says whether there is a server.
-            world.asked_for_node(refusal, now);
+            shared.asked_for_node(refusal, now);
         }
         let patience = refusal.map_or(Duration::ZERO, Refusal::retry_after).min(CEILING);
-        let result = answer.result.map(|document| self.completed(&stage, document, world));
+        let result = answer.result.map(|document| self.completed(&stage, document, shared));
         // Whenever the Node is read: whose is it?
         let is_strange = matches!(&result, Ok(Document::Node(node)) if self.wanted.stranger(node).is_some());
         match (stage, result) {
-            (Stage::Contest(contest), result) => self.contest_answered(contest, result, world, now),
-            (_, Ok(Document::Node(node))) if is_strange => self.contest(Some(node), world, now),
+            (Stage::Contest(contest), result) => self.contest_answered(contest, result, shared, now),
+            (_, Ok(Document::Node(node))) if is_strange => self.contest(Some(node), shared, now),
             (Stage::Register(mut registration), result) => {
-                match registration.answered(result, &mut self.wanted, world, now) {
+                match registration.answered(result, &mut self.wanted, shared, now) {
                     Some(node) => {
-                        self.registered(node, world, now);
+                        self.registered(node, shared, now);
                         self.stage = Stage::Decide { not_before: now.up + patience };
                     }
                     None => self.stage = Stage::Register(registration),
                 }
             }
-            (Stage::Version, Ok(_)) if world.clock.wants_a_witness() => self.version_due = now.up,
+            (Stage::Version, Ok(_)) if shared.clock.wants_a_witness() => self.version_due = now.up,
             (Stage::Version, Ok(Document::Version(version))) => {
                 self.wanted.server_version = Some(version);
                 self.wanted.unsettle();
@@ -252,66 +252,66 @@ impl StatusLane {
                 self.version_pause.reset();
                 self.version_due = now.up + VERSION_FREQUENCY;
             }
-            (Stage::Version, Err(refusal)) => self.version_refused(&refusal, world, now),
+            (Stage::Version, Err(refusal)) => self.version_refused(&refusal, shared, now),
             (Stage::Read, Ok(Document::Node(node))) => {
-                if world.clock.wants_a_witness() {
+                if shared.clock.wants_a_witness() {
                     self.version_due = now.up;
                 }
-                self.read(node, world, now);
+                self.read(node, shared, now);
             }
             (Stage::Patch { report_due, sums_up, sent }, Ok(document)) => {
                 self.report_due = Some(report_due);
                 if sums_up {
-                    world.replay.summed_up(&mut world.memory);
+                    shared.replay.summed_up(&mut shared.records);
                 }
                 match (document, sent) {
-                    (Document::Node(node), _) => self.patched(node, world, now),
+                    (Document::Node(node), _) => self.patched(node, shared, now),
                     (Document::Metadata { uid, resource_version, .. }, Some(sent)) => {
-                        self.patched_unseen(sent, (uid, resource_version), world, now);
+                        self.patched_unseen(sent, (uid, resource_version), shared, now);
                     }
-                    _ => self.rest(world, now),
+                    _ => self.rest(shared, now),
                 }
             }
             (Stage::Assert, Ok(Document::Metadata { uid, resource_version, .. })) => {
-                self.asserted(&uid, &resource_version, world, now);
+                self.asserted(&uid, &resource_version, shared, now);
             }
-            (stage, Err(refusal)) => self.refused(&stage, &refusal, world, now),
-            (_, Ok(_)) => self.rest(world, now),
+            (stage, Err(refusal)) => self.refused(&stage, &refusal, shared, now),
+            (_, Ok(_)) => self.rest(shared, now),
         }
     }
 
     /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,
     /// Lease then status. Now and then one report goes anyway, in case only Leases are lost. While the Node is missing
     /// no Lease is renewed, so nothing is waited for.
-    fn held_back(&self, world: &World, now: Now) -> bool {
-        let Some(since) = world.outage.lost_since().filter(|_| world.node_uid().is_some()) else { return false };
+    fn held_back(&self, shared: &Shared, now: Now) -> bool {
+        let Some(since) = shared.outage.lost_since().filter(|_| shared.node_uid().is_some()) else { return false };
         now.up < self.held_until.max(since + LEASE_FIRST)
     }
 
-    fn registered(&mut self, node: Box<Node>, world: &mut World, now: Now) {
+    fn registered(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
         if !self.is_large {
-            self.tell_what_is_left(&node, world);
+            self.tell_what_is_left(&node, shared);
         }
-        world.report_in_full = false;
+        shared.report_in_full = false;
         let is_known = self.wanted.server_version.as_ref().is_some_and(|version| version.starts_with('v'));
         self.version_due = now.up + if is_known { VERSION_FREQUENCY } else { self.version_pause.step() };
         self.report_due = None;
         self.wanted.reconcile();
-        self.read(node, world, now);
+        self.read(node, shared, now);
         self.tries.start_over();
     }
 
-    fn decide(&mut self, world: &mut World, now: Now) -> Step {
-        if self.held_back(world, now) {
-            return self.rest_now(world, now);
+    fn decide(&mut self, shared: &mut Shared, now: Now) -> Step {
+        if self.held_back(shared, now) {
+            return self.rest_now(shared, now);
         }
         // What makes a Node Ready again goes first.
-        let is_unknown = self.wanted.server_version.is_none() || !world.clock.was_compared();
-        let must_know = is_unknown || !world.report_in_full;
+        let is_unknown = self.wanted.server_version.is_none() || !shared.clock.was_compared();
+        let must_know = is_unknown || !shared.report_in_full;
         if now.up >= self.version_due && must_know {
             self.version_due = now.up + self.version_pause.step();
             self.stage = Stage::Version;
-            return Step::Send(Wish::ReadVersion);
+            return Step::Send(Operation::ReadVersion);
         }
         let (base, is_unsure) = match &self.base {
             Base::Current(node) if self.wanted.is_known() => (node, false),
@@ -321,119 +321,119 @@ impl StatusLane {
                 return Step::Send(self.reading());
             }
         };
-        let must_send = self.report_due.is_none_or(|due| now.up >= due) || world.report_in_full || is_unsure;
-        let summary = world.summary(now);
+        let must_send = self.report_due.is_none_or(|due| now.up >= due) || shared.report_in_full || is_unsure;
+        let summary = shared.summary(now);
         let sums_up = summary.is_some();
         let may_send = must_send || sums_up || !self.wanted.is_settled();
-        if may_send && world.memory.must_wait(now.up) {
+        if may_send && shared.records.must_wait(now.up) {
             return Step::Idle;
         }
-        let wanted = if may_send { self.wanted.updated(base, summary, world, now) } else { None };
+        let wanted = if may_send { self.wanted.updated(base, summary, shared, now) } else { None };
         if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
             let body = if is_unsure {
                 report::whole_status(base, &wanted.node)
-            } else if world.report_in_full {
+            } else if shared.report_in_full {
                 report::report_in_full(base, &wanted.node)
             } else {
                 patch::status_patch(base, &wanted.node)
             };
-            let report_due = self.next_report(wanted.changed, world, now);
+            let report_due = self.next_report(wanted.changed, shared, now);
             let sent = self.is_large.then(|| Box::new(wanted.node));
             self.stage = Stage::Patch { report_due, sums_up, sent };
-            return Step::Send(Wish::PatchStatus { body, answer: self.answer(), heartbeat: true });
+            return Step::Send(Operation::PatchStatus { body, answer: self.answer(), heartbeat: true });
         }
         // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
-        if now.up + world.settings.node_status_update_frequency / 2 >= self.assert_due {
+        if now.up + shared.settings.node_status_update_frequency / 2 >= self.assert_due {
             let body = patch::assertion(base);
             self.stage = Stage::Assert;
-            return Step::Send(Wish::PatchStatus { body, answer: PatchAnswer::Metadata, heartbeat: true });
+            return Step::Send(Operation::PatchStatus { body, answer: PatchAnswer::Metadata, heartbeat: true });
         }
-        self.rest_now(world, now)
+        self.rest_now(shared, now)
     }
 
     /// SYN-7: after a change, and at start, the next idle report is moved by up to half its period either way.
-    fn next_report(&self, changed: bool, world: &mut World, now: Now) -> Up {
-        let frequency = world.settings.node_status_report_frequency;
+    fn next_report(&self, changed: bool, shared: &mut Shared, now: Now) -> Up {
+        let frequency = shared.settings.node_status_report_frequency;
         if changed || self.report_due.is_none() {
-            now.up + frequency / 2 + world.random.up_to(frequency)
+            now.up + frequency / 2 + shared.random.up_to(frequency)
         } else {
             now.up + frequency
         }
     }
 
-    fn read(&mut self, node: Box<Node>, world: &mut World, now: Now) {
-        self.wanted.node_known(&node, world, now);
-        if world.node != Ownership::Contested {
-            world.node = Ownership::Ours { uid: node.metadata.uid.clone() };
+    fn read(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
+        self.wanted.node_known(&node, shared, now);
+        if shared.node != Ownership::Contested {
+            shared.node = Ownership::Ours { uid: node.metadata.uid.clone() };
         }
         // Of one that is too large, only what was sent is known.
         self.base = if self.is_large { Base::Unsure(node) } else { Base::Current(node) };
     }
 
-    fn patched(&mut self, node: Box<Node>, world: &mut World, now: Now) {
-        self.tries.succeeded(world, now);
+    fn patched(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
+        self.tries.succeeded(shared, now);
         if self.reported {
-            world.say(Level::Debug, "status-sent", "NodeStatus sent");
+            shared.say(Level::Debug, "status-sent", "NodeStatus sent");
         } else {
-            let name = &world.node_name;
+            let name = &shared.node_name;
             let summary =
                 node.status.conditions.iter().map(|condition| format!("{}={}", condition.kind, condition.status));
             let text = format!("NodeStatus of {name} sent: {}", summary.collect::<Vec<_>>().join(" "));
-            world.say(Level::Info, "status-sent", text);
+            shared.say(Level::Info, "status-sent", text);
             self.reported = true;
         }
         self.deletions.report_accepted(now.up);
         self.wanted.acknowledged(&node);
-        world.report_in_full = false;
+        shared.report_in_full = false;
         // What was to be reported at once is: a renewal may have asked for it while this report was being made.
-        world.report_at_once = false;
-        self.assert_due = now.up + world.settings.status_assert_frequency;
-        self.read(node, world, now);
+        shared.report_at_once = false;
+        self.assert_due = now.up + shared.settings.status_assert_frequency;
+        self.read(node, shared, now);
         self.base.becomes(Base::Current);
-        self.rest(world, now);
+        self.rest(shared, now);
     }
 
-    fn version_refused(&mut self, refusal: &Refusal, world: &mut World, now: Now) {
+    fn version_refused(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
         self.wanted.version_refused(refusal);
         if self.wanted.waits_for_version() {
             self.version_due = now.up;
-            return self.refused(&Stage::Version, refusal, world, now);
+            return self.refused(&Stage::Version, refusal, shared, now);
         }
         // What is known of it is good enough for now; the report does not wait.
         self.wanted.server_version.get_or_insert_default();
         self.stage = Stage::Decide { not_before: now.up + refusal.retry_after().min(CEILING) };
     }
 
-    fn refused(&mut self, stage: &Stage, refusal: &Refusal, world: &mut World, now: Now) {
+    fn refused(&mut self, stage: &Stage, refusal: &Refusal, shared: &mut Shared, now: Now) {
         let verb = match stage {
             Stage::Read => "get nodes",
             Stage::Version => "get /version",
             _ => "patch nodes/status",
         };
-        if self.is_found_large(stage, refusal, world) {
+        if self.is_found_large(stage, refusal, shared) {
             return;
         }
         let class = refusal.class();
-        if class == Class::Missing && world.settings.register_node && world.settings.reregister {
+        if class == Class::Missing && shared.settings.register_node && shared.settings.reregister {
             return self.register_again(now.up);
         }
         if class == Class::Missing {
-            let name = &world.node_name;
+            let name = &shared.node_name;
             let advice =
                 format!("; Node {name} does not exist and this agent may not register it (registerNode, reregister)");
-            self.tries.failed_with(refusal, &advice, world, now);
+            self.tries.failed_with(refusal, &advice, shared, now);
         } else {
-            self.tries.failed(refusal, verb, world, now);
+            self.tries.failed(refusal, verb, shared, now);
         }
         if let Stage::Patch { sums_up: true, .. } = stage
             && refusal.is_of_content()
         {
-            world.say(
+            shared.say(
                 Level::Warning,
                 "summary-refused",
                 "the summary of the last outage is left out of the next report",
             );
-            world.replay.summed_up(&mut world.memory);
+            shared.replay.summed_up(&mut shared.records);
         }
         let was_outdated = matches!(self.base, Base::Outdated(_));
         if matches!(stage, Stage::Patch { .. }) && may_have_been_done(refusal) {
@@ -448,42 +448,42 @@ impl StatusLane {
                 self.base.becomes(Base::Outdated);
                 let most = if class == Class::Conflict { 2 } else { TRIES_PER_RUN };
                 if self.tries.failed >= most {
-                    self.rest(world, now);
+                    self.rest(shared, now);
                 }
             }
             Class::Unreachable => {
-                world.report_in_full = true;
+                shared.report_in_full = true;
                 // Ready again in two requests: the whole status over what is known, rather than a look first.
                 if was_outdated {
                     self.base.becomes(Base::Unsure);
                 }
-                self.held_until = now.up + world.settings.node_status_report_frequency.max(REPORT_IN_OUTAGE);
-                self.rest_from(now.up + refusal.retry_after().min(CEILING), world, now);
+                self.held_until = now.up + shared.settings.node_status_report_frequency.max(REPORT_IN_OUTAGE);
+                self.rest_from(now.up + refusal.retry_after().min(CEILING), shared, now);
             }
             _ => {
                 if class == Class::Missing {
                     self.base = Base::Unread;
                     // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
-                    world.node = Ownership::Unknown;
+                    shared.node = Ownership::Unknown;
                 }
-                self.rest(world, now);
+                self.rest(shared, now);
             }
         }
     }
 
-    fn rest(&mut self, world: &mut World, now: Now) {
-        self.rest_from(now.up, world, now);
+    fn rest(&mut self, shared: &mut Shared, now: Now) {
+        self.rest_from(now.up, shared, now);
     }
 
     /// Answers by when the next run happens.
-    fn rest_from(&mut self, not_before: Up, world: &mut World, now: Now) -> Up {
-        let period = world.settings.node_status_update_frequency;
-        let latest = now.up + world.random.jittered(period);
+    fn rest_from(&mut self, not_before: Up, shared: &mut Shared, now: Now) -> Up {
+        let period = shared.settings.node_status_update_frequency;
+        let latest = now.up + shared.random.jittered(period);
         self.stage = Stage::Rest { not_before, earliest: now.up + period, latest };
         latest
     }
 
-    fn rest_now(&mut self, world: &mut World, now: Now) -> Step {
-        Step::Wait { until: self.rest_from(now.up, world, now), because: self.tries.because(NODE_STATUS) }
+    fn rest_now(&mut self, shared: &mut Shared, now: Now) -> Step {
+        Step::Wait { until: self.rest_from(now.up, shared, now), because: self.tries.because(NODE_STATUS) }
     }
 }

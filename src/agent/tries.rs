@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::contract::Because;
-use super::trouble::{Remedy, Trouble};
-use super::world::World;
+use super::failure_log::{FailureLog, RetryReason};
+use super::shared::Shared;
 use crate::api::{Class, Refusal};
 use crate::config::limits::INNER_RETRIES;
 use crate::time::Now;
@@ -17,31 +17,31 @@ pub(super) struct Tries {
     /// How often in a row the server asked for patience: that is no failure.
     postponed: u32,
     backoff: Backoff,
-    log: Trouble,
+    log: FailureLog,
 }
 
 impl Tries {
     /// `what` is tried, for people; the first pause is `first_pause`.
     pub(super) fn of(what: &'static str, first_pause: Duration) -> Tries {
-        Tries { failed: 0, postponed: 0, backoff: Backoff::starting_at(first_pause), log: Trouble::of(what) }
+        Tries { failed: 0, postponed: 0, backoff: Backoff::starting_at(first_pause), log: FailureLog::of(what) }
     }
 
     /// A try failed, of which the log may say something; `verb` is the right that it needs.
-    pub(super) fn failed(&mut self, refusal: &Refusal, verb: &'static str, world: &mut World, now: Now) {
-        let advice = world.advise(refusal, verb, now);
-        self.failed_with(refusal, &advice, world, now);
+    pub(super) fn failed(&mut self, refusal: &Refusal, verb: &'static str, shared: &mut Shared, now: Now) {
+        let advice = shared.advise(refusal, verb, now);
+        self.failed_with(refusal, &advice, shared, now);
     }
 
     /// The same with advice of one's own.
-    pub(super) fn failed_with(&mut self, refusal: &Refusal, advice: &str, world: &mut World, now: Now) {
+    pub(super) fn failed_with(&mut self, refusal: &Refusal, advice: &str, shared: &mut Shared, now: Now) {
         self.failed += 1;
-        world.say_if(self.log.failed(refusal, advice, now.up));
+        shared.say_if(self.log.failed(refusal, advice, now.up));
     }
 
     /// One succeeded.
-    pub(super) fn succeeded(&mut self, world: &mut World, now: Now) {
+    pub(super) fn succeeded(&mut self, shared: &mut Shared, now: Now) {
         self.start_over();
-        world.say_if(self.log.ended(now.up));
+        shared.say_if(self.log.ended(now.up));
     }
 
     /// What comes next has its own tries; what went wrong before is still not over.
@@ -72,17 +72,17 @@ impl Tries {
     }
 
     /// Whether what happened is a reason to try now.
-    pub(super) fn may_end_with(&self, remedy: Remedy) -> bool {
-        self.log.may_end_with(remedy)
+    pub(super) fn may_retry_for(&self, reason: RetryReason) -> bool {
+        self.log.may_retry_for(reason)
     }
 
     /// What the last try said, if it failed.
-    pub(super) fn trouble(&self) -> Option<&str> {
+    pub(super) fn last_failure(&self) -> Option<&str> {
         self.log.last()
     }
 
     /// Why `what` waits.
     pub(super) fn because(&self, what: &'static str) -> Because {
-        Because { what, after: self.trouble().map(str::to_owned) }
+        Because { what, after: self.last_failure().map(str::to_owned) }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::conditions::Conditions;
 use super::notice::Level;
-use super::world::World;
+use super::shared::Shared;
 use crate::api::{Refusal, StatusError};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::journal::{Happened, Record};
@@ -43,7 +43,7 @@ pub(super) struct WantedNode {
 
 /// One look at the board.
 #[derive(Debug)]
-pub(super) enum Seen {
+pub(super) enum Observed {
     Board(Box<Facts>),
     /// Machine and network are as they were.
     Readings(Box<Readings>),
@@ -57,63 +57,63 @@ pub(super) struct Wanted {
 
 impl WantedNode {
     /// After a start: what earlier processes left to be told.
-    pub(super) fn new(world: &World) -> WantedNode {
-        let mut wanted = WantedNode { conditions: Conditions::new(world.memory.waiting()), ..WantedNode::default() };
+    pub(super) fn new(shared: &Shared) -> WantedNode {
+        let mut wanted = WantedNode { conditions: Conditions::new(shared.records.waiting()), ..WantedNode::default() };
         // A reboot that the journal tells of is not told by the setters as well (MI-5).
-        let boot = world.memory.journal().boot();
+        let boot = shared.records.journal().boot();
         let tells = |record: &Record| matches!(record.what, Happened::BoardRebooted { .. }) && record.at.boot == boot;
-        wanted.remembered.reboot_reported = world.memory.waiting().any(tells);
+        wanted.remembered.reboot_reported = shared.records.waiting().any(tells);
         wanted
     }
 
-    pub(super) fn observe(&mut self, seen: Seen, base: Option<&Node>, world: &mut World, now: Now) {
+    pub(super) fn observe(&mut self, seen: Observed, base: Option<&Node>, shared: &mut Shared, now: Now) {
         let (facts, same_board) = match (seen, self.facts.take()) {
-            (Seen::Board(facts), known) => {
+            (Observed::Board(facts), known) => {
                 let same_board = known.is_some_and(|known| looks_the_same(&known, &facts));
                 (facts, same_board)
             }
-            (Seen::Readings(readings), Some(mut known)) => {
+            (Observed::Readings(readings), Some(mut known)) => {
                 let same_board = size(&known.readings) == size(&readings);
                 known.readings = *readings;
                 (known, same_board)
             }
             // Readings of a board that was never seen whole say nothing.
-            (Seen::Readings(_), None) => return,
+            (Observed::Readings(_), None) => return,
         };
         let source = facts.readings.memory.as_ref().ok().map(|memory| memory.source);
         if source == Some(MemorySource::MemAvailable) && !self.said_memory_source {
             self.said_memory_source = true;
             let text = "no memory cgroup at the root: memory pressure is judged by MemAvailable";
-            world.say(Level::Info, "memory-source", text);
+            shared.say(Level::Info, "memory-source", text);
         }
         if identity::is_nameless(&facts.machine) && !self.said_nameless {
             self.said_nameless = true;
             let text = "this board has no serial number, no MAC address that stays and no machine-id: another one with its \
                         credentials is noticed only once it renews the same Lease";
-            world.say(Level::Warning, "nameless-board", text);
+            shared.say(Level::Warning, "nameless-board", text);
         }
         // The size that was read first counts, from the first look on: also where the disk cannot be read any more once there
         // is a Node to report to.
         let size_bytes = size(&facts.readings);
         self.remembered.ephemeral_storage_bytes = self.remembered.ephemeral_storage_bytes.or(size_bytes);
-        let pressures = self.pressure.observe(&world.settings.eviction, &facts.machine, &facts.readings, now.up);
+        let pressures = self.pressure.observe(&shared.settings.eviction, &facts.machine, &facts.readings, now.up);
         self.facts = Some(facts);
-        self.settled &= self.judge(pressures, base, world, now) && same_board;
+        self.settled &= self.judge(pressures, base, shared, now) && same_board;
     }
 
     /// Answers whether that is what the last judgement said.
-    fn judge(&mut self, pressures: Pressures, base: Option<&Node>, world: &mut World, now: Now) -> bool {
+    fn judge(&mut self, pressures: Pressures, base: Option<&Node>, shared: &mut Shared, now: Now) -> bool {
         let Some(facts) = self.facts.as_deref() else { return true };
-        let look = Look { settings: &world.settings, facts, pressures, remembered: &self.remembered, base };
-        self.conditions.look(rules::judge(&look), base.is_some(), world, now)
+        let look = Look { settings: &shared.settings, facts, pressures, remembered: &self.remembered, base };
+        self.conditions.look(rules::judge(&look), base.is_some(), shared, now)
     }
 
     /// The server's Node is known, and with it what our conditions were before.
-    pub(super) fn node_known(&mut self, node: &Node, world: &mut World, now: Now) {
+    pub(super) fn node_known(&mut self, node: &Node, shared: &mut Shared, now: Now) {
         self.settled = false;
-        self.conditions.node_known(node, world, now);
+        self.conditions.node_known(node, shared, now);
         // What was not sure without it may be now.
-        self.judge(self.pressure.last(), Some(node), world, now);
+        self.judge(self.pressure.last(), Some(node), shared, now);
     }
 
     /// Whether another look would find nothing to send: the Node need not be made again to know that.
@@ -148,8 +148,8 @@ impl WantedNode {
     }
 
     /// The Node to register (INI-*); `None` before the first facts.
-    pub(super) fn initial(&mut self, world: &mut World, now: Now) -> Option<Node> {
-        Some(self.made(None, world, now)?.node)
+    pub(super) fn initial(&mut self, shared: &mut Shared, now: Now) -> Option<Node> {
+        Some(self.made(None, shared, now)?.node)
     }
 
     /// Another board that wrote this Node, as far as what is known of both says so.
@@ -163,10 +163,10 @@ impl WantedNode {
         &mut self,
         base: &Node,
         summary: Option<String>,
-        world: &mut World,
+        shared: &mut Shared,
         now: Now,
     ) -> Option<Wanted> {
-        let mut wanted = self.made(Some(base), world, now)?;
+        let mut wanted = self.made(Some(base), shared, now)?;
         self.settled = !wanted.changed;
         if let Some(summary) = summary {
             wanted.changed = true;
@@ -175,14 +175,14 @@ impl WantedNode {
         Some(wanted)
     }
 
-    fn made(&mut self, base: Option<&Node>, world: &mut World, now: Now) -> Option<Wanted> {
-        let stamp = world.stamp(now)?;
-        let wanted = self.conditions.wanted(world, stamp, now)?;
+    fn made(&mut self, base: Option<&Node>, shared: &mut Shared, now: Now) -> Option<Wanted> {
+        let stamp = shared.stamp(now)?;
+        let wanted = self.conditions.wanted(shared, stamp, now)?;
         let version = kubelet_version(self.server_version.as_deref());
         let board = Board {
-            settings: &world.settings,
+            settings: &shared.settings,
             facts: self.facts.as_deref()?,
-            name: &world.node_name,
+            name: &shared.node_name,
             kubelet_version: &version,
             conditions: &wanted,
             stamp,
@@ -192,13 +192,13 @@ impl WantedNode {
             None => desired::initial(&board, &self.remembered),
         };
         let at = Now { wall: Some(stamp), ..now };
-        events.extend(self.conditions.written(&wanted, conditions, base.is_some(), world, at));
-        self.complain(problems, world);
+        events.extend(self.conditions.written(&wanted, conditions, base.is_some(), shared, at));
+        self.complain(problems, shared);
         let normal = if base.is_some() { Level::Info } else { Level::Debug };
         for event in events {
             let level = if event.warning { Level::Warning } else { normal };
-            world.say(level, "node-event", format!("{}: {}", event.reason, event.message));
-            world.fresh_events.push(event);
+            shared.say(level, "node-event", format!("{}: {}", event.reason, event.message));
+            shared.fresh_events.push(event);
         }
         Some(Wanted { node, changed: changed || self.conditions.has_unacknowledged() })
     }
@@ -209,10 +209,10 @@ impl WantedNode {
         self.reconciles = false;
     }
 
-    fn complain(&mut self, problems: Vec<NodeError>, world: &mut World) {
+    fn complain(&mut self, problems: Vec<NodeError>, shared: &mut Shared) {
         for problem in &problems {
             if !self.complaints.contains(&subject(problem)) {
-                world.say(Level::Warning, problem.word(), problem.to_string());
+                shared.say(Level::Warning, problem.word(), problem.to_string());
             }
         }
         self.complaints = problems.iter().map(subject).collect();

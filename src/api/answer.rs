@@ -9,8 +9,8 @@ use ureq_proto::http::{Response, header};
 
 use super::exchange::AUDIT_ID;
 use super::failure::{Failure, cut};
+use super::operation::{AuditId, Operation, PODS_LISTED, PatchAnswer};
 use super::protobuf;
-use super::wish::{AuditId, PODS_LISTED, PatchAnswer, Wish};
 use crate::config::limits;
 use crate::node::object::{Lease, Node};
 use crate::time::Wall;
@@ -190,11 +190,13 @@ impl Head {
     }
 
     /// Whether this may be the API server's own word, as far as a head can show it (D14).
-    pub(super) fn confirm(&self, wish: &Wish) -> Result<(), Failure> {
+    pub(super) fn confirm(&self, operation: &Operation) -> Result<(), Failure> {
         match self.audit_id {
             Echo::Missing => Err(self.unconfirmed("an Audit-Id")),
             Echo::Another if self.is_success() => Err(self.unconfirmed("our Audit-ID")),
-            _ if self.is_success() && !essence(&self.content_type).eq_ignore_ascii_case(essence(wish.accept())) => {
+            _ if self.is_success()
+                && !essence(&self.content_type).eq_ignore_ascii_case(essence(operation.accept())) =>
+            {
                 Err(self.unconfirmed("the content type that was asked for"))
             }
             _ => Ok(()),
@@ -202,37 +204,41 @@ impl Head {
     }
 
     /// `body` is complete; for a success nobody reads it is empty.
-    pub(super) fn into_answer(self, wish: &Wish, body: &[u8]) -> Result<Answer, Failure> {
+    pub(super) fn into_answer(self, operation: &Operation, body: &[u8]) -> Result<Answer, Failure> {
         let date = self.date;
-        let result = if self.is_success() { Ok(self.document(wish, body)?) } else { Err(self.refusal(body)?) };
+        let result = if self.is_success() { Ok(self.document(operation, body)?) } else { Err(self.refusal(body)?) };
         Ok(Answer { date, result })
     }
 
-    fn document(&self, wish: &Wish, body: &[u8]) -> Result<Document, Failure> {
-        match wish {
-            Wish::ReadMetadata | Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
+    fn document(&self, operation: &Operation, body: &[u8]) -> Result<Document, Failure> {
+        match operation {
+            Operation::ReadMetadata | Operation::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
                 let is_cut = body.len() > limits::METADATA_BODY_BYTES;
                 protobuf::read_metadata(body, is_cut)
                     .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned()))
             }
-            Wish::CreateNode { .. } | Wish::StripNode | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => {
+            Operation::CreateNode { .. }
+            | Operation::StripNode
+            | Operation::ReadNode { .. }
+            | Operation::PatchStatus { .. } => {
                 let node: Box<Node> = self.json(body)?;
                 if node.metadata.name.is_empty() {
                     return Err(self.not_json("a Node without a name".to_owned()));
                 }
                 Ok(Document::Node(node))
             }
-            Wish::ReadLease => Ok(Document::Lease(self.json(body)?)),
-            Wish::ReadVersion => Ok(Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version))),
-            Wish::ListPods => {
+            Operation::ReadLease => Ok(Document::Lease(self.json(body)?)),
+            Operation::ReadVersion => Ok(Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version))),
+            Operation::ListPods => {
                 let pods = self.json::<PodList>(body)?.items.into_iter();
                 let name = |pod: Pod| format!("{}/{}", cut(&pod.metadata.namespace), cut(&pod.metadata.name));
                 Ok(Document::Pods(pods.take(PODS_LISTED).map(name).collect()))
             }
-            Wish::ReviewAccess { .. } => Ok(Document::Access(self.json::<AccessReview>(body)?.status.allowed)),
-            Wish::CreateLease { .. } | Wish::RenewLease { .. } | Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => {
-                Ok(protobuf::read_metadata(body, false).unwrap_or(Document::Nothing))
-            }
+            Operation::ReviewAccess { .. } => Ok(Document::Access(self.json::<AccessReview>(body)?.status.allowed)),
+            Operation::CreateLease { .. }
+            | Operation::RenewLease { .. }
+            | Operation::CreateEvent { .. }
+            | Operation::PatchEvent { .. } => Ok(protobuf::read_metadata(body, false).unwrap_or(Document::Nothing)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Turns one wish into request bytes and the reply's bytes into an answer: HTTP/1.1 over `ureq-proto`, no socket.
+//! Turns one operation into request bytes and the reply's bytes into an answer: HTTP/1.1 over `ureq-proto`, no socket.
 //!
 //! ```text
 //! start -> Head --headers--> Body --last byte--> Done
@@ -12,7 +12,7 @@ use ureq_proto::http::{HeaderMap, HeaderValue, Request, Response, Version, heade
 
 use super::answer::{Answer, Head};
 use super::failure::{Failure, cut};
-use super::wish::{AuditId, Wish};
+use super::operation::{AuditId, Operation};
 use crate::config::limits;
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ pub struct Target {
 /// A request in flight.
 #[derive(Debug)]
 pub struct Exchange {
-    wish: Wish,
+    operation: Operation,
     audit_id: AuditId,
     state: State,
     received_bytes: usize,
@@ -70,8 +70,8 @@ impl Body {
     }
 
     /// What is worth knowing of an answer this long stands at its beginning.
-    fn is_enough(&self, wish: &Wish) -> bool {
-        wish.wants_metadata() && self.head.is_success() && self.kept.len() > limits::METADATA_BODY_BYTES
+    fn is_enough(&self, operation: &Operation) -> bool {
+        operation.wants_metadata() && self.head.is_success() && self.kept.len() > limits::METADATA_BODY_BYTES
     }
 
     fn is_complete(&self) -> bool {
@@ -93,10 +93,10 @@ pub enum Progress {
 impl Exchange {
     /// The whole request, ready to be written in one piece, and the exchange that waits for its reply.
     /// `audit_id` is the connection's.
-    pub fn start(wish: Wish, target: &Target, audit_id: AuditId) -> Result<(Vec<u8>, Exchange), Failure> {
-        let request = build_request(&wish, target, &audit_id)?;
+    pub fn start(operation: Operation, target: &Target, audit_id: AuditId) -> Result<(Vec<u8>, Exchange), Failure> {
+        let request = build_request(&operation, target, &audit_id)?;
         let mut call = Call::new(request).map_err(malformed)?.proceed();
-        let body = wish.body().unwrap_or_default();
+        let body = operation.body().unwrap_or_default();
         let mut bytes = vec![0; request_head_limit(target) + body.len()];
         let mut written = call.write(&mut bytes).map_err(malformed)?;
         let call = match call.proceed().map_err(malformed)? {
@@ -109,11 +109,13 @@ impl Exchange {
             Some(SendRequestResult::Await100(_)) | None => None,
         };
         let Some(call) = call else {
-            return Err(Failure::Malformed { detail: format!("the request {} does not fit its buffer", wish.label()) });
+            return Err(Failure::Malformed {
+                detail: format!("the request {} does not fit its buffer", operation.label()),
+            });
         };
         bytes.truncate(written);
         let state = State::Head(Box::new(call));
-        Ok((bytes, Exchange { wish, audit_id, state, received_bytes: 0 }))
+        Ok((bytes, Exchange { operation, audit_id, state, received_bytes: 0 }))
     }
 
     /// Whether any byte of the reply has come: before that, a closed connection says nothing about the request.
@@ -147,7 +149,7 @@ impl Exchange {
             };
             input = input.get(self.received_bytes - before..).unwrap_or_default();
             if let State::Body(body) = &self.state
-                && (body.is_complete() || body.is_enough(&self.wish))
+                && (body.is_complete() || body.is_enough(&self.operation))
             {
                 let reusable = !body.closes && body.is_complete();
                 return self.finish().map(|answer| Progress::Done { answer, reusable });
@@ -190,7 +192,7 @@ impl Exchange {
             _ => None,
         };
         let head = Head::of(&response, &self.audit_id);
-        head.confirm(&self.wish)?;
+        head.confirm(&self.operation)?;
         self.state = State::Body(Body { call, head, kept: Vec::new(), length_bytes: 0, closes });
         Ok(true)
     }
@@ -203,11 +205,11 @@ impl Exchange {
         let (used, read) = call.read(input, &mut chunk).map_err(malformed)?;
         self.received_bytes += used;
         body.length_bytes += read;
-        let limit_bytes = self.wish.body_limit_bytes();
+        let limit_bytes = self.operation.body_limit_bytes();
         if body.length_bytes > limit_bytes {
             return Err(Failure::BodyTooLarge { limit_bytes });
         }
-        if self.wish.reads_success_body() || !body.head.is_success() {
+        if self.operation.reads_success_body() || !body.head.is_success() {
             body.kept.extend_from_slice(chunk.get(..read).unwrap_or_default());
         }
         self.state = State::Body(body);
@@ -216,25 +218,25 @@ impl Exchange {
 
     fn finish(&mut self) -> Result<Answer, Failure> {
         match std::mem::replace(&mut self.state, State::Finished) {
-            State::Body(body) => body.head.into_answer(&self.wish, &body.kept),
+            State::Body(body) => body.head.into_answer(&self.operation, &body.kept),
             State::Head(_) | State::Finished => Err(Failure::Closed { received_bytes: self.received_bytes }),
         }
     }
 }
 
-fn build_request(wish: &Wish, target: &Target, audit_id: &AuditId) -> Result<Request<()>, Failure> {
-    let path = wish.path(&target.node_name);
+fn build_request(operation: &Operation, target: &Target, audit_id: &AuditId) -> Result<Request<()>, Failure> {
+    let path = operation.path(&target.node_name);
     let uri = format!("https://{}{}{path}", target.authority, target.path_prefix);
     let mut request = Request::builder()
-        .method(wish.verb())
+        .method(operation.verb())
         .uri(uri)
-        .header(header::ACCEPT, HeaderValue::from_static(wish.accept()))
+        .header(header::ACCEPT, HeaderValue::from_static(operation.accept()))
         .header(AUDIT_ID, audit_id.as_bytes());
-    if wish.names_the_program() {
+    if operation.names_the_program() {
         request = request.header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     }
-    if let Some(body) = wish.body() {
-        let content_type = HeaderValue::from_static(wish.content_type());
+    if let Some(body) = operation.body() {
+        let content_type = HeaderValue::from_static(operation.content_type());
         request = request.header(header::CONTENT_TYPE, content_type).header(header::CONTENT_LENGTH, body.len());
     }
     if let Some(token) = &target.bearer_token {

@@ -10,7 +10,7 @@ use super::check_node;
 use super::commands::exit;
 use super::load;
 use super::palette::Palette;
-use crate::api::{Answer, Class, Document, Refusal, Wish};
+use crate::api::{Answer, Class, Document, Operation, Refusal};
 use crate::config::Settings;
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::plain_text::line;
@@ -130,7 +130,7 @@ pub fn check(sources: &Sources) -> Result<Report, CliError> {
     if !check_credentials(&session, &names, look, &mut report) {
         return Ok(report);
     }
-    let answer = session.ask(Wish::ReadVersion).map_err(CliError::Io)?;
+    let answer = session.ask(Operation::ReadVersion).map_err(CliError::Io)?;
     if check_server(&answer, &names, &mut report) {
         check_rights(&session, &names, &mut report)?;
         check_node::check(&session, &settings, names.node, &mut report)?;
@@ -291,7 +291,7 @@ fn check_rights(session: &Session, names: &Names, report: &mut Report) -> Result
                 "namespace": namespace, "name": object,
             } },
         });
-        let answer = session.ask(Wish::ReviewAccess { body: body.to_string() }).map_err(CliError::Io)?;
+        let answer = session.ask(Operation::ReviewAccess { body: body.to_string() }).map_err(CliError::Io)?;
         let separator = if subresource.is_empty() { "" } else { "/" };
         let what = format!("{verb} {resource}{separator}{subresource}");
         match answer.result {

@@ -2,14 +2,14 @@
 
 use super::CliError;
 use super::check::{Report, Verdict};
-use crate::api::{Document, Wish};
+use crate::api::{Document, Operation};
 use crate::config::Settings;
 use crate::io::Session;
 use crate::node::desired::{delete_pods_command, taint_command};
 
 /// Adds what there is to say; nothing about a Node that is not there, or may not be read.
 pub fn check(session: &Session, settings: &Settings, name: &str, report: &mut Report) -> Result<(), CliError> {
-    let Ok(Document::Node(node)) = session.ask(Wish::ReadNode { heartbeat: false }).map_err(CliError::Io)?.result
+    let Ok(Document::Node(node)) = session.ask(Operation::ReadNode { heartbeat: false }).map_err(CliError::Io)?.result
     else {
         return Ok(());
     };
@@ -17,7 +17,7 @@ pub fn check(session: &Session, settings: &Settings, name: &str, report: &mut Re
         let text = format!("Node {name} lacks taints that a node may not set later");
         report.trouble("taints", Verdict::Warning, text, command);
     }
-    let pods = match session.ask(Wish::ListPods).map_err(CliError::Io)?.result {
+    let pods = match session.ask(Operation::ListPods).map_err(CliError::Io)?.result {
         Ok(Document::Pods(pods)) if settings.podless && !pods.is_empty() => pods,
         _ => return Ok(()),
     };

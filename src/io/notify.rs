@@ -9,7 +9,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, se
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::getpid;
 
-use crate::agent::Standing;
+use crate::agent::StatusLine;
 use crate::config::{limits, plain_text};
 use crate::time::Up;
 
@@ -55,7 +55,7 @@ impl ServiceManager {
 
     /// One turn of the loop is done: tells what is due, and answers when the loop has to turn again for
     /// the manager's sake. Only the loop itself calls this, so one that hangs gives no sign of life.
-    pub fn turned(&mut self, standing: impl FnOnce() -> Standing, now: Up) -> Option<Up> {
+    pub fn turned(&mut self, standing: impl FnOnce() -> StatusLine, now: Up) -> Option<Up> {
         self.listener.as_mut()?.turned(standing(), now)
     }
 
@@ -83,7 +83,7 @@ impl ServiceManager {
 
 impl Listener {
     /// What the manager acts on never shares a datagram with text: whatever that is, it keeps no sign of life back.
-    fn turned(&mut self, standing: Standing, now: Up) -> Option<Up> {
+    fn turned(&mut self, standing: StatusLine, now: Up) -> Option<Up> {
         let becomes_ready = !self.is_ready && (standing.is_settled || now >= self.ready_by);
         // On any wake-up of the second quarter; where none comes, on one of its own at half of what is allowed.
         let is_due = |limit: Duration| self.alive_at.is_none_or(|at| now - at >= limit / 4);
@@ -149,13 +149,13 @@ mod tests {
         Up::since_boot(Duration::from_secs(seconds))
     }
 
-    fn settled(text: &str) -> impl FnOnce() -> Standing {
-        let standing = Standing { is_settled: true, text: text.to_owned() };
+    fn settled(text: &str) -> impl FnOnce() -> StatusLine {
+        let standing = StatusLine { is_settled: true, text: text.to_owned() };
         || standing
     }
 
-    fn beginning() -> Standing {
-        Standing { is_settled: false, text: "registering".to_owned() }
+    fn beginning() -> StatusLine {
+        StatusLine { is_settled: false, text: "registering".to_owned() }
     }
 
     struct Heard {
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn without_a_manager_nothing_is_looked_at_and_nobody_is_woken() {
-        let never = || -> Standing { panic!("nobody asked") };
+        let never = || -> StatusLine { panic!("nobody asked") };
         for variables in [&[][..], &[("WATCHDOG_USEC", "1000000")], &[("NOTIFY_SOCKET", "vsock:2:1")]] {
             assert_eq!(manager(variables).turned(never, after(1)), None);
         }

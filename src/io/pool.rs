@@ -1,4 +1,4 @@
-//! Turns wishes into answers over as few connections as will do: one that all lanes share, a second while one hangs.
+//! Turns operations into answers over as few connections as will do: one that all lanes share, a second while one hangs.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use super::resolve::Resolver;
 use super::thread::{self, Source};
 use crate::agent::CredentialDates;
 use crate::api::exchange::Target;
-use crate::api::{Answer, Exchange, Failure, Refusal, Wish};
+use crate::api::{Answer, Exchange, Failure, Operation, Refusal};
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::limits;
 use crate::time::{Up, Wall};
@@ -170,15 +170,15 @@ impl Pool {
 
     /// One exchange, from looking the name up to the last byte of the answer, within [`limits::REQUEST_DEADLINE`] of its
     /// beginning, or of the last change of the network that took its path.
-    pub async fn exchange(&self, wish: Wish) -> Answer {
-        self.exchange_within(wish, limits::REQUEST_DEADLINE).await
+    pub async fn exchange(&self, operation: Operation) -> Answer {
+        self.exchange_within(operation, limits::REQUEST_DEADLINE).await
     }
 
-    async fn exchange_within(&self, wish: Wish, span: Duration) -> Answer {
+    async fn exchange_within(&self, operation: Operation, span: Duration) -> Answer {
         let result = loop {
             let deadline = clock::up() + span;
             let attempt = self.attempts.begin();
-            let answered = async { Some(self.carry(&wish, &attempt, deadline).await) };
+            let answered = async { Some(self.carry(&operation, &attempt, deadline).await) };
             let cancelled = async {
                 attempt.cancelled().await;
                 None
@@ -197,7 +197,7 @@ impl Pool {
         result.unwrap_or_else(|failure| Answer { date: None, result: Err(Refusal::Failed(failure)) })
     }
 
-    async fn carry(&self, wish: &Wish, attempt: &Attempt<'_>, deadline: Up) -> Result<Answer, Failure> {
+    async fn carry(&self, operation: &Operation, attempt: &Attempt<'_>, deadline: Up) -> Result<Answer, Failure> {
         self.ready().await?;
         let mut kept = self.take_idle().await;
         let (target, epoch) = (self.target(), self.epoch.get());
@@ -208,7 +208,7 @@ impl Pool {
                 None => self.connect(attempt, deadline).await?,
             };
             attempt.connected(connection.ends());
-            let (request, exchange) = Exchange::start(wish.clone(), &target, connection.audit_id())?;
+            let (request, exchange) = Exchange::start(operation.clone(), &target, connection.audit_id())?;
             match connection.carry(&request, exchange).await {
                 Carried::Answered { answer, mut connection, reusable } => {
                     let answer = self.dated(answer, connection.certified())?;

@@ -33,7 +33,7 @@ use super::signals::{Request, Signals};
 use super::thread::Source;
 use super::{IoError, log, network, thread};
 use crate::agent::{Agent, Because, CredentialDates, Input, Output, Ticket};
-use crate::api::{Answer, Failure, Lane, Wish};
+use crate::api::{Answer, Failure, Lane, Operation};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
 use crate::journal::{self, BootId};
@@ -190,8 +190,8 @@ impl Session {
         read.unwrap_or_else(|error| Err(Failure::Credentials { what: error.to_string() }))
     }
 
-    pub fn ask(&self, wish: Wish) -> Result<Answer, IoError> {
-        let asked = self.reactor.block_on(self.pool.exchange(wish));
+    pub fn ask(&self, operation: Operation) -> Result<Answer, IoError> {
+        let asked = self.reactor.block_on(self.pool.exchange(operation));
         asked.map_err(|error| IoError::CannotSleep { detail: error.to_string() })
     }
 }
@@ -205,9 +205,9 @@ struct Shared {
     disk: ManuallyDrop<DiskWriter>,
     inbox: Inbox<Message>,
     /// What each lane is to ask; the agent gives it nothing more before the answer.
-    lease_requests: Inbox<(Ticket, Wish)>,
-    status_requests: Inbox<(Ticket, Wish)>,
-    event_requests: Inbox<(Ticket, Wish)>,
+    lease_requests: Inbox<(Ticket, Operation)>,
+    status_requests: Inbox<(Ticket, Operation)>,
+    event_requests: Inbox<(Ticket, Operation)>,
     settings_source: Source,
     disk_source: Source,
     node_name: String,
@@ -228,13 +228,13 @@ impl Shared {
     /// kilobytes of memory to be had, and given back, every ten seconds.
     async fn serve(&self, lane: Lane) {
         loop {
-            let (ticket, wish) = self.requests(lane).next().await;
-            let answer = self.pool.exchange(wish).await;
+            let (ticket, operation) = self.requests(lane).next().await;
+            let answer = self.pool.exchange(operation).await;
             self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
         }
     }
 
-    fn requests(&self, lane: Lane) -> &Inbox<(Ticket, Wish)> {
+    fn requests(&self, lane: Lane) -> &Inbox<(Ticket, Operation)> {
         match lane {
             Lane::Lease => &self.lease_requests,
             Lane::Status => &self.status_requests,
@@ -348,7 +348,7 @@ impl MainLoop<'_, '_> {
         loop {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.shared.board_wanted.raise(),
-                Output::Send(ticket, wish) => self.shared.requests(ticket.lane()).push((ticket, wish)),
+                Output::Send(ticket, operation) => self.shared.requests(ticket.lane()).push((ticket, operation)),
                 Output::ReloadCredentials => self.executor.spawn(self.shared.reload_credentials()).detach(),
                 Output::DropConnections => self.shared.pool.drop_idle(),
                 Output::Write(write) => self.executor.spawn(self.shared.write_journal(write)).detach(),
@@ -366,7 +366,7 @@ impl MainLoop<'_, '_> {
     fn tell_manager(&mut self) -> Option<Up> {
         let MainLoop { manager, agent, refused, .. } = self;
         let standing = || {
-            let mut standing = agent.standing();
+            let mut standing = agent.status_line();
             if let Some(refused) = refused {
                 standing.text += &format!("; {refused}");
             }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use nodepulse::api::{Answer, Refusal, Wish};
+use nodepulse::api::{Answer, Operation, Refusal};
 use nodepulse::journal::{BootId, Happened, Journal, Record, Status};
 use nodepulse::node::event::{digest, event_name};
 use nodepulse::node::report::LAST_OUTAGE;
@@ -195,11 +195,11 @@ impl Ledger {
     }
 
     /// An event is sent. `is_excused`: the disk has failed, so that nothing waits for it.
-    pub fn tells(&mut self, wish: &Wish, is_excused: bool, now_us: u64) -> Checked {
-        let (Wish::CreateEvent { body } | Wish::PatchEvent { body, .. }) = wish else { return Ok(()) };
+    pub fn tells(&mut self, operation: &Operation, is_excused: bool, now_us: u64) -> Checked {
+        let (Operation::CreateEvent { body } | Operation::PatchEvent { body, .. }) = operation else { return Ok(()) };
         let body: EventBody = read(body)?;
-        let name = match wish {
-            Wish::PatchEvent { name, .. } => name.clone(),
+        let name = match operation {
+            Operation::PatchEvent { name, .. } => name.clone(),
             _ => body.metadata.name.into_owned(),
         };
         // One that counts more than one sighting has the name of the first.
@@ -247,16 +247,16 @@ impl Ledger {
     }
 
     /// A planted fault: instead of the first record that waits, the one that is first by the clock on the wall is told.
-    pub fn by_wall_clock(&self, wish: Wish) -> Wish {
-        let Wish::CreateEvent { body } = &wish else { return wish };
+    pub fn by_wall_clock(&self, operation: Operation) -> Operation {
+        let Operation::CreateEvent { body } = &operation else { return operation };
         let waiting = self.on_disk.iter().filter(|number| self.waits(**number));
         let first = waiting.min_by_key(|number| (self.known[number].record.at.wall, **number));
         let mut body: Value = serde_json::from_str(body).unwrap_or_default();
         let is_record = body["metadata"]["name"].as_str().is_some_and(|name| self.numbers.contains_key(name));
         let name = first.and_then(|first| self.numbers.iter().find(|(_, number)| *number == first));
-        let Some((name, _)) = name.filter(|_| is_record) else { return wish };
+        let Some((name, _)) = name.filter(|_| is_record) else { return operation };
         body["metadata"]["name"] = Value::from(name.as_str());
-        Wish::CreateEvent { body: body.to_string() }
+        Operation::CreateEvent { body: body.to_string() }
     }
 
     /// The agent hears what became of the event that is on its way.

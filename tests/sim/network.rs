@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nodepulse::agent::{Input, Ticket};
 use nodepulse::api::failure::TlsFailure;
-use nodepulse::api::{Answer, AuditId, Class, Document, Exchange, Failure, Lane, Progress, Refusal, Wish};
+use nodepulse::api::{Answer, AuditId, Class, Document, Exchange, Failure, Lane, Operation, Progress, Refusal};
 use nodepulse::time::Wall;
 use serde::Deserialize;
 
@@ -60,7 +60,7 @@ pub struct Flight {
     /// `None`: a planted fault gave it back too early.
     ticket: Option<Ticket>,
     /// Kept only where a planted fault repeats it.
-    wish: Option<Wish>,
+    operation: Option<Operation>,
     exchange: Exchange,
 }
 
@@ -87,32 +87,33 @@ impl Flights {
 
 impl World {
     /// The agent wants this sent.
-    pub fn send(&mut self, ticket: Ticket, wish: Wish) {
+    pub fn send(&mut self, ticket: Ticket, operation: Operation) {
         let lane = ticket.lane();
         if self.shim.is(Planted::StatusBlocksLease) && lane == Lane::Lease && self.flights.waits_for(Lane::Status) {
-            return self.schedule(100_000, Event::Held { ticket, wish });
+            return self.schedule(100_000, Event::Held { ticket, operation });
         }
-        let given_up = self.shim.has_given_up && matches!(wish, Wish::CreateNode { .. });
-        let wish = self.shim.wish(wish, self.now().wall);
-        let wish = if self.shim.is(Planted::OrderedByTheWallClock) { self.ledger.by_wall_clock(wish) } else { wish };
-        let kept = self.shim.is(Planted::Impatient).then(|| wish.clone());
-        if let Wish::RenewLease { body, .. } | Wish::CreateLease { body } = &wish {
+        let given_up = self.shim.has_given_up && matches!(operation, Operation::CreateNode { .. });
+        let operation = self.shim.operation(operation, self.now().wall);
+        let operation =
+            if self.shim.is(Planted::OrderedByTheWallClock) { self.ledger.by_wall_clock(operation) } else { operation };
+        let kept = self.shim.is(Planted::Impatient).then(|| operation.clone());
+        if let Operation::RenewLease { body, .. } | Operation::CreateLease { body } = &operation {
             let checked = self
                 .watch
                 .renews(renew_time(body), body.contains("resourceVersion") && !body.contains("ownerReferences"));
             self.check(checked);
         }
-        self.trace.say(|| format!("-> {wish:?}"));
-        self.check_telling(&wish);
+        self.trace.say(|| format!("-> {operation:?}"));
+        self.check_telling(&operation);
         let audit_id = AuditId::new(u128::from(self.random.next()));
-        let (bytes, exchange) = match Exchange::start(wish, &self.target, audit_id) {
+        let (bytes, exchange) = match Exchange::start(operation, &self.target, audit_id) {
             Ok(started) => started,
             Err(failure) => return self.violated(format!("a request cannot be built: {failure}")),
         };
         self.trace.mix(&bytes);
         self.flights.count += 1;
         let number = self.flights.count;
-        self.flights.open.insert(number, Flight { lane, ticket: Some(ticket), wish: kept, exchange });
+        self.flights.open.insert(number, Flight { lane, ticket: Some(ticket), operation: kept, exchange });
         let checked = self.watch.sent(lane, number, self.now_us);
         self.check(checked);
         self.shim.sends += 1;
@@ -129,13 +130,13 @@ impl World {
     }
 
     /// Nothing tells of a change before it is on disk, and what is told is told in order.
-    fn check_telling(&mut self, wish: &Wish) {
+    fn check_telling(&mut self, operation: &Operation) {
         let is_excused = self.storage.is_excused(self.now_us);
-        let checked = match wish {
-            Wish::PatchStatus { body, .. } => self.ledger.reports(body, is_excused, self.now_us),
+        let checked = match operation {
+            Operation::PatchStatus { body, .. } => self.ledger.reports(body, is_excused, self.now_us),
             // What a Node is born with need not have changed.
-            Wish::CreateNode { body } => self.ledger.bears(body, self.now_us),
-            _ => self.ledger.tells(wish, is_excused, self.now_us),
+            Operation::CreateNode { body } => self.ledger.bears(body, self.now_us),
+            _ => self.ledger.tells(operation, is_excused, self.now_us),
         };
         self.check(checked);
     }
@@ -381,9 +382,9 @@ impl World {
             if by_stranger {
                 return self.violated("a stranger's answer is waited for to its end".to_owned());
             }
-            let Flight { lane, ticket, wish, exchange } = flight;
+            let Flight { lane, ticket, operation, exchange } = flight;
             let answer = exchange.end_of_stream().unwrap_or_else(failed);
-            return self.end(lane, ticket, wish, answer);
+            return self.end(lane, ticket, operation, answer);
         }
         self.flights.open.insert(number, flight);
     }
@@ -396,10 +397,10 @@ impl World {
     }
 
     fn finish(&mut self, flight: Flight, answer: Answer) {
-        self.end(flight.lane, flight.ticket, flight.wish, answer);
+        self.end(flight.lane, flight.ticket, flight.operation, answer);
     }
 
-    fn end(&mut self, lane: Lane, ticket: Option<Ticket>, wish: Option<Wish>, mut answer: Answer) {
+    fn end(&mut self, lane: Lane, ticket: Option<Ticket>, operation: Option<Operation>, mut answer: Answer) {
         self.trace.say(|| match &answer.result {
             Ok(_) => format!("<- {lane:?} done"),
             Err(refusal) => format!("<- {lane:?} {refusal}"),
@@ -417,8 +418,10 @@ impl World {
             self.truth.node_read();
         }
         self.shim.answer(lane, &mut answer);
-        match (ticket, wish) {
-            (Some(ticket), Some(wish)) if answer.result.is_err() && self.violation.is_none() => self.send(ticket, wish),
+        match (ticket, operation) {
+            (Some(ticket), Some(operation)) if answer.result.is_err() && self.violation.is_none() => {
+                self.send(ticket, operation)
+            }
             (Some(ticket), _) => self.feed(Input::Answered(ticket, answer)),
             (None, _) => {}
         }

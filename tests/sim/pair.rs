@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
-use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Progress, Refusal, Target, Wish};
+use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, Progress, Refusal, Target};
 use nodepulse::config::Settings;
 use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
@@ -310,7 +310,7 @@ impl Pair {
                     let delay_us = self.random.between(500, 10_000);
                     self.schedule(delay_us, Event::Facts { board, life });
                 }
-                Output::Send(ticket, wish) => self.send(board, ticket, wish),
+                Output::Send(ticket, operation) => self.send(board, ticket, operation),
                 Output::ReloadCredentials => self.schedule(500, Event::Credentials { board, life }),
                 Output::Write(write) => {
                     self.machines[board].disk.write(&write);
@@ -329,15 +329,15 @@ impl Pair {
         panic!("seed {}: more than {OUTPUTS_PER_INPUT} outputs for one input", self.seed);
     }
 
-    fn send(&mut self, board: usize, ticket: Ticket, wish: Wish) {
+    fn send(&mut self, board: usize, ticket: Ticket, operation: Operation) {
         let target = Target {
             authority: "api.example:6443".to_owned(),
             path_prefix: String::new(),
             node_name: NODE.to_owned(),
             bearer_token: None,
         };
-        self.say(|| format!("board {board} -> {}", wish.label()));
-        let Ok((bytes, exchange)) = Exchange::start(wish, &target, AuditId::new(1)) else {
+        self.say(|| format!("board {board} -> {}", operation.label()));
+        let Ok((bytes, exchange)) = Exchange::start(operation, &target, AuditId::new(1)) else {
             panic!("a request cannot be built")
         };
         self.scheduled += 1;

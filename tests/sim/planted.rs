@@ -1,6 +1,6 @@
 //! Turns a correct agent into one with a known fault, by standing between it and its world.
 
-use nodepulse::api::{Answer, Document, Failure, Lane, PatchAnswer, Refusal, StatusError, Wish};
+use nodepulse::api::{Answer, Document, Failure, Lane, Operation, PatchAnswer, Refusal, StatusError};
 use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
 use nodepulse::time::Wall;
@@ -175,27 +175,27 @@ impl Shim {
         if self.is(Planted::NumberingRestarts) && waits(&bytes) == 0 { Vec::new() } else { bytes }
     }
 
-    /// The wish as the faulty agent would have had it.
-    pub fn wish(&mut self, wish: Wish, wall: Option<Wall>) -> Wish {
+    /// The operation as the faulty agent would have had it.
+    pub fn operation(&mut self, operation: Operation, wall: Option<Wall>) -> Operation {
         if self.fault.is_none() {
-            return wish;
+            return operation;
         }
-        match wish {
-            Wish::CreateLease { body } => Wish::CreateLease { body: self.lease_body(&body, wall) },
-            Wish::RenewLease { body } => Wish::RenewLease { body: self.lease_body(&body, wall) },
-            Wish::CreateNode { body } if self.is(Planted::FieldMisspelt) => {
-                Wish::CreateNode { body: body.replacen("\"machineID\"", "\"machineId\"", 1) }
+        match operation {
+            Operation::CreateLease { body } => Operation::CreateLease { body: self.lease_body(&body, wall) },
+            Operation::RenewLease { body } => Operation::RenewLease { body: self.lease_body(&body, wall) },
+            Operation::CreateNode { body } if self.is(Planted::FieldMisspelt) => {
+                Operation::CreateNode { body: body.replacen("\"machineID\"", "\"machineId\"", 1) }
             }
-            Wish::PatchStatus { body, .. } if self.is(Planted::OlderStatusOverNewer) => self.report(body),
-            Wish::PatchStatus { body, answer, heartbeat } => {
-                Wish::PatchStatus { body: self.status_body(&body), answer, heartbeat }
+            Operation::PatchStatus { body, .. } if self.is(Planted::OlderStatusOverNewer) => self.report(body),
+            Operation::PatchStatus { body, answer, heartbeat } => {
+                Operation::PatchStatus { body: self.status_body(&body), answer, heartbeat }
             }
             other => other,
         }
     }
 
     /// Every second report of a change is the first one once more.
-    fn report(&mut self, body: String) -> Wish {
+    fn report(&mut self, body: String) -> Operation {
         let mut body = body;
         if body.contains("lastTransitionTime") {
             let first = self.first_report.get_or_insert_with(|| body.clone());
@@ -204,7 +204,7 @@ impl Shim {
                 body.clone_from(first);
             }
         }
-        Wish::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true }
+        Operation::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true }
     }
 
     fn lease_body(&mut self, body: &str, wall: Option<Wall>) -> String {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
-use nodepulse::api::{Failure, Target, Wish};
+use nodepulse::api::{Failure, Operation, Target};
 use nodepulse::probe::Facts;
 use nodepulse::time::{Now, Up, Wall};
 
@@ -46,7 +46,7 @@ pub enum Event {
     /// A planted fault keeps a request back.
     Held {
         ticket: Ticket,
-        wish: Wish,
+        operation: Operation,
     },
     Arrive {
         flight: u64,
@@ -302,7 +302,7 @@ impl World {
             | Event::SaidWritten { .. }
             | Event::Killed { .. } => {}
             Event::Written { number } => self.written(number),
-            Event::Held { ticket, wish } => self.send(ticket, wish),
+            Event::Held { ticket, operation } => self.send(ticket, operation),
             Event::Arrive { flight, bytes, orders } => self.arrive(flight, bytes, orders),
             Event::Deliver { flight, bytes, closes, by_stranger } => self.deliver(flight, bytes, closes, by_stranger),
             Event::Fail { flight, failure } => self.fail(flight, failure),
@@ -371,7 +371,7 @@ impl World {
                 self.trace.say(|| "   probes the board".to_owned());
                 self.schedule(delay_us, Event::Facts { life });
             }
-            Output::Send(ticket, wish) => self.send(ticket, wish),
+            Output::Send(ticket, operation) => self.send(ticket, operation),
             Output::ReloadCredentials => self.schedule(500, Event::Credentials { life }),
             Output::DropConnections => self.trace.say(|| "   drops its connections".to_owned()),
             Output::Say(notice) => {

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use super::super::contract::Because;
 use super::super::notice::Level;
+use super::super::shared::{Ownership, Shared, Step};
 use super::super::tries::Tries;
-use super::super::world::{Ownership, Step, World};
 use super::{Base, CEILING, Stage, StatusLane};
-use crate::api::{Class, Document, Refusal, Wish};
+use crate::api::{Class, Document, Operation, Refusal};
 use crate::node::object::{Lease, Node};
 use crate::time::{Now, Up};
 
@@ -57,34 +57,34 @@ impl Contest {
             let what = "watching whether another board holds this Node's name";
             return Step::Wait {
                 until: self.ask_at,
-                because: Because { what, after: self.trouble().map(str::to_owned) },
+                because: Because { what, after: self.last_failure().map(str::to_owned) },
             };
         }
         Step::Send(match self.question {
-            Question::Node => Wish::ReadNode { heartbeat: true },
-            Question::Lease { .. } => Wish::ReadLease,
+            Question::Node => Operation::ReadNode { heartbeat: true },
+            Question::Lease { .. } => Operation::ReadLease,
         })
     }
 
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.tries.trouble().or(self.taken.as_deref())
+    pub(super) fn last_failure(&self) -> Option<&str> {
+        self.tries.last_failure().or(self.taken.as_deref())
     }
 
     /// A look at the Lease; whether its holder is gone, once that is known.
-    fn looked(&mut self, node: Box<Node>, lease: Option<Lease>, world: &mut World, now: Now) -> Option<Box<Node>> {
+    fn looked(&mut self, node: Box<Node>, lease: Option<Lease>, shared: &mut Shared, now: Now) -> Option<Box<Node>> {
         let spec = lease.unwrap_or_default().spec;
-        let name = &world.node_name;
+        let name = &shared.node_name;
         let Question::Lease { seen: Some(seen), .. } = &self.question else {
             let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0).min(3600);
             // A quarter of the duration, the jitter, and a slow link.
             let wait = Duration::from_secs(seconds) / 3 + Duration::from_secs(3);
-            self.ask_at = now.up + wait + world.random.up_to(SPREAD);
+            self.ask_at = now.up + wait + shared.random.up_to(SPREAD);
             self.question = Question::Lease { node, seen: Some(spec.renew_time) };
             return None;
         };
         if spec.renew_time.is_none() || spec.renew_time == *seen {
             let text = format!("{} does not renew the Lease: this board takes over Node {name}", self.who);
-            world.say(Level::Info, "stranger-gone", text);
+            shared.say(Level::Info, "stranger-gone", text);
             return Some(node);
         }
         let text = format!(
@@ -92,7 +92,7 @@ impl Contest {
             self.who
         );
         if self.taken.is_none() {
-            world.say(Level::Error, "name-taken", text.as_str());
+            shared.say(Level::Error, "name-taken", text.as_str());
         }
         self.taken = Some(text);
         self.question = Question::Node;
@@ -103,23 +103,23 @@ impl Contest {
 
 impl StatusLane {
     /// Nothing more is written before it is known whose Node this is. `node`: as it was read just now.
-    pub(super) fn contest(&mut self, node: Option<Box<Node>>, world: &mut World, now: Now) {
-        world.node = Ownership::Contested;
+    pub(super) fn contest(&mut self, node: Option<Box<Node>>, shared: &mut Shared, now: Now) {
+        shared.node = Ownership::Contested;
         self.base = Base::Unread;
         let tries = Tries::of("asking whose Node this is", Duration::from_secs(1));
         let mut contest =
             Contest { question: Question::Node, ask_at: now.up, who: TWIN.to_owned(), taken: None, tries };
         if let Some(node) = node {
-            self.suspect(&mut contest, node, world, now);
+            self.suspect(&mut contest, node, shared, now);
         }
         self.stage = Stage::Contest(Box::new(contest));
     }
 
-    fn suspect(&self, contest: &mut Contest, node: Box<Node>, world: &mut World, now: Now) {
+    fn suspect(&self, contest: &mut Contest, node: Box<Node>, shared: &mut Shared, now: Now) {
         let who = self.wanted.stranger(&node).map_or_else(|| TWIN.to_owned(), |who| who.to_string());
         if contest.taken.is_none() {
-            let text = format!("Node {} was written by {who}: checking whether it still lives", world.node_name);
-            world.say(Level::Warning, "stranger", text);
+            let text = format!("Node {} was written by {who}: checking whether it still lives", shared.node_name);
+            shared.say(Level::Warning, "stranger", text);
         }
         contest.who = who;
         contest.question = Question::Lease { node, seen: None };
@@ -130,56 +130,56 @@ impl StatusLane {
         &mut self,
         mut contest: Box<Contest>,
         result: Result<Document, Refusal>,
-        world: &mut World,
+        shared: &mut Shared,
         now: Now,
     ) {
         let is_missing = result.as_ref().is_err_and(|refusal| refusal.class() == Class::Missing);
         let question = std::mem::replace(&mut contest.question, Question::Node);
         let gone = match (question, result) {
             (Question::Node, Ok(Document::Node(node))) => {
-                self.suspect(&mut contest, node, world, now);
+                self.suspect(&mut contest, node, shared, now);
                 None
             }
-            (Question::Node, Err(_)) if is_missing => return self.end_contest(None, world, now),
+            (Question::Node, Err(_)) if is_missing => return self.end_contest(None, shared, now),
             (Question::Lease { node, seen }, Ok(Document::Lease(lease))) => {
                 contest.question = Question::Lease { node: node.clone(), seen };
-                contest.looked(node, Some(*lease), world, now)
+                contest.looked(node, Some(*lease), shared, now)
             }
             (Question::Lease { node, seen }, Err(_)) if is_missing => {
                 contest.question = Question::Lease { node: node.clone(), seen };
-                contest.looked(node, None, world, now)
+                contest.looked(node, None, shared, now)
             }
             (question, Err(refusal)) => {
                 let verb = if matches!(question, Question::Node) { "get nodes" } else { "get leases" };
                 contest.question = question;
-                contest.tries.failed(&refusal, verb, world, now);
+                contest.tries.failed(&refusal, verb, shared, now);
                 contest.ask_at = now.up + contest.tries.pause().max(refusal.retry_after().min(CEILING));
                 self.stage = Stage::Contest(contest);
                 return;
             }
             (_, Ok(_)) => None,
         };
-        contest.tries.succeeded(world, now);
+        contest.tries.succeeded(shared, now);
         match gone {
-            Some(node) => self.end_contest(Some(node), world, now),
+            Some(node) => self.end_contest(Some(node), shared, now),
             None => self.stage = Stage::Contest(contest),
         }
     }
 
     /// The Node is ours, or there is none.
-    fn end_contest(&mut self, node: Option<Box<Node>>, world: &mut World, now: Now) {
-        world.node = Ownership::Unknown;
-        let registers = world.settings.register_node;
+    fn end_contest(&mut self, node: Option<Box<Node>>, shared: &mut Shared, now: Now) {
+        shared.node = Ownership::Unknown;
+        let registers = shared.settings.register_node;
         let Some(node) = node else {
-            if registers && (world.settings.reregister || !self.reported) {
+            if registers && (shared.settings.reregister || !self.reported) {
                 return self.register_again(now.up);
             }
-            return self.rest(world, now);
+            return self.rest(shared, now);
         };
         if registers {
-            self.registered(node, world, now);
+            self.registered(node, shared, now);
         } else {
-            self.read(node, world, now);
+            self.read(node, shared, now);
         }
         self.stage = Stage::Decide { not_before: now.up };
         // What it had when it was read, the other may have changed since.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::lease::Renewal;
-use super::super::world::World;
+use super::super::shared::Shared;
 use super::{Stage, StatusLane};
 use crate::time::Up;
 
@@ -16,10 +16,10 @@ const LONGEST_RIDE: Duration = Duration::from_secs(1);
 impl StatusLane {
     /// When the board is to be looked at although no run does: pressure is judged every ten seconds (EVI-6), however rarely
     /// status is sent, however long a request takes, and also where no Node can be registered.
-    pub(in crate::agent) fn look_due(&self, world: &World, renewal: Renewal) -> Up {
-        let due = with_renewal(self.looked_at + LOOK_PERIOD, renewal, world);
+    pub(in crate::agent) fn look_due(&self, shared: &Shared, renewal: Renewal) -> Up {
+        let due = with_renewal(self.looked_at + LOOK_PERIOD, renewal, shared);
         let Stage::Rest { latest, .. } = self.stage else { return due };
-        let run = with_renewal(latest, renewal, world);
+        let run = with_renewal(latest, renewal, shared);
         // One that is overdue waits for something else.
         if self.looked_at < run && run <= due + LOOK_PATIENCE { run } else { due }
     }
@@ -27,8 +27,8 @@ impl StatusLane {
 
 /// A look that the next renewal is about to take along waits for it, for a second at most. After an answer that took its
 /// time, that is a little later.
-pub(super) fn with_renewal(due: Up, renewal: Renewal, world: &World) -> Up {
-    let longest = (world.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
+pub(super) fn with_renewal(due: Up, renewal: Renewal, shared: &Shared) -> Up {
+    let longest = (shared.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
     match renewal {
         Renewal::Due(renewal) if (due..=due + longest).contains(&renewal) => renewal,
         _ => due,

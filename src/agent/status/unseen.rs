@@ -3,29 +3,29 @@
 //! once a day it is tried again whether it can be read.
 
 use super::super::notice::Level;
-use super::super::world::World;
+use super::super::shared::Shared;
 use super::base::Base;
 use super::{Stage, StatusLane};
-use crate::api::{Document, PatchAnswer, Refusal, Wish};
+use crate::api::{Document, Operation, PatchAnswer, Refusal};
 use crate::node::object::{Metadata, Node};
 use crate::time::Now;
 
 impl StatusLane {
-    pub(super) fn asserted(&mut self, uid: &str, resource_version: &str, world: &mut World, now: Now) {
-        self.tries.succeeded(world, now);
-        self.assert_due = now.up + world.settings.status_assert_frequency;
+    pub(super) fn asserted(&mut self, uid: &str, resource_version: &str, shared: &mut Shared, now: Now) {
+        self.tries.succeeded(shared, now);
+        self.assert_due = now.up + shared.settings.status_assert_frequency;
         let known = self.base.node().map(|base| &base.metadata);
         if known.is_some_and(|known| known.uid == uid && known.resource_version == resource_version) {
-            self.rest(world, now);
+            self.rest(shared, now);
         } else {
-            world.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");
+            shared.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");
             self.base.becomes(Base::Outdated);
         }
     }
 
     /// How to ask for the Node.
-    pub(super) fn reading(&self) -> Wish {
-        if self.is_large { Wish::ReadMetadata } else { Wish::ReadNode { heartbeat: true } }
+    pub(super) fn reading(&self) -> Operation {
+        if self.is_large { Operation::ReadMetadata } else { Operation::ReadNode { heartbeat: true } }
     }
 
     /// What a report is answered with.
@@ -34,11 +34,11 @@ impl StatusLane {
     }
 
     /// Whether it is found out by this refusal: from now on less is asked for.
-    pub(super) fn is_found_large(&mut self, stage: &Stage, refusal: &Refusal, world: &mut World) -> bool {
+    pub(super) fn is_found_large(&mut self, stage: &Stage, refusal: &Refusal, shared: &mut Shared) -> bool {
         if self.is_large || !refusal.is_too_long() || !matches!(stage, Stage::Read | Stage::Patch { .. }) {
             return false;
         }
-        world.say_that_it_is_large();
+        shared.say_that_it_is_large();
         // A PATCH was done, and what came of it nobody knows.
         self.is_large = true;
         self.base.becomes(Base::Outdated);
@@ -46,11 +46,11 @@ impl StatusLane {
     }
 
     /// Where a Node was wanted and its metadata came, as much of it as is known.
-    pub(super) fn completed(&mut self, stage: &Stage, document: Document, world: &World) -> Document {
+    pub(super) fn completed(&mut self, stage: &Stage, document: Document, shared: &Shared) -> Document {
         match (stage, document) {
             (Stage::Register(_) | Stage::Read, Document::Metadata { uid, resource_version, .. }) => {
                 let known = self.base.take().filter(|base| base.metadata.uid == uid);
-                let mut node = known.unwrap_or_else(|| Box::new(nothing_but(&world.node_name, uid)));
+                let mut node = known.unwrap_or_else(|| Box::new(nothing_but(&shared.node_name, uid)));
                 node.metadata.resource_version = resource_version;
                 self.is_large = true;
                 Document::Node(node)
@@ -64,7 +64,7 @@ impl StatusLane {
         &mut self,
         mut sent: Box<Node>,
         (uid, resource_version): (String, String),
-        world: &mut World,
+        shared: &mut Shared,
         now: Now,
     ) {
         if sent.metadata.uid != uid {
@@ -73,7 +73,7 @@ impl StatusLane {
             return;
         }
         sent.metadata.resource_version = resource_version;
-        self.patched(sent, world, now);
+        self.patched(sent, shared, now);
     }
 }
 

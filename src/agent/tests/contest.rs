@@ -17,8 +17,8 @@ fn working() -> Script {
     script
 }
 
-fn writes(sent: &[Wish]) -> usize {
-    sent.iter().filter(|wish| wish.verb() != "GET").count()
+fn writes(sent: &[Operation]) -> usize {
+    sent.iter().filter(|operation| operation.verb() != "GET").count()
 }
 
 /// Answers the two looks at the Lease.
@@ -27,8 +27,8 @@ fn look(script: &mut Script, renewed: [&str; 2]) {
         let mut stored = lease(Some("uid1"));
         stored.spec.renew_time = Some(renew_time.to_owned());
         stored.spec.lease_transitions = Some(script.transitions);
-        let (_, wish) = script.play(Lane::Status, Ok(Document::Lease(Box::new(stored))));
-        assert_eq!(wish, Wish::ReadLease);
+        let (_, operation) = script.play(Lane::Status, Ok(Document::Lease(Box::new(stored))));
+        assert_eq!(operation, Operation::ReadLease);
     }
 }
 
@@ -38,7 +38,7 @@ const LATER: &str = "2026-01-01T00:10:10.000000Z";
 /// The next renewal is answered as after somebody else took the Lease.
 fn lose_the_lease(script: &mut Script) {
     let (ticket, renewal) = script.next(Lane::Lease);
-    assert!(matches!(renewal, Wish::RenewLease { .. }));
+    assert!(matches!(renewal, Operation::RenewLease { .. }));
     script.transitions += 1;
     let reply = script.reply(&renewal);
     script.answer(ticket, reply);
@@ -49,21 +49,27 @@ fn a_board_whose_lease_another_took_writes_nothing_more_and_asks_every_five_minu
     let mut script = working();
     lose_the_lease(&mut script);
     let lost_at = script.up;
-    assert_eq!(script.play(Lane::Status, Ok(Document::Node(Box::new(theirs())))).1, Wish::ReadNode { heartbeat: true });
+    assert_eq!(
+        script.play(Lane::Status, Ok(Document::Node(Box::new(theirs())))).1,
+        Operation::ReadNode { heartbeat: true }
+    );
     assert_eq!(script.up, lost_at, "at once");
     look(&mut script, [ONE, LATER]);
     assert!(script.up - lost_at < Duration::from_secs(20));
     let sent = script.pass(Duration::from_secs(295));
     assert_eq!(sent, [], "neither Lease nor status nor events");
     assert!(script.words().contains(&"name-taken"));
-    let standing = script.agent.standing();
+    let standing = script.agent.status_line();
     assert!(standing.text.contains("of-another-board") && standing.text.contains("holds the name n1"), "{standing:?}");
-    assert_eq!(script.play(Lane::Status, Ok(Document::Node(Box::new(theirs())))).1, Wish::ReadNode { heartbeat: true });
+    assert_eq!(
+        script.play(Lane::Status, Ok(Document::Node(Box::new(theirs())))).1,
+        Operation::ReadNode { heartbeat: true }
+    );
     look(&mut script, [LATER, LATER]);
     let sent = script.pass(Duration::from_secs(30));
     assert!(script.words().contains(&"stranger-gone"));
-    assert!(sent.contains(&Wish::ReadLease) && writes(&sent) > 3, "{sent:?}");
-    let report = sent.iter().find(|wish| matches!(wish, Wish::PatchStatus { .. })).unwrap();
+    assert!(sent.contains(&Operation::ReadLease) && writes(&sent) > 3, "{sent:?}");
+    let report = sent.iter().find(|operation| matches!(operation, Operation::PatchStatus { .. })).unwrap();
     assert_eq!(body_of(report)["metadata"]["annotations"][BOARD_SERIAL], "c3dd000000000001");
 }
 
@@ -84,28 +90,28 @@ fn wherever_the_node_is_read_its_writer_is_looked_at() {
     let mut script = working();
     script.press_memory(true);
     let (ticket, report) = script.next(Lane::Status);
-    assert!(matches!(report, Wish::PatchStatus { .. }));
+    assert!(matches!(report, Operation::PatchStatus { .. }));
     script.answer(ticket, Ok(Document::Node(Box::new(theirs()))));
-    assert_eq!(script.next(Lane::Status).1, Wish::ReadLease, "after a report");
+    assert_eq!(script.next(Lane::Status).1, Operation::ReadLease, "after a report");
     // A look after a surprise.
     let mut script = working();
     let surprise = loop {
-        let (ticket, wish) = script.next(Lane::Status);
-        match wish {
-            Wish::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
+        let (ticket, operation) = script.next(Lane::Status);
+        match operation {
+            Operation::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
                 script.answer(ticket, Ok(metadata("another")));
             }
-            Wish::ReadNode { .. } => break ticket,
+            Operation::ReadNode { .. } => break ticket,
             other => panic!("{other:?}"),
         }
     };
     script.answer(surprise, Ok(Document::Node(Box::new(theirs()))));
-    assert_eq!(script.next(Lane::Status).1, Wish::ReadLease, "after a surprise");
+    assert_eq!(script.next(Lane::Status).1, Operation::ReadLease, "after a surprise");
     // The first look of one that may not register.
     let mut script = Script::with(Settings { register_node: false, ..Settings::default() });
     script.play_healthy(Lane::Status);
     script.play(Lane::Status, Ok(Document::Node(Box::new(theirs()))));
-    assert_eq!(script.next(Lane::Status).1, Wish::ReadLease, "without registerNode");
+    assert_eq!(script.next(Lane::Status).1, Operation::ReadLease, "without registerNode");
     assert!(script.pass(Duration::from_secs(15)).is_empty(), "and nothing is written meanwhile");
 }
 
@@ -114,8 +120,8 @@ fn a_node_that_is_gone_when_its_holder_is_asked_about_is_registered() {
     let mut script = working();
     lose_the_lease(&mut script);
     script.play(Lane::Status, refused(404, "NotFound"));
-    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::ReadNode { heartbeat: false });
-    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Operation::ReadNode { heartbeat: false });
+    assert!(matches!(script.play_healthy(Lane::Status).1, Operation::CreateNode { .. }));
 }
 
 #[test]
@@ -125,7 +131,7 @@ fn a_question_that_is_refused_is_asked_again_ever_more_rarely_and_nothing_is_wri
     let times: Vec<_> = (0..6).map(|_| script.play(Lane::Status, refused(503, "")).0).collect();
     let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(gaps, [1000, 2000, 4000, 7000, 7000]);
-    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: true });
+    assert_eq!(script.play_healthy(Lane::Status).1, Operation::ReadNode { heartbeat: true });
 }
 
 #[test]
@@ -138,9 +144,9 @@ fn a_node_without_the_boards_name_gets_it_with_the_next_look() {
     script.answer(ticket, Ok(Document::Node(Box::new(bare))));
     script.facts.network.interfaces.clear();
     let named = loop {
-        let (_, wish) = script.play_healthy(Lane::Status);
-        if let Wish::PatchStatus { answer: PatchAnswer::Node, .. } = &wish {
-            break body_of(&wish);
+        let (_, operation) = script.play_healthy(Lane::Status);
+        if let Operation::PatchStatus { answer: PatchAnswer::Node, .. } = &operation {
+            break body_of(&operation);
         }
     };
     assert_eq!(named["metadata"]["annotations"][BOARD_SERIAL], "c3dd000000000001", "{named}");

@@ -34,20 +34,21 @@ fn events_of_a_registered_node_carry_its_uid() {
     script.register();
     script.facts.readings.memory = Ok(MemoryUse { available_bytes: 1 << 20, source: MemorySource::CgroupV2 });
     let pressed = std::iter::repeat_with(|| script.play_healthy(Lane::Events).1)
-        .find(|wish| body_of(wish)["reason"] == "NodeHasInsufficientMemory")
+        .find(|operation| body_of(operation)["reason"] == "NodeHasInsufficientMemory")
         .unwrap();
     assert_eq!(body_of(&pressed)["involvedObject"]["uid"], "uid1");
 }
 
 /// Plays what the event lane has within a minute.
-fn play_all(script: &mut Script) -> Vec<Wish> {
-    let is_event = |wish: &Wish| matches!(wish, Wish::CreateEvent { .. } | Wish::PatchEvent { .. });
+fn play_all(script: &mut Script) -> Vec<Operation> {
+    let is_event =
+        |operation: &Operation| matches!(operation, Operation::CreateEvent { .. } | Operation::PatchEvent { .. });
     script.pass(Duration::from_secs(60)).into_iter().filter(is_event).collect()
 }
 
 fn happen(script: &mut Script, message: &str) {
     let message = message.to_owned();
-    script.agent.world.fresh_events.push(NodeEvent { warning: true, reason: "Test", message });
+    script.agent.shared.fresh_events.push(NodeEvent { warning: true, reason: "Test", message });
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn a_repeat_counts_on_the_event_that_the_server_has() {
     let first = play_all(&mut script);
     happen(&mut script, "again");
     let second = play_all(&mut script);
-    let [Wish::PatchEvent { name, .. }] = second.as_slice() else { panic!("{second:?}") };
+    let [Operation::PatchEvent { name, .. }] = second.as_slice() else { panic!("{second:?}") };
     assert_eq!(body_of(&first[0])["metadata"]["name"], name.as_str());
     let body = body_of(&second[0]);
     assert_eq!(body.as_object().unwrap().keys().collect::<Vec<_>>(), ["count", "lastTimestamp", "message"]);
@@ -81,9 +82,9 @@ fn a_repeat_of_an_event_that_the_server_forgot_is_posted_again_under_its_name() 
     happen(&mut script, "again");
     let first = play_all(&mut script);
     happen(&mut script, "again");
-    assert!(matches!(script.play(Lane::Events, refused(404, "NotFound")).1, Wish::PatchEvent { .. }));
+    assert!(matches!(script.play(Lane::Events, refused(404, "NotFound")).1, Operation::PatchEvent { .. }));
     let (_, again) = script.play_healthy(Lane::Events);
-    assert!(matches!(again, Wish::CreateEvent { .. }));
+    assert!(matches!(again, Operation::CreateEvent { .. }));
     assert_eq!(body_of(&again)["metadata"]["name"], body_of(&first[0])["metadata"]["name"]);
     assert_eq!(body_of(&again)["count"], 2);
 }
@@ -107,8 +108,9 @@ fn a_node_tells_only_what_a_kubelet_would_tell_and_leaves_the_rest_to_the_contro
     sent.extend(script.pass(Duration::from_secs(30)));
     script.play(Lane::Status, refused(404, "NotFound"));
     sent.extend(script.pass(Duration::from_secs(60)));
-    let events = sent.iter().filter(|wish| matches!(wish, Wish::CreateEvent { .. }));
-    let mut reasons: Vec<_> = events.map(|wish| body_of(wish)["reason"].as_str().unwrap().to_owned()).collect();
+    let events = sent.iter().filter(|operation| matches!(operation, Operation::CreateEvent { .. }));
+    let mut reasons: Vec<_> =
+        events.map(|operation| body_of(operation)["reason"].as_str().unwrap().to_owned()).collect();
     reasons.sort();
     reasons.dedup();
     assert_eq!(
@@ -147,11 +149,11 @@ fn a_right_that_is_missing_is_named_as_rbac_names_it() {
     play_all(&mut script);
     let forbidden = |script: &mut Script| {
         happen(script, "again");
-        let (_, wish) = script.play(Lane::Events, refused(403, "Forbidden"));
+        let (_, operation) = script.play(Lane::Events, refused(403, "Forbidden"));
         // It is told all the same, once somebody may.
         assert!(!play_all(script).is_empty());
         let said = script.said.iter().rfind(|notice| notice.word == "failing").unwrap();
-        (matches!(wish, Wish::PatchEvent { .. }), said.text.to_string())
+        (matches!(operation, Operation::PatchEvent { .. }), said.text.to_string())
     };
     let (is_patch, text) = forbidden(&mut script);
     assert!(!is_patch && text.contains("may not `create events`"), "{text}");
@@ -179,7 +181,7 @@ fn an_event_waits_until_a_server_that_was_away_for_some_seconds_has_had_its_peac
     script.offline(Duration::from_secs(15));
     happen(&mut script, "once");
     let sent = script.offline(Duration::from_secs(4));
-    assert!(!sent.iter().any(|wish| matches!(wish, Wish::CreateEvent { .. })), "{sent:?}");
+    assert!(!sent.iter().any(|operation| matches!(operation, Operation::CreateEvent { .. })), "{sent:?}");
     let (back_ms, _) = script.play_healthy(Lane::Lease);
     let (told_ms, told) = script.play_healthy(Lane::Events);
     assert_eq!(body_of(&told)["message"], "once");
@@ -192,7 +194,7 @@ fn an_event_that_is_due_when_the_board_wakes_up_waits_as_after_an_outage() {
     happen(&mut script, "once");
     script.up += Duration::from_secs(60);
     let sent = script.pass(Duration::from_secs(9));
-    assert!(matches!(sent[..], [Wish::RenewLease { .. }, Wish::PatchStatus { .. }]), "{sent:?}");
+    assert!(matches!(sent[..], [Operation::RenewLease { .. }, Operation::PatchStatus { .. }]), "{sent:?}");
     assert_eq!(body_of(&script.play_healthy(Lane::Events).1)["message"], "once");
 }
 
@@ -202,7 +204,7 @@ fn a_thousand_events_of_one_type_are_a_burst_and_no_flood() {
     script.register();
     for number in 0..1000 {
         let (reason, message) = (["One", "Two", "Three", "Four", "Five"][number % 5], format!("number {number}"));
-        script.agent.world.fresh_events.push(NodeEvent { warning: true, reason, message });
+        script.agent.shared.fresh_events.push(NodeEvent { warning: true, reason, message });
     }
     let sent = (0..3).map(|_| play_all(&mut script).len()).sum::<usize>();
     assert!((20..=35).contains(&sent), "{sent}");
@@ -215,7 +217,7 @@ fn events_are_sent_no_faster_than_the_settings_allow() {
     let start_ms = script.up.as_millis();
     for reason in ["A", "B", "C", "D", "E", "F"] {
         let message = "a test".to_owned();
-        script.agent.world.fresh_events.push(NodeEvent { warning: true, reason, message });
+        script.agent.shared.fresh_events.push(NodeEvent { warning: true, reason, message });
     }
     let times: Vec<_> = (0..6).map(|_| script.play_healthy(Lane::Events).0).collect();
     assert_eq!(times[..3], [start_ms; 3]);
@@ -229,14 +231,15 @@ fn from_the_tenth_message_of_one_kind_on_all_are_counted_as_one() {
     play_all(&mut script);
     (0..12).for_each(|number| happen(&mut script, &format!("number {number}")));
     let sent = play_all(&mut script);
-    let messages: Vec<_> = sent.iter().map(|wish| body_of(wish)["message"].as_str().unwrap().to_owned()).collect();
+    let messages: Vec<_> =
+        sent.iter().map(|operation| body_of(operation)["message"].as_str().unwrap().to_owned()).collect();
     assert_eq!(messages.len(), 10, "{messages:?}");
     assert_eq!(messages[8], "number 8");
     assert_eq!(messages[9], "(combined from similar events): number 11");
     assert_eq!(body_of(&sent[9])["count"], 3);
     happen(&mut script, "number 12");
     let later = play_all(&mut script);
-    assert!(matches!(later.as_slice(), [Wish::PatchEvent { .. }]), "{later:?}");
+    assert!(matches!(later.as_slice(), [Operation::PatchEvent { .. }]), "{later:?}");
     assert_eq!(body_of(&later[0])["message"], "(combined from similar events): number 12");
 }
 
@@ -249,7 +252,7 @@ fn messages_of_one_kind_are_counted_as_one_while_no_ten_minutes_pass_between_two
         for number in 0..12 {
             script.pass(Duration::from_secs(pause_seconds));
             happen(&mut script, &format!("number {number}"));
-            messages.extend(play_all(&mut script).iter().map(|wish| body_of(wish)["message"].to_string()));
+            messages.extend(play_all(&mut script).iter().map(|operation| body_of(operation)["message"].to_string()));
         }
         let found = messages.iter().filter(|message| message.contains("(combined from similar events): ")).count();
         assert_eq!(found, combined, "{pause_seconds} s apart: {messages:?}");

@@ -8,22 +8,22 @@ fn reports_in_full(script: &mut Script, span: Duration, answer_ms: u64) -> Vec<D
     let (end, mut full, mut renewals) = (script.up + span, Vec::new(), Vec::new());
     while script.up < end {
         let (sent, until) = script.drain();
-        for (ticket, wish) in sent {
-            if matches!(wish, Wish::PatchStatus { answer: PatchAnswer::Node, .. }) && is_whole(&wish) {
+        for (ticket, operation) in sent {
+            if matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Node, .. }) && is_whole(&operation) {
                 full.push(script.up);
             }
             if ticket.lane() == Lane::Lease {
-                renewals.push((script.up + Duration::from_millis(answer_ms), ticket, wish));
+                renewals.push((script.up + Duration::from_millis(answer_ms), ticket, operation));
                 continue;
             }
-            let reply = script.reply(&wish);
+            let reply = script.reply(&operation);
             script.answer(ticket, reply);
         }
         let until = renewals.first().map_or(until.as_duration(), |(at, ..)| until.as_duration().min(*at));
         script.up = script.up.max(until);
         if renewals.first().is_some_and(|(at, ..)| *at <= script.up) {
-            let (_, ticket, wish) = renewals.remove(0);
-            let reply = script.reply(&wish);
+            let (_, ticket, operation) = renewals.remove(0);
+            let reply = script.reply(&operation);
             script.answer(ticket, reply);
         }
     }
@@ -40,15 +40,15 @@ fn a_pause_of_more_than_one_and_a_half_periods_is_asserted_once_and_a_slow_answe
         reports_in_full(&mut script, Duration::from_secs(60), answer_ms);
         // Right behind an answer.
         loop {
-            let (ticket, wish) = script.next(Lane::Lease);
-            let reply = script.reply(&wish);
+            let (ticket, operation) = script.next(Lane::Lease);
+            let reply = script.reply(&operation);
             script.answer(ticket, reply);
             let (sent, _) = script.drain();
             if sent.is_empty() {
                 break;
             }
-            for (ticket, wish) in sent {
-                let reply = script.reply(&wish);
+            for (ticket, operation) in sent {
+                let reply = script.reply(&operation);
                 script.answer(ticket, reply);
             }
         }
@@ -63,9 +63,9 @@ fn a_standstill_with_a_renewal_under_way_is_a_gap_from_its_sending_on() {
     let mut script = Script::new();
     script.register();
     script.play_healthy(Lane::Lease);
-    let (ticket, wish) = script.next(Lane::Lease);
+    let (ticket, operation) = script.next(Lane::Lease);
     script.up += Duration::from_secs(16);
-    let reply = script.reply(&wish);
+    let reply = script.reply(&operation);
     script.answer(ticket, reply);
     let frozen = script.up;
     assert_eq!(reports_in_full(&mut script, Duration::from_secs(60), 0), [frozen]);
@@ -83,11 +83,12 @@ fn a_gap_that_was_asserted_long_before_its_end_is_asserted_again() {
         if sent.is_empty() {
             script.up = until.as_duration();
         }
-        for (ticket, wish) in sent {
+        for (ticket, operation) in sent {
             full.extend(
-                (ticket.lane() == Lane::Status && !is_assertion(&wish) && is_whole(&wish)).then_some(script.up),
+                (ticket.lane() == Lane::Status && !is_assertion(&operation) && is_whole(&operation))
+                    .then_some(script.up),
             );
-            let reply = if ticket.lane() == Lane::Lease { refused(500, "") } else { script.reply(&wish) };
+            let reply = if ticket.lane() == Lane::Lease { refused(500, "") } else { script.reply(&operation) };
             script.answer(ticket, reply);
         }
     }
@@ -102,7 +103,7 @@ fn renewals_that_are_rare_by_the_settings_are_no_gaps() {
     let mut script = Script::with(Settings { node_lease_duration_seconds: 160, ..Settings::default() });
     script.register();
     for _ in 0..10 {
-        let (_, wish) = script.play_healthy(Lane::Status);
-        assert!(is_assertion(&wish) || !is_whole(&wish), "{wish:?}");
+        let (_, operation) = script.play_healthy(Lane::Status);
+        assert!(is_assertion(&operation) || !is_whole(&operation), "{operation:?}");
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn renew_time(wish: &Wish) -> String {
-    body_of(wish)["spec"]["renewTime"].as_str().unwrap().to_owned()
+fn renew_time(operation: &Operation) -> String {
+    body_of(operation)["spec"]["renewTime"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -16,15 +16,15 @@ fn nothing_is_sent_before_the_node_exists() {
 #[test]
 fn a_new_nodes_lease_is_looked_for_in_the_moment_the_node_exists() {
     let mut script = Script::new();
-    let (asked_at, wish) = script.play(Lane::Lease, refused(404, "NotFound"));
-    assert_eq!((asked_at, wish), (100, Wish::ReadLease), "registration takes its first pause, and no longer");
+    let (asked_at, operation) = script.play(Lane::Lease, refused(404, "NotFound"));
+    assert_eq!((asked_at, operation), (100, Operation::ReadLease), "registration takes its first pause, and no longer");
     assert_eq!(script.play_healthy(Lane::Lease).0, asked_at, "created at once");
 }
 
 #[test]
 fn a_lease_that_is_ours_is_stripped_and_renewed_by_patch() {
     let mut script = Script::new();
-    assert_eq!(script.play_healthy(Lane::Lease).1, Wish::ReadLease);
+    assert_eq!(script.play_healthy(Lane::Lease).1, Operation::ReadLease);
     let (_, first) = script.play_healthy(Lane::Lease);
     assert_eq!(body_of(&first)["metadata"]["managedFields"], serde_json::json!([{}]));
     let (_, second) = script.play_healthy(Lane::Lease);
@@ -47,7 +47,7 @@ fn a_missing_lease_is_created_with_its_owner_at_once() {
     let mut script = Script::new();
     let (asked_at, _) = script.play(Lane::Lease, refused(404, "NotFound"));
     let (created_at, create) = script.play_healthy(Lane::Lease);
-    assert!(matches!(create, Wish::CreateLease { .. }));
+    assert!(matches!(create, Operation::CreateLease { .. }));
     assert_eq!(asked_at, created_at);
     let body = body_of(&create);
     assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "uid1");
@@ -72,9 +72,9 @@ fn a_lease_whose_creation_was_not_answered_is_stripped_as_well() {
     script.play_healthy(Lane::Lease);
     script.play_healthy(Lane::Lease);
     script.play(Lane::Lease, refused(404, "NotFound"));
-    assert!(matches!(script.play(Lane::Lease, refused(502, "")).1, Wish::CreateLease { .. }));
+    assert!(matches!(script.play(Lane::Lease, refused(502, "")).1, Operation::CreateLease { .. }));
     script.play(Lane::Lease, refused(409, "AlreadyExists"));
-    assert_eq!(script.play_healthy(Lane::Lease).1, Wish::ReadLease);
+    assert_eq!(script.play_healthy(Lane::Lease).1, Operation::ReadLease);
     let (_, first) = script.play_healthy(Lane::Lease);
     assert_eq!(body_of(&first)["metadata"]["managedFields"], serde_json::json!([{}]));
 }
@@ -86,7 +86,7 @@ fn a_lease_deleted_meanwhile_is_created_within_the_same_beat() {
     script.play_healthy(Lane::Lease);
     let (lost_at, _) = script.play(Lane::Lease, refused(404, "NotFound"));
     let (created_at, create) = script.play_healthy(Lane::Lease);
-    assert!(matches!(create, Wish::CreateLease { .. }));
+    assert!(matches!(create, Operation::CreateLease { .. }));
     assert_eq!(lost_at, created_at);
     assert!(script.words().contains(&"lease-missing"));
 }
@@ -96,7 +96,7 @@ fn a_writer_who_was_faster_is_read_again() {
     let mut script = Script::new();
     script.play(Lane::Lease, refused(404, "NotFound"));
     script.play(Lane::Lease, refused(409, "AlreadyExists"));
-    assert_eq!(script.play_healthy(Lane::Lease).1, Wish::ReadLease);
+    assert_eq!(script.play_healthy(Lane::Lease).1, Operation::ReadLease);
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn a_conflict_looks_at_the_lease_again_at_once() {
     let (conflict_at, _) = script.play(Lane::Lease, refused(409, "Conflict"));
     let look = script.play_healthy(Lane::Lease);
     let (renewed_at, renewal) = script.play_healthy(Lane::Lease);
-    assert_eq!(look, (conflict_at, Wish::ReadLease));
-    assert!(matches!(renewal, Wish::RenewLease { .. }) && renewed_at == conflict_at);
+    assert_eq!(look, (conflict_at, Operation::ReadLease));
+    assert!(matches!(renewal, Operation::RenewLease { .. }) && renewed_at == conflict_at);
 }
 
 #[test]
@@ -233,8 +233,8 @@ fn a_duration_that_somebody_else_wrote_is_ours_again_with_the_next_renewal_and_n
     };
     let specs: Vec<_> = [40, 3600, 3600, 40, 40]
         .map(|seconds| {
-            let (at_ms, wish) = script.play(Lane::Lease, says(seconds));
-            (at_ms, body_of(&wish)["spec"]["leaseDurationSeconds"].as_u64())
+            let (at_ms, operation) = script.play(Lane::Lease, says(seconds));
+            (at_ms, body_of(&operation)["spec"]["leaseDurationSeconds"].as_u64())
         })
         .into();
     let asserted: Vec<_> = specs.iter().map(|(_, seconds)| *seconds).collect();
@@ -272,18 +272,18 @@ fn no_lease_is_kept_or_made_for_a_node_that_is_gone() {
     script.register();
     script.play_healthy(Lane::Lease);
     script.play_healthy(Lane::Lease);
-    while script.play(Lane::Status, refused(404, "NotFound")).1 != (Wish::ReadNode { heartbeat: true }) {}
+    while script.play(Lane::Status, refused(404, "NotFound")).1 != (Operation::ReadNode { heartbeat: true }) {}
     let gone_at = script.up;
     while script.up < gone_at + Duration::from_secs(60) {
         let (sent, until) = script.drain();
-        for (ticket, wish) in sent {
-            assert_ne!(ticket.lane(), Lane::Lease, "{wish:?}");
+        for (ticket, operation) in sent {
+            assert_ne!(ticket.lane(), Lane::Lease, "{operation:?}");
             script.answer(ticket, refused(404, "NotFound"));
         }
         script.up = script.up.max(until.as_duration());
     }
     script.play_healthy(Lane::Status);
-    assert!(matches!(script.play_healthy(Lane::Lease).1, Wish::RenewLease { .. }), "the Node is there again");
+    assert!(matches!(script.play_healthy(Lane::Lease).1, Operation::RenewLease { .. }), "the Node is there again");
 }
 
 #[test]
@@ -309,10 +309,10 @@ fn a_missing_lease_makes_the_status_lane_ask_for_the_node_at_once() {
     script.play_healthy(Lane::Lease);
     script.play_healthy(Lane::Lease);
     let (lost_at, _) = script.play(Lane::Lease, refused(404, "NotFound"));
-    let (asked_at, wish) = script.play(Lane::Status, refused(404, "NotFound"));
-    assert_eq!((asked_at, wish.verb()), (lost_at, "PATCH"));
-    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::ReadNode { heartbeat: false });
-    assert!(matches!(script.next(Lane::Status).1, Wish::CreateNode { .. }));
+    let (asked_at, operation) = script.play(Lane::Status, refused(404, "NotFound"));
+    assert_eq!((asked_at, operation.verb()), (lost_at, "PATCH"));
+    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Operation::ReadNode { heartbeat: false });
+    assert!(matches!(script.next(Lane::Status).1, Operation::CreateNode { .. }));
 }
 
 #[test]
@@ -320,10 +320,10 @@ fn an_answer_that_waited_while_the_board_slept_does_not_tell_the_time() {
     let mut script = Script::new();
     script.register();
     script.play_healthy(Lane::Lease);
-    let (ticket, wish) = script.next(Lane::Lease);
+    let (ticket, operation) = script.next(Lane::Lease);
     let date = script.wall(0);
     script.up += Duration::from_secs(200);
-    let document = script.document(&wish);
+    let document = script.document(&operation);
     script.agent.handle(Input::Answered(ticket, Answer { date, result: Ok(document) }), script.now());
     let (_, report) = script.next(Lane::Status);
     let heartbeat = script.now().wall.unwrap().to_seconds_stamp();
@@ -342,7 +342,7 @@ fn an_answer_that_waited_does_not_keep_a_board_whose_clock_is_behind_it_from_hea
     let now = script.now();
     script.agent.handle(Input::Answered(ticket, answer), now);
     for _ in 0..2 {
-        assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadVersion, "nobody bears it out");
+        assert_eq!(script.play_healthy(Lane::Status).1, Operation::ReadVersion, "nobody bears it out");
     }
     let (_, created) = script.next(Lane::Status);
     let since = &body_of(&created)["status"]["conditions"][0]["lastTransitionTime"];
@@ -350,16 +350,16 @@ fn an_answer_that_waited_does_not_keep_a_board_whose_clock_is_behind_it_from_hea
 }
 
 /// Answers the next request of `lane` well, with this `Date`.
-fn play_dated(script: &mut Script, lane: Lane, date: Wall) -> Wish {
-    let (ticket, wish) = script.next(lane);
-    let result = script.reply(&wish);
+fn play_dated(script: &mut Script, lane: Lane, date: Wall) -> Operation {
+    let (ticket, operation) = script.next(lane);
+    let result = script.reply(&operation);
     script.agent.handle(Input::Answered(ticket, Answer { date: Some(date), result }), script.now());
-    wish
+    operation
 }
 
 /// When the conditions of each report were true, as it says.
-fn heartbeats(wishes: &[Wish]) -> Vec<String> {
-    let reports = wishes.iter().filter(|wish| matches!(wish, Wish::PatchStatus { .. })).map(body_of);
+fn heartbeats(operations: &[Operation]) -> Vec<String> {
+    let reports = operations.iter().filter(|operation| matches!(operation, Operation::PatchStatus { .. })).map(body_of);
     let stamps = reports.filter_map(|body| {
         Some(
             body["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == "Ready")?["lastHeartbeatTime"]
@@ -418,7 +418,7 @@ fn a_server_whose_clock_was_at_the_end_of_all_stamps_for_a_while_is_renewed_at_i
     let off = end.since(script.wall(0).unwrap());
     script.booted = right.plus(off);
     script.clock_error_seconds = -i64::try_from(off.as_secs()).unwrap();
-    let renewals: Vec<Wish> = (0..5).map(|_| script.play_healthy(Lane::Lease).1).collect();
+    let renewals: Vec<Operation> = (0..5).map(|_| script.play_healthy(Lane::Lease).1).collect();
     assert_eq!(renew_time(&renewals[4]), "9999-12-31T23:59:59.999999Z", "as late as can be written: {renewals:?}");
     script.booted = right;
     script.clock_error_seconds = 0;

@@ -7,8 +7,8 @@ mod lease;
 mod outage;
 mod registration;
 mod replay;
-mod standing;
 mod status;
+mod status_line;
 mod strangers;
 mod unseen;
 
@@ -136,7 +136,7 @@ impl Script {
     }
 
     /// Drains the outputs of this instant: the requests that start, and the deadline.
-    fn drain(&mut self) -> (Vec<(Ticket, Wish)>, Up) {
+    fn drain(&mut self) -> (Vec<(Ticket, Operation)>, Up) {
         let mut sent = Vec::new();
         for _ in 0..1000 {
             match self.agent.poll(self.now()) {
@@ -145,7 +145,7 @@ impl Script {
                     let input = self.look();
                     self.agent.handle(input, self.now());
                 }
-                Output::Send(ticket, wish) => sent.push((ticket, wish)),
+                Output::Send(ticket, operation) => sent.push((ticket, operation)),
                 Output::ReloadCredentials => self.reloads += 1,
                 Output::DropConnections => self.drops += 1,
                 Output::Write(write) => {
@@ -163,14 +163,14 @@ impl Script {
     }
 
     /// Passes time until a request of `lane` starts, answering everything else as a healthy server would.
-    fn next(&mut self, lane: Lane) -> (Ticket, Wish) {
+    fn next(&mut self, lane: Lane) -> (Ticket, Operation) {
         for _ in 0..1000 {
             let (mut sent, until) = self.drain();
             let wanted = sent.iter().position(|(ticket, _)| ticket.lane() == lane);
             let wanted = wanted.map(|place| sent.remove(place));
             let moved = !sent.is_empty();
-            for (ticket, wish) in sent {
-                let reply = self.reply(&wish);
+            for (ticket, operation) in sent {
+                let reply = self.reply(&operation);
                 self.answer(ticket, reply);
             }
             if let Some(wanted) = wanted {
@@ -190,61 +190,61 @@ impl Script {
     }
 
     /// Answers the next request of `lane` with `result` and says what it was and when it came, in milliseconds.
-    fn play(&mut self, lane: Lane, result: Result<Document, Refusal>) -> (u128, Wish) {
-        let (ticket, wish) = self.next(lane);
+    fn play(&mut self, lane: Lane, result: Result<Document, Refusal>) -> (u128, Operation) {
+        let (ticket, operation) = self.next(lane);
         let at_ms = self.up.as_millis();
         self.answer(ticket, result);
-        (at_ms, wish)
+        (at_ms, operation)
     }
 
-    fn play_healthy(&mut self, lane: Lane) -> (u128, Wish) {
-        let (ticket, wish) = self.next(lane);
+    fn play_healthy(&mut self, lane: Lane) -> (u128, Operation) {
+        let (ticket, operation) = self.next(lane);
         let at_ms = self.up.as_millis();
-        let reply = self.reply(&wish);
+        let reply = self.reply(&operation);
         self.answer(ticket, reply);
-        (at_ms, wish)
+        (at_ms, operation)
     }
 
     /// Until the first status report is acknowledged.
     fn register(&mut self) {
-        while !matches!(self.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }) {}
+        while !matches!(self.play_healthy(Lane::Status).1, Operation::PatchStatus { heartbeat: true, .. }) {}
     }
 
     /// Lets time pass with a healthy server, and answers what was sent.
-    fn pass(&mut self, span: Duration) -> Vec<Wish> {
+    fn pass(&mut self, span: Duration) -> Vec<Operation> {
         let end = self.up + span;
-        let mut wishes = Vec::new();
+        let mut operations = Vec::new();
         loop {
             let (sent, until) = self.drain();
             if sent.is_empty() {
                 self.up = end.min(until.as_duration());
                 if self.up == end {
-                    return wishes;
+                    return operations;
                 }
             }
-            for (ticket, wish) in sent {
-                let reply = self.reply(&wish);
+            for (ticket, operation) in sent {
+                let reply = self.reply(&operation);
                 self.answer(ticket, reply);
-                wishes.push(wish);
+                operations.push(operation);
             }
         }
     }
 
     /// Lets time pass without a server: whatever is asked fails at once. Answers what was asked.
-    fn offline(&mut self, span: Duration) -> Vec<Wish> {
+    fn offline(&mut self, span: Duration) -> Vec<Operation> {
         let end = self.up + span;
-        let mut wishes = Vec::new();
+        let mut operations = Vec::new();
         while self.up < end {
             let (sent, until) = self.drain();
             if sent.is_empty() {
                 self.up = self.up.max(until.as_duration()).min(end);
             }
-            for (ticket, wish) in sent {
+            for (ticket, operation) in sent {
                 self.answer_unreachable(ticket);
-                wishes.push(wish);
+                operations.push(operation);
             }
         }
-        wishes
+        operations
     }
 
     fn answer_unreachable(&mut self, ticket: Ticket) {
@@ -259,21 +259,21 @@ impl Script {
 
     /// The process is gone; another one starts over the same disk.
     fn restart(self, boot: BootId, up: Duration) -> Script {
-        let is_reboot = boot != self.agent.world.memory.journal().boot();
+        let is_reboot = boot != self.agent.shared.records.journal().boot();
         let booted = if is_reboot { self.booted.plus(self.up) } else { self.booted };
         let (stored, lease_version, transitions) = (self.stored, self.lease_version, self.transitions);
         Script { stored, lease_version, transitions, ..Script::on(self.disk, Settings::default(), boot, booted, up) }
     }
 
     /// What a healthy server answers: no to what holds only for another version of the Lease.
-    fn reply(&mut self, wish: &Wish) -> Result<Document, Refusal> {
-        if *wish == Wish::ReadLease {
+    fn reply(&mut self, operation: &Operation) -> Result<Document, Refusal> {
+        if *operation == Operation::ReadLease {
             let mut lease = lease(Some("uid1"));
             lease.metadata.resource_version = self.lease_version.to_string();
             lease.spec.lease_transitions = Some(self.transitions);
             return Ok(Document::Lease(Box::new(lease)));
         }
-        let Wish::RenewLease { body, .. } = wish else { return Ok(self.document(wish)) };
+        let Operation::RenewLease { body, .. } = operation else { return Ok(self.document(operation)) };
         let patch: Value = serde_json::from_str(body).unwrap();
         let wanted = patch["metadata"]["resourceVersion"].as_str();
         if wanted.is_some_and(|wanted| wanted != self.lease_version.to_string()) {
@@ -286,8 +286,10 @@ impl Script {
     }
 
     /// What one answers that keeps the conditions it was sent.
-    fn document(&mut self, wish: &Wish) -> Document {
-        let Wish::PatchStatus { body, answer: PatchAnswer::Node, .. } = wish else { return healthy(wish) };
+    fn document(&mut self, operation: &Operation) -> Document {
+        let Operation::PatchStatus { body, answer: PatchAnswer::Node, .. } = operation else {
+            return healthy(operation);
+        };
         let patch: Value = serde_json::from_str(body).unwrap();
         let node = self.stored.get_or_insert_with(registered_node);
         for sent in patch["status"]["conditions"].as_array().into_iter().flatten() {
@@ -306,15 +308,15 @@ impl Script {
 }
 
 /// The answer of a server that has what was sent, unchanged by others.
-fn healthy(wish: &Wish) -> Document {
-    match wish {
-        Wish::ReadVersion => Document::Version("v1.36.3".to_owned()),
-        Wish::CreateNode { body } => Document::Node(Box::new(stored(serde_json::from_str(body).unwrap()))),
-        Wish::ReadNode { .. } => Document::Node(Box::new(registered_node())),
-        Wish::PatchStatus { answer: crate::api::PatchAnswer::Metadata, .. } => metadata("rv1"),
-        Wish::PatchStatus { .. } => Document::Node(Box::new(registered_node())),
-        Wish::ReadLease => Document::Lease(Box::new(lease(Some("uid1")))),
-        Wish::ReviewAccess { .. } => Document::Access(true),
+fn healthy(operation: &Operation) -> Document {
+    match operation {
+        Operation::ReadVersion => Document::Version("v1.36.3".to_owned()),
+        Operation::CreateNode { body } => Document::Node(Box::new(stored(serde_json::from_str(body).unwrap()))),
+        Operation::ReadNode { .. } => Document::Node(Box::new(registered_node())),
+        Operation::PatchStatus { answer: crate::api::PatchAnswer::Metadata, .. } => metadata("rv1"),
+        Operation::PatchStatus { .. } => Document::Node(Box::new(registered_node())),
+        Operation::ReadLease => Document::Lease(Box::new(lease(Some("uid1")))),
+        Operation::ReviewAccess { .. } => Document::Access(true),
         _ => Document::Nothing,
     }
 }
@@ -334,8 +336,8 @@ fn stored(mut node: Node) -> Node {
 fn registered_node() -> Node {
     let mut script = Script::new();
     loop {
-        let (_, wish) = script.play_healthy_create();
-        if let Wish::CreateNode { body } = wish {
+        let (_, operation) = script.play_healthy_create();
+        if let Operation::CreateNode { body } = operation {
             return stored(serde_json::from_str(&body).unwrap());
         }
     }
@@ -343,12 +345,12 @@ fn registered_node() -> Node {
 
 impl Script {
     /// As `play_healthy` of the status lane, for the requests up to the first POST only.
-    fn play_healthy_create(&mut self) -> (u128, Wish) {
-        let (ticket, wish) = self.next(Lane::Status);
-        if wish == Wish::ReadVersion {
+    fn play_healthy_create(&mut self) -> (u128, Operation) {
+        let (ticket, operation) = self.next(Lane::Status);
+        if operation == Operation::ReadVersion {
             self.answer(ticket, Ok(Document::Version("v1.36.3".to_owned())));
         }
-        (self.up.as_millis(), wish)
+        (self.up.as_millis(), operation)
     }
 }
 
@@ -389,15 +391,15 @@ fn unreachable() -> Result<Document, Refusal> {
     Err(Refusal::Failed(Failure::TimedOut { after_ms: 10_000 }))
 }
 
-fn body_of(wish: &Wish) -> Value {
-    match wish {
-        Wish::CreateNode { body }
-        | Wish::PatchStatus { body, .. }
-        | Wish::CreateLease { body }
-        | Wish::RenewLease { body, .. }
-        | Wish::CreateEvent { body }
-        | Wish::PatchEvent { body, .. } => serde_json::from_str(body).unwrap(),
-        _ => panic!("{wish:?} has no body"),
+fn body_of(operation: &Operation) -> Value {
+    match operation {
+        Operation::CreateNode { body }
+        | Operation::PatchStatus { body, .. }
+        | Operation::CreateLease { body }
+        | Operation::RenewLease { body, .. }
+        | Operation::CreateEvent { body }
+        | Operation::PatchEvent { body, .. } => serde_json::from_str(body).unwrap(),
+        _ => panic!("{operation:?} has no body"),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn kinds(records: &[Record]) -> Vec<&'static str> {
 }
 
 pub(super) fn waiting(script: &Script) -> Vec<Record> {
-    script.agent.world.memory.waiting().cloned().collect()
+    script.agent.shared.records.waiting().cloned().collect()
 }
 
 /// An agent that is registered and has told all it had to tell.
@@ -45,19 +45,25 @@ fn nothing_that_tells_of_a_change_is_sent_before_the_change_is_on_disk() {
         script.pass(Duration::from_secs(1));
     }
     let early = script.pass(Duration::from_secs(8));
-    assert!(!early.iter().any(wish_tells), "{early:?}");
+    assert!(!early.iter().any(tells_of_pressure), "{early:?}");
     assert_eq!(kinds(&waiting(&script)), ["changed"]);
     script.disk.hangs = false;
     script.agent.handle(Input::Written { done: true }, script.now());
     let told = script.pass(Duration::from_secs(5));
-    assert!(told.iter().any(|wish| matches!(wish, Wish::PatchStatus { .. }) && wish_tells(wish)), "{told:?}");
-    assert!(told.iter().any(|wish| matches!(wish, Wish::CreateEvent { .. }) && wish_tells(wish)), "{told:?}");
+    assert!(
+        told.iter().any(|operation| matches!(operation, Operation::PatchStatus { .. }) && tells_of_pressure(operation)),
+        "{told:?}"
+    );
+    assert!(
+        told.iter().any(|operation| matches!(operation, Operation::CreateEvent { .. }) && tells_of_pressure(operation)),
+        "{told:?}"
+    );
     assert!(waiting(&script).is_empty());
 }
 
-fn wish_tells(wish: &Wish) -> bool {
-    match wish {
-        Wish::PatchStatus { body, .. } | Wish::CreateEvent { body } => body.contains("InsufficientMemory"),
+fn tells_of_pressure(operation: &Operation) -> bool {
+    match operation {
+        Operation::PatchStatus { body, .. } | Operation::CreateEvent { body } => body.contains("InsufficientMemory"),
         _ => false,
     }
 }
@@ -68,9 +74,12 @@ fn a_disk_that_never_answers_holds_nothing_back_for_longer_than_ten_seconds() {
     script.disk.hangs = true;
     script.press_memory(true);
     let told = script.pass(Duration::from_secs(25));
-    let renewals = told.iter().filter(|wish| matches!(wish, Wish::RenewLease { .. })).count();
+    let renewals = told.iter().filter(|operation| matches!(operation, Operation::RenewLease { .. })).count();
     assert!((2..=3).contains(&renewals), "renewals wait for no disk");
-    assert!(told.iter().any(|wish| matches!(wish, Wish::PatchStatus { .. }) && wish_tells(wish)), "{told:?}");
+    assert!(
+        told.iter().any(|operation| matches!(operation, Operation::PatchStatus { .. }) && tells_of_pressure(operation)),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -80,7 +89,7 @@ fn a_disk_that_fails_is_told_once_with_what_it_means_and_once_when_it_works_agai
     script.register();
     script.press_memory(true);
     let told = script.pass(Duration::from_secs(300));
-    assert!(told.iter().any(wish_tells), "the agent goes on from memory");
+    assert!(told.iter().any(tells_of_pressure), "the agent goes on from memory");
     let count = |script: &Script, word| script.words().iter().filter(|said| **said == word).count();
     assert_eq!(count(&script, "journal-unwritable"), 1);
     script.disk.fails = false;
@@ -186,11 +195,11 @@ fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
         let stored = script.stored.clone().unwrap();
         let memory = stored.status.conditions[0].clone();
         assert_eq!(memory.status, "False");
-        while script.play_healthy(Lane::Status).1 != Wish::ReadVersion {}
+        while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
         script.play(Lane::Status, refused(409, "AlreadyExists"));
         script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
         let looked = script.wall(0).unwrap().to_seconds_stamp();
-        while !matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }) {}
+        while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { heartbeat: true, .. }) {}
         let told = &script.stored.unwrap().status.conditions[0];
         let expected =
             if pressed == Some(true) { ("True", looked) } else { ("False", memory.last_transition_time.unwrap()) };
@@ -217,10 +226,10 @@ fn what_was_seen_to_change_before_the_node_was_read_did_so_then_whatever_an_old_
         script.offline(Duration::from_secs(330));
     }
     let changed = waiting(&script).last().unwrap().at.wall.unwrap().to_seconds_stamp();
-    while script.play_healthy(Lane::Status).1 != Wish::ReadVersion {}
+    while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
     script.play(Lane::Status, refused(409, "AlreadyExists"));
     script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
-    while !matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }) {}
+    while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { heartbeat: true, .. }) {}
     let memory = &script.stored.unwrap().status.conditions[0];
     assert_eq!((memory.status.as_str(), memory.last_transition_time.clone()), ("False", Some(changed)));
 }
@@ -236,9 +245,9 @@ fn a_boot_whose_clock_was_ahead_and_never_put_right_changed_nothing_in_the_futur
     let mut script = script.restart(BootId(2), Duration::from_secs(90));
     script.press_memory(true);
     let created = loop {
-        let (_, wish) = script.play_healthy(Lane::Status);
-        if matches!(wish, Wish::CreateNode { .. }) {
-            break body_of(&wish);
+        let (_, operation) = script.play_healthy(Lane::Status);
+        if matches!(operation, Operation::CreateNode { .. }) {
+            break body_of(&operation);
         }
     };
     let conditions = created["status"]["conditions"].as_array().unwrap();
@@ -359,7 +368,7 @@ fn the_end_of_the_process_does_not_wait_for_a_disk_that_hangs() {
 fn a_day_without_a_server_and_with_a_change_a_minute_writes_some_blocks_and_no_more() {
     let settings = Settings::default();
     let mut script = Script::with(settings);
-    script.agent.world.settings.eviction.pressure_transition_period = Duration::ZERO;
+    script.agent.shared.settings.eviction.pressure_transition_period = Duration::ZERO;
     script.register();
     let writes = script.disk.writes;
     script.offline(Duration::from_secs(30));

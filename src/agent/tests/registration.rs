@@ -3,8 +3,8 @@
 use super::*;
 
 /// Plays the version request and answers the first attempt's POST.
-fn first_attempt(script: &mut Script, result: Result<Document, Refusal>) -> (u128, Wish) {
-    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadVersion);
+fn first_attempt(script: &mut Script, result: Result<Document, Refusal>) -> (u128, Operation) {
+    assert_eq!(script.play_healthy(Lane::Status).1, Operation::ReadVersion);
     script.play(Lane::Status, result)
 }
 
@@ -36,8 +36,8 @@ fn a_version_that_may_not_be_read_does_not_stop_registration() {
     let mut script = Script::new();
     script.play(Lane::Status, refused(403, "Forbidden"));
     let (asked_ms, look) = script.play(Lane::Status, refused(404, "NotFound"));
-    assert_eq!((asked_ms, look), (100, Wish::ReadNode { heartbeat: false }));
-    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+    assert_eq!((asked_ms, look), (100, Operation::ReadNode { heartbeat: false }));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Operation::CreateNode { .. }));
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn a_version_that_cannot_be_read_right_now_is_waited_for() {
     let mut script = Script::new();
     let (asked_at, _) = script.play(Lane::Status, refused_after(503, 2));
     let (asked_again_at, again) = script.play_healthy(Lane::Status);
-    assert_eq!((again, asked_again_at - asked_at), (Wish::ReadVersion, 2000));
-    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+    assert_eq!((again, asked_again_at - asked_at), (Operation::ReadVersion, 2000));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Operation::CreateNode { .. }));
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn without_register_node_the_version_is_waited_for_as_well() {
     let mut script = Script::with(Settings { register_node: false, ..Settings::default() });
     let (asked_at, first) = script.play(Lane::Status, refused_after(503, 2));
     let (asked_again_at, again) = script.play_healthy(Lane::Status);
-    assert_eq!((first, again, asked_again_at - asked_at), (Wish::ReadVersion, Wish::ReadVersion, 2000));
-    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: true });
+    assert_eq!((first, again, asked_again_at - asked_at), (Operation::ReadVersion, Operation::ReadVersion, 2000));
+    assert_eq!(script.play_healthy(Lane::Status).1, Operation::ReadNode { heartbeat: true });
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn an_existing_node_that_is_up_to_date_is_read_and_reported_to_once() {
     for (code, reason) in [(409, "AlreadyExists"), (403, "Forbidden")] {
         let mut script = Script::new();
         first_attempt(&mut script, refused(code, reason));
-        assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: false });
-        assert!(matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { heartbeat: true, .. }));
+        assert_eq!(script.play_healthy(Lane::Status).1, Operation::ReadNode { heartbeat: false });
+        assert!(matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { heartbeat: true, .. }));
     }
 }
 
@@ -82,10 +82,13 @@ fn a_node_that_is_tracked_in_vain_is_stripped_once_before_its_first_report_whate
             if !is_new {
                 script.play(Lane::Status, node(true));
             }
-            assert_eq!(script.play(Lane::Status, answer.clone()).1, Wish::StripNode);
+            assert_eq!(script.play(Lane::Status, answer.clone()).1, Operation::StripNode);
             let rest = script.pass(Duration::from_secs(900));
-            assert!(!rest.contains(&Wish::StripNode), "{answer:?}");
-            assert!(rest.iter().any(|wish| matches!(wish, Wish::PatchStatus { heartbeat: true, .. })), "{answer:?}");
+            assert!(!rest.contains(&Operation::StripNode), "{answer:?}");
+            assert!(
+                rest.iter().any(|operation| matches!(operation, Operation::PatchStatus { heartbeat: true, .. })),
+                "{answer:?}"
+            );
         }
     }
 }
@@ -97,7 +100,7 @@ fn the_patience_that_is_asked_for_by_who_would_not_strip_it_holds_back_the_first
     tracked.metadata.is_tracked_in_vain = true;
     first_attempt(&mut script, Ok(Document::Node(Box::new(tracked))));
     let (asked_at, _) = script.play(Lane::Status, refused_after(429, 5));
-    assert_eq!(script.play_healthy(Lane::Lease), (asked_at, Wish::ReadLease));
+    assert_eq!(script.play_healthy(Lane::Lease), (asked_at, Operation::ReadLease));
     assert_eq!(script.play_healthy(Lane::Status).0 - asked_at, 5000);
 }
 
@@ -105,7 +108,7 @@ fn the_patience_that_is_asked_for_by_who_would_not_strip_it_holds_back_the_first
 fn a_conflict_that_is_not_already_exists_is_a_failed_attempt() {
     let mut script = Script::new();
     first_attempt(&mut script, refused(409, "Conflict"));
-    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Operation::CreateNode { .. }));
 }
 
 #[test]
@@ -114,8 +117,8 @@ fn every_other_failure_is_a_failed_attempt_without_a_look_at_the_node() {
     {
         let mut script = Script::new();
         let (failed_at, _) = first_attempt(&mut script, result);
-        let (tried_at, wish) = script.play_healthy(Lane::Status);
-        assert!(matches!(wish, Wish::CreateNode { .. }));
+        let (tried_at, operation) = script.play_healthy(Lane::Status);
+        assert!(matches!(operation, Operation::CreateNode { .. }));
         assert_eq!(tried_at - failed_at, 200);
     }
 }
@@ -134,11 +137,15 @@ fn an_attempt_without_a_time_to_stamp_sends_nothing_and_the_next_one_comes() {
     let mut script = Script::new();
     script.has_clock = false;
     let asked = script.pass(Duration::from_secs(60));
-    assert!(asked.iter().all(|wish| *wish == Wish::ReadVersion), "for the time that comes with it: {asked:?}");
+    assert!(
+        asked.iter().all(|operation| *operation == Operation::ReadVersion),
+        "for the time that comes with it: {asked:?}"
+    );
     assert!(script.probes.len() > 8 && asked.len() == script.probes.len() + 3, "tried at {:?}", script.probes);
     script.has_clock = true;
-    let after = std::iter::repeat_with(|| script.play_healthy(Lane::Status).1).find(|wish| *wish != Wish::ReadVersion);
-    assert!(matches!(after, Some(Wish::CreateNode { .. })));
+    let after = std::iter::repeat_with(|| script.play_healthy(Lane::Status).1)
+        .find(|operation| *operation != Operation::ReadVersion);
+    assert!(matches!(after, Some(Operation::CreateNode { .. })));
 }
 
 #[test]
@@ -146,7 +153,7 @@ fn the_answer_to_the_registration_is_the_base_of_the_first_report() {
     let mut script = Script::new();
     first_attempt(&mut script, Ok(Document::Node(Box::new(registered_node()))));
     let (_, report) = script.play_healthy(Lane::Status);
-    assert!(matches!(report, Wish::PatchStatus { heartbeat: true, .. }), "no look at the Node in between");
+    assert!(matches!(report, Operation::PatchStatus { heartbeat: true, .. }), "no look at the Node in between");
 }
 
 #[test]
@@ -156,7 +163,7 @@ fn a_new_node_is_ready_in_its_first_object_and_nothing_has_to_hurry() {
     let ready = body_of(&create)["status"]["conditions"][3].clone();
     assert_eq!([&ready["type"], &ready["status"], &ready["reason"]], ["Ready", "True", "KubeletReady"]);
     let sent = script.pass(Duration::from_secs(45));
-    assert_eq!(sent.iter().filter(|wish| matches!(wish, Wish::PatchStatus { .. })).count(), 1);
+    assert_eq!(sent.iter().filter(|operation| matches!(operation, Operation::PatchStatus { .. })).count(), 1);
 }
 
 #[test]
@@ -169,7 +176,7 @@ fn a_node_that_goes_missing_in_an_outage_is_looked_for_after_it() {
     script.play(Lane::Lease, unreachable());
     script.answer(status, refused(404, "NotFound"));
     let missed_at = script.up;
-    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: true });
+    assert_eq!(script.play_healthy(Lane::Status).1, Operation::ReadNode { heartbeat: true });
     assert!(script.up - missed_at <= Duration::from_millis(10_400));
 }
 
@@ -181,17 +188,20 @@ fn what_a_registration_puts_right_is_in_the_first_report_until_one_is_accepted()
     let labels = &mut node.metadata.labels;
     labels.insert("kubernetes.io/hostname".to_owned(), "wrong".to_owned());
     script.play(Lane::Status, Ok(Document::Node(Box::new(node.clone()))));
-    let hostname = |wish: &Wish| body_of(wish)["metadata"]["labels"]["kubernetes.io/hostname"].clone();
+    let hostname = |operation: &Operation| body_of(operation)["metadata"]["labels"]["kubernetes.io/hostname"].clone();
     let (_, report) = script.play(Lane::Status, refused(409, "Conflict"));
     assert_eq!(hostname(&report), "n1");
     assert_eq!(
         script.play(Lane::Status, Ok(Document::Node(Box::new(node.clone())))).1,
-        Wish::ReadNode { heartbeat: true }
+        Operation::ReadNode { heartbeat: true }
     );
     let (_, report) = script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
     assert_eq!(hostname(&report), "n1", "once more, as that one was refused");
     let later = script.pass(Duration::from_secs(100));
-    let again = later.iter().filter(|wish| matches!(wish, Wish::PatchStatus { .. })).any(|wish| hostname(wish) == "n1");
+    let again = later
+        .iter()
+        .filter(|operation| matches!(operation, Operation::PatchStatus { .. }))
+        .any(|operation| hostname(operation) == "n1");
     assert!(!again, "whoever changes it after that has his way (REC-2)");
 }
 
@@ -200,11 +210,11 @@ fn a_reading_that_fails_is_a_failed_attempt() {
     let mut script = Script::new();
     first_attempt(&mut script, refused(409, "AlreadyExists"));
     script.play(Lane::Status, refused(404, "NotFound"));
-    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }));
+    assert!(matches!(script.play_healthy(Lane::Status).1, Operation::CreateNode { .. }));
 }
 
 /// The stored Node of a board with another serial number, and how the Lease looks at the two looks taken.
-fn stranger(leases: [&str; 2]) -> (Script, Wish) {
+fn stranger(leases: [&str; 2]) -> (Script, Operation) {
     let mut script = Script::new();
     first_attempt(&mut script, refused(409, "AlreadyExists"));
     let mut node = registered_node();
@@ -213,8 +223,8 @@ fn stranger(leases: [&str; 2]) -> (Script, Wish) {
     for renew_time in leases {
         let mut stored = lease(Some("uid1"));
         stored.spec.renew_time = Some(renew_time.to_owned());
-        let (_, wish) = script.play(Lane::Status, Ok(Document::Lease(Box::new(stored))));
-        assert_eq!(wish, Wish::ReadLease);
+        let (_, operation) = script.play(Lane::Status, Ok(Document::Lease(Box::new(stored))));
+        assert_eq!(operation, Operation::ReadLease);
     }
     let (_, next) = script.next(Lane::Status);
     (script, next)
@@ -224,9 +234,9 @@ fn stranger(leases: [&str; 2]) -> (Script, Wish) {
 fn a_name_that_another_living_machine_holds_is_left_to_it() {
     let (script, next) = stranger(["2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:10.000000Z"]);
     assert!(script.up >= Duration::from_secs(300), "asked again after {:?}", script.up);
-    assert_eq!(next, Wish::ReadNode { heartbeat: true });
+    assert_eq!(next, Operation::ReadNode { heartbeat: true });
     assert!(script.words().contains(&"name-taken"));
-    let standing = script.agent.standing();
+    let standing = script.agent.status_line();
     assert!(standing.is_settled && standing.text.contains("holds the name n1"), "{standing:?}");
 }
 
@@ -234,7 +244,7 @@ fn a_name_that_another_living_machine_holds_is_left_to_it() {
 fn a_name_whose_machine_is_gone_is_taken_over() {
     let (script, next) = stranger(["2026-01-01T00:00:00.000000Z"; 2]);
     assert!(script.up < Duration::from_secs(30));
-    assert!(matches!(next, Wish::PatchStatus { .. }));
+    assert!(matches!(next, Operation::PatchStatus { .. }));
     assert!(script.words().contains(&"stranger-gone"));
 }
 
@@ -242,11 +252,11 @@ fn a_name_whose_machine_is_gone_is_taken_over() {
 fn without_register_node_nothing_is_created_and_the_node_is_waited_for() {
     let mut script = Script::with(Settings { register_node: false, ..Settings::default() });
     script.play_healthy(Lane::Status);
-    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::ReadNode { heartbeat: true });
-    assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadNode { heartbeat: true });
-    assert!(matches!(script.play_healthy(Lane::Status).1, Wish::PatchStatus { .. }));
+    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Operation::ReadNode { heartbeat: true });
+    assert_eq!(script.play_healthy(Lane::Status).1, Operation::ReadNode { heartbeat: true });
+    assert!(matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }));
     let (_, lease) = script.play_healthy(Lane::Lease);
-    assert!(matches!(lease, Wish::ReadLease | Wish::RenewLease { .. }));
+    assert!(matches!(lease, Operation::ReadLease | Operation::RenewLease { .. }));
 }
 
 #[test]
@@ -256,9 +266,9 @@ fn a_deleted_node_is_registered_again_and_its_lease_gets_the_new_owner() {
     script.play_healthy(Lane::Lease);
     script.play_healthy(Lane::Lease);
     script.play(Lane::Status, refused(404, "NotFound"));
-    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::ReadNode { heartbeat: false });
+    assert_eq!(script.play(Lane::Status, refused(404, "NotFound")).1, Operation::ReadNode { heartbeat: false });
     let (ticket, create) = script.next(Lane::Status);
-    assert!(matches!(create, Wish::CreateNode { .. }));
+    assert!(matches!(create, Operation::CreateNode { .. }));
     let mut node = registered_node();
     node.metadata.uid = "uid2".to_owned();
     script.answer(ticket, Ok(Document::Node(Box::new(node))));
@@ -284,21 +294,21 @@ fn with_reregister_off_a_deleted_node_is_only_missed() {
     let mut script = Script::with(Settings { reregister: false, ..Settings::default() });
     script.register();
     script.play(Lane::Status, refused(404, "NotFound"));
-    assert!(!matches!(script.play(Lane::Status, refused(404, "NotFound")).1, Wish::CreateNode { .. }));
+    assert!(!matches!(script.play(Lane::Status, refused(404, "NotFound")).1, Operation::CreateNode { .. }));
 }
 
 #[test]
 fn a_version_that_was_answered_before_a_sleep_is_asked_for_again_as_it_says_no_time() {
     let mut script = Script::new();
     script.clock_error_seconds = 86_400;
-    let (ticket, wish) = script.next(Lane::Status);
-    assert_eq!(wish, Wish::ReadVersion);
+    let (ticket, operation) = script.next(Lane::Status);
+    assert_eq!(operation, Operation::ReadVersion);
     let date = script.wall(0);
     script.up += Duration::from_secs(60);
     let result = Ok(Document::Version("v1.36.3".to_owned()));
     script.agent.handle(Input::Answered(ticket, Answer { date, result }), script.now());
     for _ in 0..2 {
-        assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadVersion, "two have to agree");
+        assert_eq!(script.play_healthy(Lane::Status).1, Operation::ReadVersion, "two have to agree");
     }
     let (_, created) = script.play_healthy(Lane::Status);
     let heard = script.wall(0).unwrap().to_seconds_stamp();
@@ -315,7 +325,7 @@ fn a_node_is_not_dated_by_one_reply_whose_date_is_wrong() {
         let result = Ok(Document::Version("v1.36.3".to_owned()));
         script.agent.handle(Input::Answered(ticket, Answer { date, result }), script.now());
         for _ in 1..asked {
-            assert_eq!(script.play_healthy(Lane::Status).1, Wish::ReadVersion, "{board_seconds}");
+            assert_eq!(script.play_healthy(Lane::Status).1, Operation::ReadVersion, "{board_seconds}");
         }
         let created = body_of(&script.play_healthy(Lane::Status).1);
         let since = script.wall(0).unwrap().to_seconds_stamp();

@@ -15,7 +15,7 @@ fn outage() -> Script {
 }
 
 /// What is sent in `span`, and when in milliseconds.
-fn timed(script: &mut Script, span: Duration) -> Vec<(u128, Wish)> {
+fn timed(script: &mut Script, span: Duration) -> Vec<(u128, Operation)> {
     let end = script.up + span;
     let mut sent = Vec::new();
     while script.up < end {
@@ -23,26 +23,30 @@ fn timed(script: &mut Script, span: Duration) -> Vec<(u128, Wish)> {
         if now.is_empty() {
             script.up = end.min(until.as_duration());
         }
-        for (ticket, wish) in now {
-            let document = script.document(&wish);
+        for (ticket, operation) in now {
+            let document = script.document(&operation);
             script.answer(ticket, Ok(document));
-            sent.push((script.up.as_millis(), wish));
+            sent.push((script.up.as_millis(), operation));
         }
     }
     sent
 }
 
-fn events(sent: &[(u128, Wish)]) -> Vec<(u128, Value)> {
-    let is_event = |wish: &Wish| matches!(wish, Wish::CreateEvent { .. } | Wish::PatchEvent { .. });
-    sent.iter().filter(|(_, wish)| is_event(wish)).map(|(at_ms, wish)| (*at_ms, body_of(wish))).collect()
+fn events(sent: &[(u128, Operation)]) -> Vec<(u128, Value)> {
+    let is_event =
+        |operation: &Operation| matches!(operation, Operation::CreateEvent { .. } | Operation::PatchEvent { .. });
+    sent.iter()
+        .filter(|(_, operation)| is_event(operation))
+        .map(|(at_ms, operation)| (*at_ms, body_of(operation)))
+        .collect()
 }
 
 fn reasons(events: &[(u128, Value)]) -> Vec<String> {
     events.iter().map(|(_, event)| event["reason"].as_str().unwrap().to_owned()).collect()
 }
 
-fn last_outage(wish: &Wish) -> Option<Value> {
-    let Wish::PatchStatus { body, .. } = wish else { return None };
+fn last_outage(operation: &Operation) -> Option<Value> {
+    let Operation::PatchStatus { body, .. } = operation else { return None };
     let patch: Value = serde_json::from_str(body).unwrap();
     let text = patch["metadata"]["annotations"]["nodepulse.dev/last-outage"].as_str()?.to_owned();
     Some(serde_json::from_str(&text).unwrap())
@@ -63,7 +67,7 @@ fn after_an_outage_lease_and_true_status_come_first_and_alone_for_ten_seconds() 
     let start = back[0].0;
     let early: Vec<_> = back.iter().filter(|(at_ms, _)| at_ms - start < 9_990).collect();
     let [(_, lease), (reported_ms, report)] = early.as_slice() else { panic!("{early:?}") };
-    assert!(matches!(lease, Wish::RenewLease { .. }), "{lease:?}");
+    assert!(matches!(lease, Operation::RenewLease { .. }), "{lease:?}");
     assert_eq!(*reported_ms, start);
     let conditions = body_of(report)["status"]["conditions"].clone();
     assert_eq!(conditions[0]["type"], "MemoryPressure");
@@ -76,18 +80,18 @@ fn after_an_outage_lease_and_true_status_come_first_and_alone_for_ten_seconds() 
 fn an_outage_that_began_before_a_changed_node_was_read_ends_in_two_requests_as_well() {
     let mut script = settled();
     let asserted = loop {
-        let (ticket, wish) = script.next(Lane::Status);
-        if matches!(wish, Wish::PatchStatus { answer: PatchAnswer::Metadata, .. }) {
+        let (ticket, operation) = script.next(Lane::Status);
+        if matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Metadata, .. }) {
             break ticket;
         }
-        let document = script.document(&wish);
+        let document = script.document(&operation);
         script.answer(ticket, Ok(document));
     };
     script.answer(asserted, Ok(metadata("rv2")));
-    assert_eq!(script.play(Lane::Status, unreachable()).1, Wish::ReadNode { heartbeat: true });
+    assert_eq!(script.play(Lane::Status, unreachable()).1, Operation::ReadNode { heartbeat: true });
     script.offline(Duration::from_secs(120));
     let back = timed(&mut script, Duration::from_secs(9));
-    let [(_, Wish::RenewLease { .. }), (_, report)] = back.as_slice() else { panic!("{back:?}") };
+    let [(_, Operation::RenewLease { .. }), (_, report)] = back.as_slice() else { panic!("{back:?}") };
     let status = &body_of(report)["status"];
     assert_eq!(status["conditions"].as_array().unwrap().len(), 4);
     assert!(status["capacity"].is_object(), "whatever the others wrote: {status}");
@@ -107,7 +111,8 @@ fn what_was_missed_follows_slowly_in_order_with_its_own_times_and_then_a_summary
         assert_eq!([&event["firstTimestamp"], &event["lastTimestamp"]], [at.as_str(), at.as_str()]);
         assert_eq!(event["count"], 1);
     }
-    let (summed_ms, summary) = back.iter().find_map(|(at_ms, wish)| Some((*at_ms, last_outage(wish)?))).unwrap();
+    let (summed_ms, summary) =
+        back.iter().find_map(|(at_ms, operation)| Some((*at_ms, last_outage(operation)?))).unwrap();
     assert!(summed_ms - told[3].0 >= 1000, "the summary is the last");
     let from = stamp(records[0].at.up.as_duration().as_millis());
     assert_eq!(
@@ -136,16 +141,16 @@ fn what_was_missed_is_never_beside_a_heartbeat() {
             let _: Duration = done_at;
             script.answer(ticket, Ok(Document::Nothing));
         }
-        for (ticket, wish) in sent {
-            if matches!(wish, Wish::RenewLease { .. }) {
+        for (ticket, operation) in sent {
+            if matches!(operation, Operation::RenewLease { .. }) {
                 lease_in_flight = Some((ticket, script.up + Duration::from_secs(5)));
                 continue;
             }
-            if let Wish::CreateEvent { .. } = wish {
-                assert!(lease_in_flight.is_none(), "{wish:?}");
+            if let Operation::CreateEvent { .. } = operation {
+                assert!(lease_in_flight.is_none(), "{operation:?}");
                 told += 1;
             }
-            let document = script.document(&wish);
+            let document = script.document(&operation);
             script.answer(ticket, Ok(document));
         }
         if let Some((_, done_at)) = &lease_in_flight {
@@ -164,10 +169,10 @@ fn an_event_keeps_its_name_over_a_killed_process_and_one_that_exists_counts_as_t
     let mut script = script.restart(BOOT, up);
     script.press_memory(true);
     let same = loop {
-        let (ticket, wish) = script.next(Lane::Events);
-        if body_of(&wish)["metadata"]["name"] == name {
+        let (ticket, operation) = script.next(Lane::Events);
+        if body_of(&operation)["metadata"]["name"] == name {
             script.answer(ticket, refused(409, "AlreadyExists"));
-            break wish;
+            break operation;
         }
         script.answer(ticket, Ok(Document::Nothing));
     };
@@ -196,8 +201,8 @@ fn what_the_server_cannot_take_now_is_kept_however_long_that_lasts() {
         let mut script = outage();
         let mut times = Vec::new();
         for _ in 0..20 {
-            let (at_ms, wish) = script.play(Lane::Events, failure.clone());
-            assert_eq!(body_of(&wish)["reason"], BACK[0]);
+            let (at_ms, operation) = script.play(Lane::Events, failure.clone());
+            assert_eq!(body_of(&operation)["reason"], BACK[0]);
             times.push(at_ms);
         }
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 300_000), "{times:?}");
@@ -224,7 +229,7 @@ fn a_second_outage_in_the_middle_goes_on_where_the_first_stopped() {
     let told = events(&back);
     assert_eq!(reasons(&told), [BACK[1], BACK[2], BACK[3], "NodeHasSufficientMemory", "UplinkRestored"]);
     assert!(told[0].0 - back[0].0 >= 10_000, "again after ten seconds");
-    let summaries: Vec<Value> = back.iter().filter_map(|(_, wish)| last_outage(wish)).collect();
+    let summaries: Vec<Value> = back.iter().filter_map(|(_, operation)| last_outage(operation)).collect();
     let changes: Vec<_> = summaries.iter().map(|summary| summary["changes"].as_u64().unwrap()).collect();
     assert_eq!(changes, [3, 1]);
     assert!(waiting(&script).is_empty());
@@ -237,10 +242,10 @@ fn a_summary_that_is_refused_for_good_is_said_and_one_that_fails_is_tried_again(
         let mut script = outage();
         let mut summaries = 0;
         for _ in 0..60 {
-            let (ticket, wish) = script.next(Lane::Status);
-            let is_summary = last_outage(&wish).is_some();
+            let (ticket, operation) = script.next(Lane::Status);
+            let is_summary = last_outage(&operation).is_some();
             summaries += u32::from(is_summary);
-            let result = if is_summary && summaries == 1 { failure.clone() } else { Ok(script.document(&wish)) };
+            let result = if is_summary && summaries == 1 { failure.clone() } else { Ok(script.document(&operation)) };
             script.answer(ticket, result);
         }
         assert_eq!(summaries, tries);
@@ -259,8 +264,8 @@ fn online_a_change_is_told_at_once_under_its_own_name_and_a_repeat_counts() {
     let told = events(&sent);
     assert_eq!(reasons(&told[..1]), [BACK[0]]);
     assert!(told.last().unwrap().1["count"] == 2, "{told:?}");
-    let (_, patch) = sent.iter().rfind(|(_, wish)| matches!(wish, Wish::PatchEvent { .. })).unwrap();
-    let Wish::PatchEvent { name, .. } = patch else { panic!() };
+    let (_, patch) = sent.iter().rfind(|(_, operation)| matches!(operation, Operation::PatchEvent { .. })).unwrap();
+    let Operation::PatchEvent { name, .. } = patch else { panic!() };
     assert_eq!(told[0].1["metadata"]["name"], name.as_str());
     assert!(waiting(&script).is_empty());
 }
@@ -342,15 +347,15 @@ fn a_record_is_forgotten_when_its_event_was_accepted_and_not_before() {
 fn the_patience_that_a_summary_was_asked_for_outlasts_a_hurry() {
     let mut script = outage();
     let asked_at = loop {
-        let (ticket, wish) = script.next(Lane::Status);
-        if last_outage(&wish).is_some() {
+        let (ticket, operation) = script.next(Lane::Status);
+        if last_outage(&operation).is_some() {
             script.answer(ticket, refused_after(503, 20));
             break script.up;
         }
-        let document = script.document(&wish);
+        let document = script.document(&operation);
         script.answer(ticket, Ok(document));
     };
-    script.agent.world.node_in_doubt = true;
+    script.agent.shared.node_in_doubt = true;
     script.agent.handle(Input::LinkChanged, script.now());
     let (ticket, _) = script.next(Lane::Status);
     assert!(script.up - asked_at >= Duration::from_secs(20), "asked again after {:?}", script.up - asked_at);

@@ -3,8 +3,8 @@
 use super::*;
 use std::collections::BTreeSet;
 
-pub(super) fn is_assertion(wish: &Wish) -> bool {
-    matches!(wish, Wish::PatchStatus { answer: PatchAnswer::Metadata, .. })
+pub(super) fn is_assertion(operation: &Operation) -> bool {
+    matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Metadata, .. })
 }
 
 #[test]
@@ -14,8 +14,8 @@ fn an_idle_node_asserts_every_minute_and_reports_every_five() {
     let started = script.up;
     let (mut assertions, mut reports) = (0, Vec::new());
     while script.up < started + Duration::from_secs(3600) {
-        let (at_ms, wish) = script.play_healthy(Lane::Status);
-        if is_assertion(&wish) {
+        let (at_ms, operation) = script.play_healthy(Lane::Status);
+        if is_assertion(&operation) {
             assertions += 1;
         } else {
             reports.push(at_ms - started.as_millis());
@@ -31,8 +31,9 @@ fn an_idle_node_asserts_every_minute_and_reports_every_five() {
 fn a_report_without_a_change_carries_only_heartbeats() {
     let mut script = Script::new();
     script.register();
-    let report =
-        std::iter::repeat_with(|| script.play_healthy(Lane::Status).1).find(|wish| !is_assertion(wish)).unwrap();
+    let report = std::iter::repeat_with(|| script.play_healthy(Lane::Status).1)
+        .find(|operation| !is_assertion(operation))
+        .unwrap();
     let body = body_of(&report);
     let conditions = body["status"]["conditions"].as_array().unwrap();
     assert_eq!(conditions.len(), 4);
@@ -45,9 +46,9 @@ fn pressure_is_sent_at_the_next_look_with_an_event() {
     script.register();
     script.facts.readings.memory = Ok(MemoryUse { available_bytes: 1 << 20, source: MemorySource::CgroupV2 });
     let before = script.up;
-    let (at_ms, wish) = script.play_healthy(Lane::Status);
+    let (at_ms, operation) = script.play_healthy(Lane::Status);
     assert!(at_ms - before.as_millis() <= 10_400);
-    let text = body_of(&wish).to_string();
+    let text = body_of(&operation).to_string();
     assert!(text.contains("KubeletHasInsufficientMemory"), "{text}");
     assert!(script.said.iter().any(|notice| notice.text.starts_with("NodeHasInsufficientMemory")));
 }
@@ -64,9 +65,9 @@ fn a_change_that_nobody_acknowledges_keeps_its_first_transition_time_and_tells_o
     assert_eq!(told, 1);
 }
 
-/// When `wish` says that memory pressure became what it is.
-fn transition(wish: &Wish) -> String {
-    let body = body_of(wish);
+/// When `operation` says that memory pressure became what it is.
+fn transition(operation: &Operation) -> String {
+    let body = body_of(operation);
     let conditions = body["status"]["conditions"].as_array().unwrap();
     let memory = conditions.iter().find(|condition| condition["type"] == "MemoryPressure").unwrap();
     memory["lastTransitionTime"].as_str().unwrap().to_owned()
@@ -97,7 +98,7 @@ fn a_server_error_is_tried_five_times_with_a_fresh_base_and_then_rests() {
     }
     assert!(requests.iter().all(|(at_ms, _)| *at_ms == first.0));
     let mut last_ms = first.0;
-    let verbs: Vec<_> = requests.iter().map(|(_, wish)| wish.verb()).collect();
+    let verbs: Vec<_> = requests.iter().map(|(_, operation)| operation.verb()).collect();
     assert_eq!(verbs, ["PATCH", "GET", "PATCH", "GET", "PATCH", "GET", "PATCH", "GET", "PATCH"]);
     // From then on once a run.
     for _ in 0..3 {
@@ -176,10 +177,10 @@ fn a_look_goes_with_every_renewal_however_far_apart_they_began_and_slow_the_answ
         script.probes.clear();
         let mut renewed = Vec::new();
         for _ in 0..30 {
-            let (ticket, wish) = script.next(Lane::Lease);
+            let (ticket, operation) = script.next(Lane::Lease);
             renewed.push(script.up);
             script.up += Duration::from_millis(answer_ms);
-            let document = script.document(&wish);
+            let document = script.document(&operation);
             script.answer(ticket, Ok(document));
         }
         assert_eq!(script.probes, renewed, "{answer_ms}");
@@ -193,8 +194,8 @@ fn the_first_report_after_a_change_is_moved_by_up_to_half_its_period_either_way(
         script.register();
         let started = script.up;
         loop {
-            let (at_ms, wish) = script.play_healthy(Lane::Status);
-            if !is_assertion(&wish) {
+            let (at_ms, operation) = script.play_healthy(Lane::Status);
+            if !is_assertion(&operation) {
                 return at_ms - started.as_millis();
             }
         }
@@ -209,19 +210,19 @@ fn a_report_that_failed_is_due_again_at_every_run_until_it_is_taken() {
     let mut script = Script::new();
     script.register();
     let due = loop {
-        let (ticket, wish) = script.next(Lane::Status);
-        if !is_assertion(&wish) {
+        let (ticket, operation) = script.next(Lane::Status);
+        if !is_assertion(&operation) {
             break ticket;
         }
-        script.answer(ticket, Ok(healthy(&wish)));
+        script.answer(ticket, Ok(healthy(&operation)));
     };
     let (mut last, mut patches) = (script.up, 0);
     script.answer(due, refused(403, "Forbidden"));
     for _ in 0..3 {
-        let (at_ms, wish) = script.play(Lane::Status, refused(403, "Forbidden"));
-        assert!(!is_assertion(&wish) && (10_000..=10_400).contains(&(at_ms - last.as_millis())), "{wish:?}");
+        let (at_ms, operation) = script.play(Lane::Status, refused(403, "Forbidden"));
+        assert!(!is_assertion(&operation) && (10_000..=10_400).contains(&(at_ms - last.as_millis())), "{operation:?}");
         last = script.up;
-        patches += usize::from(matches!(wish, Wish::PatchStatus { .. }));
+        patches += usize::from(matches!(operation, Operation::PatchStatus { .. }));
     }
     assert_eq!(patches, 3);
     script.play_healthy(Lane::Status);
@@ -245,8 +246,8 @@ fn what_would_be_refused_again_is_tried_once_a_run() {
         let mut script = Script::with(Settings { reregister: false, ..Settings::default() });
         script.register();
         script.facts.network.interfaces[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
-        let (first, wish) = script.play(Lane::Status, refused(code, "Refused"));
-        assert!(matches!(wish, Wish::PatchStatus { .. }), "{wish:?}");
+        let (first, operation) = script.play(Lane::Status, refused(code, "Refused"));
+        assert!(matches!(operation, Operation::PatchStatus { .. }), "{operation:?}");
         let (second, _) = script.play(Lane::Status, refused(code, "Refused"));
         let tries = if code == 400 { 0..=0 } else { 10_000..=10_400 };
         assert!(tries.contains(&(second - first)), "{code}: {} ms", second - first);
@@ -268,23 +269,26 @@ fn a_conflict_reads_once_and_tries_once_more() {
 fn a_surprising_resource_version_leads_to_one_look_and_the_repair() {
     let mut script = Script::new();
     script.register();
-    let (ticket, wish) = std::iter::repeat_with(|| {
-        let (ticket, wish) = script.next(Lane::Status);
-        if !is_assertion(&wish) {
-            script.answer(ticket, Ok(healthy(&wish)));
+    let (ticket, operation) = std::iter::repeat_with(|| {
+        let (ticket, operation) = script.next(Lane::Status);
+        if !is_assertion(&operation) {
+            script.answer(ticket, Ok(healthy(&operation)));
             return None;
         }
-        Some((ticket, wish))
+        Some((ticket, operation))
     })
     .flatten()
     .next()
     .unwrap();
-    assert_eq!(body_of(&wish)["status"]["conditions"][0].as_object().unwrap().len(), 2);
+    assert_eq!(body_of(&operation)["status"]["conditions"][0].as_object().unwrap().len(), 2);
     script.answer(ticket, Ok(metadata("rv2")));
     let mut node = registered_node();
     node.metadata.labels.remove("kubernetes.io/arch");
     node.metadata.resource_version = "rv2".to_owned();
-    assert_eq!(script.play(Lane::Status, Ok(Document::Node(Box::new(node)))).1, Wish::ReadNode { heartbeat: true });
+    assert_eq!(
+        script.play(Lane::Status, Ok(Document::Node(Box::new(node)))).1,
+        Operation::ReadNode { heartbeat: true }
+    );
     let (_, repair) = script.play_healthy(Lane::Status);
     assert!(body_of(&repair)["metadata"]["labels"]["kubernetes.io/arch"].is_string());
 }
@@ -332,7 +336,7 @@ fn a_status_that_fails_while_leases_do_not_is_tried_at_each_look_and_no_faster()
         script.register();
         script.play_healthy(Lane::Lease);
         let start = script.up;
-        script.agent.world.report_in_full = true;
+        script.agent.shared.report_in_full = true;
         let tries = std::iter::repeat_with(|| script.play(Lane::Status, failure.clone()).0);
         let tries = tries.take(100).take_while(|at_ms| *at_ms < start.as_millis() + 120_000).count();
         assert!((10..=13).contains(&tries), "{tries} tries in two minutes");
@@ -355,7 +359,7 @@ fn a_patch_that_may_have_been_done_is_repeated_whole() {
 
 /// Up to the moment before the first report.
 fn first_report(script: &mut Script) {
-    while !matches!(script.play_healthy(Lane::Status).1, Wish::CreateNode { .. }) {}
+    while !matches!(script.play_healthy(Lane::Status).1, Operation::CreateNode { .. }) {}
 }
 
 #[test]
@@ -374,18 +378,18 @@ fn a_cordon_its_end_and_another_cordon_are_three_events_without_a_report_in_betw
             if sent.is_empty() {
                 script.up = until.as_duration();
             }
-            for (ticket, wish) in sent {
-                let reply = match &wish {
-                    Wish::ReadNode { .. } => Ok(Document::Node(Box::new(node.clone()))),
-                    wish if is_assertion(wish) => Ok(metadata(version)),
-                    Wish::PatchStatus { .. } => panic!("a report: {wish:?}"),
-                    Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => {
-                        let body = body_of(&wish);
+            for (ticket, operation) in sent {
+                let reply = match &operation {
+                    Operation::ReadNode { .. } => Ok(Document::Node(Box::new(node.clone()))),
+                    operation if is_assertion(operation) => Ok(metadata(version)),
+                    Operation::PatchStatus { .. } => panic!("a report: {operation:?}"),
+                    Operation::CreateEvent { .. } | Operation::PatchEvent { .. } => {
+                        let body = body_of(&operation);
                         let reason = body["reason"].as_str().unwrap_or("repeat").to_owned();
                         events.push((reason, body["count"].as_u64().unwrap()));
-                        script.reply(&wish)
+                        script.reply(&operation)
                     }
-                    _ => script.reply(&wish),
+                    _ => script.reply(&operation),
                 };
                 script.answer(ticket, reply);
             }
@@ -416,12 +420,13 @@ fn a_cordon_is_told_once() {
     let mut node = registered_node();
     node.spec.unschedulable = true;
     let report = std::iter::repeat_with(|| {
-        let (ticket, wish) = script.next(Lane::Status);
-        let document = if is_assertion(&wish) { healthy(&wish) } else { Document::Node(Box::new(node.clone())) };
+        let (ticket, operation) = script.next(Lane::Status);
+        let document =
+            if is_assertion(&operation) { healthy(&operation) } else { Document::Node(Box::new(node.clone())) };
         script.answer(ticket, Ok(document));
-        wish
+        operation
     })
-    .find(|wish| !is_assertion(wish));
+    .find(|operation| !is_assertion(operation));
     assert!(report.is_some());
     for _ in 0..20 {
         script.play_healthy(Lane::Lease);
@@ -430,8 +435,8 @@ fn a_cordon_is_told_once() {
     assert_eq!(told, 1);
 }
 
-pub(super) fn is_whole(wish: &Wish) -> bool {
-    let body = body_of(wish);
+pub(super) fn is_whole(operation: &Operation) -> bool {
+    let body = body_of(operation);
     let conditions = body["status"]["conditions"].as_array().unwrap();
     conditions.len() == 4 && conditions.iter().all(|condition| condition.as_object().unwrap().len() == 6)
 }
@@ -448,8 +453,8 @@ fn after_a_suspend_lease_and_whole_report_go_out_together() {
     assert_eq!(lanes, [Lane::Lease, Lane::Status]);
     let (_, report) = sent.iter().find(|(ticket, _)| ticket.lane() == Lane::Status).unwrap();
     assert!(is_whole(report), "{report:?}");
-    for (ticket, wish) in sent {
-        let document = healthy(&wish);
+    for (ticket, operation) in sent {
+        let document = healthy(&operation);
         script.answer(ticket, Ok(document));
     }
     assert!(is_assertion(&script.play_healthy(Lane::Status).1), "said once");
@@ -464,10 +469,10 @@ fn a_status_that_only_itself_finds_no_answer_is_tried_once_a_run() {
         let until = script.up + Duration::from_secs(60);
         let mut tried_at = BTreeSet::from([lost_at]);
         while script.up < until {
-            let (ticket, wish) = script.next(Lane::Status);
-            let is_patch = matches!(wish, Wish::PatchStatus { .. });
+            let (ticket, operation) = script.next(Lane::Status);
+            let is_patch = matches!(operation, Operation::PatchStatus { .. });
             tried_at.insert(script.up.as_millis());
-            script.answer(ticket, if is_patch { result.clone() } else { Ok(healthy(&wish)) });
+            script.answer(ticket, if is_patch { result.clone() } else { Ok(healthy(&operation)) });
         }
         let times: Vec<_> = tried_at.into_iter().collect();
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 10_000), "{times:?}");
@@ -483,8 +488,9 @@ fn an_address_that_changes_is_sent_at_the_next_look_however_long_nothing_did() {
     }
     script.facts.network.interfaces[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
     let before = script.up;
-    let change =
-        std::iter::repeat_with(|| script.play_healthy(Lane::Status)).find(|(_, wish)| !is_assertion(wish)).unwrap();
+    let change = std::iter::repeat_with(|| script.play_healthy(Lane::Status))
+        .find(|(_, operation)| !is_assertion(operation))
+        .unwrap();
     assert!(change.0 - before.as_millis() <= 10_400);
     assert!(body_of(&change.1)["status"]["addresses"].to_string().contains("10.0.0.2"));
 }

@@ -18,21 +18,21 @@ fn audit_id() -> AuditId {
     AuditId::new(0)
 }
 
-fn start(wish: Wish) -> Exchange {
-    Exchange::start(wish, &target(), audit_id()).unwrap().1
+fn start(operation: Operation) -> Exchange {
+    Exchange::start(operation, &target(), audit_id()).unwrap().1
 }
 
-fn renewal() -> Wish {
-    Wish::RenewLease { body: "{}".to_owned() }
+fn renewal() -> Operation {
+    Operation::RenewLease { body: "{}".to_owned() }
 }
 
-fn created() -> Wish {
-    Wish::CreateNode { body: "{}".to_owned() }
+fn created() -> Operation {
+    Operation::CreateNode { body: "{}".to_owned() }
 }
 
 /// Feeds the bytes in pieces of `size`; the answer, and whether the connection may be used again.
-fn feed(wish: Wish, reply: &[u8], size: usize) -> Result<(Answer, bool), Failure> {
-    let mut exchange = start(wish);
+fn feed(operation: Operation, reply: &[u8], size: usize) -> Result<(Answer, bool), Failure> {
+    let mut exchange = start(operation);
     let mut input = Vec::new();
     for piece in reply.chunks(size) {
         input.extend_from_slice(piece);
@@ -45,10 +45,10 @@ fn feed(wish: Wish, reply: &[u8], size: usize) -> Result<(Answer, bool), Failure
 }
 
 /// As `feed`, and the same whatever the pieces.
-fn read(wish: &Wish, reply: &str) -> Result<(Answer, bool), Failure> {
-    let whole = feed(wish.clone(), reply.as_bytes(), reply.len().max(1));
+fn read(operation: &Operation, reply: &str) -> Result<(Answer, bool), Failure> {
+    let whole = feed(operation.clone(), reply.as_bytes(), reply.len().max(1));
     for size in [1, 2, 7, 100] {
-        assert_eq!(feed(wish.clone(), reply.as_bytes(), size), whole, "in pieces of {size}");
+        assert_eq!(feed(operation.clone(), reply.as_bytes(), size), whole, "in pieces of {size}");
     }
     whole
 }
@@ -79,8 +79,9 @@ fn node_of(answer: Answer) -> (String, String) {
 fn a_request_is_written_whole_with_the_headers_it_needs() {
     let mut target = target();
     target.bearer_token = Some("secret".to_owned());
-    let wish = Wish::PatchStatus { body: r#"{"a":1}"#.to_owned(), answer: PatchAnswer::Node, heartbeat: true };
-    let text = String::from_utf8(Exchange::start(wish, &target, audit_id()).unwrap().0).unwrap();
+    let operation =
+        Operation::PatchStatus { body: r#"{"a":1}"#.to_owned(), answer: PatchAnswer::Node, heartbeat: true };
+    let text = String::from_utf8(Exchange::start(operation, &target, audit_id()).unwrap().0).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let mut lines = head.split("\r\n");
     assert_eq!(lines.next(), Some("PATCH /clusters/a/api/v1/nodes/n1/status?timeout=10s HTTP/1.1"));
@@ -96,9 +97,9 @@ fn a_request_is_written_whole_with_the_headers_it_needs() {
 
 #[test]
 fn every_request_brings_the_audit_id_of_its_connection() {
-    for wish in [renewal(), created(), Wish::ReadLease, Wish::ReadVersion] {
+    for operation in [renewal(), created(), Operation::ReadLease, Operation::ReadVersion] {
         for (random, name) in [(0, "AAAAAAAAAAAA"), (u128::MAX, "____________")] {
-            let bytes = Exchange::start(wish.clone(), &target(), AuditId::new(random)).unwrap().0;
+            let bytes = Exchange::start(operation.clone(), &target(), AuditId::new(random)).unwrap().0;
             let text = String::from_utf8(bytes).unwrap();
             assert!(text.contains(&format!("\r\naudit-id: {name}\r\n")), "{text}");
         }
@@ -107,7 +108,7 @@ fn every_request_brings_the_audit_id_of_its_connection() {
 
 #[test]
 fn the_product_is_named_before_its_version() {
-    let bytes = Exchange::start(Wish::ReadVersion, &target(), audit_id()).unwrap().0;
+    let bytes = Exchange::start(Operation::ReadVersion, &target(), audit_id()).unwrap().0;
     let text = String::from_utf8(bytes).unwrap().to_lowercase();
     assert!(text.contains(concat!("user-agent: nodepulse/", env!("CARGO_PKG_VERSION"), "\r\n")), "{text}");
     assert!(!text.contains("content-"), "a GET has no body: {text}");
@@ -115,9 +116,10 @@ fn the_product_is_named_before_its_version() {
 
 #[test]
 fn a_renewal_is_as_short_as_can_be() {
-    let wish = Wish::RenewLease { body: r#"{"spec":{"renewTime":"2026-01-01T00:00:00.123456Z"}}"#.to_owned() };
+    let operation =
+        Operation::RenewLease { body: r#"{"spec":{"renewTime":"2026-01-01T00:00:00.123456Z"}}"#.to_owned() };
     let target = Target { path_prefix: String::new(), ..target() };
-    let bytes = Exchange::start(wish, &target, audit_id()).unwrap().0;
+    let bytes = Exchange::start(operation, &target, audit_id()).unwrap().0;
     let expected = "PATCH /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1 HTTP/1.1\r\n\
         host: api.example:6443\r\n\
         accept: application/vnd.kubernetes.protobuf\r\n\
@@ -225,9 +227,9 @@ fn headers_without_an_end_are_given_up_at_the_limit() {
 #[test]
 fn a_body_without_an_end_is_given_up_at_the_limit_even_if_nobody_reads_it() {
     let renewed = (renewal(), PROTOBUF, limits::REPLY_BODY_BYTES);
-    for (wish, head, limit_bytes) in [renewed, (created(), JSON, limits::NODE_BODY_BYTES)] {
+    for (operation, head, limit_bytes) in [renewed, (created(), JSON, limits::NODE_BODY_BYTES)] {
         let head = format!("{head}\r\nContent-Length: 1000000000\r\n\r\n").into_bytes();
-        let (failure, held) = pour(&mut start(wish), head, &[b' '; 1000]);
+        let (failure, held) = pour(&mut start(operation), head, &[b' '; 1000]);
         assert!(held <= 1000, "{held} bytes are held");
         assert_eq!(failure, Some(Failure::BodyTooLarge { limit_bytes }));
     }
@@ -248,7 +250,7 @@ fn a_chunk_without_an_end_is_given_up_and_bytes_after_the_end_are_none_of_it() {
 
 #[test]
 fn a_body_nobody_reads_is_not_kept() {
-    let mut exchange = start(Wish::CreateEvent { body: "{}".to_owned() });
+    let mut exchange = start(Operation::CreateEvent { body: "{}".to_owned() });
     let mut input = format!("{PROTOBUF}\r\nContent-Length: 250000\r\n\r\n").into_bytes();
     input.resize(input.len() + 200_000, b' ');
     assert!(matches!(exchange.feed(&mut input), Ok(Progress::NeedMore)));
@@ -268,11 +270,11 @@ fn a_redirect_is_told_with_its_target() {
 }
 
 /// What a reply of these lines and this body lacks; it must be none.
-fn lacks(wish: &Wish, lines: &[&str], body: &str) -> &'static str {
+fn lacks(operation: &Operation, lines: &[&str], body: &str) -> &'static str {
     let head = lines.join("\r\n");
-    match read(wish, &with_length(&head, body)) {
+    match read(operation, &with_length(&head, body)) {
         Err(Failure::Unconfirmed { lacks, .. }) => lacks,
-        other => panic!("{head}\n{body}\nas the answer to {wish:?} is {other:?}"),
+        other => panic!("{head}\n{body}\nas the answer to {operation:?} is {other:?}"),
     }
 }
 
@@ -285,27 +287,31 @@ fn what_is_not_the_api_servers_own_word_is_no_answer() {
     const OURS: &str = "Audit-Id: AAAAAAAAAAAA";
     const ANOTHER: &str = "Audit-Id: 5bd5bcd9-40e6-4b1f-9e40-5a1de28e9f4d";
     const STATUS: &str = r#"{"kind":"Status","reason":"NotFound","message":"no"}"#;
-    let event = || Wish::CreateEvent { body: "{}".to_owned() };
-    let review = || Wish::ReviewAccess { body: "{}".to_owned() };
-    let wishes = || [created(), renewal(), event(), review(), Wish::ReadLease, Wish::ReadVersion];
-    for wish in wishes() {
-        let asked = if matches!(wish, Wish::RenewLease { .. } | Wish::CreateEvent { .. }) { PROTOBUF } else { JSON };
+    let event = || Operation::CreateEvent { body: "{}".to_owned() };
+    let review = || Operation::ReviewAccess { body: "{}".to_owned() };
+    let operations = || [created(), renewal(), event(), review(), Operation::ReadLease, Operation::ReadVersion];
+    for operation in operations() {
+        let asked = if matches!(operation, Operation::RenewLease { .. } | Operation::CreateEvent { .. }) {
+            PROTOBUF
+        } else {
+            JSON
+        };
         for ok in ["HTTP/1.1 200 OK", "HTTP/1.1 201 Created"] {
-            assert_eq!(lacks(&wish, &[ok, HTML], "<html>Please log in</html>"), "an Audit-Id");
-            assert_eq!(lacks(&wish, &[ok, asked], NODE), "an Audit-Id");
-            assert_eq!(lacks(&wish, &[ok, asked, ANOTHER], NODE), "our Audit-ID", "it belongs to somebody else");
-            assert_eq!(lacks(&wish, &[ok, asked, &OURS[..21]], NODE), "our Audit-ID", "it is cut");
-            assert_eq!(lacks(&wish, &[ok, HTML, OURS], NODE), "the content type that was asked for");
-            assert_eq!(lacks(&wish, &[ok, OURS], NODE), "the content type that was asked for");
+            assert_eq!(lacks(&operation, &[ok, HTML], "<html>Please log in</html>"), "an Audit-Id");
+            assert_eq!(lacks(&operation, &[ok, asked], NODE), "an Audit-Id");
+            assert_eq!(lacks(&operation, &[ok, asked, ANOTHER], NODE), "our Audit-ID", "it belongs to somebody else");
+            assert_eq!(lacks(&operation, &[ok, asked, &OURS[..21]], NODE), "our Audit-ID", "it is cut");
+            assert_eq!(lacks(&operation, &[ok, HTML, OURS], NODE), "the content type that was asked for");
+            assert_eq!(lacks(&operation, &[ok, OURS], NODE), "the content type that was asked for");
             let other = if asked == JSON { PROTOBUF } else { JSON };
-            assert_eq!(lacks(&wish, &[ok, other, OURS], NODE), "the content type that was asked for");
+            assert_eq!(lacks(&operation, &[ok, other, OURS], NODE), "the content type that was asked for");
         }
         for code in [400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 429, 500, 502, 503, 504] {
             let line = format!("HTTP/1.1 {code} Somehow");
-            assert_eq!(lacks(&wish, &[&line, HTML], "<html>Forbidden</html>"), "an Audit-Id");
-            assert_eq!(lacks(&wish, &[&line, JSON], STATUS), "an Audit-Id");
+            assert_eq!(lacks(&operation, &[&line, HTML], "<html>Forbidden</html>"), "an Audit-Id");
+            assert_eq!(lacks(&operation, &[&line, JSON], STATUS), "an Audit-Id");
             for body in ["", "{}", "[]", "404 page not found\n", r#"{"error":"not found"}"#, r#"{"kind":"Node"}"#] {
-                assert_eq!(lacks(&wish, &[&line, JSON, OURS], body), "a Status", "{body}");
+                assert_eq!(lacks(&operation, &[&line, JSON, OURS], body), "a Status", "{body}");
             }
         }
     }
@@ -350,18 +356,18 @@ fn an_answer_that_is_not_the_object_asked_for_is_no_success() {
         let failure = read(&created(), &with_length(JSON, body)).unwrap_err();
         assert_eq!(failure.word(), "reply-not-json", "{body}");
     }
-    assert_eq!(read(&Wish::ReadVersion, &with_length(JSON, "{}")).unwrap_err().word(), "reply-not-json");
+    assert_eq!(read(&Operation::ReadVersion, &with_length(JSON, "{}")).unwrap_err().word(), "reply-not-json");
 }
 
 #[test]
 fn an_assertion_is_answered_with_metadata_only() {
-    let wish = Wish::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata, heartbeat: true };
+    let operation = Operation::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata, heartbeat: true };
     let body = "k8s\0\n\x17\x12\x15PartialObjectMetadata\x12\x09\n\x07*\x02u12\x017";
-    let (answer, _) = read(&wish, &with_length(PROTOBUF, body)).unwrap();
+    let (answer, _) = read(&operation, &with_length(PROTOBUF, body)).unwrap();
     let (uid, resource_version) = ("u1".to_owned(), "7".to_owned());
     let metadata = Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 };
     assert_eq!(answer.result, Ok(metadata));
-    assert_eq!(read(&wish, &with_length(PROTOBUF, NODE)).unwrap_err().word(), "reply-not-json");
+    assert_eq!(read(&operation, &with_length(PROTOBUF, NODE)).unwrap_err().word(), "reply-not-json");
 }
 
 #[test]
@@ -376,11 +382,13 @@ fn of_the_metadata_of_a_long_node_the_beginning_is_enough() {
     let body = [b"k8s\0\n\x17\x12\x15PartialObjectMetadata".to_vec(), part(b"\x12", object.len()), object].concat();
     let mut reply = format!("{PROTOBUF}\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
     reply.extend_from_slice(&body[..limits::METADATA_BODY_BYTES + 4096]);
-    for wish in [
-        Wish::ReadMetadata,
-        Wish::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata, heartbeat: true },
+    for operation in [
+        Operation::ReadMetadata,
+        Operation::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata, heartbeat: true },
     ] {
-        let Ok(Progress::Done { answer, reusable }) = start(wish).feed(&mut reply.clone()) else { panic!("no end") };
+        let Ok(Progress::Done { answer, reusable }) = start(operation).feed(&mut reply.clone()) else {
+            panic!("no end")
+        };
         let (uid, resource_version) = ("u1".to_owned(), "7".to_owned());
         let metadata = Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 };
         assert_eq!((answer.result, reusable), (Ok(metadata), false), "the rest is on its way");
@@ -438,7 +446,7 @@ fn a_message_without_an_end_is_cut() {
     let status = refused(read(&renewal(), &with_length(&head, &body)).unwrap().0);
     assert_eq!([status.message, status.reason].map(|text| text.chars().count()), [limits::FOREIGN_TEXT_CHARS; 2]);
     let wrong = with_length(JSON, &format!(r#"{{"gitVersion":{{"{text}":1}}}}"#));
-    let told = read(&Wish::ReadVersion, &wrong).unwrap_err().to_string();
+    let told = read(&Operation::ReadVersion, &wrong).unwrap_err().to_string();
     assert!(told.len() < 1000, "{told}");
     let unknown = with_length(JSON, &format!(r#"{{"metadata":"{text}"}}"#));
     let told = read(&created(), &unknown).unwrap_err().to_string();

@@ -17,7 +17,7 @@ fn pool(kubeconfig: Kubeconfig) -> Pool {
 }
 
 fn ask(pool: &Pool) -> Answer {
-    pool.reactor.block_on(pool.exchange(Wish::ReadVersion)).unwrap()
+    pool.reactor.block_on(pool.exchange(Operation::ReadVersion)).unwrap()
 }
 
 /// Answers the next request; false when there is none.
@@ -151,7 +151,7 @@ impl HangingServer {
     /// An exchange that ends at its deadline: on a slow machine perhaps not the first one gets as far as the server.
     fn hang(&self, pool: &Pool) {
         while self.asked.try_recv().is_err() {
-            let hung = pool.exchange_within(Wish::ReadVersion, Duration::from_millis(300));
+            let hung = pool.exchange_within(Operation::ReadVersion, Duration::from_millis(300));
             let hung = pool.reactor.block_on(hung).unwrap().result;
             assert_eq!(hung, Err(Refusal::Failed(Failure::TimedOut { after_ms: 300 })));
         }
@@ -165,17 +165,17 @@ fn a_lane_that_is_due_while_another_hangs_opens_a_second_connection_which_does_n
     let server = HangingServer::new(&authority);
     let pool = pool(kubeconfig(&authority, server.listener.port));
     let executor = smol::LocalExecutor::new();
-    let hung = executor.spawn(pool.exchange(Wish::ReadVersion));
+    let hung = executor.spawn(pool.exchange(Operation::ReadVersion));
     let both = async {
         server.has_one(&pool).await;
         let start = clock::up();
-        assert_eq!(pool.exchange(Wish::ReadVersion).await.result, version());
+        assert_eq!(pool.exchange(Operation::ReadVersion).await.result, version());
         assert!(clock::up() - start >= PATIENCE, "it waits for the shared one first");
         assert_eq!(server.listener.accepted(), 2);
         server.release.send(()).unwrap();
         assert_eq!(hung.await.result, version());
         assert!(pool.idle.borrow().is_some() && !pool.attempts.have_connections());
-        assert_eq!(pool.exchange(Wish::ReadVersion).await.result, version());
+        assert_eq!(pool.exchange(Operation::ReadVersion).await.result, version());
         assert_eq!(server.listener.accepted(), 2);
     };
     pool.reactor.block_on(executor.run(both)).unwrap();
@@ -186,7 +186,7 @@ fn two_lanes_that_are_due_together_share_a_connection_that_does_not_hang() {
     let authority = Authority::new();
     let server = Listener::answering(&authority, version_reply());
     let pool = pool(kubeconfig(&authority, server.port));
-    let both = smol::future::zip(pool.exchange(Wish::ReadVersion), pool.exchange(Wish::ReadVersion));
+    let both = smol::future::zip(pool.exchange(Operation::ReadVersion), pool.exchange(Operation::ReadVersion));
     let (first, second) = pool.reactor.block_on(both).unwrap();
     assert_eq!((first.result, second.result), (version(), version()));
     assert_eq!(server.accepted(), 1);
@@ -316,7 +316,7 @@ fn a_change_of_the_network_begins_anew_what_is_under_way_over_a_path_that_is_gon
     let server = HangingServer::new(&authority);
     let pool = pool(kubeconfig(&authority, server.listener.port));
     let executor = smol::LocalExecutor::new();
-    let hung = executor.spawn(pool.exchange(Wish::ReadVersion));
+    let hung = executor.spawn(pool.exchange(Operation::ReadVersion));
     let change = async {
         server.has_one(&pool).await;
         pool.network_changed(&|_| true);
@@ -353,7 +353,7 @@ fn a_change_of_the_network_begins_a_connection_that_is_being_opened_anew() {
     let mut span = Duration::from_millis(200);
     let spent = loop {
         let start = clock::up();
-        let opening = executor.spawn(pool.exchange_within(Wish::ReadVersion, span));
+        let opening = executor.spawn(pool.exchange_within(Operation::ReadVersion, span));
         let change = async {
             pool.reactor.sleep_until(start + span / 2).await;
             let in_time = pool.attempts.have_connections() && clock::up() < start + span;

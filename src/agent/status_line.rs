@@ -5,7 +5,7 @@ use super::status::Obstacle;
 
 /// How the Node fares; it changes only when that does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct StatusLine {
     /// Registered, or kept from it by something that trying on may cure: nobody need wait for the start any longer.
     pub is_settled: bool,
     /// One line, for people.
@@ -14,25 +14,25 @@ pub struct Standing {
 
 impl Agent {
     /// How the Node fares now.
-    pub fn standing(&self) -> Standing {
-        let name = &self.world.node_name;
-        let (is_settled, text) = match (self.status.obstacle(), self.lease.trouble()) {
+    pub fn status_line(&self) -> StatusLine {
+        let name = &self.shared.node_name;
+        let (is_settled, text) = match (self.status.obstacle(), self.lease.last_failure()) {
             (Some(Obstacle::NotYet), _) => (false, format!("registering Node {name}")),
             (Some(Obstacle::Because(why)), _) => (true, format!("Node {name} is not registered: {why}")),
-            (None, Some(why)) if self.world.is_lost() => (true, format!("offline: {why}")),
+            (None, Some(why)) if self.shared.is_lost() => (true, format!("offline: {why}")),
             (None, Some(why)) => (true, format!("the Lease of Node {name} is not renewed: {why}")),
             (None, None) => (true, self.reached(name)),
         };
-        Standing { is_settled, text }
+        StatusLine { is_settled, text }
     }
 
     fn reached(&self, name: &str) -> String {
         let lease = if self.lease.is_held() {
-            format!("Lease renewed every {} s", self.world.settings.lease_renew_period().as_secs())
+            format!("Lease renewed every {} s", self.shared.settings.lease_renew_period().as_secs())
         } else {
             "no Lease yet".to_owned()
         };
-        match self.status.trouble() {
+        match self.status.last_failure() {
             Some(why) => format!("Node {name}: {lease}, but its status cannot be sent: {why}"),
             None => format!("Node {name}: {lease}"),
         }

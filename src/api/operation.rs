@@ -13,7 +13,7 @@ pub enum Lane {
 
 /// One request. Bodies are JSON, made by `node`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum Operation {
     /// `GET /version`: what `kubeletVersion` follows, and the first `Date`.
     ReadVersion,
     CreateNode {
@@ -101,16 +101,23 @@ const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 /// One empty entry for all there are: from then on only server-side apply is tracked (`managedfields/internal`).
 const NO_MANAGED_FIELDS: &str = r#"{"metadata":{"managedFields":[{}]}}"#;
 
-impl Wish {
+impl Operation {
     /// HTTP method.
     pub fn verb(&self) -> &'static str {
         match self {
-            Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadMetadata | Wish::ReadLease | Wish::ListPods => "GET",
-            Wish::StripNode | Wish::PatchStatus { .. } | Wish::RenewLease { .. } | Wish::PatchEvent { .. } => "PATCH",
-            Wish::CreateNode { .. }
-            | Wish::CreateLease { .. }
-            | Wish::CreateEvent { .. }
-            | Wish::ReviewAccess { .. } => "POST",
+            Operation::ReadVersion
+            | Operation::ReadNode { .. }
+            | Operation::ReadMetadata
+            | Operation::ReadLease
+            | Operation::ListPods => "GET",
+            Operation::StripNode
+            | Operation::PatchStatus { .. }
+            | Operation::RenewLease { .. }
+            | Operation::PatchEvent { .. } => "PATCH",
+            Operation::CreateNode { .. }
+            | Operation::CreateLease { .. }
+            | Operation::CreateEvent { .. }
+            | Operation::ReviewAccess { .. } => "POST",
         }
     }
 
@@ -119,51 +126,57 @@ impl Wish {
     /// 12 bytes are one in ninety of what a renewal costs.
     pub fn path(&self, node_name: &str) -> String {
         match self {
-            Wish::ReadVersion => "/version".to_owned(),
-            Wish::CreateNode { .. } => "/api/v1/nodes".to_owned(),
-            Wish::StripNode => format!("/api/v1/nodes/{node_name}"),
-            Wish::ReadNode { heartbeat } => format!("/api/v1/nodes/{node_name}{}", timeout(*heartbeat)),
-            Wish::ReadMetadata => format!("/api/v1/nodes/{node_name}{}", timeout(true)),
-            Wish::PatchStatus { heartbeat, .. } => format!("/api/v1/nodes/{node_name}/status{}", timeout(*heartbeat)),
-            Wish::ReadLease => format!("{LEASES}/{node_name}{}", timeout(true)),
-            Wish::RenewLease { .. } => format!("{LEASES}/{node_name}"),
-            Wish::CreateLease { .. } => format!("{LEASES}{}", timeout(true)),
-            Wish::CreateEvent { .. } => EVENTS.to_owned(),
-            Wish::PatchEvent { name, .. } => format!("{EVENTS}/{name}"),
-            Wish::ListPods => format!("/api/v1/pods?fieldSelector=spec.nodeName={node_name}&limit={PODS_LISTED}"),
-            Wish::ReviewAccess { .. } => REVIEWS.to_owned(),
+            Operation::ReadVersion => "/version".to_owned(),
+            Operation::CreateNode { .. } => "/api/v1/nodes".to_owned(),
+            Operation::StripNode => format!("/api/v1/nodes/{node_name}"),
+            Operation::ReadNode { heartbeat } => format!("/api/v1/nodes/{node_name}{}", timeout(*heartbeat)),
+            Operation::ReadMetadata => format!("/api/v1/nodes/{node_name}{}", timeout(true)),
+            Operation::PatchStatus { heartbeat, .. } => {
+                format!("/api/v1/nodes/{node_name}/status{}", timeout(*heartbeat))
+            }
+            Operation::ReadLease => format!("{LEASES}/{node_name}{}", timeout(true)),
+            Operation::RenewLease { .. } => format!("{LEASES}/{node_name}"),
+            Operation::CreateLease { .. } => format!("{LEASES}{}", timeout(true)),
+            Operation::CreateEvent { .. } => EVENTS.to_owned(),
+            Operation::PatchEvent { name, .. } => format!("{EVENTS}/{name}"),
+            Operation::ListPods => format!("/api/v1/pods?fieldSelector=spec.nodeName={node_name}&limit={PODS_LISTED}"),
+            Operation::ReviewAccess { .. } => REVIEWS.to_owned(),
         }
     }
 
     /// What a person calls this request: `PATCH nodes/status`, as RBAC would name verb and resource.
     pub fn label(&self) -> &'static str {
         match self {
-            Wish::ReadVersion => "get /version",
-            Wish::CreateNode { .. } => "create nodes",
-            Wish::StripNode => "patch nodes",
-            Wish::ReadNode { .. } | Wish::ReadMetadata => "get nodes",
-            Wish::PatchStatus { .. } => "patch nodes/status",
-            Wish::ReadLease => "get leases (kube-node-lease)",
-            Wish::CreateLease { .. } => "create leases (kube-node-lease)",
-            Wish::RenewLease { .. } => "patch leases (kube-node-lease)",
-            Wish::CreateEvent { .. } => "create events (default)",
-            Wish::PatchEvent { .. } => "patch events (default)",
-            Wish::ListPods => "list pods",
-            Wish::ReviewAccess { .. } => "create selfsubjectaccessreviews",
+            Operation::ReadVersion => "get /version",
+            Operation::CreateNode { .. } => "create nodes",
+            Operation::StripNode => "patch nodes",
+            Operation::ReadNode { .. } | Operation::ReadMetadata => "get nodes",
+            Operation::PatchStatus { .. } => "patch nodes/status",
+            Operation::ReadLease => "get leases (kube-node-lease)",
+            Operation::CreateLease { .. } => "create leases (kube-node-lease)",
+            Operation::RenewLease { .. } => "patch leases (kube-node-lease)",
+            Operation::CreateEvent { .. } => "create events (default)",
+            Operation::PatchEvent { .. } => "patch events (default)",
+            Operation::ListPods => "list pods",
+            Operation::ReviewAccess { .. } => "create selfsubjectaccessreviews",
         }
     }
 
     pub(super) fn body(&self) -> Option<&str> {
         match self {
-            Wish::ReadVersion | Wish::ReadNode { .. } | Wish::ReadMetadata | Wish::ReadLease | Wish::ListPods => None,
-            Wish::StripNode => Some(NO_MANAGED_FIELDS),
-            Wish::CreateNode { body }
-            | Wish::PatchStatus { body, .. }
-            | Wish::CreateLease { body }
-            | Wish::RenewLease { body, .. }
-            | Wish::CreateEvent { body }
-            | Wish::PatchEvent { body, .. }
-            | Wish::ReviewAccess { body } => Some(body),
+            Operation::ReadVersion
+            | Operation::ReadNode { .. }
+            | Operation::ReadMetadata
+            | Operation::ReadLease
+            | Operation::ListPods => None,
+            Operation::StripNode => Some(NO_MANAGED_FIELDS),
+            Operation::CreateNode { body }
+            | Operation::PatchStatus { body, .. }
+            | Operation::CreateLease { body }
+            | Operation::RenewLease { body, .. }
+            | Operation::CreateEvent { body }
+            | Operation::PatchEvent { body, .. }
+            | Operation::ReviewAccess { body } => Some(body),
         }
     }
 
@@ -174,8 +187,8 @@ impl Wish {
     pub(super) fn accept(&self) -> &'static str {
         match self {
             _ if self.wants_metadata() => METADATA_ONLY,
-            Wish::RenewLease { .. } | Wish::CreateLease { .. } => PROTOBUF,
-            Wish::ListPods => NAMES_ONLY,
+            Operation::RenewLease { .. } | Operation::CreateLease { .. } => PROTOBUF,
+            Operation::ListPods => NAMES_ONLY,
             _ if self.reads_success_body() => JSON,
             _ => PROTOBUF,
         }
@@ -183,21 +196,22 @@ impl Wish {
 
     /// Whether the answer is an object's metadata, of which the beginning is enough.
     pub(super) fn wants_metadata(&self) -> bool {
-        matches!(self, Wish::ReadMetadata | Wish::PatchStatus { answer: PatchAnswer::Metadata, .. })
+        matches!(self, Operation::ReadMetadata | Operation::PatchStatus { answer: PatchAnswer::Metadata, .. })
     }
 
     /// Whether it says which program asks. A renewal does not, as nine in ten requests are renewals and 29 bytes are one in
     /// forty of what each costs: the others of its connection do, and bear the same Audit-ID.
     pub(super) fn names_the_program(&self) -> bool {
-        !matches!(self, Wish::RenewLease { .. })
+        !matches!(self, Operation::RenewLease { .. })
     }
 
     /// The longest body that its reply may have.
     pub(super) fn body_limit_bytes(&self) -> usize {
         match self {
-            Wish::CreateNode { .. } | Wish::StripNode | Wish::ReadNode { .. } | Wish::PatchStatus { .. } => {
-                limits::NODE_BODY_BYTES
-            }
+            Operation::CreateNode { .. }
+            | Operation::StripNode
+            | Operation::ReadNode { .. }
+            | Operation::PatchStatus { .. } => limits::NODE_BODY_BYTES,
             _ => limits::REPLY_BODY_BYTES,
         }
     }
@@ -205,18 +219,18 @@ impl Wish {
     /// Whether anybody reads the body of a success; the body of a refusal is always read.
     pub(super) fn reads_success_body(&self) -> bool {
         match self {
-            Wish::ReadVersion
-            | Wish::CreateNode { .. }
-            | Wish::StripNode
-            | Wish::ReadNode { .. }
-            | Wish::ReadMetadata
-            | Wish::PatchStatus { .. }
-            | Wish::ReadLease
-            | Wish::ListPods
-            | Wish::CreateLease { .. }
-            | Wish::RenewLease { .. }
-            | Wish::ReviewAccess { .. } => true,
-            Wish::CreateEvent { .. } | Wish::PatchEvent { .. } => false,
+            Operation::ReadVersion
+            | Operation::CreateNode { .. }
+            | Operation::StripNode
+            | Operation::ReadNode { .. }
+            | Operation::ReadMetadata
+            | Operation::PatchStatus { .. }
+            | Operation::ReadLease
+            | Operation::ListPods
+            | Operation::CreateLease { .. }
+            | Operation::RenewLease { .. }
+            | Operation::ReviewAccess { .. } => true,
+            Operation::CreateEvent { .. } | Operation::PatchEvent { .. } => false,
         }
     }
 }
@@ -229,26 +243,26 @@ fn timeout(heartbeat: bool) -> &'static str {
 mod tests {
     use super::*;
 
-    fn every_wish() -> [Wish; 16] {
+    fn every_wish() -> [Operation; 16] {
         let body = || "{}".to_owned();
-        let status = |answer, heartbeat| Wish::PatchStatus { body: body(), answer, heartbeat };
+        let status = |answer, heartbeat| Operation::PatchStatus { body: body(), answer, heartbeat };
         [
-            Wish::ReadVersion,
-            Wish::CreateNode { body: body() },
-            Wish::ReadNode { heartbeat: false },
-            Wish::ReadNode { heartbeat: true },
+            Operation::ReadVersion,
+            Operation::CreateNode { body: body() },
+            Operation::ReadNode { heartbeat: false },
+            Operation::ReadNode { heartbeat: true },
             status(PatchAnswer::Node, false),
             status(PatchAnswer::Node, true),
             status(PatchAnswer::Metadata, true),
-            Wish::ReadLease,
-            Wish::CreateLease { body: body() },
-            Wish::RenewLease { body: body() },
-            Wish::CreateEvent { body: body() },
-            Wish::PatchEvent { name: "n1.1".to_owned(), body: body() },
-            Wish::ReviewAccess { body: body() },
-            Wish::ListPods,
-            Wish::ReadMetadata,
-            Wish::StripNode,
+            Operation::ReadLease,
+            Operation::CreateLease { body: body() },
+            Operation::RenewLease { body: body() },
+            Operation::CreateEvent { body: body() },
+            Operation::PatchEvent { name: "n1.1".to_owned(), body: body() },
+            Operation::ReviewAccess { body: body() },
+            Operation::ListPods,
+            Operation::ReadMetadata,
+            Operation::StripNode,
         ]
     }
 
@@ -271,9 +285,9 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_that_a_node_may_not_ask() {
-        for wish in every_wish() {
-            let path = wish.path("n1");
-            let request = format!("{} {}", wish.verb(), path.split('?').next().unwrap());
+        for operation in every_wish() {
+            let path = operation.path("n1");
+            let request = format!("{} {}", operation.verb(), path.split('?').next().unwrap());
             assert!(ALLOWED.contains(&request.as_str()), "{request}");
             assert!(!path.contains("watch") && !path.contains("resourceVersion") && !path.contains("fieldManager"));
         }
@@ -281,13 +295,13 @@ mod tests {
 
     #[test]
     fn heartbeats_but_renewals_carry_their_time_out_and_everything_else_does_not() {
-        for wish in every_wish() {
-            let is_heartbeat = match &wish {
-                Wish::ReadNode { heartbeat } | Wish::PatchStatus { heartbeat, .. } => *heartbeat,
-                Wish::ReadMetadata | Wish::ReadLease | Wish::CreateLease { .. } => true,
+        for operation in every_wish() {
+            let is_heartbeat = match &operation {
+                Operation::ReadNode { heartbeat } | Operation::PatchStatus { heartbeat, .. } => *heartbeat,
+                Operation::ReadMetadata | Operation::ReadLease | Operation::CreateLease { .. } => true,
                 _ => false,
             };
-            assert_eq!(wish.path("n1").ends_with("?timeout=10s"), is_heartbeat, "{wish:?}");
+            assert_eq!(operation.path("n1").ends_with("?timeout=10s"), is_heartbeat, "{operation:?}");
         }
     }
 
@@ -302,17 +316,17 @@ mod tests {
 
     #[test]
     fn a_patch_is_a_strategic_merge_and_other_bodies_are_json() {
-        for wish in every_wish() {
-            let is_patch = wish.verb() == "PATCH";
+        for operation in every_wish() {
+            let is_patch = operation.verb() == "PATCH";
             let expected = if is_patch { "application/strategic-merge-patch+json" } else { "application/json" };
-            assert_eq!(wish.content_type(), expected);
-            assert_eq!(wish.body().is_some(), wish.verb() != "GET", "{wish:?}");
+            assert_eq!(operation.content_type(), expected);
+            assert_eq!(operation.body().is_some(), operation.verb() != "GET", "{operation:?}");
         }
     }
 
     #[test]
     fn only_what_is_read_is_asked_for_in_json() {
-        let accepts: Vec<_> = every_wish().iter().map(Wish::accept).collect();
+        let accepts: Vec<_> = every_wish().iter().map(Operation::accept).collect();
         assert_eq!(accepts[1], "application/json", "the Node, as the server made it");
         assert!(accepts[6].contains("PartialObjectMetadata"), "an assertion wants the metadata only");
         assert_eq!(accepts[14], accepts[6]);
@@ -324,14 +338,14 @@ mod tests {
 
     #[test]
     fn a_label_names_verb_and_resource_as_rbac_does() {
-        for wish in every_wish() {
-            let verb = match wish.verb() {
-                "GET" if wish == Wish::ListPods => "list",
+        for operation in every_wish() {
+            let verb = match operation.verb() {
+                "GET" if operation == Operation::ListPods => "list",
                 "POST" => "create",
                 "PATCH" => "patch",
                 _ => "get",
             };
-            assert_eq!(wish.label().split(' ').next(), Some(verb));
+            assert_eq!(operation.label().split(' ').next(), Some(verb));
         }
     }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::clock::ServerClock;
 use super::contract::{Because, CredentialDates, Output};
-use super::memory::Memory;
+use super::failure_log::Spent;
 use super::notice::{Level, Notice};
 use super::outage::Outage;
 use super::random::Random;
+use super::records::Records;
 use super::replay::{self, Replay};
-use super::trouble::Spent;
-use crate::api::{Class, Refusal, StatusError, Wish};
+use crate::api::{Class, Operation, Refusal, StatusError};
 use crate::config::{Settings, limits};
 use crate::journal::{Happened, Journal, Moment, Sequence};
 use crate::node::Event;
@@ -21,7 +21,7 @@ use crate::time::{Now, Up, Wall};
 /// What a lane wants next.
 #[derive(Debug)]
 pub(super) enum Step {
-    Send(Wish),
+    Send(Operation),
     /// Fresh facts first.
     Probe,
     /// Nothing before this moment.
@@ -47,13 +47,13 @@ pub(super) enum Ownership {
 
 /// Everything the lanes share.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) node_name: String,
     pub(super) random: Random,
     pub(super) clock: ServerClock,
     pub(super) node: Ownership,
-    pub(super) memory: Memory,
+    pub(super) records: Records,
     pub(super) outage: Outage,
     pub(super) replay: Replay,
     /// When the Lease request in flight was sent.
@@ -83,13 +83,13 @@ const LEAST_GAP: Duration = Duration::from_secs(5);
 /// Credentials are read again at most this often.
 const RELOAD_SPACING: Duration = Duration::from_secs(30);
 
-impl World {
-    pub(super) fn new(settings: Settings, node_name: String, seed: u64, journal: Journal, now: Now) -> World {
-        let memory = Memory::new(journal);
-        World {
-            outage: Outage::new(&memory, now.up),
-            replay: Replay::new(&memory, &node_name),
-            memory,
+impl Shared {
+    pub(super) fn new(settings: Settings, node_name: String, seed: u64, journal: Journal, now: Now) -> Shared {
+        let records = Records::new(journal);
+        Shared {
+            outage: Outage::new(&records, now.up),
+            replay: Replay::new(&records, &node_name),
+            records,
             settings,
             node_name,
             random: Random::new(seed),
@@ -181,7 +181,7 @@ impl World {
 
     fn end_outage(&mut self, now: Now) {
         let dated = self.dated(now);
-        if self.outage.ended(&mut self.memory, dated) {
+        if self.outage.ended(&mut self.records, dated) {
             self.replay.hold();
         }
     }
@@ -189,7 +189,7 @@ impl World {
     /// An API server that knows of Leases answered: the uplink works.
     pub(super) fn reached(&mut self, now: Now) {
         let lost_since = self.outage.reached(now.up);
-        self.replay.resume(&self.memory, lost_since.is_some(), now.up);
+        self.replay.resume(&self.records, lost_since.is_some(), now.up);
         if let Some(since) = lost_since {
             self.report_in_full = true;
             self.report_at_once = true;
@@ -213,14 +213,14 @@ impl World {
             self.gap_noticed_at = Some(now);
             self.report_in_full = true;
             self.report_at_once = true;
-            self.replay.keep_peace(now);
+            self.replay.keep_quiet(now);
         }
     }
 
     /// The request that keeps the Node alive found no server.
     fn lost(&mut self, refusal: &Refusal, now: Now) {
         let dated = self.dated(now);
-        if self.outage.lost(&refusal.word(), &mut self.memory, dated) {
+        if self.outage.lost(&refusal.word(), &mut self.records, dated) {
             self.replay.hold();
         }
     }
@@ -232,13 +232,13 @@ impl World {
     /// Keeps what happened `at` that moment; where no server is found, as part of an outage.
     pub(super) fn record(&mut self, what: Happened, at: Now) -> Moment {
         let at = self.dated(at);
-        self.memory.record(at, what).at
+        self.records.record(at, what).at
     }
 
     /// The same for a change of a condition, which the log tells at once, as an event.
     pub(super) fn record_change(&mut self, what: Happened, event: NodeEvent, at: Now) -> Moment {
         let dated = self.dated(at);
-        if self.outage.changes(&mut self.memory, dated) {
+        if self.outage.changes(&mut self.records, dated) {
             self.replay.hold();
         }
         self.say(Level::Info, "node-event", format!("{}: {}", event.reason, event.message));
@@ -248,16 +248,16 @@ impl World {
     /// The event of the next record that may be told; `None` while none may.
     pub(super) fn next_telling(&self, now: Now) -> Option<(Sequence, Event)> {
         let stamp = self.stamp(now)?;
-        let record = self.replay.next(&self.memory)?;
+        let record = self.replay.next(&self.records)?;
         let uid = self.node_uid().unwrap_or_default();
-        Some((record.sequence, replay::event_of(record, &self.node_name, uid, &self.memory, stamp, now.up)))
+        Some((record.sequence, replay::event_of(record, &self.node_name, uid, &self.records, stamp, now.up)))
     }
 
     /// The annotation that sums up the last outage, once all of it was told.
     pub(super) fn summary(&self, now: Now) -> Option<String> {
         let may_tell = !self.is_lost() && self.replay.may_tell_at().is_some_and(|at| at <= now.up);
-        let end = self.replay.owed_summary(&self.memory).filter(|_| may_tell)?;
-        replay::summary_of(end, &self.memory, self.stamp(now)?, now.up)
+        let end = self.replay.owed_summary(&self.records).filter(|_| may_tell)?;
+        replay::summary_of(end, &self.records, self.stamp(now)?, now.up)
     }
 
     /// With the best wall time there is.
@@ -266,7 +266,7 @@ impl World {
     }
 
     /// Answers what to add to a refusal for people, and asks for fresh credentials where they may help.
-    pub(super) fn advise(&mut self, refusal: &Refusal, wish: &'static str, now: Now) -> String {
+    pub(super) fn advise(&mut self, refusal: &Refusal, right: &'static str, now: Now) -> String {
         let may_be_cured = refusal.class() == Class::Rights
             || matches!(&*refusal.word(), "tls-refused-by-peer" | "tls-unknown-issuer" | "credentials-unreadable");
         if may_be_cured && self.credentials_read_at.is_none_or(|last| now.up - last >= RELOAD_SPACING) {
@@ -276,7 +276,7 @@ impl World {
         match refusal {
             Refusal::Status(StatusError { code: 401, .. }) => self.advise_unauthorized(now),
             Refusal::Status(StatusError { code: 403, .. }) => format!(
-                "; {} may not `{wish}`: the client certificate must be for system:node:{} in group system:nodes, or RBAC must allow that verb",
+                "; {} may not `{right}`: the client certificate must be for system:node:{} in group system:nodes, or RBAC must allow that verb",
                 self.node_name, self.node_name
             ),
             _ => String::new(),

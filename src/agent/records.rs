@@ -1,6 +1,6 @@
 //! Turns what happens into records that outlive the process, and a record's two clock readings into the time it was.
 //!
-//! What is told waits for the disk ([`Memory::must_wait`]): a change is on it before anybody hears of it, or a power cut
+//! What is told waits for the disk ([`Records::must_wait`]): a change is on it before anybody hears of it, or a power cut
 //! in between would leave the server with a change that the board knows nothing of. Heartbeats wait for nothing.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::journal::{Happened, Journal, Moment, Record, Sequence, Write};
 use crate::time::{Now, Up, Wall};
 
 /// The journal, and what hangs on it.
-pub(super) struct Memory {
+pub(super) struct Records {
     journal: Journal,
     /// Record of the highest number.
     newest: Option<Sequence>,
@@ -27,7 +27,7 @@ pub(super) struct Memory {
 
 /// When something happened, as far as anybody can know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum RecordTime {
     At(Wall),
     /// The board had no clock, and lost its power before it learned the time: not before this.
     NotBefore(Wall),
@@ -38,9 +38,9 @@ const LONGEST_WRITE: Duration = Duration::from_secs(10);
 /// A record's time is worth correcting when it is off by more: what stamps on objects are held to as well.
 const CLOCK_ERROR: Duration = Duration::from_secs(10);
 
-impl Memory {
-    pub(super) fn new(journal: Journal) -> Memory {
-        Memory { journal, newest: None, waits_since: None, has_failed: false, is_writing: false, is_starting: true }
+impl Records {
+    pub(super) fn new(journal: Journal) -> Records {
+        Records { journal, newest: None, waits_since: None, has_failed: false, is_writing: false, is_starting: true }
     }
 
     pub(super) fn journal(&self) -> &Journal {
@@ -97,7 +97,7 @@ impl Memory {
         now - *self.waits_since.get_or_insert(now) < LONGEST_WRITE
     }
 
-    /// Until when [`Memory::must_wait`] may say so, and when a write is due that nobody waits for.
+    /// Until when [`Records::must_wait`] may say so, and when a write is due that nobody waits for.
     pub(super) fn deadline(&self, now: Up) -> Option<Up> {
         let longest = self.waits_since.map(|since| since + LONGEST_WRITE).filter(|until| now < *until);
         [longest, self.journal.write_due()].into_iter().flatten().min()
@@ -167,14 +167,14 @@ impl Memory {
     }
 
     /// When `record` happened.
-    pub(super) fn time_of(&self, record: &Record, stamp: Wall, now: Up) -> Known {
+    pub(super) fn time_of(&self, record: &Record, stamp: Wall, now: Up) -> RecordTime {
         if let Some(wall) = self.wall_of(record.at, stamp, now) {
-            return Known::At(wall);
+            return RecordTime::At(wall);
         }
         let earlier = self.waiting().take_while(|other| other.sequence < record.sequence);
         let known = earlier.filter_map(|other| self.wall_of(other.at, stamp, now)).max();
         // Without any the present is as good a guess as the past.
-        Known::NotBefore(known.unwrap_or(stamp))
+        RecordTime::NotBefore(known.unwrap_or(stamp))
     }
 
     /// The server told the time. Where records of this boot wait that the board's own clock dated wrong or not at all, it
@@ -194,7 +194,7 @@ impl Memory {
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for Records {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.waiting()).finish()
     }

@@ -9,7 +9,7 @@ use crate::time::Up;
 
 /// The failures of one lane since its last success.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct FailureLog {
     /// What fails, for people: "Lease renewal".
     what: &'static str,
     current: Option<Current>,
@@ -30,7 +30,7 @@ struct Current {
 
 /// What may end a run of failures before its next try is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remedy {
+pub(super) enum RetryReason {
     /// An address, a route or a carrier changed.
     Link,
     /// Settings and credentials were read again.
@@ -40,9 +40,9 @@ pub(super) enum Remedy {
 /// A failure that goes on is mentioned again this often.
 const REMIND_AFTER: Duration = Duration::from_secs(600);
 
-impl Trouble {
-    pub(super) const fn of(what: &'static str) -> Trouble {
-        Trouble { what, current: None }
+impl FailureLog {
+    pub(super) const fn of(what: &'static str) -> FailureLog {
+        FailureLog { what, current: None }
     }
 
     /// A try failed. Answers the line to say, if any.
@@ -90,11 +90,11 @@ impl Trouble {
     }
 
     /// Whether `event` is a reason to try now. Never when the server itself asked for patience.
-    pub(super) fn may_end_with(&self, event: Remedy) -> bool {
+    pub(super) fn may_retry_for(&self, event: RetryReason) -> bool {
         self.current.as_ref().is_some_and(|current| match (current.class, event) {
             (Class::After(_), _) => false,
-            (Class::Unreachable, _) | (_, Remedy::Reload) => true,
-            (_, Remedy::Link) => false,
+            (Class::Unreachable, _) | (_, RetryReason::Reload) => true,
+            (_, RetryReason::Link) => false,
         })
     }
 
@@ -140,29 +140,29 @@ mod tests {
 
     #[test]
     fn a_thousand_equal_failures_are_a_handful_of_lines() {
-        let mut trouble = Trouble::of("Lease renewal");
-        let lines = (0..1000).filter_map(|second| trouble.failed(&timed_out(), "", after(second * 7))).count();
+        let mut failures = FailureLog::of("Lease renewal");
+        let lines = (0..1000).filter_map(|second| failures.failed(&timed_out(), "", after(second * 7))).count();
         assert_eq!(lines, 1 + 6999 / 600);
-        let end = trouble.ended(after(7000)).unwrap();
+        let end = failures.ended(after(7000)).unwrap();
         assert_eq!(end.text, "Lease renewal works again after 116 min and 1000 failed tries");
-        assert_eq!(trouble.ended(after(7001)), None);
+        assert_eq!(failures.ended(after(7001)), None);
     }
 
     #[test]
     fn another_kind_of_failure_is_said_at_once() {
-        let mut trouble = Trouble::of("status");
-        assert!(trouble.failed(&timed_out(), "", after(1)).is_some());
-        assert_eq!(trouble.failed(&timed_out(), "", after(2)), None);
-        let line = trouble.failed(&unavailable(), "", after(3)).unwrap();
+        let mut failures = FailureLog::of("status");
+        assert!(failures.failed(&timed_out(), "", after(1)).is_some());
+        assert_eq!(failures.failed(&timed_out(), "", after(2)), None);
+        let line = failures.failed(&unavailable(), "", after(3)).unwrap();
         assert_eq!(line.text, "status fails differently after 3 tries in 2 s: server answered 503: etcd has no leader");
-        assert_eq!(trouble.last(), Some("server answered 503: etcd has no leader"));
+        assert_eq!(failures.last(), Some("server answered 503: etcd has no leader"));
     }
 
     #[test]
     fn two_kinds_of_failure_that_take_turns_are_each_told_now_and_then() {
-        let mut trouble = Trouble::of("registration");
+        let mut failures = FailureLog::of("registration");
         let turn = |second: u64| if second.is_multiple_of(2) { timed_out() } else { unavailable() };
-        let lines = (0..3000).filter_map(|second| trouble.failed(&turn(second), "", after(second))).count();
+        let lines = (0..3000).filter_map(|second| failures.failed(&turn(second), "", after(second))).count();
         assert_eq!(lines, 2 * 5);
     }
 }

@@ -1,0 +1,56 @@
+//! Turns a refusal into what a person can do about the credentials, and into whether to read them again.
+
+use std::time::Duration;
+
+use super::contract::CredentialDates;
+use crate::api::{Class, Refusal, StatusError};
+use crate::time::{Up, Wall};
+
+#[derive(Debug, Default)]
+pub(super) struct Credentials {
+    dates: CredentialDates,
+    read_at: Option<Up>,
+}
+
+/// They are read again at most this often.
+const SPACING: Duration = Duration::from_secs(30);
+
+impl Credentials {
+    /// These are in use now. Answers whether they are others.
+    pub(super) fn in_use(&mut self, dates: CredentialDates) -> bool {
+        std::mem::replace(&mut self.dates, dates) != dates
+    }
+
+    /// Whether to read them again because of this refusal.
+    pub(super) fn may_read_again(&mut self, refusal: &Refusal, now: Up) -> bool {
+        let may_help = refusal.class() == Class::Rights
+            || matches!(&*refusal.word(), "tls-refused-by-peer" | "tls-unknown-issuer" | "credentials-unreadable");
+        let reads = may_help && self.read_at.is_none_or(|last| now - last >= SPACING);
+        if reads {
+            self.read_at = Some(now);
+        }
+        reads
+    }
+
+    /// What to add to a refusal, for people; `right` is what was asked for.
+    pub(super) fn advice(&self, refusal: &Refusal, right: &str, node_name: &str, stamp: Option<Wall>) -> String {
+        let CredentialDates { not_before, not_after } = self.dates;
+        match refusal {
+            Refusal::Status(StatusError { code: 401, .. }) => match (not_before, not_after, stamp) {
+                (_, Some(end), Some(stamp)) if end < stamp => format!(
+                    "; the client certificate expired at {end}: put a new one in its place, it is read again by itself"
+                ),
+                (Some(start), _, Some(stamp)) if stamp < start => format!(
+                    "; the client certificate is not valid before {start}: this board's clock or the issuer's is wrong"
+                ),
+                _ => {
+                    "; the server does not know this certificate's issuer or this token: check the kubeconfig".to_owned()
+                }
+            },
+            Refusal::Status(StatusError { code: 403, .. }) => format!(
+                "; {node_name} may not `{right}`: the client certificate must be for system:node:{node_name} in group system:nodes, or RBAC must allow that verb"
+            ),
+            _ => String::new(),
+        }
+    }
+}
