@@ -49,13 +49,13 @@ pub enum Document {
 /// Why there was no success.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// The API server itself refused (D14).
+    /// The API server itself refused (D14): with a `metav1.Status`, or, in trouble, in plain words.
     Status(StatusError),
     /// There was no answer, or none that is known to be the API server's.
     Failed(Failure),
 }
 
-/// `metav1.Status` of a refusal.
+/// What a refusal says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusError {
     pub code: u16,
@@ -258,8 +258,13 @@ impl Head {
     fn refusal(self, body: &[u8]) -> Result<Refusal, Failure> {
         // Which of the two it is, their first bytes say; what is asked for in one comes in the other at times.
         let status = protobuf::read_status(body).or_else(|| serde_json::from_slice::<StatusText>(body).ok());
-        let Some(status) = status.filter(|status| status.kind == "Status") else {
-            return Err(self.unconfirmed("a Status"));
+        let is_in_trouble = self.audit_id == Echo::Ours && matches!(self.code, 429 | 500..);
+        let status = match status {
+            Some(status) if status.kind == "Status" => status,
+            // Too busy, shutting down, a panic, a time-out: it says so before anything that knows of objects is asked, and
+            // repeats our Audit-ID all the same.
+            status if is_in_trouble => status.unwrap_or_else(|| StatusText::saying(body)),
+            _ => return Err(self.unconfirmed("a Status")),
         };
         let (code, retry_after, reason, message) =
             (self.code, self.retry_after, cut(&status.reason), cut(&status.message));
@@ -279,6 +284,13 @@ pub(super) struct StatusText {
     pub(super) kind: String,
     pub(super) reason: String,
     pub(super) message: String,
+}
+
+impl StatusText {
+    fn saying(body: &[u8]) -> StatusText {
+        let message = String::from_utf8_lossy(body).trim().to_owned();
+        StatusText { message, ..StatusText::default() }
+    }
 }
 
 #[derive(Deserialize)]

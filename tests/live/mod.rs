@@ -29,6 +29,7 @@ mod rights;
 mod roads;
 mod start;
 mod status;
+mod throttled;
 mod upgrade;
 
 use super::cluster::{AuditEntry, Options};
@@ -56,6 +57,7 @@ pub fn cases() -> Vec<Case> {
         rights::cases(),
         start::cases(),
         overdone::cases(),
+        throttled::cases(),
         names::cases(),
         left::cases(),
         check::cases(),

@@ -311,36 +311,41 @@ fn what_is_not_the_api_servers_own_word_is_no_answer() {
             assert_eq!(lacks(&operation, &[&line, HTML], "<html>Forbidden</html>"), "an Audit-Id");
             assert_eq!(lacks(&operation, &[&line, JSON], STATUS), "an Audit-Id");
             for body in ["", "{}", "[]", "404 page not found\n", r#"{"error":"not found"}"#, r#"{"kind":"Node"}"#] {
-                assert_eq!(lacks(&operation, &[&line, JSON, OURS], body), "a Status", "{body}");
+                let audit_id = if code < 429 { OURS } else { ANOTHER };
+                assert_eq!(lacks(&operation, &[&line, JSON, audit_id], body), "a Status", "{body}");
             }
         }
     }
 }
 
 /// `http.Error` and the like of `k8s.io/apiserver` 1.36: too busy (max-in-flight, priority and fairness), shutting down, a
-/// panic, an authorizer that is not there, an unknown path, and a time-out, whose Status lacks its kind.
+/// panic, and a time-out, whose Status lacks its kind.
 #[test]
 fn what_the_api_server_says_in_its_trouble_is_patience_and_no_more() {
-    let after = Some(Duration::from_secs(5));
-    for (status, retry_after, body) in [
-        ("429 Too Many Requests", after, "Too many requests, please try again later.\n"),
-        ("429 Too Many Requests", after, "The apiserver is shutting down, please try again later.\n"),
-        ("500 Internal Server Error", None, "This request caused apiserver to panic. Look in the logs for details.\n"),
-        ("500 Internal Server Error", None, "Internal Server Error: \"/api/v1/nodes\": no way to the authorizer\n"),
-        ("404 Not Found", None, "404 page not found\n"),
-        (
-            "504 Gateway Timeout",
-            None,
-            r#"{"metadata":{},"status":"Failure","message":"Timeout","reason":"Timeout","code":504}"#,
-        ),
+    let busy = "Too many requests, please try again later.";
+    let going = "The apiserver is shutting down, please try again later.";
+    let panic = "This request caused apiserver to panic. Look in the logs for details.";
+    let late = r#"{"metadata":{},"status":"Failure","message":"Timeout","reason":"Timeout","code":504}"#;
+    let after = |seconds| Class::After(Duration::from_secs(seconds));
+    for (status, retry_after, body, class, message) in [
+        ("429 Too Many Requests", "1", busy, after(1), busy),
+        ("429 Too Many Requests", "5", going, after(5), going),
+        ("500 Internal Server Error", "", panic, Class::Error, panic),
+        ("504 Gateway Timeout", "", late, Class::Error, "Timeout"),
     ] {
-        let wait = retry_after.map_or("X-Filler: a".to_owned(), |wait| format!("Retry-After: {}", wait.as_secs()));
-        let lines =
-            format!("HTTP/1.1 {status}\r\nAudit-Id: AAAAAAAAAAAA\r\nContent-Type: text/plain; charset=utf-8\r\n{wait}");
-        let failure = read(&renewal(), &with_length(&lines, body)).unwrap_err();
-        let refusal = Refusal::Failed(failure);
-        assert_eq!((refusal.class(), refusal.retry_after()), (Class::Unreachable, retry_after.unwrap_or_default()));
-        assert!(!refusal.is_of_content(), "{refusal}");
+        let head = |audit_id: &str| {
+            let lines = format!("Content-Type: text/plain; charset=utf-8\r\nRetry-After: {retry_after}");
+            format!("HTTP/1.1 {status}\r\nAudit-Id: {audit_id}\r\n{lines}")
+        };
+        let body = format!("{body}\n");
+        let (answer, reusable) = read(&renewal(), &with_length(&head("AAAAAAAAAAAA"), &body)).unwrap();
+        assert!(reusable, "its connection stays");
+        let refusal = answer.result.unwrap_err();
+        assert_eq!((refusal.class(), refusal.is_of_content()), (class, false), "{refusal}");
+        assert!(refusal.to_string().ends_with(message), "{refusal}");
+        // The same by somebody who does not know our Audit-ID.
+        let failure = read(&renewal(), &with_length(&head("BBBBBBBBBBBB"), &body)).unwrap_err();
+        assert_eq!(Refusal::Failed(failure).class(), Class::Unreachable);
     }
 }
 
