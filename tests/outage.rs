@@ -9,6 +9,8 @@ mod agent;
 mod cases;
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "support/fuse.rs"]
+mod fuse;
 #[path = "support/requests.rs"]
 mod requests;
 #[path = "support/trials.rs"]

@@ -96,7 +96,7 @@ impl WantedNode {
         // is a Node to report to.
         let size_bytes = size(&facts.readings);
         self.remembered.ephemeral_storage_bytes = self.remembered.ephemeral_storage_bytes.or(size_bytes);
-        let pressures = self.pressure.observe(&shared.settings, &facts.machine, &facts.readings, now.up);
+        let pressures = self.pressure.observe(&shared.settings.eviction, &facts.machine, &facts.readings, now.up);
         self.facts = Some(facts);
         self.settled &= self.judge(pressures, base, shared, now) && same_board;
     }

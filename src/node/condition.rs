@@ -34,7 +34,7 @@ impl Written {
 
 /// What a process wants on its Node that has looked once, and knows of nothing before.
 pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT] {
-    let pressures = PressureState::default().observe(settings, &facts.machine, &facts.readings, up);
+    let pressures = PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, up);
     let remembered = &Remembered::default();
     let judged = judge(&Look { settings, facts, pressures, remembered, base: None });
     judged.map(|judgement| Wanted { judgement, since: None })

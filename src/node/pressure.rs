@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::object::Status;
 use crate::config::limits::JUDGEMENT_KEPT;
-use crate::config::settings::{Settings, Signal, Threshold};
+use crate::config::settings::{Eviction, Signal, Threshold};
 use crate::probe::{Machine, Readings};
 use crate::time::Up;
 
@@ -71,16 +71,14 @@ impl PressureState {
     /// Judges one round of readings, taken every ten seconds or so (EVI-6). What cannot be read keeps its last judgement
     /// for [`JUDGEMENT_KEPT`], or the transition period where that is longer, so that a source that fails now and then
     /// changes nothing; then it is Unknown.
-    pub fn observe(&mut self, settings: &Settings, machine: &Machine, readings: &Readings, up: Up) -> Pressures {
+    pub fn observe(&mut self, eviction: &Eviction, machine: &Machine, readings: &Readings, up: Up) -> Pressures {
         let rules = |soft: bool, thresholds: &BTreeMap<Signal, Threshold>| {
             let rules = thresholds.iter().map(|(signal, threshold)| (Rule { signal: *signal, soft }, *threshold));
             rules.collect::<Vec<_>>()
         };
         let mut met = BTreeSet::new();
         let mut unread = BTreeSet::new();
-        for (rule, threshold) in
-            rules(false, &settings.eviction_hard).into_iter().chain(rules(true, &settings.eviction_soft))
-        {
+        for (rule, threshold) in rules(false, &eviction.hard).into_iter().chain(rules(true, &eviction.soft)) {
             let (available, capacity) = match observe(rule.signal, machine, readings) {
                 Observation::Numbers { available, capacity } => (available, Some(capacity)),
                 Observation::Nothing => continue,
@@ -90,7 +88,7 @@ impl PressureState {
                 }
             };
             let Some(limit) = threshold_value(threshold, capacity) else { continue };
-            let reclaim = settings.eviction_minimum_reclaim.get(&rule.signal).filter(|_| self.settled.contains(&rule));
+            let reclaim = eviction.minimum_reclaim.get(&rule.signal).filter(|_| self.settled.contains(&rule));
             let reclaim = reclaim.and_then(|reclaim| threshold_value(*reclaim, capacity)).unwrap_or(0);
             if available < limit.saturating_add(reclaim) {
                 met.insert(rule);
@@ -102,7 +100,7 @@ impl PressureState {
         }
         self.settled.clear();
         for (rule, since) in &self.first_met {
-            let grace = settings.eviction_soft_grace_period.get(&rule.signal).filter(|_| rule.soft);
+            let grace = eviction.soft_grace_period.get(&rule.signal).filter(|_| rule.soft);
             if grace.is_none_or(|grace| up.since(*since) >= *grace) {
                 self.settled.insert(*rule);
             }
@@ -111,14 +109,14 @@ impl PressureState {
             self.last_pressed.insert(kind(rule.signal), up);
         }
         self.last_pressed.retain(|kind, at| {
-            up.since(*at) < settings.eviction_pressure_transition_period
+            up.since(*at) < eviction.pressure_transition_period
                 || met.iter().any(|rule| self::kind(rule.signal) == *kind)
         });
         self.unread_since.retain(|kind, _| unread.contains(kind));
         for kind in unread {
             self.unread_since.entry(kind).or_insert(up);
         }
-        let kept_for = settings.eviction_pressure_transition_period.max(JUDGEMENT_KEPT);
+        let kept_for = eviction.pressure_transition_period.max(JUDGEMENT_KEPT);
         let judged = |kind, last| match self.unread_since.get(&kind) {
             _ if self.last_pressed.contains_key(&kind) => Some(Status::True),
             None => Some(Status::False),
@@ -199,7 +197,7 @@ mod tests {
 
     /// A board whose readings a test turns, and the state of its agent.
     struct Bench {
-        settings: Settings,
+        eviction: Eviction,
         machine: Machine,
         readings: Readings,
         state: PressureState,
@@ -211,13 +209,13 @@ mod tests {
             let facts = samples::facts();
             let up = Up::since_boot(MINUTE);
             let state = PressureState::default();
-            Bench { settings: Settings::default(), machine: facts.machine, readings: facts.readings, state, up }
+            Bench { eviction: Eviction::default(), machine: facts.machine, readings: facts.readings, state, up }
         }
 
         /// Passes `span` of time and judges again.
         fn judged_after(&mut self, span: Duration) -> Pressures {
             self.up = self.up + span;
-            self.state.observe(&self.settings, &self.machine, &self.readings, self.up)
+            self.state.observe(&self.eviction, &self.machine, &self.readings, self.up)
         }
 
         /// The same, of which nothing may be unknown.
@@ -291,7 +289,7 @@ mod tests {
     #[test]
     fn a_signal_without_data_is_never_met_and_never_enough() {
         let mut bench = Bench::new();
-        bench.settings.eviction_hard.insert(Signal::PidAvailable, Threshold::Quantity(i64::MAX));
+        bench.eviction.hard.insert(Signal::PidAvailable, Threshold::Quantity(i64::MAX));
         bench.readings = Readings { memory: absent(), node_file_system: absent(), pids: absent() };
         assert_eq!(bench.judged_after(MINUTE), Pressures::default(), "nobody can say yet");
         let unknown = Some(Status::Unknown);
@@ -300,7 +298,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.machine.memory_total_bytes = absent();
         assert_eq!(bench.memory(0).judged_after(MINUTE).memory, None, "a tenth of what?");
-        bench.settings.eviction_hard.clear();
+        bench.eviction.hard.clear();
         bench.readings = Readings { memory: absent(), node_file_system: absent(), pids: absent() };
         assert_eq!(bench.now(), Pressed::default(), "nothing asks for it: as with a kubelet");
     }
@@ -323,7 +321,7 @@ mod tests {
             assert_eq!(status(bench.memory(available), MINUTE), before, "at the first look that can tell");
         }
         let mut bench = Bench::new();
-        bench.settings.eviction_pressure_transition_period = Duration::ZERO;
+        bench.eviction.pressure_transition_period = Duration::ZERO;
         assert_eq!(status(bench.memory(0), MINUTE), Status::True);
         bench.readings.memory = absent();
         assert_eq!(status(&mut bench, MINUTE), Status::True, "no period does not make a judgement of nothing");
@@ -340,7 +338,7 @@ mod tests {
         assert!(Bench::new().disk(full(false)).now().disk);
         assert!(!Bench::new().disk(full(true)).now().disk);
         let mut bench = Bench::new();
-        bench.settings.eviction_hard.insert(Signal::NodefsInodesFree, Threshold::Quantity(1000));
+        bench.eviction.hard.insert(Signal::NodefsInodesFree, Threshold::Quantity(1000));
         assert!(!bench.disk(|system| (system.inodes, system.inodes_free) = (0, 0)).now().disk);
     }
 
@@ -349,7 +347,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.readings.pids = Ok(Pids { limit: 123, used: 719 });
         assert!(!bench.now().pid);
-        bench.settings.eviction_hard.insert(Signal::PidAvailable, Threshold::Percentage(5.0));
+        bench.eviction.hard.insert(Signal::PidAvailable, Threshold::Percentage(5.0));
         assert_eq!(bench.now(), Pressed { pid: true, ..Pressed::default() });
     }
 
@@ -364,7 +362,7 @@ mod tests {
         assert!(bench.memory(0).now().memory, "entering is never delayed");
         assert!(bench.after(10 * MINUTE).memory, "and the period runs from the last observation");
         assert!(bench.memory(8 << 30).after(4 * MINUTE).memory);
-        bench.settings.eviction_pressure_transition_period = Duration::ZERO;
+        bench.eviction.pressure_transition_period = Duration::ZERO;
         assert!(!bench.now().memory);
         assert!(bench.memory(0).now().memory, "no period delays nothing, and hides nothing");
     }
@@ -372,9 +370,9 @@ mod tests {
     #[test]
     fn a_threshold_once_met_stays_met_until_the_minimum_is_reclaimed() {
         let mut bench = Bench::new();
-        bench.settings.eviction_pressure_transition_period = Duration::ZERO;
-        bench.settings.eviction_hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1000));
-        bench.settings.eviction_minimum_reclaim.insert(Signal::MemoryAvailable, Threshold::Quantity(500));
+        bench.eviction.pressure_transition_period = Duration::ZERO;
+        bench.eviction.hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1000));
+        bench.eviction.minimum_reclaim.insert(Signal::MemoryAvailable, Threshold::Quantity(500));
         assert!(!bench.memory(1499).now().memory, "the minimum does not count before the threshold was met");
         assert!(bench.memory(999).now().memory);
         assert!(bench.memory(1499).after(MINUTE).memory);
@@ -385,11 +383,11 @@ mod tests {
     #[test]
     fn a_soft_threshold_presses_at_once_but_holds_on_only_after_its_grace_period() {
         let mut bench = Bench::new();
-        bench.settings.eviction_pressure_transition_period = Duration::ZERO;
-        bench.settings.eviction_hard.clear();
-        bench.settings.eviction_soft.insert(Signal::NodefsAvailable, Threshold::Quantity(1000));
-        bench.settings.eviction_soft_grace_period.insert(Signal::NodefsAvailable, 2 * MINUTE);
-        bench.settings.eviction_minimum_reclaim.insert(Signal::NodefsAvailable, Threshold::Quantity(500));
+        bench.eviction.pressure_transition_period = Duration::ZERO;
+        bench.eviction.hard.clear();
+        bench.eviction.soft.insert(Signal::NodefsAvailable, Threshold::Quantity(1000));
+        bench.eviction.soft_grace_period.insert(Signal::NodefsAvailable, 2 * MINUTE);
+        bench.eviction.minimum_reclaim.insert(Signal::NodefsAvailable, Threshold::Quantity(500));
         let available = |bytes| move |system: &mut FileSystem| system.available_bytes = bytes;
         assert!(bench.disk(available(999)).now().disk);
         assert!(!bench.disk(available(1200)).after(MINUTE).disk, "the grace period had not passed");

@@ -12,6 +12,7 @@ macro_rules! cases {
 
 mod fleet;
 mod links;
+mod mounts;
 mod name_server;
 mod names;
 mod remembered;
@@ -36,5 +37,8 @@ pub fn options() -> Options {
 
 /// The longest first, so that the short ones fill the gaps at the end.
 pub fn all() -> Vec<Case> {
-    [remembered::cases(), fleet::cases(), links::cases(), names::cases()].into_iter().flatten().collect()
+    [remembered::cases(), mounts::cases(), fleet::cases(), links::cases(), names::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

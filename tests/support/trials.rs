@@ -29,6 +29,8 @@ pub enum Need {
     Kubelet,
     /// Network namespaces with cables between them.
     Networks,
+    /// A folder that stops answering.
+    Bindfs,
     /// The program that makes requests for certificates.
     Openssl,
     /// The programs of every target, and something that runs them.
@@ -118,10 +120,18 @@ fn check(need: Need, kubelet: &Result<()>) -> Result<()> {
         Need::Networks => networks().clone(),
         Need::Emulator => named(&["CROSS_BIN", "CROSS_QEMU"], "test-cross"),
         Need::Machines => named(&["VM_BIN", "VM_PARTS"], "test-vm"),
-        Need::Openssl => match Command::new("openssl").arg("version").output() {
+        Need::Openssl => answers("openssl", "version"),
+        Need::Bindfs => answers("bindfs", "--version").and_then(|()| match std::fs::metadata("/dev/fuse") {
             Ok(_) => Ok(()),
-            Err(e) => Err(format!("it needs openssl: {e}")),
-        },
+            Err(e) => Err(format!("it needs a kernel with FUSE: /dev/fuse: {e}")),
+        }),
+    }
+}
+
+fn answers(program: &str, argument: &str) -> Result<()> {
+    match Command::new(program).arg(argument).output() {
+        Ok(_) => Ok(()),
+        Err(e) => Err(format!("it needs {program}: {e}")),
     }
 }
 
