@@ -43,9 +43,8 @@ impl Credentials {
                 (Some(start), _, Some(stamp)) if stamp < start => format!(
                     "; the client certificate is not valid before {start}: this board's clock or the issuer's is wrong"
                 ),
-                _ => {
-                    "; the server does not know this certificate's issuer or this token: check the kubeconfig".to_owned()
-                }
+                _ => "; the server does not know this certificate's issuer or this token: check the kubeconfig"
+                    .to_owned(),
             },
             Refusal::Status(StatusError { code: 403, .. }) => format!(
                 "; {node_name} may not `{right}`: the client certificate must be for system:node:{node_name} in group system:nodes, or RBAC must allow that verb"

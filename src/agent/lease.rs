@@ -19,7 +19,7 @@ use super::failure_log::RetryReason;
 use super::notice::Level;
 use super::random::spread;
 use super::replay::phase;
-use super::shared::{Ownership, Shared, Step};
+use super::shared::{FullReport, Ownership, Shared, Step};
 use super::tries::Tries;
 use crate::api::{Answer, Class, Document, Operation, Refusal};
 use crate::config::limits::TRIES_PER_RUN;
@@ -135,11 +135,14 @@ impl LeaseLane {
             self.owner_uid = Some(uid.clone());
             self.duration_seconds = Some(duration_seconds);
         }
-        shared.renewal_sent = Some(now.up);
+        shared.renewals.sent(now.up);
         Step::Send(operation)
     }
 
-    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
+    /// Takes an answer. Answers whether somebody deleted the Lease that there was: garbage collection does when its owner,
+    /// the Node, is gone.
+    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) -> bool {
+        let was_renewing = self.stage == Stage::Renew;
         match answer.result {
             Ok(Document::Lease(lease)) => self.found(&lease, now),
             Ok(document) => {
@@ -163,14 +166,15 @@ impl LeaseLane {
             }
             Err(refusal) => self.refused(&refusal, shared, now),
         }
-        shared.renewal_sent = None;
+        shared.renewals.answered();
+        was_renewing && self.stage == Stage::Create
     }
 
     /// When the next renewal goes out; `now` if it just did.
     pub(super) fn renewal(&self, shared: &Shared, now: Up) -> Renewal {
         match self.stage {
             Stage::Renew | Stage::Adopt if self.tries.last_failure().is_some() => Renewal::Unknown,
-            Stage::Renew | Stage::Adopt if shared.renewal_sent == Some(now) => Renewal::Now,
+            Stage::Renew | Stage::Adopt if shared.renewals.is_sent_at(now) => Renewal::Now,
             Stage::Renew | Stage::Adopt => Renewal::Due(self.latest),
             Stage::Find | Stage::Create => Renewal::Unknown,
         }
@@ -232,8 +236,7 @@ impl LeaseLane {
         shared.renewed(now);
         if let Some(left) = self.reports_owed.checked_sub(1) {
             self.reports_owed = left;
-            shared.report_in_full = true;
-            shared.report_at_once = true;
+            shared.full_report = FullReport::AtOnce;
         }
         let period = shared.settings.lease_renew_period();
         self.earliest = now.up + period;
@@ -258,8 +261,6 @@ impl LeaseLane {
         if let Some(next_stage) = next_stage {
             if (stage, next_stage) == (Stage::Renew, Stage::Create) {
                 shared.say(Level::Warning, "lease-missing", "somebody deleted the Lease: creating it again");
-                // Garbage collection deletes it when its owner, the Node, is gone.
-                shared.node_in_doubt = true;
             }
             self.stage = next_stage;
             self.turns += 1;

@@ -11,6 +11,7 @@ mod bucket;
 mod clock;
 mod conditions;
 mod contract;
+mod credentials;
 mod events;
 mod failure_log;
 mod lease;
@@ -19,6 +20,7 @@ mod outage;
 mod random;
 mod records;
 mod registration;
+mod renewals;
 mod replay;
 mod shared;
 mod status;
@@ -44,7 +46,8 @@ use bucket::Bucket;
 use events::EventLane;
 use failure_log::RetryReason;
 use lease::LeaseLane;
-use shared::{LONGEST_ANSWER, Shared, Step};
+use renewals::LONGEST_ANSWER;
+use shared::{Shared, Step};
 use status::StatusLane;
 use wanted::Observed;
 
@@ -146,7 +149,7 @@ impl Agent {
                 }
             }
             Input::Credentials(dates) => {
-                if std::mem::replace(&mut self.shared.credential_dates, dates) != dates {
+                if self.shared.credentials.in_use(dates) {
                     // Who may not tell asks rarely; with another certificate it may.
                     self.events.hurry(RetryReason::Reload, now);
                 }
@@ -303,7 +306,11 @@ impl Agent {
             self.shared.say(Level::Warning, "clock-skew", skew);
         }
         match ticket.lane {
-            Lane::Lease => self.lease.answered(answer, &mut self.shared, now),
+            Lane::Lease => {
+                if self.lease.answered(answer, &mut self.shared, now) {
+                    self.status.node_may_be_gone(now.up);
+                }
+            }
             Lane::Status => self.status.answered(answer, &mut self.shared, now),
             Lane::Events => self.events.answered(answer, &mut self.shared, now),
         }

@@ -46,7 +46,9 @@ impl Renewals {
     /// Answers whether the last one is too long ago, once. An answer that takes its time is no gap.
     pub(super) fn notice_gap(&mut self, period: Duration, now: Up) -> bool {
         let until = self.sent_at.unwrap_or(now);
-        let Some(last) = self.acknowledged_at.filter(|last| until - *last > longest_pause(period)) else { return false };
+        let Some(last) = self.acknowledged_at.filter(|last| until - *last > longest_pause(period)) else {
+            return false;
+        };
         let is_new = self.gap_noticed_at.is_none_or(|noticed| noticed <= last);
         if is_new {
             self.gap_noticed_at = Some(now);

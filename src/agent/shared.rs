@@ -1,17 +1,18 @@
 //! What the lanes share: settings, the time of day, who the Node is, how the uplink fares, and the outputs that wait.
 
-use std::collections::VecDeque;
-use std::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::clock::ServerClock;
-use super::contract::{Because, CredentialDates, Output};
+use super::contract::{Because, Output};
+use super::credentials::Credentials;
 use super::failure_log::Spent;
 use super::notice::{Level, Notice};
 use super::outage::Outage;
 use super::random::Random;
 use super::records::Records;
+use super::renewals::Renewals;
 use super::replay::{self, Replay};
-use crate::api::{Class, Operation, Refusal, StatusError};
+use crate::api::{Class, Operation, Refusal};
 use crate::config::{Settings, limits};
 use crate::journal::{Happened, Journal, Moment, Sequence};
 use crate::node::Event;
@@ -45,6 +46,16 @@ pub(super) enum Ownership {
     Contested,
 }
 
+/// Whether the server may believe something else of the Node than we last heard, so that the next report states each
+/// condition whole (D4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FullReport {
+    NotNeeded,
+    WithNextRun,
+    /// The next run does not wait for its time.
+    AtOnce,
+}
+
 /// Everything the lanes share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -56,32 +67,15 @@ pub(super) struct Shared {
     pub(super) records: Records,
     pub(super) outage: Outage,
     pub(super) replay: Replay,
-    /// When the Lease request in flight was sent.
-    pub(super) renewal_sent: Option<Up>,
-    /// When a Lease renewal was last acknowledged.
-    renewed_at: Option<Up>,
-    /// When a gap was noticed before the renewal that ends it.
-    gap_noticed_at: Option<Up>,
-    /// The server may believe something else than we last heard: assert every condition whole (D4).
-    pub(super) report_in_full: bool,
-    /// The uplink works again: one status run need not wait for its time.
-    pub(super) report_at_once: bool,
-    /// Something suggests that the Node was deleted: ask before the next assertion is due.
-    pub(super) node_in_doubt: bool,
+    pub(super) renewals: Renewals,
+    pub(super) full_report: FullReport,
     /// Events that are not yet with the event lane.
     pub(super) fresh_events: Vec<NodeEvent>,
-    pub(super) credential_dates: CredentialDates,
-    credentials_read_at: Option<Up>,
+    pub(super) credentials: Credentials,
+    /// Machine words of what is said once in the life of a process.
+    said: BTreeSet<&'static str>,
     outputs: VecDeque<Output>,
 }
-
-/// An answer that took longer lay there while the board slept: its `Date` is not of now.
-pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(10);
-
-/// A pause between two renewals that is shorter says of no period that one was missed: a board may be that busy.
-const LEAST_GAP: Duration = Duration::from_secs(5);
-/// Credentials are read again at most this often.
-const RELOAD_SPACING: Duration = Duration::from_secs(30);
 
 impl Shared {
     pub(super) fn new(settings: Settings, node_name: String, seed: u64, journal: Journal, now: Now) -> Shared {
@@ -95,15 +89,11 @@ impl Shared {
             random: Random::new(seed),
             clock: ServerClock::default(),
             node: Ownership::Unknown,
-            renewal_sent: None,
-            renewed_at: None,
-            gap_noticed_at: None,
-            report_in_full: true,
-            report_at_once: false,
-            node_in_doubt: false,
+            renewals: Renewals::default(),
+            full_report: FullReport::WithNextRun,
             fresh_events: Vec::new(),
-            credential_dates: CredentialDates::default(),
-            credentials_read_at: None,
+            credentials: Credentials::default(),
+            said: BTreeSet::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -148,17 +138,19 @@ impl Shared {
         self.clock.stamp(now)
     }
 
+    /// What a person need hear only once, whatever its text is.
+    pub(super) fn say_once(&mut self, level: Level, word: &'static str, text: impl Into<String>) {
+        if self.said.insert(word) {
+            self.say(level, word, text);
+        }
+    }
+
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Now) {
-        let sent = self.renewal_sent.unwrap_or(now.up);
-        // A report of long before this renewal did not end the gap.
-        let longest = self.longest_pause();
-        self.gap_noticed_at.take_if(|noticed| sent - *noticed > longest);
-        self.notice_gap(now.up);
+        let is_gap = self.renewals.acknowledged(self.settings.lease_renew_period(), now.up);
+        self.gap(is_gap, now.up);
         self.end_outage(now);
         self.reached(now);
-        // An answer that lay there while the board stood still is of the moment of its request.
-        self.renewed_at = Some(if now.up - sent > LONGEST_ANSWER { sent } else { now.up });
     }
 
     /// There is no Node, so no Lease to renew, and the server was asked for the Node.
@@ -191,28 +183,21 @@ impl Shared {
         let lost_since = self.outage.reached(now.up);
         self.replay.resume(&self.records, lost_since.is_some(), now.up);
         if let Some(since) = lost_since {
-            self.report_in_full = true;
-            self.report_at_once = true;
+            self.full_report = FullReport::AtOnce;
             self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now.up - since)));
         }
     }
 
-    /// How long after a renewal that was acknowledged the next one may be sent without a gap (D4).
-    fn longest_pause(&self) -> Duration {
-        (self.settings.lease_renew_period() * 3 / 2).max(LEAST_GAP)
-    }
-
     /// Whether the controller may have judged us since the last acknowledged renewal, once per gap. After a suspend all
     /// lanes are due at once: the report must not go out as if nothing had happened while the renewal is still on its way.
-    /// An answer that takes its time is no gap.
     pub(super) fn notice_gap(&mut self, now: Up) {
-        let until = self.renewal_sent.unwrap_or(now);
-        let longest = self.longest_pause();
-        let Some(last) = self.renewed_at.filter(|last| until - *last > longest) else { return };
-        if self.gap_noticed_at.is_none_or(|noticed| noticed <= last) {
-            self.gap_noticed_at = Some(now);
-            self.report_in_full = true;
-            self.report_at_once = true;
+        let is_gap = self.renewals.notice_gap(self.settings.lease_renew_period(), now);
+        self.gap(is_gap, now);
+    }
+
+    fn gap(&mut self, is_gap: bool, now: Up) {
+        if is_gap {
+            self.full_report = FullReport::AtOnce;
             self.replay.keep_quiet(now);
         }
     }
@@ -267,38 +252,10 @@ impl Shared {
 
     /// Answers what to add to a refusal for people, and asks for fresh credentials where they may help.
     pub(super) fn advise(&mut self, refusal: &Refusal, right: &'static str, now: Now) -> String {
-        let may_be_cured = refusal.class() == Class::Rights
-            || matches!(&*refusal.word(), "tls-refused-by-peer" | "tls-unknown-issuer" | "credentials-unreadable");
-        if may_be_cured && self.credentials_read_at.is_none_or(|last| now.up - last >= RELOAD_SPACING) {
-            self.credentials_read_at = Some(now.up);
+        if self.credentials.may_read_again(refusal, now.up) {
             self.output(Output::ReloadCredentials);
         }
-        match refusal {
-            Refusal::Status(StatusError { code: 401, .. }) => self.advise_unauthorized(now),
-            Refusal::Status(StatusError { code: 403, .. }) => format!(
-                "; {} may not `{right}`: the client certificate must be for system:node:{} in group system:nodes, or RBAC must allow that verb",
-                self.node_name, self.node_name
-            ),
-            _ => String::new(),
-        }
-    }
-
-    fn advise_unauthorized(&self, now: Now) -> String {
-        let CredentialDates { not_before, not_after } = self.credential_dates;
-        let stamp = self.stamp(now);
-        match (not_before, not_after, stamp) {
-            (_, Some(end), Some(stamp)) if end < stamp => {
-                format!(
-                    "; the client certificate expired at {end}: put a new one in its place, it is read again by itself"
-                )
-            }
-            (Some(start), _, Some(stamp)) if stamp < start => {
-                format!(
-                    "; the client certificate is not valid before {start}: this board's clock or the issuer's is wrong"
-                )
-            }
-            _ => "; the server does not know this certificate's issuer or this token: check the kubeconfig".to_owned(),
-        }
+        self.credentials.advice(refusal, right, &self.node_name, self.stamp(now))
     }
 }
 

@@ -25,7 +25,7 @@ use super::failure_log::RetryReason;
 use super::lease::Renewal;
 use super::notice::Level;
 use super::registration::Registration;
-use super::shared::{Ownership, Shared, Step};
+use super::shared::{FullReport, Ownership, Shared, Step};
 use super::tries::Tries;
 use super::wanted::{Observed, WantedNode};
 use crate::api::{Answer, Class, Document, Operation, PatchAnswer, Refusal};
@@ -36,6 +36,7 @@ use crate::time::{Now, Up};
 use base::Base;
 use contest::Contest;
 use deletions::{Deletions, may_have_been_done};
+use left::tell_what_is_left;
 use look::with_renewal;
 
 #[derive(Debug)]
@@ -58,7 +59,6 @@ pub(super) struct StatusLane {
     reported: bool,
     /// When the board was looked at last.
     looked_at: Up,
-    told_what_is_left: bool,
 }
 
 #[derive(Debug)]
@@ -127,20 +127,16 @@ impl StatusLane {
             deletions: Deletions::default(),
             reported: false,
             looked_at: now,
-            told_what_is_left: false,
         }
     }
 
     pub(super) fn poll(&mut self, shared: &mut Shared, renewal: Renewal, now: Now) -> Step {
         shared.notice_gap(now.up);
-        if std::mem::take(&mut shared.node_in_doubt) {
-            self.assert_due = now.up;
-            shared.report_at_once = true;
-        }
         if shared.node == Ownership::Contested && !matches!(self.stage, Stage::Contest(_)) {
             self.contest(None, shared, now);
         }
-        let may_hurry = shared.report_at_once && self.base.node().is_some() && !self.held_back(shared, now);
+        let may_hurry =
+            shared.full_report == FullReport::AtOnce && self.base.node().is_some() && !self.held_back(shared, now);
         match &mut self.stage {
             Stage::Register(registration) => registration.poll(&mut self.wanted, shared, now),
             Stage::Contest(contest) => contest.poll(now.up),
@@ -152,7 +148,9 @@ impl StatusLane {
                     let until = with_renewal(*latest, renewal, shared).max(*not_before);
                     return Step::Wait { until, because: self.tries.because(NODE_STATUS) };
                 }
-                shared.report_at_once = false;
+                if shared.full_report == FullReport::AtOnce {
+                    shared.full_report = FullReport::WithNextRun;
+                }
                 self.stage = Stage::Probe;
                 Step::Probe
             }
@@ -209,6 +207,14 @@ impl StatusLane {
             Stage::Rest { earliest, .. } => *earliest = now.up,
             // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
             _ => {}
+        }
+    }
+
+    /// Ask before the next assertion is due.
+    pub(super) fn node_may_be_gone(&mut self, now: Up) {
+        self.assert_due = now;
+        if let Stage::Rest { earliest, .. } = &mut self.stage {
+            *earliest = now;
         }
     }
 
@@ -290,9 +296,9 @@ impl StatusLane {
 
     fn registered(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
         if !self.is_large {
-            self.tell_what_is_left(&node, shared);
+            tell_what_is_left(&node, shared);
         }
-        shared.report_in_full = false;
+        shared.full_report = FullReport::NotNeeded;
         let is_known = self.wanted.server_version.as_ref().is_some_and(|version| version.starts_with('v'));
         self.version_due = now.up + if is_known { VERSION_FREQUENCY } else { self.version_pause.step() };
         self.report_due = None;
@@ -307,7 +313,8 @@ impl StatusLane {
         }
         // What makes a Node Ready again goes first.
         let is_unknown = self.wanted.server_version.is_none() || !shared.clock.was_compared();
-        let must_know = is_unknown || !shared.report_in_full;
+        let in_full = shared.full_report != FullReport::NotNeeded;
+        let must_know = is_unknown || !in_full;
         if now.up >= self.version_due && must_know {
             self.version_due = now.up + self.version_pause.step();
             self.stage = Stage::Version;
@@ -321,7 +328,7 @@ impl StatusLane {
                 return Step::Send(self.reading());
             }
         };
-        let must_send = self.report_due.is_none_or(|due| now.up >= due) || shared.report_in_full || is_unsure;
+        let must_send = self.report_due.is_none_or(|due| now.up >= due) || in_full || is_unsure;
         let summary = shared.summary(now);
         let sums_up = summary.is_some();
         let may_send = must_send || sums_up || !self.wanted.is_settled();
@@ -332,7 +339,7 @@ impl StatusLane {
         if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
             let body = if is_unsure {
                 report::whole_status(base, &wanted.node)
-            } else if shared.report_in_full {
+            } else if in_full {
                 report::report_in_full(base, &wanted.node)
             } else {
                 patch::status_patch(base, &wanted.node)
@@ -384,9 +391,8 @@ impl StatusLane {
         }
         self.deletions.report_accepted(now.up);
         self.wanted.acknowledged(&node);
-        shared.report_in_full = false;
-        // What was to be reported at once is: a renewal may have asked for it while this report was being made.
-        shared.report_at_once = false;
+        // Also what was to be reported at once: a renewal may have asked for it while this report was being made.
+        shared.full_report = FullReport::NotNeeded;
         self.assert_due = now.up + shared.settings.status_assert_frequency;
         self.read(node, shared, now);
         self.base.becomes(Base::Current);
@@ -452,7 +458,9 @@ impl StatusLane {
                 }
             }
             Class::Unreachable => {
-                shared.report_in_full = true;
+                if shared.full_report == FullReport::NotNeeded {
+                    shared.full_report = FullReport::WithNextRun;
+                }
                 // Ready again in two requests: the whole status over what is known, rather than a look first.
                 if was_outdated {
                     self.base.becomes(Base::Unsure);

@@ -33,8 +33,6 @@ pub(super) struct WantedNode {
     conditions: Conditions,
     /// Nothing that `updated` depends on has changed since it last found nothing to send.
     settled: bool,
-    said_memory_source: bool,
-    said_nameless: bool,
     /// The Node may have been there before us: the next report puts right what is as no registration would leave it.
     reconciles: bool,
     /// What there were complaints about in the log.
@@ -81,16 +79,14 @@ impl WantedNode {
             (Observed::Readings(_), None) => return,
         };
         let source = facts.readings.memory.as_ref().ok().map(|memory| memory.source);
-        if source == Some(MemorySource::MemAvailable) && !self.said_memory_source {
-            self.said_memory_source = true;
+        if source == Some(MemorySource::MemAvailable) {
             let text = "no memory cgroup at the root: memory pressure is judged by MemAvailable";
-            shared.say(Level::Info, "memory-source", text);
+            shared.say_once(Level::Info, "memory-source", text);
         }
-        if identity::is_nameless(&facts.machine) && !self.said_nameless {
-            self.said_nameless = true;
+        if identity::is_nameless(&facts.machine) {
             let text = "this board has no serial number, no MAC address that stays and no machine-id: another one with its \
                         credentials is noticed only once it renews the same Lease";
-            shared.say(Level::Warning, "nameless-board", text);
+            shared.say_once(Level::Warning, "nameless-board", text);
         }
         // The size that was read first counts, from the first look on: also where the disk cannot be read any more once there
         // is a Node to report to.

@@ -355,7 +355,8 @@ fn the_patience_that_a_summary_was_asked_for_outlasts_a_hurry() {
         let document = script.document(&operation);
         script.answer(ticket, Ok(document));
     };
-    script.agent.shared.node_in_doubt = true;
+    let now = script.now();
+    script.agent.status.node_may_be_gone(now.up);
     script.agent.handle(Input::LinkChanged, script.now());
     let (ticket, _) = script.next(Lane::Status);
     assert!(script.up - asked_at >= Duration::from_secs(20), "asked again after {:?}", script.up - asked_at);
