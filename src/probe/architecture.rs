@@ -6,15 +6,15 @@
 //! 10: .. .. b7 00              machine: 183
 //! ```
 
-use super::facts::otherwise;
-use super::{Absent, Fact, Kind, Root, Why};
+use super::facts::{Absent, Fact, Why, otherwise};
+use super::root::Root;
 
 /// What every userland has one of.
 const PROGRAMS: [&str; 4] = ["/bin/sh", "/sbin/init", "/bin/busybox", "/usr/bin/env"];
 
 /// Of `/` that of this program, which runs there; else that of a program below the root.
 pub(super) fn of_root(root: &Root) -> Fact<String> {
-    if root.kind == Kind::Own {
+    if root.is_own() {
         return Ok(own().to_owned());
     }
     let read = |path: &str| {

@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use super::Why;
+use super::facts::Why;
 
 /// Errors that vendor drivers print as a value instead of returning them: EIO, EAGAIN, ENODEV, EINVAL, ENODATA, ETIMEDOUT.
 const ERRORS_PRINTED_AS_VALUES: [i64; 6] = [-5, -11, -19, -22, -61, -110];

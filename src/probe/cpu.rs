@@ -15,10 +15,10 @@
 //! ```
 
 use super::attribute::shortened;
-use super::facts::otherwise;
-use super::machine::{CPUINFO, of_table, text_as};
-use super::{Absent, Fact, Root, Why};
+use super::facts::{Absent, Fact, Why, of_table, otherwise};
+use super::root::Root;
 
+pub(super) const CPUINFO: &str = "/proc/cpuinfo";
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 /// No kernel is built for more.
@@ -28,7 +28,7 @@ const MOST_CPUS: u32 = 65_536;
 /// topology, without NUMA nodes every `cpuN`, also one that is parked. What sysfs does not tell, the list of those online
 /// does, else cpuinfo.
 pub(super) fn count(root: &Root, cpuinfo: &Fact<String>) -> Fact<u32> {
-    let online = text_as(root, "/sys/devices/system/cpu/online", |text| ranges(&text));
+    let online = root.read_as("/sys/devices/system/cpu/online", |text| ranges(&text));
     let counted = otherwise(counted(of_nodes(root, online.as_deref().ok())), || counted(directories(root, CPUS).len()));
     let listed = || online.map(|online| online.iter().map(|(first, last)| last - first + 1).sum());
     otherwise(counted, listed).or_else(|_| of_table(CPUINFO, cpuinfo, count_of_cpuinfo))

@@ -194,6 +194,11 @@ pub fn otherwise<T>(first: Fact<T>, next: impl FnOnce() -> Fact<T>) -> Fact<T> {
     first.or_else(|first| next().map_err(|next| if says_more(&first, &next) { next } else { first }))
 }
 
+/// Something in a table that may not have been there.
+pub(super) fn of_table<T>(path: &str, table: &Fact<String>, parse: impl FnOnce(&str) -> Result<T, Why>) -> Fact<T> {
+    parse(table.as_ref().map_err(Absent::clone)?).map_err(|why| Absent::new(path, why))
+}
+
 impl Why {
     /// The machine word.
     pub fn word(&self) -> &'static str {

@@ -8,8 +8,8 @@
 //! /etc/machine-id                   4d1f0e7c2b9a4c6f8e35d7a1b0c2f694
 //! ```
 
-use super::Why;
 use super::attribute::shortened;
+use super::facts::Why;
 
 /// What is on every board of a series where the name of one belongs: compared without case, `*` stands for any end.
 const PLACEHOLDERS: [&str; 35] = [

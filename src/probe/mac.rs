@@ -7,7 +7,8 @@
 //! ```
 
 use super::attribute::shortened;
-use super::{Why, identity};
+use super::facts::Why;
+use super::identity;
 
 const ETHERNET: &str = "1";
 const PERMANENT: &str = "0";

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{Hugepages, PassedOver, otherwise};
+use super::cpu::CPUINFO;
+use super::facts::{Absent, Fact, Hugepages, Machine, PassedOver, Why, of_table, otherwise};
 use super::identity::{self, Smbios};
-use super::{Absent, Fact, Machine, Root, Why, architecture, attribute, cpu, mac, memory, network, os_release, reset};
+use super::memory::MEMINFO;
+use super::root::Root;
+use super::{architecture, attribute, cpu, mac, memory, network, os_release, reset};
 use crate::config::limits;
 
-pub(super) const CPUINFO: &str = "/proc/cpuinfo";
-pub(super) const MEMINFO: &str = "/proc/meminfo";
 const HUGEPAGES: &str = "/sys/kernel/mm/hugepages";
 const DMI: &str = "/sys/class/dmi/id";
 const SOC: &str = "/sys/devices/soc0";
@@ -25,10 +26,10 @@ pub fn machine(root: &Root) -> Machine {
     let board_serial = choose(serials(root, &cpuinfo), identity::serial, &mut passed_over);
     let mac_address = choose(mac_addresses(root), mac::address, &mut passed_over);
     Machine {
-        hostname: text_as(root, "/proc/sys/kernel/hostname", |text| identity::hostname(&text)),
+        hostname: root.read_as("/proc/sys/kernel/hostname", |text| identity::hostname(&text)),
         machine_id: machine_id(root),
         system_uuid: system_uuid(root),
-        boot_id: text_as(root, "/proc/sys/kernel/random/boot_id", boot_id),
+        boot_id: root.read_as("/proc/sys/kernel/random/boot_id", boot_id),
         architecture: architecture::of_root(root),
         kernel_release: root.read_text("/proc/sys/kernel/osrelease"),
         os_image: os_image(root),
@@ -53,7 +54,7 @@ pub(super) fn sizes(root: &Root) -> (Fact<u32>, Fact<u64>) {
 
 /// SRC-5, except that a file that says nothing, or `uninitialized`, is passed over.
 fn machine_id(root: &Root) -> Fact<String> {
-    let read = |path| text_as(root, path, identity::machine_id);
+    let read = |path| root.read_as(path, identity::machine_id);
     otherwise(read("/etc/machine-id"), || read("/var/lib/dbus/machine-id"))
 }
 
@@ -61,7 +62,7 @@ fn machine_id(root: &Root) -> Fact<String> {
 /// most ARM boards, it is the machine-id.
 fn system_uuid(root: &Root) -> Fact<String> {
     let of_tree = |property| device_tree(root, property, |bytes| identity::uuid(attribute::string(bytes)));
-    let uuid = text_as(root, &format!("{DMI}/product_uuid"), identity::uuid);
+    let uuid = root.read_as(&format!("{DMI}/product_uuid"), identity::uuid);
     let uuid = otherwise(uuid, || of_tree("system-id"));
     let uuid = otherwise(uuid, || of_tree("vm,uuid"));
     otherwise(uuid, || machine_id(root))
@@ -104,7 +105,7 @@ fn smbios_model(root: &Root) -> Fact<String> {
     let smbios = Smbios { vendors: [&vendor, &board_vendor], products: [&product, &board] };
     identity::board_name(smbios).or_else(|_| {
         let named = |modalias: String| identity::board_name(identity::smbios_of_modalias(&modalias));
-        text_as(root, &path("modalias"), named)
+        root.read_as(&path("modalias"), named)
     })
 }
 
@@ -149,8 +150,10 @@ fn mac_addresses(root: &Root) -> Vec<Place> {
     let path = |name: &str, attribute: &str| format!("{}/{name}/{attribute}", network::INTERFACES);
     let text = |name: &str, attribute: &str| root.read_text(&path(name, attribute)).unwrap_or_default();
     let stays = |name: &String| mac::is_permanent(&text(name, "type"), &text(name, "addr_assign_type"));
-    let names = network::indexed_names(root).into_iter().filter(stays);
-    let found: Vec<_> = names
+    let is_hardware = |name: &str| root.has_entry(&path(name, ""), "device");
+    let found: Vec<_> = network::indexed_names(root, is_hardware)
+        .into_iter()
+        .filter(stays)
         .map(|name| {
             let below = text(&name, "iflink");
             let is_on_top = !below.is_empty() && below != text(&name, "ifindex");
@@ -164,7 +167,7 @@ fn mac_addresses(root: &Root) -> Vec<Place> {
     let place = |(text, is_on_top, name): (Fact<String>, bool, String)| {
         let address = text.as_deref().unwrap_or_default();
         let is_shared = carriers.get(address).is_some_and(|count| *count > 1);
-        let rank = (is_on_top, is_shared, mac::is_local(address), !root.has_entry(&path(&name, ""), "device"));
+        let rank = (is_on_top, is_shared, mac::is_local(address), !is_hardware(&name));
         Place { path: path(&name, "address"), text, rank }
     };
     found.into_iter().map(place).collect()
@@ -203,7 +206,7 @@ fn hugepages(root: &Root) -> Vec<Hugepages> {
     let names = root.list(HUGEPAGES).unwrap_or_default();
     let sizes = names.iter().filter_map(|name| {
         let kibibytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-        let pages = text_as(root, &format!("{HUGEPAGES}/{name}/nr_hugepages"), |text| attribute::count(&text)).ok()?;
+        let pages = root.read_as(&format!("{HUGEPAGES}/{name}/nr_hugepages"), |text| attribute::count(&text)).ok()?;
         Some(Hugepages { page_size_bytes: kibibytes.checked_mul(1024)?, pages })
     });
     let mut sizes: Vec<_> = sizes.collect();
@@ -240,14 +243,4 @@ fn unless_masked<T>(masked: bool, fact: Fact<T>) -> Fact<T> {
 fn masked_tree() -> Absent {
     let [_, tree] = DEVICE_TREES;
     Absent::new(tree, Why::Masked)
-}
-
-/// One attribute, parsed.
-pub(super) fn text_as<T>(root: &Root, path: &str, parse: impl FnOnce(String) -> Result<T, Why>) -> Fact<T> {
-    parse(root.read_text(path)?).map_err(|why| Absent::new(path, why))
-}
-
-/// Something in a table that may not have been there.
-pub(super) fn of_table<T>(path: &str, table: &Fact<String>, parse: impl FnOnce(&str) -> Result<T, Why>) -> Fact<T> {
-    parse(table.as_ref().map_err(Absent::clone)?).map_err(|why| Absent::new(path, why))
 }

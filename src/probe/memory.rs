@@ -10,9 +10,11 @@
 //! CmaFree:           40960 kB
 //! ```
 
-use super::Why;
 use super::attribute::{count, value_of};
+use super::facts::Why;
 use crate::config::limits;
+
+pub(super) const MEMINFO: &str = "/proc/meminfo";
 
 /// SRC-1.
 pub(super) fn total_bytes(meminfo: &str) -> Result<u64, Why> {

@@ -9,8 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::facts::{Interface, InterfaceAddress};
-use super::{Network, Root, addresses, attribute, routes};
+use super::facts::{Interface, InterfaceAddress, Network};
+use super::root::Root;
+use super::{addresses, attribute, routes};
 use crate::config::limits;
 
 pub(super) const INTERFACES: &str = "/sys/class/net";
@@ -65,14 +66,9 @@ pub fn within_limit<T>(mut interfaces: Vec<T>, matters: impl Fn(&T) -> bool) -> 
     interfaces
 }
 
-/// In the order of their index, as the kernel numbers them; without sysfs in the order of `/proc/net/dev`. A directory is
-/// read to its limit: what matters is looked for by name.
+/// In the order of their index, as the kernel numbers them; without sysfs in the order of `/proc/net/dev`.
 fn names(root: &Root, dev: &str, matters: &BTreeSet<&str>) -> Vec<String> {
-    let mut listed = root.list(INTERFACES).unwrap_or_default();
-    let known: BTreeSet<&str> = listed.iter().map(String::as_str).collect();
-    let unlisted: Vec<String> = matters.difference(&known).map(|name| (*name).to_owned()).collect();
-    listed.extend(unlisted);
-    let indexed = indexed(root, listed);
+    let indexed = indexed_names(root, |name| matters.contains(name));
     if !indexed.is_empty() {
         return indexed;
     }
@@ -80,19 +76,9 @@ fn names(root: &Root, dev: &str, matters: &BTreeSet<&str>) -> Vec<String> {
     counted.map(|(name, _)| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }
 
-/// The interfaces of sysfs in the order of their index; of too many those of hardware.
-pub(super) fn indexed_names(root: &Root) -> Vec<String> {
-    let is_hardware = |name: &str| root.has_entry(&format!("{INTERFACES}/{name}"), "device");
-    let names = root.list(INTERFACES).unwrap_or_default();
-    if names.len() < limits::DIRECTORY_NAMES {
-        return indexed(root, names);
-    }
-    let hardware = root.list_those(INTERFACES, is_hardware).unwrap_or_default();
-    indexed(root, if hardware.is_empty() { names } else { hardware })
-}
-
-/// Those of `names` that sysfs has, in the order of their index.
-fn indexed(root: &Root, names: Vec<String>) -> Vec<String> {
+/// The interfaces of sysfs in the order of their index; of too many those that matter, before any others.
+pub(super) fn indexed_names(root: &Root, matters: impl Fn(&str) -> bool) -> Vec<String> {
+    let names = root.list_preferring(INTERFACES, matters).unwrap_or_default();
     let mut indexed: Vec<(u64, String)> = names
         .into_iter()
         .filter(|name| root.is_directory(&format!("{INTERFACES}/{name}")))

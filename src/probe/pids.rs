@@ -4,8 +4,8 @@
 //! 0.31 0.18 0.12 1/143 2817
 //! ```
 
-use super::Why;
 use super::attribute::{count, shortened};
+use super::facts::Why;
 
 /// Threads, not processes: the number after `/` in the fourth field. The fifth field is the last process id.
 pub(super) fn threads_in_use(loadavg: &str) -> Result<u64, Why> {

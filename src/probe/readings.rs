@@ -1,8 +1,11 @@
 //! Turns meminfo, the root cgroup, loadavg and statvfs into what pressure is judged from, with few system calls.
 
-use super::facts::{MemorySource, MemoryUse, Pids, otherwise};
-use super::machine::{self, MEMINFO};
-use super::{Absent, Fact, FileSystem, Machine, OpenFile, Readings, Root, StateDisk, Why, attribute, memory, pids};
+use super::facts::{
+    Absent, Fact, FileSystem, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why, otherwise,
+};
+use super::memory::MEMINFO;
+use super::root::{OpenFile, Root};
+use super::{attribute, machine, memory, pids};
 use crate::config::limits;
 
 const CGROUP_V2: &str = "/sys/fs/cgroup/memory.stat";
@@ -96,17 +99,15 @@ impl ReadingFiles {
         if !have_changed && machine.cpu_count.is_ok() && machine.memory_total_bytes.is_ok() {
             return is_upgraded;
         }
+        let before = machine.clone();
         let (cpu_count, memory_total_bytes) = machine::sizes(&self.root);
-        let mut now = Machine { cpu_count, ..machine.clone() };
+        if cpu_count.is_ok() || machine.cpu_count.is_err() {
+            machine.cpu_count = cpu_count;
+        }
         if machine.memory_total_bytes.is_err() {
-            now.memory_total_bytes = memory_total_bytes;
+            machine.memory_total_bytes = memory_total_bytes;
         }
-        if now.cpu_count.is_err() && machine.cpu_count.is_ok() {
-            now.cpu_count = machine.cpu_count.clone();
-        }
-        let is_other = is_upgraded || now != *machine;
-        *machine = now;
-        is_other
+        is_upgraded || *machine != before
     }
 
     /// VER-1: a kubelet reads this for every report.

@@ -3,8 +3,9 @@
 //! `bootstatus` is a set of bits in decimal, `WDIOF_*` of the kernel's watchdog interface. Many drivers always say 0, and a
 //! kernel without `CONFIG_WATCHDOG_SYSFS` has no such file: most resets have no known reason.
 
-use super::machine::text_as;
-use super::{Absent, Fact, Root, Why, attribute};
+use super::attribute;
+use super::facts::{Absent, Fact, Why};
+use super::root::Root;
 
 const WATCHDOGS: &str = "/sys/class/watchdog";
 
@@ -15,7 +16,7 @@ const REASONS: [(u64, &str); 3] = [(0x20, "WatchdogReset"), (0x10, "PowerLoss"),
 pub(super) fn reason(root: &Root) -> Fact<String> {
     let names = root.list(WATCHDOGS)?;
     let bits = names.iter().filter_map(|name| {
-        text_as(root, &format!("{WATCHDOGS}/{name}/bootstatus"), |text| attribute::count(&text)).ok()
+        root.read_as(&format!("{WATCHDOGS}/{name}/bootstatus"), |text| attribute::count(&text)).ok()
     });
     let Some(bits) = bits.reduce(|all, bits| all | bits) else {
         return Err(Absent::new(WATCHDOGS, Why::NoSuchFile));
