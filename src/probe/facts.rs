@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use serde::{Serialize, Serializer};
+
 /// A fact, or why there is none. Missing is not zero.
 pub type Fact<T> = Result<T, Absent>;
 
@@ -36,7 +38,8 @@ pub enum Why {
 }
 
 /// Everything the Node is made from.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Facts {
     pub machine: Machine,
     pub readings: Readings,
@@ -44,12 +47,16 @@ pub struct Facts {
 }
 
 /// Read once, at start (MI-10).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Machine {
     /// As the kernel knows it, trimmed and lower-cased; refused when it is `(none)` or `localhost`.
     pub hostname: Fact<String>,
+    #[serde(rename = "machineID")]
     pub machine_id: Fact<String>,
+    #[serde(rename = "systemUUID")]
     pub system_uuid: Fact<String>,
+    #[serde(rename = "bootID")]
     pub boot_id: Fact<String>,
     /// Of its programs, as Go names it: `arm64`.
     pub architecture: Fact<String>,
@@ -82,14 +89,16 @@ pub struct PassedOver {
 }
 
 /// One page size of `/sys/kernel/mm/hugepages`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Hugepages {
     pub page_size_bytes: u64,
     pub pages: u64,
 }
 
 /// Read again on every status run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Readings {
     pub memory: Fact<MemoryUse>,
     /// The file system that holds the state directory (SRC-8).
@@ -98,14 +107,16 @@ pub struct Readings {
 }
 
 /// What memory pressure is judged from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct MemoryUse {
     pub available_bytes: u64,
     pub source: MemorySource,
 }
 
 /// Where [`MemoryUse`] comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum MemorySource {
     /// MemTotal minus the working set of the root cgroup (SRC-9).
     CgroupV2,
@@ -122,7 +133,8 @@ pub struct StateDisk {
 }
 
 /// statvfs of one file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct FileSystem {
     pub capacity_bytes: u64,
     pub available_bytes: u64,
@@ -134,14 +146,16 @@ pub struct FileSystem {
 }
 
 /// SRC-10; `used` counts threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Pids {
     pub limit: u64,
     pub used: u64,
 }
 
 /// What addresses are chosen from (ADR-6). Lists are in kernel order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Network {
     pub interfaces: Vec<Interface>,
     pub default_routes: Vec<DefaultRoute>,
@@ -150,7 +164,8 @@ pub struct Network {
 }
 
 /// One network interface.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Interface {
     pub name: String,
     pub up: bool,
@@ -161,7 +176,8 @@ pub struct Interface {
 }
 
 /// One address of an interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct InterfaceAddress {
     pub ip: IpAddr,
     /// IPv6 only: tentative or duplicate: never to be used.
@@ -171,13 +187,31 @@ pub struct InterfaceAddress {
 }
 
 /// One default route.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct DefaultRoute {
     pub interface: String,
     /// `None`: whoever is asked for is on the link itself (a modem, a tunnel).
+    #[serde(skip)]
     pub gateway: Option<IpAddr>,
     pub is_v6: bool,
     pub metric: u32,
+}
+
+/// `{"absent": word, "path": ..., "why": ...}`.
+impl Serialize for Absent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map([("absent", self.why.word()), ("path", &self.path), ("why", &self.why.to_string())])
+    }
+}
+
+/// `{"value": ..., "path": ..., "refused": ...}`.
+impl Serialize for PassedOver {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let why = self.refused.iter().map(|absent| ("refused", absent.why.to_string()));
+        let path = self.refused.iter().map(|absent| ("path", absent.path.clone()));
+        serializer.collect_map([("value", self.value.clone())].into_iter().chain(path).chain(why))
+    }
 }
 
 impl Absent {

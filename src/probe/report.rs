@@ -2,53 +2,24 @@
 
 use serde_json::{Value, json};
 
-use super::facts::{
-    Facts, FileSystem, Interface, InterfaceAddress, Machine, MemorySource, MemoryUse, PassedOver, Pids,
-};
-use super::{Absent, Fact};
+use super::facts::{Absent, Fact, Facts, FileSystem, Interface, InterfaceAddress, Machine, MemorySource, Pids};
 use crate::config::plain_text;
 
 /// All facts, in camel case. An absent one is `{"absent": word, "path": ..., "why": ...}`.
 pub fn to_json(facts: &Facts) -> Value {
-    let Facts { machine, readings, network } = facts;
-    let hugepages = machine.hugepages.iter();
-    let interfaces = network.interfaces.iter().map(interface_json);
-    let routes = network.default_routes.iter();
-    json!({
-        "machine": {
-            "hostname": fact(&machine.hostname),
-            "machineID": fact(&machine.machine_id),
-            "systemUUID": fact(&machine.system_uuid),
-            "bootID": fact(&machine.boot_id),
-            "architecture": fact(&machine.architecture),
-            "kernelRelease": fact(&machine.kernel_release),
-            "osImage": fact(&machine.os_image),
-            "boardModel": fact(&machine.board_model),
-            "boardCompatible": fact(&machine.board_compatible),
-            "boardSerial": fact(&machine.board_serial),
-            "macAddress": fact(&machine.mac_address),
-            "passedOver": machine.passed_over.iter().map(passed_over_json).collect::<Vec<_>>(),
-            "cpuCount": fact(&machine.cpu_count),
-            "memoryTotalBytes": fact(&machine.memory_total_bytes),
-            "swapTotalBytes": fact(&machine.swap_total_bytes),
-            "resetReason": fact(&machine.reset_reason),
-            "hugepages": hugepages
-                .map(|size| json!({ "pageSizeBytes": size.page_size_bytes, "pages": size.pages }))
-                .collect::<Vec<_>>(),
+    without_results(json!(facts))
+}
+
+/// What serde has as `{"Ok": value}` and `{"Err": absent}`.
+fn without_results(value: Value) -> Value {
+    match value {
+        Value::Object(mut map) => match map.remove("Ok").or_else(|| map.remove("Err")) {
+            Some(inner) => without_results(inner),
+            None => map.into_iter().map(|(name, value)| (name, without_results(value))).collect(),
         },
-        "readings": {
-            "memory": fact_as(&readings.memory, memory_json),
-            "nodeFileSystem": fact_as(&readings.node_file_system, file_system_json),
-            "pids": fact_as(&readings.pids, |pids| json!({ "limit": pids.limit, "used": pids.used })),
-        },
-        "network": {
-            "interfaces": interfaces.collect::<Vec<_>>(),
-            "defaultRoutes": routes
-                .map(|route| json!({ "interface": route.interface, "isV6": route.is_v6, "metric": route.metric }))
-                .collect::<Vec<_>>(),
-            "nodeNameAddresses": network.node_name_addresses,
-        },
-    })
+        Value::Array(list) => list.into_iter().map(without_results).collect(),
+        plain => plain,
+    }
 }
 
 /// What a person asks first: which board, how large, where; then what could not be had, and why.
@@ -121,53 +92,6 @@ impl Page {
 
     fn finish(self) -> String {
         if self.absent.is_empty() { self.known } else { format!("{}absent\n{}", self.known, self.absent) }
-    }
-}
-
-fn fact<T: serde::Serialize>(fact: &Fact<T>) -> Value {
-    fact_as(fact, |value| json!(value))
-}
-
-fn fact_as<T>(fact: &Fact<T>, print: impl Fn(&T) -> Value) -> Value {
-    match fact {
-        Ok(value) => print(value),
-        Err(Absent { path, why }) => json!({ "absent": why.word(), "path": path, "why": why.to_string() }),
-    }
-}
-
-fn memory_json(memory: &MemoryUse) -> Value {
-    json!({ "availableBytes": memory.available_bytes, "source": source(memory.source) })
-}
-
-fn file_system_json(system: &FileSystem) -> Value {
-    json!({
-        "capacityBytes": system.capacity_bytes,
-        "availableBytes": system.available_bytes,
-        "inodes": system.inodes,
-        "inodesFree": system.inodes_free,
-        "readOnly": system.read_only,
-    })
-}
-
-fn interface_json(interface: &Interface) -> Value {
-    let addresses = interface.addresses.iter();
-    let addresses = addresses
-        .map(|one| json!({ "ip": one.ip, "unusable": one.unusable, "secondChoice": one.second_choice }))
-        .collect::<Vec<_>>();
-    json!({
-        "name": interface.name,
-        "up": interface.up,
-        "running": interface.running,
-        "loopback": interface.loopback,
-        "pointToPoint": interface.point_to_point,
-        "addresses": addresses,
-    })
-}
-
-fn passed_over_json(one: &PassedOver) -> Value {
-    match &one.refused {
-        Some(Absent { path, why }) => json!({ "value": one.value, "path": path, "refused": why.to_string() }),
-        None => json!({ "value": one.value }),
     }
 }
 
