@@ -19,7 +19,7 @@ use crate::config::limits::{TRIES_PER_EVENT, WAITING_EVENTS};
 use crate::journal::Sequence;
 use crate::node::Event;
 use crate::node::NodeEvent;
-use crate::node::event::COMBINED;
+use crate::node::event::{COMBINED, number_at};
 use crate::time::{Now, Up, Wall};
 
 #[derive(Debug)]
@@ -272,20 +272,19 @@ impl EventLane {
             return;
         }
         bucket.take();
+        let name = self.names.wrapping_add(1);
+        let uid = shared.node_uid().unwrap_or_default();
+        let event = Event::new(&shared.node_name, uid, &event, stamp, number_at(stamp, name));
         let mut others = self.waiting.iter_mut().filter(|waiting| waiting.record.is_none());
-        if let Some(waiting) = others.find(|waiting| waiting.event.repeats(&event)) {
-            return waiting.event.seen_again(&event, stamp);
+        if let Some(waiting) = others.find(|waiting| waiting.event.is_repeated_by(&event)) {
+            waiting.event = waiting.event.again(&event);
+            return;
         }
-        let (event, state) = match self.delivered.iter().find(|delivered| delivered.repeats(&event)) {
-            Some(delivered) => {
-                let mut again = delivered.clone();
-                again.seen_again(&event, stamp);
-                (again, Telling::Repeat)
-            }
+        let (event, state) = match self.delivered.iter().find(|delivered| delivered.is_repeated_by(&event)) {
+            Some(delivered) => (delivered.again(&event), Telling::Repeat),
             None => {
-                self.names = self.names.wrapping_add(1);
-                let uid = shared.node_uid().unwrap_or_default();
-                (Event::new(&shared.node_name, uid, &event, stamp, self.names), Telling::First)
+                self.names = name;
+                (event, Telling::First)
             }
         };
         if self.waiting.len() >= WAITING_EVENTS {

@@ -17,7 +17,7 @@ use super::failure_log::Spent;
 use super::records::{RecordTime, Records};
 use crate::journal::{Happened, Record, Sequence, Status};
 use crate::node::NodeEvent;
-use crate::node::event::{Event, digest, event_name};
+use crate::node::event::{Event, digest};
 use crate::node::report::LastOutage;
 use crate::node::rules;
 use crate::time::{Up, Wall};
@@ -155,7 +155,7 @@ pub(super) fn event_of(record: &Record, node: &str, uid: &str, records: &Records
     };
     let boot = record.at.boot.0.to_be_bytes();
     let number = digest(&[boot.as_slice(), record.sequence.0.to_be_bytes().as_slice()].concat());
-    Event::named(event_name(node, number), node, uid, &what, at)
+    Event::new(node, uid, &what, at, number)
 }
 
 fn telling(record: &Record, node: &str, records: &Records, stamp: Wall, now: Up) -> NodeEvent {

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::config::labels::is_dns_subdomain;
 use crate::time::Wall;
 
 /// Events about Nodes, which have no namespace, live here (EVT-1).
@@ -46,17 +45,10 @@ pub struct Event {
 }
 
 impl Event {
-    /// A first sighting at `at`; `node_uid` is empty until the server told it. `number` tells events of the same
-    /// microsecond apart.
-    pub fn new(node: &str, node_uid: &str, what: &NodeEvent, at: Wall, number: u16) -> Event {
-        let unix_ns = i128::from(at.unix_us()) * 1000 + i128::from(number % 1000);
-        Event::named(event_name(node, u64::try_from(unix_ns).unwrap_or(0)), node, node_uid, what, at)
-    }
-
-    /// The same under a name that is known, such as one that every repeat of the request must have.
-    pub fn named(name: String, node: &str, node_uid: &str, what: &NodeEvent, at: Wall) -> Event {
+    /// A first sighting at `at`; `number`: of its name (EVT-2), `node_uid`: empty until the server told it.
+    pub fn new(node: &str, node_uid: &str, what: &NodeEvent, at: Wall, number: u64) -> Event {
         Event {
-            name,
+            name: event_name(node, number),
             node: node.to_owned(),
             uid: if node_uid.is_empty() { node.to_owned() } else { node_uid.to_owned() },
             warning: what.warning,
@@ -68,19 +60,11 @@ impl Event {
         }
     }
 
-    /// Whether `what` is this event again (EVT-5); one that stands for many is, whichever message came last (EVT-6).
-    pub fn repeats(&self, what: &NodeEvent) -> bool {
-        self.is_like(what.warning, what.reason, &what.message)
-    }
-
-    /// The same for one that was made already.
+    /// Whether `other` is this event again (EVT-5); one that stands for many is, whichever message came last (EVT-6).
     pub fn is_repeated_by(&self, other: &Event) -> bool {
-        self.is_like(other.warning, &other.reason, &other.message)
-    }
-
-    fn is_like(&self, warning: bool, reason: &str, message: &str) -> bool {
-        let both_combined = self.message.starts_with(COMBINED) && message.starts_with(COMBINED);
-        self.warning == warning && self.reason == reason && (self.message == message || both_combined)
+        let both_combined = self.message.starts_with(COMBINED) && other.message.starts_with(COMBINED);
+        (self.warning, &self.reason) == (other.warning, &other.reason)
+            && (self.message == other.message || both_combined)
     }
 
     /// This event, with one more sighting that `other` tells of.
@@ -88,13 +72,6 @@ impl Event {
         let count = self.count.saturating_add(1);
         let last_seen = self.last_seen.max(other.last_seen);
         Event { message: other.message.clone(), count, last_seen, ..self.clone() }
-    }
-
-    /// Counts one more sighting, with what it said.
-    pub fn seen_again(&mut self, what: &NodeEvent, at: Wall) {
-        self.message.clone_from(&what.message);
-        self.count = self.count.saturating_add(1);
-        self.last_seen = self.last_seen.max(at);
     }
 
     /// Body of the POST (EVT-4).
@@ -125,11 +102,16 @@ impl Event {
     }
 }
 
-/// `NODE.HEX`, sixteen digits of lower-case hex, such as the time in nanoseconds has (EVT-2). A node name that would make that no name of an object is
-/// replaced by a digest of it, so that two such nodes still do not collide.
+/// The number of an event that happened at `at`: the nanoseconds since 1970, as a kubelet has it. `place` tells those of one
+/// microsecond apart.
+pub fn number_at(at: Wall, place: u16) -> u64 {
+    let unix_ns = i128::from(at.unix_us()) * 1000 + i128::from(place % 1000);
+    u64::try_from(unix_ns).unwrap_or(0)
+}
+
+/// `NODE.HEX`, sixteen digits of lower-case hex (EVT-2).
 pub fn event_name(node: &str, number: u64) -> String {
-    let name = format!("{node}.{number:016x}");
-    if is_dns_subdomain(&name) { name } else { format!("node-{:016x}.{number:016x}", digest(node.as_bytes())) }
+    format!("{node}.{number:016x}")
 }
 
 /// FNV-1a: the same for the same bytes, always and everywhere; not against somebody who looks for collisions.
@@ -163,40 +145,33 @@ mod tests {
         expected["involvedObject"]["uid"] = json!("u-1");
         expected["source"]["component"] = json!("nodepulse");
         expected["reportingComponent"] = json!("nodepulse");
-        let event = Event::new("n1", "u-1", &starting(), AT, 0);
+        let event = Event::new("n1", "u-1", &starting(), AT, number_at(AT, 0));
         assert_eq!(serde_json::from_str::<Value>(&event.create_body()).unwrap(), expected);
     }
 
     #[test]
     fn the_name_of_the_node_stands_in_until_its_uid_is_known() {
-        let body = Event::new("n1", "", &starting(), AT, 0).create_body();
+        let body = Event::new("n1", "", &starting(), AT, 7).create_body();
         assert!(body.contains(r#""uid":"n1""#), "{body}");
     }
 
     #[test]
     fn a_repeat_patches_count_time_and_message_only() {
-        let mut event = Event::new("n1", "u-1", &starting(), AT, 0);
-        assert!(event.repeats(&starting()));
-        assert!(!event.repeats(&NodeEvent { warning: true, ..starting() }));
-        event.seen_again(&starting(), Wall::from_unix_seconds(1_767_225_660));
+        let at = |what: &NodeEvent, at| Event::new("n1", "u-1", what, at, 7);
+        let event = at(&starting(), AT);
+        assert!(event.is_repeated_by(&event));
+        assert!(!event.is_repeated_by(&at(&NodeEvent { warning: true, ..starting() }, AT)));
+        let event = event.again(&at(&starting(), Wall::from_unix_seconds(1_767_225_660)));
         let expected = r#"{"count":2,"lastTimestamp":"2026-01-01T00:01:00Z","message":"Starting kubelet."}"#;
         assert_eq!(event.repeat_body(), expected);
-        event.seen_again(&starting(), AT);
+        let event = event.again(&at(&starting(), AT));
         assert!(event.repeat_body().contains("00:01:00Z"), "a clock stepped back must not take the last sighting back");
     }
 
     #[test]
     fn events_of_the_same_microsecond_have_different_names() {
-        let name = |number| Event::new("n1", "", &starting(), AT, number).name;
+        let name = |place| Event::new("n1", "", &starting(), AT, number_at(AT, place)).name;
         assert_eq!(name(0), "n1.18867251edfa0000");
         assert_ne!(name(0), name(1));
-    }
-
-    #[test]
-    fn a_name_that_no_object_may_have_is_replaced_and_stays_distinct() {
-        let (left, right) = (event_name("My_Board", 255), event_name("my_board", 255));
-        assert!(is_dns_subdomain(&left) && is_dns_subdomain(&right), "{left} {right}");
-        assert_ne!(left, right);
-        assert!(left.ends_with(".00000000000000ff"), "{left}");
     }
 }
