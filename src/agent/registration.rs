@@ -231,7 +231,7 @@ impl Registration {
 
     fn done(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) -> Option<Box<Node>> {
         self.tries.succeeded(shared, now);
-        if node.metadata.is_tracked_in_vain {
+        if node.metadata.has_needless_managers {
             self.stage = Stage::Strip { node };
             return None;
         }

@@ -8,15 +8,13 @@ use super::shared::Shared;
 use crate::api::{Refusal, StatusError};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::journal::{Happened, Record};
-use crate::node::NodeError;
-use crate::node::desired::{self, Update};
-use crate::node::identity::{self, Stranger};
+use crate::node::desired;
+use crate::node::identity;
 use crate::node::object::Node;
-use crate::node::pressure::{PressureState, Pressures};
 use crate::node::report::LAST_OUTAGE;
 use crate::node::rules::{self, Look};
 use crate::node::version::kubelet_version;
-use crate::node::{Board, Remembered};
+use crate::node::{Board, NodeError, Pressures, Remembered, Update};
 use crate::probe::facts::MemorySource;
 use crate::probe::{Facts, Readings};
 use crate::time::Now;
@@ -24,7 +22,7 @@ use crate::time::Now;
 #[derive(Debug, Default)]
 pub(super) struct WantedNode {
     facts: Option<Box<Facts>>,
-    pressure: PressureState,
+    pressures: Pressures,
     remembered: Remembered,
     /// What `kubeletVersion` follows.
     pub(super) server_version: Option<String>,
@@ -91,16 +89,17 @@ impl WantedNode {
         // The size that was read first counts, from the first look on: also where the disk cannot be read any more once there
         // is a Node to report to.
         let size_bytes = size(&facts.readings);
-        self.remembered.ephemeral_storage_bytes = self.remembered.ephemeral_storage_bytes.or(size_bytes);
-        let pressures = self.pressure.observe(&shared.settings.eviction, &facts.machine, &facts.readings, now.up);
+        self.remembered.disk_bytes = self.remembered.disk_bytes.or(size_bytes);
+        self.pressures.observe(&shared.settings.eviction, &facts.machine, &facts.readings, now.up);
         self.facts = Some(facts);
-        self.settled &= self.judge(pressures, base, shared, now) && same_board;
+        self.settled &= self.judge(base, shared, now) && same_board;
     }
 
     /// Answers whether that is what the last judgement said.
-    fn judge(&mut self, pressures: Pressures, base: Option<&Node>, shared: &mut Shared, now: Now) -> bool {
+    fn judge(&mut self, base: Option<&Node>, shared: &mut Shared, now: Now) -> bool {
         let Some(facts) = self.facts.as_deref() else { return true };
-        let look = Look { settings: &shared.settings, facts, pressures, remembered: &self.remembered, base };
+        let look =
+            Look { settings: &shared.settings, facts, pressures: &self.pressures, remembered: &self.remembered, base };
         self.conditions.look(rules::judge(&look), base.is_some(), shared, now)
     }
 
@@ -109,7 +108,7 @@ impl WantedNode {
         self.settled = false;
         self.conditions.node_known(node, shared, now);
         // What was not sure without it may be now.
-        self.judge(self.pressure.last(), Some(node), shared, now);
+        self.judge(Some(node), shared, now);
     }
 
     /// Whether another look would find nothing to send: the Node need not be made again to know that.
@@ -149,7 +148,7 @@ impl WantedNode {
     }
 
     /// Another board that wrote this Node, as far as what is known of both says so.
-    pub(super) fn stranger(&self, node: &Node) -> Option<Stranger> {
+    pub(super) fn stranger(&self, node: &Node) -> Option<String> {
         identity::stranger(node, &self.facts.as_deref()?.machine)
     }
 
@@ -207,19 +206,11 @@ impl WantedNode {
 
     fn complain(&mut self, problems: Vec<NodeError>, shared: &mut Shared) {
         for problem in &problems {
-            if !self.complaints.contains(&subject(problem)) {
+            if !self.complaints.contains(problem.subject()) {
                 shared.say(Level::Warning, problem.word(), problem.to_string());
             }
         }
-        self.complaints = problems.iter().map(subject).collect();
-    }
-}
-
-/// What a complaint is about: a file of noise reads otherwise at each look, and is one complaint.
-fn subject(problem: &NodeError) -> String {
-    match problem {
-        NodeError::NoFact { field, .. } => (*field).to_owned(),
-        other => other.to_string(),
+        self.complaints = problems.iter().map(|problem| problem.subject().to_owned()).collect();
     }
 }
 

@@ -169,11 +169,11 @@ mod tests {
                     clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
                     users: [{name: u, user: {client-certificate: /nonexistent/node.crt, client-key: node.key}}]\n";
         let kubeconfig = Kubeconfig::parse(text, "/nonexistent/kubeconfig").unwrap();
-        let mut machine = node::samples::facts().machine;
+        let mut machine = node::tests::samples::facts().machine;
         let named = Settings { hostname_override: Some("gate-7".to_owned()), ..Settings::default() };
         machine.hostname = Ok("gate-8".to_owned());
         assert_eq!(node_name(&Settings::default(), &machine, &kubeconfig).unwrap().0, "gate-8");
-        machine.hostname = node::samples::absent();
+        machine.hostname = node::tests::samples::absent();
         assert_eq!(node_name(&named, &machine, &kubeconfig).unwrap().0, "gate-7");
         let error = node_name(&Settings::default(), &machine, &kubeconfig).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/node.crt"), "{error}");

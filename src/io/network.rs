@@ -87,7 +87,7 @@ fn interface_of(network: &Network, local: IpAddr) -> Option<&Interface> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::samples::{interface, ip, route};
+    use crate::node::tests::samples::{interface, ip, route};
     use nix::sys::socket::SockaddrStorage;
     use std::net::SocketAddr;
 

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use super::board::Board;
 use super::error::NodeError;
-use super::error::NodeIpProblem;
 use super::object::{Address, Node};
 use crate::config::settings::{CloudProvider, Family, NodeIp};
 use crate::probe::Network;
@@ -26,7 +25,8 @@ pub(super) fn set(node: &mut Node, board: &Board) -> Result<(), NodeError> {
     };
     for (ip, field) in [(first, "nodeIP"), (second, "secondaryNodeIP")] {
         let Some(ip) = ip else { continue };
-        validate(ip, network).map_err(|wrong| NodeError::NodeIp { field, ip, wrong })?;
+        validate(ip, network)
+            .map_err(|wrong| NodeError::new("node-ip-unusable", format!("failed to validate {field}: {wrong}")))?;
     }
     let external = board.settings.cloud_provider == CloudProvider::External;
     let configured: Vec<String> = first.into_iter().chain(second).map(text).collect();
@@ -66,11 +66,14 @@ fn detected(board: &Board) -> Result<IpAddr, NodeError> {
     };
     let here = || network.node_name_addresses.iter().filter(|ip| validate(**ip, network).is_ok());
     let from_dns = here().find(|ip| family(**ip) == preferred).or_else(|| here().next());
-    match from_dns {
-        Some(ip) => Ok(*ip),
-        None => of_default_route(network, preferred)
-            .map_err(|why| NodeError::NoAddress { node: board.name.to_owned(), why }),
-    }
+    from_dns.map_or_else(|| of_default_route(network, preferred), |ip| Ok(*ip)).map_err(|why| {
+        // ADR-7.
+        let text = format!(
+            "can't get ip address of node {}. error: {why}; the addresses stay as they are, name one with --node-ip",
+            board.name
+        );
+        NodeError::new("node-address-missing", text)
+    })
 }
 
 /// The address of the interface that the default route leaves by.
@@ -113,23 +116,21 @@ fn global_address(interface: &Interface, wanted: Family) -> Option<IpAddr> {
     usable().find(|one| !one.second_choice).or_else(|| usable().next()).map(|one| one.ip)
 }
 
-/// ADR-1.
-fn validate(ip: IpAddr, network: &Network) -> Result<(), NodeIpProblem> {
+/// ADR-1, in the kubelet's words.
+fn validate(ip: IpAddr, network: &Network) -> Result<(), String> {
     let ip = ip.to_canonical();
-    if ip.is_loopback() {
-        return Err(NodeIpProblem::Loopback);
-    }
-    if ip.is_multicast() {
-        return Err(NodeIpProblem::Multicast);
-    }
-    if is_link_local(ip) {
-        return Err(NodeIpProblem::LinkLocal);
-    }
-    if ip.is_unspecified() {
-        return Err(NodeIpProblem::Unspecified);
+    let refused = [
+        (ip.is_loopback(), "nodeIP can't be loopback address"),
+        (ip.is_multicast(), "nodeIP can't be a multicast address"),
+        (is_link_local(ip), "nodeIP can't be a link-local unicast address"),
+        (ip.is_unspecified(), "nodeIP can't be an all zeros address"),
+    ];
+    if let Some((_, words)) = refused.into_iter().find(|(is_refused, _)| *is_refused) {
+        return Err(words.to_owned());
     }
     let on_host = network.interfaces.iter().flat_map(|one| &one.addresses).any(|one| one.ip.to_canonical() == ip);
-    if on_host { Ok(()) } else { Err(NodeIpProblem::NotOnThisHost) }
+    let missing = || format!("node IP: \"{ip}\" not found in the host's network interfaces; correct --node-ip");
+    on_host.then_some(()).ok_or_else(missing)
 }
 
 /// Go's `IsGlobalUnicast`: private and unique local addresses count.
@@ -157,7 +158,7 @@ fn text(ip: IpAddr) -> String {
 mod tests {
     use super::*;
     use crate::config::Settings;
-    use crate::node::samples::{self, interface, ip, route};
+    use crate::node::tests::samples::{self, interface, ip, route};
     use crate::probe::Facts;
     use crate::probe::facts::InterfaceAddress;
 

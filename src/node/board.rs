@@ -1,8 +1,12 @@
-//! What a Node is made from: the board as it is now.
+//! What a Node is made from, the board as it is now, and what came of it.
 
+use super::condition::Written;
+use super::error::NodeError;
+use super::event::NodeEvent;
+use super::object::Node;
 use super::rules::{COUNT, Wanted};
 use crate::config::Settings;
-use crate::probe::Facts;
+use crate::probe::{Fact, Facts};
 use crate::time::Wall;
 
 /// Everything one status run is made from.
@@ -18,4 +22,29 @@ pub struct Board<'a> {
     pub conditions: &'a [Wanted; COUNT],
     /// The time of this run: heartbeats and transitions carry it.
     pub stamp: Wall,
+}
+
+/// The outcome of one status run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Update {
+    pub node: Node,
+    /// Whether this must be sent now (SYN-5), or can wait for the next report.
+    pub changed: bool,
+    /// What that did to each condition of ours.
+    pub conditions: [Written; COUNT],
+    /// Those about conditions are the caller's to make.
+    pub events: Vec<NodeEvent>,
+    pub problems: Vec<NodeError>,
+}
+
+impl Update {
+    /// Before anything was done to `node`.
+    pub(super) fn of(node: Node) -> Update {
+        Update { node, changed: true, conditions: [Written::Same; COUNT], events: Vec::new(), problems: Vec::new() }
+    }
+
+    /// The value of a fact; one that is absent is a problem of this field of the Node.
+    pub(super) fn known<'a, T>(&mut self, fact: &'a Fact<T>, field: &'static str) -> Option<&'a T> {
+        fact.as_ref().map_err(|absent| self.problems.push(NodeError::no_fact(field, absent))).ok()
+    }
 }

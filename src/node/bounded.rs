@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::config::limits;
+use crate::config::taint::Taint;
 
 /// What a kept entry costs beside its text, bytes; about.
 const ENTRY_BYTES: usize = 64;
@@ -33,24 +34,28 @@ pub fn optional_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Option::<Pairs>::deserialize(deserializer).map(|pairs| pairs.map(|pairs| pairs.0))
 }
 
+pub fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(list::<D, Text>(deserializer)?.into_iter().map(|text| text.0).collect())
+}
+
 pub fn list<'de, D: Deserializer<'de>, T: Entry>(deserializer: D) -> Result<Vec<T>, D::Error> {
     deserializer.deserialize_seq(ListVisitor(PhantomData))
 }
 
+/// The taints of which we know the effect: one of tomorrow's must not make a Node unreadable.
+pub fn taints<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Taint>, D::Error> {
+    let taints = list::<D, AnyTaint>(deserializer)?.into_iter();
+    Ok(taints.filter_map(|read| Taint::new(&read.key.0, &read.value.0, &read.effect.0).ok()).collect())
+}
+
 /// `managedFields`: whether there are managers, and none that applies.
-pub fn is_tracked_in_vain<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+pub fn has_needless_managers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let managers: Vec<Manager> = list(deserializer)?;
     Ok(!managers.is_empty() && !managers.iter().any(Entry::is_own))
 }
 
 /// One of a list.
-pub trait Entry: Sized {
-    /// As it is read.
-    type Read: for<'de> Deserialize<'de>;
-
-    /// `None`: of no use to us.
-    fn of(read: Self::Read) -> Option<Self>;
-
+pub trait Entry: DeserializeOwned {
     /// Bytes of its texts.
     fn bytes(&self) -> usize;
 
@@ -60,32 +65,20 @@ pub trait Entry: Sized {
     }
 }
 
-impl Entry for String {
-    type Read = Text;
-
-    fn of(read: Text) -> Option<String> {
-        Some(read.0)
-    }
-
+impl Entry for Text {
     fn bytes(&self) -> usize {
-        self.len()
+        self.0.len()
     }
 }
 
 /// `metav1.ManagedFieldsEntry`, as far as it is read.
 #[derive(Deserialize)]
-pub struct Manager {
+struct Manager {
     #[serde(default)]
     operation: Text,
 }
 
 impl Entry for Manager {
-    type Read = Manager;
-
-    fn of(read: Manager) -> Option<Manager> {
-        Some(read)
-    }
-
     fn bytes(&self) -> usize {
         self.operation.0.len()
     }
@@ -93,6 +86,25 @@ impl Entry for Manager {
     /// One of them decides, however many others there are.
     fn is_own(&self) -> bool {
         self.operation.0 == "Apply"
+    }
+}
+
+/// A taint as anybody may have written it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AnyTaint {
+    key: Text,
+    value: Text,
+    effect: Text,
+}
+
+impl Entry for AnyTaint {
+    fn bytes(&self) -> usize {
+        self.key.0.len() + self.value.0.len()
+    }
+
+    fn is_own(&self) -> bool {
+        is_own(&self.key.0)
     }
 }
 
@@ -132,22 +144,12 @@ impl<'de> Deserialize<'de> for Text {
     // Once in the program, not once a field.
     #[inline(never)]
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
-        deserializer.deserialize_str(TextVisitor)
-    }
-}
-
-struct TextVisitor;
-
-impl Visitor<'_> for TextVisitor {
-    type Value = Text;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-        let end = text.floor_char_boundary(limits::OBJECT_TEXT_BYTES);
-        Ok(Text(text.get(..end).unwrap_or_default().to_owned()))
+        let mut text = String::deserialize(deserializer)?;
+        if text.len() > limits::OBJECT_TEXT_BYTES {
+            text.truncate(text.floor_char_boundary(limits::OBJECT_TEXT_BYTES));
+            text.shrink_to_fit();
+        }
+        Ok(Text(text))
     }
 }
 
@@ -193,8 +195,10 @@ impl<'de, T: Entry> Visitor<'de> for ListVisitor<T> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Vec<T>, A::Error> {
         let mut list = Vec::new();
         let mut room = Room::new();
-        while let Some(read) = access.next_element::<T::Read>()? {
-            list.extend(T::of(read).filter(|entry| room.take(entry.is_own(), entry.bytes())));
+        while let Some(entry) = access.next_element::<T>()? {
+            if room.take(entry.is_own(), entry.bytes()) {
+                list.push(entry);
+            }
         }
         Ok(list)
     }
@@ -203,9 +207,10 @@ impl<'de, T: Entry> Visitor<'de> for ListVisitor<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Node;
     use crate::node::object::Condition;
     use crate::node::patch::status_patch;
-    use crate::node::{Node, samples};
+    use crate::node::tests::samples;
     use serde_json::{Value, json};
 
     const OTHERS: usize = 5_000;
@@ -260,16 +265,17 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_tracked_in_vain_where_somebody_updates_and_nobody_applies() {
-        let is_in_vain =
-            |metadata: Value| Node::deserialize(json!({ "metadata": metadata })).unwrap().metadata.is_tracked_in_vain;
+    fn managers_are_needless_where_somebody_updates_and_nobody_applies() {
+        let is_needless = |metadata: Value| {
+            Node::deserialize(json!({ "metadata": metadata })).unwrap().metadata.has_needless_managers
+        };
         let manager =
             |operation: &str| json!({ "manager": "m", "operation": operation, "fieldsV1": { "f:status": {} } });
         let mut managers = vec![manager("Update"); OTHERS];
-        assert!(is_in_vain(json!({ "managedFields": managers })));
+        assert!(is_needless(json!({ "managedFields": managers })));
         managers.push(manager("Apply"));
-        assert!(!is_in_vain(json!({ "managedFields": managers })));
-        assert!(!is_in_vain(json!({ "managedFields": [] })) && !is_in_vain(json!({})), "nothing is tracked");
+        assert!(!is_needless(json!({ "managedFields": managers })));
+        assert!(!is_needless(json!({ "managedFields": [] })) && !is_needless(json!({})), "nothing is tracked");
     }
 
     #[test]

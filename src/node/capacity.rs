@@ -1,100 +1,55 @@
-//! Turns machine facts and reservations into capacity, allocatable and the identity in `nodeInfo` (MI-*, ALC-*).
+//! Turns machine facts and reservations into capacity and allocatable (MI-*, ALC-*).
 
 use std::collections::BTreeMap;
 
-use super::board::Board;
+use super::board::{Board, Update};
 use super::error::NodeError;
-use super::event::NodeEvent;
-use super::identity;
-use super::object::{Node, ResourceList, Swap};
+use super::object::ResourceList;
 use super::pressure::threshold_value;
 use super::remembered::Remembered;
 use super::rules::REQUIRED;
 use crate::config::labels;
 use crate::config::quantity::Quantity;
 use crate::config::settings::{Settings, Signal};
-use crate::probe::{Absent, Fact};
+use crate::probe::facts::Hugepages;
 
 pub(super) const HUGEPAGES: &str = "hugepages-";
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
 /// Writes capacity and allocatable in place: resources of others stay, with allocatable equal to capacity (MI-1).
-pub(super) fn set(
-    node: &mut Node,
-    board: &Board,
-    remembered: &mut Remembered,
-    events: &mut Vec<NodeEvent>,
-    problems: &mut Vec<NodeError>,
-) {
-    set_identity(node, board, remembered, events, problems);
-    let mut capacity = node.status.capacity.take().unwrap_or_default();
-    set_capacity(&mut capacity, board, remembered, problems);
-    let mut allocatable = node.status.allocatable.take().unwrap_or_default();
+pub(super) fn set(update: &mut Update, board: &Board, remembered: &mut Remembered) {
+    let mut capacity = update.node.status.capacity.take().unwrap_or_default();
+    set_capacity(&mut capacity, board, remembered, update);
+    let mut allocatable = update.node.status.allocatable.take().unwrap_or_default();
     let reserved = reservations(board.settings, &capacity);
-    problems.extend(reserved.iter().filter_map(|(name, reserved)| above_capacity(name, *reserved, &capacity)));
+    update.problems.extend(reserved.iter().filter_map(|(name, reserved)| above_capacity(name, *reserved, &capacity)));
     set_allocatable(&mut allocatable, &capacity, &reserved);
-    node.status.capacity = Some(capacity);
-    node.status.allocatable = Some(allocatable);
+    update.node.status.capacity = Some(capacity);
+    update.node.status.allocatable = Some(allocatable);
 }
 
-/// `nodeInfo` as far as it says which machine this is, and the event of a reboot (MI-5). An unknown boot id is no
-/// reboot, and leaves the stored one for the next run to compare with.
-fn set_identity(
-    node: &mut Node,
-    board: &Board,
-    remembered: &mut Remembered,
-    events: &mut Vec<NodeEvent>,
-    problems: &mut Vec<NodeError>,
-) {
-    let machine = &board.facts.machine;
-    let info = &mut node.status.node_info;
-    let machine_id = identity::machine_id(machine).map(|(id, _)| id);
-    info.machine_id = fact(&machine_id, "status.nodeInfo.machineID", problems).cloned().unwrap_or_default();
-    info.system_uuid = fact(&machine.system_uuid, "status.nodeInfo.systemUUID", problems).cloned().unwrap_or_default();
-    if let Some(boot_id) = fact(&machine.boot_id, "status.nodeInfo.bootID", problems) {
-        if !info.boot_id.is_empty() && info.boot_id != *boot_id && !remembered.reboot_reported {
-            remembered.reboot_reported = true;
-            let message = format!("Node {} has been rebooted, boot id: {boot_id}", board.name);
-            events.push(NodeEvent { warning: true, reason: "Rebooted", message });
-        }
-        info.boot_id.clone_from(boot_id);
-    }
-    if let Some(bytes) = machine.swap_total_bytes.as_ref().ok().filter(|bytes| **bytes != 0) {
-        info.swap = Some(Swap { capacity_bytes: i64::try_from(*bytes).ok() });
-    }
-}
-
-fn set_capacity(
-    capacity: &mut ResourceList,
-    board: &Board,
-    remembered: &mut Remembered,
-    problems: &mut Vec<NodeError>,
-) {
+fn set_capacity(capacity: &mut ResourceList, board: &Board, remembered: &mut Remembered, update: &mut Update) {
     let (machine, settings) = (&board.facts.machine, board.settings);
     // What cannot be read stays what it was, and is missing where it never was anything (RDY-3): zero would be a size.
     let stored_cpus = capacity.get("cpu").and_then(|stored| stored.parse().ok());
-    let cpu_count = fact(&machine.cpu_count, "status.capacity.cpu", problems).copied().or(stored_cpus);
+    let cpu_count = update.known(&machine.cpu_count, "status.capacity.cpu").copied().or(stored_cpus);
     let mut put = |name: &str, quantity: Quantity| capacity.insert(name.to_owned(), quantity.to_string());
     if let Some(count) = cpu_count {
         put("cpu", Quantity::from_count(u64::from(count)));
     }
     put("pods", Quantity::from_count(pods(settings, cpu_count)));
-    if let Some(bytes) = fact(&machine.memory_total_bytes, "status.capacity.memory", problems) {
+    if let Some(bytes) = update.known(&machine.memory_total_bytes, "status.capacity.memory") {
         put("memory", Quantity::from_bytes(*bytes));
     }
     for size in &machine.hugepages {
-        let name = format!("{HUGEPAGES}{}", Quantity::from_bytes(size.page_size_bytes));
-        put(&name, Quantity::from_bytes(size.page_size_bytes.saturating_mul(size.pages)));
+        put(&hugepages_name(size), Quantity::from_bytes(size.page_size_bytes.saturating_mul(size.pages)));
     }
     if settings.local_storage_capacity_isolation {
-        let bytes = remembered.ephemeral_storage_bytes.or_else(|| {
-            let field = "status.capacity.ephemeral-storage";
-            fact(&board.facts.readings.node_file_system, field, problems).map(|system| system.capacity_bytes)
-        });
-        remembered.ephemeral_storage_bytes = bytes;
-        if let Some(bytes) = bytes {
-            put(EPHEMERAL_STORAGE, Quantity::from_bytes(bytes));
-        }
+        let read = &board.facts.readings.node_file_system;
+        let bytes = remembered
+            .disk_bytes
+            .or_else(|| update.known(read, "status.capacity.ephemeral-storage").map(|system| system.capacity_bytes));
+        bytes.map(|bytes| put(EPHEMERAL_STORAGE, Quantity::from_bytes(bytes)));
     }
     for name in REQUIRED {
         let known = capacity.get(name).or_else(|| remembered.sizes.get(name)).cloned();
@@ -103,6 +58,11 @@ fn set_capacity(
             remembered.sizes.insert(name.to_owned(), size);
         }
     }
+}
+
+/// `hugepages-2Mi`.
+pub(super) fn hugepages_name(size: &Hugepages) -> String {
+    format!("{HUGEPAGES}{}", Quantity::from_bytes(size.page_size_bytes))
 }
 
 /// MI-4, MI-2 and D8.
@@ -140,7 +100,11 @@ fn reservations(settings: &Settings, capacity: &ResourceList) -> BTreeMap<String
 fn above_capacity(name: &str, reserved: Quantity, capacity: &ResourceList) -> Option<NodeError> {
     let text = capacity.get(name)?;
     let there_is = Quantity::parse(text).ok().filter(|there_is| *there_is < reserved && there_is.value() > 0)?;
-    Some(NodeError::Reserved { resource: name.to_owned(), reserved, capacity: there_is.to_string() })
+    let text = format!(
+        "{reserved} of {name} are reserved (systemReserved, kubeReserved, evictionHard), but there are only {there_is}: \
+         nothing of it is allocatable; reserve less (a kubelet would not start)"
+    );
+    Some(NodeError::new("reserved-above-capacity", text))
 }
 
 /// MI-9. What cannot be read as a quantity was put there by others and is repeated as it is.
@@ -166,18 +130,14 @@ fn is_extended_resource(name: &str) -> bool {
         && labels::check_key(&format!("requests.{name}")).is_ok()
 }
 
-fn fact<'a, T>(fact: &'a Fact<T>, field: &'static str, problems: &mut Vec<NodeError>) -> Option<&'a T> {
-    let absent = |absent: &Absent| problems.push(NodeError::NoFact { field, absent: absent.clone() });
-    fact.as_ref().map_err(absent).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::settings::Threshold;
-    use crate::node::samples::{self, absent};
+    use crate::node::object::Node;
+    use crate::node::tests::samples::{self, absent};
     use crate::probe::Facts;
-    use crate::probe::facts::{FileSystem, Hugepages};
+    use crate::probe::facts::FileSystem;
 
     /// Two cores and 1024 bytes, nothing reserved by eviction: the machine of the upstream tests.
     fn small() -> (Settings, Facts) {
@@ -191,19 +151,13 @@ mod tests {
         (settings, facts)
     }
 
-    struct Outcome {
-        node: Node,
-        events: Vec<NodeEvent>,
-        problems: Vec<NodeError>,
+    fn run_on(node: Node, settings: &Settings, facts: &Facts, remembered: &mut Remembered) -> Update {
+        let mut update = Update::of(node);
+        set(&mut update, &samples::board(settings, facts, samples::LATER), remembered);
+        update
     }
 
-    fn run_on(mut node: Node, settings: &Settings, facts: &Facts, remembered: &mut Remembered) -> Outcome {
-        let (mut events, mut problems) = (Vec::new(), Vec::new());
-        set(&mut node, &samples::board(settings, facts, samples::LATER), remembered, &mut events, &mut problems);
-        Outcome { node, events, problems }
-    }
-
-    fn run(settings: &Settings, facts: &Facts) -> Outcome {
+    fn run(settings: &Settings, facts: &Facts) -> Update {
         run_on(Node::default(), settings, facts, &mut Remembered::default())
     }
 
@@ -217,16 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn machine_identifiers_basic_capacity_and_allocatable() {
+    fn capacity_is_what_the_machine_has_and_allocatable_the_same_where_nothing_is_reserved() {
         let (settings, facts) = small();
         let outcome = run(&settings, &facts);
         assert_eq!(text(&outcome.node.status.capacity), "cpu=2 memory=1Ki pods=110");
         assert_eq!(text(&outcome.node.status.allocatable), "cpu=2 memory=1Ki pods=110");
-        let info = &outcome.node.status.node_info;
-        assert_eq!(info.machine_id, "0123456789abcdef0123456789abcdef");
-        assert_eq!(info.system_uuid, "1b4e28ba-2fa1-11d2-883f-0016d3cca427");
-        assert_eq!(info.boot_id, "boot-1");
-        assert_eq!(info.swap, None);
     }
 
     #[test]
@@ -287,7 +236,7 @@ mod tests {
         );
         let (mut settings, mut facts) = (samples::settings(), samples::facts());
         settings.eviction.hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1_000_000_000));
-        let memory = |outcome: &Outcome| outcome.node.status.allocatable.as_ref().unwrap()["memory"].clone();
+        let memory = |outcome: &Update| outcome.node.status.allocatable.as_ref().unwrap()["memory"].clone();
         assert_eq!(memory(&run(&settings, &facts)), "15655855616");
         facts.machine.memory_total_bytes = Ok(426_068 * 1024);
         let small_board = run(&samples::settings(), &facts);
@@ -361,40 +310,11 @@ mod tests {
         facts.readings.node_file_system = Ok(sized(5000));
         let node = run_on(Node::default(), &settings, &facts, &mut remembered).node;
         assert_eq!(node.status.capacity.as_ref().unwrap()["ephemeral-storage"], "5000");
+        remembered.disk_bytes = Some(5000);
         facts.readings.node_file_system = Ok(sized(4000));
         let node = run_on(node, &settings, &facts, &mut remembered).node;
         assert_eq!(node.status.capacity.as_ref().unwrap()["ephemeral-storage"], "5000");
         settings.local_storage_capacity_isolation = false;
         assert_eq!(text(&run(&settings, &facts).node.status.capacity), "cpu=2 memory=1Ki pods=110");
-    }
-
-    #[test]
-    fn a_reboot_is_reported_once_per_process() {
-        let (settings, mut facts) = small();
-        let mut remembered = Remembered::default();
-        facts.machine.boot_id = absent();
-        let mut stored = Node::default();
-        stored.status.node_info.boot_id = "boot-0".to_owned();
-        let outcome = run_on(stored.clone(), &settings, &facts, &mut remembered);
-        assert!(outcome.events.is_empty(), "an unknown boot id is no reboot");
-        assert_eq!(outcome.node.status.node_info.boot_id, "boot-0");
-        facts.machine.boot_id = Ok("boot-1".to_owned());
-        let outcome = run_on(stored.clone(), &settings, &facts, &mut remembered);
-        let message = "Node edge-1 has been rebooted, boot id: boot-1".to_owned();
-        assert_eq!(outcome.events, [NodeEvent { warning: true, reason: "Rebooted", message }]);
-        assert_eq!(outcome.node.status.node_info.boot_id, "boot-1");
-        assert!(run_on(stored, &settings, &facts, &mut remembered).events.is_empty(), "the PATCH may have failed");
-        assert!(run(&settings, &facts).events.is_empty(), "a new Node has no boot id to differ from");
-    }
-
-    #[test]
-    fn swap_is_reported_only_where_there_is_some() {
-        let (settings, mut facts) = small();
-        facts.machine.swap_total_bytes = Ok(20 << 30);
-        let node = run(&settings, &facts).node;
-        assert_eq!(node.status.node_info.swap, Some(Swap { capacity_bytes: Some(20 << 30) }));
-        facts.machine.swap_total_bytes = Ok(0);
-        let kept = run_on(node, &settings, &facts, &mut Remembered::default()).node;
-        assert_eq!(kept.status.node_info.swap, Some(Swap { capacity_bytes: Some(20 << 30) }), "MI-8: never cleared");
     }
 }

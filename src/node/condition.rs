@@ -1,10 +1,11 @@
 //! The conditions of ours on a Node: written there, read from there, told as events (PRS-0, PRS-7, RDY-6).
 
+use super::bounded::Entry;
 use super::event::NodeEvent;
 use super::object::{Condition, Node, Status};
-use super::pressure::PressureState;
+use super::pressure::Pressures;
 use super::remembered::Remembered;
-use super::rules::{COUNT, Judgement, Look, ROWS, Row, Wanted, Words, judge, reason, row, transition};
+use super::rules::{self, COUNT, Judgement, Look, ROWS, Row, Wanted, Words, judge, reason, row, transition};
 use crate::config::Settings;
 use crate::probe::Facts;
 use crate::time::{Up, Wall};
@@ -34,9 +35,9 @@ impl Written {
 
 /// What a process wants on its Node that has looked once, and knows of nothing before.
 pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT] {
-    let pressures = PressureState::default().observe(&settings.eviction, &facts.machine, &facts.readings, up);
-    let remembered = &Remembered::default();
-    let judged = judge(&Look { settings, facts, pressures, remembered, base: None });
+    let (mut pressures, remembered) = (Pressures::default(), &Remembered::default());
+    pressures.observe(&settings.eviction, &facts.machine, &facts.readings, up);
+    let judged = judge(&Look { settings, facts, pressures: &pressures, remembered, base: None });
     judged.map(|judgement| Wanted { judgement, since: None })
 }
 
@@ -79,6 +80,18 @@ impl Row {
     }
 }
 
+impl Entry for Condition {
+    fn bytes(&self) -> usize {
+        let times = [&self.last_heartbeat_time, &self.last_transition_time].into_iter().flatten();
+        let texts = [&self.kind, &self.status, &self.reason, &self.message].into_iter().chain(times);
+        texts.map(String::len).sum()
+    }
+
+    fn is_own(&self) -> bool {
+        rules::is_own(&self.kind)
+    }
+}
+
 /// The status that a board gave this condition; `None` where others did, or no more of it than the status can be ours.
 pub fn given(condition: &Condition) -> Option<Status> {
     let status = Status::parse(&condition.status)?;
@@ -101,13 +114,22 @@ mod tests {
     use super::*;
     use crate::node::pressure::Pressures;
     use crate::node::rules::own;
-    use crate::node::samples::{
-        self, CALM, LATER, LATER_STAMP, START_STAMP, condition, condition_mut, foreign_condition,
+    use crate::node::tests::samples::{
+        self, LATER, LATER_STAMP, START_STAMP, condition, condition_mut, foreign_condition,
     };
 
+    /// Of this kind alone.
     fn pressed(kind: &str) -> Pressures {
-        let is = |own: &str| Some(Status::of(kind == own));
-        Pressures { memory: is("MemoryPressure"), disk: is("DiskPressure"), pid: is("PIDPressure") }
+        let mut pressures = Pressures::default();
+        let all = [&mut pressures.memory, &mut pressures.disk, &mut pressures.pid];
+        for (own, pressure) in ["MemoryPressure", "DiskPressure", "PIDPressure"].into_iter().zip(all) {
+            pressure.status = Some(Status::of(kind == own));
+        }
+        pressures
+    }
+
+    fn no_pressure() -> Pressures {
+        pressed("")
     }
 
     fn reasons(events: &[NodeEvent]) -> Vec<&str> {
@@ -116,7 +138,7 @@ mod tests {
     }
 
     /// Judges a look at a board of which `node` is the server's, and writes the conditions to it, at LATER.
-    fn look(node: &mut Node, settings: &Settings, facts: &Facts, pressures: Pressures) -> Vec<NodeEvent> {
+    fn look(node: &mut Node, settings: &Settings, facts: &Facts, pressures: &Pressures) -> Vec<NodeEvent> {
         let remembered = &Remembered::default();
         let judged = judge(&Look { settings, facts, pressures, remembered, base: Some(node) });
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });
@@ -125,7 +147,7 @@ mod tests {
         all.filter_map(|((kind, wanted), written)| written.event("edge-1", kind, wanted)).collect()
     }
 
-    fn run(node: &mut Node, settings: &Settings, pressures: Pressures) -> Vec<NodeEvent> {
+    fn run(node: &mut Node, settings: &Settings, pressures: &Pressures) -> Vec<NodeEvent> {
         look(node, settings, &samples::facts(), pressures)
     }
 
@@ -137,7 +159,7 @@ mod tests {
     }
 
     fn calm(node: &mut Node) -> Vec<NodeEvent> {
-        run(node, &samples::settings(), CALM)
+        run(node, &samples::settings(), &no_pressure())
     }
 
     #[test]
@@ -190,7 +212,7 @@ mod tests {
             ),
         ] {
             let mut node = samples::node();
-            let events = run(&mut node, &samples::settings(), pressed(kind));
+            let events = run(&mut node, &samples::settings(), &pressed(kind));
             assert_eq!(reasons(&events), [bad_event]);
             let now = condition(&node, kind);
             assert_eq!((now.status.as_str(), now.reason.as_str(), now.message.as_str()), ("True", bad, bad_words));
@@ -203,13 +225,13 @@ mod tests {
 
     #[test]
     fn a_pressure_condition_keeps_its_reason_when_the_status_stays() {
-        for pressures in [CALM, pressed("MemoryPressure")] {
+        for pressures in [no_pressure(), pressed("MemoryPressure")] {
             let mut node = samples::node();
             let memory = condition_mut(&mut node, "MemoryPressure");
-            memory.status = pressures.memory.unwrap().word().to_owned();
+            memory.status = pressures.memory.status.unwrap().word().to_owned();
             memory.reason = "Somebody".to_owned();
             memory.message = "else".to_owned();
-            assert!(run(&mut node, &samples::settings(), pressures).is_empty());
+            assert!(run(&mut node, &samples::settings(), &pressures).is_empty());
             let memory = condition(&node, "MemoryPressure");
             assert_eq!((memory.reason.as_str(), memory.message.as_str()), ("Somebody", "else"));
             assert_eq!(memory.last_heartbeat_time.as_deref(), Some(LATER_STAMP));
@@ -242,7 +264,7 @@ mod tests {
             node.status.capacity.as_mut().unwrap().retain(|name, _| is_ready || name != "cpu");
             let before = node.status.conditions.iter().find(|one| one.kind == "Ready").cloned();
             assert_eq!(
-                reasons(&look(&mut node, &settings, &facts, CALM)),
+                reasons(&look(&mut node, &settings, &facts, &no_pressure())),
                 told.into_iter().collect::<Vec<_>>(),
                 "{stored:?}"
             );
@@ -260,14 +282,14 @@ mod tests {
         let mut node = samples::node();
         let settings = samples::settings();
         let capacity = node.status.capacity.take();
-        assert_eq!(reasons(&look(&mut node, &settings, &uncounted(), CALM)), ["NodeNotReady"]);
+        assert_eq!(reasons(&look(&mut node, &settings, &uncounted(), &no_pressure())), ["NodeNotReady"]);
         let ready = condition_mut(&mut node, "Ready");
         assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "KubeletNotReady"));
         assert_eq!(ready.last_transition_time.as_deref(), Some(LATER_STAMP));
         ready.last_transition_time = Some(START_STAMP.to_owned());
         node.status.capacity.clone_from(&capacity);
         node.status.capacity.as_mut().unwrap().remove("cpu");
-        assert!(look(&mut node, &settings, &uncounted(), CALM).is_empty());
+        assert!(look(&mut node, &settings, &uncounted(), &no_pressure()).is_empty());
         let ready = condition(&node, "Ready");
         assert_eq!(ready.message, "missing node capacity for resources: cpu");
         assert_eq!(ready.last_transition_time.as_deref(), Some(START_STAMP));
@@ -282,7 +304,7 @@ mod tests {
         facts.machine.memory_total_bytes = samples::absent();
         facts.readings.node_file_system = samples::absent();
         let message = |node: &mut Node, settings: &Settings| {
-            look(node, settings, &facts, CALM);
+            look(node, settings, &facts, &no_pressure());
             condition(node, "Ready").message.clone()
         };
         let mut node = samples::node();
@@ -299,7 +321,9 @@ mod tests {
         let (settings, mut facts) = (samples::settings(), samples::facts());
         facts.readings.memory = samples::absent();
         let unread = |facts: &Facts, node: &mut Node, memory| {
-            reasons(&look(node, &settings, facts, Pressures { memory, ..CALM })).join(" ")
+            let mut pressures = no_pressure();
+            (pressures.memory.status, pressures.memory.absent) = (memory, facts.readings.memory.clone().err());
+            reasons(&look(node, &settings, facts, &pressures)).join(" ")
         };
         let mut node = samples::node();
         assert_eq!(unread(&facts, &mut node, Some(Status::Unknown)), "NodeMemoryUnreadable");
@@ -375,7 +399,8 @@ mod tests {
         let (settings, facts, remembered) = (samples::settings(), uncounted(), Remembered::default());
         let node = samples::node();
         let of = |base| {
-            let look = Look { settings: &settings, facts: &facts, pressures: CALM, remembered: &remembered, base };
+            let look =
+                Look { settings: &settings, facts: &facts, pressures: &no_pressure(), remembered: &remembered, base };
             let [.., ready] = judge(&look);
             (ready.status, ready.is_sure)
         };
@@ -388,7 +413,7 @@ mod tests {
     fn conditions_of_others_stay_where_they_are() {
         let mut node = samples::node();
         node.status.conditions.insert(1, foreign_condition());
-        run(&mut node, &samples::settings(), pressed("DiskPressure"));
+        run(&mut node, &samples::settings(), &pressed("DiskPressure"));
         assert_eq!(node.status.conditions[1], foreign_condition());
         assert_eq!(node.status.conditions.len(), 5);
     }

@@ -2,16 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::board::Board;
-use super::condition::{self, Written};
-use super::error::NodeError;
+use super::board::{Board, Update};
 use super::event::NodeEvent;
-use super::identity;
 use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus};
 use super::reconcile::{MANAGED_ATTACH_DETACH, NO_LOAD_BALANCER_LABEL, make_equal, reconcile, same_status};
 use super::remembered::Remembered;
-use super::rules::COUNT;
-use super::{address, capacity, version};
+use super::{address, capacity, condition, identity, version};
 use crate::config::Settings;
 use crate::config::settings::CloudProvider;
 use crate::config::taint::{Effect, Taint};
@@ -22,37 +18,17 @@ const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialize
 /// UPD-2: restored on every run.
 const ASSERTED_LABELS: [&str; 2] = ["kubernetes.io/os", "kubernetes.io/arch"];
 
-/// The outcome of one status run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Update {
-    pub node: Node,
-    /// Whether this must be sent now (SYN-5), or can wait for the next report.
-    pub changed: bool,
-    /// What that did to each condition of ours.
-    pub conditions: [Written; COUNT],
-    /// Those about conditions are the caller's to make.
-    pub events: Vec<NodeEvent>,
-    pub problems: Vec<NodeError>,
-}
-
 /// The Node to register (INI-1..7): every setter has run on it, and it names the board it is made on (D10). Sizes that cannot
 /// be read now are those of before, where they are `remembered`: one that is made anew is Ready like the one that is gone.
 pub fn initial(board: &Board, remembered: &Remembered) -> Update {
-    let mut annotations = BTreeMap::new();
-    if board.settings.enable_controller_attach_detach {
-        annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
-    }
-    annotations.extend(identity::annotations(&board.facts.machine));
-    let metadata = Metadata { name: board.name.to_owned(), labels: labels(board), annotations, ..Metadata::default() };
+    let metadata = Metadata { name: board.name.to_owned(), ..initial_metadata(board) };
     let spec = NodeSpec {
         provider_id: board.settings.provider_id.clone(),
         taints: taints(board.settings),
         ..NodeSpec::default()
     };
     let node = Node { metadata, spec, status: NodeStatus::default() };
-    let Remembered { ephemeral_storage_bytes, sizes, .. } = remembered;
-    let (ephemeral_storage_bytes, sizes) = (*ephemeral_storage_bytes, sizes.clone());
-    run_setters(node, board, &mut Remembered { ephemeral_storage_bytes, sizes, ..Remembered::default() })
+    run_setters(node, board, &mut Remembered { unschedulable: false, ..remembered.clone() })
 }
 
 /// The Node as it should be, from the Node as the server has it (SYN-5, UPD-1..3).
@@ -62,37 +38,48 @@ pub fn initial(board: &Board, remembered: &Remembered) -> Update {
 /// ([`super::patch::assertion`]) has then already repaired the status alone, and reason, message, transition time and event
 /// are still owed. `reconciles`: as the first report of a process, which also puts right what REC-* says.
 pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered, reconciles: bool) -> Update {
-    let reconciled = if reconciles { reconcile(base, &initial(board, remembered).node) } else { None };
-    let mut changed = reconciled.is_some();
-    let mut node = reconciled.unwrap_or_else(|| base.clone());
+    let mut node = base.clone();
+    if reconciles {
+        reconcile(&mut node, &initial_metadata(board), &board.facts.machine.hugepages);
+    }
+    let asserted = default_labels(board).filter(|(key, _)| ASSERTED_LABELS.contains(key));
+    node.metadata.labels.extend(asserted.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    make_equal(&mut node.metadata.annotations, &identity::annotations(&board.facts.machine), identity::ANNOTATIONS);
+    // What the setters do to an annotation can wait for the next report (CHG-3).
+    let mut changed = node.metadata != base.metadata;
     let pod_cidrs = base.spec.pod_cidrs.join(",");
     if !pod_cidrs.is_empty() && pod_cidrs != remembered.pod_cidrs {
         remembered.pod_cidrs = pod_cidrs;
         changed = true;
     }
-    for (key, value) in default_labels(board).filter(|(key, _)| ASSERTED_LABELS.contains(key)) {
-        changed |= node.metadata.labels.insert(key.to_owned(), value.to_owned()).is_none_or(|old| old != value);
-    }
-    let names = identity::annotations(&board.facts.machine);
-    changed |= make_equal(&mut node.metadata.annotations, &names, &identity::ANNOTATIONS);
     let update = run_setters(node, board, remembered);
     Update { changed: changed || !same_status(base, &update.node), ..update }
 }
 
 /// The setters in the kubelet's order; one that fails leaves its fields and the others still run (UPD-3).
-fn run_setters(mut node: Node, board: &Board, remembered: &mut Remembered) -> Update {
-    let (mut events, mut problems) = (Vec::new(), Vec::new());
-    problems.extend(address::set(&mut node, board).err());
-    capacity::set(&mut node, board, remembered, &mut events, &mut problems);
-    version::set(&mut node, board, &mut problems);
-    node.status.daemon_endpoints.kubelet_endpoint = Endpoint { port: board.settings.port };
-    let conditions = condition::set(&mut node, board.conditions, board.stamp);
-    if node.spec.unschedulable != remembered.unschedulable {
-        remembered.unschedulable = node.spec.unschedulable;
-        let reason = if node.spec.unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
-        events.push(NodeEvent::status_is_now(board.name, reason));
+fn run_setters(node: Node, board: &Board, remembered: &mut Remembered) -> Update {
+    let mut update = Update::of(node);
+    let failed = address::set(&mut update.node, board);
+    update.problems.extend(failed.err());
+    capacity::set(&mut update, board, remembered);
+    version::set(&mut update, board, remembered);
+    update.node.status.daemon_endpoints.kubelet_endpoint = Endpoint { port: board.settings.port };
+    update.conditions = condition::set(&mut update.node, board.conditions, board.stamp);
+    let unschedulable = update.node.spec.unschedulable;
+    if std::mem::replace(&mut remembered.unschedulable, unschedulable) != unschedulable {
+        let reason = if unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
+        update.events.push(NodeEvent::status_is_now(board.name, reason));
     }
-    Update { node, changed: true, conditions, events, problems }
+    update
+}
+
+/// The labels and annotations that the Node is created with.
+fn initial_metadata(board: &Board) -> Metadata {
+    let mut annotations = identity::annotations(&board.facts.machine);
+    if board.settings.enable_controller_attach_detach {
+        annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
+    }
+    Metadata { labels: labels(board), annotations, ..Metadata::default() }
 }
 
 /// Those that the board knows.
@@ -165,8 +152,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::node::NodeError;
+    use crate::node::condition::Written;
     use crate::node::patch::{create_body, status_patch};
-    use crate::node::samples::{self, LATER_STAMP, START, START_STAMP, absent, condition, condition_mut};
+    use crate::node::rules::COUNT;
+    use crate::node::tests::samples::{self, LATER_STAMP, START, START_STAMP, absent, condition, condition_mut};
 
     fn taint_texts(settings: &Settings) -> Vec<String> {
         taints(settings).iter().map(ToString::to_string).collect()

@@ -1,7 +1,6 @@
 //! Turns facts into which board this is, and a stored Node into "another board wrote that" (D10).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use super::object::Node;
 use crate::probe::{Fact, Machine};
@@ -39,33 +38,22 @@ pub(super) fn machine_id(machine: &Machine) -> Fact<(String, Option<&'static str
     Ok((derived_id(source), Some(name)))
 }
 
-fn derived_id(source: &str) -> String {
-    format!("{:032x}", fnv1a(source.as_bytes()))
-}
-
 /// FNV-1a of 128 bits: enough to tell boards apart, and the same in every version of this program.
-fn fnv1a(bytes: &[u8]) -> u128 {
+fn derived_id(source: &str) -> String {
     const OFFSET_BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    bytes.iter().fold(OFFSET_BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+    let hash = source.bytes().fold(OFFSET_BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    format!("{hash:032x}")
 }
 
-/// Another board that wrote the Node of our name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stranger {
-    what: &'static str,
-    theirs: String,
-    ours: String,
-}
-
-/// The board that wrote `stored`, if it is not this one. Values that either side does not know prove nothing, and
+/// The board that wrote `stored`, for people, if it is not this one. Values that either side does not know prove nothing, and
 /// whatever an earlier version may have called this board is its name as well.
-pub fn stranger(stored: &Node, machine: &Machine) -> Option<Stranger> {
+pub fn stranger(stored: &Node, machine: &Machine) -> Option<String> {
     let own = || [&machine.board_serial, &machine.mac_address].into_iter().flatten();
     let names = || own().chain(machine.passed_over.iter().map(|one| &one.value));
-    let differs = |what, theirs: &str, ours: Option<&String>, is_ours: bool| {
+    let differs = |what: &str, theirs: &str, ours: Option<&String>, is_ours: bool| {
         let ours = ours.filter(|_| !theirs.is_empty() && !is_ours)?;
-        Some(Stranger { what, theirs: theirs.to_owned(), ours: ours.clone() })
+        Some(format!("another board ({what} {theirs}, ours is {ours})"))
     };
     let annotated = |what, key, ours: &Fact<String>| {
         let theirs = stored.metadata.annotations.get(key).map_or("", String::as_str);
@@ -87,16 +75,10 @@ pub fn is_nameless(machine: &Machine) -> bool {
     machine_id(machine).is_err()
 }
 
-impl fmt::Display for Stranger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "another board ({} {}, ours is {})", self.what, self.theirs, self.ours)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::samples::{self, absent};
+    use crate::node::tests::samples::{self, absent};
     use crate::probe::facts::PassedOver;
 
     #[test]
@@ -131,10 +113,10 @@ mod tests {
     #[test]
     fn a_cloned_card_is_told_by_the_serial_number_or_else_the_mac_address() {
         let serial = stranger(&node("same", &[(BOARD_SERIAL, "1000")]), &board(Some("2000"), None)).unwrap();
-        assert_eq!(serial.to_string(), "another board (serial number 1000, ours is 2000)");
+        assert_eq!(serial, "another board (serial number 1000, ours is 2000)");
         let stored = node("same", &[(BOARD_SERIAL, "1000"), (BOARD_MAC, "aa")]);
         let mac = stranger(&stored, &board(Some("1000"), Some("bb"))).unwrap();
-        assert_eq!(mac.to_string(), "another board (MAC address aa, ours is bb)");
+        assert_eq!(mac, "another board (MAC address aa, ours is bb)");
         assert_eq!(stranger(&stored, &board(Some("1000"), Some("aa"))), None);
     }
 

@@ -33,7 +33,13 @@ pub fn node_name(
         let name = match (wanted, &machine.hostname) {
             (Some(name), _) => name,
             (None, Ok(hostname)) => checked(hostname)?,
-            (None, Err(absent)) => derived(machine).ok_or_else(|| NodeError::NoName { absent: absent.clone() })?,
+            (None, Err(absent)) => derived(machine).ok_or_else(|| {
+                let text = format!(
+                    "this machine's hostname says nothing ({absent}) and it has neither a serial number nor a MAC address \
+                     that stays; give it a name with hostnamectl set-hostname NAME, or start with --hostname-override NAME"
+                );
+                NodeError::new("node-name-missing", text)
+            })?,
         };
         return Ok((name, None));
     };
@@ -66,7 +72,8 @@ fn checked(name: &str) -> Result<String, NodeError> {
     } else {
         return Ok(name);
     };
-    Err(NodeError::InvalidName { name, wrong })
+    let advice = "give another one with --hostname-override NAME";
+    Err(NodeError::new("node-name-invalid", format!("{name:?} cannot be the name of a Node: {wrong}; {advice}")))
 }
 
 fn derived(machine: &Machine) -> Option<String> {
@@ -80,7 +87,7 @@ fn derived(machine: &Machine) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::samples::{self, absent};
+    use crate::node::tests::samples::{self, absent};
     use crate::probe::Fact;
 
     fn machine(hostname: Fact<String>, serial: Fact<String>) -> Machine {

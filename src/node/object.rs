@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::bounded;
+use super::bounded::{self, Entry};
 use crate::config::taint::Taint;
 
 /// `v1.Node`.
@@ -36,22 +36,22 @@ pub struct Metadata {
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map")]
     pub annotations: BTreeMap<String, String>,
     /// `managedFields` says who wrote which field, and none of them by server-side apply, to whom alone it matters.
-    #[serde(rename = "managedFields", skip_serializing, deserialize_with = "bounded::is_tracked_in_vain")]
-    pub is_tracked_in_vain: bool,
+    #[serde(rename = "managedFields", skip_serializing, deserialize_with = "bounded::has_needless_managers")]
+    pub has_needless_managers: bool,
 }
 
 /// `v1.NodeSpec`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
-    #[serde(rename = "podCIDRs", skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
+    #[serde(rename = "podCIDRs", skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::texts")]
     pub pod_cidrs: Vec<String>,
     #[serde(rename = "providerID", skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
     pub provider_id: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unschedulable: bool,
     /// Read as far as we know their effects: one of tomorrow's must not make a Node unreadable.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::taints")]
     pub taints: Vec<Taint>,
 }
 
@@ -141,6 +141,12 @@ pub struct Address {
     pub address: String,
 }
 
+impl Entry for Address {
+    fn bytes(&self) -> usize {
+        self.kind.len() + self.address.len()
+    }
+}
+
 /// `v1.NodeDaemonEndpoints`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -218,6 +224,17 @@ pub struct OwnerReference {
     pub kind: String,
     #[serde(deserialize_with = "bounded::text")]
     pub uid: String,
+}
+
+impl Entry for OwnerReference {
+    fn bytes(&self) -> usize {
+        self.kind.len() + self.uid.len()
+    }
+
+    /// One of them says whose the Lease is, however many others there are.
+    fn is_own(&self) -> bool {
+        self.kind == "Node"
+    }
 }
 
 /// `coordination.k8s.io/v1.LeaseSpec`, as far as it is read.

@@ -152,7 +152,7 @@ mod tests {
     use crate::node::object::Address;
     use crate::node::reconcile::MANAGED_ATTACH_DETACH;
     use crate::node::report::whole_status;
-    use crate::node::samples::{self, LATER_STAMP, condition_mut, foreign_condition};
+    use crate::node::tests::samples::{self, LATER_STAMP, condition_mut, foreign_condition};
 
     const ORDER: &str = concat!(
         r#""$setElementOrder/conditions":[{"type":"MemoryPressure"},{"type":"DiskPressure"},"#,

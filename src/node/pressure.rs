@@ -1,11 +1,12 @@
 //! Turns readings of the board into pressures, with the hysteresis of the kubelet's eviction manager (EVI-1..9).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::object::Status;
 use crate::config::limits::JUDGEMENT_KEPT;
 use crate::config::settings::{Eviction, Signal, Threshold};
-use crate::probe::{Machine, Readings};
+use crate::probe::facts::Pids;
+use crate::probe::{Absent, Machine, Readings};
 use crate::time::Up;
 
 const MIB: i64 = 1024 * 1024;
@@ -14,150 +15,124 @@ const SMALL_BOARD_MEMORY_MAX: i64 = 100 * MIB;
 const SMALL_BOARD_MEMORY_MIN: i64 = 8 * MIB;
 const SMALL_BOARD_MEMORY_PERCENTAGE: f32 = 10.0;
 
-/// What the pressure conditions are; `None`: nobody can say yet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pressures {
-    pub memory: Option<Status>,
-    pub disk: Option<Status>,
-    pub pid: Option<Status>,
-}
-
-/// What has to be remembered from one observation to the next; a restart forgets it, as in the kubelet.
+/// The pressures, with what has to be remembered from one look to the next; a restart forgets it, as in the kubelet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PressureState {
-    /// Since when each rule is met without a break: its grace period runs from here.
-    first_met: BTreeMap<Rule, Up>,
-    /// Rules met for their whole grace period in the previous round: they stay met until the minimum is reclaimed.
-    settled: BTreeSet<Rule>,
-    last_pressed: BTreeMap<Kind, Up>,
-    /// Since when there is nothing to judge from.
-    unread_since: BTreeMap<Kind, Up>,
-    /// The last answer.
-    last: Pressures,
+pub struct Pressures {
+    pub memory: Pressure,
+    pub disk: Pressure,
+    pub pid: Pressure,
 }
 
-/// One threshold of the settings.
+/// One of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// By the last look; `None`: nobody can say yet.
+    pub status: Option<Status>,
+    /// What could not be read then.
+    pub absent: Option<Absent>,
+    /// The thresholds that were met then.
+    met: BTreeMap<Rule, Met>,
+    /// When one was met last, within the transition period.
+    met_at: Option<Up>,
+    /// Since when there is nothing to judge from.
+    unread_since: Option<Up>,
+}
+
+/// Which threshold of the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rule {
     signal: Signal,
-    soft: bool,
+    is_soft: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Memory,
-    Disk,
-    Pid,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Met {
+    /// Without a break: its grace period runs from here.
+    since: Up,
+    /// For its whole grace period: it stays met until the minimum is reclaimed.
+    is_settled: bool,
 }
 
-/// What there is to compare a threshold with.
-enum Observation {
-    Numbers {
-        available: i64,
-        capacity: i64,
-    },
-    /// A file system that is read-only by design and therefore always full, or one without a limit on inodes.
-    Nothing,
-    /// It could not be read.
-    Unread,
+/// What a threshold is compared with, and what a percentage is of.
+struct Amount {
+    available: i64,
+    capacity: i64,
 }
 
-impl PressureState {
-    /// The last answer.
-    pub fn last(&self) -> Pressures {
-        self.last
+impl Pressures {
+    /// Judges one look at the board, of every ten seconds or so (EVI-6).
+    pub fn observe(&mut self, eviction: &Eviction, machine: &Machine, readings: &Readings, up: Up) {
+        let amount = |signal| amount(signal, machine, readings);
+        self.memory.observe(&[Signal::MemoryAvailable], amount, eviction, up);
+        self.disk.observe(&[Signal::NodefsAvailable, Signal::NodefsInodesFree], amount, eviction, up);
+        self.pid.observe(&[Signal::PidAvailable], amount, eviction, up);
     }
+}
 
-    /// Judges one round of readings, taken every ten seconds or so (EVI-6). What cannot be read keeps its last judgement
-    /// for [`JUDGEMENT_KEPT`], or the transition period where that is longer, so that a source that fails now and then
-    /// changes nothing; then it is Unknown.
-    pub fn observe(&mut self, eviction: &Eviction, machine: &Machine, readings: &Readings, up: Up) -> Pressures {
-        let rules = |soft: bool, thresholds: &BTreeMap<Signal, Threshold>| {
-            let rules = thresholds.iter().map(|(signal, threshold)| (Rule { signal: *signal, soft }, *threshold));
-            rules.collect::<Vec<_>>()
-        };
-        let mut met = BTreeSet::new();
-        let mut unread = BTreeSet::new();
-        for (rule, threshold) in rules(false, &eviction.hard).into_iter().chain(rules(true, &eviction.soft)) {
-            let (available, capacity) = match observe(rule.signal, machine, readings) {
-                Observation::Numbers { available, capacity } => (available, Some(capacity)),
-                Observation::Nothing => continue,
-                Observation::Unread => {
-                    unread.insert(kind(rule.signal));
+impl Pressure {
+    /// What cannot be read keeps its last judgement for [`JUDGEMENT_KEPT`], or the transition period where that is longer,
+    /// so that a source that fails now and then changes nothing; then it is Unknown.
+    fn observe<'a>(
+        &mut self,
+        signals: &[Signal],
+        amount: impl Fn(Signal) -> Result<Option<Amount>, &'a Absent>,
+        eviction: &Eviction,
+        up: Up,
+    ) {
+        let before = std::mem::take(&mut self.met);
+        self.absent = None;
+        for (signal, is_soft) in signals.iter().flat_map(|signal| [(*signal, false), (*signal, true)]) {
+            let thresholds = if is_soft { &eviction.soft } else { &eviction.hard };
+            let Some(threshold) = thresholds.get(&signal) else { continue };
+            let amount = match amount(signal) {
+                Ok(Some(amount)) => amount,
+                Ok(None) => continue,
+                Err(absent) => {
+                    self.absent = Some(absent.clone());
                     continue;
                 }
             };
-            let Some(limit) = threshold_value(threshold, capacity) else { continue };
-            let reclaim = eviction.minimum_reclaim.get(&rule.signal).filter(|_| self.settled.contains(&rule));
-            let reclaim = reclaim.and_then(|reclaim| threshold_value(*reclaim, capacity)).unwrap_or(0);
-            if available < limit.saturating_add(reclaim) {
-                met.insert(rule);
+            let value = |threshold: &Threshold| threshold_value(*threshold, Some(amount.capacity));
+            let Some(limit) = value(threshold) else { continue };
+            let rule = Rule { signal, is_soft };
+            let met = before.get(&rule);
+            let reclaim = eviction.minimum_reclaim.get(&signal).filter(|_| met.is_some_and(|met| met.is_settled));
+            if amount.available < limit.saturating_add(reclaim.and_then(value).unwrap_or(0)) {
+                let since = met.map_or(up, |met| met.since);
+                let grace = eviction.soft_grace_period.get(&signal).filter(|_| is_soft);
+                let is_settled = grace.is_none_or(|grace| up - since >= *grace);
+                self.met.insert(rule, Met { since, is_settled });
             }
         }
-        self.first_met.retain(|rule, _| met.contains(rule));
-        for rule in &met {
-            self.first_met.entry(*rule).or_insert(up);
-        }
-        self.settled.clear();
-        for (rule, since) in &self.first_met {
-            let grace = eviction.soft_grace_period.get(&rule.signal).filter(|_| rule.soft);
-            if grace.is_none_or(|grace| up.since(*since) >= *grace) {
-                self.settled.insert(*rule);
-            }
-        }
-        for rule in &met {
-            self.last_pressed.insert(kind(rule.signal), up);
-        }
-        self.last_pressed.retain(|kind, at| {
-            up.since(*at) < eviction.pressure_transition_period
-                || met.iter().any(|rule| self::kind(rule.signal) == *kind)
-        });
-        self.unread_since.retain(|kind, _| unread.contains(kind));
-        for kind in unread {
-            self.unread_since.entry(kind).or_insert(up);
-        }
-        let kept_for = eviction.pressure_transition_period.max(JUDGEMENT_KEPT);
-        let judged = |kind, last| match self.unread_since.get(&kind) {
-            _ if self.last_pressed.contains_key(&kind) => Some(Status::True),
+        let period = eviction.pressure_transition_period;
+        self.met_at = if self.met.is_empty() { self.met_at.filter(|at| up - *at < period) } else { Some(up) };
+        self.unread_since = self.absent.as_ref().map(|_| self.unread_since.unwrap_or(up));
+        self.status = match self.unread_since {
+            _ if self.met_at.is_some() => Some(Status::True),
             None => Some(Status::False),
-            Some(since) if up.since(*since) >= kept_for => Some(Status::Unknown),
-            Some(_) => last,
+            Some(since) if up - since >= period.max(JUDGEMENT_KEPT) => Some(Status::Unknown),
+            Some(_) => self.status,
         };
-        let Pressures { memory, disk, pid } = self.last;
-        self.last = Pressures {
-            memory: judged(Kind::Memory, memory),
-            disk: judged(Kind::Disk, disk),
-            pid: judged(Kind::Pid, pid),
-        };
-        self.last
     }
 }
 
-/// EVI-9.
-fn kind(signal: Signal) -> Kind {
-    match signal {
-        Signal::MemoryAvailable => Kind::Memory,
-        Signal::NodefsAvailable | Signal::NodefsInodesFree => Kind::Disk,
-        Signal::PidAvailable => Kind::Pid,
-    }
-}
-
-/// EVI-4.
-fn observe(signal: Signal, machine: &Machine, readings: &Readings) -> Observation {
-    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let Readings { memory, node_file_system, pids } = readings;
-    let numbers = match (signal, memory, &machine.memory_total_bytes, node_file_system, pids) {
-        (Signal::MemoryAvailable, Ok(memory), Ok(total), ..) => (memory.available_bytes, *total),
-        (Signal::PidAvailable, .., Ok(pids)) => (pids.limit.saturating_sub(pids.used), pids.limit),
-        (Signal::NodefsAvailable | Signal::NodefsInodesFree, .., Ok(system), _) => match signal {
-            _ if system.read_only => return Observation::Nothing,
-            Signal::NodefsAvailable => (system.available_bytes, system.capacity_bytes),
-            _ if system.inodes == 0 => return Observation::Nothing,
-            _ => (system.inodes_free, system.inodes),
+/// EVI-4. `None`: a file system that is read-only by design and therefore always full, or one without a limit on inodes.
+fn amount<'a>(signal: Signal, machine: &'a Machine, readings: &'a Readings) -> Result<Option<Amount>, &'a Absent> {
+    let (available, capacity) = match signal {
+        Signal::MemoryAvailable => (readings.memory.as_ref()?.available_bytes, *machine.memory_total_bytes.as_ref()?),
+        Signal::PidAvailable => {
+            let Pids { limit, used } = readings.pids.as_ref()?;
+            (limit.saturating_sub(*used), *limit)
+        }
+        Signal::NodefsAvailable | Signal::NodefsInodesFree => match readings.node_file_system.as_ref()? {
+            system if system.read_only => return Ok(None),
+            system if signal == Signal::NodefsAvailable => (system.available_bytes, system.capacity_bytes),
+            system if system.inodes == 0 => return Ok(None),
+            system => (system.inodes_free, system.inodes),
         },
-        _ => return Observation::Unread,
     };
-    Observation::Numbers { available: number(numbers.0), capacity: number(numbers.1) }
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    Ok(Some(Amount { available: number(available), capacity: number(capacity) }))
 }
 
 /// A threshold in bytes, inodes or PIDs; `None` when it depends on a capacity nobody knows. Allocatable is made with
@@ -183,14 +158,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::node::samples::{self, absent};
-    use crate::probe::facts::{FileSystem, MemorySource, MemoryUse, Pids};
+    use crate::node::tests::samples::{self, absent};
+    use crate::probe::facts::{FileSystem, MemorySource, MemoryUse};
 
     #[derive(Debug, Default, PartialEq)]
     struct Pressed {
         memory: bool,
         disk: bool,
         pid: bool,
+    }
+
+    #[derive(Debug, Default, PartialEq)]
+    struct Judged {
+        memory: Option<Status>,
+        disk: Option<Status>,
+        pid: Option<Status>,
     }
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -200,7 +182,7 @@ mod tests {
         eviction: Eviction,
         machine: Machine,
         readings: Readings,
-        state: PressureState,
+        state: Pressures,
         up: Up,
     }
 
@@ -208,19 +190,21 @@ mod tests {
         fn new() -> Bench {
             let facts = samples::facts();
             let up = Up::since_boot(MINUTE);
-            let state = PressureState::default();
+            let state = Pressures::default();
             Bench { eviction: Eviction::default(), machine: facts.machine, readings: facts.readings, state, up }
         }
 
         /// Passes `span` of time and judges again.
-        fn judged_after(&mut self, span: Duration) -> Pressures {
+        fn judged_after(&mut self, span: Duration) -> Judged {
             self.up = self.up + span;
-            self.state.observe(&self.eviction, &self.machine, &self.readings, self.up)
+            self.state.observe(&self.eviction, &self.machine, &self.readings, self.up);
+            let Pressures { memory, disk, pid } = &self.state;
+            Judged { memory: memory.status, disk: disk.status, pid: pid.status }
         }
 
         /// The same, of which nothing may be unknown.
         fn after(&mut self, span: Duration) -> Pressed {
-            let Pressures { memory, disk, pid } = self.judged_after(span);
+            let Judged { memory, disk, pid } = self.judged_after(span);
             let is_true = |status: Option<Status>| match status {
                 Some(Status::True) => true,
                 Some(Status::False) => false,
@@ -291,9 +275,9 @@ mod tests {
         let mut bench = Bench::new();
         bench.eviction.hard.insert(Signal::PidAvailable, Threshold::Quantity(i64::MAX));
         bench.readings = Readings { memory: absent(), node_file_system: absent(), pids: absent() };
-        assert_eq!(bench.judged_after(MINUTE), Pressures::default(), "nobody can say yet");
+        assert_eq!(bench.judged_after(MINUTE), Judged::default(), "nobody can say yet");
         let unknown = Some(Status::Unknown);
-        let nothing = Pressures { memory: unknown, disk: unknown, pid: unknown };
+        let nothing = Judged { memory: unknown, disk: unknown, pid: unknown };
         assert_eq!(bench.judged_after(5 * MINUTE), nothing);
         let mut bench = Bench::new();
         bench.machine.memory_total_bytes = absent();

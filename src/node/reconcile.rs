@@ -3,17 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use super::capacity::HUGEPAGES;
-use super::object::{Condition, Node, ResourceList};
-use super::{identity, version};
+use super::capacity::{self, HUGEPAGES};
+use super::object::{Condition, Metadata, Node, ResourceList};
+use super::version;
 use crate::config::quantity::Quantity;
+use crate::probe::facts::Hugepages;
 use crate::time::Wall;
 
 /// INI-4: the attach/detach controller then never expects this node to attach a volume.
-pub const MANAGED_ATTACH_DETACH: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+pub(super) const MANAGED_ATTACH_DETACH: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 /// D8: service controllers ask only whether the key is there, so its value is free to say why. That is what a DaemonSet
 /// that tolerates every taint tells boards by: control planes have the key as well, without a value.
-pub const NO_LOAD_BALANCER_LABEL: (&str, &str) = ("node.kubernetes.io/exclude-from-external-load-balancers", "podless");
+pub(super) const NO_LOAD_BALANCER_LABEL: (&str, &str) =
+    ("node.kubernetes.io/exclude-from-external-load-balancers", "podless");
 /// REC-2: only these are made equal, and only where the initial Node has an opinion.
 const DEFAULT_LABELS: [&str; 12] = [
     "kubernetes.io/hostname",
@@ -30,118 +32,51 @@ const DEFAULT_LABELS: [&str; 12] = [
     "beta.kubernetes.io/arch",
 ];
 
-/// The existing Node made right (REC-1..5), or `None` when nothing differs.
+/// Makes a Node that was found right (REC-1, REC-2, REC-5). `initial`: what it would have been created with. Resources (REC-3)
+/// are made right by each report.
 ///
 /// Extended resources (REC-4) are left alone: the agent has no device plug-ins, so those it finds belong to somebody
 /// else; but those of a kubelet that was here before us, whose plug-ins are gone, become 0. Taints and all other labels
 /// are never touched, as they are set at creation only; but a kubelet's Node gets the label that keeps load balancers off.
-pub fn reconcile(existing: &Node, initial: &Node) -> Option<Node> {
-    let mut node = existing.clone();
-    let [serial, mac, derived] = identity::ANNOTATIONS;
-    let keys = [MANAGED_ATTACH_DETACH, serial, mac, derived];
-    let annotations = make_equal(&mut node.metadata.annotations, &initial.metadata.annotations, &keys);
-    let was_kubelets = version::is_kubelets(existing);
-    let labels = reconcile_labels(&mut node, initial, was_kubelets.then_some(NO_LOAD_BALANCER_LABEL.0));
-    let plugged = was_kubelets && forget_plugins(&mut node, initial);
-    let resources = default_resources(&mut node, initial);
-    let hugepages = reconcile_hugepages(&mut node, initial);
-    (annotations || plugged || labels || resources || hugepages).then_some(node)
-}
-
-/// Makes what `theirs` has under `keys` what `ours` has there. Answers whether it was not; nothing counts as empty.
-pub(super) fn make_equal(
-    theirs: &mut BTreeMap<String, String>,
-    ours: &BTreeMap<String, String>,
-    keys: &[&str],
-) -> bool {
-    let mut changed = false;
-    for key in keys {
-        let value = ours.get(*key);
-        if value.map_or("", String::as_str) != theirs.get(*key).map_or("", String::as_str) {
-            changed = true;
-            match value {
-                Some(value) => theirs.insert((*key).to_owned(), value.clone()),
-                None => theirs.remove(*key),
-            };
-        }
-    }
-    changed
-}
-
-/// Resources of plug-ins that registered with a kubelet, at 0 as a fresh kubelet would have them.
-fn forget_plugins(node: &mut Node, initial: &Node) -> bool {
-    let mut changed = false;
-    let known = |name: &str| initial.status.capacity.as_ref().is_some_and(|known| known.contains_key(name));
+pub(super) fn reconcile(node: &mut Node, initial: &Metadata, hugepages: &[Hugepages]) {
+    let was_kubelets = version::is_kubelets(node);
+    make_equal(&mut node.metadata.annotations, &initial.annotations, [MANAGED_ATTACH_DETACH]);
+    let labels = DEFAULT_LABELS.into_iter().chain(was_kubelets.then_some(NO_LOAD_BALANCER_LABEL.0));
+    let labels = labels.filter(|key| initial.labels.contains_key(*key));
+    make_equal(&mut node.metadata.labels, &initial.labels, labels);
+    let sizes: Vec<String> = hugepages.iter().map(capacity::hugepages_name).collect();
     for list in [&mut node.status.capacity, &mut node.status.allocatable].into_iter().flatten() {
-        for (_, quantity) in list.iter_mut().filter(|(name, _)| name.contains('/') && !known(name.as_str())) {
-            changed |= !same_quantity(quantity, "0");
+        list.retain(|name, _| !name.starts_with(HUGEPAGES) || sizes.contains(name));
+        // As a fresh kubelet would have them.
+        for (_, quantity) in list.iter_mut().filter(|(name, _)| was_kubelets && name.contains('/')) {
             "0".clone_into(quantity);
         }
     }
-    changed
 }
 
-fn reconcile_labels(node: &mut Node, initial: &Node, also: Option<&str>) -> bool {
-    let mut changed = false;
-    for key in DEFAULT_LABELS.into_iter().chain(also) {
-        let Some(value) = initial.metadata.labels.get(key) else { continue };
-        let labels = &mut node.metadata.labels;
-        if labels.get(key).map_or("", String::as_str) != value {
-            labels.insert(key.to_owned(), value.clone());
-            changed = true;
-        }
-        if value.is_empty() {
-            labels.remove(key);
-        }
-    }
-    changed
-}
-
-/// REC-3.
-fn default_resources(node: &mut Node, initial: &Node) -> bool {
-    let mut changed = false;
-    let (existing, initial) = (&mut node.status, &initial.status);
-    let pairs = [(&mut existing.capacity, &initial.capacity), (&mut existing.allocatable, &initial.allocatable)];
-    for (theirs, ours) in pairs {
-        if theirs.is_none() {
-            changed |= ours.is_some();
-            *theirs = Some(ours.clone().unwrap_or_default());
+/// Makes what `theirs` has under `keys` what `ours` has there; nothing counts as empty.
+pub(super) fn make_equal<'a>(
+    theirs: &mut BTreeMap<String, String>,
+    ours: &BTreeMap<String, String>,
+    keys: impl IntoIterator<Item = &'a str>,
+) {
+    for key in keys {
+        let value = ours.get(key).map_or("", String::as_str);
+        if value != theirs.get(key).map_or("", String::as_str) {
+            theirs.remove(key);
+            theirs.extend((!value.is_empty()).then(|| (key.to_owned(), value.to_owned())));
         }
     }
-    changed
-}
-
-/// REC-5.
-fn reconcile_hugepages(node: &mut Node, initial: &Node) -> bool {
-    let empty = ResourceList::new();
-    let wanted = initial.status.capacity.as_ref().unwrap_or(&empty);
-    let wanted_allocatable = initial.status.allocatable.as_ref().unwrap_or(&empty);
-    let capacity = node.status.capacity.get_or_insert_default();
-    let allocatable = node.status.allocatable.get_or_insert_default();
-    let mut changed = false;
-    for (name, quantity) in wanted.iter().filter(|(name, _)| name.starts_with(HUGEPAGES)) {
-        let free = wanted_allocatable.get(name).unwrap_or(quantity);
-        for (list, value) in [(&mut *capacity, quantity), (&mut *allocatable, free)] {
-            if !list.get(name).is_some_and(|old| same_quantity(old, value)) {
-                list.insert(name.clone(), value.clone());
-                changed = true;
-            }
-        }
-    }
-    let gone = |name: &String| name.starts_with(HUGEPAGES) && !wanted.contains_key(name);
-    changed |= capacity.keys().any(gone);
-    capacity.retain(|name, _| !gone(name));
-    allocatable.retain(|name, _| !gone(name));
-    changed
 }
 
 /// Whether two statuses say the same (CHG-1, CHG-2): heartbeats and the order of conditions do not count, quantities
 /// compare as numbers, times as instants, nothing equals empty, the order of addresses counts.
-pub fn same_status(left: &Node, right: &Node) -> bool {
+pub(super) fn same_status(left: &Node, right: &Node) -> bool {
     let (left, right) = (&left.status, &right.status);
     same_resources(left.capacity.as_ref(), right.capacity.as_ref())
         && same_resources(left.allocatable.as_ref(), right.allocatable.as_ref())
-        && same_conditions(&left.conditions, &right.conditions)
+        && left.conditions.len() == right.conditions.len()
+        && left.conditions.iter().all(|one| right.conditions.iter().any(|other| same_condition(one, other)))
         && left.addresses == right.addresses
         && left.daemon_endpoints == right.daemon_endpoints
         && left.node_info == right.node_info
@@ -158,17 +93,6 @@ fn same_quantity(left: &str, right: &str) -> bool {
     left == right || matches!((Quantity::parse(left), Quantity::parse(right)), (Ok(left), Ok(right)) if left == right)
 }
 
-fn same_conditions(left: &[Condition], right: &[Condition]) -> bool {
-    let (left, right) = (sorted(left), sorted(right));
-    left.len() == right.len() && left.into_iter().zip(right).all(|(left, right)| same_condition(left, right))
-}
-
-fn sorted(conditions: &[Condition]) -> Vec<&Condition> {
-    let mut sorted: Vec<&Condition> = conditions.iter().collect();
-    sorted.sort_by(|left, right| left.kind.cmp(&right.kind));
-    sorted
-}
-
 fn same_condition(left: &Condition, right: &Condition) -> bool {
     let instant = |stamp: &Option<String>| stamp.as_deref().and_then(Wall::parse_stamp);
     let transitions = (&left.last_transition_time, &right.last_transition_time);
@@ -183,8 +107,10 @@ fn same_condition(left: &Condition, right: &Condition) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::desired::updated;
     use crate::node::object::Address;
-    use crate::node::samples::{self, condition_mut, foreign_condition};
+    use crate::node::remembered::Remembered;
+    use crate::node::tests::samples::{self, condition_mut, foreign_condition};
     use crate::node::version::kubelet_version;
 
     fn list(pairs: &[(&str, &str)]) -> Option<ResourceList> {
@@ -197,8 +123,16 @@ mod tests {
         node
     }
 
+    /// `None`: nothing differs.
+    fn reconciled(existing: &Node, initial: &Metadata) -> Option<Node> {
+        let mut node = existing.clone();
+        reconcile(&mut node, initial, &samples::facts().machine.hugepages);
+        (node != *existing).then_some(node)
+    }
+
     fn labels_after(existing: &[(&str, &str)], initial: &[(&str, &str)]) -> Option<ResourceList> {
-        reconcile(&with_labels(existing), &with_labels(initial)).map(|node| node.metadata.labels)
+        let initial = with_labels(initial).metadata;
+        reconciled(&with_labels(existing), &initial).map(|node| node.metadata.labels)
     }
 
     fn with_resources(capacity: Option<ResourceList>, allocatable: Option<ResourceList>) -> Node {
@@ -207,9 +141,19 @@ mod tests {
         node
     }
 
+    /// What the first report of a process makes of this.
+    fn resources_after(capacity: Option<ResourceList>, allocatable: Option<ResourceList>) -> (bool, Node) {
+        let (settings, facts) = (samples::settings(), samples::facts());
+        let mut base = samples::node();
+        (base.status.capacity, base.status.allocatable) = (capacity, allocatable);
+        let board = samples::board(&settings, &facts, samples::LATER);
+        let update = updated(&base, &board, &mut Remembered::default(), true);
+        (update.changed, update.node)
+    }
+
     #[test]
     fn a_node_that_is_as_it_would_be_created_needs_no_update() {
-        assert_eq!(reconcile(&samples::node(), &samples::node()), None);
+        assert_eq!(reconciled(&samples::node(), &samples::node().metadata), None);
     }
 
     #[test]
@@ -264,7 +208,7 @@ mod tests {
             (None, Some("true"), true),
             (Some("false"), Some("true"), true),
         ] {
-            let reconciled = reconcile(&annotated(existing), &annotated(initial));
+            let reconciled = reconciled(&annotated(existing), &annotated(initial).metadata);
             let annotation = |node: &Node| node.metadata.annotations.get(MANAGED_ATTACH_DETACH).cloned();
             assert_eq!(reconciled.as_ref().map(annotation), differs.then(|| initial.map(str::to_owned)));
         }
@@ -272,28 +216,42 @@ mod tests {
 
     #[test]
     fn resources_that_are_not_there_at_all_are_filled_in() {
-        let full = || with_resources(list(&[("cpu", "4")]), list(&[("cpu", "3")]));
-        let empty = || with_resources(Some(ResourceList::new()), Some(ResourceList::new()));
-        assert_eq!(reconcile(&empty(), &full()), None, "there, and empty");
-        assert_eq!(reconcile(&Node::default(), &Node::default()), None, "nobody knows any");
-        assert_eq!(reconcile(&Node::default(), &full()), Some(full()));
-        let capacity_only = with_resources(list(&[("cpu", "4")]), None);
-        assert_eq!(reconcile(&capacity_only, &full()), Some(full()));
-        let allocatable_only = with_resources(None, list(&[("cpu", "3")]));
-        assert_eq!(reconcile(&allocatable_only, &full()), Some(full()));
+        let Node { status, .. } = samples::node();
+        let (capacity, allocatable) = (status.capacity, status.allocatable);
+        let (empty, full) = (Some(ResourceList::new()), (true, (capacity.clone(), allocatable.clone())));
+        for (capacity, allocatable) in [(None, None), (capacity, None), (None, allocatable), (empty.clone(), empty)] {
+            let (changed, node) = resources_after(capacity, allocatable);
+            assert_eq!((changed, (node.status.capacity, node.status.allocatable)), full);
+        }
     }
 
     #[test]
     fn hugepages_are_made_right_by_number_and_removed_when_the_board_has_none_such() {
-        let both = |pairs: &[(&str, &str)]| with_resources(list(pairs), list(pairs));
-        let small = &[("cpu", "4"), ("hugepages-2Mi", "100Mi")];
-        assert_eq!(reconcile(&both(&[("cpu", "4"), ("hugepages-2Mi", "102400Ki")]), &both(small)), None);
-        assert_eq!(reconcile(&both(&[("cpu", "4")]), &both(small)), Some(both(small)));
-        assert_eq!(reconcile(&both(&[("cpu", "4"), ("hugepages-2Mi", "1Mi")]), &both(small)), Some(both(small)));
-        let more = both(&[("cpu", "4"), ("hugepages-1Gi", "2Gi"), ("hugepages-2Mi", "100Mi")]);
-        assert_eq!(reconcile(&more, &both(small)), Some(both(small)));
-        let half = with_resources(list(small), list(&[("cpu", "4")]));
-        assert_eq!(reconcile(&half, &both(small)), Some(both(small)));
+        let Node { status: right, .. } = samples::node();
+        let with = |name: &str, value: Option<&str>| {
+            let changed = |list: &Option<ResourceList>| {
+                let mut list = list.clone().unwrap();
+                list.remove(name);
+                list.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+                Some(list)
+            };
+            (changed(&right.capacity), changed(&right.allocatable))
+        };
+        for (name, value, changes) in [
+            ("hugepages-2Mi", Some("0Mi"), false),
+            ("hugepages-2Mi", Some("1Mi"), true),
+            ("hugepages-2Mi", None, true),
+            ("hugepages-1Gi", Some("2Gi"), true),
+        ] {
+            let (capacity, allocatable) = with(name, value);
+            for (capacity, allocatable) in
+                [(&capacity, &allocatable), (&right.capacity, &allocatable), (&capacity, &right.allocatable)]
+            {
+                let (changed, node) = resources_after(capacity.clone(), allocatable.clone());
+                assert_eq!(changed, changes, "{name} {value:?}");
+                assert_eq!((&node.status.capacity, &node.status.allocatable), (&right.capacity, &right.allocatable));
+            }
+        }
     }
 
     #[test]
@@ -303,10 +261,10 @@ mod tests {
         existing.spec.unschedulable = true;
         existing.status.addresses.clear();
         existing.status.node_info.kubelet_version = kubelet_version(None);
-        let mut initial = samples::node();
-        assert_eq!(reconcile(&existing, &initial), None);
-        initial.metadata.labels.insert("kubernetes.io/arch".to_owned(), "other".to_owned());
-        let reconciled = reconcile(&existing, &initial).unwrap();
+        let mut initial = samples::node().metadata;
+        assert_eq!(reconciled(&existing, &initial), None);
+        initial.labels.insert("kubernetes.io/arch".to_owned(), "other".to_owned());
+        let reconciled = reconciled(&existing, &initial).unwrap();
         assert_eq!((&reconciled.spec, &reconciled.status), (&existing.spec, &existing.status));
     }
 
@@ -316,13 +274,13 @@ mod tests {
         let lamp = || ("vendor.example/lamp".to_owned(), "3".to_owned());
         existing.status.capacity.as_mut().unwrap().extend([lamp()]);
         existing.status.allocatable.as_mut().unwrap().extend([lamp()]);
-        let mut initial = samples::node();
+        let mut initial = samples::node().metadata;
         let (key, value) = NO_LOAD_BALANCER_LABEL;
-        initial.metadata.labels.insert(key.to_owned(), value.to_owned());
+        initial.labels.insert(key.to_owned(), value.to_owned());
         existing.status.node_info.kubelet_version = kubelet_version(None);
-        assert_eq!(reconcile(&existing, &initial), None, "one of ours");
+        assert_eq!(reconciled(&existing, &initial), None, "one of ours");
         existing.status.node_info.kubelet_version = "v1.36.3+k3s1".to_owned();
-        let right = reconcile(&existing, &initial).unwrap();
+        let right = reconciled(&existing, &initial).unwrap();
         assert_eq!(right.metadata.labels[key], value);
         for list in [&right.status.capacity, &right.status.allocatable] {
             assert_eq!(list.as_ref().unwrap()["vendor.example/lamp"], "0");

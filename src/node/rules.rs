@@ -5,10 +5,10 @@
 
 use super::event::NodeEvent;
 use super::object::{Node, Status};
-use super::pressure::Pressures;
+use super::pressure::{Pressure, Pressures};
 use super::remembered::Remembered;
 use crate::config::Settings;
-use crate::probe::{Absent, Facts};
+use crate::probe::Facts;
 use crate::time::Wall;
 
 /// How many conditions are ours.
@@ -47,10 +47,7 @@ pub(super) struct Words(pub(super) &'static str, pub(super) &'static str, pub(su
 pub(super) static ROWS: [Row; COUNT] = [
     Row {
         kind: "MemoryPressure",
-        judge: |row, Look { pressures, facts: Facts { machine, readings, .. }, .. }| {
-            let total = machine.memory_total_bytes.as_ref().err();
-            row.pressure(pressures.memory, readings.memory.as_ref().err().or(total))
-        },
+        judge: |row, look| row.pressure(&look.pressures.memory),
         words: [
             Words(
                 "KubeletHasInsufficientMemory",
@@ -64,7 +61,7 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "DiskPressure",
-        judge: |row, look| row.pressure(look.pressures.disk, look.facts.readings.node_file_system.as_ref().err()),
+        judge: |row, look| row.pressure(&look.pressures.disk),
         words: [
             Words("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
             Words("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
@@ -74,7 +71,7 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "PIDPressure",
-        judge: |row, look| row.pressure(look.pressures.pid, look.facts.readings.pids.as_ref().err()),
+        judge: |row, look| row.pressure(&look.pressures.pid),
         words: [
             Words("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
             Words("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
@@ -101,7 +98,7 @@ pub struct Look<'a> {
     pub settings: &'a Settings,
     pub facts: &'a Facts,
     /// By the thresholds of the settings, with their hysteresis.
-    pub pressures: Pressures,
+    pub pressures: &'a Pressures,
     pub remembered: &'a Remembered,
     /// The server's Node; `None` before it is known.
     pub base: Option<&'a Node>,
@@ -140,7 +137,7 @@ fn ready(_: &Row, look: &Look) -> Judgement {
         _ if stored.is_some_and(|stored| stored.contains_key(name)) => true,
         "cpu" => machine.cpu_count.is_ok(),
         "memory" => machine.memory_total_bytes.is_ok(),
-        STORAGE => look.remembered.ephemeral_storage_bytes.is_some() || readings.node_file_system.is_ok(),
+        STORAGE => look.remembered.disk_bytes.is_some() || readings.node_file_system.is_ok(),
         _ => true,
     };
     let is_isolated = look.settings.local_storage_capacity_isolation;
@@ -155,12 +152,12 @@ fn ready(_: &Row, look: &Look) -> Judgement {
 }
 
 impl Row {
-    /// `absent`: what cannot be read now, with its path and the reason.
-    fn pressure(&self, judged: Option<Status>, absent: Option<&Absent>) -> Judgement {
-        let status = judged.unwrap_or(Status::Unknown);
-        let absent = absent.filter(|_| status == Status::Unknown);
+    /// Where it is Unknown, the message says what cannot be read.
+    fn pressure(&self, pressure: &Pressure) -> Judgement {
+        let status = pressure.status.unwrap_or(Status::Unknown);
+        let absent = pressure.absent.as_ref().filter(|_| status == Status::Unknown);
         let message = absent.map(|absent| format!("{}: {absent}", self.words(status).1));
-        Judgement { status, message, is_sure: judged.is_some() }
+        Judgement { status, message, is_sure: pressure.status.is_some() }
     }
 
     pub(super) fn words(&self, status: Status) -> &Words {

@@ -69,10 +69,10 @@ fn an_existing_node_that_is_up_to_date_is_read_and_reported_to_once() {
 }
 
 #[test]
-fn a_node_that_is_tracked_in_vain_is_stripped_once_before_its_first_report_whatever_the_server_says_to_that() {
-    let node = |is_tracked_in_vain| {
+fn a_node_with_needless_managers_is_stripped_once_before_its_first_report_whatever_the_server_says_to_that() {
+    let node = |has_needless_managers| {
         let mut node = registered_node();
-        node.metadata.is_tracked_in_vain = is_tracked_in_vain;
+        node.metadata.has_needless_managers = has_needless_managers;
         Ok(Document::Node(Box::new(node)))
     };
     for answer in [node(false), node(true), refused(403, "Forbidden"), refused(409, "Conflict"), unreachable()] {
@@ -97,7 +97,7 @@ fn a_node_that_is_tracked_in_vain_is_stripped_once_before_its_first_report_whate
 fn the_patience_that_is_asked_for_by_who_would_not_strip_it_holds_back_the_first_report_and_no_lease() {
     let mut script = Script::new();
     let mut tracked = registered_node();
-    tracked.metadata.is_tracked_in_vain = true;
+    tracked.metadata.has_needless_managers = true;
     first_attempt(&mut script, Ok(Document::Node(Box::new(tracked))));
     let (asked_at, _) = script.play(Lane::Status, refused_after(429, 5));
     assert_eq!(script.play_healthy(Lane::Lease), (asked_at, Operation::ReadLease));

@@ -2,30 +2,25 @@
 
 use std::net::IpAddr;
 
-use super::board::Board;
-use super::desired::{Update, initial, updated};
-use super::object::{Condition, Node, Status};
-use super::pressure::Pressures;
-use super::remembered::Remembered;
-use super::rules::{COUNT, Judgement, Wanted};
 use crate::config::Settings;
+use crate::node::board::{Board, Update};
+use crate::node::desired::{initial, updated};
+use crate::node::object::{Condition, Node, Status};
+use crate::node::remembered::Remembered;
+use crate::node::rules::{COUNT, Judgement, Wanted};
 use crate::probe::facts::{
     DefaultRoute, FileSystem, Hugepages, Interface, InterfaceAddress, MemorySource, MemoryUse, Pids,
 };
 use crate::probe::{Absent, Fact, Facts, Machine, Network, Readings, Why};
 use crate::time::Wall;
 
-pub(super) const START: Wall = Wall::from_unix_seconds(1_767_225_600);
-pub(super) const START_STAMP: &str = "2026-01-01T00:00:00Z";
-pub(super) const LATER: Wall = Wall::from_unix_seconds(1_767_225_900);
-pub(super) const LATER_STAMP: &str = "2026-01-01T00:05:00Z";
-
-/// No pressure.
-pub(super) const CALM: Pressures =
-    Pressures { memory: Some(Status::False), disk: Some(Status::False), pid: Some(Status::False) };
+pub(crate) const START: Wall = Wall::from_unix_seconds(1_767_225_600);
+pub(crate) const START_STAMP: &str = "2026-01-01T00:00:00Z";
+pub(crate) const LATER: Wall = Wall::from_unix_seconds(1_767_225_900);
+pub(crate) const LATER_STAMP: &str = "2026-01-01T00:05:00Z";
 
 /// No pressure, and Ready.
-pub(super) static ALL_WELL: [Wanted; COUNT] =
+pub(crate) static ALL_WELL: [Wanted; COUNT] =
     [well(Status::False), well(Status::False), well(Status::False), well(Status::True)];
 
 const fn well(status: Status) -> Wanted {
@@ -100,34 +95,34 @@ pub(crate) fn facts() -> Facts {
 }
 
 /// As a kubelet: 110 pods and no taint.
-pub(super) fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings { podless: false, ..Settings::default() }
 }
 
-pub(super) fn board<'a>(settings: &'a Settings, facts: &'a Facts, stamp: Wall) -> Board<'a> {
+pub(crate) fn board<'a>(settings: &'a Settings, facts: &'a Facts, stamp: Wall) -> Board<'a> {
     Board { settings, facts, name: "edge-1", kubelet_version: "v1.36.2", conditions: &ALL_WELL, stamp }
 }
 
 /// The Node of that agent as the server has it since [`START`].
-pub(super) fn node() -> Node {
+pub(crate) fn node() -> Node {
     initial(&board(&settings(), &facts(), START), &Remembered::default()).node
 }
 
 /// One run at [`LATER`] over `base`.
-pub(super) fn run(base: &Node, settings: &Settings, facts: &Facts) -> Update {
+pub(crate) fn run(base: &Node, settings: &Settings, facts: &Facts) -> Update {
     updated(base, &board(settings, facts, LATER), &mut Remembered::default(), false)
 }
 
-pub(super) fn condition<'a>(node: &'a Node, kind: &str) -> &'a Condition {
+pub(crate) fn condition<'a>(node: &'a Node, kind: &str) -> &'a Condition {
     node.status.conditions.iter().find(|one| one.kind == kind).unwrap()
 }
 
-pub(super) fn condition_mut<'a>(node: &'a mut Node, kind: &str) -> &'a mut Condition {
+pub(crate) fn condition_mut<'a>(node: &'a mut Node, kind: &str) -> &'a mut Condition {
     node.status.conditions.iter_mut().find(|one| one.kind == kind).unwrap()
 }
 
 /// A condition of somebody else.
-pub(super) fn foreign_condition() -> Condition {
+pub(crate) fn foreign_condition() -> Condition {
     Condition {
         kind: "KernelDeadlock".to_owned(),
         status: "False".to_owned(),
