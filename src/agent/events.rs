@@ -19,7 +19,7 @@ use crate::config::limits::{TRIES_PER_EVENT, WAITING_EVENTS};
 use crate::journal::Sequence;
 use crate::node::Event;
 use crate::node::NodeEvent;
-use crate::node::event::{COMBINED, number_at};
+use crate::node::event::number_at;
 use crate::time::{Now, Up, Wall};
 
 #[derive(Debug)]
@@ -33,7 +33,6 @@ pub(super) struct EventLane {
     spam: [Bucket; 2],
     /// How many are sent: `eventRecordQPS` and `eventBurst` (TR-1).
     rate: Bucket,
-    similar: Bounded<Similar, REMEMBERED>,
     /// Of the first that waits.
     tries: Tries,
     not_before: Up,
@@ -69,21 +68,10 @@ impl Telling {
     }
 }
 
-/// Distinct messages of one type and reason (EVT-6).
-#[derive(Debug)]
-struct Similar {
-    warning: bool,
-    reason: String,
-    messages: Vec<String>,
-    last: Up,
-}
-
 const BURST: f64 = 25.0;
 const REFILL_PER_SECOND: f64 = 1.0 / 300.0;
 const REMEMBERED: usize = 16;
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-const SIMILAR_MESSAGES: usize = 10;
-const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 const CEILING: Duration = Duration::from_secs(300);
 /// Who has no right to tell asks ever more rarely, up to this: it may come back, and a quota or a namespace may too.
 const FORBIDDEN_CEILING: Duration = Duration::from_secs(3600);
@@ -96,7 +84,6 @@ impl EventLane {
             delivered: Bounded::new(),
             spam: [bucket(), bucket()],
             rate: Bucket::new(1.0, 1.0),
-            similar: Bounded::new(),
             tries: Tries::of("event delivery", RETRY_AFTER),
             not_before: Up::BOOT,
             names: 0,
@@ -254,19 +241,16 @@ impl EventLane {
         }
         let Some((sequence, mut event)) = shared.next_telling(now) else { return };
         let mut state = Telling::First;
-        if shared.replay.is_live() {
-            event.message = self.aggregate(event.warning, &event.reason, &event.message, now.up);
-            if let Some(known) = self.delivered.iter().find(|known| known.is_repeated_by(&event)) {
-                event = known.again(&event);
-                state = Telling::Repeat;
-            }
+        if shared.replay.is_live()
+            && let Some(known) = self.delivered.iter().find(|known| known.is_repeated_by(&event))
+        {
+            event = known.again(&event);
+            state = Telling::Repeat;
         }
         self.waiting.push_back(Waiting { event, record: Some(sequence), state });
     }
 
     fn take_in(&mut self, event: NodeEvent, shared: &mut Shared, stamp: Wall, now: Up) {
-        let mut event = event;
-        event.message = self.aggregate(event.warning, event.reason, &event.message, now);
         let Some(bucket) = self.spam.get_mut(usize::from(event.warning)) else { return };
         if !bucket.wait(0.0, now).is_zero() {
             return;
@@ -298,27 +282,5 @@ impl EventLane {
             shared.say(Level::Warning, "events-dropped", text);
         }
         self.waiting.push_back(Waiting { event, record: None, state });
-    }
-
-    fn aggregate(&mut self, warning: bool, reason: &str, message: &str, now: Up) -> String {
-        self.similar.retain(|similar| now - similar.last <= SIMILAR_WITHIN);
-        let message = message.to_owned();
-        let mut known = self.similar.iter_mut();
-        let Some(similar) = known.find(|similar| similar.warning == warning && similar.reason == reason) else {
-            let (reason, messages) = (reason.to_owned(), vec![message.clone()]);
-            let first = Similar { warning, reason, messages, last: now };
-            // When there are more reasons than places, the rest is not aggregated; the bucket still holds.
-            let _ = self.similar.push(first);
-            return message;
-        };
-        similar.last = now;
-        if similar.messages.contains(&message) {
-            return message;
-        }
-        if similar.messages.len() + 1 >= SIMILAR_MESSAGES {
-            return format!("{COMBINED}{message}");
-        }
-        similar.messages.push(message.clone());
-        message
     }
 }

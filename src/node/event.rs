@@ -8,8 +8,6 @@ use crate::time::Wall;
 pub const NAMESPACE: &str = "default";
 /// `source.component`: nobody may take us for a kubelet.
 pub const COMPONENT: &str = "nodepulse";
-/// Begins the message of an event that stands for many (EVT-6).
-pub const COMBINED: &str = "(combined from similar events): ";
 
 /// An event about the Node, not yet stamped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,11 +58,9 @@ impl Event {
         }
     }
 
-    /// Whether `other` is this event again (EVT-5); one that stands for many is, whichever message came last (EVT-6).
+    /// Whether `other` is this event again (EVT-5).
     pub fn is_repeated_by(&self, other: &Event) -> bool {
-        let both_combined = self.message.starts_with(COMBINED) && other.message.starts_with(COMBINED);
-        (self.warning, &self.reason) == (other.warning, &other.reason)
-            && (self.message == other.message || both_combined)
+        (self.warning, &self.reason, &self.message) == (other.warning, &other.reason, &other.message)
     }
 
     /// This event, with one more sighting that `other` tells of.
