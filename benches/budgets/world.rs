@@ -43,9 +43,8 @@ pub struct World {
 
 impl World {
     pub fn new() -> World {
-        let mut settings = Settings::default();
         // A pressure ends when it ends, so that there may be a change a minute.
-        settings.eviction.pressure_transition_period = Duration::ZERO;
+        let settings = Settings { eviction_pressure_transition_period: Duration::ZERO, ..Settings::default() };
         let facts = probe::facts(&Root::new("/"), &settings.state_directory);
         let target = Target {
             authority: "127.0.0.1:6443".to_owned(),

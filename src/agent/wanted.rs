@@ -90,7 +90,7 @@ impl WantedNode {
         // is a Node to report to.
         let size_bytes = size(&facts.readings);
         self.remembered.disk_bytes = self.remembered.disk_bytes.or(size_bytes);
-        self.pressures.observe(&shared.settings.eviction, &facts.machine, &facts.readings, now.up);
+        self.pressures.observe(&shared.settings, &facts.machine, &facts.readings, now.up);
         self.facts = Some(facts);
         self.settled &= self.judge(base, shared, now) && same_board;
     }

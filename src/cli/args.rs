@@ -7,8 +7,7 @@ use lexopt::Arg;
 use super::commands::{COMMANDS, Command, CommandRow, Format, OPTIONS, OptionRow};
 use super::help::Topic;
 use crate::config::nearest;
-use crate::config::setting::{Kind, Setting};
-use crate::config::table::{self, SETTINGS};
+use crate::config::settings::{Form, SETTINGS, Setting};
 
 /// One command with all it needs; what it does not take is left as it is without.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,12 +66,12 @@ impl Given {
             return Ok(());
         }
         // `--v=4` is how most people write the kubelet's verbosity.
-        let Some(setting) = table::by_flag(written.trim_start_matches('-')) else {
+        let Some(setting) = Setting::by_flag(written.trim_start_matches('-')) else {
             return Err(unknown_option(&written));
         };
-        let value = match (&setting.kind, parser.optional_value()) {
+        let value = match (setting.form, parser.optional_value()) {
             (_, Some(value)) => into_text(value, &written)?,
-            (Kind::Boolean(_), None) => "true".to_owned(),
+            (Form::Boolean, None) => "true".to_owned(),
             (_, None) => value_of(&written, parser)?,
         };
         self.flags.push((setting.flag.to_owned(), value));
@@ -113,7 +112,7 @@ impl Given {
     fn check_options(&self, row: &CommandRow) -> Result<(), String> {
         let refused =
             self.options.iter().find(|(option, ..)| !row.has(option.long)).map(|(_, written, _)| written.clone());
-        let flag = self.flags.first().filter(|_| !row.has_settings()).and_then(|(flag, _)| table::by_flag(flag));
+        let flag = self.flags.first().filter(|_| !row.has_settings()).and_then(|(flag, _)| Setting::by_flag(flag));
         match refused.or_else(|| flag.map(Setting::dashed_flag)) {
             Some(option) => Err(format!("{name} does not take {option}: see nodepulse help {name}", name = row.name)),
             None => Ok(()),

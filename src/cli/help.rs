@@ -3,8 +3,7 @@
 
 use super::commands::{COMMANDS, Command, OPTIONS, exit};
 use super::palette::Palette;
-use crate::config::setting::Whose;
-use crate::config::table::SETTINGS;
+use crate::config::settings::{SETTINGS, Whose};
 
 /// What help is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +53,7 @@ fn main(palette: &Palette) -> String {
     text += "\n";
     text += &heading("Settings (keys of the file, or flags, which win)", palette);
     for setting in SETTINGS.iter().filter(|setting| FIRST.contains(&setting.name)) {
-        text += &format!("  {}\n", setting.form());
+        text += &format!("  {}\n", setting.usage());
     }
     text + &format!("All {}: nodepulse help settings\n", SETTINGS.len())
 }
@@ -92,7 +91,7 @@ fn settings(palette: &Palette) -> String {
     }
     for setting in SETTINGS {
         let mark = if setting.whose == Whose::Ours { " *" } else { "" };
-        text += &format!("\n{}{}{}{mark}\n  {}\n", palette.bold, setting.name, palette.reset, setting.form());
+        text += &format!("\n{}{}{}{mark}\n  {}\n", palette.bold, setting.name, palette.reset, setting.usage());
         let default =
             if setting.default.is_empty() { String::new() } else { format!(" (default: {})", setting.default) };
         for line in wrap(&format!("{}{default}", setting.meaning), WIDTH - 4) {

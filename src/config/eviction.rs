@@ -1,13 +1,40 @@
 //! Reads the kubelet's four eviction maps into thresholds (EVI-1, EVI-2).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::duration;
+use super::field::Field;
 use super::nearest::nearest;
-use super::problem::{Report, quoted};
+use super::problem::{Findings, Problem, quoted};
 use super::quantity::Quantity;
-use super::settings::{Eviction, Settings, Signal, Threshold};
-use super::yaml::Entry;
+use super::values::span;
+
+/// The signals that pressure conditions are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Signal {
+    MemoryAvailable,
+    NodefsAvailable,
+    NodefsInodesFree,
+    PidAvailable,
+}
+
+/// One threshold: pressure when the signal is strictly below it (EVI-5).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Threshold {
+    /// Bytes, inodes or PIDs.
+    Quantity(i64),
+    /// Of the capacity, 0 < percentage < 100, computed as EVI-5 / ALC-2 (`f32`, truncated).
+    Percentage(f32),
+    /// D7's default for memory: min(100 Mi, 10 % of the capacity), at least 8 Mi.
+    SmallBoardMemory,
+}
+
+/// EVI-1, with D7's memory threshold, which has no text in a file; none of PIDs.
+pub(super) const DEFAULTS: [(Signal, Threshold); 3] = [
+    (Signal::MemoryAvailable, Threshold::SmallBoardMemory),
+    (Signal::NodefsAvailable, Threshold::Percentage(10.0)),
+    (Signal::NodefsInodesFree, Threshold::Percentage(5.0)),
+];
 
 /// The signals that this agent observes.
 const SIGNALS: [(&str, Signal); 4] = [
@@ -26,111 +53,73 @@ const RUNTIME_SIGNALS: [&str; 5] = [
     "imagefs.inodesFree",
 ];
 
-/// [`Eviction::default`] for people; the memory threshold has no text in a file (D7).
-pub(super) const DEFAULT_TEXT: &str =
-    "nodefs.available: 10%, nodefs.inodesFree: 5%, memory.available: the lesser of 100Mi and 10%";
-
-/// `evictionHard`: replaces all defaults, unless `mergeDefaultEvictionSettings` keeps them (EVI-2).
-pub(super) fn hard(to: &mut Settings, entries: &[Entry], report: &mut Report<'_>) {
-    to.eviction.hard = if to.eviction.merge_defaults { Eviction::default().hard } else { BTreeMap::new() };
-    each_signal(entries, report, |signal, text| {
-        match pressure_threshold(text)? {
-            Some(threshold) => to.eviction.hard.insert(signal, threshold),
-            None => to.eviction.hard.remove(&signal),
-        };
-        Ok(())
-    });
+/// What each signal has to fall below to mean pressure; `0%` and `100%` switch a signal off.
+pub(super) fn thresholds(map: &Field<'_>, findings: &mut Findings) -> Result<BTreeMap<Signal, Threshold>, Problem> {
+    Ok(each_signal(map, findings, |entry| match threshold(entry)? {
+        Threshold::Percentage(0.0 | 100.0) => Ok(None),
+        Threshold::Quantity(amount) if amount <= 0 => {
+            Err(entry.problem(format!("must be more than 0, not {}", quoted(entry.text()?.unwrap_or_default()))))
+        }
+        threshold => Ok(Some(threshold)),
+    }))
 }
 
-pub(super) fn soft(to: &mut Settings, entries: &[Entry], report: &mut Report<'_>) {
-    to.eviction.soft.clear();
-    each_signal(entries, report, |signal, text| {
-        to.eviction.soft.extend(pressure_threshold(text)?.map(|threshold| (signal, threshold)));
-        Ok(())
-    });
-}
-
-pub(super) fn soft_grace_period(to: &mut Settings, entries: &[Entry], report: &mut Report<'_>) {
-    to.eviction.soft_grace_period.clear();
-    each_signal(entries, report, |signal, text| {
-        let period = duration::parse(text).map_err(|wrong| format!("{} {wrong}", quoted(text)))?;
-        to.eviction.soft_grace_period.insert(signal, period);
-        Ok(())
-    });
+pub(super) fn periods(map: &Field<'_>, findings: &mut Findings) -> Result<BTreeMap<Signal, Duration>, Problem> {
+    Ok(each_signal(map, findings, |entry| span(entry).map(Some)))
 }
 
 /// `evictionMinimumReclaim`: a quantity may be zero, a percentage may not.
-pub(super) fn minimum_reclaim(to: &mut Settings, entries: &[Entry], report: &mut Report<'_>) {
-    to.eviction.minimum_reclaim.clear();
-    each_signal(entries, report, |signal, text| {
-        let threshold = threshold(text)?;
-        match threshold {
-            Threshold::Percentage(0.0) => return Err("must be more than 0%".to_owned()),
-            Threshold::Quantity(amount) if amount < 0 => {
-                return Err(format!("must not be negative, as {} is", quoted(text)));
-            }
-            _ => to.eviction.minimum_reclaim.insert(signal, threshold),
-        };
-        Ok(())
-    });
+pub(super) fn reclaims(map: &Field<'_>, findings: &mut Findings) -> Result<BTreeMap<Signal, Threshold>, Problem> {
+    Ok(each_signal(map, findings, |entry| match threshold(entry)? {
+        Threshold::Percentage(0.0) => Err(entry.problem("must be more than 0%")),
+        Threshold::Quantity(amount) if amount < 0 => Err(entry.problem("must not be negative")),
+        threshold => Ok(Some(threshold)),
+    }))
 }
 
-/// Names of the signals with a soft threshold and without its grace period.
-pub(super) fn without_grace_period(eviction: &Eviction) -> impl Iterator<Item = &'static str> {
-    let lacks = |signal| eviction.soft.contains_key(signal) && !eviction.soft_grace_period.contains_key(signal);
-    SIGNALS.iter().filter(move |(_, signal)| lacks(signal)).map(|(name, _)| *name)
+/// The defaults of the signals that a map does not name.
+pub(super) fn defaults_besides(map: &Field<'_>) -> impl Iterator<Item = (Signal, Threshold)> {
+    DEFAULTS.into_iter().filter(|(signal, _)| map.value.get(name_of(*signal)).is_none())
+}
+
+pub(super) fn name_of(signal: Signal) -> &'static str {
+    SIGNALS.iter().find(|(_, known)| *known == signal).map_or("", |(name, _)| name)
 }
 
 /// Calls `read` for every signal that this agent has; tells or refuses the others.
-fn each_signal(entries: &[Entry], report: &mut Report<'_>, mut read: impl FnMut(Signal, &str) -> Result<(), String>) {
-    for Entry { key, line, value } in entries {
-        let signal = SIGNALS.iter().find(|(name, _)| name == key).map(|(_, signal)| *signal);
-        let outcome = match (signal, value.as_text()) {
-            (Some(signal), Some(text)) => read(signal, text),
-            (Some(_), None) => Err(format!("must be a single value, not {}", value.kind())),
-            (None, _) if RUNTIME_SIGNALS.contains(&key.as_str()) => {
-                let text = "has no effect: there are no images, containers or pods here";
-                report.notice(*line, &format!(".{key}"), text.to_owned());
-                Ok(())
-            }
-            (None, _) => {
-                report.refuse_part(*line, "", unknown_signal(key));
-                Ok(())
-            }
-        };
-        if let Err(wrong) = outcome {
-            report.refuse_part(*line, &format!(".{key}"), wrong);
+fn each_signal<T>(
+    map: &Field<'_>,
+    findings: &mut Findings,
+    read: impl Fn(&Field<'_>) -> Result<Option<T>, Problem>,
+) -> BTreeMap<Signal, T> {
+    let mut all = BTreeMap::new();
+    for (key, entry) in map.entries() {
+        if let Some((_, signal)) = SIGNALS.iter().find(|(name, _)| *name == key) {
+            all.extend(findings.accept(read(&entry)).flatten().map(|value| (*signal, value)));
+        } else if RUNTIME_SIGNALS.contains(&key) {
+            findings.notice(entry.problem("has no effect: there are no images, containers or pods here"));
+        } else {
+            let names = SIGNALS.map(|(name, _)| name);
+            findings.refuse(entry.problem(match nearest(key, names) {
+                Some(name) => format!("unknown signal: did you mean {name}?"),
+                None => format!("unknown signal: the signals are {}", names.join(", ")),
+            }));
         }
     }
-}
-
-fn unknown_signal(key: &str) -> String {
-    let names = SIGNALS.map(|(name, _)| name);
-    match nearest(key, names) {
-        Some(name) => format!("unknown signal {}: did you mean {name}?", quoted(key)),
-        None => format!("unknown signal {}: the signals are {}", quoted(key), names.join(", ")),
-    }
-}
-
-/// What a signal has to fall below to mean pressure; `None` switches the signal off (`0%` and `100%`).
-fn pressure_threshold(text: &str) -> Result<Option<Threshold>, String> {
-    match threshold(text)? {
-        Threshold::Percentage(0.0 | 100.0) => Ok(None),
-        Threshold::Quantity(amount) if amount <= 0 => Err(format!("must be more than 0, not {}", quoted(text))),
-        threshold => Ok(Some(threshold)),
-    }
+    all
 }
 
 /// `100Mi` or `10%`.
-fn threshold(text: &str) -> Result<Threshold, String> {
+fn threshold(entry: &Field<'_>) -> Result<Threshold, Problem> {
+    let text = entry.text()?.unwrap_or_default();
     let Some(percentage) = text.strip_suffix('%') else {
-        let quantity = Quantity::parse(text).map_err(|wrong| format!("{wrong}; write for example 100Mi or 10%"))?;
-        return Ok(Threshold::Quantity(quantity.value()));
+        let quantity = Quantity::parse(text);
+        let wrong = |wrong: String| entry.problem(format!("{wrong}; write for example 100Mi or 10%"));
+        return quantity.map(|quantity| Threshold::Quantity(quantity.value())).map_err(wrong);
     };
-    match plain_number(percentage).filter(|number| (0.0..=100.0).contains(number)) {
-        Some(percentage) => Ok(Threshold::Percentage(percentage)),
-        None => Err(format!("must be from 0% to 100%, not {}", quoted(text))),
-    }
+    let percentage = plain_number(percentage).filter(|number| (0.0..=100.0).contains(number));
+    let percentage = percentage.map(Threshold::Percentage);
+    percentage.ok_or_else(|| entry.problem(format!("must be from 0% to 100%, not {}", quoted(text))))
 }
 
 /// Without a suffix, but with an exponent if need be.
@@ -144,6 +133,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::config::Settings;
 
     fn load(body: &str) -> Result<Settings, Vec<String>> {
         let text = format!("apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n{body}");
@@ -154,7 +144,7 @@ mod tests {
     }
 
     fn hard(body: &str) -> BTreeMap<Signal, Threshold> {
-        load(body).unwrap().eviction.hard
+        load(body).unwrap().eviction_hard
     }
 
     const NODEFS: (Signal, Threshold) = (Signal::NodefsAvailable, Threshold::Percentage(10.0));
@@ -213,8 +203,8 @@ mod tests {
         assert_eq!(
             load("evictionHard: {memory.availble: 1Gi, swap: 1}").unwrap_err(),
             [
-                "f:3: evictionHard: unknown signal \"memory.availble\": did you mean memory.available?",
-                "f:3: evictionHard: unknown signal \"swap\": the signals are memory.available, nodefs.available, \
+                "f:3: evictionHard.memory.availble: unknown signal: did you mean memory.available?",
+                "f:3: evictionHard.swap: unknown signal: the signals are memory.available, nodefs.available, \
                  nodefs.inodesFree, pid.available",
             ]
         );
@@ -228,9 +218,12 @@ mod tests {
         let text = "needs a grace period: add this signal to evictionSoftGracePeriod";
         assert_eq!(problems, [format!("f:4: evictionSoft.memory.available: {text}")]);
         let graced = "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 90s}";
-        let eviction = load(graced).unwrap().eviction;
-        assert_eq!(eviction.soft, BTreeMap::from([(Signal::MemoryAvailable, Threshold::Quantity(1 << 30))]));
-        assert_eq!(eviction.soft_grace_period, BTreeMap::from([(Signal::MemoryAvailable, Duration::from_secs(90))]));
+        let settings = load(graced).unwrap();
+        assert_eq!(settings.eviction_soft, BTreeMap::from([(Signal::MemoryAvailable, Threshold::Quantity(1 << 30))]));
+        assert_eq!(
+            settings.eviction_soft_grace_period,
+            BTreeMap::from([(Signal::MemoryAvailable, Duration::from_secs(90))])
+        );
         let problems = load("evictionSoftGracePeriod: {memory.available: 90}").unwrap_err();
         assert!(problems[0].starts_with("f:3: evictionSoftGracePeriod.memory.available: \"90\" has no unit"));
     }
@@ -238,9 +231,9 @@ mod tests {
     #[test]
     fn a_minimum_reclaim_may_be_nothing_but_not_a_share_of_nothing() {
         let reclaim = |text: &str| load(&format!("evictionMinimumReclaim: {{nodefs.available: {text}}}"));
-        let read = reclaim("0Mi").unwrap().eviction.minimum_reclaim;
+        let read = reclaim("0Mi").unwrap().eviction_minimum_reclaim;
         assert_eq!(read, BTreeMap::from([(Signal::NodefsAvailable, Threshold::Quantity(0))]));
-        for (text, wrong) in [("0%", "must be more than 0%"), ("-1", "must not be negative, as \"-1\" is")] {
+        for (text, wrong) in [("0%", "must be more than 0%"), ("-1", "must not be negative")] {
             assert_eq!(reclaim(text).unwrap_err(), [format!("f:3: evictionMinimumReclaim.nodefs.available: {wrong}")]);
         }
     }

@@ -1,7 +1,7 @@
 //! The fields of a `KubeletConfiguration` that have no meaning here, to tell them from mistakes.
 
 /// Fields of `kubelet.config.k8s.io/v1beta1` (Kubernetes 1.36) that are about pods, containers, images, volumes or the
-/// kubelet's own server. Those that apply to a Node stand in [`super::table::SETTINGS`].
+/// kubelet's own server. Those that apply to a Node stand in [`super::settings::SETTINGS`].
 const NOT_APPLICABLE: &str = "\
     address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS clusterDNS \
     clusterDomain configMapAndSecretChangeDetectionStrategy containerLogMaxFiles containerLogMaxSize \

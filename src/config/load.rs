@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use super::duration;
 use super::eviction;
+use super::field::Field;
 use super::kubelet_fields;
 use super::nearest::nearest;
-use super::problem::{Findings, Origin, Problem, Report, quoted};
-use super::setting::{Setting, Whose};
-use super::settings::Settings;
-use super::table::{self, SETTINGS};
-use super::yaml::{self, Entry, Value};
+use super::problem::{Findings, Origin, Problem, quoted};
+use super::settings::{SETTINGS, Setting, Settings, Whose};
+use super::yaml::{self, Content, Entry, Value};
 
 /// Settings that hold together.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,8 +60,14 @@ struct Given {
     setting: &'static Setting,
     origin: Origin,
     /// Name in the file, or the flag with its dashes.
-    field: String,
+    name: String,
     value: Value,
+}
+
+impl Given {
+    fn field(&self) -> Field<'_> {
+        Field { origin: &self.origin, name: self.name.clone(), line: self.value.line, value: &self.value }
+    }
 }
 
 #[derive(Default)]
@@ -76,21 +81,23 @@ impl Reading {
     fn read_file(&mut self, path: &str, text: &str) {
         let origin = Origin::File(path.to_owned());
         let yaml::Parsed { tree, problems } = yaml::parse(text);
+        let file = Field::of_file(&origin, &tree);
         for (line, text) in problems {
-            self.findings.refuse(&origin, line, "", text);
+            self.findings.refuse(Problem { line, ..file.problem(text) });
         }
-        if !matches!(tree, Value::Map { .. } | Value::Null { .. }) {
-            let text = format!("must be a map of settings, not {}", tree.kind());
-            self.findings.refuse(&origin, tree.line(), "", text);
+        if !matches!(tree.content, Content::Map(_)) {
+            if !tree.is_null() {
+                self.findings.refuse(file.problem(format!("must be a map of settings, not {}", tree.kind())));
+            }
+            return;
         }
-        let Value::Map { entries, .. } = &tree else { return };
-        let Some(kind) = self.kind_of(&origin, &tree) else { return };
+        let Some(kind) = self.kind_of(&file) else { return };
         let mut ignored = Vec::new();
-        for entry in entries.iter().filter(|entry| entry.key != "apiVersion" && entry.key != "kind") {
-            match &entry.value {
-                Value::Map { entries, .. } if entry.key == "logging" => {
-                    for inner in entries {
-                        let dotted = Entry { key: format!("logging.{}", inner.key), ..inner.clone() };
+        for entry in tree.entries().iter().filter(|entry| entry.key != "apiVersion" && entry.key != "kind") {
+            match &entry.value.content {
+                Content::Map(inner) if entry.key == "logging" => {
+                    for entry in inner {
+                        let dotted = Entry { key: format!("logging.{}", entry.key), ..entry.clone() };
                         self.read_entry(&origin, kind, &dotted, &mut ignored);
                     }
                 }
@@ -99,26 +106,27 @@ impl Reading {
         }
         if !ignored.is_empty() {
             let text = format!("fields of the kubelet without meaning here, ignored: {}", ignored.join(", "));
-            self.findings.notices.push(Problem { origin, line: 0, field: String::new(), text });
+            self.findings.notice(Problem { line: 0, ..file.problem(text) });
         }
     }
 
-    fn kind_of(&mut self, origin: &Origin, tree: &Value) -> Option<Kind> {
-        let text_of = |name| tree.get(name).map_or(("", 0), |value| (value.as_text().unwrap_or(""), value.line()));
-        let ((version, version_line), (kind, kind_line)) = (text_of("apiVersion"), text_of("kind"));
-        let Some((known_version, _, found)) = KINDS.into_iter().find(|(_, name, _)| *name == kind) else {
+    fn kind_of(&mut self, file: &Field<'_>) -> Option<Kind> {
+        let [version, kind] = ["apiVersion", "kind"].map(|key| file.at(key));
+        let text_of = |field: &Field<'_>| field.value.as_text().unwrap_or_default().to_owned();
+        let (version_text, name) = (text_of(&version), text_of(&kind));
+        let Some((known_version, _, found)) = KINDS.into_iter().find(|(_, known, _)| *known == name) else {
             let expected = "write `apiVersion: nodepulse.dev/v1` and `kind: NodePulseConfiguration`";
-            let text = match nearest(kind, KINDS.map(|(_, name, _)| name)) {
-                Some(near) => format!("unknown kind {}: did you mean {near}?", quoted(kind)),
-                None if kind.is_empty() => format!("is missing: {expected}"),
-                None => format!("unknown kind {}: {expected}", quoted(kind)),
+            let text = match nearest(&name, KINDS.map(|(_, name, _)| name)) {
+                Some(near) => format!("unknown kind {}: did you mean {near}?", quoted(&name)),
+                None if name.is_empty() => format!("is missing: {expected}"),
+                None => format!("unknown kind {}: {expected}", quoted(&name)),
             };
-            self.findings.refuse(origin, kind_line, "kind", text);
+            self.findings.refuse(kind.problem(text));
             return None;
         };
-        if version != known_version {
-            let text = format!("must be {known_version} for kind {kind}, not {}", quoted(version));
-            self.findings.refuse(origin, version_line, "apiVersion", text);
+        if version_text != known_version {
+            let text = format!("must be {known_version} for kind {name}, not {}", quoted(&version_text));
+            self.findings.refuse(version.problem(text));
         }
         Some(found)
     }
@@ -128,37 +136,37 @@ impl Reading {
             return; // Nothing more would be told, and looking for the nearest key costs time.
         }
         let name = entry.key.as_str();
-        let Some(setting) = table::by_name(name) else {
-            return match kind {
-                Kind::Kubelet if kubelet_fields::is_not_applicable(name) => ignored.push(name.to_owned()),
-                _ => self.findings.refuse(origin, entry.line, "", unknown_key(name, kind)),
-            };
-        };
-        if kind == Kind::Kubelet && setting.whose != Whose::Kubelet {
-            let text = "is no field of kind KubeletConfiguration: use kind NodePulseConfiguration, or the flag";
-            return self.findings.refuse(origin, entry.line, name, format!("{text} {}", setting.dashed_flag()));
-        }
-        let is_default = entry.value.is_null() || (ZERO_IS_DEFAULT.contains(&name) && is_zero(&entry.value));
-        if !is_default {
-            let (field, value) = (name.to_owned(), entry.value.clone());
-            self.given.push(Given { setting, origin: origin.clone(), field, value });
+        let problem =
+            |field: &str, text| Problem { origin: origin.clone(), line: entry.line, field: field.to_owned(), text };
+        match Setting::by_name(name) {
+            None if kind == Kind::Kubelet && kubelet_fields::is_not_applicable(name) => ignored.push(name.to_owned()),
+            None => self.findings.refuse(problem("", unknown_key(name, kind))),
+            Some(setting) if kind == Kind::Kubelet && setting.whose != Whose::Kubelet => {
+                let text = "is no field of kind KubeletConfiguration: use kind NodePulseConfiguration, or the flag";
+                self.findings.refuse(problem(name, format!("{text} {}", setting.dashed_flag())));
+            }
+            Some(_) if entry.value.is_null() || (ZERO_IS_DEFAULT.contains(&name) && is_zero(&entry.value)) => {}
+            Some(setting) => {
+                let (name, value) = (name.to_owned(), entry.value.clone());
+                self.given.push(Given { setting, origin: origin.clone(), name, value });
+            }
         }
     }
 
     fn read_flags(&mut self, flags: &[(String, String)]) {
         for (flag, text) in flags {
-            let Some(setting) = table::by_flag(flag) else {
-                let hint = match nearest(flag, SETTINGS.iter().map(|setting| setting.flag)) {
+            let Some(setting) = Setting::by_flag(flag) else {
+                let text = match nearest(flag, SETTINGS.iter().map(|setting| setting.flag)) {
                     Some(near) => format!("unknown flag: did you mean --{near}?"),
                     None => "unknown flag: see nodepulse help settings".to_owned(),
                 };
-                self.findings.refuse(&Origin::Flag, 0, &format!("--{flag}"), hint);
+                self.findings.refuse(Problem { origin: Origin::Flag, line: 0, field: format!("--{flag}"), text });
                 continue;
             };
-            let (field, value) = (setting.dashed_flag(), setting.flag_value(text));
-            match self.given.iter_mut().find(|before| before.field == field) {
+            let (name, value) = (setting.dashed_flag(), setting.flag_value(text));
+            match self.given.iter_mut().find(|before| before.name == name) {
                 Some(before) => merge(&mut before.value, value),
-                None => self.given.push(Given { setting, origin: Origin::Flag, field, value }),
+                None => self.given.push(Given { setting, origin: Origin::Flag, name, value }),
             }
         }
     }
@@ -166,30 +174,31 @@ impl Reading {
     fn finish(mut self) -> Result<Loaded, Vec<Problem>> {
         let mut settings = Settings::default();
         for setting in SETTINGS {
-            for Given { origin, field, value, .. } in
-                self.given.iter().filter(|given| given.setting.name == setting.name)
-            {
-                let line = value.line();
-                setting.read(&mut settings, value, &mut Report { origin, field, line, findings: &mut self.findings });
+            for given in self.given.iter().filter(|given| given.setting.name == setting.name) {
+                setting.read(&mut settings, &given.field(), &mut self.findings);
                 // The kubelet's rule: where a file sets only the update frequency, the report frequency is the same.
-                if setting.name == "nodeStatusUpdateFrequency" && *origin != Origin::Flag {
+                if setting.name == "nodeStatusUpdateFrequency" && given.origin != Origin::Flag {
                     settings.node_status_report_frequency = settings.node_status_update_frequency;
                 }
             }
         }
-        if let Some(Given { origin, field, value, .. }) =
-            self.given.iter().rfind(|given| given.setting.name == "evictionSoft")
-        {
-            for signal in eviction::without_grace_period(&settings.eviction) {
-                let text = "needs a grace period: add this signal to evictionSoftGracePeriod";
-                self.findings.refuse(origin, value.line(), &format!("{field}.{signal}"), text);
+        let last = |name: &str| self.given.iter().rfind(|given| given.setting.name == name).map(Given::field);
+        if let Some(hard) = last("evictionHard").filter(|_| settings.merge_default_eviction_settings) {
+            settings.eviction_hard.extend(eviction::defaults_besides(&hard));
+        }
+        if let Some(soft) = last("evictionSoft") {
+            for signal in settings.eviction_soft.keys() {
+                if !settings.eviction_soft_grace_period.contains_key(signal) {
+                    let field = format!("{}.{}", soft.name, eviction::name_of(*signal));
+                    let text = "needs a grace period: add this signal to evictionSoftGracePeriod";
+                    self.findings.refuse(Problem { field, ..soft.problem(text) });
+                }
             }
         }
         let Findings { mut problems, mut notices } = self.findings;
-        // Files before flags, in the order of their lines.
-        let place = |problem: &Problem| (problem.origin == Origin::Flag, problem.line);
-        problems.sort_by_key(place);
-        notices.sort_by_key(place);
+        for found in [&mut problems, &mut notices] {
+            found.sort_by(|one, other| (&one.origin, one.line).cmp(&(&other.origin, other.line)));
+        }
         let mut notices: Vec<String> = notices.iter().map(Problem::to_string).collect();
         if settings.podless && (settings.max_pods, settings.pods_per_core) != (110, 0) {
             let text = "maxPods and podsPerCore have no effect as long as podless is true: capacity pods is 0";
@@ -216,13 +225,13 @@ fn is_zero(value: &Value) -> bool {
 
 /// A flag that is given again: maps and lists grow, all others are replaced.
 fn merge(before: &mut Value, value: Value) {
-    match (before, value) {
-        (Value::List { items, .. }, Value::List { items: more, .. }) => items.extend(more),
-        (Value::Map { entries, .. }, Value::Map { entries: more, .. }) => {
+    match (&mut before.content, value.content) {
+        (Content::List(items), Content::List(more)) => items.extend(more),
+        (Content::Map(entries), Content::Map(more)) => {
             entries.retain(|entry| more.iter().all(|other| other.key != entry.key));
             entries.extend(more);
         }
-        (before, value) => *before = value,
+        (before, content) => *before = content,
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod duration;
 mod eviction;
+mod field;
 pub mod kubeconfig;
 mod kubelet_fields;
 pub mod labels;
@@ -12,10 +13,9 @@ mod node_values;
 pub mod plain_text;
 pub mod problem;
 pub mod quantity;
-pub mod setting;
 pub mod settings;
-pub mod table;
 pub mod taint;
+mod values;
 pub mod yaml;
 
 pub use load::{Loaded, settings};

@@ -17,8 +17,8 @@ pub struct Problem {
     pub text: String,
 }
 
-/// Where a setting was given.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where a setting was given: files sort before flags.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// Path of the file, as given.
     File(String),
@@ -42,55 +42,35 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Everything that was found in the settings so far.
+/// Everything that was found in the settings so far: no more than anybody reads.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub(super) struct Findings {
     pub problems: Vec<Problem>,
     /// What is not wrong and yet may surprise.
     pub notices: Vec<Problem>,
 }
 
 impl Findings {
-    /// Keeps a problem: no more than are read by anybody, and none twice in a row.
-    pub fn refuse(&mut self, origin: &Origin, line: u32, field: &str, text: impl Into<String>) {
-        let problem = Problem { origin: origin.clone(), line, field: field.to_owned(), text: text.into() };
+    /// Keeps a problem, but none twice in a row.
+    pub fn refuse(&mut self, problem: Problem) {
         if !self.are_full() && self.problems.last() != Some(&problem) {
             self.problems.push(problem);
         }
     }
 
+    /// What was read, or the problem kept.
+    pub fn accept<T>(&mut self, read: Result<T, Problem>) -> Option<T> {
+        read.map_err(|problem| self.refuse(problem)).ok()
+    }
+
+    pub fn notice(&mut self, notice: Problem) {
+        if self.notices.len() < limits::PROBLEMS {
+            self.notices.push(notice);
+        }
+    }
+
     pub fn are_full(&self) -> bool {
         self.problems.len() >= limits::PROBLEMS
-    }
-}
-
-/// Takes what there is to say about one setting.
-pub struct Report<'a> {
-    pub origin: &'a Origin,
-    /// Name in the file, or the flag with its dashes.
-    pub field: &'a str,
-    /// Of the value, 0 for a flag.
-    pub line: u32,
-    pub findings: &'a mut Findings,
-}
-
-impl Report<'_> {
-    /// A problem with the setting itself.
-    pub fn refuse(&mut self, text: impl Into<String>) {
-        self.findings.refuse(self.origin, self.line, self.field, text);
-    }
-
-    /// A problem with a part of it: `part` is `.key` or `[index]`.
-    pub fn refuse_part(&mut self, line: u32, part: &str, text: impl Into<String>) {
-        self.findings.refuse(self.origin, line, &format!("{}{part}", self.field), text);
-    }
-
-    /// Something about a part of it that is not wrong and yet may surprise.
-    pub fn notice(&mut self, line: u32, part: &str, text: String) {
-        if self.findings.notices.len() < limits::PROBLEMS {
-            let field = format!("{}{part}", self.field);
-            self.findings.notices.push(Problem { origin: self.origin.clone(), line, field, text });
-        }
     }
 }
 

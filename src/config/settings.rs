@@ -1,159 +1,226 @@
-//! The settings of the agent, checked: what every other module may rely on.
+//! Every setting of the agent, one row each: its field, its default, and what files, flags, help, manual, README and
+//! completions have to know of it.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
-#[cfg(doc)]
+use super::field::Field;
 use super::limits;
+use super::node_values::{address_list, cloud_provider, hostname, journal_quota, label_value, node_ip, node_labels};
+use super::node_values::{reserved, reserved_cpus, taint_list};
+use super::problem::{Findings, Problem};
 use super::quantity::Quantity;
 use super::taint::Taint;
+use super::values::{absolute_path, at_least, boolean, number, path, text};
+use super::yaml::{Content, Entry, Value};
+use super::{eviction, eviction::periods, eviction::reclaims, eviction::thresholds};
 
-/// Checked settings. Names, defaults and meaning are those of the kubelet wherever the kubelet has the
-/// field; the rest is explained where it stands.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
-    /// `--hostname-override`: the Node's name instead of the host's; trimmed and lower-cased (ST-6).
-    pub hostname_override: Option<String>,
-    pub register_node: bool,
-    /// Only at creation (INI-3, REG-9). Holds what the user asked for; `podless` and `cloud_provider` add theirs.
-    pub register_with_taints: Vec<Taint>,
-    /// `--node-labels`, already checked against NodeRestriction's list (D9).
-    pub node_labels: BTreeMap<String, String>,
-    pub node_ip: NodeIp,
-    pub cloud_provider: CloudProvider,
-    /// `spec.providerID`; empty is not sent (INI-5).
-    pub provider_id: String,
-    /// What a cloud provider would have said: label `node.kubernetes.io/instance-type`, `topology.kubernetes.io/zone`
-    /// and `/region`; empty is not sent.
-    pub instance_type: String,
-    pub zone: String,
-    pub region: String,
-    /// Addresses appended after the kubelet's own (`ExternalIP`, `ExternalDNS`, ...), in order.
-    pub extra_addresses: Vec<(String, String)>,
+pub use super::eviction::{Signal, Threshold};
+pub use super::node_values::{CloudProvider, Family, NodeIp};
 
-    pub node_status_update_frequency: Duration,
-    pub node_status_report_frequency: Duration,
-    /// Ours (D4): how often the conditions are asserted without a change, healing what others wrote. Default 60 s.
-    pub status_assert_frequency: Duration,
-    pub node_lease_duration_seconds: u32,
-
-    /// Ours (D8): nothing may be scheduled here. True (the default): capacity `pods: 0`, the taint
-    /// `nodepulse.dev/podless` twice and the label that keeps load balancers away. False: `max_pods`, none of the rest.
-    pub podless: bool,
-    /// Ours (D1): register again when the Node was deleted. Default true; the kubelet never does.
-    pub reregister: bool,
-    pub max_pods: u32,
-    pub pods_per_core: u32,
-    pub eviction: Eviction,
-    pub kube_reserved: BTreeMap<String, Quantity>,
-    pub system_reserved: BTreeMap<String, Quantity>,
-    /// Number of CPUs in `reservedSystemCPUs`; overrides the cpu reservations (ALC-3).
-    pub reserved_system_cpus: Option<u32>,
-    pub enable_controller_attach_detach: bool,
-    pub local_storage_capacity_isolation: bool,
-    /// `daemonEndpoints.kubeletEndpoint.Port`: 0, as nothing listens, unless `port` is set (DEP-1).
-    pub port: u16,
-    pub event_record_qps: u32,
-    pub event_burst: u32,
-
-    /// Path of the kubeconfig; `None` is stand-alone: nothing is sent (TR-9).
-    pub kubeconfig: Option<String>,
-    /// Ours: where the agent keeps its files; its file system is the Node's `ephemeral-storage` (SRC-8).
-    /// Default `/var/lib/nodepulse`.
-    pub state_directory: String,
-    /// Ours: most bytes of the journal in the state directory, from [`limits::JOURNAL_LEAST_BYTES`] to
-    /// [`limits::JOURNAL_MOST_BYTES`]. Default 64 KiB.
-    pub journal_quota_bytes: usize,
-    /// `-v`: 0 to 10.
-    pub verbosity: u8,
-    /// Give up what an agent never needs once everything is open.
-    pub sandbox: bool,
+/// One row of the table.
+pub struct Setting {
+    /// Key in the settings file. A dot means a key of a map: `logging.verbosity`.
+    pub name: &'static str,
+    /// Flag, without its dashes; one letter means one dash.
+    pub flag: &'static str,
+    /// For people, and but for `evictionHard` as a flag would say it; empty: none.
+    pub default: &'static str,
+    /// One sentence for the help text, without a full stop.
+    pub meaning: &'static str,
+    pub whose: Whose,
+    pub form: Form,
+    /// Puts a value of the right form in its place; what is refused changes nothing.
+    read: fn(&mut Settings, &Field<'_>, &mut Findings) -> Result<(), Problem>,
 }
 
-/// `--node-ip` (ADR-2).
+/// Where a setting comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeIp {
-    /// Not given: detect, IPv4 first.
-    Detect,
-    /// `0.0.0.0` or `::`: detect, this family first.
-    Family(Family),
-    One(IpAddr),
-    /// One IPv4 and one IPv6, in the order given.
-    Two(IpAddr, IpAddr),
+pub enum Whose {
+    /// A field of the kubelet's configuration file: name, default and meaning are the kubelet's.
+    Kubelet,
+    /// Only a flag of the kubelet; here also a key of the file.
+    KubeletFlag,
+    Ours,
 }
 
-/// Address family.
+/// What a value looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    V4,
-    V6,
+pub enum Form {
+    /// True or false; a flag without a value means true.
+    Boolean,
+    /// One line of text; what stands for it in the help.
+    One(&'static str),
+    /// A map in a file, `KEY=VALUE,...` in a flag: what stands for a key, the separator, what stands for a value.
+    Map(&'static str, char, &'static str),
+    /// A list in a file, commas in a flag: what stands for an item in a flag, and in a file; how many are allowed.
+    List(&'static str, &'static str, usize),
 }
 
-/// `--cloud-provider`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CloudProvider {
-    None,
-    /// `external`: taint, annotation and addresses as INI-3, ADR-3 and ADR-4.
-    External,
-}
+use Form::{Boolean, List, Map, One};
 
-/// The signals that pressure conditions are made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Signal {
-    MemoryAvailable,
-    NodefsAvailable,
-    NodefsInodesFree,
-    PidAvailable,
-}
-
-/// One threshold: pressure when the signal is strictly below it (EVI-5).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Threshold {
-    /// Bytes, inodes or PIDs.
-    Quantity(i64),
-    /// Of the capacity, 0 < percentage < 100, computed as EVI-5 / ALC-2 (`f32`, truncated).
-    Percentage(f32),
-    /// D7's default for memory: min(100 Mi, 10 % of the capacity), at least 8 Mi.
-    SmallBoardMemory,
-}
-
-/// Thresholds and their hysteresis (EVI-1..8).
-#[derive(Debug, Clone, PartialEq)]
-pub struct Eviction {
-    /// Whether `hard` keeps the defaults of the signals that are not given.
-    pub merge_defaults: bool,
-    pub hard: BTreeMap<Signal, Threshold>,
-    /// A soft threshold raises the condition at once (EVI-6), whatever its grace period.
-    pub soft: BTreeMap<Signal, Threshold>,
-    pub soft_grace_period: BTreeMap<Signal, Duration>,
-    pub minimum_reclaim: BTreeMap<Signal, Threshold>,
-    pub pressure_transition_period: Duration,
-}
-
-impl Eviction {
-    /// Whether a threshold asks for the number of PIDs: none does unless it was set (EVI-1).
-    pub fn judges_pids(&self) -> bool {
-        [&self.hard, &self.soft].into_iter().any(|thresholds| thresholds.contains_key(&Signal::PidAvailable))
-    }
-}
-
-impl Default for Eviction {
-    /// EVI-1, with D7's memory threshold; no PID threshold.
-    fn default() -> Eviction {
-        Eviction {
-            merge_defaults: false,
-            hard: BTreeMap::from([
-                (Signal::MemoryAvailable, Threshold::SmallBoardMemory),
-                (Signal::NodefsAvailable, Threshold::Percentage(10.0)),
-                (Signal::NodefsInodesFree, Threshold::Percentage(5.0)),
-            ]),
-            soft: BTreeMap::new(),
-            soft_grace_period: BTreeMap::new(),
-            minimum_reclaim: BTreeMap::new(),
-            pressure_transition_period: Duration::from_secs(300),
+/// Makes [`Settings`] with its defaults, and the table of its rows:
+/// `FIELD: TYPE = DEFAULT, WHOSE "key" "flag" "default for people", FORM, READER, "meaning";`
+macro_rules! settings {
+    ($($(#[$doc:meta])* $field:ident: $type:ty = $value:expr,
+        $whose:ident $name:literal $flag:literal $default:literal, $form:expr, $read:expr, $meaning:literal;)*) => {
+        /// Checked settings: what every other module may rely on. Names, defaults and meaning are those of the kubelet
+        /// wherever the kubelet has the field.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Settings {
+            $(#[doc = $meaning] $(#[$doc])* pub $field: $type,)*
         }
-    }
+
+        impl Default for Settings {
+            fn default() -> Settings {
+                Settings { $($field: $value,)* }
+            }
+        }
+
+        /// In the order of the help text.
+        pub const SETTINGS: &[Setting] = &[$(Setting {
+            name: $name,
+            flag: $flag,
+            default: $default,
+            meaning: $meaning,
+            whose: Whose::$whose,
+            form: $form,
+            read: |to, field, findings| put(&mut to.$field, field, findings, $read),
+        },)*];
+    };
+}
+
+fn put<T>(
+    place: &mut T,
+    field: &Field<'_>,
+    findings: &mut Findings,
+    read: impl Fn(&Field<'_>, &mut Findings) -> Result<T, Problem>,
+) -> Result<(), Problem> {
+    *place = read(field, findings)?;
+    Ok(())
+}
+
+/// The shortest period: what is more often would be a load on the server that no board is worth.
+const SECOND: Duration = Duration::from_secs(1);
+/// The API's own whole numbers.
+const MOST: u32 = i32::MAX as u32;
+const TAINTS: Form = List("KEY=VALUE:EFFECT", "maps with key, value and effect", limits::TAINTS);
+const ADDRESSES: Form = List("TYPE=ADDRESS", "maps with type and address", limits::NODE_ADDRESSES);
+
+settings! {
+    /// `None` is stand-alone: nothing is sent (TR-9).
+    kubeconfig: Option<String> = None, KubeletFlag "kubeconfig" "kubeconfig" "", One("FILE"), path,
+        "Server and credentials; else /etc/nodepulse/kubeconfig, if it is there";
+    /// Lower-cased (ST-6).
+    hostname_override: Option<String> = None, KubeletFlag "hostnameOverride" "hostname-override" "", One("NAME"), hostname,
+        "Name of the Node; else the one in its client certificate (system:node:NAME), else the host's";
+    /// ADR-2.
+    node_ip: NodeIp = NodeIp::Detect, KubeletFlag "nodeIP" "node-ip" "", One("ADDRESS"), node_ip,
+        "Address of the Node, or one IPv4 and one IPv6 with a comma; 0.0.0.0 or :: prefers that family";
+    /// D9.
+    node_labels: BTreeMap<String, String> = BTreeMap::new(),
+        KubeletFlag "nodeLabels" "node-labels" "", Map("KEY", '=', "VALUE"), node_labels,
+        "Labels of the Node at registration; keys that only an administrator may set are refused";
+    register_node: bool = true, Kubelet "registerNode" "register-node" "true", Boolean, boolean,
+        "Create the Node; false: wait until somebody else has created it";
+    /// INI-3, REG-9; `podless` and `cloud_provider` add theirs.
+    register_with_taints: Vec<Taint> = Vec::new(),
+        Kubelet "registerWithTaints" "register-with-taints" "", TAINTS, taint_list,
+        "Taints of a new Node, each key=value:effect; an existing Node keeps its own";
+    /// Empty is not sent (INI-5).
+    provider_id: String = String::new(), Kubelet "providerID" "provider-id" "", One("ID"), text,
+        "spec.providerID of a new Node";
+    cloud_provider: CloudProvider = CloudProvider::None,
+        KubeletFlag "cloudProvider" "cloud-provider" "", One("external"), cloud_provider,
+        "external: taint the new Node until a cloud controller has initialised it";
+    instance_type: String = String::new(), Ours "instanceType" "instance-type" "", One("TYPE"), label_value,
+        "Label node.kubernetes.io/instance-type, as a cloud would set it";
+    zone: String = String::new(), Ours "zone" "zone" "", One("ZONE"), label_value,
+        "Label topology.kubernetes.io/zone, as a cloud would set it";
+    region: String = String::new(), Ours "region" "region" "", One("REGION"), label_value,
+        "Label topology.kubernetes.io/region, as a cloud would set it";
+    extra_addresses: Vec<(String, String)> = Vec::new(),
+        Ours "extraAddresses" "extra-addresses" "", ADDRESSES, address_list,
+        "Addresses after the detected ones, each TYPE=ADDRESS with a type such as ExternalIP or ExternalDNS";
+    /// D8: true means capacity `pods: 0`, the taint twice and the label that keeps load balancers away.
+    podless: bool = true, Ours "podless" "podless" "true", Boolean, boolean,
+        "Keep pods away: capacity for 0 pods, taint nodepulse.dev/podless, no load balancer; false: maxPods";
+    /// D1.
+    reregister: bool = true, Ours "reregister" "reregister" "true", Boolean, boolean,
+        "Register again when the Node was deleted; the kubelet never does";
+    node_lease_duration_seconds: u32 = 40,
+        Kubelet "nodeLeaseDurationSeconds" "node-lease-duration-seconds" "40", One("N"), number(1..=MOST),
+        "How long a Lease lasts; it is renewed after a quarter of that";
+    node_status_update_frequency: Duration = Duration::from_secs(10),
+        Kubelet "nodeStatusUpdateFrequency" "node-status-update-frequency" "10s", One("DURATION"), at_least(SECOND),
+        "How often the board is read and changes are sent";
+    node_status_report_frequency: Duration = Duration::from_secs(300),
+        Kubelet "nodeStatusReportFrequency" "node-status-report-frequency" "5m0s", One("DURATION"), at_least(SECOND),
+        "How often an unchanged status is sent; nodeStatusUpdateFrequency, if only that is in the file";
+    /// D4.
+    status_assert_frequency: Duration = Duration::from_secs(60),
+        Ours "statusAssertFrequency" "status-assert-frequency" "1m0s", One("DURATION"), at_least(SECOND),
+        "How often conditions are asserted without a change, which heals what others wrote (no watch)";
+    merge_default_eviction_settings: bool = false,
+        Kubelet "mergeDefaultEvictionSettings" "merge-default-eviction-settings" "false", Boolean, boolean,
+        "Keep the defaults of the signals that evictionHard does not name";
+    /// EVI-1, D7.
+    eviction_hard: BTreeMap<Signal, Threshold> = BTreeMap::from(eviction::DEFAULTS),
+        Kubelet "evictionHard" "eviction-hard"
+        "nodefs.available: 10%, nodefs.inodesFree: 5%, memory.available: the lesser of 100Mi and 10%",
+        Map("SIGNAL", '<', "AMOUNT"), thresholds,
+        "Below which a pressure condition is True; one key drops all defaults";
+    /// EVI-6.
+    eviction_soft: BTreeMap<Signal, Threshold> = BTreeMap::new(),
+        Kubelet "evictionSoft" "eviction-soft" "", Map("SIGNAL", '<', "AMOUNT"), thresholds,
+        "As evictionHard; each signal needs a grace period, and raises its condition at once all the same";
+    eviction_soft_grace_period: BTreeMap<Signal, Duration> = BTreeMap::new(),
+        Kubelet "evictionSoftGracePeriod" "eviction-soft-grace-period" "", Map("SIGNAL", '=', "DURATION"), periods,
+        "How long a soft threshold has to be met until evictionMinimumReclaim applies to it";
+    eviction_minimum_reclaim: BTreeMap<Signal, Threshold> = BTreeMap::new(),
+        Kubelet "evictionMinimumReclaim" "eviction-minimum-reclaim" "", Map("SIGNAL", '=', "AMOUNT"), reclaims,
+        "How far above its threshold a signal has to rise before its condition ends";
+    eviction_pressure_transition_period: Duration = Duration::from_secs(300),
+        Kubelet "evictionPressureTransitionPeriod" "eviction-pressure-transition-period" "5m0s",
+        One("DURATION"), at_least(Duration::ZERO),
+        "How long a pressure condition stays True after the last pressure";
+    kube_reserved: BTreeMap<String, Quantity> = BTreeMap::new(),
+        Kubelet "kubeReserved" "kube-reserved" "", Map("RESOURCE", '=', "QUANTITY"), reserved,
+        "Taken off allocatable: cpu, memory, ephemeral-storage, pid";
+    system_reserved: BTreeMap<String, Quantity> = BTreeMap::new(),
+        Kubelet "systemReserved" "system-reserved" "", Map("RESOURCE", '=', "QUANTITY"), reserved,
+        "Taken off allocatable as well: cpu, memory, ephemeral-storage, pid";
+    /// Their number (ALC-3).
+    reserved_system_cpus: Option<u32> = None,
+        Kubelet "reservedSystemCPUs" "reserved-cpus" "", One("CPUS"), reserved_cpus,
+        "CPUs such as 0-3,5 to take off allocatable instead of reserved cpu";
+    max_pods: u32 = 110, Kubelet "maxPods" "max-pods" "110", One("N"), number(0..=MOST),
+        "Capacity for pods; only with podless: false";
+    pods_per_core: u32 = 0, Kubelet "podsPerCore" "pods-per-core" "0", One("N"), number(0..=MOST),
+        "Capacity for pods for each core, never more than maxPods; 0: maxPods alone counts";
+    enable_controller_attach_detach: bool = true,
+        Kubelet "enableControllerAttachDetach" "enable-controller-attach-detach" "true", Boolean, boolean,
+        "Annotate the Node so that the controller never expects it to attach volumes";
+    local_storage_capacity_isolation: bool = true,
+        Kubelet "localStorageCapacityIsolation" "local-storage-capacity-isolation" "true", Boolean, boolean,
+        "Report ephemeral-storage";
+    /// DEP-1.
+    port: u16 = 0, Kubelet "port" "port" "0", One("N"), number(0..=65_535),
+        "Port that the Node names as the kubelet's; 0, as nothing listens (a kubelet says 10250)";
+    event_record_qps: u32 = 50, Kubelet "eventRecordQPS" "event-qps" "50", One("N"), number(0..=MOST),
+        "Events sent in a second; 0: no limit";
+    event_burst: u32 = 100, Kubelet "eventBurst" "event-burst" "100", One("N"), number(0..=MOST),
+        "Events sent at once";
+    /// SRC-8.
+    state_directory: String = "/var/lib/nodepulse".to_owned(),
+        Ours "stateDirectory" "state-directory" "/var/lib/nodepulse", One("DIR"), absolute_path,
+        "Where the agent keeps its files; the file system that holds it is the Node's ephemeral-storage";
+    journal_quota_bytes: usize = 64 * 1024, Ours "journalQuota" "journal-quota" "64Ki", One("BYTES"), journal_quota,
+        "Most bytes of the journal of what happened and is not yet told, 16Ki to 1Mi; full, it drops the middle";
+    sandbox: bool = true, Ours "sandbox" "sandbox" "true", Boolean, boolean,
+        "Once everything is open, give up what an agent never needs (SECURITY.md); false: nothing is given up";
+    verbosity: u8 = 2, Kubelet "logging.verbosity" "v" "2", One("N"), number(0..=10),
+        "How much is logged: 0 changes that matter, 2 every change, 4 and more each request";
 }
 
 impl Settings {
@@ -161,44 +228,80 @@ impl Settings {
     pub fn lease_renew_period(&self) -> Duration {
         Duration::from_secs(u64::from(self.node_lease_duration_seconds)) / 4
     }
+
+    /// Whether a threshold asks for the number of PIDs: none does unless it was set (EVI-1).
+    pub fn judges_pids(&self) -> bool {
+        [&self.eviction_hard, &self.eviction_soft].iter().any(|all| all.contains_key(&Signal::PidAvailable))
+    }
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            hostname_override: None,
-            register_node: true,
-            register_with_taints: Vec::new(),
-            node_labels: BTreeMap::new(),
-            node_ip: NodeIp::Detect,
-            cloud_provider: CloudProvider::None,
-            provider_id: String::new(),
-            instance_type: String::new(),
-            zone: String::new(),
-            region: String::new(),
-            extra_addresses: Vec::new(),
-            node_status_update_frequency: Duration::from_secs(10),
-            node_status_report_frequency: Duration::from_secs(300),
-            status_assert_frequency: Duration::from_secs(60),
-            node_lease_duration_seconds: 40,
-            podless: true,
-            reregister: true,
-            max_pods: 110,
-            pods_per_core: 0,
-            eviction: Eviction::default(),
-            kube_reserved: BTreeMap::new(),
-            system_reserved: BTreeMap::new(),
-            reserved_system_cpus: None,
-            enable_controller_attach_detach: true,
-            local_storage_capacity_isolation: true,
-            port: 0,
-            event_record_qps: 50,
-            event_burst: 100,
-            kubeconfig: None,
-            state_directory: "/var/lib/nodepulse".to_owned(),
-            journal_quota_bytes: 64 * 1024,
-            verbosity: 2,
-            sandbox: true,
+impl Setting {
+    /// The setting of a key in the file.
+    pub fn by_name(name: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.name == name)
+    }
+
+    /// The setting of a flag, without its dashes.
+    pub fn by_flag(flag: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.flag == flag)
+    }
+
+    /// `--node-labels`, `-v`.
+    pub fn dashed_flag(&self) -> String {
+        format!("{}{}", if self.flag.len() == 1 { "-" } else { "--" }, self.flag)
+    }
+
+    /// `--node-labels KEY=VALUE,...`, for the help; a truth value may be left out.
+    pub fn usage(&self) -> String {
+        let flag = self.dashed_flag();
+        match self.form {
+            Boolean => format!("{flag}[=true|false]"),
+            One(placeholder) => format!("{flag} {placeholder}"),
+            Map(key, separator, value) => format!("{flag} {key}{separator}{value},..."),
+            List(item, ..) => format!("{flag} {item},..."),
+        }
+    }
+
+    /// Cuts a flag's text as the kubelet's flags do.
+    pub(super) fn flag_value(&self, text: &str) -> Value {
+        let value = |content| Value { line: 0, content };
+        let one = |text: &str| value(Content::Text(text.to_owned()));
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        match self.form {
+            Boolean | One(_) => one(text),
+            List(..) => value(Content::List(parts.map(one).collect())),
+            Map(_, separator, _) => {
+                let entry = |part: &str| {
+                    let (key, text) = part.split_once(separator).unwrap_or((part, ""));
+                    Entry { key: key.trim().to_owned(), line: 0, value: one(text) }
+                };
+                value(Content::Map(parts.map(entry).collect()))
+            }
+        }
+    }
+
+    /// Checks a value and puts it in its place, or keeps what is wrong with it.
+    pub(super) fn read(&self, to: &mut Settings, field: &Field<'_>, findings: &mut Findings) {
+        let checked = self.check_form(field.value).map_err(|wrong| field.problem(wrong));
+        let read = checked.and_then(|()| (self.read)(to, field, findings));
+        findings.accept(read);
+    }
+
+    fn check_form(&self, value: &Value) -> Result<(), String> {
+        let check_count = |count: usize, most: usize| match count > most {
+            true => Err(format!("has {count} entries; {most} are allowed")),
+            false => Ok(()),
+        };
+        match (self.form, &value.content) {
+            (Map(..), Content::Map(entries)) => check_count(entries.len(), limits::NODE_LABELS),
+            (List(.., most), Content::List(items)) => check_count(items.len(), most),
+            (Map(key, _, of), _) => Err(format!("must be a map of {key}: {of}, not {}", value.kind())),
+            (List(_, of, _), _) => Err(format!("must be a list of {of}, not {}", value.kind())),
+            (_, Content::Text(text)) if text.trim().chars().any(char::is_control) => {
+                Err("must be one line without control characters".to_owned())
+            }
+            (_, Content::Text(_)) => Ok(()),
+            _ => Err(format!("must be a single value, not {}", value.kind())),
         }
     }
 }

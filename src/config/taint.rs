@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::labels;
+use super::problem::quoted;
 
 /// One entry of `spec.taints`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,27 +27,20 @@ pub enum Effect {
 impl Taint {
     /// Reads the syntax of `--register-with-taints`: `key=value:effect`, the value optional. An error is a sentence.
     pub fn parse(text: &str) -> Result<Taint, String> {
-        let form = || format!("taint {text:?} is not of the form key=value:effect or key:effect");
-        let (key_value, effect) = text.split_once(':').ok_or_else(form)?;
+        let (key_value, effect) = text.split_once(':').unwrap_or((text, ""));
         let (key, value) = key_value.split_once('=').unwrap_or((key_value, ""));
-        if effect.contains(':') || value.contains('=') {
-            return Err(form());
+        if !text.contains(':') || effect.contains(':') || value.contains('=') {
+            return Err(format!("{} is not of the form key=value:effect or key:effect", quoted(text)));
         }
-        Taint::checked(key, value, effect, text)
+        Taint::new(key, value, effect)
     }
 
     /// The parts of a taint, as a settings file spells them. An error is a sentence.
     pub fn new(key: &str, value: &str, effect: &str) -> Result<Taint, String> {
-        Taint::checked(key, value, effect, &format!("{key}={value}:{effect}"))
-    }
-
-    /// `text` is how the user wrote it.
-    fn checked(key: &str, value: &str, effect: &str, text: &str) -> Result<Taint, String> {
-        labels::check_key(key).map_err(|wrong| format!("key of taint {text:?}: {wrong}"))?;
-        labels::check_value(value).map_err(|wrong| format!("value of taint {text:?}: {wrong}"))?;
+        labels::check_key(key).map_err(|wrong| format!("key {}: {wrong}", quoted(key)))?;
+        labels::check_value(value).map_err(|wrong| format!("value {}: {wrong}", quoted(value)))?;
         let effect = Effect::ALL.into_iter().find(|known| known.word() == effect).ok_or_else(|| {
-            let all = "NoSchedule, PreferNoSchedule or NoExecute";
-            format!("taint {text:?} has the unknown effect {effect:?}; use {all}")
+            format!("unknown effect {}: use NoSchedule, PreferNoSchedule or NoExecute", quoted(effect))
         })?;
         Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect })
     }
@@ -100,16 +94,16 @@ mod tests {
             ("key=value", "is not of the form"),
             ("key=a=b:NoSchedule", "is not of the form"),
             ("key:NoSchedule:NoExecute", "is not of the form"),
-            (":NoSchedule", "key of taint"),
-            ("=value:NoSchedule", "key of taint"),
-            ("a b=value:NoSchedule", "key of taint"),
-            ("key=-value:NoSchedule", "value of taint"),
+            (":NoSchedule", "key \"\": the name must"),
+            ("=value:NoSchedule", "key \"\": the name must"),
+            ("a b=value:NoSchedule", "key \"a b\": the name may"),
+            ("key=-value:NoSchedule", "value \"-value\": "),
             ("key:", "unknown effect"),
             ("key:noschedule", "unknown effect"),
             ("key=value:Never", "unknown effect"),
         ] {
             let error = Taint::parse(text).unwrap_err();
-            assert!(error.contains(reason) && error.contains(&format!("{text:?}")), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
     }
 

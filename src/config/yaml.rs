@@ -2,31 +2,27 @@
 //!
 //! Settings need no anchors, merge keys or tags, so what expands (a "billion laughs") is refused instead of counted.
 
-use saphyr_parser::{Event, Parser, ScalarStyle};
+use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 
 use super::limits;
 
-/// One node of the tree; `line` counts from 1, 0 where there is no file (flags).
+/// One node of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub struct Value {
+    /// Counted from 1; 0 where there is no file (flags).
+    pub line: u32,
+    pub content: Content,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
     /// Nothing, `~` or `null`: as if the key were not there.
-    Null {
-        line: u32,
-    },
+    Nothing,
     /// Any text, number or truth value, as it was written. What it means is up to the setting that reads it.
-    Scalar {
-        text: String,
-        line: u32,
-    },
-    List {
-        items: Vec<Value>,
-        line: u32,
-    },
+    Text(String),
+    List(Vec<Value>),
     /// In the order written; no key twice.
-    Map {
-        entries: Vec<Entry>,
-        line: u32,
-    },
+    Map(Vec<Entry>),
 }
 
 /// One `key: value` of a map.
@@ -39,44 +35,37 @@ pub struct Entry {
 }
 
 impl Value {
-    pub fn line(&self) -> u32 {
-        match self {
-            Value::Null { line } | Value::Scalar { line, .. } | Value::List { line, .. } | Value::Map { line, .. } => {
-                *line
-            }
-        }
-    }
-
     /// The value of a key of a map; `None` also where the value is null.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        let Value::Map { entries, .. } = self else { return None };
-        entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value).filter(|value| !value.is_null())
+        self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value).filter(|value| !value.is_null())
     }
 
-    /// A single value that stands in no file.
-    pub fn of_flag(text: &str) -> Value {
-        Value::Scalar { text: text.to_owned(), line: 0 }
+    /// Of a map; none of anything else.
+    pub fn entries(&self) -> &[Entry] {
+        if let Content::Map(entries) = &self.content { entries } else { &[] }
+    }
+
+    /// Of a list; none of anything else.
+    pub fn items(&self) -> &[Value] {
+        if let Content::List(items) = &self.content { items } else { &[] }
     }
 
     /// The text of a single value, without blanks around it.
     pub fn as_text(&self) -> Option<&str> {
-        match self {
-            Value::Scalar { text, .. } => Some(text.trim()),
-            _ => None,
-        }
+        if let Content::Text(text) = &self.content { Some(text.trim()) } else { None }
     }
 
     pub fn is_null(&self) -> bool {
-        matches!(self, Value::Null { .. })
+        self.content == Content::Nothing
     }
 
     /// What this is, for a sentence.
     pub fn kind(&self) -> &'static str {
-        match self {
-            Value::Null { .. } => "nothing",
-            Value::Scalar { .. } => "a single value",
-            Value::List { .. } => "a list",
-            Value::Map { .. } => "a map",
+        match self.content {
+            Content::Nothing => "nothing",
+            Content::Text(_) => "a single value",
+            Content::List(_) => "a list",
+            Content::Map(_) => "a map",
         }
     }
 }
@@ -84,7 +73,7 @@ impl Value {
 /// What could be read, and everything that was wrong with it. Without a problem the tree is whole.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// `Null` for an empty file, and where nothing could be read.
+    /// Nothing for an empty file, and where nothing could be read.
     pub tree: Value,
     /// Each with its line, counted from 1.
     pub problems: Vec<(u32, String)>,
@@ -93,171 +82,149 @@ pub struct Parsed {
 /// Reads one document.
 pub fn parse(text: &str) -> Parsed {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut builder = Builder::default();
-    if text.len() > limits::SETTINGS_FILE_BYTES {
+    let mut reader = Reader { text, parser: Parser::new_from_str(text), values: 0, problems: Vec::new() };
+    let tree = if text.len() > limits::SETTINGS_FILE_BYTES {
         let limit = limits::SETTINGS_FILE_BYTES / 1024;
-        builder.refuse(1, format!("the file is longer than {limit} KiB: is it the right one?"));
+        reader.stop(1, format!("the file is longer than {limit} KiB: is it the right one?"))
     } else if let Some((before, _)) = text.split_once('\0') {
-        let line = line_number(before.matches('\n').count() + 1);
-        builder.refuse(line, "a NUL byte: the file is damaged or not text");
+        reader.stop(line_number(before.matches('\n').count() + 1), "a NUL byte: the file is damaged or not text")
     } else {
-        builder.read(text);
-    }
-    Parsed { tree: builder.root.unwrap_or(Value::Null { line: 1 }), problems: builder.problems }
+        reader.document()
+    };
+    Parsed { tree: tree.unwrap_or(Value { line: 1, content: Content::Nothing }), problems: reader.problems }
 }
 
 fn line_number(line: usize) -> u32 {
     u32::try_from(line).unwrap_or(u32::MAX)
 }
 
-/// The parser's complaint in our words where people often earn it.
-fn explain(text: &str, line: u32, complaint: &str) -> (u32, String) {
-    let indents_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
-    if complaint.contains("tab") {
-        let from = line.saturating_sub(1) as usize;
-        let tab = text.lines().enumerate().skip(from).find(|(_, line)| indents_by_tab(line));
-        let line = tab.map_or(line, |(index, _)| line_number(index + 1));
-        return (line, "a tab: YAML is indented with blanks".to_owned());
-    }
-    if complaint.contains("recursion limit") {
-        return (line, too_deep());
-    }
-    (line, format!("not YAML: {complaint}"))
-}
-
-fn too_deep() -> String {
-    format!("nested deeper than {} levels", limits::YAML_DEPTH)
-}
-
 const KEY_NOT_TEXT: &str = "a key must be a single word, not a list, a map or nothing";
 
-/// A list or a map that is not closed yet.
-enum Open {
-    List { items: Vec<Value>, line: u32 },
-    Map { entries: Vec<Entry>, line: u32, key: Option<(String, u32)> },
-}
+/// Nothing more can be read, or need be; why is among the problems.
+struct Stopped;
 
-#[derive(Default)]
-struct Builder {
-    open: Vec<Open>,
-    root: Option<Value>,
-    nodes: usize,
-    documents: usize,
+struct Reader<'t> {
+    text: &'t str,
+    parser: Parser<'t, StrInput<'t>>,
+    values: usize,
     problems: Vec<(u32, String)>,
 }
 
-impl Builder {
+impl<'t> Reader<'t> {
     fn refuse(&mut self, line: u32, text: impl Into<String>) {
-        self.problems.push((line, text.into()));
+        if self.problems.len() < limits::PROBLEMS {
+            self.problems.push((line, text.into()));
+        }
     }
 
-    fn read(&mut self, text: &str) {
-        let mut parser = Parser::new_from_str(text);
-        while let Some(next) = parser.next_event() {
-            let fatal = match next {
-                Ok((event, span)) => {
-                    let line = line_number(span.start.line());
-                    self.take(event, line).map_err(|text| (line, text))
+    fn stop<T>(&mut self, line: u32, text: impl Into<String>) -> Result<T, Stopped> {
+        self.refuse(line, text);
+        Err(Stopped)
+    }
+
+    fn next(&mut self) -> Result<(Event<'t>, u32), Stopped> {
+        match self.parser.next_event() {
+            Some(Ok((event, span))) => Ok((event, line_number(span.start.line()))),
+            Some(Err(error)) => self.explain(line_number(error.marker().line()), error.info()),
+            None => Ok((Event::StreamEnd, 0)),
+        }
+    }
+
+    /// The parser's complaint in our words where people often earn it.
+    fn explain<T>(&mut self, line: u32, complaint: &str) -> Result<T, Stopped> {
+        if complaint.contains("tab") {
+            let indents_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
+            let from = line.saturating_sub(1) as usize;
+            let tab = self.text.lines().enumerate().skip(from).find(|(_, line)| indents_by_tab(line));
+            let line = tab.map_or(line, |(index, _)| line_number(index + 1));
+            return self.stop(line, "a tab: YAML is indented with blanks");
+        }
+        if complaint.contains("recursion limit") {
+            return self.too_deep(line);
+        }
+        self.stop(line, format!("not YAML: {complaint}"))
+    }
+
+    fn too_deep<T>(&mut self, line: u32) -> Result<T, Stopped> {
+        self.stop(line, format!("nested deeper than {} levels", limits::YAML_DEPTH))
+    }
+
+    fn document(&mut self) -> Result<Value, Stopped> {
+        let mut tree = None;
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return tree.ok_or(Stopped),
+                (Event::DocumentStart(_), line) if tree.is_some() => {
+                    return self.stop(line, "a second document begins here: keep one document per file");
                 }
-                Err(error) => Err(explain(text, line_number(error.marker().line()), error.info())),
-            };
-            if let Err((line, text)) = fatal {
-                return self.refuse(line, text);
-            }
-            if self.problems.len() >= limits::PROBLEMS {
-                return;
+                (Event::DocumentStart(_) | Event::DocumentEnd | Event::StreamStart | Event::Nothing, _) => {}
+                (event, line) => tree = Some(self.value(event, line, 0)?),
             }
         }
     }
 
-    /// Takes one event; an error ends the reading, a mere problem does not.
-    fn take(&mut self, event: Event<'_>, line: u32) -> Result<(), String> {
-        match event {
-            Event::DocumentStart(_) => {
-                self.documents += 1;
-                if self.documents > 1 {
-                    return Err("a second document begins here: keep one document per file".to_owned());
-                }
-            }
-            Event::Scalar(text, style, _, tag) => {
-                self.check_tag(tag.as_deref(), line);
-                let plain = style == ScalarStyle::Plain;
-                self.put_scalar(text.into_owned(), plain, line)?;
-            }
-            Event::Alias(_) => {
-                self.refuse(line, "aliases (`*name`) are not read: write the value out");
-                self.put_scalar(String::new(), false, line)?;
-            }
-            Event::SequenceStart(_, tag) => {
-                self.check_tag(tag.as_deref(), line);
-                self.descend(Open::List { items: Vec::new(), line })?;
-            }
-            Event::MappingStart(_, tag) => {
-                self.check_tag(tag.as_deref(), line);
-                self.descend(Open::Map { entries: Vec::new(), line, key: None })?;
-            }
-            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(Open::List { items, line }) => self.put(Value::List { items, line }),
-                Some(Open::Map { entries, line, .. }) => self.put(Value::Map { entries, line }),
-                None => {}
-            },
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
+    /// The value that begins with `event`, below so many lists and maps.
+    fn value(&mut self, event: Event<'t>, line: u32, depth: usize) -> Result<Value, Stopped> {
+        self.values += 1;
+        if self.problems.len() >= limits::PROBLEMS {
+            return Err(Stopped);
         }
-        Ok(())
-    }
-
-    fn check_tag(&mut self, tag: Option<&saphyr_parser::Tag>, line: u32) {
-        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
+        if self.values > limits::YAML_NODES {
+            return self.stop(line, format!("more than {} values in one file", limits::YAML_NODES));
+        }
+        if let Event::Scalar(_, _, _, Some(tag))
+        | Event::SequenceStart(_, Some(tag))
+        | Event::MappingStart(_, Some(tag)) = &event
+            && !tag.is_yaml_core_schema()
+        {
             self.refuse(line, format!("the tag `{tag}` is not read: remove it"));
         }
-    }
-
-    fn count(&mut self) -> Result<(), String> {
-        self.nodes += 1;
-        let most = limits::YAML_NODES;
-        if self.nodes > most { Err(format!("more than {most} values in one file")) } else { Ok(()) }
-    }
-
-    fn descend(&mut self, open: Open) -> Result<(), String> {
-        self.count()?;
-        if self.open.len() >= limits::YAML_DEPTH {
-            return Err(too_deep());
-        }
-        if let Some(Open::Map { key: None, .. }) = self.open.last() {
-            return Err(KEY_NOT_TEXT.to_owned());
-        }
-        self.open.push(open);
-        Ok(())
-    }
-
-    fn put_scalar(&mut self, text: String, plain: bool, line: u32) -> Result<(), String> {
-        self.count()?;
-        let null = plain && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL");
-        if let Some(Open::Map { key: key @ None, .. }) = self.open.last_mut() {
-            *key = Some((text.clone(), line));
-            if null {
-                self.refuse(line, KEY_NOT_TEXT);
-            } else if plain && text == "<<" {
-                self.refuse(line, "merge keys (`<<`) are not read: write the keys out");
+        let content = match event {
+            Event::Scalar(text, ScalarStyle::Plain, ..) if ["", "~", "null", "Null", "NULL"].contains(&&*text) => {
+                Content::Nothing
             }
-            return Ok(());
-        }
-        self.put(if null { Value::Null { line } } else { Value::Scalar { text, line } });
-        Ok(())
+            Event::Scalar(text, ..) => Content::Text(text.into_owned()),
+            Event::SequenceStart(..) | Event::MappingStart(..) if depth >= limits::YAML_DEPTH => {
+                return self.too_deep(line);
+            }
+            Event::SequenceStart(..) => Content::List(self.items(depth + 1)?),
+            Event::MappingStart(..) => Content::Map(self.entries(depth + 1)?),
+            _ => {
+                self.refuse(line, "aliases (`*name`) are not read: write the value out");
+                Content::Text(String::new())
+            }
+        };
+        Ok(Value { line, content })
     }
 
-    fn put(&mut self, value: Value) {
-        match self.open.last_mut() {
-            None => self.root = Some(value),
-            Some(Open::List { items, .. }) => items.push(value),
-            Some(Open::Map { entries, key, .. }) => {
-                let Some((key, line)) = key.take() else { return };
-                match entries.iter().find(|entry| entry.key == key).map(|entry| entry.line) {
-                    Some(first_line) => {
-                        self.refuse(line, format!("`{key}` stands already in line {first_line}: keep one"))
-                    }
-                    None => entries.push(Entry { key, line, value }),
-                }
+    fn items(&mut self, depth: usize) -> Result<Vec<Value>, Stopped> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(items),
+                (event, line) => items.push(self.value(event, line, depth)?),
+            }
+        }
+    }
+
+    fn entries(&mut self, depth: usize) -> Result<Vec<Entry>, Stopped> {
+        let mut entries: Vec<Entry> = Vec::new();
+        loop {
+            let (event, line) = self.next()?;
+            if event == Event::MappingEnd {
+                return Ok(entries);
+            }
+            let Content::Text(key) = self.value(event, line, depth)?.content else {
+                return self.stop(line, KEY_NOT_TEXT);
+            };
+            let (event, value_line) = self.next()?;
+            let value = self.value(event, value_line, depth)?;
+            if key == "<<" {
+                self.refuse(line, "merge keys (`<<`) are not read: write the keys out");
+            } else if let Some(first) = entries.iter().find(|entry| entry.key == key) {
+                self.refuse(line, format!("`{key}` stands already in line {}: keep one", first.line));
+            } else {
+                entries.push(Entry { key, line, value });
             }
         }
     }
@@ -275,7 +242,7 @@ mod tests {
 
     fn scalar_at<'v>(tree: &'v Value, key: &str) -> (&'v str, u32) {
         match tree.get(key) {
-            Some(Value::Scalar { text, line }) => (text, *line),
+            Some(Value { content: Content::Text(text), line }) => (text, *line),
             other => panic!("{key}: {other:?}"),
         }
     }
@@ -296,8 +263,8 @@ mod tests {
         assert_eq!(scalar_at(&tree, "b"), ("yes", 3));
         assert_eq!(scalar_at(&tree, "c"), ("1e3", 4));
         assert_eq!(scalar_at(&tree, "f"), ("", 10));
-        let Some(Value::List { items, .. }) = tree.get("d") else { panic!("{tree:?}") };
-        assert_eq!(items[0], Value::Scalar { text: "x".to_owned(), line: 7 });
+        let items = tree.get("d").unwrap().items();
+        assert_eq!(items[0], Value { content: Content::Text("x".to_owned()), line: 7 });
         assert_eq!(scalar_at(&items[1], "y"), ("10s", 8));
         assert_eq!(tree.get("e"), None);
         assert_eq!(tree.get("g"), None);
@@ -309,7 +276,7 @@ mod tests {
         assert_eq!(scalar_at(&tree("---\na: 1\n...\n"), "a"), ("1", 2));
         assert_eq!(scalar_at(&tree("{\n\t\"a\": \"x\\u0041\\/\",\n\t\"b\":[]\n}\n"), "a"), ("xA/", 2));
         assert_eq!(scalar_at(&tree("a: &anchor 1\nb: !!str 2"), "b"), ("2", 2));
-        assert_eq!(tree(""), Value::Null { line: 1 });
+        assert_eq!(tree(""), Value { line: 1, content: Content::Nothing });
         assert!(tree("# nothing\n---\n").is_null());
     }
 

@@ -118,7 +118,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         network_changed: Flag::default(),
         name_addresses: RefCell::default(),
         name_looked_up: Flag::default(),
-        judges_pids: Cell::new(start.settings.eviction.judges_pids()),
+        judges_pids: Cell::new(start.settings.judges_pids()),
         board_wanted: Flag::default(),
         board_given: Cell::new(false),
         root: start.root,

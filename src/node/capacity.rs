@@ -88,7 +88,7 @@ fn reservations(settings: &Settings, capacity: &ResourceList) -> BTreeMap<String
     let kept_free = [(Signal::MemoryAvailable, "memory"), (Signal::NodefsAvailable, EPHEMERAL_STORAGE)];
     for (signal, name) in kept_free {
         let total = capacity.get(name).and_then(|text| Quantity::parse(text).ok()).map(|total| total.value());
-        let kept = settings.eviction.hard.get(&signal).and_then(|threshold| threshold_value(*threshold, total));
+        let kept = settings.eviction_hard.get(&signal).and_then(|threshold| threshold_value(*threshold, total));
         let Some(kept) = kept.and_then(|bytes| u64::try_from(bytes).ok()).map(Quantity::from_bytes) else { continue };
         let sum = reserved.get(name).map_or(kept, |reserved| reserved.plus(kept));
         reserved.insert(name.to_owned(), sum);
@@ -142,7 +142,7 @@ mod tests {
     /// Two cores and 1024 bytes, nothing reserved by eviction: the machine of the upstream tests.
     fn small() -> (Settings, Facts) {
         let mut settings = samples::settings();
-        settings.eviction.hard.clear();
+        settings.eviction_hard.clear();
         let mut facts = samples::facts();
         facts.machine.cpu_count = Ok(2);
         facts.machine.memory_total_bytes = Ok(1024);
@@ -235,7 +235,7 @@ mod tests {
             "cpu=4 ephemeral-storage=96626364666 hugepages-2Mi=0 memory=16163084Ki pods=110"
         );
         let (mut settings, mut facts) = (samples::settings(), samples::facts());
-        settings.eviction.hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1_000_000_000));
+        settings.eviction_hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1_000_000_000));
         let memory = |outcome: &Update| outcome.node.status.allocatable.as_ref().unwrap()["memory"].clone();
         assert_eq!(memory(&run(&settings, &facts)), "15655855616");
         facts.machine.memory_total_bytes = Ok(426_068 * 1024);

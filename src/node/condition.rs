@@ -36,7 +36,7 @@ impl Written {
 /// What a process wants on its Node that has looked once, and knows of nothing before.
 pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT] {
     let (mut pressures, remembered) = (Pressures::default(), &Remembered::default());
-    pressures.observe(&settings.eviction, &facts.machine, &facts.readings, up);
+    pressures.observe(settings, &facts.machine, &facts.readings, up);
     let judged = judge(&Look { settings, facts, pressures: &pressures, remembered, base: None });
     judged.map(|judgement| Wanted { judgement, since: None })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::object::Status;
 use crate::config::limits::JUDGEMENT_KEPT;
-use crate::config::settings::{Eviction, Signal, Threshold};
+use crate::config::settings::{Settings, Signal, Threshold};
 use crate::probe::facts::Pids;
 use crate::probe::{Absent, Machine, Readings};
 use crate::time::Up;
@@ -61,11 +61,11 @@ struct Amount {
 
 impl Pressures {
     /// Judges one look at the board, of every ten seconds or so (EVI-6).
-    pub fn observe(&mut self, eviction: &Eviction, machine: &Machine, readings: &Readings, up: Up) {
+    pub fn observe(&mut self, settings: &Settings, machine: &Machine, readings: &Readings, up: Up) {
         let amount = |signal| amount(signal, machine, readings);
-        self.memory.observe(&[Signal::MemoryAvailable], amount, eviction, up);
-        self.disk.observe(&[Signal::NodefsAvailable, Signal::NodefsInodesFree], amount, eviction, up);
-        self.pid.observe(&[Signal::PidAvailable], amount, eviction, up);
+        self.memory.observe(&[Signal::MemoryAvailable], amount, settings, up);
+        self.disk.observe(&[Signal::NodefsAvailable, Signal::NodefsInodesFree], amount, settings, up);
+        self.pid.observe(&[Signal::PidAvailable], amount, settings, up);
     }
 }
 
@@ -76,13 +76,13 @@ impl Pressure {
         &mut self,
         signals: &[Signal],
         amount: impl Fn(Signal) -> Result<Option<Amount>, &'a Absent>,
-        eviction: &Eviction,
+        settings: &Settings,
         up: Up,
     ) {
         let before = std::mem::take(&mut self.met);
         self.absent = None;
         for (signal, is_soft) in signals.iter().flat_map(|signal| [(*signal, false), (*signal, true)]) {
-            let thresholds = if is_soft { &eviction.soft } else { &eviction.hard };
+            let thresholds = if is_soft { &settings.eviction_soft } else { &settings.eviction_hard };
             let Some(threshold) = thresholds.get(&signal) else { continue };
             let amount = match amount(signal) {
                 Ok(Some(amount)) => amount,
@@ -96,15 +96,16 @@ impl Pressure {
             let Some(limit) = value(threshold) else { continue };
             let rule = Rule { signal, is_soft };
             let met = before.get(&rule);
-            let reclaim = eviction.minimum_reclaim.get(&signal).filter(|_| met.is_some_and(|met| met.is_settled));
+            let reclaim =
+                settings.eviction_minimum_reclaim.get(&signal).filter(|_| met.is_some_and(|met| met.is_settled));
             if amount.available < limit.saturating_add(reclaim.and_then(value).unwrap_or(0)) {
                 let since = met.map_or(up, |met| met.since);
-                let grace = eviction.soft_grace_period.get(&signal).filter(|_| is_soft);
+                let grace = settings.eviction_soft_grace_period.get(&signal).filter(|_| is_soft);
                 let is_settled = grace.is_none_or(|grace| up - since >= *grace);
                 self.met.insert(rule, Met { since, is_settled });
             }
         }
-        let period = eviction.pressure_transition_period;
+        let period = settings.eviction_pressure_transition_period;
         self.met_at = if self.met.is_empty() { self.met_at.filter(|at| up - *at < period) } else { Some(up) };
         self.unread_since = self.absent.as_ref().map(|_| self.unread_since.unwrap_or(up));
         self.status = match self.unread_since {
@@ -179,7 +180,7 @@ mod tests {
 
     /// A board whose readings a test turns, and the state of its agent.
     struct Bench {
-        eviction: Eviction,
+        settings: Settings,
         machine: Machine,
         readings: Readings,
         state: Pressures,
@@ -191,13 +192,13 @@ mod tests {
             let facts = samples::facts();
             let up = Up::since_boot(MINUTE);
             let state = Pressures::default();
-            Bench { eviction: Eviction::default(), machine: facts.machine, readings: facts.readings, state, up }
+            Bench { settings: Settings::default(), machine: facts.machine, readings: facts.readings, state, up }
         }
 
         /// Passes `span` of time and judges again.
         fn judged_after(&mut self, span: Duration) -> Judged {
             self.up = self.up + span;
-            self.state.observe(&self.eviction, &self.machine, &self.readings, self.up);
+            self.state.observe(&self.settings, &self.machine, &self.readings, self.up);
             let Pressures { memory, disk, pid } = &self.state;
             Judged { memory: memory.status, disk: disk.status, pid: pid.status }
         }
@@ -273,7 +274,7 @@ mod tests {
     #[test]
     fn a_signal_without_data_is_never_met_and_never_enough() {
         let mut bench = Bench::new();
-        bench.eviction.hard.insert(Signal::PidAvailable, Threshold::Quantity(i64::MAX));
+        bench.settings.eviction_hard.insert(Signal::PidAvailable, Threshold::Quantity(i64::MAX));
         bench.readings = Readings { memory: absent(), node_file_system: absent(), pids: absent() };
         assert_eq!(bench.judged_after(MINUTE), Judged::default(), "nobody can say yet");
         let unknown = Some(Status::Unknown);
@@ -282,7 +283,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.machine.memory_total_bytes = absent();
         assert_eq!(bench.memory(0).judged_after(MINUTE).memory, None, "a tenth of what?");
-        bench.eviction.hard.clear();
+        bench.settings.eviction_hard.clear();
         bench.readings = Readings { memory: absent(), node_file_system: absent(), pids: absent() };
         assert_eq!(bench.now(), Pressed::default(), "nothing asks for it: as with a kubelet");
     }
@@ -305,7 +306,7 @@ mod tests {
             assert_eq!(status(bench.memory(available), MINUTE), before, "at the first look that can tell");
         }
         let mut bench = Bench::new();
-        bench.eviction.pressure_transition_period = Duration::ZERO;
+        bench.settings.eviction_pressure_transition_period = Duration::ZERO;
         assert_eq!(status(bench.memory(0), MINUTE), Status::True);
         bench.readings.memory = absent();
         assert_eq!(status(&mut bench, MINUTE), Status::True, "no period does not make a judgement of nothing");
@@ -322,7 +323,7 @@ mod tests {
         assert!(Bench::new().disk(full(false)).now().disk);
         assert!(!Bench::new().disk(full(true)).now().disk);
         let mut bench = Bench::new();
-        bench.eviction.hard.insert(Signal::NodefsInodesFree, Threshold::Quantity(1000));
+        bench.settings.eviction_hard.insert(Signal::NodefsInodesFree, Threshold::Quantity(1000));
         assert!(!bench.disk(|system| (system.inodes, system.inodes_free) = (0, 0)).now().disk);
     }
 
@@ -331,7 +332,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.readings.pids = Ok(Pids { limit: 123, used: 719 });
         assert!(!bench.now().pid);
-        bench.eviction.hard.insert(Signal::PidAvailable, Threshold::Percentage(5.0));
+        bench.settings.eviction_hard.insert(Signal::PidAvailable, Threshold::Percentage(5.0));
         assert_eq!(bench.now(), Pressed { pid: true, ..Pressed::default() });
     }
 
@@ -346,7 +347,7 @@ mod tests {
         assert!(bench.memory(0).now().memory, "entering is never delayed");
         assert!(bench.after(10 * MINUTE).memory, "and the period runs from the last observation");
         assert!(bench.memory(8 << 30).after(4 * MINUTE).memory);
-        bench.eviction.pressure_transition_period = Duration::ZERO;
+        bench.settings.eviction_pressure_transition_period = Duration::ZERO;
         assert!(!bench.now().memory);
         assert!(bench.memory(0).now().memory, "no period delays nothing, and hides nothing");
     }
@@ -354,9 +355,9 @@ mod tests {
     #[test]
     fn a_threshold_once_met_stays_met_until_the_minimum_is_reclaimed() {
         let mut bench = Bench::new();
-        bench.eviction.pressure_transition_period = Duration::ZERO;
-        bench.eviction.hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1000));
-        bench.eviction.minimum_reclaim.insert(Signal::MemoryAvailable, Threshold::Quantity(500));
+        bench.settings.eviction_pressure_transition_period = Duration::ZERO;
+        bench.settings.eviction_hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1000));
+        bench.settings.eviction_minimum_reclaim.insert(Signal::MemoryAvailable, Threshold::Quantity(500));
         assert!(!bench.memory(1499).now().memory, "the minimum does not count before the threshold was met");
         assert!(bench.memory(999).now().memory);
         assert!(bench.memory(1499).after(MINUTE).memory);
@@ -367,11 +368,11 @@ mod tests {
     #[test]
     fn a_soft_threshold_presses_at_once_but_holds_on_only_after_its_grace_period() {
         let mut bench = Bench::new();
-        bench.eviction.pressure_transition_period = Duration::ZERO;
-        bench.eviction.hard.clear();
-        bench.eviction.soft.insert(Signal::NodefsAvailable, Threshold::Quantity(1000));
-        bench.eviction.soft_grace_period.insert(Signal::NodefsAvailable, 2 * MINUTE);
-        bench.eviction.minimum_reclaim.insert(Signal::NodefsAvailable, Threshold::Quantity(500));
+        bench.settings.eviction_pressure_transition_period = Duration::ZERO;
+        bench.settings.eviction_hard.clear();
+        bench.settings.eviction_soft.insert(Signal::NodefsAvailable, Threshold::Quantity(1000));
+        bench.settings.eviction_soft_grace_period.insert(Signal::NodefsAvailable, 2 * MINUTE);
+        bench.settings.eviction_minimum_reclaim.insert(Signal::NodefsAvailable, Threshold::Quantity(500));
         let available = |bytes| move |system: &mut FileSystem| system.available_bytes = bytes;
         assert!(bench.disk(available(999)).now().disk);
         assert!(!bench.disk(available(1200)).after(MINUTE).disk, "the grace period had not passed");

@@ -191,8 +191,7 @@ impl Plan {
     /// No link for so long, on a board where only this happens; the machine, if it sleeps at all, wakes once in about
     /// an hour and a half.
     pub fn offline(days: u64, happenings: &[(Happening, u64)]) -> Plan {
-        let mut settings = Settings::default();
-        settings.eviction.pressure_transition_period = Duration::ZERO;
+        let settings = Settings { eviction_pressure_transition_period: Duration::ZERO, ..Settings::default() };
         Plan {
             settings,
             faults: BTreeMap::new(),
@@ -222,7 +221,7 @@ impl Plan {
             self.settings.register_node,
             self.settings.reregister,
             self.settings.podless,
-            self.settings.eviction.pressure_transition_period,
+            self.settings.eviction_pressure_transition_period,
         )
     }
 }
@@ -248,7 +247,7 @@ fn settings(random: &mut Random) -> Settings {
         settings.reregister = false;
     }
     settings.status_assert_frequency = Duration::from_secs(random.pick(&[20, 40, 60]));
-    settings.eviction.pressure_transition_period = Duration::from_secs(random.pick(&[0, 5, 30]));
+    settings.eviction_pressure_transition_period = Duration::from_secs(random.pick(&[0, 5, 30]));
     if random.per_mille(300) {
         settings.node_ip = NodeIp::Two(DUAL_STACK.0, DUAL_STACK.1);
     }

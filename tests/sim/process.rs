@@ -68,7 +68,7 @@ impl World {
         // One witness is none.
         let is_dated = self.dates_heard.0 >= 2 || off_us.is_some_and(|off_us| off_us <= truth::TOLERANCE_US);
         let moment = truth::Moment { now_us: self.now_us, server_us, is_dated };
-        let period = self.plan.settings.eviction.pressure_transition_period;
+        let period = self.plan.settings.eviction_pressure_transition_period;
         self.truth.look(&self.board.facts, period, moment);
     }
 

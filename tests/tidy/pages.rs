@@ -3,8 +3,7 @@
 use super::hold;
 use super::tree::page;
 use nodepulse::cli::commands::{COMMANDS, OPTIONS, exit};
-use nodepulse::config::setting::{Setting, Whose};
-use nodepulse::config::table::SETTINGS;
+use nodepulse::config::settings::{SETTINGS, Setting, Whose};
 
 const MANUAL: &str = "targets/nodepulse.8";
 
@@ -36,7 +35,7 @@ fn manual(text: &str, settings: &[Setting]) -> Vec<String> {
         let mark = if setting.whose == Whose::Ours { " *" } else { "" };
         let default =
             if setting.default.is_empty() { String::new() } else { format!(" Default: {}.", setting.default) };
-        let tag = format!("{}  (key {}){mark}", setting.form(), setting.name);
+        let tag = format!("{}  (key {}){mark}", setting.usage(), setting.name);
         entries.push(entry(&tag, &format!("{}.{default}", setting.meaning)));
     }
     let flags = text.lines().filter(|line| line.starts_with(".B \\-") && line.contains("(key ")).count();

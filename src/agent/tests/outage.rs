@@ -368,7 +368,7 @@ fn the_end_of_the_process_does_not_wait_for_a_disk_that_hangs() {
 fn a_day_without_a_server_and_with_a_change_a_minute_writes_some_blocks_and_no_more() {
     let settings = Settings::default();
     let mut script = Script::with(settings);
-    script.agent.shared.settings.eviction.pressure_transition_period = Duration::ZERO;
+    script.agent.shared.settings.eviction_pressure_transition_period = Duration::ZERO;
     script.register();
     let writes = script.disk.writes;
     script.offline(Duration::from_secs(30));

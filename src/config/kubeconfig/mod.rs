@@ -10,9 +10,9 @@ mod tests;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::field::Field;
 use super::problem::{Origin, Problem};
-use super::setting::beside;
-use super::yaml::{self, Value};
+use super::yaml::{self, Content, Value};
 
 /// What one context of a kubeconfig says, files not yet read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,29 +105,31 @@ impl Kubeconfig {
     /// Reads the file's `current-context`. Relative paths are joined to the folder of `path`, where the kubeconfig stands.
     /// JSON is read as well: it is YAML.
     pub fn parse(text: &str, path: &str) -> Result<Kubeconfig, Problem> {
+        let origin = Origin::File(path.to_owned());
         let yaml::Parsed { tree, problems } = yaml::parse(text);
-        let file = Section { tree: &tree, path: String::new(), file: path };
+        let file = Field::of_file(&origin, &tree);
         if let Some((line, wrong)) = problems.into_iter().next() {
-            return Err(file.problem(line, "", wrong));
+            return Err(Problem { line, ..file.problem(wrong) });
         }
-        file.check_kind()?;
-        let name = file.text("current-context")?.ok_or_else(|| file.problem(tree.line(), "", file.no_context()))?;
-        let context = file.entry("contexts", "context", name)?;
-        let cluster = file.entry("clusters", "cluster", context.required("cluster")?)?;
-        let credentials = match context.text("user")? {
-            Some(user) => credentials(&file.entry("users", "user", user)?)?,
+        check_kind(&file)?;
+        let name = file.at("current-context").text()?.ok_or_else(|| file.problem(no_context(&file)))?;
+        let context = entry(&file, "contexts", "context", name)?;
+        let cluster = entry(&file, "clusters", "cluster", required(&context.at("cluster"))?)?;
+        let credentials = match context.at("user").text()? {
+            Some(user) => credentials(&entry(&file, "users", "user", user)?)?,
             None => Credentials::Anonymous,
         };
-        if !matches!(cluster.text("insecure-skip-tls-verify")?, None | Some("false" | "False" | "FALSE")) {
-            return Err(cluster.problem_at("insecure-skip-tls-verify", UNVERIFIED));
+        let unverified = cluster.at("insecure-skip-tls-verify");
+        if !matches!(unverified.text()?, None | Some("false" | "False" | "FALSE")) {
+            return Err(unverified.problem(UNVERIFIED));
         }
-        let server = server::parse_server(cluster.required("server")?);
-        let proxy = cluster.text("proxy-url")?.map(server::parse_proxy).transpose();
+        let server = cluster.at("server");
+        let proxy = cluster.at("proxy-url");
         Ok(Kubeconfig {
-            server: server.map_err(|wrong| cluster.problem_at("server", wrong))?,
-            certificate_authority: cluster.material("certificate-authority-data", "certificate-authority")?,
-            tls_server_name: cluster.text("tls-server-name")?.map(str::to_owned),
-            proxy: proxy.map_err(|wrong| cluster.problem_at("proxy-url", wrong))?,
+            server: server::parse_server(required(&server)?).map_err(|wrong| server.problem(wrong))?,
+            certificate_authority: material(&cluster, "certificate-authority")?,
+            tls_server_name: cluster.at("tls-server-name").text()?.map(str::to_owned),
+            proxy: proxy.text()?.map(server::parse_proxy).transpose().map_err(|wrong| proxy.problem(wrong))?,
             credentials,
             context: name.to_owned(),
             path: path.to_owned(),
@@ -157,123 +159,87 @@ const REFUSED: [(&str, &str); 7] = [
 const HALF_A_CERTIFICATE: &str =
     "is missing: client-certificate and client-key belong together, each as a file or as -data";
 
-fn credentials(user: &Section<'_>) -> Result<Credentials, Problem> {
+fn credentials(user: &Field<'_>) -> Result<Credentials, Problem> {
     for (name, why) in REFUSED {
-        if user.tree.get(name).is_some_and(|value| value.as_text() != Some("")) {
-            return Err(user.problem_at(name, why));
+        if user.value.get(name).is_some_and(|value| value.as_text() != Some("")) {
+            return Err(user.at(name).problem(why));
         }
     }
-    let certificate = user.material("client-certificate-data", "client-certificate")?;
-    let key = user.material("client-key-data", "client-key")?;
-    match (certificate, key) {
+    match (material(user, "client-certificate")?, material(user, "client-key")?) {
         (Some(certificate), Some(key)) => return Ok(Credentials::Certificate { certificate, key }),
-        (Some(_), None) => return Err(user.problem_at("client-key", HALF_A_CERTIFICATE)),
-        (None, Some(_)) => return Err(user.problem_at("client-certificate", HALF_A_CERTIFICATE)),
+        (Some(_), None) => return Err(user.at("client-key").problem(HALF_A_CERTIFICATE)),
+        (None, Some(_)) => return Err(user.at("client-certificate").problem(HALF_A_CERTIFICATE)),
         (None, None) => {}
     }
     // Where both are given the file wins, as in client-go: it is the one that is renewed.
-    if let Some(path) = user.text("tokenFile")? {
-        return Ok(Credentials::Token(Material::File(beside(user.file, path))));
+    if let Some(path) = user.at("tokenFile").path()? {
+        return Ok(Credentials::Token(Material::File(path)));
     }
-    match user.text("token")? {
-        Some(token) if token.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            Ok(Credentials::Token(Material::Data(token.as_bytes().to_vec())))
+    let token = user.at("token");
+    match token.text()? {
+        Some(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Ok(Credentials::Token(Material::Data(text.as_bytes().to_vec())))
         }
-        Some(_) => Err(user.problem_at("token", "holds blanks or characters that no token has")),
+        Some(_) => Err(token.problem("holds blanks or characters that no token has")),
         None => Ok(Credentials::Anonymous),
     }
 }
 
-/// One map of the file, and where it stands.
-struct Section<'a> {
-    tree: &'a Value,
-    /// `clusters[home].cluster.`; empty for the file itself.
-    path: String,
-    /// Path of the file.
-    file: &'a str,
+fn check_kind(file: &Field<'_>) -> Result<(), Problem> {
+    let not = |found: &str| format!("not a kubeconfig (kind Config) but {found}");
+    if !matches!(file.value.content, Content::Map(_)) {
+        return Err(file.problem(not(file.value.kind())));
+    }
+    let kind = file.at("kind");
+    match kind.text()? {
+        None | Some("Config") => Ok(()),
+        Some(other) => Err(kind.problem(not(&format!("kind {other}")))),
+    }
 }
 
-impl<'a> Section<'a> {
-    fn problem(&self, line: u32, field: &str, text: impl Into<String>) -> Problem {
-        Problem { origin: Origin::File(self.file.to_owned()), line, field: field.to_owned(), text: text.into() }
+fn no_context(file: &Field<'_>) -> String {
+    match names(&file.at("contexts")) {
+        names if names.is_empty() => "no context: is this file a kubeconfig?".to_owned(),
+        names => format!("no current-context: set it to one of {names}"),
     }
+}
 
-    /// What is wrong with the value of a key, or with its absence.
-    fn problem_at(&self, key: &str, text: impl Into<String>) -> Problem {
-        let line = self.tree.get(key).unwrap_or(self.tree).line();
-        self.problem(line, &format!("{}{key}", self.path), text)
+fn required<'a>(field: &Field<'a>) -> Result<&'a str, Problem> {
+    field.text()?.ok_or_else(|| field.problem("is missing"))
+}
+
+/// Data in the file (the key with `-data` behind it), or else the path of a file.
+fn material(section: &Field<'_>, key: &str) -> Result<Option<Material>, Problem> {
+    let data = section.at(&format!("{key}-data"));
+    if let Some(text) = data.text()? {
+        let packed: String = text.split_ascii_whitespace().collect();
+        let not_base64 = "is not base64: take the output of `base64 -w0 FILE`";
+        return Ok(Some(Material::Data(STANDARD.decode(packed).map_err(|_| data.problem(not_base64))?)));
     }
+    Ok(section.at(key).path()?.map(Material::File))
+}
 
-    fn check_kind(&self) -> Result<(), Problem> {
-        let not = |found: &str| format!("not a kubeconfig (kind Config) but {found}");
-        if !matches!(self.tree, Value::Map { .. }) {
-            return Err(self.problem(self.tree.line(), "", not(self.tree.kind())));
-        }
-        match self.text("kind")? {
-            None | Some("Config") => Ok(()),
-            Some(kind) => Err(self.problem_at("kind", not(&format!("kind {kind}")))),
-        }
-    }
+fn name_of(item: &Value) -> Option<&str> {
+    item.get("name")?.as_text()
+}
 
-    fn no_context(&self) -> String {
-        match self.names("contexts") {
-            names if names.is_empty() => "no context: is this file a kubeconfig?".to_owned(),
-            names => format!("no current-context: set it to one of {names}"),
-        }
-    }
+fn names(list: &Field<'_>) -> String {
+    let names: Vec<&str> = list.value.items().iter().filter_map(name_of).take(10).collect();
+    names.join(", ")
+}
 
-    /// The text of a key; `None` where it is absent or empty.
-    fn text(&self, key: &str) -> Result<Option<&'a str>, Problem> {
-        match self.tree.get(key).map(|value| value.as_text().ok_or(value.kind())) {
-            None => Ok(None),
-            Some(Ok(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-            Some(Err(kind)) => Err(self.problem_at(key, format!("must be text, not {kind}"))),
-        }
-    }
-
-    fn required(&self, key: &str) -> Result<&'a str, Problem> {
-        self.text(key)?.ok_or_else(|| self.problem_at(key, "is missing"))
-    }
-
-    /// Data in the file, or else the path of a file.
-    fn material(&self, data_key: &str, file_key: &str) -> Result<Option<Material>, Problem> {
-        if let Some(text) = self.text(data_key)? {
-            let packed: String = text.split_ascii_whitespace().collect();
-            let not_base64 = "is not base64: take the output of `base64 -w0 FILE`";
-            let bytes = STANDARD.decode(packed).map_err(|_| self.problem_at(data_key, not_base64))?;
-            return Ok(Some(Material::Data(bytes)));
-        }
-        Ok(self.text(file_key)?.map(|path| Material::File(beside(self.file, path))))
-    }
-
-    fn named(&self, list: &str) -> impl Iterator<Item = (&'a str, &'a Value)> + use<'a> {
-        let items = match self.tree.get(list) {
-            Some(Value::List { items, .. }) => items.as_slice(),
-            _ => &[],
-        };
-        items.iter().filter_map(|item| Some((item.get("name")?.as_text()?, item)))
-    }
-
-    fn names(&self, list: &str) -> String {
-        let names: Vec<&str> = self.named(list).take(10).map(|(name, _)| name).collect();
-        names.join(", ")
-    }
-
-    /// The map below `key` of the entry of that name in a list.
-    fn entry(&self, list: &str, key: &str, name: &str) -> Result<Section<'a>, Problem> {
-        let Some((_, item)) = self.named(list).find(|(known, _)| *known == name) else {
-            let text = match self.names(list) {
-                names if names.is_empty() => format!("no entry is named {name:?}: the list is empty"),
-                names => format!("no entry is named {name:?}; there are {names}"),
-            };
-            return Err(self.problem_at(list, text));
-        };
-        let path = format!("{list}[{name}].{key}");
-        match item.get(key) {
-            Some(other) if !matches!(other, Value::Map { .. }) => {
-                Err(self.problem(other.line(), &path, format!("must be a map, not {}", other.kind())))
-            }
-            found => Ok(Section { tree: found.unwrap_or(item), path: format!("{path}."), file: self.file }),
-        }
+/// The map below `key` of the entry of that name in a list of the file.
+fn entry<'a>(file: &Field<'a>, list: &str, key: &str, name: &str) -> Result<Field<'a>, Problem> {
+    let list = file.at(list);
+    let Some(item) = list.items().find(|item| name_of(item.value) == Some(name)) else {
+        return Err(list.problem(match names(&list) {
+            names if names.is_empty() => format!("no entry is named {name:?}: the list is empty"),
+            names => format!("no entry is named {name:?}; there are {names}"),
+        }));
+    };
+    let section = Field { name: format!("{}[{name}]", list.name), ..item }.at(key);
+    match section.value.content {
+        Content::Map(_) | Content::Nothing => Ok(section),
+        _ => Err(section.problem(format!("must be a map, not {}", section.value.kind()))),
     }
 }

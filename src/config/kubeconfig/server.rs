@@ -1,11 +1,9 @@
 //! Turns `https://host:port/prefix` into a [`Server`].
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Server;
-
-const NO_HOST: &str = "has no valid host: write a DNS name, an IPv4 address, or [IPv6]";
-const NO_PORT: &str = "has no valid port: 1 to 65535";
+use crate::config::labels::is_dns_subdomain;
 
 /// The API server; without a scheme it is https, as in client-go. An error says what to write.
 pub(super) fn parse_server(url: &str) -> Result<Server, String> {
@@ -33,53 +31,44 @@ fn parse_rest(rest: &str, default_port: u16) -> Result<Server, String> {
     if !rest.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\^`{|}".contains(&byte)) {
         return Err("must be SCHEME://HOST:PORT, without blanks, `?` or `#`".to_owned());
     }
-    let (authority, path) = match rest.find('/') {
-        Some(slash) => rest.split_at(slash),
-        None => (rest, ""),
-    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.contains('@') {
         return Err("a user or a password in the URL is not supported; remove it".to_owned());
     }
-    let (host, port) = match authority.strip_prefix('[').map(|inner| inner.split_once(']')) {
-        Some(Some((inside, after))) => {
-            inside.parse::<Ipv6Addr>().map_err(|_| NO_HOST)?;
-            (inside, if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(NO_PORT)?) })
-        }
-        Some(None) => return Err(NO_HOST.to_owned()),
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (authority, ""),
     };
-    if host.parse::<IpAddr>().is_err() && !is_host_name(host) {
-        return Err(NO_HOST.to_owned());
+    let (host, is_good) = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(inside) => (inside, inside.parse::<Ipv6Addr>().is_ok()),
+        None => (host, host.parse::<Ipv4Addr>().is_ok() || is_host_name(host)),
+    };
+    if !is_good {
+        return Err("has no valid host: write a DNS name, an IPv4 address, or [IPv6]".to_owned());
     }
     let port = match port {
-        None | Some("") => default_port,
-        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            digits.parse().ok().filter(|port| *port > 0).ok_or(NO_PORT)?
-        }
-        Some(_) => return Err(NO_PORT.to_owned()),
+        "" => Some(default_port),
+        digits => digits.parse().ok().filter(|port| *port > 0 && !digits.starts_with('+')),
     };
+    let port = port.ok_or("has no valid port: 1 to 65535")?;
     Ok(Server { host: host.to_ascii_lowercase(), port, path_prefix: path.trim_end_matches('/').to_owned() })
 }
 
 /// A DNS name as resolvers take it; underscores exist in the wild, a last part of digits is a mistyped address.
 fn is_host_name(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host);
-    let label_holds = |label: &str| {
-        (1..=63).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-    };
-    let last_is_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
-    name.len() <= 253 && name.split('.').all(label_holds) && !last_is_number
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    is_dns_subdomain(&name.to_ascii_lowercase().replace('_', "x"))
+        && name.split('.').all(|part| part.len() <= 63)
+        && !name.rsplit('.').next().is_some_and(is_number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NO_HOST: &str = "has no valid host: write a DNS name, an IPv4 address, or [IPv6]";
+    const NO_PORT: &str = "has no valid port: 1 to 65535";
 
     fn server(host: &str, port: u16, path_prefix: &str) -> Result<Server, String> {
         Ok(Server { host: host.to_owned(), port, path_prefix: path_prefix.to_owned() })
@@ -133,7 +122,7 @@ mod tests {
             ("https://api:65536", NO_PORT),
             ("https://api:+443", NO_PORT),
             ("https://2001:db8::1", NO_HOST),
-            ("https://[::1]6443", NO_PORT),
+            ("https://[::1]6443", NO_HOST),
         ] {
             let found = parse_server(url).unwrap_err();
             assert!(found.starts_with(start), "{url}: {found}");

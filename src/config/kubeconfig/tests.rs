@@ -176,7 +176,7 @@ fn names_must_lead_somewhere() {
 #[test]
 fn values_must_have_the_right_shape() {
     let list = kubeconfig("    certificate-authority: [a]", "");
-    is_refused(&list, "clusters[kubernetes].cluster.certificate-authority", "must be text, not a list");
+    is_refused(&list, "clusters[kubernetes].cluster.certificate-authority", "must be a single value, not a list");
     let scalar = kubeconfig("", "").replace("  user:\n", "  user: token");
     is_refused(&scalar, "users[node].user", "must be a map, not a single value");
     let base64 = kubeconfig("    certificate-authority-data: '-----BEGIN CERTIFICATE-----'", "");

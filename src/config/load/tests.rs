@@ -76,7 +76,7 @@ fn every_setting_is_read_from_a_file() {
     assert_eq!(loaded.register_with_taints[1].effect, Effect::PreferNoSchedule);
     assert_eq!(loaded.extra_addresses[0], ("ExternalDNS".to_owned(), "gate-7.example.com".to_owned()));
     assert_eq!(loaded.node_status_report_frequency, Duration::from_secs(90));
-    assert_eq!(loaded.eviction.hard[&Signal::MemoryAvailable], Threshold::Quantity(64 << 20));
+    assert_eq!(loaded.eviction_hard[&Signal::MemoryAvailable], Threshold::Quantity(64 << 20));
     assert_eq!(loaded.reserved_system_cpus, Some(3));
 }
 
@@ -96,7 +96,7 @@ fn flags_win_over_the_file_setting_by_setting() {
         ("kubeconfig", "relative"),
         ("v", "4"),
     ];
-    let Settings { node_labels, register_with_taints, node_ip, max_pods, eviction, kubeconfig, verbosity, .. } =
+    let Settings { node_labels, register_with_taints, node_ip, max_pods, eviction_hard, kubeconfig, verbosity, .. } =
         load(OURS, body, &given).settings;
     let labels: Vec<(&str, &str)> = node_labels.iter().map(|(key, value)| (&**key, &**value)).collect();
     assert_eq!(labels, [("a", "2"), ("b", ""), ("c", "3")]);
@@ -104,8 +104,8 @@ fn flags_win_over_the_file_setting_by_setting() {
     assert_eq!(register_with_taints, [taint("one=x:NoSchedule"), taint("two:NoExecute")]);
     assert_eq!(node_ip, NodeIp::One(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))));
     assert_eq!(max_pods, 20);
-    assert_eq!(eviction.hard[&Signal::MemoryAvailable], Threshold::Percentage(5.0));
-    assert_eq!(eviction.hard.len(), 2);
+    assert_eq!(eviction_hard[&Signal::MemoryAvailable], Threshold::Percentage(5.0));
+    assert_eq!(eviction_hard.len(), 2);
     assert_eq!(kubeconfig.as_deref(), Some("relative"));
     assert_eq!(verbosity, 4);
     assert!(load(OURS, body, &[("node-labels", "")]).settings.node_labels.is_empty());
@@ -134,7 +134,7 @@ fn a_zero_in_a_file_is_the_default_where_a_kubelet_takes_it_so_and_a_flag_means_
             assert_eq!(load(kind, &body, &[]).settings, default, "{kind}{body}");
         }
         let flagged = load(kind, "", &[("eviction-pressure-transition-period", "0s")]).settings;
-        assert_eq!(flagged.eviction.pressure_transition_period, Duration::ZERO);
+        assert_eq!(flagged.eviction_pressure_transition_period, Duration::ZERO);
         let faster = load(kind, "nodeStatusUpdateFrequency: 5s\nnodeStatusReportFrequency: 0ms", &[]).settings;
         assert_eq!(faster.node_status_report_frequency, Duration::from_secs(5));
     }
@@ -195,12 +195,12 @@ maxPods: 2
              not \"-1\"",
             "/etc/nodepulse/config.yaml:6: nodeStatusUpdateFrequency: \"10\" has no unit: write for example \
              10s, 1m30s or 5m",
-            "/etc/nodepulse/config.yaml:8: registerWithTaints[0]: taint \"a=:NoSchedul\" has the unknown effect \
-             \"NoSchedul\"; use NoSchedule, PreferNoSchedule or NoExecute",
-            "/etc/nodepulse/config.yaml:10: nodeLabels: label node-role.kubernetes.io/worker: a node may not set this \
-             key on itself (NodeRestriction), every request would be refused; remove it here and let an administrator \
+            "/etc/nodepulse/config.yaml:8: registerWithTaints[0]: unknown effect \"NoSchedul\": use \
+             NoSchedule, PreferNoSchedule or NoExecute",
+            "/etc/nodepulse/config.yaml:10: nodeLabels.node-role.kubernetes.io/worker: a node may not set this \
+             label on itself (NodeRestriction), every request would be refused; remove it here and let an administrator \
              run: kubectl label node NAME node-role.kubernetes.io/worker=",
-            "/etc/nodepulse/config.yaml:11: kubeReserved: \"gpu\" cannot be reserved: use cpu, memory, \
+            "/etc/nodepulse/config.yaml:11: kubeReserved.gpu: cannot be reserved: use cpu, memory, \
              ephemeral-storage, pid",
             "/etc/nodepulse/config.yaml:13: `maxPods` stands already in line 12: keep one",
             "--kubeconfg: unknown flag: did you mean --kubeconfig?",
@@ -214,7 +214,7 @@ fn kind_and_version_must_be_known() {
     let one = |text: &str| problems(text, "", &[]).join("\n");
     assert_eq!(
         one("maxPods: 1"),
-        "/etc/nodepulse/config.yaml: kind: is missing: write \
+        "/etc/nodepulse/config.yaml:1: kind: is missing: write \
          `apiVersion: nodepulse.dev/v1` and `kind: NodePulseConfiguration`"
     );
     assert!(one("kind: NodepulseConfig").contains(":1: kind: unknown kind"));
@@ -236,7 +236,7 @@ fn values_of_the_wrong_shape_are_refused_with_the_right_one() {
         ("maxPods: [1]", "config.yaml:3: maxPods: must be a single value, not a list"),
         ("maxPods: -1", "config.yaml:3: maxPods: must be a whole number from 0 to 2147483647, not \"-1\""),
         ("port: 65536", "config.yaml:3: port: must be a whole number from 0 to 65535, not \"65536\""),
-        ("statusAssertFrequency: 10ms", "config.yaml:3: statusAssertFrequency: must be at least 1s, not \"10ms\""),
+        ("statusAssertFrequency: 10ms", "config.yaml:3: statusAssertFrequency: must be at least 1s, not 10ms"),
         ("nodeLabels: a=b", "config.yaml:3: nodeLabels: must be a map of KEY: VALUE, not a single value"),
         ("kubeReserved: []", "config.yaml:3: kubeReserved: must be a map of RESOURCE: QUANTITY, not a list"),
         (
@@ -298,9 +298,9 @@ fn the_table_tells_the_truth_about_defaults() {
         assert_eq!(loaded.settings, Settings::default(), "{}", setting.name);
     }
     let given = flags(&[("eviction-hard", "nodefs.available<10%,nodefs.inodesFree<5%,memory.available<100Mi")]);
-    let mut hard = settings(None, &given).unwrap().settings.eviction.hard;
+    let mut hard = settings(None, &given).unwrap().settings.eviction_hard;
     hard.insert(Signal::MemoryAvailable, Threshold::SmallBoardMemory);
-    assert_eq!(hard, Settings::default().eviction.hard);
+    assert_eq!(hard, Settings::default().eviction_hard);
 }
 
 #[test]

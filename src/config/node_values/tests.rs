@@ -83,8 +83,8 @@ fn labels_are_checked_one_by_one() {
     );
     let wrong = line("nodeLabels:\n  a: 1\n  kubernetes.io/x: y\n  -c: 1\n  d: [1]\n  e: 'a b'").unwrap_err();
     assert_eq!(wrong.len(), 4, "{wrong:?}");
-    assert!(wrong[0].starts_with("f:5: nodeLabels: label kubernetes.io/x: a node may not set this key on itself"));
-    assert_eq!(wrong[2], "f:7: nodeLabels.d: must be text, not a list");
+    assert!(wrong[0].starts_with("f:5: nodeLabels.kubernetes.io/x: a node may not set this label on itself"));
+    assert_eq!(wrong[2], "f:7: nodeLabels.d: must be a single value, not a list");
     let many: Vec<String> = (0..=limits::NODE_LABELS).map(|index| format!("l{index}")).collect();
     let wrong = flag("node-labels", &many.join(",")).unwrap_err();
     assert_eq!(wrong, ["--node-labels: has 257 entries; 256 are allowed"]);
@@ -106,7 +106,7 @@ fn taints_that_the_server_refuses_are_refused() {
             "[1]: has the key and the effect of a taint before it: keep one",
         ),
         ("[[a]]", "[0]: must be a map with key, effect, value, timeAdded, not a list"),
-        ("[a]", "[0]: taint \"a\" is not of the form key=value:effect or key:effect"),
+        ("[a]", "[0]: \"a\" is not of the form key=value:effect or key:effect"),
         (
             "[{key: a, efect: NoSchedule, effect: NoExecute}]",
             "[0]: unknown key \"efect\": the keys are key, effect, value, timeAdded",
@@ -153,7 +153,7 @@ fn only_four_resources_can_be_reserved_and_never_less_than_nothing() {
     let (found, told) = line("kubeReserved: {cpu: 250m, memory: 1Gi, ephemeral-storage: 0, pid: 100}").unwrap();
     assert_eq!((found.kube_reserved["cpu"].to_string(), told), ("250m".to_owned(), Vec::new()));
     for (text, wrong) in [
-        ("{gpu: 1}", ": \"gpu\" cannot be reserved: use cpu, memory, ephemeral-storage, pid"),
+        ("{gpu: 1}", ".gpu: cannot be reserved: use cpu, memory, ephemeral-storage, pid"),
         ("{cpu: -1}", ".cpu: must not be negative, as \"-1\" is"),
         ("{cpu: }", ".cpu: must be a quantity, not nothing"),
         ("[]", ": must be a map of RESOURCE: QUANTITY, not a list"),

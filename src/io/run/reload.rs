@@ -51,7 +51,7 @@ impl MainLoop<'_, '_> {
         match read {
             Ok((settings, replaced)) => {
                 log::set_verbosity(settings.verbosity);
-                self.shared.judges_pids.set(settings.eviction.judges_pids());
+                self.shared.judges_pids.set(settings.judges_pids());
                 match replaced {
                     Ok(dates) => self.handle(Input::Credentials(dates)),
                     Err(why) => self.refuse(

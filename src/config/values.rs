@@ -1,0 +1,55 @@
+//! Turns single values into what many settings are: truth values, numbers, time spans, paths.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::duration;
+use super::field::Field;
+use super::problem::{Findings, Problem, quoted};
+
+pub(super) fn text(field: &Field<'_>, _: &mut Findings) -> Result<String, Problem> {
+    Ok(field.text()?.unwrap_or_default().to_owned())
+}
+
+pub(super) fn boolean(field: &Field<'_>, _: &mut Findings) -> Result<bool, Problem> {
+    match field.text()?.unwrap_or_default() {
+        "true" | "True" | "TRUE" => Ok(true),
+        "false" | "False" | "FALSE" => Ok(false),
+        other => Err(field.problem(format!("must be true or false, not {}", quoted(other)))),
+    }
+}
+
+/// A whole number that is allowed to be in this range.
+pub(super) fn number<T: TryFrom<u32>>(
+    range: RangeInclusive<u32>,
+) -> impl Fn(&Field<'_>, &mut Findings) -> Result<T, Problem> {
+    move |field, _| {
+        let text = field.text()?.unwrap_or_default();
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            field.problem(format!("must be a whole number from {least} to {most}, not {}", quoted(text)))
+        })
+    }
+}
+
+/// A time span that is allowed to be this short.
+pub(super) fn at_least(least: Duration) -> impl Fn(&Field<'_>, &mut Findings) -> Result<Duration, Problem> {
+    move |field, _| match span(field)? {
+        span if span >= least => Ok(span),
+        span => Err(field.problem(format!("must be at least {least:?}, not {span:?}"))),
+    }
+}
+
+pub(super) fn span(field: &Field<'_>) -> Result<Duration, Problem> {
+    let text = field.text()?.unwrap_or_default();
+    duration::parse(text).map_err(|wrong| field.problem(format!("{} {wrong}", quoted(text))))
+}
+
+pub(super) fn path(field: &Field<'_>, _: &mut Findings) -> Result<Option<String>, Problem> {
+    field.path()
+}
+
+pub(super) fn absolute_path(field: &Field<'_>, _: &mut Findings) -> Result<String, Problem> {
+    field.path()?.filter(|path| path.starts_with('/')).ok_or_else(|| field.problem("must be an absolute path"))
+}
