@@ -68,17 +68,21 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Files in the order of their paths, without what git, cargo and captured boards bring.
+/// Files in the order of their paths, without what git, builds and captured boards bring.
 fn files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root().to_owned()];
     while let Some(folder) = folders.pop() {
         let is_board = folder.parent().is_some_and(|above| above.ends_with("tests/boards"));
-        if folder.join("CACHEDIR.TAG").exists() || folder.ends_with(".git") || is_board {
+        if folder.ends_with(".git") || is_board {
             continue;
         }
+        let ignored = fs::read_to_string(folder.join(".gitignore")).unwrap_or_default();
         let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         for entry in entries.map(|entry| entry.unwrap()) {
+            if is_ignored(&ignored, &entry.file_name().to_string_lossy()) {
+                continue;
+            }
             match entry.file_type().unwrap() {
                 kind if kind.is_dir() => folders.push(entry.path()),
                 kind if kind.is_file() => files.push(entry.path()),
@@ -88,4 +92,18 @@ fn files() -> Vec<PathBuf> {
     }
     files.sort();
     files
+}
+
+/// Whether the `.gitignore` of a folder names what is in it: `target`, `/target` or `target/`.
+fn is_ignored(ignored: &str, name: &str) -> bool {
+    ignored.lines().any(|line| line.trim_matches('/') == name)
+}
+
+#[test]
+fn what_a_folder_ignores_is_left_out_whoever_made_it() {
+    assert_eq!(
+        ["target", "result", "src"].map(|name| is_ignored("/target\nresult/\n*.profraw\n", name)),
+        [true, true, false]
+    );
+    assert!(files().iter().all(|path| !path.starts_with(root().join("target"))), "a build is read");
 }
