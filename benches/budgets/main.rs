@@ -39,8 +39,17 @@ use wire::{Capture, Exchange, Kind, Sees};
 
 const DAY_SECONDS: f64 = 86_400.0;
 
+/// `--bench` is what cargo says to every benchmark.
+const ARGUMENTS: [&str; 6] = [outage::QUICK, "--outage", "--heap", "--targets", outage::INSIDE, "--bench"];
+const USAGE: &str = "make bench ARGS='[--quick] [--outage | --heap | --targets]'; benches/README.md explains each";
+
 fn main() -> ExitCode {
-    let has = |flag: &str| std::env::args().any(|argument| argument == flag);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = arguments.iter().find(|argument| !ARGUMENTS.contains(&argument.as_str())) {
+        eprintln!("bench: unknown argument {unknown:?}: {USAGE}");
+        return ExitCode::from(64);
+    }
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     let is_quick = has(outage::QUICK);
     let ended = match () {
         () if has("--heap") => print_heap(),
