@@ -3,9 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::DEFAULT_KUBECONFIG;
 use super::commands::exit;
-use crate::api::failure::Failure;
 use crate::config::Problem;
 use crate::io::IoError;
 use crate::io::disk_error::DiskError;
@@ -13,109 +11,72 @@ use crate::io::file::Unreadable;
 use crate::node::NodeError;
 
 /// Why a command did not do what it was asked.
-#[derive(Debug)]
-pub enum CliError {
-    /// Everything that is wrong with the settings, or the first thing that is with the kubeconfig.
-    Settings(Vec<Problem>),
-    /// The settings file or the kubeconfig cannot be read; `flag` names another one.
-    File {
-        what: &'static str,
-        flag: &'static str,
-        path: String,
-        why: Unreadable,
-    },
-    /// `--root` names no folder.
-    Root {
-        path: String,
-    },
-    /// `run` and `check` need a server.
-    NoKubeconfig,
-    Node(NodeError),
-    /// The certificate that may say the Node's name cannot be read.
-    Nameless(Failure),
-    Io(IoError),
-    /// The journal cannot be read.
-    Disk(DiskError),
-    /// Standard output is closed or full.
-    Output(io::Error),
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CliError {
+    /// How the process ends, one of [`exit`].
+    pub code: u8,
+    /// What happened, where, and what to do next; more than one where a settings file has several problems.
+    pub sentences: Vec<String>,
 }
 
 impl CliError {
-    /// The process's exit code.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            CliError::File { why: Unreadable::Io(error), .. } if error.kind() == io::ErrorKind::PermissionDenied => {
-                exit::NO_PERMISSION
+    pub fn new(code: u8, sentence: impl fmt::Display) -> CliError {
+        CliError { code, sentences: vec![sentence.to_string()] }
+    }
+
+    /// Everything that is wrong with the settings, or the first thing that is with the kubeconfig.
+    pub fn settings(problems: &[Problem]) -> CliError {
+        CliError { code: exit::CONFIG, sentences: problems.iter().map(Problem::to_string).collect() }
+    }
+
+    /// The settings file or the kubeconfig cannot be read; `flag` names another one.
+    pub fn file(what: &str, flag: &str, path: &str, why: &Unreadable) -> CliError {
+        let (mut code, mut advice) = (exit::CONFIG, None);
+        let text: &str = match why {
+            Unreadable::Io(error) if error.kind() == io::ErrorKind::NotFound => "is not there: put it there",
+            Unreadable::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                code = exit::NO_PERMISSION;
+                "may not be read by this user: run as root or change its owner (ls -l shows it)"
             }
-            CliError::Settings(_)
-            | CliError::File { .. }
-            | CliError::NoKubeconfig
-            | CliError::Node(_)
-            | CliError::Nameless(_) => exit::CONFIG,
-            CliError::Root { .. } => exit::USAGE,
-            CliError::Disk(error) if error.word() == "state-denied" => exit::NO_PERMISSION,
-            CliError::Io(_) | CliError::Disk(_) | CliError::Output(_) => exit::SOFTWARE,
-        }
+            Unreadable::Io(_) => advice.insert(format!("cannot be read: {why}; look at its disk")),
+            Unreadable::NotAFile(what) => advice.insert(format!("is {what}: name a file")),
+            Unreadable::NotText => "is not text in UTF-8: save it as such",
+            Unreadable::TooLong { limit_bytes } => {
+                advice.insert(format!("is longer than {limit_bytes} bytes: shorten it"))
+            }
+        };
+        CliError::new(code, format!("the {what} {path} {text}, or name another with {flag}"))
+    }
+}
+
+impl From<IoError> for CliError {
+    fn from(error: IoError) -> CliError {
+        CliError::new(exit::SOFTWARE, error)
+    }
+}
+
+impl From<NodeError> for CliError {
+    fn from(error: NodeError) -> CliError {
+        CliError::new(exit::CONFIG, error)
+    }
+}
+
+impl From<DiskError> for CliError {
+    fn from(error: DiskError) -> CliError {
+        let code = if error.word() == "state-denied" { exit::NO_PERMISSION } else { exit::SOFTWARE };
+        CliError::new(code, error)
     }
 }
 
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CliError::Settings(problems) => {
-                for (place, problem) in problems.iter().enumerate() {
-                    let separator = if place > 0 { "; " } else { "" };
-                    write!(f, "{separator}{problem}")?;
-                }
-                Ok(())
-            }
-            CliError::File { what, flag, path, why } => {
-                write!(f, "the {what} {path} {}, or name another with {flag}", advice(why))
-            }
-            CliError::Root { path } => {
-                write!(f, "--root {path}: there is no such folder; name one with proc, sys and etc of a board in it")
-            }
-            CliError::NoKubeconfig => write!(
-                f,
-                "no kubeconfig: give --kubeconfig FILE, set kubeconfig in the settings, or put it at \
-                 {DEFAULT_KUBECONFIG}; `nodepulse render` shows the Node without a cluster"
-            ),
-            CliError::Node(error) => error.fmt(f),
-            CliError::Nameless(failure) => {
-                write!(
-                    f,
-                    "{failure}: it may say the name of this Node, as the host has none; or give --hostname-override NAME"
-                )
-            }
-            CliError::Io(error) => error.fmt(f),
-            CliError::Disk(error) => error.fmt(f),
-            CliError::Output(error) => write!(f, "cannot write the output: {error}"),
-        }
+        f.write_str(&self.sentences.join("; "))
     }
-}
-
-/// To stand after the path and before another way.
-fn advice(why: &Unreadable) -> String {
-    let text = match why {
-        Unreadable::Io(error) if error.kind() == io::ErrorKind::NotFound => "is not there: put it there",
-        Unreadable::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            "may not be read by this user: run as root or change its owner (ls -l shows it)"
-        }
-        Unreadable::Io(_) => return format!("cannot be read: {why}; look at its disk"),
-        Unreadable::NotAFile(what) => return format!("is {what}: name a file"),
-        Unreadable::NotText => "is not text in UTF-8: save it as such",
-        Unreadable::TooLong { limit_bytes } => return format!("is longer than {limit_bytes} bytes: shorten it"),
-    };
-    text.to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn error(why: Unreadable) -> CliError {
-        CliError::File { what: "kubeconfig", flag: "--kubeconfig", path: "/k".to_owned(), why }
-    }
 
     #[test]
     fn a_file_that_cannot_be_read_is_named_with_the_reason_and_the_way_out() {
@@ -128,11 +89,11 @@ mod tests {
             (Unreadable::NotText, exit::CONFIG, "is not text in UTF-8"),
             (Unreadable::TooLong { limit_bytes: 262_144 }, exit::CONFIG, "is longer than 262144 bytes"),
         ] {
-            let error = error(why);
+            let error = CliError::file("kubeconfig", "--kubeconfig", "/k", &why);
             let text = error.to_string();
             assert!(text.starts_with("the kubeconfig /k ") && text.contains(words), "{text}");
             assert!(text.ends_with(", or name another with --kubeconfig"), "{text}");
-            assert_eq!(error.exit_code(), code, "{text}");
+            assert_eq!(error.code, code, "{text}");
         }
     }
 }

@@ -1,31 +1,22 @@
 //! Turns the tables of commands, options and settings into help for a terminal. What a line looks like is also what the
 //! completions of the shells go by (`targets/completions`).
 
-use super::commands::{COMMANDS, Command, OPTIONS, exit};
-use super::palette::Palette;
+use super::colour::{BOLD, RESET};
+use super::commands::{COMMANDS, Command, CommandRow, OPTIONS, exit};
 use crate::config::settings::{SETTINGS, Whose};
-
-/// What help is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Topic {
-    Main,
-    Command(Command),
-    Settings,
-    ExitCodes,
-}
 
 /// Columns of the narrowest terminal that help is made for.
 pub const WIDTH: usize = 80;
 /// The settings that the first screen names: what most boards need.
 const FIRST: [&str; 2] = ["kubeconfig", "nodeLabels"];
 
-/// The text of a topic, with a line feed at its end.
-pub fn help(topic: Topic, palette: &Palette) -> String {
+/// The text of a topic (a command, `settings`, `exit-codes`, or nothing for all), with a line feed at its end.
+pub fn help(topic: &str) -> Option<String> {
     match topic {
-        Topic::Main => main(palette),
-        Topic::Command(command) => command_help(command, palette),
-        Topic::Settings => settings(palette),
-        Topic::ExitCodes => exit_codes(palette),
+        "" => Some(main()),
+        "settings" => Some(settings()),
+        "exit-codes" => Some(exit_codes()),
+        name => CommandRow::by_name(name).map(command_help),
     }
 }
 
@@ -34,78 +25,58 @@ pub fn version() -> String {
     format!("nodepulse {} ({}/{})\n", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH)
 }
 
-fn heading(text: &str, palette: &Palette) -> String {
-    format!("{}{text}{}\n", palette.bold, palette.reset)
+fn heading(text: &str) -> String {
+    format!("{BOLD}{text}{RESET}\n")
 }
 
 /// One screen of 80 columns and 24 lines.
-fn main(palette: &Palette) -> String {
+fn main() -> String {
     let mut text = "Makes this Linux board a live Kubernetes Node, and keeps it one. Runs no pods.\n\n".to_owned();
-    text += &heading("Usage: nodepulse [COMMAND] [OPTION]... [SETTING]...", palette);
-    for row in &COMMANDS {
-        text += &entry(&row.form(), row.meaning, 14);
-    }
+    text += &heading("Usage: nodepulse [COMMAND] [OPTION]... [SETTING]...");
+    text.extend(COMMANDS.iter().map(|row| entry(row.usage, row.meaning, 14)));
     text += "\n";
-    text += &heading("Options", palette);
-    for row in &OPTIONS {
-        text += &entry(&row.form(), row.meaning, 21);
-    }
+    text += &heading("Options");
+    text.extend(OPTIONS.iter().map(|row| entry(row.usage, row.meaning, 21)));
     text += "\n";
-    text += &heading("Settings (keys of the file, or flags, which win)", palette);
-    for setting in SETTINGS.iter().filter(|setting| FIRST.contains(&setting.name)) {
-        text += &format!("  {}\n", setting.usage());
-    }
+    text += &heading("Settings (keys of the file, or flags, which win)");
+    let first = SETTINGS.iter().filter(|setting| FIRST.contains(&setting.name));
+    text.extend(first.map(|setting| format!("  {}\n", setting.usage())));
     text + &format!("All {}: nodepulse help settings\n", SETTINGS.len())
 }
 
-fn command_help(command: Command, palette: &Palette) -> String {
-    let row = command.row();
-    let more = if row.has_settings() { " [OPTION]... [SETTING]..." } else { "" };
-    let usage = format!("Usage: nodepulse {}{more}", row.form());
-    let mut text = format!("{}\n\n{}", row.meaning, heading(&usage, palette));
-    for option in OPTIONS.iter().filter(|option| row.has(option.long)) {
-        text += &entry(&option.form(), option.meaning, 21);
-    }
-    if let Some(first) = row.formats.first() {
-        let names: Vec<&str> = row.formats.iter().map(|format| format.name()).collect();
-        text += &format!("\nFormats of -o: {}; {} if it is not given.\n", names.join(", "), first.name());
-    }
-    if row.has_settings() {
+fn command_help(row: &CommandRow) -> String {
+    let more = if row.takes_settings() { " [OPTION]... [SETTING]..." } else { "" };
+    let mut text = format!("{}\n\n{}", row.meaning, heading(&format!("Usage: nodepulse {}{more}", row.usage)));
+    let options = OPTIONS.iter().filter(|option| row.takes(option.long_name()));
+    text.extend(options.map(|option| entry(option.usage, option.meaning, 21)));
+    if row.takes_settings() {
         text += "\nSettings: nodepulse help settings\n";
     }
-    if command == Command::Check || command == Command::Run {
+    if matches!(row.command, Command::Check | Command::Run) {
         text += "Exit codes: nodepulse help exit-codes\n";
     }
     text
 }
 
-fn settings(palette: &Palette) -> String {
-    let mut text = String::new();
-    for line in wrap(
-        "Every setting is a key of the settings file (kind NodePulseConfiguration) and a flag; flags win. \
-         A file of kind KubeletConfiguration is read as well, as far as it applies. Names, defaults and meaning are \
-         the kubelet's, unless marked with *.",
-        WIDTH,
-    ) {
-        text += &format!("{line}\n");
-    }
+fn settings() -> String {
+    let about = "Every setting is a key of the settings file (kind NodePulseConfiguration) and a flag; flags win. \
+        A file of kind KubeletConfiguration is read as well, as far as it applies. Names, defaults and meaning are \
+        the kubelet's, unless marked with *.";
+    let mut text = wrap(about, WIDTH).join("\n") + "\n";
     for setting in SETTINGS {
         let mark = if setting.whose == Whose::Ours { " *" } else { "" };
-        text += &format!("\n{}{}{}{mark}\n  {}\n", palette.bold, setting.name, palette.reset, setting.usage());
+        text += &format!("\n{BOLD}{}{RESET}{mark}\n  {}\n", setting.name, setting.usage());
         let default =
             if setting.default.is_empty() { String::new() } else { format!(" (default: {})", setting.default) };
-        for line in wrap(&format!("{}{default}", setting.meaning), WIDTH - 4) {
-            text += &format!("    {line}\n");
-        }
+        let lines = wrap(&format!("{}{default}", setting.meaning), WIDTH - 4);
+        text.extend(lines.iter().map(|line| format!("    {line}\n")));
     }
     text
 }
 
-fn exit_codes(palette: &Palette) -> String {
-    let mut text = heading("Exit codes", palette);
-    for (code, meaning) in exit::ALL {
-        text += &entry(&code.to_string(), meaning, 4);
-    }
+fn exit_codes() -> String {
+    let mut text = heading("Exit codes");
+    text.extend(exit::ALL.map(|(code, meaning)| entry(&code.to_string(), meaning, 4)));
     text + "\nOnce it runs, no answer of the server and no state of the network ends it.\n"
 }
 
@@ -138,30 +109,32 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::colour::without;
 
-    const PLAIN: Palette = Palette::for_terminal(false);
+    fn topics() -> Vec<&'static str> {
+        COMMANDS.iter().map(|row| row.name()).chain(["", "settings", "exit-codes"]).collect()
+    }
 
-    fn topics() -> Vec<Topic> {
-        let commands = COMMANDS.iter().map(|row| Topic::Command(row.command));
-        commands.chain([Topic::Main, Topic::Settings, Topic::ExitCodes]).collect()
+    fn plain(topic: &str) -> String {
+        without(&help(topic).unwrap())
     }
 
     #[test]
     fn the_first_screen_is_one_screen() {
-        let text = help(Topic::Main, &PLAIN);
+        let text = plain("");
         assert!(text.lines().count() <= 24, "{} lines:\n{text}", text.lines().count());
-        for row in &COMMANDS {
-            assert!(text.contains(row.meaning), "{}", row.name);
+        for row in COMMANDS {
+            assert!(text.contains(row.usage) && text.contains(row.meaning), "{}", row.usage);
         }
-        for row in &OPTIONS {
-            assert!(text.contains(row.long) && text.contains(row.short), "{}", row.long);
+        for row in OPTIONS {
+            assert!(text.contains(row.usage) && text.contains(row.meaning), "{}", row.usage);
         }
     }
 
     #[test]
     fn no_line_of_help_is_wider_than_a_terminal() {
         for topic in topics() {
-            for line in help(topic, &PLAIN).lines() {
+            for line in plain(topic).lines() {
                 assert!(line.chars().count() <= WIDTH, "{topic:?}: {line}");
                 assert_eq!(line, line.trim_end(), "{topic:?}");
             }
@@ -170,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_setting_is_explained_by_key_and_by_flag() {
-        let text = help(Topic::Settings, &PLAIN);
+        let text = plain("settings");
         for setting in SETTINGS {
             assert!(text.contains(setting.name) && text.contains(&setting.dashed_flag()), "{}", setting.name);
         }
@@ -178,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_flag_shows_the_form_of_its_value() {
-        let text = help(Topic::Settings, &PLAIN);
+        let text = plain("settings");
         for form in ["--node-ip ADDRESS", "--register-with-taints KEY=VALUE:EFFECT,...", "--podless[=true|false]"] {
             assert!(text.contains(form), "{form}");
         }
@@ -186,27 +159,19 @@ mod tests {
 
     #[test]
     fn every_exit_code_is_explained() {
-        let text = help(Topic::ExitCodes, &PLAIN);
+        let text = plain("exit-codes");
         for code in ["  0 ", "  64 ", "  70 ", "  77 ", "  78 "] {
             assert!(text.contains(code), "{code}");
         }
     }
 
     #[test]
-    fn colours_change_nothing_but_colours() {
-        let bright = Palette::for_terminal(true);
-        for topic in topics() {
-            let stripped = help(topic, &bright).replace(bright.bold, "").replace(bright.reset, "");
-            assert_eq!(stripped, help(topic, &PLAIN));
-        }
-    }
-
-    #[test]
     fn a_command_explains_only_what_it_takes() {
-        let run = help(Topic::Command(Command::Run), &PLAIN);
+        let run = plain("run");
         assert!(run.contains("--config FILE") && !run.contains("--root DIR") && !run.contains("--output"));
-        let render = help(Topic::Command(Command::Render), &PLAIN);
-        assert!(render.contains("--root DIR") && render.contains("Formats of -o: yaml, json; yaml if"));
+        let render = plain("render");
+        assert!(render.contains("--root DIR") && render.contains("-o, --output FORMAT"));
         assert!(version().starts_with("nodepulse 0."));
+        assert_eq!(help("me"), None);
     }
 }

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::CliError;
 use super::args::Sources;
+use super::colour::{BOLD, DIM, RESET, YELLOW};
+use super::error::CliError;
 use super::load;
-use super::palette::Palette;
 use crate::config::limits;
 use crate::config::plain_text::line;
 use crate::io::disk::{JOURNAL, read_journal};
@@ -31,7 +31,7 @@ pub fn read(file: Option<&str>, sources: &Sources) -> Result<JournalFile, CliErr
     };
     let bytes = match read_journal(&path) {
         Err(error) if error.is_missing() && file.is_none() => None,
-        read => Some(read.map_err(CliError::Disk)?),
+        read => Some(read?),
     };
     Ok(JournalFile::of(path, bytes.as_deref()))
 }
@@ -44,33 +44,27 @@ impl JournalFile {
     }
 
     /// For people: how much waits and since when, what is wrong with the file, then each record.
-    pub fn to_text(&self, palette: &Palette) -> String {
-        let Palette { bold, dim, warning, reset, .. } = *palette;
+    pub fn to_text(&self) -> String {
         let Some(size_bytes) = self.size_bytes else {
             return format!("nothing waits: there is no {} yet\n", line(&self.path));
         };
         let size = format!("{} KiB, {}", size_bytes.div_ceil(1024), line(&self.path));
         let mut text = match self.journal.waiting().next() {
-            None => format!("{bold}nothing waits{reset}: the server was told everything ({size})\n"),
+            None => format!("{BOLD}nothing waits{RESET}: the server was told everything ({size})\n"),
             Some(first) => {
                 let since = when(&first.at);
-                format!("{bold}{} to be told{reset}, the first of {since} ({size})\n", counted(self.found.records))
+                format!("{BOLD}{} to be told{RESET}, the first of {since} ({size})\n", counted(self.found.records))
             }
         };
         if !self.found.is_whole() {
             let whole = self.found.to_string();
             let damage = whole.split_once("; ").map_or("", |(_, damage)| damage);
-            let _ = writeln!(text, "{warning}damaged{reset}: {damage}; everything else is here");
+            let _ = writeln!(text, "{YELLOW}damaged{RESET}: {damage}; everything else is here");
         }
         let width = self.journal.waiting().map(|record| when(&record.at).len()).max().unwrap_or(0);
-        for record in self.journal.waiting() {
-            let number = record.sequence.0;
-            let _ = writeln!(
-                text,
-                "{dim}{number:>8}{reset}  {:width$}  {}",
-                when(&record.at),
-                line(&sentence(&record.what))
-            );
+        for Record { sequence, at, what, .. } in self.journal.waiting() {
+            let (number, when, (.., sentence)) = (sequence.0, when(at), told(what));
+            let _ = writeln!(text, "{DIM}{number:>8}{RESET}  {when:width$}  {}", line(&sentence));
         }
         text
     }
@@ -102,49 +96,49 @@ fn when(at: &Moment) -> String {
     at.wall.map_or_else(|| format!("{seconds:.1} s after boot {}", boot()), Wall::to_seconds_stamp)
 }
 
-fn sentence(what: &Happened) -> String {
+/// What happened: its kind and fields for programs, a sentence for people.
+fn told(what: &Happened) -> (&'static str, Value, String) {
     let because = |cause: &str| if cause.is_empty() { String::new() } else { format!(" ({cause})") };
     match what {
         Happened::ConditionChanged { condition, from, to, reason } => {
-            format!("{condition} {} -> {}{}", from.word(), to.word(), because(reason))
+            let (from, to) = (from.word(), to.word());
+            let fields = json!({"condition": **condition, "from": from, "to": to, "reason": **reason});
+            ("ConditionChanged", fields, format!("{condition} {from} -> {to}{}", because(reason)))
         }
-        Happened::OutageBegan { cause } => format!("the API server was reached last{}", because(cause)),
+        Happened::OutageBegan { cause } => {
+            let sentence = format!("the API server was reached last{}", because(cause));
+            ("OutageBegan", json!({"cause": **cause}), sentence)
+        }
         Happened::OutageEnded { cause, changes, dropped } => {
-            format!("the API server was reached again: {changes} changes, {dropped} dropped{}", because(cause))
+            let fields = json!({"cause": **cause, "changes": changes, "dropped": dropped});
+            let sentence = format!("the API server was reached again: {changes} changes, {dropped} dropped");
+            ("OutageEnded", fields, sentence + &because(cause))
         }
-        Happened::ProcessStarted => "nodepulse started".to_owned(),
-        Happened::BoardRebooted { old, reason } => format!("the board rebooted from {old}{}", because(reason)),
-        Happened::ClockSet { wall } => format!("the time was learned: {wall}"),
-        Happened::Dropped { count } => format!("{} given up to make room", counted(*count as usize)),
+        Happened::ProcessStarted => ("ProcessStarted", json!({}), "nodepulse started".to_owned()),
+        Happened::BoardRebooted { old, reason } => {
+            let fields = json!({"oldBoot": old.to_string(), "reason": **reason});
+            ("BoardRebooted", fields, format!("the board rebooted from {old}{}", because(reason)))
+        }
+        Happened::ClockSet { wall } => {
+            ("ClockSet", json!({"learned": wall.to_micro_stamp()}), format!("the time was learned: {wall}"))
+        }
+        Happened::Dropped { count } => {
+            ("Dropped", json!({"count": count}), format!("{} given up to make room", counted(*count as usize)))
+        }
     }
 }
 
 fn record(record: &Record) -> Value {
-    let mut value = json!({
+    let (kind, mut value, _) = told(&record.what);
+    let more = json!({
+        "kind": kind,
         "sequence": record.sequence.0,
         "boot": record.at.boot.to_string(),
         "secondsSinceBoot": record.at.up.as_duration().as_secs_f64(),
         "time": record.at.wall.map(Wall::to_micro_stamp),
     });
-    let (kind, fields) = match &record.what {
-        Happened::ConditionChanged { condition, from, to, reason } => (
-            "ConditionChanged",
-            json!({"condition": **condition, "from": from.word(), "to": to.word(), "reason": **reason}),
-        ),
-        Happened::OutageBegan { cause } => ("OutageBegan", json!({"cause": **cause})),
-        Happened::OutageEnded { cause, changes, dropped } => {
-            ("OutageEnded", json!({"cause": **cause, "changes": changes, "dropped": dropped}))
-        }
-        Happened::ProcessStarted => ("ProcessStarted", json!({})),
-        Happened::BoardRebooted { old, reason } => {
-            ("BoardRebooted", json!({"oldBoot": old.to_string(), "reason": **reason}))
-        }
-        Happened::ClockSet { wall } => ("ClockSet", json!({"learned": wall.to_micro_stamp()})),
-        Happened::Dropped { count } => ("Dropped", json!({"count": count})),
-    };
-    if let (Some(value), Value::Object(fields)) = (value.as_object_mut(), fields) {
-        value.insert("kind".to_owned(), kind.into());
-        value.extend(fields);
+    if let (Some(fields), Value::Object(more)) = (value.as_object_mut(), more) {
+        fields.extend(more);
     }
     value
 }
@@ -152,6 +146,7 @@ fn record(record: &Record) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::colour::without;
     use crate::journal::Status;
     use crate::journal::Write as DiskWrite;
     use crate::journal::record::cut;
@@ -186,7 +181,7 @@ mod tests {
     }
 
     fn plain(file: &JournalFile) -> String {
-        file.to_text(&Palette::for_terminal(false))
+        without(&file.to_text())
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::args::Sources;
-use super::commands::{BOOT_CONFIG, DEFAULT_CONFIG};
-use super::{CliError, DEFAULT_KUBECONFIG};
+use super::commands::{BOOT_CONFIG, DEFAULT_CONFIG, DEFAULT_KUBECONFIG, exit};
+use super::error::CliError;
 use crate::config::kubeconfig::{Kubeconfig, Material};
 use crate::config::{self, Loaded, Settings, limits};
 use crate::io::{credentials, file, network};
@@ -27,28 +27,29 @@ pub fn settings_path(sources: &Sources) -> Option<&str> {
 pub fn settings(sources: &Sources) -> Result<Loaded, CliError> {
     let path = settings_path(sources);
     let text = path.map(|path| text_of(path, "settings file", "--config")).transpose()?;
-    config::settings(path.zip(text.as_deref()), &sources.flags).map_err(CliError::Settings)
+    config::settings(path.zip(text.as_deref()), &sources.flags).map_err(|problems| CliError::settings(&problems))
 }
 
 /// Path of the kubeconfig that `settings` name, else of the one that the service manager keeps (`LoadCredential=`), else of
 /// the default one.
 pub fn kubeconfig_path(settings: &Settings) -> Result<String, CliError> {
-    let kept = || std::env::var("CREDENTIALS_DIRECTORY").ok().map(|folder| format!("{folder}/kubeconfig"));
-    match &settings.kubeconfig {
-        Some(path) => Ok(path.clone()),
-        None => match kept().filter(|path| is_there(path)) {
-            Some(path) => Ok(path),
-            None if is_there(DEFAULT_KUBECONFIG) => Ok(DEFAULT_KUBECONFIG.to_owned()),
-            None => Err(CliError::NoKubeconfig),
-        },
+    if let Some(path) = &settings.kubeconfig {
+        return Ok(path.clone());
     }
+    let kept = std::env::var("CREDENTIALS_DIRECTORY").ok().map(|folder| format!("{folder}/kubeconfig"));
+    let found = kept.into_iter().chain([DEFAULT_KUBECONFIG.to_owned()]).find(|path| is_there(path));
+    found.ok_or_else(|| {
+        let text = "no kubeconfig: give --kubeconfig FILE, set kubeconfig in the settings, or put it at";
+        let advice = "`nodepulse render` shows the Node without a cluster";
+        CliError::new(exit::CONFIG, format!("{text} {DEFAULT_KUBECONFIG}; {advice}"))
+    })
 }
 
 /// The kubeconfig at that path.
 pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     let path = kubeconfig_path(settings)?;
     let text = Zeroizing::new(text_of(&path, "kubeconfig", "--kubeconfig")?);
-    Kubeconfig::parse(&text, &path).map_err(|problem| CliError::Settings(vec![problem]))
+    Kubeconfig::parse(&text, &path).map_err(|problem| CliError::settings(&[problem]))
 }
 
 /// The name of the Node, and where the settings, the client certificate and the host differ about it, a sentence of that.
@@ -60,11 +61,12 @@ pub fn node_name(
     let certified = match credentials::node_name(kubeconfig) {
         // A name made up now may not be the one that it says later.
         Err(failure) if settings.hostname_override.is_none() && machine.hostname.is_err() => {
-            return Err(CliError::Nameless(failure));
+            let text = "it may say the name of this Node, as the host has none; or give --hostname-override NAME";
+            return Err(CliError::new(exit::CONFIG, format!("{failure}: {text}")));
         }
         certified => certified.unwrap_or_default(),
     };
-    node::node_name(settings, machine, certified.as_deref()).map_err(CliError::Node)
+    Ok(node::node_name(settings, machine, certified.as_deref())?)
 }
 
 /// Every file that settings and kubeconfig are made of, and that `settings` name, once each; some may not be there.
@@ -114,7 +116,8 @@ fn look_at(secret: Option<&str>, files: &[String]) -> Vec<(&'static str, String)
 pub fn facts(root: &str, state_directory: &str) -> Result<(Facts, Vec<String>), CliError> {
     if !Path::new(root).is_dir() {
         // It would be a board without any facts.
-        return Err(CliError::Root { path: root.to_owned() });
+        let text = "there is no such folder; name one with proc, sys and etc of a board in it";
+        return Err(CliError::new(exit::USAGE, format!("--root {root}: {text}")));
     }
     let folder = Root::new(root);
     let mut facts = probe::facts(&folder, state_directory);
@@ -134,9 +137,8 @@ pub fn cluster_folder(program: &Path) -> String {
 }
 
 /// One of the files that people write, read to its limit and no further; `flag` names another one.
-fn text_of(path: &str, what: &'static str, flag: &'static str) -> Result<String, CliError> {
-    let read = file::read_text(path, limits::SETTINGS_FILE_BYTES);
-    read.map_err(|why| CliError::File { what, flag, path: path.to_owned(), why })
+fn text_of(path: &str, what: &str, flag: &str) -> Result<String, CliError> {
+    file::read_text(path, limits::SETTINGS_FILE_BYTES).map_err(|why| CliError::file(what, flag, path, &why))
 }
 
 /// Also where it may not be looked for: reading it then says why.
@@ -195,7 +197,7 @@ mod tests {
     fn a_settings_file_that_was_named_must_exist() {
         let sources = Sources { config: Some("/nonexistent/config.yaml".to_owned()), flags: Vec::new() };
         let error = super::settings(&sources).unwrap_err();
-        assert_eq!(error.exit_code(), crate::cli::commands::exit::CONFIG);
+        assert_eq!(error.code, crate::cli::commands::exit::CONFIG);
         assert!(error.to_string().starts_with("the settings file /nonexistent/config.yaml is not there"), "{error}");
     }
 

@@ -2,14 +2,13 @@
 
 pub mod args;
 mod check;
-mod check_node;
+mod colour;
 pub mod commands;
 mod document;
 mod error;
 pub mod help;
 mod journal;
 mod load;
-pub mod palette;
 mod render;
 mod run;
 
@@ -19,45 +18,28 @@ use std::io::{ErrorKind, IsTerminal, Write};
 
 use args::Invocation;
 use commands::{Command, Format, exit};
-use palette::Palette;
-
-pub use error::CliError;
+use error::CliError;
 
 use crate::config::plain_text;
 use crate::probe;
 
-/// Read when neither `--kubeconfig` nor the settings name one and it exists.
-pub const DEFAULT_KUBECONFIG: &str = "/etc/nodepulse/kubeconfig";
-
 /// Runs the command that `args`, the program's own name left out, ask for; answers the exit code.
 pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
-    let invocation = match args::parse(args) {
-        Ok(invocation) => invocation,
-        Err(error) => {
-            complain(&error);
-            return exit::USAGE;
-        }
-    };
-    match execute(invocation) {
-        Ok(code) => code,
-        // Whoever reads no further (`| head`) has what they want.
-        Err(CliError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit::OK,
-        Err(error) => {
-            match &error {
-                CliError::Settings(problems) => problems.iter().for_each(|problem| complain(problem)),
-                error => complain(error),
-            }
-            error.exit_code()
-        }
-    }
+    let invocation = args::parse(args).map_err(|wrong| CliError::new(exit::USAGE, wrong));
+    invocation.and_then(execute).unwrap_or_else(|error| {
+        error.sentences.iter().for_each(|sentence| complain(sentence));
+        error.code
+    })
 }
 
 fn execute(invocation: Invocation) -> Result<u8, CliError> {
-    let palette = Palette::for_terminal(wants_colour(&std::io::stdout()));
     let Invocation { command, topic, root, file, format, sources } = invocation;
     match command {
         Command::Version => print(&help::version())?,
-        Command::Help => print(&help::help(topic, &palette))?,
+        Command::Help => {
+            let unknown = || format!("no help on {topic:?}: name a command, settings or exit-codes");
+            print(&help::help(&topic).ok_or_else(|| CliError::new(exit::USAGE, unknown()))?)?;
+        }
         Command::Probe => {
             let state_directory = load::settings(&sources)?.settings.state_directory;
             let (facts, remarks) = load::facts(&root, &state_directory)?;
@@ -73,14 +55,14 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             print(&document(&node, format))?;
         }
         Command::Check => {
-            let report = check::check(&sources)?;
-            report.findings.iter().try_for_each(|finding| print(&finding.to_line(&palette)))?;
-            return Ok(report.exit_code());
+            let findings = check::check(&sources)?;
+            findings.iter().try_for_each(|finding| print(&finding.to_line()))?;
+            return Ok(check::exit_code(&findings));
         }
         Command::Journal => {
             let journal = journal::read(file.as_deref(), &sources)?;
             print(&match format {
-                Format::Text => journal.to_text(&palette),
+                Format::Text => journal.to_text(),
                 Format::Json | Format::Yaml => document(&journal.to_json(), format),
             })?;
         }
@@ -109,8 +91,14 @@ fn complain(what: &dyn Display) {
 
 fn print(text: &str) -> Result<(), CliError> {
     let mut output = std::io::stdout().lock();
-    let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
-    written.map_err(CliError::Output)
+    let plain = if wants_colour(&output) { text.to_owned() } else { colour::without(text) };
+    match output.write_all(plain.as_bytes()).and_then(|()| output.flush()) {
+        // Whoever reads no further (`| head`) has what they want.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(CliError::new(exit::SOFTWARE, format!("cannot write the output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Colours only for people who want them: a terminal, not a dumb one, and no `NO_COLOR`.

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::CliError;
 use super::args::Sources;
+use super::commands::exit;
+use super::error::CliError;
 use super::load;
 use crate::io::clock;
 use crate::node::{Board, Remembered, Update, condition, initial, kubelet_version, node_name};
@@ -17,7 +18,7 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     let kubeconfig = if root == "/" { load::kubeconfig(&settings).ok() } else { None };
     let (name, remark) = match kubeconfig {
         Some(kubeconfig) => load::node_name(&settings, &facts.machine, &kubeconfig)?,
-        None => node_name(&settings, &facts.machine, None).map_err(CliError::Node)?,
+        None => node_name(&settings, &facts.machine, None)?,
     };
     let now = clock::now();
     let board = Board {
@@ -30,7 +31,7 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     };
     let Update { node, problems, .. } = initial(&board, &Remembered::default());
     let body = crate::node::patch::create_body(&node);
-    let node = serde_json::from_str(&body).map_err(|error| CliError::Output(error.into()))?;
+    let node = serde_json::from_str(&body).map_err(|error| CliError::new(exit::SOFTWARE, error))?;
     let mut notes = loaded.notices;
     notes.extend(remark);
     notes.extend(remarks);

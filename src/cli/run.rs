@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use nix::unistd::geteuid;
 
-use super::CliError;
 use super::args::Sources;
+use super::error::CliError;
 use super::load::{self, kubeconfig};
+use crate::config::Settings;
+use crate::config::kubeconfig::Kubeconfig;
 use crate::io;
 use crate::io::credentials;
 use crate::io::sandbox::Sandbox;
@@ -18,21 +20,16 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let kubeconfig = kubeconfig(&loaded.settings)?;
     let settings = loaded.settings;
     io::log::start(settings.verbosity);
-    for notice in &loaded.notices {
-        ::log::warn!(target: "settings", "{notice}");
-    }
+    warn("settings", loaded.notices);
     if geteuid().is_root() {
-        ::log::warn!(target: "root", "runs as root and needs not: give it a user of its own, as the services in targets/ do");
+        let text = "runs as root and needs not: give it a user of its own, as the services in targets/ do";
+        warn("root", [text.to_owned()]);
     }
     let root = Root::new("/");
-    for remark in probe::remarks(&root) {
-        ::log::warn!(target: "board", "{remark}");
-    }
+    warn("board", probe::remarks(&root));
     let machine = probe::machine(&root);
     let (node_name, remark) = load::node_name(&settings, &machine, &kubeconfig)?;
-    if let Some(remark) = remark {
-        ::log::warn!(target: "node-name", "{remark}");
-    }
+    warn("node-name", remark);
     let (name, state_directory) = (node_name.clone(), settings.state_directory.clone());
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
@@ -48,7 +45,11 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         }),
         read_disk: Arc::new(move |is_new| probe::state_disk(&disk_root, &disk_directory, is_new)),
     };
-    io::run(start).map_err(CliError::Io)
+    Ok(io::run(start)?)
+}
+
+fn warn(topic: &str, texts: impl IntoIterator<Item = String>) {
+    texts.into_iter().for_each(|text| ::log::warn!(target: topic, "{text}"));
 }
 
 /// SIGHUP: the same places again. Name and state directory cannot change under a running agent.
@@ -57,30 +58,28 @@ fn read_again(
     name: &str,
     state_directory: &str,
     sandbox: &Sandbox,
-) -> Result<(crate::config::Settings, crate::config::kubeconfig::Kubeconfig), CliError> {
+) -> Result<(Settings, Kubeconfig), CliError> {
     let loaded = load::settings(sources)?;
-    for notice in &loaded.notices {
-        ::log::warn!(target: "settings", "{notice}");
-    }
-    if loaded.settings.hostname_override.as_deref().is_some_and(|wanted| wanted != name) {
-        ::log::warn!(target: "settings", "hostnameOverride changed: it takes effect at the next start");
-    }
-    if loaded.settings.state_directory != state_directory {
-        ::log::warn!(target: "settings", "stateDirectory changed: it takes effect at the next start");
-    }
-    tell_hidden(&load::files(sources, &loaded.settings, None), sandbox);
-    let kubeconfig = kubeconfig(&loaded.settings)?;
-    tell_hidden(&load::files(sources, &loaded.settings, Some(&kubeconfig)), sandbox);
+    let settings = loaded.settings;
+    warn("settings", loaded.notices);
+    let is_renamed = settings.hostname_override.as_deref().is_some_and(|wanted| wanted != name);
+    let is_moved = settings.state_directory != state_directory;
+    let changed = [("hostnameOverride", is_renamed), ("stateDirectory", is_moved)].into_iter().filter(|(_, is)| *is);
+    warn("settings", changed.map(|(key, _)| format!("{key} changed: it takes effect at the next start")));
+    let tell_hidden = |kubeconfig: Option<&Kubeconfig>| {
+        let files = load::files(sources, &settings, kubeconfig);
+        let hidden = sandbox.outside(&files);
+        let text = "is in a folder that the sandbox does not open: it is read from the next start on";
+        warn("sandbox", hidden.into_iter().map(|file| format!("{file} {text}")));
+    };
+    tell_hidden(None);
+    let kubeconfig = kubeconfig(&settings)?;
+    tell_hidden(Some(&kubeconfig));
     if let Ok(Some(other)) = credentials::node_name(&kubeconfig)
         && other != name
     {
-        ::log::warn!(target: "node-name", "the client certificate is for system:node:{other}, and this process stays Node {name}");
+        let text = format!("the client certificate is for system:node:{other}, and this process stays Node {name}");
+        warn("node-name", [text]);
     }
-    Ok((loaded.settings, kubeconfig))
-}
-
-fn tell_hidden(files: &[String], sandbox: &Sandbox) {
-    for file in sandbox.outside(files) {
-        ::log::warn!(target: "sandbox", "{file} is in a folder that the sandbox does not open: it is read from the next start on");
-    }
+    Ok((settings, kubeconfig))
 }

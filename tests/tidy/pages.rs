@@ -28,8 +28,8 @@ fn row(setting: &Setting) -> String {
 /// Entries that the manual page lacks, and entries that it makes up.
 fn manual(text: &str, settings: &[Setting]) -> Vec<String> {
     let mut entries: Vec<String> = Vec::new();
-    entries.extend(COMMANDS.iter().map(|row| entry(&row.form(), row.meaning)));
-    entries.extend(OPTIONS.iter().map(|row| entry(&row.form(), row.meaning)));
+    entries.extend(COMMANDS.iter().map(|row| entry(row.usage, row.meaning)));
+    entries.extend(OPTIONS.iter().map(|row| entry(row.usage, row.meaning)));
     entries.extend(exit::ALL.map(|(code, meaning)| entry(&code.to_string(), meaning)));
     for setting in settings {
         let mark = if setting.whose == Whose::Ours { " *" } else { "" };

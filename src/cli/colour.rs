@@ -1,0 +1,26 @@
+//! The codes around a word that a terminal colours, and text without them.
+
+pub const BOLD: &str = "\x1b[1m";
+pub const DIM: &str = "\x1b[2m";
+pub const GREEN: &str = "\x1b[32m";
+pub const RED: &str = "\x1b[31m";
+pub const YELLOW: &str = "\x1b[33m";
+pub const RESET: &str = "\x1b[0m";
+
+/// The same for a file, a pipe or a terminal without colours. Text of strangers holds no codes: `config::plain_text` writes
+/// them out.
+pub fn without(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default();
+    parts.fold(first.to_owned(), |plain, part| plain + part.split_once('m').map_or("", |(_, rest)| rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_gets_no_code_and_every_word() {
+        assert_eq!(without(&format!("{BOLD}a{RESET}b [m]\n{GREEN}{RED}{YELLOW}{DIM}c{RESET}")), "ab [m]\nc");
+    }
+}
