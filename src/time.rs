@@ -30,11 +30,6 @@ impl Up {
     pub const fn as_duration(self) -> Duration {
         self.0
     }
-
-    /// How long after `earlier` this is; zero when it is not after it.
-    pub fn since(self, earlier: Up) -> Duration {
-        self.0.saturating_sub(earlier.0)
-    }
 }
 
 impl Add<Duration> for Up {
@@ -46,8 +41,9 @@ impl Add<Duration> for Up {
 
 impl Sub<Up> for Up {
     type Output = Duration;
+    /// How long after `earlier` this is; zero when it is not after it.
     fn sub(self, earlier: Up) -> Duration {
-        self.since(earlier)
+        self.0.saturating_sub(earlier.0)
     }
 }
 
