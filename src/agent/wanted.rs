@@ -81,7 +81,7 @@ impl WantedNode {
             let text = "no memory cgroup at the root: memory pressure is judged by MemAvailable";
             shared.say_once(Level::Info, "memory-source", text);
         }
-        if identity::is_nameless(&facts.machine) {
+        if identity::has_no_id(&facts.machine) {
             let text = "this board has no serial number, no MAC address that stays and no machine-id: another one with its \
                         credentials is noticed only once it renews the same Lease";
             shared.say_once(Level::Warning, "nameless-board", text);
@@ -149,7 +149,7 @@ impl WantedNode {
 
     /// Another board that wrote this Node, as far as what is known of both says so.
     pub(super) fn stranger(&self, node: &Node) -> Option<String> {
-        identity::stranger(node, &self.facts.as_deref()?.machine)
+        identity::another_board(node, &self.facts.as_deref()?.machine)
     }
 
     /// `base` brought up to date (UPD-*); `None` before the first facts, or the time of day.

@@ -3,7 +3,7 @@
 //! ```text
 //!   boot     16 bytes       of every record in the frame; without records, of the newest record there ever was
 //!   below    number         next - below: every record below `below` is forgotten
-//!   dead     number, then   so many ranges of forgotten records above that: first - below of the one before, length
+//!   forgotten     number, then   so many ranges of forgotten records above that: first - below of the one before, length
 //!   records  number, then   each:
 //!     kind     1 byte       bit 7: the wall clock was right
 //!     sequence number       next - sequence
@@ -43,7 +43,7 @@ pub struct Batch<R> {
     pub next: u64,
     /// Every record below is forgotten.
     pub below: u64,
-    pub dead: Vec<Range>,
+    pub forgotten: Vec<Range>,
     pub records: Vec<R>,
 }
 
@@ -53,19 +53,19 @@ impl Batch<&Record> {
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut writer = Writer { bytes: self.boot.0.to_le_bytes().to_vec(), texts: Vec::new() };
         writer.number(self.next.saturating_sub(self.below));
-        writer.number(self.dead.len() as u64);
+        writer.number(self.forgotten.len() as u64);
         let mut from = self.below;
-        for (first, last) in &self.dead {
+        for (first, last) in &self.forgotten {
             writer.number(first.wrapping_sub(from));
             writer.number(last.wrapping_sub(*first));
             from = *last;
         }
         writer.number(self.records.len() as u64);
-        let mut clock = Clock::default();
+        let mut previous = Previous::default();
         for record in &self.records {
-            writer.record(record, self.next, &mut clock);
+            writer.record(record, self.next, &mut previous);
         }
-        frame::seal(self.next, &writer.bytes)
+        frame::encode(self.next, &writer.bytes)
     }
 }
 
@@ -77,20 +77,20 @@ impl Batch<Record> {
         let boot = BootId(u128::from_le_bytes(*boot));
         let mut reader = Reader { rest, texts: Vec::new() };
         let below = next.checked_sub(reader.number()?)?;
-        let mut dead = Vec::new();
+        let mut forgotten = Vec::new();
         let mut from = below;
         for _ in 0..reader.count(FRAME_RANGES)? {
             let first = from.checked_add(reader.number()?)?;
             let last = first.checked_add(reader.number()?).filter(|last| *last < next)?;
-            dead.push((first, last));
+            forgotten.push((first, last));
             from = last;
         }
         let mut records = Vec::new();
-        let mut clock = Clock::default();
+        let mut previous = Previous::default();
         for _ in 0..reader.count(FRAME_RECORDS)? {
-            records.extend(reader.record(boot, next, &mut clock)?);
+            records.extend(reader.record(boot, next, &mut previous)?);
         }
-        reader.rest.is_empty().then_some(Batch { boot, next, below, dead, records })
+        reader.rest.is_empty().then_some(Batch { boot, next, below, forgotten, records })
     }
 }
 
@@ -112,12 +112,12 @@ pub fn most_bytes(record: &Record) -> usize {
 
 /// The times of the record before, from which those of the next are told.
 #[derive(Default)]
-struct Clock {
+struct Previous {
     up_us: u64,
     wall_us: i64,
 }
 
-impl Clock {
+impl Previous {
     /// The wall time that `up_us` more would give.
     fn advance(&mut self, up_us: u64) -> i64 {
         let grown = up_us.wrapping_sub(self.up_us);
@@ -163,11 +163,11 @@ impl Writer {
         self.texts.push(text.clone());
     }
 
-    fn wall(&mut self, wall: Wall, clock: &Clock) {
-        self.signed(wall.unix_us().wrapping_sub(clock.wall_us));
+    fn wall(&mut self, wall: Wall, previous: &Previous) {
+        self.signed(wall.unix_us().wrapping_sub(previous.wall_us));
     }
 
-    fn record(&mut self, record: &Record, next: u64, clock: &mut Clock) {
+    fn record(&mut self, record: &Record, next: u64, previous: &mut Previous) {
         let kind = match record.what {
             Happened::ConditionChanged { .. } => 1,
             Happened::OutageBegan { .. } => 2,
@@ -180,11 +180,11 @@ impl Writer {
         self.bytes.push(if record.at.wall.is_some() { kind | HAS_WALL } else { kind });
         self.number(next.saturating_sub(record.sequence.0));
         let up_us = us(record.at.up);
-        self.number(up_us.wrapping_sub(clock.up_us));
-        let expected = clock.advance(up_us);
-        clock.wall_us = record.at.wall.map_or(expected, Wall::unix_us);
+        self.number(up_us.wrapping_sub(previous.up_us));
+        let expected = previous.advance(up_us);
+        previous.wall_us = record.at.wall.map_or(expected, Wall::unix_us);
         if record.at.wall.is_some() {
-            self.signed(clock.wall_us.wrapping_sub(expected));
+            self.signed(previous.wall_us.wrapping_sub(expected));
         }
         match &record.what {
             Happened::ConditionChanged { condition, from, to, reason } => {
@@ -203,7 +203,7 @@ impl Writer {
                 self.bytes.extend_from_slice(&old.0.to_le_bytes());
                 self.text(reason);
             }
-            Happened::ClockSet { wall } => self.wall(*wall, clock),
+            Happened::ClockSet { wall } => self.wall(*wall, previous),
             Happened::Dropped { count } => self.number(u64::from(*count)),
         }
     }
@@ -262,8 +262,8 @@ impl Reader<'_> {
         Some(text)
     }
 
-    fn wall(&mut self, clock: &Clock) -> Option<Wall> {
-        Some(Wall::from_unix_us(clock.wall_us.wrapping_add(self.signed()?)))
+    fn wall(&mut self, previous: &Previous) -> Option<Wall> {
+        Some(Wall::from_unix_us(previous.wall_us.wrapping_add(self.signed()?)))
     }
 
     /// What version 0.1.0 kept of the Node for the next process (uid, version, Lease, four conditions); no longer of use.
@@ -280,13 +280,13 @@ impl Reader<'_> {
     }
 
     /// The next record; `None` in place of one that is of no use any more.
-    fn record(&mut self, boot: BootId, next: u64, clock: &mut Clock) -> Option<Option<Record>> {
+    fn record(&mut self, boot: BootId, next: u64, previous: &mut Previous) -> Option<Option<Record>> {
         let kind = self.byte()?;
         let sequence = next.checked_sub(self.number()?).filter(|sequence| (1..next).contains(sequence))?;
-        let up_us = clock.up_us.wrapping_add(self.number()?);
-        let expected = clock.advance(up_us);
+        let up_us = previous.up_us.wrapping_add(self.number()?);
+        let expected = previous.advance(up_us);
         let has_wall = kind & HAS_WALL != 0;
-        clock.wall_us = if has_wall { expected.wrapping_add(self.signed()?) } else { expected };
+        previous.wall_us = if has_wall { expected.wrapping_add(self.signed()?) } else { expected };
         let what = match kind & !HAS_WALL {
             1 => {
                 let statuses = self.byte()?;
@@ -301,13 +301,13 @@ impl Reader<'_> {
                 self.rest = rest;
                 Happened::BoardRebooted { old: BootId(u128::from_le_bytes(*old)), reason: self.text()? }
             }
-            6 => Happened::ClockSet { wall: self.wall(clock)? },
+            6 => Happened::ClockSet { wall: self.wall(previous)? },
             7 => Happened::Dropped { count: self.small()? },
             8 => return self.skip_known_node().map(|()| None),
             _ => return None,
         };
         let up = Up::since_boot(Duration::from_micros(up_us));
-        let wall = has_wall.then(|| Wall::from_unix_us(clock.wall_us));
+        let wall = has_wall.then(|| Wall::from_unix_us(previous.wall_us));
         Some(Some(Record { sequence: Sequence(sequence), at: Moment { boot, up, wall }, what }))
     }
 }

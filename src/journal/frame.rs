@@ -45,7 +45,7 @@ pub struct Scan<'a> {
 }
 
 /// One frame of this version. `None` for a payload that is too long for one.
-pub fn seal(next: u64, payload: &[u8]) -> Option<Vec<u8>> {
+pub fn encode(next: u64, payload: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(payload.len()).ok().filter(|_| payload.len() + HEADER_BYTES <= FRAME_BYTES)?;
     let [low, high] = length.to_le_bytes();
     let (head, next) = ([MAGIC, VERSION, low, high], next.to_le_bytes());
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn frame(next: u64, payload: &[u8]) -> Vec<u8> {
-        seal(next, payload).unwrap()
+        encode(next, payload).unwrap()
     }
 
     #[test]
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn a_frame_is_never_longer_than_a_block() {
-        assert_eq!(seal(1, &[7; FRAME_BYTES - HEADER_BYTES]).map(|frame| frame.len()), Some(FRAME_BYTES));
-        assert_eq!(seal(1, &[7; FRAME_BYTES - HEADER_BYTES + 1]), None);
+        assert_eq!(encode(1, &[7; FRAME_BYTES - HEADER_BYTES]).map(|frame| frame.len()), Some(FRAME_BYTES));
+        assert_eq!(encode(1, &[7; FRAME_BYTES - HEADER_BYTES + 1]), None);
         for (length, is_believed) in [(4080_u16, true), (4081, false), (u16::MAX, false)] {
             let payload = vec![7; length.into()];
             let [low, high] = length.to_le_bytes();

@@ -49,11 +49,11 @@ pub struct Journal {
     /// In order of their numbers.
     waiting: Box<Bounded<Entry, WAITING_RECORDS>>,
     /// Sum of the most bytes that each of them takes.
-    weight_bytes: usize,
+    waiting_bytes: usize,
     quota_bytes: usize,
     /// Forgotten since the last write: ranges, and how many records.
-    dead: Box<Bounded<Range, { code::FRAME_RANGES }>>,
-    forgotten: usize,
+    forgotten_ranges: Box<Bounded<Range, { code::FRAME_RANGES }>>,
+    forgotten_count: usize,
     /// There were more ranges than a frame has room for: only a new file can say it.
     too_many_ranges: bool,
     /// The record of how many were dropped cannot have been sent yet, unless it is the first that waits.
@@ -71,14 +71,14 @@ struct Entry {
     record: Record,
     place: Place,
     /// A write that carried it was begun: bytes of it may be on disk.
-    was_begun: bool,
+    may_be_on_disk: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Memory,
     /// In the write in flight.
-    Flight,
+    InFlight,
     Disk,
 }
 
@@ -133,7 +133,10 @@ impl Journal {
 
     /// Something that was added or forgotten is not on disk yet.
     pub fn has_unwritten(&self) -> bool {
-        self.has_unwritten_records() || self.file_after_write.is_some() || self.forgotten > 0 || self.file.is_owed
+        self.has_unwritten_records()
+            || self.file_after_write.is_some()
+            || self.forgotten_count > 0
+            || self.file.must_write
     }
 
     fn has_unwritten_records(&self) -> bool {
@@ -143,9 +146,9 @@ impl Journal {
     /// When a write should go out by itself: at once if there were few lately, later if there were many. `None`: nothing
     /// is worth one, or one is in flight.
     pub fn write_due(&self) -> Option<Up> {
-        let is_replayed = self.forgotten >= REPLAY_PART_RECORDS
-            || (self.waiting.is_empty() && self.forgotten >= REPLAY_RECORDS)
-            || self.file.is_owed;
+        let is_replayed = self.forgotten_count >= REPLAY_PART_RECORDS
+            || (self.waiting.is_empty() && self.forgotten_count >= REPLAY_RECORDS)
+            || self.file.must_write;
         let is_worth_it = self.file_after_write.is_none() && (is_replayed || self.has_unwritten_records());
         is_worth_it.then(|| self.pace.due_at().max(self.unwritten_since.unwrap_or_default()))
     }
@@ -162,10 +165,10 @@ impl Journal {
         let sequence = Sequence(self.next);
         self.next = self.next.saturating_add(1);
         self.last_boot = Some(record.at.boot);
-        self.weight_bytes += code::most_bytes(&record);
+        self.waiting_bytes += code::most_bytes(&record);
         let record = Record { sequence, ..record };
         // `make_room` has seen to it that there is room.
-        let _ = self.waiting.push(Entry { record, place: Place::Memory, was_begun: false });
+        let _ = self.waiting.push(Entry { record, place: Place::Memory, may_be_on_disk: false });
         sequence
     }
 
@@ -178,7 +181,7 @@ impl Journal {
             let needed = bytes + if says_more { code::most_bytes(&count_record) } else { 0 };
             let places = 1 + usize::from(says_more);
             let fits_in_memory = self.waiting.len() + places <= WAITING_RECORDS;
-            if fits_in_memory && self.weight_bytes + needed <= write::room_bytes(self.quota_bytes) {
+            if fits_in_memory && self.waiting_bytes + needed <= write::room_bytes(self.quota_bytes) {
                 break;
             }
             let records = self.waiting.iter().map(|entry| &entry.record);
@@ -220,14 +223,14 @@ impl Journal {
         if place >= self.waiting.len() {
             return None;
         }
-        let Entry { record, was_begun, .. } = self.waiting.remove(place);
-        self.weight_bytes -= code::most_bytes(&record);
-        if was_begun {
-            self.forgotten += 1;
-            // Nothing waits between the neighbours, and no number there is used again: all of it is dead.
+        let Entry { record, may_be_on_disk, .. } = self.waiting.remove(place);
+        self.waiting_bytes -= code::most_bytes(&record);
+        if may_be_on_disk {
+            self.forgotten_count += 1;
+            // Nothing waits between the neighbours, and no number there is used again: all of it is forgotten.
             let gap = (before + 1, after.saturating_sub(1));
-            self.dead.retain(|(first, last)| *last < gap.0 || gap.1 < *first);
-            self.too_many_ranges |= self.dead.push(gap).is_err();
+            self.forgotten_ranges.retain(|(first, last)| *last < gap.0 || gap.1 < *first);
+            self.too_many_ranges |= self.forgotten_ranges.push(gap).is_err();
         }
         if !self.has_unwritten_records() {
             self.unwritten_since = None;

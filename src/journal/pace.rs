@@ -4,33 +4,33 @@ use std::time::Duration;
 
 use crate::time::Up;
 
-/// Blocks that may be written at once after a quiet time, and how long one takes to be earned again. With one file's
-/// worth of overdraft (16 blocks, when the file is replaced) no day sees more than 12 + 36 + 16 blocks: 256 KiB.
+/// Blocks that may be written at once after a quiet time, and how long it takes until one more may be. With one file's
+/// worth of debt (16 blocks, when the file is replaced) no day sees more than 12 + 36 + 16 blocks: 256 KiB.
 const BURST: u32 = 12;
 const PER_BLOCK: Duration = Duration::from_secs(40 * 60);
 /// Writes that could not wait are charged as well, but never keep later ones waiting longer than this many blocks would.
-const OVERDRAFT: u32 = 16;
+const DEBT: u32 = 16;
 
 /// After a write that failed: ten seconds, then twice as long each time, up to ten minutes.
-const REST_FIRST: Duration = Duration::from_secs(10);
-const REST_LAST: Duration = Duration::from_secs(600);
+const RETRY_FIRST: Duration = Duration::from_secs(10);
+const RETRY_LAST: Duration = Duration::from_secs(600);
 
 /// When to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pace {
-    /// When everything spent will be earned again; in the past: nothing is spent.
-    earned_at: Up,
+    /// When as many may be written at once as after a quiet time.
+    full_at: Up,
     /// Failed writes in a row, and until when to leave the disk alone.
     failures: u32,
-    rests_until: Up,
+    retry_at: Up,
 }
 
 impl Pace {
     /// When a write may go out by itself.
     pub fn due_at(&self) -> Up {
         let wait_for = PER_BLOCK.saturating_mul(BURST - 1);
-        let earned = Up::since_boot(self.earned_at.as_duration().saturating_sub(wait_for));
-        if self.has_failed() { earned.max(self.rests_until) } else { earned }
+        let allowed_at = Up::since_boot(self.full_at.as_duration().saturating_sub(wait_for));
+        if self.has_failed() { allowed_at.max(self.retry_at) } else { allowed_at }
     }
 
     /// The last write failed: from memory we go on.
@@ -39,14 +39,14 @@ impl Pace {
     }
 
     /// Too soon after a failure even for a write that cannot wait.
-    pub fn is_resting(&self, now: Up) -> bool {
-        self.has_failed() && now < self.rests_until
+    pub fn must_wait(&self, now: Up) -> bool {
+        self.has_failed() && now < self.retry_at
     }
 
     pub fn spend(&mut self, blocks: usize, now: Up) {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-        let most = now + PER_BLOCK.saturating_mul(BURST + OVERDRAFT);
-        self.earned_at = (self.earned_at.max(now) + PER_BLOCK.saturating_mul(blocks)).min(most);
+        let most = now + PER_BLOCK.saturating_mul(BURST + DEBT);
+        self.full_at = (self.full_at.max(now) + PER_BLOCK.saturating_mul(blocks)).min(most);
     }
 
     pub fn succeeded(&mut self) {
@@ -54,8 +54,8 @@ impl Pace {
     }
 
     pub fn failed(&mut self, now: Up) {
-        let doubled = REST_FIRST.saturating_mul(1 << self.failures.min(6));
-        self.rests_until = now + doubled.min(REST_LAST);
+        let doubled = RETRY_FIRST.saturating_mul(1 << self.failures.min(6));
+        self.retry_at = now + doubled.min(RETRY_LAST);
         self.failures = self.failures.saturating_add(1);
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     fn writes_that_could_not_wait_are_not_held_against_later_ones_for_ever() {
         let mut pace = Pace::default();
         (0..10_000).for_each(|second| pace.spend(1, at(second)));
-        assert!(pace.due_at() <= at(9_999) + PER_BLOCK * (OVERDRAFT + 1));
+        assert!(pace.due_at() <= at(9_999) + PER_BLOCK * (DEBT + 1));
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         let mut rests = Vec::new();
         for _ in 0..9 {
             pace.failed(at(5));
-            assert!(pace.has_failed() && pace.is_resting(at(5)) && !pace.is_resting(pace.due_at()));
+            assert!(pace.has_failed() && pace.must_wait(at(5)) && !pace.must_wait(pace.due_at()));
             rests.push((pace.due_at() - at(5)).as_secs());
         }
         assert_eq!(rests, [10, 20, 40, 80, 160, 320, 600, 600, 600]);

@@ -67,13 +67,13 @@ pub(super) fn recover(bytes: &[u8], quota_bytes: usize, boot: BootId) -> (Journa
         next: known.unwrap_or(1).max(1).saturating_add(lost as u64),
         is_fresh: true,
         waiting: Box::default(),
-        weight_bytes: 0,
+        waiting_bytes: 0,
         quota_bytes: quota_bytes.max(JOURNAL_LEAST_BYTES),
-        dead: Box::default(),
-        forgotten: 0,
+        forgotten_ranges: Box::default(),
+        forgotten_count: 0,
         too_many_ranges: false,
         may_merge: false,
-        file: File { end: 0, room_end: 0, must_replace: true, is_owed: false },
+        file: File { end: 0, room_end: 0, must_replace: true, must_write: false },
         file_after_write: None,
         pace: Pace::default(),
         unwritten_since: None,
@@ -98,7 +98,7 @@ fn room_behind(frames: &[frame::Frame<'_>], size: usize) -> File {
         (Some(last), Some(before)) => (before.end, last.start),
         _ => (0, 0),
     };
-    File { end, room_end, must_replace: room_end == 0, is_owed: false }
+    File { end, room_end, must_replace: room_end == 0, must_write: false }
 }
 
 /// The boot of the newest record, which may be forgotten: a frame without records speaks of it too.
@@ -120,7 +120,7 @@ struct Forgotten {
 impl Forgotten {
     fn of(batches: &[Batch<Record>]) -> Forgotten {
         let below = batches.iter().map(|batch| batch.below).max().unwrap_or(0);
-        let mut ranges: Vec<Range> = batches.iter().flat_map(|batch| batch.dead.iter().copied()).collect();
+        let mut ranges: Vec<Range> = batches.iter().flat_map(|batch| batch.forgotten.iter().copied()).collect();
         ranges.sort_unstable();
         ranges.dedup_by(|next, before| {
             let touches = next.0 <= before.1.saturating_add(1);
@@ -144,7 +144,7 @@ impl Journal {
         match self.waiting.binary_search_by_key(&record.sequence, |entry| entry.record.sequence) {
             Ok(place) => {
                 if let Some(entry) = self.waiting.get_mut(place) {
-                    self.weight_bytes = self.weight_bytes - code::most_bytes(&entry.record) + weight;
+                    self.waiting_bytes = self.waiting_bytes - code::most_bytes(&entry.record) + weight;
                     entry.record = record;
                 }
             }
@@ -152,9 +152,9 @@ impl Journal {
                 self.make_room(weight, record.at);
                 // Making room may have moved it.
                 let place = self.waiting.partition_point(|entry| entry.record.sequence < record.sequence);
-                self.weight_bytes += weight;
+                self.waiting_bytes += weight;
                 // There is room now, and the place is one of it.
-                let _ = self.waiting.insert(place, Entry { record, place: Place::Disk, was_begun: true });
+                let _ = self.waiting.insert(place, Entry { record, place: Place::Disk, may_be_on_disk: true });
             }
         }
     }

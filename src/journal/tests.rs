@@ -58,8 +58,8 @@ fn new() -> Journal {
 /// What waits, and what the journal thinks that it weighs.
 fn told(journal: &Journal) -> Vec<Record> {
     let told: Vec<Record> = journal.waiting().cloned().collect();
-    assert_eq!(journal.weight_bytes, told.iter().map(code::most_bytes).sum::<usize>());
-    assert!(journal.weight_bytes <= write::room_bytes(journal.quota_bytes));
+    assert_eq!(journal.waiting_bytes, told.iter().map(code::most_bytes).sum::<usize>());
+    assert!(journal.waiting_bytes <= write::room_bytes(journal.quota_bytes));
     told
 }
 
@@ -350,7 +350,7 @@ fn frames_of_a_newer_version_are_left_alone_and_their_numbers_are_not_used() {
     let (mut paper, mut journal) = (Paper::default(), new());
     journal.add(at(0), Happened::ProcessStarted);
     paper.sync(&mut journal, at(0));
-    let mut newer = frame::seal(5000, b"what only a newer nodepulse understands").unwrap();
+    let mut newer = frame::encode(5000, b"what only a newer nodepulse understands").unwrap();
     newer[1] = 2;
     let sum = checksum::crc32c(&[&newer[..4], &newer[8..]]).to_le_bytes();
     newer[4..8].copy_from_slice(&sum);

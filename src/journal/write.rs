@@ -26,7 +26,7 @@ pub(super) struct File {
     /// Nothing may be appended: there is no file, it is damaged, or how a write ended is unknown.
     pub must_replace: bool,
     /// A write failed that may have been the only one to say something: it is made up for even if nothing else comes.
-    pub is_owed: bool,
+    pub must_write: bool,
 }
 
 /// Most bytes of waiting records in a file of so many, what else is in it left out.
@@ -38,7 +38,7 @@ impl Journal {
     /// Everything that is not on disk, as one write. `None`: that is nothing, or a write is in flight, or the disk failed
     /// a moment ago.
     pub fn next_write(&mut self, now: Up) -> Option<Write> {
-        if !self.has_unwritten() || self.file_after_write.is_some() || self.pace.is_resting(now) {
+        if !self.has_unwritten() || self.file_after_write.is_some() || self.pace.must_wait(now) {
             return None;
         }
         let (write, file) = match self.append() {
@@ -54,13 +54,13 @@ impl Journal {
         };
         self.pace.spend(blocks, now);
         for entry in self.waiting.iter_mut() {
-            entry.was_begun = true;
+            entry.may_be_on_disk = true;
             if entry.place == Place::Memory {
-                entry.place = Place::Flight;
+                entry.place = Place::InFlight;
             }
         }
-        self.dead.clear();
-        self.forgotten = 0;
+        self.forgotten_ranges.clear();
+        self.forgotten_count = 0;
         self.too_many_ranges = false;
         self.unwritten_since = None;
         self.file_after_write = Some(file);
@@ -75,9 +75,9 @@ impl Journal {
             self.file = file;
         } else {
             self.pace.failed(now);
-            self.file = File { must_replace: true, is_owed: true, ..self.file };
+            self.file = File { must_replace: true, must_write: true, ..self.file };
         }
-        for entry in self.waiting.iter_mut().filter(|entry| entry.place == Place::Flight) {
+        for entry in self.waiting.iter_mut().filter(|entry| entry.place == Place::InFlight) {
             entry.place = if done { Place::Disk } else { Place::Memory };
         }
     }
@@ -108,7 +108,7 @@ impl Journal {
         bytes.reserve_exact(room_end - end + last.len());
         bytes.resize(room_end, 0);
         bytes.extend_from_slice(&last);
-        (Write::Replace { bytes }, File { end, room_end, must_replace: false, is_owed: false })
+        (Write::Replace { bytes }, File { end, room_end, must_replace: false, must_write: false })
     }
 
     /// Frames of the wanted records. How many were dropped goes first, so that it is in one frame with what says which.
@@ -132,9 +132,9 @@ impl Journal {
         let mut batches_in_turn = batches.iter_mut();
         if let Some(first) = batches_in_turn.next() {
             let below = first.below;
-            first.dead = self.dead.iter().copied().filter(|(_, last)| *last >= below).collect();
-            first.dead.iter_mut().for_each(|(first, _)| *first = (*first).max(below));
-            first.dead.sort_unstable();
+            first.forgotten = self.forgotten_ranges.iter().copied().filter(|(_, last)| *last >= below).collect();
+            first.forgotten.iter_mut().for_each(|(first, _)| *first = (*first).max(below));
+            first.forgotten.sort_unstable();
         }
         batches_in_turn.for_each(|batch| batch.below = 1);
         let mut bytes = Vec::new();
@@ -146,6 +146,6 @@ impl Journal {
 
     fn batch<'a>(&self, boot: BootId, records: Vec<&'a Record>) -> Batch<&'a Record> {
         let below = self.waiting.first().map_or(self.next, |entry| entry.record.sequence.0);
-        Batch { boot, next: self.next, below, dead: Vec::new(), records }
+        Batch { boot, next: self.next, below, forgotten: Vec::new(), records }
     }
 }

@@ -99,9 +99,9 @@ fn reservations(settings: &Settings, capacity: &ResourceList) -> BTreeMap<String
 /// ALC-4; a capacity that nobody could read is another problem.
 fn above_capacity(name: &str, reserved: Quantity, capacity: &ResourceList) -> Option<NodeError> {
     let text = capacity.get(name)?;
-    let there_is = Quantity::parse(text).ok().filter(|there_is| *there_is < reserved && there_is.value() > 0)?;
+    let total = Quantity::parse(text).ok().filter(|total| *total < reserved && total.value() > 0)?;
     let text = format!(
-        "{reserved} of {name} are reserved (systemReserved, kubeReserved, evictionHard), but there are only {there_is}: \
+        "{reserved} of {name} are reserved (systemReserved, kubeReserved, evictionHard), but there are only {total}: \
          nothing of it is allocatable; reserve less (a kubelet would not start)"
     );
     Some(NodeError::new("reserved-above-capacity", text))

@@ -48,7 +48,7 @@ fn derived_id(source: &str) -> String {
 
 /// The board that wrote `stored`, for people, if it is not this one. Values that either side does not know prove nothing, and
 /// whatever an earlier version may have called this board is its name as well.
-pub fn stranger(stored: &Node, machine: &Machine) -> Option<String> {
+pub fn another_board(stored: &Node, machine: &Machine) -> Option<String> {
     let own = || [&machine.board_serial, &machine.mac_address].into_iter().flatten();
     let names = || own().chain(machine.passed_over.iter().map(|one| &one.value));
     let differs = |what: &str, theirs: &str, ours: Option<&String>, is_ours: bool| {
@@ -71,7 +71,7 @@ pub fn stranger(stored: &Node, machine: &Machine) -> Option<String> {
 }
 
 /// Whether nothing is known of the board by which it could be told from another one.
-pub fn is_nameless(machine: &Machine) -> bool {
+pub fn has_no_id(machine: &Machine) -> bool {
     machine_id(machine).is_err()
 }
 
@@ -112,29 +112,29 @@ mod tests {
 
     #[test]
     fn a_cloned_card_is_told_by_the_serial_number_or_else_the_mac_address() {
-        let serial = stranger(&node("same", &[(BOARD_SERIAL, "1000")]), &board(Some("2000"), None)).unwrap();
+        let serial = another_board(&node("same", &[(BOARD_SERIAL, "1000")]), &board(Some("2000"), None)).unwrap();
         assert_eq!(serial, "another board (serial number 1000, ours is 2000)");
         let stored = node("same", &[(BOARD_SERIAL, "1000"), (BOARD_MAC, "aa")]);
-        let mac = stranger(&stored, &board(Some("1000"), Some("bb"))).unwrap();
+        let mac = another_board(&stored, &board(Some("1000"), Some("bb"))).unwrap();
         assert_eq!(mac, "another board (MAC address aa, ours is bb)");
-        assert_eq!(stranger(&stored, &board(Some("1000"), Some("aa"))), None);
+        assert_eq!(another_board(&stored, &board(Some("1000"), Some("aa"))), None);
     }
 
     #[test]
     fn another_machine_id_is_another_machine() {
-        assert!(stranger(&node("theirs", &[]), &board(Some("2000"), None)).is_some());
-        assert!(stranger(&node("theirs", &[(BOARD_SERIAL, "2000")]), &board(Some("2000"), None)).is_some());
+        assert!(another_board(&node("theirs", &[]), &board(Some("2000"), None)).is_some());
+        assert!(another_board(&node("theirs", &[(BOARD_SERIAL, "2000")]), &board(Some("2000"), None)).is_some());
     }
 
     #[test]
     fn what_nobody_knows_proves_nothing() {
-        assert_eq!(stranger(&node("", &[]), &board(Some("2000"), Some("aa"))), None);
-        assert_eq!(stranger(&node("same", &[(BOARD_SERIAL, "1"), (BOARD_MAC, "aa")]), &board(None, None)), None);
+        assert_eq!(another_board(&node("", &[]), &board(Some("2000"), Some("aa"))), None);
+        assert_eq!(another_board(&node("same", &[(BOARD_SERIAL, "1"), (BOARD_MAC, "aa")]), &board(None, None)), None);
         let mut nameless = board(None, None);
-        assert!(!is_nameless(&nameless));
+        assert!(!has_no_id(&nameless));
         nameless.machine_id = absent();
-        assert!(is_nameless(&nameless));
-        assert_eq!(stranger(&node("theirs", &[(BOARD_SERIAL, "1")]), &nameless), None);
+        assert!(has_no_id(&nameless));
+        assert_eq!(another_board(&node("theirs", &[(BOARD_SERIAL, "1")]), &nameless), None);
     }
 
     #[test]
@@ -147,9 +147,9 @@ mod tests {
         let by_mac = node(&derived_id("00:d0:d0:00:00:01"), &[]);
         now.machine_id = absent();
         for stored in [by_serial, by_mac] {
-            assert_eq!(stranger(&stored, &now), None, "{stored:?}");
+            assert_eq!(another_board(&stored, &now), None, "{stored:?}");
             let another = board(Some("BS-4712"), Some("d0:5b:a8:12:34:57"));
-            assert!(stranger(&stored, &another).is_some());
+            assert!(another_board(&stored, &another).is_some());
         }
     }
 }

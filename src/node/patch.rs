@@ -37,7 +37,7 @@ pub fn status_patch(old: &Node, new: &Node) -> String {
     }
     status.extend(conditions_patch(&old.status.conditions, &new.status.conditions));
     if version::is_kubelets(old) && !version::is_kubelets(new) {
-        status.extend(LEFTOVERS.map(|key| (key.to_owned(), Value::Null)));
+        status.extend(KUBELET_ONLY.map(|key| (key.to_owned(), Value::Null)));
     }
     let mut patch = Map::new();
     put(&mut patch, "metadata", metadata);
@@ -57,7 +57,7 @@ pub fn assertion(node: &Node) -> String {
 }
 
 /// What a kubelet reports of itself and we never do (`version::set` empties the rest).
-const LEFTOVERS: [&str; 5] = ["images", "volumesInUse", "runtimeHandlers", "features", "declaredFeatures"];
+const KUBELET_ONLY: [&str; 5] = ["images", "volumesInUse", "runtimeHandlers", "features", "declaredFeatures"];
 
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/conditions";
 

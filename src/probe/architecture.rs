@@ -6,7 +6,7 @@
 //! 10: .. .. b7 00              machine: 183
 //! ```
 
-use super::facts::{Absent, Fact, Why, otherwise};
+use super::facts::{Absent, Fact, Why, first_known};
 use super::root::Root;
 
 /// What every userland has one of.
@@ -22,7 +22,7 @@ pub(super) fn of_root(root: &Root) -> Fact<String> {
         named.map(str::to_owned).map_err(|why| Absent::new(path, why))
     };
     let [first, others @ ..] = PROGRAMS;
-    others.into_iter().fold(read(first), |found, path| otherwise(found, || read(path)))
+    others.into_iter().fold(read(first), |found, path| first_known(found, || read(path)))
 }
 
 /// What this program was compiled for.

@@ -15,7 +15,7 @@
 //! ```
 
 use super::attribute::shortened;
-use super::facts::{Absent, Fact, Why, of_table, otherwise};
+use super::facts::{Absent, Fact, Why, first_known, of_table};
 use super::root::Root;
 
 pub(super) const CPUINFO: &str = "/proc/cpuinfo";
@@ -29,9 +29,10 @@ const MOST_CPUS: u32 = 65_536;
 /// does, else cpuinfo.
 pub(super) fn count(root: &Root, cpuinfo: &Fact<String>) -> Fact<u32> {
     let online = root.read_as("/sys/devices/system/cpu/online", |text| ranges(&text));
-    let counted = otherwise(counted(of_nodes(root, online.as_deref().ok())), || counted(directories(root, CPUS).len()));
+    let counted =
+        first_known(counted(of_nodes(root, online.as_deref().ok())), || counted(directories(root, CPUS).len()));
     let listed = || online.map(|online| online.iter().map(|(first, last)| last - first + 1).sum());
-    otherwise(counted, listed).or_else(|_| of_table(CPUINFO, cpuinfo, count_of_cpuinfo))
+    first_known(counted, listed).or_else(|_| of_table(CPUINFO, cpuinfo, count_of_cpuinfo))
 }
 
 fn counted(count: usize) -> Fact<u32> {

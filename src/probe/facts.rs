@@ -223,7 +223,7 @@ impl Absent {
 
 /// The first fact, else the next one. When both are absent the first reason stays, unless all it says is that there is
 /// no such file, and the next says more.
-pub fn otherwise<T>(first: Fact<T>, next: impl FnOnce() -> Fact<T>) -> Fact<T> {
+pub fn first_known<T>(first: Fact<T>, next: impl FnOnce() -> Fact<T>) -> Fact<T> {
     let says_more = |first: &Absent, next: &Absent| first.why == Why::NoSuchFile && next.why != Why::NoSuchFile;
     first.or_else(|first| next().map_err(|next| if says_more(&first, &next) { next } else { first }))
 }

@@ -66,7 +66,7 @@ pub(super) struct Smbios<'a> {
 }
 
 /// A string of SMBIOS that a vendor really wrote.
-fn written(text: &str) -> Option<&str> {
+fn by_vendor(text: &str) -> Option<&str> {
     let text = text.trim();
     if is_placeholder(text) || is_one_character(text) { None } else { Some(text) }
 }
@@ -83,7 +83,7 @@ pub(super) fn serial(text: &str) -> Result<String, Why> {
     let text = text.trim();
     let upper = text.to_ascii_uppercase();
     let is_counted = text.len() >= LEAST_COUNTED && COUNTED.iter().any(|digits| digits.contains(&upper));
-    match written(text) {
+    match by_vendor(text) {
         Some(serial) if !is_counted && !is_chip_code(text) => Ok(serial.to_owned()),
         _ => Err(Why::Implausible(format!("{:?} is on every board", shortened(text)))),
     }
@@ -111,7 +111,7 @@ pub(super) fn uuid(text: String) -> Result<String, Why> {
 /// Vendor and product, without the vendor when the product already starts with it.
 pub(super) fn board_name(smbios: Smbios) -> Result<String, Why> {
     let [vendor, product] =
-        [smbios.vendors, smbios.products].map(|candidates| candidates.into_iter().find_map(written));
+        [smbios.vendors, smbios.products].map(|candidates| candidates.into_iter().find_map(by_vendor));
     let product = product.ok_or_else(|| Why::Implausible("SMBIOS names no product".to_owned()))?;
     let begins_with =
         |vendor: &str| product.get(..vendor.len()).is_some_and(|start| start.eq_ignore_ascii_case(vendor));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cpu::CPUINFO;
-use super::facts::{Absent, Fact, Hugepages, Machine, PassedOver, Why, of_table, otherwise};
+use super::facts::{Absent, Fact, Hugepages, Machine, PassedOver, Why, first_known, of_table};
 use super::identity::{self, Smbios};
 use super::memory::MEMINFO;
 use super::root::Root;
@@ -55,7 +55,7 @@ pub(super) fn sizes(root: &Root) -> (Fact<u32>, Fact<u64>) {
 /// SRC-5, except that a file that says nothing, or `uninitialized`, is passed over.
 fn machine_id(root: &Root) -> Fact<String> {
     let read = |path| root.read_as(path, identity::machine_id);
-    otherwise(read("/etc/machine-id"), || read("/var/lib/dbus/machine-id"))
+    first_known(read("/etc/machine-id"), || read("/var/lib/dbus/machine-id"))
 }
 
 /// SRC-6, case kept, and kept where boards share it: a kubelet on this machine would say the same. Without SMBIOS, as on
@@ -63,14 +63,14 @@ fn machine_id(root: &Root) -> Fact<String> {
 fn system_uuid(root: &Root) -> Fact<String> {
     let of_tree = |property| device_tree(root, property, |bytes| identity::uuid(attribute::string(bytes)));
     let uuid = root.read_as(&format!("{DMI}/product_uuid"), identity::uuid);
-    let uuid = otherwise(uuid, || of_tree("system-id"));
-    let uuid = otherwise(uuid, || of_tree("vm,uuid"));
-    otherwise(uuid, || machine_id(root))
+    let uuid = first_known(uuid, || of_tree("system-id"));
+    let uuid = first_known(uuid, || of_tree("vm,uuid"));
+    first_known(uuid, || machine_id(root))
 }
 
 /// VER-1.
 pub(super) fn os_image(root: &Root) -> Fact<String> {
-    let found = otherwise(root.read_table("/etc/os-release"), || root.read_table("/usr/lib/os-release"));
+    let found = first_known(root.read_table("/etc/os-release"), || root.read_table("/usr/lib/os-release"));
     match found {
         Ok(table) => Ok(os_release::pretty_name(&table)),
         Err(absent) if absent.why == Why::Empty => Ok(os_release::pretty_name("")),
@@ -89,11 +89,11 @@ fn boot_id(text: String) -> Result<String, Why> {
 
 fn board_model(root: &Root, cpuinfo: &Fact<String>) -> Fact<String> {
     let model = device_tree(root, "model", |bytes| Ok(attribute::string(bytes)));
-    let model = otherwise(model, || smbios_model(root));
-    let model = otherwise(model, || root.read_text(&format!("{SOC}/machine")));
+    let model = first_known(model, || smbios_model(root));
+    let model = first_known(model, || root.read_text(&format!("{SOC}/machine")));
     let mut fields = ["Model", "Hardware", "machine"].into_iter();
     match fields.find_map(|key| cpu::field(cpuinfo.as_deref().ok()?, key)) {
-        Some(named) => otherwise(model, || Ok(attribute::text(named.as_bytes()))),
+        Some(named) => first_known(model, || Ok(attribute::text(named.as_bytes()))),
         None => model,
     }
 }
@@ -115,30 +115,30 @@ fn board_compatible(bytes: &[u8]) -> Result<Vec<String>, Why> {
 }
 
 /// A place of a serial number or a MAC address, and what it says.
-struct Place {
+struct Candidate {
     path: String,
     text: Fact<String>,
     /// How likely another board says the same: the least is taken, of equals the first.
     rank: (bool, bool, bool, bool),
 }
 
-impl Place {
-    fn of(path: String, text: Fact<String>) -> Place {
-        Place { path, text, rank: Default::default() }
+impl Candidate {
+    fn of(path: String, text: Fact<String>) -> Candidate {
+        Candidate { path, text, rank: Default::default() }
     }
 }
 
 /// The places of a serial number, the best first.
-fn serials(root: &Root, cpuinfo: &Fact<String>) -> Vec<Place> {
+fn serials(root: &Root, cpuinfo: &Fact<String>) -> Vec<Candidate> {
     let [tree, _] = DEVICE_TREES;
     let of_tree = device_tree(root, "serial-number", |bytes| Ok(attribute::string(bytes)));
     let line = cpuinfo.as_deref().ok().and_then(|table| cpu::field(table, "Serial"));
-    let mut found = vec![Place::of(format!("{tree}/serial-number"), of_tree)];
-    found.extend(line.map(|line| Place::of(CPUINFO.to_owned(), Ok(attribute::text(line.as_bytes())))));
+    let mut found = vec![Candidate::of(format!("{tree}/serial-number"), of_tree)];
+    found.extend(line.map(|line| Candidate::of(CPUINFO.to_owned(), Ok(attribute::text(line.as_bytes())))));
     let files = [(SOC, "serial_number"), (DMI, "product_serial"), (DMI, "board_serial")];
     found.extend(files.map(|(directory, name)| format!("{directory}/{name}")).map(|path| {
         let read = root.read_text(&path);
-        Place::of(path, read)
+        Candidate::of(path, read)
     }));
     found
 }
@@ -146,57 +146,57 @@ fn serials(root: &Root, cpuinfo: &Fact<String>) -> Vec<Place> {
 /// The MAC addresses that stay with the board, by index. The best are those of no interface on top of another (a VLAN has
 /// that one's, a port of a switch may), that no other interface carries (a maker's sample is on several), that the IEEE
 /// sold, and of hardware.
-fn mac_addresses(root: &Root) -> Vec<Place> {
+fn mac_addresses(root: &Root) -> Vec<Candidate> {
     let path = |name: &str, attribute: &str| format!("{}/{name}/{attribute}", network::INTERFACES);
     let text = |name: &str, attribute: &str| root.read_text(&path(name, attribute)).unwrap_or_default();
-    let stays = |name: &String| mac::is_permanent(&text(name, "type"), &text(name, "addr_assign_type"));
+    let is_permanent = |name: &String| mac::is_permanent(&text(name, "type"), &text(name, "addr_assign_type"));
     let is_hardware = |name: &str| root.has_entry(&path(name, ""), "device");
     let found: Vec<_> = network::indexed_names(root, is_hardware)
         .into_iter()
-        .filter(stays)
+        .filter(is_permanent)
         .map(|name| {
             let below = text(&name, "iflink");
             let is_on_top = !below.is_empty() && below != text(&name, "ifindex");
             (root.read_text(&path(&name, "address")), is_on_top, name)
         })
         .collect();
-    let mut carriers = BTreeMap::new();
+    let mut holders = BTreeMap::new();
     for (address, ..) in found.iter().filter(|(_, is_on_top, _)| !is_on_top) {
-        *carriers.entry(address.clone().unwrap_or_default()).or_insert(0_u32) += 1;
+        *holders.entry(address.clone().unwrap_or_default()).or_insert(0_u32) += 1;
     }
-    let place = |(text, is_on_top, name): (Fact<String>, bool, String)| {
+    let candidate = |(text, is_on_top, name): (Fact<String>, bool, String)| {
         let address = text.as_deref().unwrap_or_default();
-        let is_shared = carriers.get(address).is_some_and(|count| *count > 1);
+        let is_shared = holders.get(address).is_some_and(|count| *count > 1);
         let rank = (is_on_top, is_shared, mac::is_local(address), !is_hardware(&name));
-        Place { path: path(&name, "address"), text, rank }
+        Candidate { path: path(&name, "address"), text, rank }
     };
-    found.into_iter().map(place).collect()
+    found.into_iter().map(candidate).collect()
 }
 
 /// The best of `found` that tells two boards apart. The others go to `passed_over`, those first that 0.1.0, which knew no
 /// ranks, would have taken.
 fn choose(
-    found: Vec<Place>,
+    found: Vec<Candidate>,
     believed: impl Fn(&str) -> Result<String, Why>,
     passed_over: &mut Vec<PassedOver>,
 ) -> Fact<String> {
-    let judge = |place: &Place| {
-        let text = place.text.as_deref().map_err(Absent::clone)?;
-        believed(text).map_err(|why| Absent::new(&place.path, why))
+    let judge = |candidate: &Candidate| {
+        let text = candidate.text.as_deref().map_err(Absent::clone)?;
+        believed(text).map_err(|why| Absent::new(&candidate.path, why))
     };
-    let judged: Vec<_> = found.into_iter().map(|place| (judge(&place), place)).collect();
-    let best = judged.iter().filter(|(fact, _)| fact.is_ok()).min_by_key(|(_, place)| place.rank);
+    let judged: Vec<_> = found.into_iter().map(|candidate| (judge(&candidate), candidate)).collect();
+    let best = judged.iter().filter(|(fact, _)| fact.is_ok()).min_by_key(|(_, candidate)| candidate.rank);
     let best = best.and_then(|(fact, _)| fact.clone().ok());
-    let first_path = judged.first().map_or(network::INTERFACES, |(_, place)| place.path.as_str());
+    let first_path = judged.first().map_or(network::INTERFACES, |(_, candidate)| candidate.path.as_str());
     let mut absent = Err(Absent::new(first_path, Why::NoSuchFile));
-    for (fact, place) in judged {
+    for (fact, candidate) in judged {
         let refused = fact.as_ref().err().cloned();
-        let value = fact.clone().or(place.text).unwrap_or_default();
+        let value = fact.clone().or(candidate.text).unwrap_or_default();
         let is_known = best.as_ref() == Some(&value) || passed_over.iter().any(|known| known.value == value);
         if !value.is_empty() && !is_known && passed_over.len() < limits::PASSED_OVER {
             passed_over.push(PassedOver { value, refused });
         }
-        absent = otherwise(absent, || fact);
+        absent = first_known(absent, || fact);
     }
     best.map_or(absent, Ok)
 }
@@ -223,7 +223,7 @@ fn device_tree<T>(root: &Root, property: &str, parse: impl Fn(&[u8]) -> Result<T
         parsed.map_err(|why| Absent::new(&path, why))
     };
     let [first, second] = DEVICE_TREES;
-    otherwise(read(first), || read(second))
+    first_known(read(first), || read(second))
 }
 
 /// Container engines put an empty directory over `/sys/firmware`. Devices still say that they come from a device tree.

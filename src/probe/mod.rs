@@ -39,9 +39,9 @@ pub fn facts(root: &Root, state_directory: &str) -> Facts {
 /// What a person should know of the facts although they are what the files say, one sentence each.
 pub fn remarks(root: &Root) -> Vec<String> {
     let mountinfo = root.read_namespace_table("mountinfo").unwrap_or_default();
-    let faked = mounts::of_lxcfs(&mountinfo);
-    if faked.is_empty() {
+    let replaced = mounts::of_lxcfs(&mountinfo);
+    if replaced.is_empty() {
         return Vec::new();
     }
-    vec![format!("lxcfs answers for {}: that is the container's share, not the machine's", faked.join(", "))]
+    vec![format!("lxcfs answers for {}: that is the container's share, not the machine's", replaced.join(", "))]
 }

@@ -1,7 +1,7 @@
 //! Turns meminfo, the root cgroup, loadavg and statvfs into what pressure is judged from, with few system calls.
 
 use super::facts::{
-    Absent, Fact, FileSystem, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why, otherwise,
+    Absent, Fact, FileSystem, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why, first_known,
 };
 use super::memory::MEMINFO;
 use super::root::{OpenFile, Root};
@@ -153,7 +153,7 @@ impl ReadingFiles {
             Ok(MemoryUse { available_bytes, source: MemorySource::MemAvailable })
         };
         match of_cgroup {
-            Some(found) => otherwise(found, of_meminfo),
+            Some(found) => first_known(found, of_meminfo),
             None => of_meminfo(),
         }
     }

@@ -13,7 +13,7 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::attribute;
-use super::facts::{Absent, Fact, FileSystem, Why, otherwise};
+use super::facts::{Absent, Fact, FileSystem, Why, first_known};
 use crate::config::limits;
 
 /// The directory that every path of the probe is below: `/`, the mounted root of a host, or a capture of a machine.
@@ -121,7 +121,7 @@ impl Root {
     pub(super) fn read_namespace_table(&self, name: &str) -> Fact<String> {
         let read = |directory: &str| self.read_table(&format!("{directory}/{name}"));
         let [first, second, third] = self.kind.namespaces();
-        otherwise(read(first), || otherwise(read(second), || read(third)))
+        first_known(read(first), || first_known(read(second), || read(third)))
     }
 
     /// The names in a directory, numbers in them in numeric order (`cpu10` after `cpu9`), as the kernel's order is none.
@@ -185,7 +185,7 @@ impl Root {
             return Err(Absent::new(path, Why::Implausible("the disk of a capture is not the machine's".to_owned())));
         }
         let found = self.resolve(path).and_then(|found| statvfs(&found).map_err(io::Error::from));
-        found.map(|found| measured(&found)).map_err(|error| absent(path, &error))
+        found.map(|found| file_system_of(&found)).map_err(|error| absent(path, &error))
     }
 
     /// Whether the answers of the file system that holds `path` come over a network or from another process.
@@ -319,19 +319,19 @@ const REMOTE: [u32; 12] = [
     0x0187,
 ];
 
-fn measured(found: &nix::sys::statvfs::Statvfs) -> FileSystem {
-    let block_bytes = wide(found.fragment_size());
+fn file_system_of(found: &nix::sys::statvfs::Statvfs) -> FileSystem {
+    let block_bytes = u64_of(found.fragment_size());
     FileSystem {
-        capacity_bytes: block_bytes.saturating_mul(wide(found.blocks())),
-        available_bytes: block_bytes.saturating_mul(wide(found.blocks_available())),
-        inodes: wide(found.files()),
-        inodes_free: wide(found.files_free()),
+        capacity_bytes: block_bytes.saturating_mul(u64_of(found.blocks())),
+        available_bytes: block_bytes.saturating_mul(u64_of(found.blocks_available())),
+        inodes: u64_of(found.files()),
+        inodes_free: u64_of(found.files_free()),
         read_only: found.flags().contains(FsFlags::ST_RDONLY),
     }
 }
 
 /// These are 32 bits wide on some processors and C libraries.
-fn wide(number: impl Into<u64>) -> u64 {
+fn u64_of(number: impl Into<u64>) -> u64 {
     number.into()
 }
 

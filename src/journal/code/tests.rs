@@ -35,9 +35,11 @@ fn decode(bytes: &[u8]) -> Option<Batch<Record>> {
 fn every_record_comes_back_as_it_was() {
     for wall in [None, Some(1_800_000_000_000_000), Some(i64::MAX), Some(i64::MIN), Some(-1)] {
         let records = records(wall);
-        let (dead, told) = (vec![(11, 11), (13, 15)], records.iter().collect());
-        let bytes = Batch { boot: BootId(9), next: 99, below: 10, dead: dead.clone(), records: told }.encode().unwrap();
-        let batch = Batch { boot: BootId(9), next: 99, below: 10, dead, records };
+        let (forgotten, told) = (vec![(11, 11), (13, 15)], records.iter().collect());
+        let bytes = Batch { boot: BootId(9), next: 99, below: 10, forgotten: forgotten.clone(), records: told }
+            .encode()
+            .unwrap();
+        let batch = Batch { boot: BootId(9), next: 99, below: 10, forgotten, records };
         assert_eq!(decode(&bytes), Some(batch), "{wall:?}");
     }
 }
@@ -61,12 +63,12 @@ fn the_longest_frame_fits_in_a_block_and_a_record_takes_no_more_than_it_is_said_
             },
         })
         .collect();
-    let dead = (0..FRAME_RANGES as u64).map(|place| ((1 << 60) + place * 2, (1 << 60) + place * 2)).collect();
+    let forgotten = (0..FRAME_RANGES as u64).map(|place| ((1 << 60) + place * 2, (1 << 60) + place * 2)).collect();
     let next = LAST_SEQUENCE;
-    let batch = Batch { boot: BootId(1), next, below: 1, dead, records: records.iter().collect() };
+    let batch = Batch { boot: BootId(1), next, below: 1, forgotten, records: records.iter().collect() };
     assert!(batch.encode().is_some_and(|bytes| bytes.len() < frame::FRAME_BYTES));
     for record in &records {
-        let alone = Batch { boot: BootId(1), next: 1 << 34, below: 1 << 34, dead: vec![], records: vec![record] };
+        let alone = Batch { boot: BootId(1), next: 1 << 34, below: 1 << 34, forgotten: vec![], records: vec![record] };
         assert!(alone.encode().is_some_and(|bytes| bytes.len() <= most_bytes(record)), "{record:?}");
     }
 }
@@ -76,11 +78,11 @@ fn what_an_earlier_version_kept_of_the_node_is_passed_over() {
     let known = [8, 1, 0, 3, b'u', b'i', b'd', 2, b'v', b'1', 77, 3, 40, 0, 1, 1, 1, 2, 1, 0, 1];
     let started = [4, 2, 5];
     let payload = [&[7; 16][..], &[2, 0, 2], &known, &started].concat();
-    let batch = decode(&frame::seal(9, &payload).unwrap()).unwrap();
+    let batch = decode(&frame::encode(9, &payload).unwrap()).unwrap();
     assert_eq!(batch.records.iter().map(|record| &record.what).collect::<Vec<_>>(), [&Happened::ProcessStarted]);
     for cut in 1..known.len() {
         let payload = [&[7; 16][..], &[1, 0, 1], &known[..cut]].concat();
-        assert_eq!(decode(&frame::seal(9, &payload).unwrap()), None, "{cut}");
+        assert_eq!(decode(&frame::encode(9, &payload).unwrap()), None, "{cut}");
     }
 }
 
@@ -124,7 +126,7 @@ fn a_change_a_minute_costs_a_dozen_bytes() {
     let records: Vec<Record> = (0..16).map(of).collect();
     let next = 1_000_016;
     let size = |records: Vec<&Record>| {
-        Batch { boot: BootId(1), next, below: next - 40, dead: vec![], records }.encode().unwrap().len()
+        Batch { boot: BootId(1), next, below: next - 40, forgotten: vec![], records }.encode().unwrap().len()
     };
     let (one, all) = (size(vec![&records[0]]), size(records.iter().collect()));
     assert!((all - one) / 15 <= 12 && one <= 100, "{one} {all}");
@@ -132,10 +134,10 @@ fn a_change_a_minute_costs_a_dozen_bytes() {
 
 #[test]
 fn what_was_never_written_is_not_believed() {
-    let sealed = |next: u64, payload: &[u8]| frame::seal(next, payload).unwrap();
+    let encoded = |next: u64, payload: &[u8]| frame::encode(next, payload).unwrap();
     let boot = [7; 16];
     let empty = [&boot[..], &[0, 0, 0]].concat();
-    assert!(decode(&sealed(1, &empty)).is_some());
+    assert!(decode(&encoded(1, &empty)).is_some());
     for (next, rest) in [
         (0, &[0, 0, 0][..]),
         (LAST_SEQUENCE + 1, &[0, 0, 0]),
@@ -154,6 +156,6 @@ fn what_was_never_written_is_not_believed() {
         (5, &[0, 0, 1, 7, 1, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0x10]),
         (5, &[0, 0, 1, 4, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2]),
     ] {
-        assert_eq!(decode(&sealed(next, &[&boot, rest].concat())), None, "{next} {rest:?}");
+        assert_eq!(decode(&encoded(next, &[&boot, rest].concat())), None, "{next} {rest:?}");
     }
 }
