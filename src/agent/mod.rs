@@ -19,7 +19,6 @@ pub mod notice;
 mod outage;
 mod random;
 mod records;
-mod registration;
 mod renewals;
 mod replay;
 mod shared;

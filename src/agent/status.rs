@@ -1,11 +1,13 @@
 //! Turns looks at the board, the server's answers and the passing of time into the Node's registration and its NodeStatus.
 //!
 //! ```text
-//! Register --Node is ours--> Probe --facts--> Decide --changed, due, gap--> Patch --200--> Rest
-//!    ^                         ^                | nothing to say              | 404, D1
-//!    |                         +------ Rest <---+                             |
-//!    +------------------------------------------------------------------------+
+//! Rest --due--> Probe --facts--> Decide --something to ask--> Asked --answer--> Decide, or Rest
+//!  ^                               |
+//!  '------- nothing to say --------'
 //! ```
+//!
+//! What is asked follows from what is known of the Node (`status/base.rs`): while there is none of ours, that which makes one
+//! (`status/registration.rs`); then whole or partial reports, and assertions. A 404 to one of these begins anew (D1).
 //!
 //! The base of every diff is the server's last answer (D4). Without a watch, three things keep it true: every PATCH
 //! answers with the Node; an assertion of the statuses, every `statusAssertFrequency`, answers with the resourceVersion,
@@ -16,27 +18,26 @@ mod contest;
 mod deletions;
 mod left;
 mod look;
+mod registration;
+mod reports;
 mod unseen;
 
 use std::time::Duration;
 
 use super::backoff::Backoff;
+use super::contract::Because;
 use super::failure_log::RetryReason;
 use super::lease::Renewal;
-use super::notice::Level;
-use super::registration::Registration;
 use super::shared::{FullReport, Ownership, Shared, Step};
 use super::tries::Tries;
 use super::wanted::{Observed, WantedNode};
-use crate::api::{Answer, Class, Document, Operation, PatchAnswer, Refusal};
+use crate::api::{Answer, Class, Document, Operation, Refusal};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::object::Node;
-use crate::node::{patch, report};
 use crate::time::{Now, Up};
 use base::Base;
 use contest::Contest;
-use deletions::{Deletions, may_have_been_done};
-use left::tell_what_is_left;
+use deletions::Deletions;
 use look::with_renewal;
 
 #[derive(Debug)]
@@ -46,6 +47,10 @@ pub(super) struct StatusLane {
     base: Base,
     /// The Node is too large to be read.
     is_large: bool,
+    /// Since there is no Node of ours.
+    registration: Tries,
+    /// What keeps it from being registered though no request failed, as it was said.
+    obstacle: Option<String>,
     /// Of one run.
     tries: Tries,
     /// Since a request found no server, nothing is sent before: see `held_back`.
@@ -56,14 +61,14 @@ pub(super) struct StatusLane {
     version_due: Up,
     version_pause: Backoff,
     deletions: Deletions,
-    reported: bool,
+    /// The Node that there is.
+    was_reported: bool,
     /// When the board was looked at last.
     looked_at: Up,
 }
 
 #[derive(Debug)]
 enum Stage {
-    Register(Box<Registration>),
     /// Another board may be writing the Node (D10).
     Contest(Box<Contest>),
     /// Between two runs: one may ride with any other wake-up from `earliest` on, and happens by `latest`; never before the
@@ -78,16 +83,30 @@ enum Stage {
     Decide {
         not_before: Up,
     },
+    Asked(Request),
+}
+
+#[derive(Debug)]
+enum Request {
     Version,
+    Create,
+    Strip,
     Read,
-    Patch {
-        report_due: Up,
+    Report {
+        next_due: Up,
         /// It sums up an outage.
         sums_up: bool,
         /// What is sent, where the answer will not bring it.
         sent: Option<Box<Node>>,
     },
     Assert,
+}
+
+impl Stage {
+    /// In no case sooner than that.
+    fn resting_until(moment: Up) -> Stage {
+        Stage::Rest { not_before: moment, earliest: moment, latest: moment }
+    }
 }
 
 /// Why there is no Node of ours.
@@ -102,22 +121,21 @@ pub(super) enum Obstacle<'a> {
 const CEILING: Duration = Duration::from_secs(30);
 /// `kubeletVersion` follows a server that was upgraded within this time.
 const VERSION_FREQUENCY: Duration = Duration::from_secs(24 * 3600);
-/// Since Leases find no server, status waits for so long before it tries for itself: a server that was only restarted is
-/// told by the Lease that we are there, and asked for no more.
-const LEASE_FIRST: Duration = Duration::from_secs(60);
-/// While Leases find no server, a report is tried this often: it makes the disk write what came since the last one.
-const REPORT_IN_OUTAGE: Duration = Duration::from_secs(40 * 60);
 const NODE_STATUS: &str = "NodeStatus";
 
 impl StatusLane {
     pub(super) fn new(shared: &Shared, now: Up) -> StatusLane {
         let registers = shared.settings.register_node;
-        let rest = Stage::Rest { not_before: now, earliest: now, latest: now };
+        let mut registration = Tries::of("registration", Duration::from_millis(100));
+        // The first attempt comes after a pause as well (REG-2).
+        let first_pause = if registers { registration.pause() } else { Duration::ZERO };
         StatusLane {
-            stage: if registers { Stage::Register(Box::new(Registration::new(now))) } else { rest },
+            stage: Stage::resting_until(now + first_pause),
             wanted: WantedNode::new(shared),
-            base: Base::Unread,
+            base: if registers { Base::Missing } else { Base::Unread },
             is_large: false,
+            registration,
+            obstacle: None,
             tries: Tries::of(NODE_STATUS, Duration::ZERO),
             held_until: now,
             report_due: None,
@@ -125,7 +143,7 @@ impl StatusLane {
             version_due: now,
             version_pause: Backoff::between(Duration::from_secs(60), VERSION_FREQUENCY),
             deletions: Deletions::default(),
-            reported: false,
+            was_reported: false,
             looked_at: now,
         }
     }
@@ -138,7 +156,6 @@ impl StatusLane {
         let may_hurry =
             shared.full_report == FullReport::AtOnce && self.base.node().is_some() && !self.held_back(shared, now);
         match &mut self.stage {
-            Stage::Register(registration) => registration.poll(&mut self.wanted, shared, now),
             Stage::Contest(contest) => contest.poll(now.up),
             Stage::Rest { not_before, earliest, latest } => {
                 // The last renewal before a look's time takes the look along: a wake-up costs more than a look. So the two
@@ -146,7 +163,7 @@ impl StatusLane {
                 let rides = renewal == Renewal::Now && now.up + shared.settings.lease_renew_period() > *latest;
                 if now.up < *not_before || !(may_hurry || now.up >= *earliest || rides) {
                     let until = with_renewal(*latest, renewal, shared).max(*not_before);
-                    return Step::Wait { until, because: self.tries.because(NODE_STATUS) };
+                    return Step::Wait { until, because: self.because() };
                 }
                 if shared.full_report == FullReport::AtOnce {
                     shared.full_report = FullReport::WithNextRun;
@@ -155,18 +172,19 @@ impl StatusLane {
                 Step::Probe
             }
             Stage::Decide { not_before } if now.up < *not_before => {
-                Step::Wait { until: *not_before, because: self.tries.because(NODE_STATUS) }
+                Step::Wait { until: *not_before, because: self.because() }
             }
+            Stage::Decide { .. } if self.base.is_registering() => self.register(shared, now),
             Stage::Decide { .. } => self.decide(shared, now),
-            Stage::Probe | Stage::Version | Stage::Read | Stage::Patch { .. } | Stage::Assert => Step::Idle,
+            Stage::Probe | Stage::Asked(_) => Step::Idle,
         }
     }
 
     /// Why there is no Node of ours; `None` where there is one, or somebody else is to make it.
     pub(super) fn obstacle(&self) -> Option<Obstacle<'_>> {
         let failure = match &self.stage {
-            Stage::Register(registration) => registration.last_failure(),
             Stage::Contest(contest) => contest.last_failure(),
+            _ if self.base.is_registering() => self.registration.last_failure().or(self.obstacle.as_deref()),
             _ => return None,
         };
         Some(failure.map_or(Obstacle::NotYet, Obstacle::Because))
@@ -179,33 +197,29 @@ impl StatusLane {
 
     /// Whether a run has begun: a request may follow in this moment.
     pub(super) fn runs(&self) -> bool {
-        matches!(self.stage, Stage::Probe | Stage::Decide { .. })
+        matches!(self.stage, Stage::Probe | Stage::Decide { .. }) && !self.base.is_registering()
     }
 
     pub(super) fn observed(&mut self, seen: Observed, shared: &mut Shared, now: Now) {
         self.wanted.observe(seen, self.base.node(), shared, now);
         self.looked_at = now.up;
-        match &mut self.stage {
-            Stage::Register(registration) => registration.observed(),
-            Stage::Probe => {
-                self.tries.start_over();
-                if self.tries.last_failure().is_some() {
-                    // After a run that failed there is one try in each.
-                    self.tries.failed = TRIES_PER_RUN - 1;
-                }
-                self.stage = Stage::Decide { not_before: now.up };
+        if matches!(self.stage, Stage::Probe) {
+            self.tries.start_over();
+            if self.tries.last_failure().is_some() {
+                // After a run that failed there is one try in each.
+                self.tries.failed = TRIES_PER_RUN - 1;
             }
-            _ => {}
+            self.stage = Stage::Decide { not_before: now.up };
         }
     }
 
     /// Addresses or settings changed: look again now.
     pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
         self.wanted.unsettle();
+        // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
         match &mut self.stage {
-            Stage::Register(registration) => registration.hurry(reason, now),
-            Stage::Rest { earliest, .. } => *earliest = now.up,
-            // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
+            Stage::Rest { earliest, .. } if !self.base.is_registering() => *earliest = now.up,
+            Stage::Rest { .. } if self.registration.may_retry_for(reason) => self.stage = Stage::resting_until(now.up),
             _ => {}
         }
     }
@@ -221,150 +235,45 @@ impl StatusLane {
     pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
         let stage = std::mem::replace(&mut self.stage, Stage::Decide { not_before: now.up });
         let refusal = answer.result.as_ref().err();
-        let (registers, asks_version) = match &stage {
-            Stage::Register(registration) => (true, registration.asks_for_version()),
-            stage => (false, matches!(stage, Stage::Version)),
-        };
+        let registers = self.base.is_registering();
         // Who knows the version need not know Nodes; but where nobody is, nobody is.
-        let says_something = !asks_version || refusal.is_some_and(|refusal| refusal.class() == Class::Unreachable);
+        let says_something = !matches!(stage, Stage::Asked(Request::Version))
+            || refusal.is_some_and(|refusal| refusal.class() == Class::Unreachable);
         let says_something = says_something && !refusal.is_some_and(Refusal::is_too_long);
         if says_something && (registers || shared.node_uid().is_none()) {
             // No Lease is renewed, or not in time, so nobody else says whether there is a server.
             shared.asked_for_node(refusal, now);
         }
-        let patience = refusal.map_or(Duration::ZERO, Refusal::retry_after).min(CEILING);
-        let result = answer.result.map(|document| self.completed(&stage, document, shared));
-        // Whenever the Node is read: whose is it?
-        let is_strange = matches!(&result, Ok(Document::Node(node)) if self.wanted.stranger(node).is_some());
-        match (stage, result) {
-            (Stage::Contest(contest), result) => self.contest_answered(contest, result, shared, now),
-            (_, Ok(Document::Node(node))) if is_strange => self.contest(Some(node), shared, now),
-            (Stage::Register(mut registration), result) => {
-                match registration.answered(result, &mut self.wanted, shared, now) {
-                    Some(node) => {
-                        self.registered(node, shared, now);
-                        self.stage = Stage::Decide { not_before: now.up + patience };
-                    }
-                    None => self.stage = Stage::Register(registration),
-                }
-            }
-            (Stage::Version, Ok(_)) if shared.clock.wants_a_witness() => self.version_due = now.up,
-            (Stage::Version, Ok(Document::Version(version))) => {
-                self.wanted.server_version = Some(version);
-                self.wanted.unsettle();
-                if std::mem::take(&mut self.is_large) {
-                    self.base.becomes(Base::Outdated);
-                }
-                self.version_pause.reset();
-                self.version_due = now.up + VERSION_FREQUENCY;
-            }
-            (Stage::Version, Err(refusal)) => self.version_refused(&refusal, shared, now),
-            (Stage::Read, Ok(Document::Node(node))) => {
-                if shared.clock.wants_a_witness() {
-                    self.version_due = now.up;
-                }
-                self.read(node, shared, now);
-            }
-            (Stage::Patch { report_due, sums_up, sent }, Ok(document)) => {
-                self.report_due = Some(report_due);
-                if sums_up {
-                    shared.replay.summed_up(&mut shared.records);
-                }
-                match (document, sent) {
-                    (Document::Node(node), _) => self.patched(node, shared, now),
-                    (Document::Metadata { uid, resource_version, .. }, Some(sent)) => {
-                        self.patched_unseen(sent, (uid, resource_version), shared, now);
-                    }
-                    _ => self.rest(shared, now),
-                }
-            }
-            (Stage::Assert, Ok(Document::Metadata { uid, resource_version, .. })) => {
-                self.asserted(&uid, &resource_version, shared, now);
-            }
-            (stage, Err(refusal)) => self.refused(&stage, &refusal, shared, now),
-            (_, Ok(_)) => self.rest(shared, now),
-        }
-    }
-
-    /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,
-    /// Lease then status. Now and then one report goes anyway, in case only Leases are lost. While the Node is missing
-    /// no Lease is renewed, so nothing is waited for.
-    fn held_back(&self, shared: &Shared, now: Now) -> bool {
-        let Some(since) = shared.outage.lost_since().filter(|_| shared.node_uid().is_some()) else { return false };
-        now.up < self.held_until.max(since + LEASE_FIRST)
-    }
-
-    fn registered(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
-        if !self.is_large {
-            tell_what_is_left(&node, shared);
-        }
-        shared.full_report = FullReport::NotNeeded;
-        let is_known = self.wanted.server_version.as_ref().is_some_and(|version| version.starts_with('v'));
-        self.version_due = now.up + if is_known { VERSION_FREQUENCY } else { self.version_pause.step() };
-        self.report_due = None;
-        self.wanted.reconcile();
-        self.read(node, shared, now);
-        self.tries.start_over();
-    }
-
-    fn decide(&mut self, shared: &mut Shared, now: Now) -> Step {
-        if self.held_back(shared, now) {
-            return self.rest_now(shared, now);
-        }
-        // What makes a Node Ready again goes first.
-        let is_unknown = self.wanted.server_version.is_none() || !shared.clock.was_compared();
-        let in_full = shared.full_report != FullReport::NotNeeded;
-        let must_know = is_unknown || !in_full;
-        if now.up >= self.version_due && must_know {
-            self.version_due = now.up + self.version_pause.step();
-            self.stage = Stage::Version;
-            return Step::Send(Operation::ReadVersion);
-        }
-        let (base, is_unsure) = match &self.base {
-            Base::Current(node) if self.wanted.is_known() => (node, false),
-            Base::Unsure(node) if self.wanted.is_known() => (node, true),
-            _ => {
-                self.stage = Stage::Read;
-                return Step::Send(self.reading());
-            }
+        let request = match stage {
+            Stage::Contest(contest) => return self.contest_answered(contest, answer.result, shared, now),
+            Stage::Asked(request) => request,
+            _ => return,
         };
-        let must_send = self.report_due.is_none_or(|due| now.up >= due) || in_full || is_unsure;
-        let summary = shared.summary(now);
-        let sums_up = summary.is_some();
-        let may_send = must_send || sums_up || !self.wanted.is_settled();
-        if may_send && shared.records.must_wait(now.up) {
-            return Step::Idle;
+        let result = answer.result.map(|document| self.completed(&request, document, shared));
+        match result {
+            // Whenever the Node is read: whose is it?
+            Ok(Document::Node(node)) if self.wanted.stranger(&node).is_some() => {
+                self.contest(Some(node), shared, now);
+            }
+            Err(refusal) if self.is_found_large(&request, &refusal, shared) => {}
+            result if registers => self.register_answered(&request, result, shared, now),
+            Ok(document) => self.accepted(request, document, shared, now),
+            Err(refusal) if matches!(request, Request::Version) => self.version_refused(&refusal, shared, now),
+            Err(refusal) => self.refused(&request, &refusal, shared, now),
         }
-        let wanted = if may_send { self.wanted.updated(base, summary, shared, now) } else { None };
-        if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
-            let body = if is_unsure {
-                report::whole_status(base, &wanted.node)
-            } else if in_full {
-                report::report_in_full(base, &wanted.node)
-            } else {
-                patch::status_patch(base, &wanted.node)
-            };
-            let report_due = self.next_report(wanted.changed, shared, now);
-            let sent = self.is_large.then(|| Box::new(wanted.node));
-            self.stage = Stage::Patch { report_due, sums_up, sent };
-            return Step::Send(Operation::PatchStatus { body, answer: self.answer(), heartbeat: true });
-        }
-        // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
-        if now.up + shared.settings.node_status_update_frequency / 2 >= self.assert_due {
-            let body = patch::assertion(base);
-            self.stage = Stage::Assert;
-            return Step::Send(Operation::PatchStatus { body, answer: PatchAnswer::Metadata, heartbeat: true });
-        }
-        self.rest_now(shared, now)
     }
 
-    /// SYN-7: after a change, and at start, the next idle report is moved by up to half its period either way.
-    fn next_report(&self, changed: bool, shared: &mut Shared, now: Now) -> Up {
-        let frequency = shared.settings.node_status_report_frequency;
-        if changed || self.report_due.is_none() {
-            now.up + frequency / 2 + shared.random.up_to(frequency)
+    fn ask(&mut self, request: Request, operation: Operation) -> Step {
+        self.stage = Stage::Asked(request);
+        Step::Send(operation)
+    }
+
+    /// Why it waits.
+    fn because(&self) -> Because {
+        if self.base.is_registering() {
+            self.registration.because("registration")
         } else {
-            now.up + frequency
+            self.tries.because(NODE_STATUS)
         }
     }
 
@@ -375,108 +284,6 @@ impl StatusLane {
         }
         // Of one that is too large, only what was sent is known.
         self.base = if self.is_large { Base::Unsure(node) } else { Base::Current(node) };
-    }
-
-    fn patched(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
-        self.tries.succeeded(shared, now);
-        if self.reported {
-            shared.say(Level::Debug, "status-sent", "NodeStatus sent");
-        } else {
-            let name = &shared.node_name;
-            let summary =
-                node.status.conditions.iter().map(|condition| format!("{}={}", condition.kind, condition.status));
-            let text = format!("NodeStatus of {name} sent: {}", summary.collect::<Vec<_>>().join(" "));
-            shared.say(Level::Info, "status-sent", text);
-            self.reported = true;
-        }
-        self.deletions.report_accepted(now.up);
-        self.wanted.acknowledged(&node);
-        // Also what was to be reported at once: a renewal may have asked for it while this report was being made.
-        shared.full_report = FullReport::NotNeeded;
-        self.assert_due = now.up + shared.settings.status_assert_frequency;
-        self.read(node, shared, now);
-        self.base.becomes(Base::Current);
-        self.rest(shared, now);
-    }
-
-    fn version_refused(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
-        self.wanted.version_refused(refusal);
-        if self.wanted.waits_for_version() {
-            self.version_due = now.up;
-            return self.refused(&Stage::Version, refusal, shared, now);
-        }
-        // What is known of it is good enough for now; the report does not wait.
-        self.wanted.server_version.get_or_insert_default();
-        self.stage = Stage::Decide { not_before: now.up + refusal.retry_after().min(CEILING) };
-    }
-
-    fn refused(&mut self, stage: &Stage, refusal: &Refusal, shared: &mut Shared, now: Now) {
-        let verb = match stage {
-            Stage::Read => "get nodes",
-            Stage::Version => "get /version",
-            _ => "patch nodes/status",
-        };
-        if self.is_found_large(stage, refusal, shared) {
-            return;
-        }
-        let class = refusal.class();
-        if class == Class::Missing && shared.settings.register_node && shared.settings.reregister {
-            return self.register_again(now.up);
-        }
-        if class == Class::Missing {
-            let name = &shared.node_name;
-            let advice =
-                format!("; Node {name} does not exist and this agent may not register it (registerNode, reregister)");
-            self.tries.failed_with(refusal, &advice, shared, now);
-        } else {
-            self.tries.failed(refusal, verb, shared, now);
-        }
-        if let Stage::Patch { sums_up: true, .. } = stage
-            && refusal.is_of_content()
-        {
-            shared.say(
-                Level::Warning,
-                "summary-refused",
-                "the summary of the last outage is left out of the next report",
-            );
-            shared.replay.summed_up(&mut shared.records);
-        }
-        let was_outdated = matches!(self.base, Base::Outdated(_));
-        if matches!(stage, Stage::Patch { .. }) && may_have_been_done(refusal) {
-            self.base.becomes(Base::Unsure);
-        }
-        if let Some(wait) = self.tries.postponed(refusal, CEILING) {
-            self.stage = Stage::Decide { not_before: now.up + wait };
-            return;
-        }
-        match class {
-            Class::Conflict | Class::Error | Class::Exists => {
-                self.base.becomes(Base::Outdated);
-                let most = if class == Class::Conflict { 2 } else { TRIES_PER_RUN };
-                if self.tries.failed >= most {
-                    self.rest(shared, now);
-                }
-            }
-            Class::Unreachable => {
-                if shared.full_report == FullReport::NotNeeded {
-                    shared.full_report = FullReport::WithNextRun;
-                }
-                // Ready again in two requests: the whole status over what is known, rather than a look first.
-                if was_outdated {
-                    self.base.becomes(Base::Unsure);
-                }
-                self.held_until = now.up + shared.settings.node_status_report_frequency.max(REPORT_IN_OUTAGE);
-                self.rest_from(now.up + refusal.retry_after().min(CEILING), shared, now);
-            }
-            _ => {
-                if class == Class::Missing {
-                    self.base = Base::Unread;
-                    // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
-                    shared.node = Ownership::Unknown;
-                }
-                self.rest(shared, now);
-            }
-        }
     }
 
     fn rest(&mut self, shared: &mut Shared, now: Now) {
@@ -492,6 +299,6 @@ impl StatusLane {
     }
 
     fn rest_now(&mut self, shared: &mut Shared, now: Now) -> Step {
-        Step::Wait { until: self.rest_from(now.up, shared, now), because: self.tries.because(NODE_STATUS) }
+        Step::Wait { until: self.rest_from(now.up, shared, now), because: self.because() }
     }
 }

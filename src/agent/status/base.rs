@@ -2,10 +2,20 @@
 
 use crate::node::object::Node;
 
-/// What is known of the server's Node, the base of the next report.
+/// What is known of the server's Node, the base of the next report. In the first four there is none that is known to be
+/// ours, and `registration.rs` says what is asked.
 #[derive(Debug)]
 pub(super) enum Base {
-    /// Nothing: it is read first.
+    /// As far as we know there is none: it is created.
+    Missing,
+    /// There may be none: it is asked for before it is created.
+    Doubtful,
+    /// The server says that there is one: it is read.
+    Exists,
+    /// It is ours, and the server tracks who wrote which of its fields, of use to nobody, and in each answer to us: it is
+    /// asked to stop.
+    Tracked(Box<Node>),
+    /// Nothing, and it is not ours to create: it is read first.
     Unread,
     /// The server's last answer.
     Current(Box<Node>),
@@ -18,16 +28,24 @@ pub(super) enum Base {
 impl Base {
     pub(super) fn node(&self) -> Option<&Node> {
         match self {
-            Base::Unread => None,
+            Base::Missing | Base::Doubtful | Base::Exists | Base::Tracked(_) | Base::Unread => None,
             Base::Current(node) | Base::Outdated(node) | Base::Unsure(node) => Some(node),
         }
     }
 
-    /// The Node itself; from now on nothing is known of it.
+    /// Whether there is to be a Node of ours, and there is none yet.
+    pub(super) fn is_registering(&self) -> bool {
+        matches!(self, Base::Missing | Base::Doubtful | Base::Exists | Base::Tracked(_))
+    }
+
+    /// The Node itself, where one is known; from then on nothing is known of it.
     pub(super) fn take(&mut self) -> Option<Box<Node>> {
         match std::mem::replace(self, Base::Unread) {
-            Base::Unread => None,
-            Base::Current(node) | Base::Outdated(node) | Base::Unsure(node) => Some(node),
+            Base::Tracked(node) | Base::Current(node) | Base::Outdated(node) | Base::Unsure(node) => Some(node),
+            other => {
+                *self = other;
+                None
+            }
         }
     }
 

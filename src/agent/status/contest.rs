@@ -171,7 +171,7 @@ impl StatusLane {
         shared.node = Ownership::Unknown;
         let registers = shared.settings.register_node;
         let Some(node) = node else {
-            if registers && (shared.settings.reregister || !self.reported) {
+            if registers && (shared.settings.reregister || !self.was_reported) {
                 return self.register_again(now.up);
             }
             return self.rest(shared, now);

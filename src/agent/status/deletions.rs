@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::super::registration::Registration;
 use super::{Base, Stage, StatusLane};
 use crate::api::Refusal;
 use crate::time::Up;
@@ -12,6 +11,8 @@ pub(super) struct Deletions {
     /// Since when the server accepts reports for the Node that there is; `None` before the first.
     accepted_since: Option<Up>,
     in_a_row: u32,
+    /// A Node of ours is gone, or its status is not found: how long to wait before it is made again.
+    pause: Option<Duration>,
 }
 
 /// A Node that lived for so long was not deleted by who deletes it each time.
@@ -26,22 +27,41 @@ impl Deletions {
         self.accepted_since.get_or_insert(now);
     }
 
-    /// It is gone, or its status is not found. Answers how long to wait.
-    pub(super) fn happened(&mut self, now: Up) -> Duration {
+    /// It is gone, or its status is not found.
+    fn happened(&mut self, now: Up) {
         if self.accepted_since.take().is_some_and(|since| now - since >= LIVED_LONG) {
             self.in_a_row = 0;
         }
         let doublings = self.in_a_row.checked_sub(1);
         self.in_a_row = self.in_a_row.saturating_add(1).min(MOST_DOUBLINGS);
-        doublings.map_or(Duration::ZERO, |doublings| (SECOND_PAUSE * (1 << doublings)).min(LONGEST_PAUSE))
+        let pause = |doublings: u32| (SECOND_PAUSE * (1 << doublings)).min(LONGEST_PAUSE);
+        self.pause = Some(doublings.map_or(Duration::ZERO, pause));
+    }
+
+    /// Whether it happened, and no Node was made since.
+    pub(super) fn is_one(&self) -> bool {
+        self.pause.is_some()
+    }
+
+    /// There is a Node of ours again.
+    pub(super) fn is_over(&mut self) {
+        self.pause = None;
+    }
+
+    /// How long to wait, once; `None` where it happened for the first time in a long while, or not at all.
+    pub(super) fn take_pause(&mut self) -> Option<Duration> {
+        self.pause.take().filter(|pause| !pause.is_zero())
     }
 }
 
 impl StatusLane {
     pub(super) fn register_again(&mut self, now: Up) {
-        self.base = Base::Unread;
-        self.reported = false;
-        self.stage = Stage::Register(Box::new(Registration::again(self.deletions.happened(now), now)));
+        self.deletions.happened(now);
+        self.registration.start_over();
+        self.obstacle = None;
+        self.was_reported = false;
+        self.base = Base::Doubtful;
+        self.stage = Stage::Decide { not_before: now };
     }
 }
 

@@ -5,7 +5,7 @@
 use super::super::notice::Level;
 use super::super::shared::Shared;
 use super::base::Base;
-use super::{Stage, StatusLane};
+use super::{Request, StatusLane};
 use crate::api::{Document, Operation, PatchAnswer, Refusal};
 use crate::node::object::{Metadata, Node};
 use crate::time::Now;
@@ -24,8 +24,8 @@ impl StatusLane {
     }
 
     /// How to ask for the Node.
-    pub(super) fn reading(&self) -> Operation {
-        if self.is_large { Operation::ReadMetadata } else { Operation::ReadNode { heartbeat: true } }
+    pub(super) fn reading(&self, heartbeat: bool) -> Operation {
+        if self.is_large { Operation::ReadMetadata } else { Operation::ReadNode { heartbeat } }
     }
 
     /// What a report is answered with.
@@ -34,8 +34,8 @@ impl StatusLane {
     }
 
     /// Whether it is found out by this refusal: from now on less is asked for.
-    pub(super) fn is_found_large(&mut self, stage: &Stage, refusal: &Refusal, shared: &mut Shared) -> bool {
-        if self.is_large || !refusal.is_too_long() || !matches!(stage, Stage::Read | Stage::Patch { .. }) {
+    pub(super) fn is_found_large(&mut self, request: &Request, refusal: &Refusal, shared: &mut Shared) -> bool {
+        if self.is_large || !refusal.is_too_long() || !matches!(request, Request::Read | Request::Report { .. }) {
             return false;
         }
         shared.say_that_it_is_large();
@@ -46,9 +46,9 @@ impl StatusLane {
     }
 
     /// Where a Node was wanted and its metadata came, as much of it as is known.
-    pub(super) fn completed(&mut self, stage: &Stage, document: Document, shared: &Shared) -> Document {
-        match (stage, document) {
-            (Stage::Register(_) | Stage::Read, Document::Metadata { uid, resource_version, .. }) => {
+    pub(super) fn completed(&mut self, request: &Request, document: Document, shared: &Shared) -> Document {
+        match (request, document) {
+            (Request::Read, Document::Metadata { uid, resource_version, .. }) => {
                 let known = self.base.take().filter(|base| base.metadata.uid == uid);
                 let mut node = known.unwrap_or_else(|| Box::new(nothing_but(&shared.node_name, uid)));
                 node.metadata.resource_version = resource_version;
@@ -60,7 +60,7 @@ impl StatusLane {
     }
 
     /// A report was taken, and what came of it is what was sent.
-    pub(super) fn patched_unseen(
+    pub(super) fn reported_unseen(
         &mut self,
         mut sent: Box<Node>,
         (uid, resource_version): (String, String),
@@ -73,7 +73,7 @@ impl StatusLane {
             return;
         }
         sent.metadata.resource_version = resource_version;
-        self.patched(sent, shared, now);
+        self.reported(sent, shared, now);
     }
 }
 

@@ -1,0 +1,225 @@
+//! Turns what is known of a Node of ours into a report, an assertion, a question or nothing, and the answer to it into what is
+//! known then.
+
+use std::time::Duration;
+
+use super::super::notice::Level;
+use super::super::shared::{FullReport, Ownership, Shared, Step};
+use super::deletions::may_have_been_done;
+use super::{Base, CEILING, Request, Stage, StatusLane, VERSION_FREQUENCY};
+use crate::api::{Class, Document, Operation, PatchAnswer, Refusal};
+use crate::config::limits::TRIES_PER_RUN;
+use crate::node::object::Node;
+use crate::node::{patch, report};
+use crate::time::{Now, Up};
+
+/// Since Leases find no server, status waits for so long before it tries for itself: a server that was only restarted is
+/// told by the Lease that we are there, and asked for no more.
+const LEASE_FIRST: Duration = Duration::from_secs(60);
+/// While Leases find no server, a report is tried this often: it makes the disk write what came since the last one.
+const REPORT_IN_OUTAGE: Duration = Duration::from_secs(40 * 60);
+
+impl StatusLane {
+    /// What to ask next, with fresh facts.
+    pub(super) fn decide(&mut self, shared: &mut Shared, now: Now) -> Step {
+        if self.held_back(shared, now) {
+            return self.rest_now(shared, now);
+        }
+        // What makes a Node Ready again goes first.
+        let is_unknown = self.wanted.server_version.is_none() || !shared.clock.was_compared();
+        let in_full = shared.full_report != FullReport::NotNeeded;
+        let must_know = is_unknown || !in_full;
+        if now.up >= self.version_due && must_know {
+            self.version_due = now.up + self.version_pause.step();
+            return self.ask(Request::Version, Operation::ReadVersion);
+        }
+        let (base, is_unsure) = match &self.base {
+            Base::Current(node) if self.wanted.is_known() => (node, false),
+            Base::Unsure(node) if self.wanted.is_known() => (node, true),
+            _ => return self.ask(Request::Read, self.reading(true)),
+        };
+        let must_send = self.report_due.is_none_or(|due| now.up >= due) || in_full || is_unsure;
+        let summary = shared.summary(now);
+        let sums_up = summary.is_some();
+        let may_send = must_send || sums_up || !self.wanted.is_settled();
+        if may_send && shared.records.must_wait(now.up) {
+            return Step::Idle;
+        }
+        let wanted = if may_send { self.wanted.updated(base, summary, shared, now) } else { None };
+        if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
+            let body = if is_unsure {
+                report::whole_status(base, &wanted.node)
+            } else if in_full {
+                report::report_in_full(base, &wanted.node)
+            } else {
+                patch::status_patch(base, &wanted.node)
+            };
+            let next_due = self.next_report(wanted.changed, shared, now);
+            let sent = self.is_large.then(|| Box::new(wanted.node));
+            let operation = Operation::PatchStatus { body, answer: self.answer(), heartbeat: true };
+            return self.ask(Request::Report { next_due, sums_up, sent }, operation);
+        }
+        // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
+        if now.up + shared.settings.node_status_update_frequency / 2 >= self.assert_due {
+            let body = patch::assertion(base);
+            let operation = Operation::PatchStatus { body, answer: PatchAnswer::Metadata, heartbeat: true };
+            return self.ask(Request::Assert, operation);
+        }
+        self.rest_now(shared, now)
+    }
+
+    /// SYN-7: after a change, and at start, the next idle report is moved by up to half its period either way.
+    fn next_report(&self, changed: bool, shared: &mut Shared, now: Now) -> Up {
+        let frequency = shared.settings.node_status_report_frequency;
+        if changed || self.report_due.is_none() {
+            now.up + frequency / 2 + shared.random.up_to(frequency)
+        } else {
+            now.up + frequency
+        }
+    }
+
+    /// While Lease renewals find no server, status waits for them: after an outage two requests make the node Ready,
+    /// Lease then status. Now and then one report goes anyway, in case only Leases are lost. While the Node is missing
+    /// no Lease is renewed, so nothing is waited for.
+    pub(super) fn held_back(&self, shared: &Shared, now: Now) -> bool {
+        let Some(since) = shared.outage.lost_since().filter(|_| shared.node_uid().is_some()) else { return false };
+        now.up < self.held_until.max(since + LEASE_FIRST)
+    }
+
+    pub(super) fn accepted(&mut self, request: Request, document: Document, shared: &mut Shared, now: Now) {
+        match (request, document) {
+            (Request::Version, _) if shared.clock.asks_again() => self.version_due = now.up,
+            (Request::Version, Document::Version(version)) => {
+                self.wanted.server_version = Some(version);
+                self.wanted.unsettle();
+                if std::mem::take(&mut self.is_large) {
+                    self.base.becomes(Base::Outdated);
+                }
+                self.version_pause.reset();
+                self.version_due = now.up + VERSION_FREQUENCY;
+            }
+            (Request::Read, Document::Node(node)) => {
+                if shared.clock.asks_again() {
+                    self.version_due = now.up;
+                }
+                self.read(node, shared, now);
+            }
+            (Request::Report { next_due, sums_up, sent }, document) => {
+                self.report_due = Some(next_due);
+                if sums_up {
+                    shared.replay.summed_up(&mut shared.records);
+                }
+                match (document, sent) {
+                    (Document::Node(node), _) => self.reported(node, shared, now),
+                    (Document::Metadata { uid, resource_version, .. }, Some(sent)) => {
+                        self.reported_unseen(sent, (uid, resource_version), shared, now);
+                    }
+                    _ => self.rest(shared, now),
+                }
+            }
+            (Request::Assert, Document::Metadata { uid, resource_version, .. }) => {
+                self.asserted(&uid, &resource_version, shared, now);
+            }
+            _ => self.rest(shared, now),
+        }
+    }
+
+    pub(super) fn reported(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
+        self.tries.succeeded(shared, now);
+        if self.was_reported {
+            shared.say(Level::Debug, "status-sent", "NodeStatus sent");
+        } else {
+            let name = &shared.node_name;
+            let summary =
+                node.status.conditions.iter().map(|condition| format!("{}={}", condition.kind, condition.status));
+            let text = format!("NodeStatus of {name} sent: {}", summary.collect::<Vec<_>>().join(" "));
+            shared.say(Level::Info, "status-sent", text);
+            self.was_reported = true;
+        }
+        self.deletions.report_accepted(now.up);
+        self.wanted.acknowledged(&node);
+        // Also what was to be reported at once: a renewal may have asked for it while this report was being made.
+        shared.full_report = FullReport::NotNeeded;
+        self.assert_due = now.up + shared.settings.status_assert_frequency;
+        self.read(node, shared, now);
+        self.base.becomes(Base::Current);
+        self.rest(shared, now);
+    }
+
+    pub(super) fn version_refused(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
+        self.wanted.version_refused(refusal);
+        if self.wanted.waits_for_version() {
+            self.version_due = now.up;
+            return self.refused(&Request::Version, refusal, shared, now);
+        }
+        // What is known of it is good enough for now; the report does not wait.
+        self.wanted.server_version.get_or_insert_default();
+        self.stage = Stage::Decide { not_before: now.up + refusal.retry_after().min(CEILING) };
+    }
+
+    pub(super) fn refused(&mut self, request: &Request, refusal: &Refusal, shared: &mut Shared, now: Now) {
+        let right = match request {
+            Request::Read => "get nodes",
+            Request::Version => "get /version",
+            _ => "patch nodes/status",
+        };
+        let class = refusal.class();
+        if class == Class::Missing && shared.settings.register_node && shared.settings.reregister {
+            return self.register_again(now.up);
+        }
+        if class == Class::Missing {
+            let name = &shared.node_name;
+            let advice =
+                format!("; Node {name} does not exist and this agent may not register it (registerNode, reregister)");
+            self.tries.failed_with(refusal, &advice, shared, now);
+        } else {
+            self.tries.failed(refusal, right, shared, now);
+        }
+        if let Request::Report { sums_up: true, .. } = request
+            && refusal.is_of_content()
+        {
+            shared.say(
+                Level::Warning,
+                "summary-refused",
+                "the summary of the last outage is left out of the next report",
+            );
+            shared.replay.summed_up(&mut shared.records);
+        }
+        let was_outdated = matches!(self.base, Base::Outdated(_));
+        if matches!(request, Request::Report { .. }) && may_have_been_done(refusal) {
+            self.base.becomes(Base::Unsure);
+        }
+        if let Some(wait) = self.tries.postponed(refusal, CEILING) {
+            self.stage = Stage::Decide { not_before: now.up + wait };
+            return;
+        }
+        match class {
+            Class::Conflict | Class::Error | Class::Exists => {
+                self.base.becomes(Base::Outdated);
+                let most = if class == Class::Conflict { 2 } else { TRIES_PER_RUN };
+                if self.tries.failed >= most {
+                    self.rest(shared, now);
+                }
+            }
+            Class::Unreachable => {
+                if shared.full_report == FullReport::NotNeeded {
+                    shared.full_report = FullReport::WithNextRun;
+                }
+                // Ready again in two requests: the whole status over what is known, rather than a look first.
+                if was_outdated {
+                    self.base.becomes(Base::Unsure);
+                }
+                self.held_until = now.up + shared.settings.node_status_report_frequency.max(REPORT_IN_OUTAGE);
+                self.rest_from(now.up + refusal.retry_after().min(CEILING), shared, now);
+            }
+            _ => {
+                if class == Class::Missing {
+                    self.base = Base::Unread;
+                    // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
+                    shared.node = Ownership::Unknown;
+                }
+                self.rest(shared, now);
+            }
+        }
+    }
+}
