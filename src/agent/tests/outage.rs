@@ -366,9 +366,8 @@ fn the_end_of_the_process_does_not_wait_for_a_disk_that_hangs() {
 
 #[test]
 fn a_day_without_a_server_and_with_a_change_a_minute_writes_some_blocks_and_no_more() {
-    let settings = Settings::default();
+    let settings = Settings { eviction_pressure_transition_period: Duration::ZERO, ..Settings::default() };
     let mut script = Script::with(settings);
-    script.agent.shared.settings.eviction_pressure_transition_period = Duration::ZERO;
     script.register();
     let writes = script.disk.writes;
     script.offline(Duration::from_secs(30));
