@@ -118,7 +118,7 @@ impl EventLane {
         };
         let not_before = self.not_before.max(may_tell_at);
         if now.up < not_before {
-            return Step::Wait { until: not_before, because: self.tries.because("an event") };
+            return Step::Wait { until: not_before, because: self.tries.because() };
         }
         if first.record.is_some() {
             let stands_back = heartbeat_is_near && !shared.replay.is_live();

@@ -11,7 +11,7 @@ use crate::time::Up;
 #[derive(Debug)]
 pub(super) struct FailureLog {
     /// What fails, for people: "Lease renewal".
-    what: &'static str,
+    pub(super) what: &'static str,
     current: Option<Current>,
 }
 

@@ -105,7 +105,7 @@ impl LeaseLane {
         let outdated = self.owner_uid.as_ref() != Some(uid) || self.duration_seconds != Some(duration_seconds);
         let outdated = outdated && self.stage == Stage::Renew;
         if now.up < self.earliest && !(outdated && self.tries.last_failure().is_none()) {
-            return Step::Wait { until: self.latest, because: self.tries.because("Lease renewal") };
+            return Step::Wait { until: self.latest, because: self.tries.because() };
         }
         let Some(renew_time) = self.next_renew_time(shared, now) else { return Step::Idle };
         if outdated {

@@ -25,7 +25,6 @@ mod unseen;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::contract::Because;
 use super::failure_log::RetryReason;
 use super::lease::Renewal;
 use super::shared::{FullReport, Ownership, Shared, Step};
@@ -39,6 +38,7 @@ use base::Base;
 use contest::Contest;
 use deletions::Deletions;
 use look::with_renewal;
+use registration::tries_to_register;
 
 #[derive(Debug)]
 pub(super) struct StatusLane {
@@ -47,11 +47,7 @@ pub(super) struct StatusLane {
     base: Base,
     /// The Node is too large to be read.
     is_large: bool,
-    /// Since there is no Node of ours.
-    registration: Tries,
-    /// What keeps it from being registered though no request failed, as it was said.
-    obstacle: Option<String>,
-    /// Of one run.
+    /// Since there is no Node of ours, or of one run.
     tries: Tries,
     /// Since a request found no server, nothing is sent before: see `held_back`.
     held_until: Up,
@@ -126,17 +122,14 @@ const NODE_STATUS: &str = "NodeStatus";
 impl StatusLane {
     pub(super) fn new(shared: &Shared, now: Up) -> StatusLane {
         let registers = shared.settings.register_node;
-        let mut registration = Tries::of("registration", Duration::from_millis(100));
-        // The first attempt comes after a pause as well (REG-2).
-        let first_pause = if registers { registration.pause() } else { Duration::ZERO };
+        let mut tries = if registers { tries_to_register() } else { Tries::of(NODE_STATUS, Duration::ZERO) };
         StatusLane {
-            stage: Stage::resting_until(now + first_pause),
+            // The first attempt comes after a pause as well (REG-2).
+            stage: Stage::resting_until(now + tries.pause()),
             wanted: WantedNode::new(shared),
             base: if registers { Base::Missing } else { Base::Unread },
             is_large: false,
-            registration,
-            obstacle: None,
-            tries: Tries::of(NODE_STATUS, Duration::ZERO),
+            tries,
             held_until: now,
             report_due: None,
             assert_due: now,
@@ -156,14 +149,17 @@ impl StatusLane {
         let may_hurry =
             shared.full_report == FullReport::AtOnce && self.base.node().is_some() && !self.held_back(shared, now);
         match &mut self.stage {
-            Stage::Contest(contest) => contest.poll(now.up),
+            Stage::Contest(contest) => match contest.operation(now.up) {
+                Some(operation) => Step::Send(operation),
+                None => Step::Wait { until: contest.ask_at, because: self.tries.because() },
+            },
             Stage::Rest { not_before, earliest, latest } => {
                 // The last renewal before a look's time takes the look along: a wake-up costs more than a look. So the two
                 // are in step from the first renewal on, whenever the first report was.
                 let rides = renewal == Renewal::Now && now.up + shared.settings.lease_renew_period() > *latest;
                 if now.up < *not_before || !(may_hurry || now.up >= *earliest || rides) {
                     let until = with_renewal(*latest, renewal, shared).max(*not_before);
-                    return Step::Wait { until, because: self.because() };
+                    return Step::Wait { until, because: self.tries.because() };
                 }
                 if shared.full_report == FullReport::AtOnce {
                     shared.full_report = FullReport::WithNextRun;
@@ -172,7 +168,7 @@ impl StatusLane {
                 Step::Probe
             }
             Stage::Decide { not_before } if now.up < *not_before => {
-                Step::Wait { until: *not_before, because: self.because() }
+                Step::Wait { until: *not_before, because: self.tries.because() }
             }
             Stage::Decide { .. } if self.base.is_registering() => self.register(shared, now),
             Stage::Decide { .. } => self.decide(shared, now),
@@ -182,12 +178,9 @@ impl StatusLane {
 
     /// Why there is no Node of ours; `None` where there is one, or somebody else is to make it.
     pub(super) fn obstacle(&self) -> Option<Obstacle<'_>> {
-        let failure = match &self.stage {
-            Stage::Contest(contest) => contest.last_failure(),
-            _ if self.base.is_registering() => self.registration.last_failure().or(self.obstacle.as_deref()),
-            _ => return None,
-        };
-        Some(failure.map_or(Obstacle::NotYet, Obstacle::Because))
+        let is_contested = matches!(self.stage, Stage::Contest(_));
+        let is_missing = is_contested || self.base.is_registering();
+        is_missing.then(|| self.last_failure().map_or(Obstacle::NotYet, Obstacle::Because))
     }
 
     /// What the last report said, if it failed.
@@ -204,10 +197,12 @@ impl StatusLane {
         self.wanted.observe(seen, self.base.node(), shared, now);
         self.looked_at = now.up;
         if matches!(self.stage, Stage::Probe) {
-            self.tries.start_over();
-            if self.tries.last_failure().is_some() {
-                // After a run that failed there is one try in each.
-                self.tries.failed = TRIES_PER_RUN - 1;
+            if !self.base.is_registering() {
+                self.tries.start_over();
+                if self.tries.last_failure().is_some() {
+                    // After a run that failed there is one try in each.
+                    self.tries.failed = TRIES_PER_RUN - 1;
+                }
             }
             self.stage = Stage::Decide { not_before: now.up };
         }
@@ -219,7 +214,7 @@ impl StatusLane {
         // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
         match &mut self.stage {
             Stage::Rest { earliest, .. } if !self.base.is_registering() => *earliest = now.up,
-            Stage::Rest { .. } if self.registration.may_retry_for(reason) => self.stage = Stage::resting_until(now.up),
+            Stage::Rest { .. } if self.tries.may_retry_for(reason) => self.stage = Stage::resting_until(now.up),
             _ => {}
         }
     }
@@ -268,15 +263,6 @@ impl StatusLane {
         Step::Send(operation)
     }
 
-    /// Why it waits.
-    fn because(&self) -> Because {
-        if self.base.is_registering() {
-            self.registration.because("registration")
-        } else {
-            self.tries.because(NODE_STATUS)
-        }
-    }
-
     fn read(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
         self.wanted.node_known(&node, shared, now);
         if shared.node != Ownership::Contested {
@@ -299,6 +285,6 @@ impl StatusLane {
     }
 
     fn rest_now(&mut self, shared: &mut Shared, now: Now) -> Step {
-        Step::Wait { until: self.rest_from(now.up, shared, now), because: self.because() }
+        Step::Wait { until: self.rest_from(now.up, shared, now), because: self.tries.because() }
     }
 }

@@ -18,12 +18,20 @@ pub(super) struct Tries {
     postponed: u32,
     backoff: Backoff,
     log: FailureLog,
+    /// What is in the way though no request failed, for people.
+    obstacle: Option<String>,
 }
 
 impl Tries {
     /// `what` is tried, for people; the first pause is `first_pause`.
     pub(super) fn of(what: &'static str, first_pause: Duration) -> Tries {
-        Tries { failed: 0, postponed: 0, backoff: Backoff::starting_at(first_pause), log: FailureLog::of(what) }
+        Tries {
+            failed: 0,
+            postponed: 0,
+            backoff: Backoff::starting_at(first_pause),
+            log: FailureLog::of(what),
+            obstacle: None,
+        }
     }
 
     /// A try failed, of which the log may say something; `verb` is the right that it needs.
@@ -42,6 +50,15 @@ impl Tries {
     pub(super) fn succeeded(&mut self, shared: &mut Shared, now: Now) {
         self.start_over();
         shared.say_if(self.log.ended(now.up));
+    }
+
+    /// Nothing failed, and yet there is something in the way as long as these tries last.
+    pub(super) fn hindered(&mut self, text: &str) {
+        self.obstacle = Some(text.to_owned());
+    }
+
+    pub(super) fn is_hindered(&self) -> bool {
+        self.obstacle.is_some()
     }
 
     /// What comes next has its own tries; what went wrong before is still not over.
@@ -76,13 +93,13 @@ impl Tries {
         self.log.may_retry_for(reason)
     }
 
-    /// What the last try said, if it failed.
+    /// What the last try said, if it failed, or what else is in the way.
     pub(super) fn last_failure(&self) -> Option<&str> {
-        self.log.last()
+        self.log.last().or(self.obstacle.as_deref())
     }
 
-    /// Why `what` waits.
-    pub(super) fn because(&self, what: &'static str) -> Because {
-        Because { what, after: self.last_failure().map(str::to_owned) }
+    /// Why the next one waits.
+    pub(super) fn because(&self) -> Because {
+        Because { what: self.log.what, after: self.last_failure().map(str::to_owned) }
     }
 }

@@ -13,11 +13,10 @@
 
 use std::time::Duration;
 
-use super::super::contract::Because;
 use super::super::notice::Level;
-use super::super::shared::{Ownership, Shared, Step};
+use super::super::shared::{Ownership, Shared};
 use super::super::tries::Tries;
-use super::{Base, CEILING, Stage, StatusLane};
+use super::{Base, CEILING, NODE_STATUS, Stage, StatusLane};
 use crate::api::{Class, Document, Operation, Refusal};
 use crate::node::object::{Lease, Node};
 use crate::time::{Now, Up};
@@ -25,12 +24,9 @@ use crate::time::{Now, Up};
 #[derive(Debug)]
 pub(super) struct Contest {
     question: Question,
-    ask_at: Up,
+    pub(super) ask_at: Up,
     /// The other board, for people.
     who: String,
-    /// It lives, as it was said.
-    taken: Option<String>,
-    tries: Tries,
 }
 
 #[derive(Debug)]
@@ -52,29 +48,27 @@ const TWIN: &str = "another board or process with this one's credentials (serial
                     them not apart)";
 
 impl Contest {
-    pub(super) fn poll(&self, now: Up) -> Step {
-        if now < self.ask_at {
-            let what = "watching whether another board holds this Node's name";
-            return Step::Wait {
-                until: self.ask_at,
-                because: Because { what, after: self.last_failure().map(str::to_owned) },
-            };
-        }
-        Step::Send(match self.question {
+    /// What to ask now.
+    pub(super) fn operation(&self, now: Up) -> Option<Operation> {
+        (now >= self.ask_at).then_some(match self.question {
             Question::Node => Operation::ReadNode { heartbeat: true },
             Question::Lease { .. } => Operation::ReadLease,
         })
     }
 
-    pub(super) fn last_failure(&self) -> Option<&str> {
-        self.tries.last_failure().or(self.taken.as_deref())
-    }
-
-    /// A look at the Lease; whether its holder is gone, once that is known.
-    fn looked(&mut self, node: Box<Node>, lease: Option<Lease>, shared: &mut Shared, now: Now) -> Option<Box<Node>> {
+    /// A look at the Lease, `seen` what the look before saw. Answers the Node if its holder is gone.
+    fn looked(
+        &mut self,
+        node: Box<Node>,
+        seen: Option<Option<String>>,
+        lease: Option<Box<Lease>>,
+        tries: &mut Tries,
+        shared: &mut Shared,
+        now: Now,
+    ) -> Option<Box<Node>> {
         let spec = lease.unwrap_or_default().spec;
         let name = &shared.node_name;
-        let Question::Lease { seen: Some(seen), .. } = &self.question else {
+        let Some(seen) = seen else {
             let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0).min(3600);
             // A quarter of the duration, the jitter, and a slow link.
             let wait = Duration::from_secs(seconds) / 3 + Duration::from_secs(3);
@@ -82,7 +76,7 @@ impl Contest {
             self.question = Question::Lease { node, seen: Some(spec.renew_time) };
             return None;
         };
-        if spec.renew_time.is_none() || spec.renew_time == *seen {
+        if spec.renew_time.is_none() || spec.renew_time == seen {
             let text = format!("{} does not renew the Lease: this board takes over Node {name}", self.who);
             shared.say(Level::Info, "stranger-gone", text);
             return Some(node);
@@ -91,10 +85,10 @@ impl Contest {
             "{} holds the name {name} and renews its Lease: this board writes nothing; give it another name (--hostname-override), or stop the other",
             self.who
         );
-        if self.taken.is_none() {
+        if !tries.is_hindered() {
             shared.say(Level::Error, "name-taken", text.as_str());
         }
-        self.taken = Some(text);
+        tries.hindered(&text);
         self.question = Question::Node;
         self.ask_at = now.up + YIELD;
         None
@@ -106,9 +100,8 @@ impl StatusLane {
     pub(super) fn contest(&mut self, node: Option<Box<Node>>, shared: &mut Shared, now: Now) {
         shared.node = Ownership::Contested;
         self.base = Base::Unread;
-        let tries = Tries::of("asking whose Node this is", Duration::from_secs(1));
-        let mut contest =
-            Contest { question: Question::Node, ask_at: now.up, who: TWIN.to_owned(), taken: None, tries };
+        self.tries = Tries::of("asking whose Node this is", Duration::from_secs(1));
+        let mut contest = Contest { question: Question::Node, ask_at: now.up, who: TWIN.to_owned() };
         if let Some(node) = node {
             self.suspect(&mut contest, node, shared, now);
         }
@@ -117,7 +110,7 @@ impl StatusLane {
 
     fn suspect(&self, contest: &mut Contest, node: Box<Node>, shared: &mut Shared, now: Now) {
         let who = self.wanted.stranger(&node).map_or_else(|| TWIN.to_owned(), |who| who.to_string());
-        if contest.taken.is_none() {
+        if !self.tries.is_hindered() {
             let text = format!("Node {} was written by {who}: checking whether it still lives", shared.node_name);
             shared.say(Level::Warning, "stranger", text);
         }
@@ -142,24 +135,22 @@ impl StatusLane {
             }
             (Question::Node, Err(_)) if is_missing => return self.end_contest(None, shared, now),
             (Question::Lease { node, seen }, Ok(Document::Lease(lease))) => {
-                contest.question = Question::Lease { node: node.clone(), seen };
-                contest.looked(node, Some(*lease), shared, now)
+                contest.looked(node, seen, Some(lease), &mut self.tries, shared, now)
             }
             (Question::Lease { node, seen }, Err(_)) if is_missing => {
-                contest.question = Question::Lease { node: node.clone(), seen };
-                contest.looked(node, None, shared, now)
+                contest.looked(node, seen, None, &mut self.tries, shared, now)
             }
             (question, Err(refusal)) => {
                 let verb = if matches!(question, Question::Node) { "get nodes" } else { "get leases" };
                 contest.question = question;
-                contest.tries.failed(&refusal, verb, shared, now);
-                contest.ask_at = now.up + contest.tries.pause().max(refusal.retry_after().min(CEILING));
+                self.tries.failed(&refusal, verb, shared, now);
+                contest.ask_at = now.up + self.tries.pause().max(refusal.retry_after().min(CEILING));
                 self.stage = Stage::Contest(contest);
                 return;
             }
             (_, Ok(_)) => None,
         };
-        contest.tries.succeeded(shared, now);
+        self.tries.succeeded(shared, now);
         match gone {
             Some(node) => self.end_contest(Some(node), shared, now),
             None => self.stage = Stage::Contest(contest),
@@ -169,6 +160,7 @@ impl StatusLane {
     /// The Node is ours, or there is none.
     fn end_contest(&mut self, node: Option<Box<Node>>, shared: &mut Shared, now: Now) {
         shared.node = Ownership::Unknown;
+        self.tries = Tries::of(NODE_STATUS, Duration::ZERO);
         let registers = shared.settings.register_node;
         let Some(node) = node else {
             if registers && (shared.settings.reregister || !self.was_reported) {

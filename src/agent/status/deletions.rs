@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::registration::tries_to_register;
 use super::{Base, Stage, StatusLane};
 use crate::api::Refusal;
 use crate::time::Up;
@@ -57,8 +58,7 @@ impl Deletions {
 impl StatusLane {
     pub(super) fn register_again(&mut self, now: Up) {
         self.deletions.happened(now);
-        self.registration.start_over();
-        self.obstacle = None;
+        self.tries = tries_to_register();
         self.was_reported = false;
         self.base = Base::Doubtful;
         self.stage = Stage::Decide { not_before: now };

@@ -12,14 +12,20 @@ use std::time::Duration;
 
 use super::super::notice::Level;
 use super::super::shared::{FullReport, Ownership, Shared, Step};
+use super::super::tries::Tries;
 use super::left::tell_what_is_left;
-use super::{Base, CEILING, Request, Stage, StatusLane, VERSION_FREQUENCY};
+use super::{Base, CEILING, NODE_STATUS, Request, Stage, StatusLane, VERSION_FREQUENCY};
 use crate::api::{Class, Document, Operation, Refusal, StatusError};
 use crate::node::object::Node;
 use crate::node::patch::create_body;
 use crate::time::{Now, Up};
 
 const VERSION_UNKNOWN: &str = "nobody says which version the API server has: registering without; kubeletVersion follows it as soon as GET /version is answered";
+
+/// Each pause is twice the one before, from 100 ms on (REG-2).
+pub(super) fn tries_to_register() -> Tries {
+    Tries::of("registration", Duration::from_millis(100))
+}
 
 impl StatusLane {
     /// What to ask next.
@@ -43,7 +49,7 @@ impl StatusLane {
                     // Nothing to date it by: the next attempt asks again for the time as well.
                     self.wanted.server_version = None;
                     let until = self.try_again(Duration::ZERO, now);
-                    Step::Wait { until, because: self.because() }
+                    Step::Wait { until, because: self.tries.because() }
                 }
             },
             Base::Tracked(_) => self.ask(Request::Strip, Operation::StripNode),
@@ -81,7 +87,7 @@ impl StatusLane {
             (Request::Read, Err(_)) if is_doubtful && is_missing => self.missing(shared, now),
             (Request::Create, Err(refusal)) if refusal.class() == Class::Exists || is_forbidden(&refusal) => {
                 if is_forbidden(&refusal) {
-                    self.registration.failed(&refusal, "create nodes", shared, now);
+                    self.tries.failed(&refusal, "create nodes", shared, now);
                 }
                 self.base = Base::Exists;
             }
@@ -137,7 +143,7 @@ impl StatusLane {
         let Some(pause) = self.deletions.take_pause() else { return false };
         let text = format!("Node {} {what}: tried again in {} s", shared.node_name, pause.as_secs());
         shared.say(Level::Warning, "node-deleted", text.as_str());
-        self.obstacle = Some(text);
+        self.tries.hindered(&text);
         self.base = Base::Missing;
         self.stage = Stage::resting_until(now.up + pause);
         true
@@ -145,7 +151,7 @@ impl StatusLane {
 
     /// There is one, and it is ours.
     fn is_there(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
-        self.registration.succeeded(shared, now);
+        self.tries.succeeded(shared, now);
         if node.metadata.has_needless_managers {
             self.base = Base::Tracked(node);
         } else {
@@ -159,24 +165,23 @@ impl StatusLane {
             tell_what_is_left(&node, shared);
         }
         self.deletions.is_over();
-        self.obstacle = None;
         shared.full_report = FullReport::NotNeeded;
         let is_known = self.wanted.server_version.as_ref().is_some_and(|version| version.starts_with('v'));
         self.version_due = now.up + if is_known { VERSION_FREQUENCY } else { self.version_pause.step() };
         self.report_due = None;
         self.wanted.reconcile();
         self.read(node, shared, now);
-        self.tries.start_over();
+        self.tries = Tries::of(NODE_STATUS, Duration::ZERO);
     }
 
     fn register_failed(&mut self, right: &'static str, refusal: &Refusal, shared: &mut Shared, now: Now) {
-        self.registration.failed(refusal, right, shared, now);
+        self.tries.failed(refusal, right, shared, now);
         self.try_again(refusal.retry_after().min(CEILING), now);
     }
 
     /// Answers when.
     fn try_again(&mut self, at_least: Duration, now: Now) -> Up {
-        let until = now.up + self.registration.pause().max(at_least);
+        let until = now.up + self.tries.pause().max(at_least);
         self.base = Base::Missing;
         self.stage = Stage::resting_until(until);
         until
