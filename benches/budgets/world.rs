@@ -123,7 +123,7 @@ impl World {
     fn answer(&mut self, ticket: Ticket, operation: Operation) -> Result<()> {
         let answer = match &operation {
             _ if self.is_offline => {
-                let failure = Failure::Connect { address: self.target.authority.clone(), detail: "no way".to_owned() };
+                let failure = Failure::new("connect-failed", "no way");
                 Answer { date: None, result: Err(Refusal::Failed(failure)) }
             }
             Operation::RenewLease { .. } => self.through_http(operation)?,

@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn timed_out() -> Refusal {
-        Refusal::Failed(Failure::TimedOut { after_ms: 10_000 })
+        Refusal::Failed(Failure::timed_out(Duration::from_secs(10)))
     }
 
     fn unavailable() -> Refusal {

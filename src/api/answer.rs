@@ -101,17 +101,16 @@ impl Refusal {
 
     /// Whether the server has more to say of the Node than is taken in.
     pub fn is_too_long(&self) -> bool {
-        matches!(self, Refusal::Failed(Failure::BodyTooLarge { .. }))
+        matches!(self, Refusal::Failed(failure) if failure.is_body_too_large())
     }
 
     /// The patience that was asked for, whoever did; zero where nobody did.
     pub fn retry_after(&self) -> Duration {
-        let (Refusal::Status(StatusError { retry_after, .. })
-        | Refusal::Failed(Failure::Unconfirmed { retry_after, .. })) = self
-        else {
-            return Duration::ZERO;
+        let asked = match self {
+            Refusal::Status(status) => status.retry_after,
+            Refusal::Failed(failure) => failure.retry_after(),
         };
-        retry_after.unwrap_or_default()
+        asked.unwrap_or_default()
     }
 
     /// The retry class.
@@ -215,7 +214,7 @@ impl Head {
             Operation::ReadMetadata | Operation::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
                 let is_cut = body.len() > limits::METADATA_BODY_BYTES;
                 protobuf::read_metadata(body, is_cut)
-                    .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata".to_owned()))
+                    .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata"))
             }
             Operation::CreateNode { .. }
             | Operation::StripNode
@@ -223,7 +222,7 @@ impl Head {
             | Operation::PatchStatus { .. } => {
                 let node: Box<Node> = self.json(body)?;
                 if node.metadata.name.is_empty() {
-                    return Err(self.not_json("a Node without a name".to_owned()));
+                    return Err(self.not_json("a Node without a name"));
                 }
                 Ok(Document::Node(node))
             }
@@ -243,16 +242,18 @@ impl Head {
     }
 
     fn json<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Failure> {
-        serde_json::from_slice(body).map_err(|error| self.not_json(error.to_string()))
+        serde_json::from_slice(body).map_err(|error| self.not_json(&error.to_string()))
     }
 
-    fn unconfirmed(&self, lacks: &'static str) -> Failure {
-        let content_type = self.content_type.clone();
-        Failure::Unconfirmed { code: self.code, content_type, lacks, retry_after: self.retry_after }
+    fn unconfirmed(&self, lacks: &str) -> Failure {
+        Failure::unconfirmed(self.code, &self.content_type, lacks, self.retry_after)
     }
 
-    fn not_json(&self, detail: String) -> Failure {
-        Failure::NotJson { content_type: self.content_type.clone(), detail: cut(&detail) }
+    /// The API server's success, and its body is not what was asked for.
+    fn not_json(&self, detail: &str) -> Failure {
+        let (content_type, detail) = (&self.content_type, cut(detail));
+        let text = format!("the API server's reply ({content_type}) is not what was asked for ({detail})");
+        Failure::new("reply-not-json", text)
     }
 
     fn refusal(self, body: &[u8]) -> Result<Refusal, Failure> {
@@ -330,7 +331,6 @@ struct AccessReviewStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::TlsFailure;
 
     fn refusal(code: u16, reason: &str, retry_after: Option<u64>) -> Refusal {
         let retry_after = retry_after.map(Duration::from_secs);
@@ -356,7 +356,7 @@ mod tests {
         ] {
             assert_eq!(refusal(code, reason, retry_after).class(), class, "{code} {reason}");
         }
-        assert_eq!(Refusal::Failed(Failure::Closed { received_bytes: 0 }).class(), Class::Unreachable);
+        assert_eq!(Refusal::Failed(Failure::closed(0)).class(), Class::Unreachable);
     }
 
     #[test]
@@ -372,8 +372,10 @@ mod tests {
         for code in [401, 403, 404, 405, 408, 409, 415, 429, 500, 503, 504] {
             assert!(!refusal(code, "", None).is_of_content(), "{code}");
         }
-        let untrusted = Refusal::Failed(Failure::Tls(TlsFailure::UnknownIssuer));
-        assert_eq!(untrusted.word(), "tls-unknown-issuer");
-        assert!(untrusted.to_string().contains("certificate-authority"));
+        let silent = Refusal::Failed(Failure::timed_out(Duration::from_secs(10)));
+        assert_eq!(
+            (silent.word(), silent.to_string()),
+            ("timed-out".into(), "no complete answer within 10000 ms".into())
+        );
     }
 }

@@ -109,9 +109,7 @@ impl Exchange {
             Some(SendRequestResult::Await100(_)) | None => None,
         };
         let Some(call) = call else {
-            return Err(Failure::Malformed {
-                detail: format!("the request {} does not fit its buffer", operation.label()),
-            });
+            return Err(Failure::malformed("the request does not fit its buffer"));
         };
         bytes.truncate(written);
         let state = State::Head(Box::new(call));
@@ -144,7 +142,7 @@ impl Exchange {
                 State::Head(call) => self.read_head(call, input)?,
                 State::Body(body) => self.read_body(body, input)?,
                 State::Finished => {
-                    return Err(Failure::Malformed { detail: "bytes after the end of the reply".to_owned() });
+                    return Err(Failure::malformed("bytes after the end of the reply"));
                 }
             };
             input = input.get(self.received_bytes - before..).unwrap_or_default();
@@ -158,16 +156,16 @@ impl Exchange {
                 return Ok(Progress::NeedMore);
             }
             if !moved {
-                return Err(Failure::Malformed { detail: "a line of its chunks has no end".to_owned() });
+                return Err(Failure::malformed("a line of its chunks has no end"));
             }
         }
     }
 
     /// The peer closed: a reply that ends with the connection is complete now, any other is not.
-    pub fn end_of_stream(mut self) -> Result<Answer, Failure> {
+    pub fn end_of_stream(&mut self) -> Result<Answer, Failure> {
         match &self.state {
             State::Body(body) if body.ends_with_connection() => self.finish(),
-            _ => Err(Failure::Closed { received_bytes: self.received_bytes }),
+            _ => Err(Failure::closed(self.received_bytes)),
         }
     }
 
@@ -176,7 +174,7 @@ impl Exchange {
         self.received_bytes += used;
         let unread = if used > 0 { 0 } else { input.len() };
         if self.received_bytes + unread > limits::REPLY_HEADER_BYTES {
-            return Err(Failure::HeaderTooLarge { limit_bytes: limits::REPLY_HEADER_BYTES });
+            return Err(Failure::header_too_large());
         }
         let Some(response) = response else {
             // Informational replies (1xx) are consumed without being the reply.
@@ -184,7 +182,7 @@ impl Exchange {
             return Ok(used > 0);
         };
         if response.status().is_redirection() {
-            return Err(Failure::Redirected { location: location_of(&response) });
+            return Err(redirected(&response));
         }
         let closes = asks_to_close(response.headers()) || response.version() != Version::HTTP_11;
         let call = match call.proceed() {
@@ -199,7 +197,7 @@ impl Exchange {
 
     fn read_body(&mut self, mut body: Body, input: &[u8]) -> Result<bool, Failure> {
         let Some(call) = &mut body.call else {
-            return Err(Failure::Malformed { detail: "a body where there is none".to_owned() });
+            return Err(Failure::malformed("a body where there is none"));
         };
         let mut chunk = [0; 2048];
         let (used, read) = call.read(input, &mut chunk).map_err(malformed)?;
@@ -207,7 +205,7 @@ impl Exchange {
         body.length_bytes += read;
         let limit_bytes = self.operation.body_limit_bytes();
         if body.length_bytes > limit_bytes {
-            return Err(Failure::BodyTooLarge { limit_bytes });
+            return Err(Failure::body_too_large(limit_bytes));
         }
         if self.operation.reads_success_body() || !body.head.is_success() {
             body.kept.extend_from_slice(chunk.get(..read).unwrap_or_default());
@@ -219,7 +217,7 @@ impl Exchange {
     fn finish(&mut self) -> Result<Answer, Failure> {
         match std::mem::replace(&mut self.state, State::Finished) {
             State::Body(body) => body.head.into_answer(&self.operation, &body.kept),
-            State::Head(_) | State::Finished => Err(Failure::Closed { received_bytes: self.received_bytes }),
+            State::Head(_) | State::Finished => Err(Failure::closed(self.received_bytes)),
         }
     }
 }
@@ -242,7 +240,7 @@ fn build_request(operation: &Operation, target: &Target, audit_id: &AuditId) -> 
     if let Some(token) = &target.bearer_token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
-    request.body(()).map_err(|error| Failure::Malformed { detail: format!("the request cannot be built: {error}") })
+    request.body(()).map_err(|error| Failure::malformed(error))
 }
 
 /// Room for the request line and headers: everything but these three is short and of our own making.
@@ -256,13 +254,15 @@ fn asks_to_close(headers: &HeaderMap) -> bool {
     headers.get_all(header::CONNECTION).iter().any(says_close)
 }
 
-fn location_of(response: &Response<()>) -> String {
+fn redirected(response: &Response<()>) -> Failure {
     let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
-    location.unwrap_or("nowhere").chars().take(200).collect()
+    let location: String = location.unwrap_or("nowhere").chars().take(200).collect();
+    let between = "an API server never does, a captive portal or proxy stands between";
+    Failure::new("redirected", format!("redirected to {location}: {between}"))
 }
 
 fn malformed(error: ureq_proto::Error) -> Failure {
-    Failure::Malformed { detail: cut(&error.to_string()) }
+    Failure::malformed(cut(&error.to_string()))
 }
 
 impl std::fmt::Debug for Target {

@@ -10,5 +10,5 @@ mod protobuf;
 
 pub use answer::{Answer, Class, Document, Refusal, StatusError};
 pub use exchange::{Exchange, Progress, Target, USER_AGENT};
-pub use failure::{Failure, TlsFailure};
+pub use failure::Failure;
 pub use operation::{AuditId, Lane, Operation, PatchAnswer};

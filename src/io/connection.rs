@@ -13,8 +13,7 @@ use super::dial::{dial, set_abort_on_close};
 use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
 use super::tls::Tls;
-use crate::api::failure::{Failure, TlsFailure};
-use crate::api::{Answer, AuditId, Exchange, Progress};
+use crate::api::{Answer, AuditId, Exchange, Failure, Progress};
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
 use crate::time::{Up, Wall};
@@ -43,18 +42,12 @@ pub struct Ends {
     pub peer: IpAddr,
 }
 
-/// How an exchange ended.
-pub enum Carried {
-    Answered {
-        answer: Answer,
-        connection: Connection,
-        /// It may carry another exchange.
-        reusable: bool,
-    },
-    Failed(Failure),
+/// Why an exchange ended without an answer.
+pub struct NoAnswer {
+    pub failure: Failure,
     /// Closed or broken before the first byte of the reply. On a connection that had been idle this most likely means
     /// that the server had closed it meanwhile, and never saw the request.
-    Silent(Failure),
+    pub is_silent: bool,
 }
 
 impl Connection {
@@ -70,7 +63,7 @@ impl Connection {
     ) -> Result<Connection, Failure> {
         let server = &kubeconfig.server;
         let name = kubeconfig.tls_server_name.as_deref().unwrap_or(&server.host);
-        let tls = Tls::new(config, name).map_err(Failure::Tls)?;
+        let tls = Tls::new(config, name)?;
         let first_hop = first_hop(kubeconfig);
         let addresses = resolver.server_addresses(&first_hop.host, deadline).await?;
         let addresses: Vec<SocketAddr> = addresses.into_iter().map(|ip| SocketAddr::new(ip, first_hop.port)).collect();
@@ -112,27 +105,11 @@ impl Connection {
         self.plaintext.is_empty() && !self.tls.is_closed_by_peer()
     }
 
-    /// Sends `request` and waits for its answer.
-    pub async fn carry(mut self, request: &[u8], mut exchange: Exchange) -> Carried {
-        match self.run(request, &mut exchange).await {
-            Ok(Some((answer, reusable))) => {
-                let reusable = reusable && self.plaintext.is_empty() && !self.tls.is_closed_by_peer();
-                Carried::Answered { answer, connection: self, reusable }
-            }
-            Ok(None) if !exchange.has_begun() && self.plaintext.is_empty() => {
-                Carried::Silent(Failure::Closed { received_bytes: 0 })
-            }
-            // Without close_notify the end may have been forged: a body that ends with it could be cut anywhere.
-            Ok(None) if self.tls.is_closed_by_peer() => match exchange.end_of_stream() {
-                Ok(answer) => Carried::Answered { answer, connection: self, reusable: false },
-                Err(failure) => Carried::Failed(failure),
-            },
-            Ok(None) => Carried::Failed(Failure::Closed { received_bytes: exchange.received_bytes() }),
-            Err(failure @ Failure::Broken { .. }) if !exchange.has_begun() && self.plaintext.is_empty() => {
-                Carried::Silent(failure)
-            }
-            Err(failure) => Carried::Failed(failure),
-        }
+    /// Sends `request` and waits for its answer, which comes with this connection if that may carry another exchange.
+    pub async fn carry(&mut self, request: &[u8], mut exchange: Exchange) -> Result<(Answer, bool), NoAnswer> {
+        let ended = self.run(request, &mut exchange).await;
+        let is_silent = !exchange.has_begun() && self.plaintext.is_empty();
+        ended.map_err(|failure| NoAnswer { is_silent: is_silent && failure.is_of_connection(), failure })
     }
 
     /// From when until when the certificate is valid that the server proved itself with.
@@ -143,13 +120,12 @@ impl Connection {
         self.certified
     }
 
-    /// The answer and whether HTTP allows another exchange; `None` when the stream ended before.
-    async fn run(&mut self, request: &[u8], exchange: &mut Exchange) -> Result<Option<(Answer, bool)>, Failure> {
+    async fn run(&mut self, request: &[u8], exchange: &mut Exchange) -> Result<(Answer, bool), Failure> {
         let mut sent = false;
         let mut received_bytes = 0;
         loop {
             if !sent && self.tls.is_ready() {
-                self.tls.seal(request).map_err(Failure::Tls)?;
+                self.tls.seal(request)?;
                 sent = true;
             }
             self.flush().await.map_err(broken)?;
@@ -157,24 +133,30 @@ impl Connection {
             let received = socket.read_with(|stream| receive(socket, stream, tls, plaintext)).await;
             match received.map_err(broken)? {
                 Ok(count @ 1..) => received_bytes += count,
-                Ok(0) if self.tls.is_ready() => return Ok(None),
-                Ok(0) => {
-                    let detail = "the peer closed the connection during the handshake".to_owned();
-                    return Err(Failure::Tls(TlsFailure::Other { detail }));
+                Ok(0) if !self.tls.is_ready() => {
+                    return Err(Failure::new("tls-failed", "the peer closed the connection during the TLS handshake"));
                 }
+                // Without close_notify the end may have been forged: a body that ends with it could be cut anywhere.
+                Ok(0) if self.tls.is_closed_by_peer() => return Ok((exchange.end_of_stream()?, false)),
+                Ok(0) => return Err(Failure::closed(exchange.received_bytes())),
                 Err(failure) => {
                     self.send_alert();
-                    return Err(Failure::Tls(failure));
+                    return Err(failure);
                 }
             }
             if sent && !self.plaintext.is_empty() {
                 match exchange.feed(&mut self.plaintext)? {
-                    Progress::Done { answer, reusable } => return Ok(Some((answer, reusable))),
+                    Progress::Done { answer, reusable } => {
+                        return Ok((answer, reusable && self.plaintext.is_empty() && !self.tls.is_closed_by_peer()));
+                    }
                     Progress::NeedMore => {}
                 }
             }
             if received_bytes > limits::EXCHANGE_BYTES {
-                return Err(Failure::ReplyTooLarge { limit_bytes: limits::EXCHANGE_BYTES });
+                let limit_bytes = limits::EXCHANGE_BYTES;
+                let text =
+                    format!("more than {limit_bytes} bytes came, and no end of the reply; is this an API server?");
+                return Err(Failure::new("reply-too-large", text));
             }
         }
     }
@@ -209,7 +191,7 @@ fn receive(
     mut stream: &TcpStream,
     tls: &mut Tls,
     plaintext: &mut Vec<u8>,
-) -> io::Result<Result<usize, TlsFailure>> {
+) -> io::Result<Result<usize, Failure>> {
     let mut buffer = [0; READ_BYTES];
     let count = stream.read(&mut buffer)?;
     if count < buffer.len() {
@@ -229,16 +211,17 @@ fn ends(socket: &TcpStream) -> io::Result<Ends> {
 }
 
 fn broken(error: io::Error) -> Failure {
-    let detail =
-        error.raw_os_error().map_or(error.to_string(), |errno| nix::errno::Errno::from_raw(errno).desc().to_owned());
-    Failure::Broken { detail }
+    let detail = error.raw_os_error().map(|errno| nix::errno::Errno::from_raw(errno).desc().to_owned());
+    Failure::broken(&detail.unwrap_or_else(|| error.to_string()))
 }
 
 /// `CONNECT` (RFC 9110 9.3.6): the proxy's answer ends with its headers; what follows belongs to TLS.
 async fn open_tunnel(socket: &Watched<TcpStream>, proxy: &Server, server: &Server) -> Result<(), Failure> {
     let host = if server.host.contains(':') { format!("[{}]", server.host) } else { server.host.clone() };
     let target = format!("{host}:{}", server.port);
-    let refused = |detail: String| Failure::Proxy { address: format!("{}:{}", proxy.host, proxy.port), detail };
+    let refused = |detail: String| {
+        Failure::new("proxy-refused", format!("the proxy {}:{} refused the tunnel: {detail}", proxy.host, proxy.port))
+    };
     let io_failed = |error: io::Error| refused(error.to_string());
     let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").into_bytes();
     let mut left = request.as_slice();

@@ -160,8 +160,12 @@ fn label(field: &str, material: &Material) -> String {
     }
 }
 
-fn unusable(what: String) -> Failure {
-    Failure::Credentials { what }
+/// The machine word where a file does not answer.
+pub(super) const SILENT: &str = "credentials-silent";
+
+/// Credentials or certificate authority cannot be read.
+pub(super) fn unusable(what: impl Into<String>) -> Failure {
+    Failure::new("credentials-unreadable", what)
 }
 
 /// A token is one word of visible ASCII: anything else would end the header it stands in.
@@ -185,8 +189,7 @@ mod tests {
 
     fn failed(kubeconfig: &Kubeconfig) -> String {
         match load(kubeconfig, CertificateClock::new()) {
-            Err(Failure::Credentials { what }) => what,
-            Err(failure) => panic!("{failure:?}"),
+            Err(failure) => failure.to_string(),
             Ok(_) => panic!("these credentials should not load"),
         }
     }

@@ -78,7 +78,7 @@ impl Race<'_> {
         let address = self.failures.iter().map(|(address, _)| address.to_string()).collect::<Vec<_>>().join(", ");
         let mut details: Vec<String> = self.failures.into_iter().map(|(_, detail)| detail).collect();
         details.dedup();
-        Failure::Connect { address, detail: details.join(", ") }
+        Failure::new("connect-failed", format!("cannot connect to {address}: {}", details.join(", ")))
     }
 }
 
@@ -164,14 +164,13 @@ mod tests {
     fn every_address_that_failed_is_named_with_its_reason() {
         let (first, second) = (closed(), closed());
         let failure = run(async |reactor| dial(reactor, &[first, second], in_ms(10_000)).await).err().unwrap();
-        let expected = Failure::Connect { address: format!("{first}, {second}"), detail: "Connection refused".into() };
-        assert_eq!(failure, expected);
+        assert_eq!(failure.to_string(), format!("cannot connect to {first}, {second}: Connection refused"));
     }
 
     #[test]
     fn the_deadline_ends_an_attempt_that_nobody_answers() {
         let silent = Silent::new();
         let failure = run(async |reactor| dial(reactor, &[silent.address], in_ms(100)).await).err().unwrap();
-        assert_eq!(failure, Failure::Connect { address: silent.address.to_string(), detail: "no answer".into() });
+        assert_eq!(failure.to_string(), format!("cannot connect to {}: no answer", silent.address));
     }
 }

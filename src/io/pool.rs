@@ -10,7 +10,7 @@ use smol::lock::Mutex;
 
 use super::attempt::{Attempt, Attempts};
 use super::clock::{self, CertificateClock};
-use super::connection::{Carried, Connection, first_hop};
+use super::connection::{Connection, NoAnswer, first_hop};
 use super::credentials::{self, Loaded};
 use super::reactor::Reactor;
 use super::resolve::Resolver;
@@ -115,8 +115,8 @@ impl Pool {
         };
         let read = self.reactor.before(clock::up() + thread::FILE_PATIENCE, self.source.ask(read)).await;
         read.and_then(Result::ok).unwrap_or_else(|| {
-            let what = "a file that the kubeconfig names does not answer; see what its file system says: dmesg | tail";
-            Err(Failure::Credentials { what: what.to_owned() })
+            let text = "a file that the kubeconfig names does not answer; see what its file system says: dmesg | tail";
+            Err(Failure::new(credentials::SILENT, text))
         })
     }
 
@@ -183,11 +183,11 @@ impl Pool {
                 attempt.cancelled().await;
                 None
             };
-            let result = match self.reactor.before(deadline, smol::future::or(answered, cancelled)).await {
+            let result = match self.reactor.before(deadline, smol::future::or(cancelled, answered)).await {
                 Some(Some(result)) => result,
                 // Once more. A look at the network comes before each time, and these are spaced.
                 Some(None) => continue,
-                None => Err(Failure::TimedOut { after_ms: u64::try_from(span.as_millis()).unwrap_or(u64::MAX) }),
+                None => Err(Failure::timed_out(span)),
             };
             if let Some(peer) = attempt.peer().filter(|_| result.is_err()) {
                 self.resolver.failed(peer);
@@ -203,14 +203,14 @@ impl Pool {
         let (target, epoch) = (self.target(), self.epoch.get());
         loop {
             let was_kept = kept.is_some();
-            let connection = match kept.take() {
+            let mut connection = match kept.take() {
                 Some(connection) => connection,
                 None => self.connect(attempt, deadline).await?,
             };
             attempt.connected(connection.ends());
             let (request, exchange) = Exchange::start(operation.clone(), &target, connection.audit_id())?;
             match connection.carry(&request, exchange).await {
-                Carried::Answered { answer, mut connection, reusable } => {
+                Ok((answer, reusable)) => {
                     let answer = self.dated(answer, connection.certified())?;
                     if !was_kept {
                         let kubeconfig = self.kubeconfig.borrow();
@@ -220,8 +220,8 @@ impl Pool {
                     return Ok(answer);
                 }
                 // Sent once more, at most: every request of ours is either idempotent or answered by 409.
-                Carried::Silent(_) if was_kept && self.may_repeat() => {}
-                Carried::Failed(failure) | Carried::Silent(failure) => return Err(failure),
+                Err(NoAnswer { is_silent: true, .. }) if was_kept && self.may_repeat() => {}
+                Err(NoAnswer { failure, .. }) => return Err(failure),
             }
         }
     }
@@ -230,7 +230,7 @@ impl Pool {
         attempt.connecting();
         let config = self.loaded.borrow().as_ref().map(|loaded| Arc::clone(&loaded.config));
         let Some(config) = config else {
-            return Err(Failure::Credentials { what: "the kubeconfig was replaced meanwhile".to_owned() });
+            return Err(credentials::unusable("the kubeconfig was replaced meanwhile"));
         };
         let kubeconfig = Arc::clone(&self.kubeconfig.borrow());
         let connected = |ends| attempt.connected(ends);
@@ -278,8 +278,11 @@ impl Pool {
         } else if self.clock.known().is_some() {
             answer.date = None;
         } else {
-            let detail = format!("it says {date}, its certificate is valid from {from} until {until}");
-            return Err(Failure::ServerClock { detail });
+            let text = format!(
+                "the server's clock and its certificate do not agree (it says {date}, its certificate is valid from \
+                 {from} until {until}); set its clock, or renew its certificate"
+            );
+            return Err(Failure::new("server-clock-wrong", text));
         }
         Ok(answer)
     }

@@ -56,7 +56,11 @@ impl Resolver {
                 ordered
             }
             (Err(_), Some(known)) => known,
-            (Err(detail), None) => return Err(Failure::Resolve { host: host.to_owned(), detail }),
+            (Err(detail), None) => {
+                let advice = "check DNS, or put an IP address into the kubeconfig";
+                let text = format!("the name {host} has no address ({detail}); {advice}");
+                return Err(Failure::new("name-not-resolved", text));
+            }
         };
         let failed = self.failed.borrow();
         addresses.sort_by_key(|ip| failed.iter().position(|failed| failed == ip));
@@ -159,7 +163,7 @@ mod tests {
         let resolver = Resolver::new(Rc::clone(&reactor), Rc::default());
         let name = "no-such-name.invalid";
         let failure = reactor.block_on(resolver.server_addresses(name, soon())).unwrap().unwrap_err();
-        assert!(matches!(&failure, Failure::Resolve { host, .. } if host == name), "{failure}");
+        assert!(failure.word() == "name-not-resolved" && failure.to_string().contains(name), "{failure}");
         let ask = || reactor.block_on(resolver.server_addresses(name, soon())).unwrap().unwrap();
         resolver.known.found(name, &ips(&["10.0.0.1", "fd00::1", "10.0.0.2"]));
         assert_eq!(ask(), ips(&["10.0.0.1", "fd00::1", "10.0.0.2"]));

@@ -20,6 +20,7 @@ use std::time::Duration;
 use smol::LocalExecutor;
 
 use super::clock::{self, CertificateClock, ClockWatch};
+use super::credentials;
 use super::disk::{JOURNAL, KNOWN_SERVERS};
 use super::disk_writer::{self, DiskWriter, LookAtFiles};
 use super::inbox::{Flag, Inbox};
@@ -187,7 +188,7 @@ impl Session {
     /// Reads the credentials and says how long they are valid.
     pub fn credentials(&self) -> Result<CredentialDates, Failure> {
         let read = self.reactor.block_on(self.pool.reload());
-        read.unwrap_or_else(|error| Err(Failure::Credentials { what: error.to_string() }))
+        read.unwrap_or_else(|error| Err(credentials::unusable(error.to_string())))
     }
 
     pub fn ask(&self, operation: Operation) -> Result<Answer, IoError> {

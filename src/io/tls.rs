@@ -1,4 +1,4 @@
-//! Turns plaintext into TLS records and back, without a socket, and what rustls finds wrong into [`TlsFailure`].
+//! Turns plaintext into TLS records and back, without a socket, and what rustls finds wrong into a [`Failure`].
 //!
 //! Four functions are the whole seam: [`Tls::feed`], [`Tls::take`], [`Tls::seal`] and [`Tls::is_ready`]. rustls 0.24
 //! changes its buffered interface; nothing outside this file will notice.
@@ -19,7 +19,7 @@ use zeroize::Zeroize;
 use super::clock::CertificateClock;
 use super::crypto;
 use super::server_verifier::ServerVerifier;
-use crate::api::failure::{TlsFailure, cut};
+use crate::api::failure::{Failure, cut};
 use crate::time::Wall;
 
 /// Bytes that rustls may queue in each direction; we empty its queues at once, so this only bounds a mistake.
@@ -37,7 +37,7 @@ pub fn client_config(
     roots: RootCertStore,
     identity: Option<Identity>,
     clock: Arc<CertificateClock>,
-) -> Result<Arc<ClientConfig>, TlsFailure> {
+) -> Result<Arc<ClientConfig>, Failure> {
     let provider = Arc::new(crypto::provider());
     let verifier = ServerVerifier::new(roots, provider.signature_verification_algorithms, clock);
     let builder = ClientConfig::builder_with_provider(provider)
@@ -82,7 +82,7 @@ pub struct Tls {
 
 impl Tls {
     /// `server_name`: a DNS name or an IP literal that the certificate must carry.
-    pub fn new(config: Arc<ClientConfig>, server_name: &str) -> Result<Tls, TlsFailure> {
+    pub fn new(config: Arc<ClientConfig>, server_name: &str) -> Result<Tls, Failure> {
         let name = ServerName::try_from(server_name.to_owned())
             .map_err(|_| other(format!("{server_name:?} is neither a DNS name nor an IP address")))?;
         let mut connection = ClientConnection::new(config, name).map_err(failure_of)?;
@@ -94,7 +94,7 @@ impl Tls {
 
     /// Takes bytes from the socket and appends what they say to `plaintext`. After a failure [`Tls::take`] still holds
     /// the alert for the peer.
-    pub fn feed(&mut self, mut records: &[u8], plaintext: &mut Vec<u8>) -> Result<(), TlsFailure> {
+    pub fn feed(&mut self, mut records: &[u8], plaintext: &mut Vec<u8>) -> Result<(), Failure> {
         while !records.is_empty() {
             let taken = self.connection.read_tls(&mut records).map_err(|error| other(error.to_string()))?;
             let processed = self.connection.process_new_packets();
@@ -123,7 +123,7 @@ impl Tls {
     }
 
     /// Encrypts `plaintext`. Right after the handshake it joins the client's last flight, so both leave in one packet.
-    pub fn seal(&mut self, mut plaintext: &[u8]) -> Result<(), TlsFailure> {
+    pub fn seal(&mut self, mut plaintext: &[u8]) -> Result<(), Failure> {
         while !plaintext.is_empty() {
             let taken = self.connection.writer().write(plaintext).map_err(|error| other(error.to_string()))?;
             if taken == 0 {
@@ -166,8 +166,8 @@ impl Tls {
     }
 }
 
-fn other(detail: String) -> TlsFailure {
-    TlsFailure::Other { detail: cut(&detail) }
+fn other(detail: String) -> Failure {
+    Failure::new("tls-failed", format!("TLS failed: {}", cut(&detail)))
 }
 
 fn stamp(time: UnixTime) -> Wall {
@@ -175,7 +175,7 @@ fn stamp(time: UnixTime) -> Wall {
 }
 
 /// What is wrong with our own certificate or key.
-fn own_failure(error: Error) -> TlsFailure {
+fn own_failure(error: Error) -> Failure {
     match error {
         Error::InvalidCertificate(error) => {
             let is_version_1 = format!("{error:?}").contains("UnsupportedCertVersion");
@@ -188,14 +188,17 @@ fn own_failure(error: Error) -> TlsFailure {
 }
 
 /// What a person can act on, for every error of rustls.
-pub(super) fn failure_of(error: Error) -> TlsFailure {
+pub(super) fn failure_of(error: Error) -> Failure {
     match error {
         Error::InvalidCertificate(error) => failure_of_certificate(error),
         Error::AlertReceived(AlertDescription::ProtocolVersion)
         | Error::PeerIncompatible(
             PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig | PeerIncompatible::ServerDoesNotSupportTls12Or13,
         ) => other(format!("the server does not speak {SPOKEN}")),
-        Error::AlertReceived(alert) => TlsFailure::RefusedByPeer { alert: format!("alert {alert:?}") },
+        Error::AlertReceived(alert) => Failure::new(
+            "tls-refused-by-peer",
+            format!("the server ended the TLS handshake (alert {alert:?}); it may not accept our client certificate"),
+        ),
         Error::InvalidMessage(_) => {
             other(format!("what answers there does not speak TLS ({error}); is this the port of an API server?"))
         }
@@ -211,23 +214,31 @@ const SPOKEN: &str = "TLS 1.3, the only version this program was built with (fea
 #[cfg(feature = "tls12")]
 const SPOKEN: &str = "TLS 1.2 or 1.3";
 
-fn failure_of_certificate(error: CertificateError) -> TlsFailure {
+fn failure_of_certificate(error: CertificateError) -> Failure {
     match error {
         // A CA that was made anew under its old name gives a bad signature, not an unknown issuer.
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsFailure::UnknownIssuer,
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Failure::new(
+            "tls-unknown-issuer",
+            "the server's certificate is signed by nobody the kubeconfig trusts: wrong certificate-authority, or \
+             somebody intercepts TLS",
+        ),
         CertificateError::ExpiredContext { time, not_after } => {
-            TlsFailure::Expired { detail: format!("valid until {}, here it is {}", stamp(not_after), stamp(time)) }
+            let dates = format!("valid until {}, here it is {}", stamp(not_after), stamp(time));
+            let text = format!("the server's certificate has expired ({dates}); renew it, or set this board's clock");
+            Failure::new("tls-certificate-expired", text)
         }
-        CertificateError::Expired => TlsFailure::Expired { detail: "no date given".to_owned() },
         CertificateError::NotValidYetContext { time, not_before } => {
-            TlsFailure::NotYetValid { detail: format!("valid from {}, here it is {}", stamp(not_before), stamp(time)) }
+            let dates = format!("valid from {}, here it is {}", stamp(not_before), stamp(time));
+            let advice = "this board's clock is probably behind";
+            let text = format!("the server's certificate is not valid yet ({dates}); {advice}");
+            Failure::new("tls-certificate-not-yet-valid", text)
         }
-        CertificateError::NotValidYet => TlsFailure::NotYetValid { detail: "no date given".to_owned() },
         CertificateError::NotValidForNameContext { expected, presented } => {
-            let name = expected.to_str();
-            TlsFailure::NotValidForName { name: format!("{name} (only for {})", short_list(&presented)) }
+            let (name, names) = (expected.to_str(), short_list(&presented));
+            let advice = "set tls-server-name in the kubeconfig, or fix the server's address";
+            let text = format!("the server's certificate is not for {name} (only for {names}); {advice}");
+            Failure::new("tls-wrong-name", text)
         }
-        CertificateError::NotValidForName => TlsFailure::NotValidForName { name: "the server's name".to_owned() },
         error => other(format!("the server's certificate is unusable: {error}")),
     }
 }
@@ -268,7 +279,7 @@ mod tests {
     }
 
     /// Lets both sides talk in memory until neither has more to say. Gives the server's flights, each whole.
-    fn talk(client: &mut Tls, server: &mut ServerConnection, plaintext: &mut Vec<u8>) -> Result<usize, TlsFailure> {
+    fn talk(client: &mut Tls, server: &mut ServerConnection, plaintext: &mut Vec<u8>) -> Result<usize, Failure> {
         let mut flights = 0;
         while client.has_outgoing() {
             let records = std::mem::take(client.take());
@@ -292,12 +303,7 @@ mod tests {
         ServerConnection::new(config).unwrap()
     }
 
-    fn meet(
-        authority: &Authority,
-        signed: &Signed,
-        clock: Arc<CertificateClock>,
-        name: &str,
-    ) -> Result<(), TlsFailure> {
+    fn meet(authority: &Authority, signed: &Signed, clock: Arc<CertificateClock>, name: &str) -> Result<(), Failure> {
         let mut client = client(authority, None, clock, name);
         talk(&mut client, &mut server(authority.server_config(signed)), &mut Vec::new()).map(drop)
     }
@@ -355,7 +361,7 @@ mod tests {
             &mut server(theirs.server_config(&theirs.sign(&["api"]))),
             &mut Vec::new(),
         );
-        assert_eq!(failure, Err(TlsFailure::UnknownIssuer));
+        assert_eq!(failure.unwrap_err().word(), "tls-unknown-issuer");
     }
 
     #[test]
@@ -363,11 +369,14 @@ mod tests {
         let authority = Authority::new();
         let clock = || CertificateClock::reading(|| (Wall::from_unix_seconds(57 * YEAR_SECONDS), true));
         let expired = meet(&authority, &authority.sign_for_years(&["api"], 2001, 2002), clock(), "api");
-        let Err(TlsFailure::Expired { detail }) = expired else { panic!("{expired:?}") };
-        assert_eq!(detail, "valid until 2002-01-01T00:00:00Z, here it is 2026-12-18T00:00:00Z");
+        let told = |failed: Result<(), Failure>| failed.map_err(|why| (why.word(), why.to_string())).unwrap_err();
+        let (word, text) = told(expired);
+        assert_eq!(word, "tls-certificate-expired");
+        assert!(text.contains("(valid until 2002-01-01T00:00:00Z, here it is 2026-12-18T00:00:00Z)"), "{text}");
         let future = meet(&authority, &authority.sign_for_years(&["api"], 2090, 2095), clock(), "api");
-        let Err(TlsFailure::NotYetValid { detail }) = future else { panic!("{future:?}") };
-        assert_eq!(detail, "valid from 2090-01-01T00:00:00Z, here it is 2026-12-18T00:00:00Z");
+        let (word, text) = told(future);
+        assert_eq!(word, "tls-certificate-not-yet-valid");
+        assert!(text.contains("(valid from 2090-01-01T00:00:00Z, here it is 2026-12-18T00:00:00Z)"), "{text}");
     }
 
     #[test]
@@ -377,7 +386,7 @@ mod tests {
         let signed = authority.sign_for_years(&["api"], 2090, 2095);
         assert_eq!(meet(&authority, &signed, in_1970(), "api"), Ok(()));
         let expired = meet(&authority, &authority.sign_for_years(&["api"], 2001, 2002), in_1970(), "api");
-        assert!(matches!(expired, Err(TlsFailure::Expired { .. })), "{expired:?}");
+        assert_eq!(expired.unwrap_err().word(), "tls-certificate-expired");
     }
 
     #[test]
@@ -386,8 +395,9 @@ mod tests {
         let signed = authority.sign(&["kubernetes", "10.96.0.1"]);
         assert_eq!(meet(&authority, &signed, CertificateClock::new(), "10.96.0.1"), Ok(()));
         let wrong = meet(&authority, &signed, CertificateClock::new(), "api.example");
-        let Err(TlsFailure::NotValidForName { name }) = wrong else { panic!("{wrong:?}") };
-        assert_eq!(name, "api.example (only for kubernetes, 10.96.0.1)");
+        let wrong = wrong.unwrap_err();
+        assert_eq!(wrong.word(), "tls-wrong-name");
+        assert!(wrong.to_string().contains("not for api.example (only for kubernetes, 10.96.0.1);"), "{wrong}");
     }
 
     #[test]
@@ -397,10 +407,9 @@ mod tests {
         let mut client = client(&authority, Some(stranger), CertificateClock::new(), "api");
         let refused =
             talk(&mut client, &mut server(authority.server_config(&authority.sign(&["api"]))), &mut Vec::new());
-        assert!(
-            matches!(&refused, Err(TlsFailure::RefusedByPeer { alert }) if alert.starts_with("alert ")),
-            "{refused:?}"
-        );
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.word(), "tls-refused-by-peer");
+        assert!(refused.to_string().contains("(alert "), "{refused}");
     }
 
     /// `openssl x509 -req -signkey KEY` of OpenSSL 3.0 makes such certificates.
@@ -419,10 +428,7 @@ mod tests {
     #[test]
     fn a_port_that_does_not_speak_tls_is_told_apart() {
         let mut client = client(&Authority::new(), None, CertificateClock::new(), "api");
-        let failure = client.feed(b"HTTP/1.1 400 Bad Request\r\n\r\n", &mut Vec::new());
-        assert!(
-            matches!(&failure, Err(TlsFailure::Other { detail }) if detail.contains("does not speak TLS")),
-            "{failure:?}"
-        );
+        let failure = client.feed(b"HTTP/1.1 400 Bad Request\r\n\r\n", &mut Vec::new()).unwrap_err();
+        assert!(failure.to_string().contains("does not speak TLS"), "{failure}");
     }
 }

@@ -116,7 +116,7 @@ impl World {
 
     fn break_connections(&mut self) {
         for flight in self.flights.numbers() {
-            let failure = Failure::Broken { detail: "Connection reset by peer".to_owned() };
+            let failure = Failure::broken("Connection reset by peer");
             self.schedule(1, Event::Fail { flight, failure });
         }
     }

@@ -1,9 +1,9 @@
 //! Turns a request of the agent into its fate: what reaches the server, what comes back, and when.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nodepulse::agent::{Input, Ticket};
-use nodepulse::api::failure::TlsFailure;
 use nodepulse::api::{Answer, AuditId, Class, Document, Exchange, Failure, Lane, Operation, Progress, Refusal};
 use nodepulse::time::Wall;
 use serde::Deserialize;
@@ -122,7 +122,7 @@ impl World {
         }
         self.schedule(
             PATIENCE_US,
-            Event::Fail { flight: number, failure: Failure::TimedOut { after_ms: PATIENCE_US / 1000 } },
+            Event::Fail { flight: number, failure: Failure::timed_out(Duration::from_micros(PATIENCE_US)) },
         );
         if !given_up {
             self.decide_fate(number, lane, bytes);
@@ -144,10 +144,7 @@ impl World {
     fn decide_fate(&mut self, flight: u64, lane: Lane, bytes: Vec<u8>) {
         if self.is_link_down() {
             if self.random.per_mille(500) {
-                let failure = Failure::Connect {
-                    address: "10.0.0.1:6443".to_owned(),
-                    detail: "Network is unreachable".to_owned(),
-                };
+                let failure = Failure::new("connect-failed", "10.0.0.1:6443: Network is unreachable");
                 self.schedule(1_000, Event::Fail { flight, failure });
             }
             return;
@@ -217,11 +214,10 @@ impl World {
     }
 
     fn draw_failure(&mut self) -> Failure {
-        let address = "10.0.0.1:6443".to_owned();
         match self.random.below(4) {
-            0 => Failure::Resolve { host: "api.example".to_owned(), detail: "no answer".to_owned() },
-            1 => Failure::Tls(TlsFailure::NotYetValid { detail: "until 2026".to_owned() }),
-            _ => Failure::Connect { address, detail: "Connection refused".to_owned() },
+            0 => Failure::new("name-not-resolved", "api.example has no address"),
+            1 => Failure::new("tls-certificate-not-yet-valid", "until 2026"),
+            _ => Failure::new("connect-failed", "10.0.0.1:6443: Connection refused"),
         }
     }
 
@@ -235,8 +231,7 @@ impl World {
             return self.schedule(wait_us + 1_000, Event::Arrive { flight, bytes, orders });
         }
         if self.is_server_down() {
-            let failure =
-                Failure::Connect { address: "10.0.0.1:6443".to_owned(), detail: "Connection refused".to_owned() };
+            let failure = Failure::new("connect-failed", "10.0.0.1:6443: Connection refused");
             return self.schedule(1_000, Event::Fail { flight, failure });
         }
         let wall_us = self.server_wall_us();
@@ -382,7 +377,7 @@ impl World {
             if by_stranger {
                 return self.violated("a stranger's answer is waited for to its end".to_owned());
             }
-            let Flight { lane, ticket, operation, exchange } = flight;
+            let Flight { lane, ticket, operation, mut exchange } = flight;
             let answer = exchange.end_of_stream().unwrap_or_else(failed);
             return self.end(lane, ticket, operation, answer);
         }
@@ -445,7 +440,7 @@ impl World {
     pub fn forget_flight(&mut self, number: u64) {
         let ticket = self.flights.open.get_mut(&number).and_then(|flight| flight.ticket.take());
         if let Some(ticket) = ticket {
-            self.feed(Input::Answered(ticket, failed(Failure::TimedOut { after_ms: 0 })));
+            self.feed(Input::Answered(ticket, failed(Failure::timed_out(Duration::ZERO))));
         }
     }
 }

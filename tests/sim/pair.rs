@@ -197,7 +197,7 @@ impl Pair {
             }
             Event::TimedOut { board, life, flight } if self.lives(board, life) => {
                 if let Some((ticket, _)) = self.machines[board].flights.remove(&flight) {
-                    let failure = Failure::TimedOut { after_ms: PATIENCE_US / 1000 };
+                    let failure = Failure::timed_out(Duration::from_micros(PATIENCE_US));
                     let answer = Answer { date: None, result: Err(Refusal::Failed(failure)) };
                     self.feed(board, Input::Answered(ticket, answer));
                 }

@@ -256,7 +256,9 @@ impl Shim {
         if self.is(Planted::ForgottenBeforeAccepted) && lane == Lane::Events && answer.result.is_err() {
             answer.result = Ok(Document::Nothing);
         }
-        if let Err(Refusal::Failed(Failure::Unconfirmed { code, .. })) = answer.result {
+        if let Err(Refusal::Failed(failure)) = &answer.result
+            && let Some(code) = strangers_code(failure)
+        {
             let believed = StatusError { code, reason: String::new(), message: String::new(), retry_after: None };
             match self.fault {
                 Some(Planted::StrangersDeletion) if code == 404 => answer.result = Err(Refusal::Status(believed)),
@@ -280,4 +282,10 @@ fn remove(object: &mut Value, part: &str, keys: &[&str]) {
     if let Some(map) = object.get_mut(part).and_then(Value::as_object_mut) {
         map.retain(|key, _| !keys.contains(&key.as_str()));
     }
+}
+
+/// The code of an answer that is not known to be the API server's.
+fn strangers_code(failure: &Failure) -> Option<u16> {
+    let text = failure.to_string();
+    text.strip_prefix("answered ").filter(|_| failure.word() == "answer-unconfirmed")?.split(' ').next()?.parse().ok()
 }

@@ -382,13 +382,12 @@ fn refused_after(code: u16, seconds: u64) -> Result<Document, Refusal> {
 
 /// What a proxy, a portal or a load balancer answers.
 fn unconfirmed(code: u16, retry_after_seconds: Option<u64>) -> Result<Document, Refusal> {
-    let (content_type, lacks) = ("text/html".to_owned(), "an Audit-Id");
     let retry_after = retry_after_seconds.map(Duration::from_secs);
-    Err(Refusal::Failed(Failure::Unconfirmed { code, content_type, lacks, retry_after }))
+    Err(Refusal::Failed(Failure::unconfirmed(code, "text/html", "an Audit-Id", retry_after)))
 }
 
 fn unreachable() -> Result<Document, Refusal> {
-    Err(Refusal::Failed(Failure::TimedOut { after_ms: 10_000 }))
+    Err(Refusal::Failed(Failure::timed_out(Duration::from_secs(10))))
 }
 
 fn body_of(operation: &Operation) -> Value {

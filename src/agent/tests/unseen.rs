@@ -4,7 +4,7 @@ use super::*;
 use crate::config::limits::NODE_BODY_BYTES;
 
 fn too_long() -> Result<Document, Refusal> {
-    Err(Refusal::Failed(Failure::BodyTooLarge { limit_bytes: NODE_BODY_BYTES }))
+    Err(Refusal::Failed(Failure::body_too_large(NODE_BODY_BYTES)))
 }
 
 fn is_blind_report(operation: &Operation) -> bool {
