@@ -172,11 +172,12 @@ fn whatever_has_no_end_is_given_up_at_a_limit() {
     let no_end = "a line of its chunks has no end";
     let (header, body) = ("headers are longer than 16384 bytes", "body is longer than 262144 bytes");
     for (head, piece, expected) in [
-        (chunked(""), &b"0"[..], no_end),
+        (chunked(""), &b"0"[..], "a chunk without its size"),
         (chunked("8;name="), b"x", no_end),
         (chunked("0\r\nX: "), b"x", no_end),
-        (chunked("0\r\n"), b"X: y\r\n", "more than 2097152 bytes came"),
+        (chunked("0\r\n"), b"X: y\r\n", "too many headers"),
         (chunked(""), b"1\r\n \r\n", body),
+        (chunked(""), b"1;name=bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\r\n \r\n", "more than 2097152 bytes came"),
         ("", b"HTTP/1.1 100 Continue\r\n\r\n", header),
         ("", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", header),
     ] {

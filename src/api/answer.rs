@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use httparse::Response;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use ureq_proto::http::{Response, header};
 
-use super::exchange::AUDIT_ID;
 use super::failure::{Failure, cut};
-use super::operation::{AuditId, Operation, PODS_LISTED, PatchAnswer};
-use super::protobuf;
+use super::http::{AuditId, header};
+use super::operation::{Document, PODS_LISTED, Wanted};
+use super::protobuf::{self, StatusText};
 use crate::config::limits;
-use crate::node::object::{Lease, Node};
+use crate::node::object::Node;
 use crate::time::Wall;
 
 /// The end of one exchange.
@@ -21,29 +21,6 @@ pub struct Answer {
     /// The server's clock, from its `Date` header (verified TLS).
     pub date: Option<Wall>,
     pub result: Result<Document, Refusal>,
-}
-
-/// What a success carried, as far as it is read.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Document {
-    Node(Box<Node>),
-    Metadata {
-        uid: String,
-        resource_version: String,
-        /// `spec.leaseDurationSeconds`, where it is the answer to a renewal.
-        lease_duration_seconds: Option<u32>,
-        /// `spec.leaseTransitions`, how often a Lease changed its holder; 0 for anything else.
-        transitions: u64,
-    },
-    Lease(Box<Lease>),
-    /// `gitVersion`, such as `v1.36.3`.
-    Version(String),
-    /// `namespace/name` of each pod.
-    Pods(Vec<String>),
-    /// SelfSubjectAccessReview: `status.allowed`.
-    Access(bool),
-    /// A success whose body nobody reads.
-    Nothing,
 }
 
 /// Why there was no success.
@@ -172,15 +149,15 @@ enum Echo {
 }
 
 impl Head {
-    pub(super) fn of(response: &Response<()>, audit_id: &AuditId) -> Head {
-        let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-        let echo = response.headers().get(AUDIT_ID).map(|echo| echo.as_bytes() == audit_id.as_bytes());
+    pub(super) fn of(reply: &Response<'_, '_>, audit_id: &AuditId) -> Head {
+        let text = |name| header(reply, name).and_then(|value| str::from_utf8(value).ok());
+        let echo = header(reply, AuditId::HEADER).map(|echo| echo == audit_id.as_str().as_bytes());
         Head {
             audit_id: echo.map_or(Echo::Missing, |is_ours| if is_ours { Echo::Ours } else { Echo::Another }),
-            code: response.status().as_u16(),
-            content_type: cut(text(header::CONTENT_TYPE).unwrap_or_default()),
-            date: text(header::DATE).and_then(Wall::parse_http_date),
-            retry_after: text(header::RETRY_AFTER).and_then(|text| text.parse().ok()).map(Duration::from_secs),
+            code: reply.code.unwrap_or_default(),
+            content_type: cut(text("content-type").unwrap_or_default()),
+            date: text("date").and_then(Wall::parse_http_date),
+            retry_after: text("retry-after").and_then(|text| text.parse().ok()).map(Duration::from_secs),
         }
     }
 
@@ -189,12 +166,12 @@ impl Head {
     }
 
     /// Whether this may be the API server's own word, as far as a head can show it (D14).
-    pub(super) fn confirm(&self, operation: &Operation) -> Result<(), Failure> {
+    pub(super) fn confirm(&self, wanted: Wanted) -> Result<(), Failure> {
         match self.audit_id {
             Echo::Missing => Err(self.unconfirmed("an Audit-Id")),
             Echo::Another if self.is_success() => Err(self.unconfirmed("our Audit-ID")),
             _ if self.is_success()
-                && !essence(&self.content_type).eq_ignore_ascii_case(essence(operation.accept())) =>
+                && !essence(&self.content_type).eq_ignore_ascii_case(essence(wanted.content_type())) =>
             {
                 Err(self.unconfirmed("the content type that was asked for"))
             }
@@ -203,42 +180,37 @@ impl Head {
     }
 
     /// `body` is complete; for a success nobody reads it is empty.
-    pub(super) fn into_answer(self, operation: &Operation, body: &[u8]) -> Result<Answer, Failure> {
+    pub(super) fn into_answer(self, wanted: Wanted, body: &[u8]) -> Result<Answer, Failure> {
         let date = self.date;
-        let result = if self.is_success() { Ok(self.document(operation, body)?) } else { Err(self.refusal(body)?) };
+        let result = if self.is_success() { Ok(self.document(wanted, body)?) } else { Err(self.refusal(body)?) };
         Ok(Answer { date, result })
     }
 
-    fn document(&self, operation: &Operation, body: &[u8]) -> Result<Document, Failure> {
-        match operation {
-            Operation::ReadMetadata | Operation::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
-                let is_cut = body.len() > limits::METADATA_BODY_BYTES;
-                protobuf::read_metadata(body, is_cut)
-                    .ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata"))
-            }
-            Operation::CreateNode { .. }
-            | Operation::StripNode
-            | Operation::ReadNode { .. }
-            | Operation::PatchStatus { .. } => {
+    fn document(&self, wanted: Wanted, body: &[u8]) -> Result<Document, Failure> {
+        Ok(match wanted {
+            Wanted::Node => {
                 let node: Box<Node> = self.json(body)?;
                 if node.metadata.name.is_empty() {
                     return Err(self.not_json("a Node without a name"));
                 }
-                Ok(Document::Node(node))
+                Document::Node(node)
             }
-            Operation::ReadLease => Ok(Document::Lease(self.json(body)?)),
-            Operation::ReadVersion => Ok(Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version))),
-            Operation::ListPods => {
+            Wanted::Metadata => {
+                let is_cut = body.len() > limits::METADATA_BODY_BYTES;
+                let metadata = protobuf::read_metadata(body, is_cut);
+                metadata.ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata"))?
+            }
+            Wanted::Lease => Document::Lease(self.json(body)?),
+            Wanted::LeaseMetadata => protobuf::read_metadata(body, false).unwrap_or(Document::Nothing),
+            Wanted::Version => Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version)),
+            Wanted::Pods => {
                 let pods = self.json::<PodList>(body)?.items.into_iter();
                 let name = |pod: Pod| format!("{}/{}", cut(&pod.metadata.namespace), cut(&pod.metadata.name));
-                Ok(Document::Pods(pods.take(PODS_LISTED).map(name).collect()))
+                Document::Pods(pods.take(PODS_LISTED).map(name).collect())
             }
-            Operation::ReviewAccess { .. } => Ok(Document::Access(self.json::<AccessReview>(body)?.status.allowed)),
-            Operation::CreateLease { .. }
-            | Operation::RenewLease { .. }
-            | Operation::CreateEvent { .. }
-            | Operation::PatchEvent { .. } => Ok(protobuf::read_metadata(body, false).unwrap_or(Document::Nothing)),
-        }
+            Wanted::Access => Document::Access(self.json::<AccessReview>(body)?.status.allowed),
+            Wanted::Nothing => Document::Nothing,
+        })
     }
 
     fn json<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Failure> {
@@ -276,22 +248,6 @@ impl Head {
 /// A content type without its parameters.
 fn essence(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
-}
-
-/// `metav1.Status`, as far as it is read.
-#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(super) struct StatusText {
-    pub(super) kind: String,
-    pub(super) reason: String,
-    pub(super) message: String,
-}
-
-impl StatusText {
-    fn saying(body: &[u8]) -> StatusText {
-        let message = String::from_utf8_lossy(body).trim().to_owned();
-        StatusText { message, ..StatusText::default() }
-    }
 }
 
 #[derive(Deserialize)]

@@ -5,10 +5,12 @@
 pub mod answer;
 pub mod exchange;
 pub mod failure;
+pub mod http;
 pub mod operation;
 mod protobuf;
 
-pub use answer::{Answer, Class, Document, Refusal, StatusError};
+pub use answer::{Answer, Class, Refusal, StatusError};
 pub use exchange::{Exchange, Progress, Target, USER_AGENT};
 pub use failure::Failure;
-pub use operation::{AuditId, Lane, Operation, PatchAnswer};
+pub use http::AuditId;
+pub use operation::{Document, Lane, Operation, PatchAnswer};

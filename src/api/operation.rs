@@ -1,6 +1,7 @@
-//! Turns what the agent may want of the API server into the verb, path and headers of one request each.
+//! What the agent may want of the API server, each operation one row: its verb and path, its name and what its success brings.
 
 use crate::config::limits;
+use crate::node::object::{Lease, Node};
 
 /// Requests of one lane are never in flight together; lanes do not wait for each other (LSE-16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,26 +57,6 @@ pub enum Operation {
     },
 }
 
-/// `Audit-ID` of the requests of one connection. The server takes it for its own and repeats it in each answer, whatever it
-/// answers (`k8s.io/apiserver`, `audit_init.go`, its outermost filter): by that an answer is known to be the server's (D14).
-/// In an audit log it tells connections apart, and two requests of one by their time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AuditId([u8; 12]);
-
-impl AuditId {
-    /// From the lowest 72 bits of a random number.
-    pub fn new(random: u128) -> AuditId {
-        const DIGITS: [u8; 64] = *b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let digit = |place: usize| DIGITS.get((random >> (6 * place)) as usize % DIGITS.len()).copied();
-        AuditId(std::array::from_fn(|place| digit(place).unwrap_or_default()))
-    }
-
-    /// What the header says.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
 /// How much of the Node a status PATCH wants back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchAnswer {
@@ -85,9 +66,54 @@ pub enum PatchAnswer {
     Metadata,
 }
 
+/// What a success carried, as far as it is read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Document {
+    Node(Box<Node>),
+    Metadata {
+        uid: String,
+        resource_version: String,
+        /// `spec.leaseDurationSeconds`, where it is the answer to a renewal.
+        lease_duration_seconds: Option<u32>,
+        /// `spec.leaseTransitions`, how often a Lease changed its holder; 0 for anything else.
+        transitions: u64,
+    },
+    Lease(Box<Lease>),
+    /// `gitVersion`, such as `v1.36.3`.
+    Version(String),
+    /// `namespace/name` of each pod.
+    Pods(Vec<String>),
+    /// SelfSubjectAccessReview: `status.allowed`.
+    Access(bool),
+    /// A success whose body nobody reads.
+    Nothing,
+}
+
+/// Which document it is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Node,
+    /// Of an object's metadata the beginning is enough.
+    Metadata,
+    Lease,
+    /// The same of a Lease, where the answer has them.
+    LeaseMetadata,
+    Version,
+    Pods,
+    Access,
+    Nothing,
+}
+
+const NODE: &str = "/api/v1/nodes/*";
+const STATUS: &str = "/api/v1/nodes/*/status";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/*";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
+const EVENT: &str = "/api/v1/namespaces/default/events/*";
+const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName=*&limit=10";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+/// Pods that are named; of more it is enough to know that there are.
+pub const PODS_LISTED: usize = 10;
 const JSON: &str = "application/json";
 /// The smallest answer where nobody reads the body, or no more of it than the version.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -95,88 +121,74 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const METADATA_ONLY: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 /// Of a list what is needed to count it.
 const NAMES_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-/// Pods that are named; of more it is enough to know that there are.
-pub const PODS_LISTED: usize = 10;
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 /// One empty entry for all there are: from then on only server-side apply is tracked (`managedfields/internal`).
 const NO_MANAGED_FIELDS: &str = r#"{"metadata":{"managedFields":[{}]}}"#;
 
+/// Verb; path, in which `*` is the name of the Node, which is also the Lease's, or of the event; what a person calls it, as
+/// RBAC names verb and resource; what its success brings.
+type Row = (&'static str, &'static str, &'static str, Wanted);
+
 impl Operation {
+    fn row(&self) -> Row {
+        match self {
+            Self::ReadVersion => ("GET", "/version", "get /version", Wanted::Version),
+            Self::CreateNode { .. } => ("POST", "/api/v1/nodes", "create nodes", Wanted::Node),
+            Self::StripNode => ("PATCH", NODE, "patch nodes", Wanted::Node),
+            Self::ReadNode { .. } => ("GET", NODE, "get nodes", Wanted::Node),
+            Self::ReadMetadata => ("GET", NODE, "get nodes", Wanted::Metadata),
+            Self::PatchStatus { answer: PatchAnswer::Node, .. } => {
+                ("PATCH", STATUS, "patch nodes/status", Wanted::Node)
+            }
+            Self::PatchStatus { .. } => ("PATCH", STATUS, "patch nodes/status", Wanted::Metadata),
+            Self::ReadLease => ("GET", LEASE, "get leases (kube-node-lease)", Wanted::Lease),
+            Self::CreateLease { .. } => ("POST", LEASES, "create leases (kube-node-lease)", Wanted::LeaseMetadata),
+            Self::RenewLease { .. } => ("PATCH", LEASE, "patch leases (kube-node-lease)", Wanted::LeaseMetadata),
+            Self::CreateEvent { .. } => ("POST", EVENTS, "create events (default)", Wanted::Nothing),
+            Self::PatchEvent { .. } => ("PATCH", EVENT, "patch events (default)", Wanted::Nothing),
+            Self::ListPods => ("GET", PODS, "list pods", Wanted::Pods),
+            Self::ReviewAccess { .. } => ("POST", REVIEWS, "create selfsubjectaccessreviews", Wanted::Access),
+        }
+    }
+
     /// HTTP method.
     pub fn verb(&self) -> &'static str {
-        match self {
-            Operation::ReadVersion
-            | Operation::ReadNode { .. }
-            | Operation::ReadMetadata
-            | Operation::ReadLease
-            | Operation::ListPods => "GET",
-            Operation::StripNode
-            | Operation::PatchStatus { .. }
-            | Operation::RenewLease { .. }
-            | Operation::PatchEvent { .. } => "PATCH",
-            Operation::CreateNode { .. }
-            | Operation::CreateLease { .. }
-            | Operation::CreateEvent { .. }
-            | Operation::ReviewAccess { .. } => "POST",
-        }
+        self.row().0
     }
 
     /// Path and query. Heartbeats carry the client's own time-out, so that the server gives up when we do (TR-2). A
     /// renewal does without: the server gives up as well when we close the connection, which we do at the same time, and
     /// 12 bytes are one in ninety of what a renewal costs.
     pub fn path(&self, node_name: &str) -> String {
-        match self {
-            Operation::ReadVersion => "/version".to_owned(),
-            Operation::CreateNode { .. } => "/api/v1/nodes".to_owned(),
-            Operation::StripNode => format!("/api/v1/nodes/{node_name}"),
-            Operation::ReadNode { heartbeat } => format!("/api/v1/nodes/{node_name}{}", timeout(*heartbeat)),
-            Operation::ReadMetadata => format!("/api/v1/nodes/{node_name}{}", timeout(true)),
-            Operation::PatchStatus { heartbeat, .. } => {
-                format!("/api/v1/nodes/{node_name}/status{}", timeout(*heartbeat))
-            }
-            Operation::ReadLease => format!("{LEASES}/{node_name}{}", timeout(true)),
-            Operation::RenewLease { .. } => format!("{LEASES}/{node_name}"),
-            Operation::CreateLease { .. } => format!("{LEASES}{}", timeout(true)),
-            Operation::CreateEvent { .. } => EVENTS.to_owned(),
-            Operation::PatchEvent { name, .. } => format!("{EVENTS}/{name}"),
-            Operation::ListPods => format!("/api/v1/pods?fieldSelector=spec.nodeName={node_name}&limit={PODS_LISTED}"),
-            Operation::ReviewAccess { .. } => REVIEWS.to_owned(),
-        }
+        let has_timeout = match self {
+            Self::ReadNode { heartbeat } | Self::PatchStatus { heartbeat, .. } => *heartbeat,
+            Self::ReadMetadata | Self::ReadLease | Self::CreateLease { .. } => true,
+            _ => false,
+        };
+        let name = if let Self::PatchEvent { name, .. } = self { name } else { node_name };
+        self.row().1.replace('*', name) + if has_timeout { "?timeout=10s" } else { "" }
     }
 
-    /// What a person calls this request: `PATCH nodes/status`, as RBAC would name verb and resource.
+    /// What a person calls this request: `patch nodes/status`, as RBAC would name verb and resource.
     pub fn label(&self) -> &'static str {
-        match self {
-            Operation::ReadVersion => "get /version",
-            Operation::CreateNode { .. } => "create nodes",
-            Operation::StripNode => "patch nodes",
-            Operation::ReadNode { .. } | Operation::ReadMetadata => "get nodes",
-            Operation::PatchStatus { .. } => "patch nodes/status",
-            Operation::ReadLease => "get leases (kube-node-lease)",
-            Operation::CreateLease { .. } => "create leases (kube-node-lease)",
-            Operation::RenewLease { .. } => "patch leases (kube-node-lease)",
-            Operation::CreateEvent { .. } => "create events (default)",
-            Operation::PatchEvent { .. } => "patch events (default)",
-            Operation::ListPods => "list pods",
-            Operation::ReviewAccess { .. } => "create selfsubjectaccessreviews",
-        }
+        self.row().2
+    }
+
+    pub(super) fn wanted(&self) -> Wanted {
+        self.row().3
     }
 
     pub(super) fn body(&self) -> Option<&str> {
         match self {
-            Operation::ReadVersion
-            | Operation::ReadNode { .. }
-            | Operation::ReadMetadata
-            | Operation::ReadLease
-            | Operation::ListPods => None,
-            Operation::StripNode => Some(NO_MANAGED_FIELDS),
-            Operation::CreateNode { body }
-            | Operation::PatchStatus { body, .. }
-            | Operation::CreateLease { body }
-            | Operation::RenewLease { body, .. }
-            | Operation::CreateEvent { body }
-            | Operation::PatchEvent { body, .. }
-            | Operation::ReviewAccess { body } => Some(body),
+            Self::ReadVersion | Self::ReadNode { .. } | Self::ReadMetadata | Self::ReadLease | Self::ListPods => None,
+            Self::StripNode => Some(NO_MANAGED_FIELDS),
+            Self::CreateNode { body }
+            | Self::PatchStatus { body, .. }
+            | Self::CreateLease { body }
+            | Self::RenewLease { body }
+            | Self::CreateEvent { body }
+            | Self::PatchEvent { body, .. }
+            | Self::ReviewAccess { body } => Some(body),
         }
     }
 
@@ -184,59 +196,28 @@ impl Operation {
         if self.verb() == "PATCH" { STRATEGIC_MERGE } else { JSON }
     }
 
-    pub(super) fn accept(&self) -> &'static str {
-        match self {
-            _ if self.wants_metadata() => METADATA_ONLY,
-            Operation::RenewLease { .. } | Operation::CreateLease { .. } => PROTOBUF,
-            Operation::ListPods => NAMES_ONLY,
-            _ if self.reads_success_body() => JSON,
-            _ => PROTOBUF,
-        }
-    }
-
-    /// Whether the answer is an object's metadata, of which the beginning is enough.
-    pub(super) fn wants_metadata(&self) -> bool {
-        matches!(self, Operation::ReadMetadata | Operation::PatchStatus { answer: PatchAnswer::Metadata, .. })
-    }
-
     /// Whether it says which program asks. A renewal does not, as nine in ten requests are renewals and 29 bytes are one in
     /// forty of what each costs: the others of its connection do, and bear the same Audit-ID.
     pub(super) fn names_the_program(&self) -> bool {
-        !matches!(self, Operation::RenewLease { .. })
-    }
-
-    /// The longest body that its reply may have.
-    pub(super) fn body_limit_bytes(&self) -> usize {
-        match self {
-            Operation::CreateNode { .. }
-            | Operation::StripNode
-            | Operation::ReadNode { .. }
-            | Operation::PatchStatus { .. } => limits::NODE_BODY_BYTES,
-            _ => limits::REPLY_BODY_BYTES,
-        }
-    }
-
-    /// Whether anybody reads the body of a success; the body of a refusal is always read.
-    pub(super) fn reads_success_body(&self) -> bool {
-        match self {
-            Operation::ReadVersion
-            | Operation::CreateNode { .. }
-            | Operation::StripNode
-            | Operation::ReadNode { .. }
-            | Operation::ReadMetadata
-            | Operation::PatchStatus { .. }
-            | Operation::ReadLease
-            | Operation::ListPods
-            | Operation::CreateLease { .. }
-            | Operation::RenewLease { .. }
-            | Operation::ReviewAccess { .. } => true,
-            Operation::CreateEvent { .. } | Operation::PatchEvent { .. } => false,
-        }
+        !matches!(self, Self::RenewLease { .. })
     }
 }
 
-fn timeout(heartbeat: bool) -> &'static str {
-    if heartbeat { "?timeout=10s" } else { "" }
+impl Wanted {
+    /// What the request accepts, and its success must be.
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Wanted::Node | Wanted::Lease | Wanted::Version | Wanted::Access => JSON,
+            Wanted::Pods => NAMES_ONLY,
+            Wanted::Metadata => METADATA_ONLY,
+            Wanted::LeaseMetadata | Wanted::Nothing => PROTOBUF,
+        }
+    }
+
+    /// The longest body that a reply may have.
+    pub(super) fn limit_bytes(self) -> usize {
+        if self == Wanted::Node { limits::NODE_BODY_BYTES } else { limits::REPLY_BODY_BYTES }
+    }
 }
 
 #[cfg(test)]
@@ -306,15 +287,6 @@ mod tests {
     }
 
     #[test]
-    fn an_audit_id_is_twelve_characters_that_every_log_takes_and_differs_with_each_of_its_bits() {
-        let text = |random| String::from_utf8(AuditId::new(random).as_bytes().to_vec()).unwrap();
-        let ids = [text(0), text(u128::MAX), text(1 | 26 << 6 | 52 << 12)];
-        assert_eq!(ids, ["AAAAAAAAAAAA", "____________", "Ba0AAAAAAAAA"]);
-        let ids: std::collections::BTreeSet<String> = (0..72).map(|bit| text(1 << bit)).collect();
-        assert_eq!(ids.len(), 72);
-    }
-
-    #[test]
     fn a_patch_is_a_strategic_merge_and_other_bodies_are_json() {
         for operation in every_wish() {
             let is_patch = operation.verb() == "PATCH";
@@ -326,7 +298,7 @@ mod tests {
 
     #[test]
     fn only_what_is_read_is_asked_for_in_json() {
-        let accepts: Vec<_> = every_wish().iter().map(Operation::accept).collect();
+        let accepts: Vec<_> = every_wish().iter().map(|operation| operation.wanted().content_type()).collect();
         assert_eq!(accepts[1], "application/json", "the Node, as the server made it");
         assert!(accepts[6].contains("PartialObjectMetadata"), "an assertion wants the metadata only");
         assert_eq!(accepts[14], accepts[6]);

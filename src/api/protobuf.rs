@@ -9,8 +9,27 @@
 //!                                                   2: LeaseSpec { 2: leaseDurationSeconds, 5: leaseTransitions, ... } }
 //! ```
 
-use super::answer::{Document, StatusText};
+use serde::Deserialize;
+
 use super::failure::cut;
+use super::operation::Document;
+
+/// `metav1.Status`, as far as it is read.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct StatusText {
+    pub(super) kind: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+impl StatusText {
+    /// Of a refusal in plain words.
+    pub(super) fn saying(body: &[u8]) -> StatusText {
+        let message = String::from_utf8_lossy(body).trim().to_owned();
+        StatusText { message, ..StatusText::default() }
+    }
+}
 
 const MAGIC: &[u8] = b"k8s\0";
 

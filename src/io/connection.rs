@@ -134,7 +134,10 @@ impl Connection {
             match received.map_err(broken)? {
                 Ok(count @ 1..) => received_bytes += count,
                 Ok(0) if !self.tls.is_ready() => {
-                    return Err(Failure::new("tls-failed", "the peer closed the connection during the TLS handshake"));
+                    return Err(Failure::new(
+                        "tls-failed",
+                        "TLS failed: the peer closed the connection during the handshake",
+                    ));
                 }
                 // Without close_notify the end may have been forged: a body that ends with it could be cut anywhere.
                 Ok(0) if self.tls.is_closed_by_peer() => return Ok((exchange.end_of_stream()?, false)),

@@ -208,7 +208,7 @@ impl Pool {
                 None => self.connect(attempt, deadline).await?,
             };
             attempt.connected(connection.ends());
-            let (request, exchange) = Exchange::start(operation.clone(), &target, connection.audit_id())?;
+            let (request, exchange) = Exchange::start(operation.clone(), &target, connection.audit_id());
             match connection.carry(&request, exchange).await {
                 Ok((answer, reusable)) => {
                     let answer = self.dated(answer, connection.certified())?;

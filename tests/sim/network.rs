@@ -106,10 +106,7 @@ impl World {
         self.trace.say(|| format!("-> {operation:?}"));
         self.check_telling(&operation);
         let audit_id = AuditId::new(u128::from(self.random.next()));
-        let (bytes, exchange) = match Exchange::start(operation, &self.target, audit_id) {
-            Ok(started) => started,
-            Err(failure) => return self.violated(format!("a request cannot be built: {failure}")),
-        };
+        let (bytes, exchange) = Exchange::start(operation, &self.target, audit_id);
         self.trace.mix(&bytes);
         self.flights.count += 1;
         let number = self.flights.count;

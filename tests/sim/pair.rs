@@ -337,9 +337,7 @@ impl Pair {
             bearer_token: None,
         };
         self.say(|| format!("board {board} -> {}", operation.label()));
-        let Ok((bytes, exchange)) = Exchange::start(operation, &target, AuditId::new(1)) else {
-            panic!("a request cannot be built")
-        };
+        let (bytes, exchange) = Exchange::start(operation, &target, AuditId::new(1));
         self.scheduled += 1;
         let (flight, life) = (self.scheduled, self.machines[board].life);
         self.machines[board].flights.insert(flight, (ticket, exchange));
