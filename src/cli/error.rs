@@ -4,9 +4,8 @@ use std::fmt;
 use std::io;
 
 use super::commands::exit;
+use crate::agent::Notice;
 use crate::config::Problem;
-use crate::io::IoError;
-use crate::io::disk_error::DiskError;
 use crate::io::file::Unreadable;
 use crate::node::NodeError;
 
@@ -49,21 +48,15 @@ impl CliError {
     }
 }
 
-impl From<IoError> for CliError {
-    fn from(error: IoError) -> CliError {
-        CliError::new(exit::SOFTWARE, error)
-    }
-}
-
 impl From<NodeError> for CliError {
     fn from(error: NodeError) -> CliError {
         CliError::new(exit::CONFIG, error)
     }
 }
 
-impl From<DiskError> for CliError {
-    fn from(error: DiskError) -> CliError {
-        let code = if error.word() == "state-denied" { exit::NO_PERMISSION } else { exit::SOFTWARE };
+impl From<Notice> for CliError {
+    fn from(error: Notice) -> CliError {
+        let code = if error.word == "state-denied" { exit::NO_PERMISSION } else { exit::SOFTWARE };
         CliError::new(code, error)
     }
 }

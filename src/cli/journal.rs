@@ -11,6 +11,7 @@ use super::load;
 use crate::config::limits;
 use crate::config::plain_text::line;
 use crate::io::disk::{JOURNAL, read_journal};
+use crate::io::disk_error;
 use crate::journal::{BootId, Happened, Journal, Moment, Record, Recovery};
 use crate::time::Wall;
 
@@ -30,7 +31,7 @@ pub fn read(file: Option<&str>, sources: &Sources) -> Result<JournalFile, CliErr
         None => format!("{}/{JOURNAL}", load::settings(sources)?.settings.state_directory),
     };
     let bytes = match read_journal(&path) {
-        Err(error) if error.is_missing() && file.is_none() => None,
+        Err(error) if error.word == disk_error::MISSING && file.is_none() => None,
         read => Some(read?),
     };
     Ok(JournalFile::of(path, bytes.as_deref()))

@@ -20,7 +20,8 @@ use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, mkdir, unlinkat};
 
-use super::disk_error::DiskError;
+use super::disk_error;
+use crate::agent::Notice;
 use crate::config::limits;
 use crate::journal::Write;
 
@@ -48,7 +49,7 @@ impl Disk {
     /// Opens the directory, which is made if only it is missing, and reads the journal. The only error is that another
     /// process has it: that one goes on, so this one must not. With any other trouble there is a disk that may work later,
     /// no bytes, and the trouble to be told.
-    pub fn open(directory: &str) -> Result<(Disk, Vec<u8>, Option<DiskError>), DiskError> {
+    pub fn open(directory: &str) -> Result<(Disk, Vec<u8>, Option<Notice>), Notice> {
         let directory_path = directory.trim_end_matches('/').to_owned();
         let mut disk = Disk { directory_path, directory: None, journal: None, was_read: false };
         match disk.take_directory().and_then(|()| disk.read()) {
@@ -57,36 +58,36 @@ impl Disk {
                 let _ = disk.remove_new(JOURNAL);
                 // A disk that is read-only now says so once here, and again whenever it is written to.
                 let trouble = disk.open_for_writing().and_then(|()| disk.sync_found());
-                Ok((disk, bytes, trouble.err().filter(|error| !error.is_missing())))
+                Ok((disk, bytes, trouble.err().filter(|error| error.word != disk_error::MISSING)))
             }
-            Err(held @ DiskError::Held { .. }) => Err(held),
+            Err(trouble) if trouble.word == disk_error::IN_USE => Err(trouble),
             Err(trouble) => Ok((disk, Vec::new(), Some(trouble))),
         }
     }
 
     /// One that does not answer, and may later.
-    pub fn silent(directory: &str) -> (Disk, Vec<u8>, Option<DiskError>) {
+    pub fn silent(directory: &str) -> (Disk, Vec<u8>, Option<Notice>) {
         let directory_path = directory.trim_end_matches('/').to_owned();
-        let trouble = DiskError::Silent { path: directory_path.clone() };
+        let trouble = disk_error::silent(&directory_path);
         (Disk { directory_path, directory: None, journal: None, was_read: false }, Vec::new(), Some(trouble))
     }
 
     /// Does it to the file of this name, and comes back when it is on the disk. Only the journal is ever appended to.
-    pub fn write(&mut self, name: &str, write: &Write) -> Result<(), DiskError> {
+    pub fn write(&mut self, name: &str, write: &Write) -> Result<(), Notice> {
         let written = self.write_here(name, write);
-        if written.as_ref().is_err_and(DiskError::is_missing) {
+        if written.as_ref().is_err_and(|trouble| trouble.word == disk_error::MISSING) {
             // The directory was removed: one that is made anew is another one.
             (self.directory, self.journal, self.was_read) = (None, None, false);
         }
         written
     }
 
-    fn write_here(&mut self, name: &str, write: &Write) -> Result<(), DiskError> {
+    fn write_here(&mut self, name: &str, write: &Write) -> Result<(), Notice> {
         self.take_directory()?;
         if name == JOURNAL && !self.was_read {
             // The directory came late, with a card or a mount: what it says must not be lost.
             if self.stat()?.is_some() {
-                return Err(DiskError::Unread { path: self.path(JOURNAL) });
+                return Err(disk_error::unread(&self.path(JOURNAL)));
             }
             self.was_read = true;
         }
@@ -104,7 +105,7 @@ impl Disk {
         }
     }
 
-    fn append(&mut self, at_bytes: u64, bytes: &[u8]) -> Result<(), DiskError> {
+    fn append(&mut self, at_bytes: u64, bytes: &[u8]) -> Result<(), Notice> {
         self.open_for_writing()?;
         let journal = self.journal.as_ref().ok_or_else(|| self.failed("write", JOURNAL, Errno::EBADF))?;
         let (named, opened) = (self.stat()?, fstat(journal));
@@ -118,7 +119,7 @@ impl Disk {
     }
 
     /// Writes a file beside the old one that takes its name when it is whole on the disk.
-    fn replace(&self, name: &str, bytes: &[u8]) -> Result<File, DiskError> {
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<File, Notice> {
         // It, or what somebody put there, has its own rights and may point elsewhere.
         let _ = self.remove_new(name);
         let new = new_name(name);
@@ -135,13 +136,13 @@ impl Disk {
         written.map(|()| file)
     }
 
-    fn remove_new(&self, name: &str) -> Result<(), DiskError> {
+    fn remove_new(&self, name: &str) -> Result<(), Notice> {
         let removed = unlinkat(self.directory()?, new_name(name).as_str(), UnlinkatFlags::NoRemoveDir);
         removed.map_err(|errno| self.failed("remove", &new_name(name), errno))
     }
 
     /// Has the directory and its lock, from now on.
-    fn take_directory(&mut self) -> Result<(), DiskError> {
+    fn take_directory(&mut self) -> Result<(), Notice> {
         if self.directory.is_some() {
             return Ok(());
         }
@@ -162,19 +163,19 @@ impl Disk {
         match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
             Ok(locked) => self.directory = Some(locked),
             Err((_, Errno::EWOULDBLOCK)) => {
-                return Err(DiskError::Held { path: path.to_owned(), pid: holder(inode) });
+                return Err(disk_error::in_use(path, holder(inode)));
             }
             Err((_, errno)) => return Err(self.failed("lock", "", errno)),
         }
         Ok(())
     }
 
-    fn directory(&self) -> Result<&File, DiskError> {
+    fn directory(&self) -> Result<&File, Notice> {
         self.directory.as_deref().ok_or_else(|| self.failed("open", "", Errno::ENOENT))
     }
 
     /// What has the journal's name, if anything. Only a plain file may.
-    fn stat(&self) -> Result<Option<FileStat>, DiskError> {
+    fn stat(&self) -> Result<Option<FileStat>, Notice> {
         match fstatat(self.directory()?, JOURNAL, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(self.failed("look at", JOURNAL, errno)),
@@ -187,12 +188,12 @@ impl Disk {
                     SFlag::S_IFIFO => "a pipe",
                     _ => "no file",
                 };
-                Err(DiskError::NotAFile { path: self.path(JOURNAL), what })
+                Err(disk_error::not_a_file(&self.path(JOURNAL), what))
             }
         }
     }
 
-    fn read(&mut self) -> Result<Vec<u8>, DiskError> {
+    fn read(&mut self) -> Result<Vec<u8>, Notice> {
         let bytes = match self.stat()? {
             None => Vec::new(),
             Some(_) => {
@@ -204,7 +205,7 @@ impl Disk {
         Ok(bytes)
     }
 
-    fn open_for_writing(&mut self) -> Result<(), DiskError> {
+    fn open_for_writing(&mut self) -> Result<(), Notice> {
         if self.journal.is_none() {
             self.journal = Some(self.open_below(JOURNAL, OFlag::O_RDWR)?);
         }
@@ -213,13 +214,13 @@ impl Disk {
 
     /// What a process that was killed in a write left in the kernel's memory was read like the rest: from here on it is on
     /// the disk like the rest.
-    fn sync_found(&self) -> Result<(), DiskError> {
+    fn sync_found(&self) -> Result<(), Notice> {
         let synced = self.journal.as_ref().map_or(Ok(()), File::sync_data);
         synced.map_err(|error| self.failed("sync", JOURNAL, errno(&error)))?;
         self.sync_directory()
     }
 
-    fn sync_directory(&self) -> Result<(), DiskError> {
+    fn sync_directory(&self) -> Result<(), Notice> {
         match self.directory()?.sync_all().map_err(|error| errno(&error)) {
             // Some file systems in user space have no such thing.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOSYS) => Ok(()),
@@ -228,14 +229,14 @@ impl Disk {
     }
 
     /// Never waits for the other end of a pipe, and never leaves the directory.
-    fn open_below(&self, name: &str, flags: OFlag) -> Result<File, DiskError> {
+    fn open_below(&self, name: &str, flags: OFlag) -> Result<File, Notice> {
         let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let opened: Result<OwnedFd, Errno> = openat(self.directory()?, name, flags, Mode::S_IRUSR | Mode::S_IWUSR);
         opened.map(File::from).map_err(|errno| self.failed("open", name, errno))
     }
 
-    fn failed(&self, doing: &'static str, name: &str, errno: Errno) -> DiskError {
-        DiskError::System { doing, path: self.path(name), directory: self.directory_path.clone(), errno }
+    fn failed(&self, doing: &str, name: &str, errno: Errno) -> Notice {
+        disk_error::refused(doing, &self.path(name), &self.directory_path, errno)
     }
 
     fn path(&self, name: &str) -> String {
@@ -250,18 +251,14 @@ fn new_name(name: &str) -> String {
 
 /// The bytes of a journal that this process does not own, for somebody who wants to see them; a running agent may be
 /// writing to it.
-pub fn read_journal(path: &str) -> Result<Vec<u8>, DiskError> {
-    let failed = |errno| DiskError::System {
-        doing: "read",
-        path: path.to_owned(),
-        directory: path.rsplit_once('/').map_or(".", |(directory, _)| directory).to_owned(),
-        errno,
-    };
+pub fn read_journal(path: &str) -> Result<Vec<u8>, Notice> {
+    let directory = path.rsplit_once('/').map_or(".", |(directory, _)| directory);
+    let failed = |errno| disk_error::refused("read", path, directory, errno);
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let file = File::from(open(path, flags, Mode::empty()).map_err(failed)?);
     let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
     if !is_file {
-        return Err(DiskError::NotAFile { path: path.to_owned(), what: "no file" });
+        return Err(disk_error::not_a_file(path, "no file"));
     }
     read_blocks(&file).map_err(|error| failed(errno(&error)))
 }

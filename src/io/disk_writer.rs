@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::clock;
 use super::disk::{Disk, JOURNAL};
-use super::disk_error::DiskError;
+use super::disk_error;
 use super::known_servers::KnownServers;
 use super::reactor::Reactor;
 use super::thread::Source;
+use crate::agent::Notice;
 use crate::config::Settings;
 use crate::journal::{BootId, Journal, Write};
 
@@ -26,7 +27,7 @@ pub fn open(
     settings: &Settings,
     boot: BootId,
     look: LookAtFiles,
-) -> Result<(DiskWriter, Journal, KnownServers), DiskError> {
+) -> Result<(DiskWriter, Journal, KnownServers), Notice> {
     let source = Source::new("state-directory", 1);
     let directory = settings.state_directory.clone();
     let read = source.ask(move || (Disk::open(&directory), KnownServers::read(&directory), look()));
@@ -65,7 +66,7 @@ pub struct DiskWriter {
 impl DiskWriter {
     /// Whether whoever looks at the directory may wait for ever.
     pub fn is_silent(&self) -> bool {
-        self.told.get() == Some(DiskError::SILENT)
+        self.told.get() == Some(disk_error::SILENT)
     }
 
     /// Whether the file of this name is so on the disk now. While another write hangs, this one waits for it.
@@ -87,8 +88,8 @@ impl DiskWriter {
         }
     }
 
-    fn tell(&self, trouble: &DiskError) {
-        let word = trouble.word();
+    fn tell(&self, trouble: &Notice) {
+        let word = trouble.word;
         if self.told.replace(Some(word)) != Some(word) {
             let consequence = "until then what happens is kept in memory only, and so is where the server is found";
             ::log::warn!(target: word, "{trouble}; {consequence}");

@@ -34,45 +34,12 @@ pub mod tls;
 
 pub use run::{Session, Start, run};
 
-use std::fmt;
+use std::io;
 
-use disk_error::DiskError;
+use crate::agent::{Level, Notice};
 
 /// What keeps the process from running at all. Nothing that a network, a server or a credential does is among it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IoError {
-    /// No epoll, or no descriptors left.
-    NoReactor { detail: String },
-    /// Signals cannot be read.
-    NoSignals { detail: String },
-    /// The kernel refuses to wait.
-    CannotSleep { detail: String },
-    /// Another process has the state directory: [`DiskError::Held`].
-    StateInUse(DiskError),
+fn no_kernel(word: &'static str, what: &str, error: &io::Error) -> Notice {
+    let advice = "look at the limit on open files and at any system call filter of the service";
+    Notice::new(Level::Error, word, format!("{what}: {error}; {advice}"))
 }
-
-impl IoError {
-    /// The machine word.
-    pub fn word(&self) -> &'static str {
-        match self {
-            IoError::NoReactor { .. } => "no-reactor",
-            IoError::NoSignals { .. } => "no-signals",
-            IoError::CannotSleep { .. } => "cannot-sleep",
-            IoError::StateInUse(held) => held.word(),
-        }
-    }
-}
-
-impl fmt::Display for IoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, detail) = match self {
-            IoError::NoReactor { detail } => ("the kernel gives no epoll", detail),
-            IoError::NoSignals { detail } => ("the kernel gives no signalfd", detail),
-            IoError::CannotSleep { detail } => ("epoll_wait failed", detail),
-            IoError::StateInUse(held) => return held.fmt(f),
-        };
-        write!(f, "{what}: {detail}; look at the limit on open files and at any system call filter of the service")
-    }
-}
-
-impl std::error::Error for IoError {}

@@ -32,8 +32,8 @@ use super::resolve::Resolver;
 use super::sandbox::Sandbox;
 use super::signals::{Request, Signals};
 use super::thread::Source;
-use super::{IoError, log, network, thread};
-use crate::agent::{Agent, Because, CredentialDates, Input, Output, Ticket};
+use super::{log, network, no_kernel, thread};
+use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticket};
 use crate::api::{Answer, Failure, Lane, Operation};
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
@@ -90,14 +90,14 @@ const KEEP_SPACING: Duration = Duration::from_secs(3600);
 
 /// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server, the credentials or the disk do ends it;
 /// it does not begin where another process has the state directory.
-pub fn run(start: Start) -> Result<(), IoError> {
+pub fn run(start: Start) -> Result<(), Notice> {
     log::set_ceiling();
     let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
-    let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
-    let opened = disk_writer::open(&reactor, &start.settings, boot, start.look_at_files);
-    let (disk, journal, known) = opened.map_err(IoError::StateInUse)?;
+    let reactor = new_reactor()?;
+    let (disk, journal, known) = disk_writer::open(&reactor, &start.settings, boot, start.look_at_files)?;
     let sandbox = enter_sandbox(&start.settings, &start.files, !disk.is_silent());
-    let signals = Signals::new(&reactor).map_err(|error| IoError::NoSignals { detail: error.to_string() })?;
+    let signals =
+        Signals::new(&reactor).map_err(|error| no_kernel("no-signals", "the kernel gives no signalfd", &error))?;
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(known)));
     let clock = CertificateClock::new();
     resolver.known_servers().issued().into_iter().for_each(|moment| clock.passed(moment));
@@ -109,9 +109,7 @@ pub fn run(start: Start) -> Result<(), IoError> {
         pool,
         disk: ManuallyDrop::new(disk),
         inbox: Inbox::default(),
-        lease_requests: Inbox::default(),
-        status_requests: Inbox::default(),
-        event_requests: Inbox::default(),
+        requests: Default::default(),
         settings_source: Source::new("settings-reader", 1),
         disk_source: Source::new("disk-reader", 1),
         node_name: start.node_name,
@@ -156,7 +154,15 @@ pub fn run(start: Start) -> Result<(), IoError> {
     });
     let ended = shared.reactor.block_on(executor.run(main_loop.run()));
     shared.pool.drop_idle();
-    ended.map_err(|error| IoError::CannotSleep { detail: error.to_string() })
+    ended.map_err(cannot_sleep)
+}
+
+fn new_reactor() -> Result<Rc<Reactor>, Notice> {
+    Reactor::new().map_err(|error| no_kernel("no-reactor", "the kernel gives no epoll", &error))
+}
+
+fn cannot_sleep(error: std::io::Error) -> Notice {
+    no_kernel("cannot-sleep", "epoll_wait failed", &error)
 }
 
 fn enter_sandbox(settings: &Settings, files: &[String], disk_answers: bool) -> Sandbox {
@@ -178,8 +184,8 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn open(kubeconfig: Kubeconfig, node_name: String) -> Result<Session, IoError> {
-        let reactor = Reactor::new().map_err(|error| IoError::NoReactor { detail: error.to_string() })?;
+    pub fn open(kubeconfig: Kubeconfig, node_name: String) -> Result<Session, Notice> {
+        let reactor = new_reactor()?;
         let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::default()));
         let pool = Pool::new(Rc::clone(&reactor), resolver, CertificateClock::new(), kubeconfig, node_name);
         Ok(Session { reactor, pool })
@@ -191,9 +197,8 @@ impl Session {
         read.unwrap_or_else(|error| Err(credentials::unusable(error.to_string())))
     }
 
-    pub fn ask(&self, operation: Operation) -> Result<Answer, IoError> {
-        let asked = self.reactor.block_on(self.pool.exchange(operation));
-        asked.map_err(|error| IoError::CannotSleep { detail: error.to_string() })
+    pub fn ask(&self, operation: Operation) -> Result<Answer, Notice> {
+        self.reactor.block_on(self.pool.exchange(operation)).map_err(cannot_sleep)
     }
 }
 
@@ -206,9 +211,7 @@ struct Shared {
     disk: ManuallyDrop<DiskWriter>,
     inbox: Inbox<Message>,
     /// What each lane is to ask; the agent gives it nothing more before the answer.
-    lease_requests: Inbox<(Ticket, Operation)>,
-    status_requests: Inbox<(Ticket, Operation)>,
-    event_requests: Inbox<(Ticket, Operation)>,
+    requests: [Inbox<(Ticket, Operation)>; 3],
     settings_source: Source,
     disk_source: Source,
     node_name: String,
@@ -236,10 +239,11 @@ impl Shared {
     }
 
     fn requests(&self, lane: Lane) -> &Inbox<(Ticket, Operation)> {
+        let [lease, status, events] = &self.requests;
         match lane {
-            Lane::Lease => &self.lease_requests,
-            Lane::Status => &self.status_requests,
-            Lane::Events => &self.event_requests,
+            Lane::Lease => lease,
+            Lane::Status => status,
+            Lane::Events => events,
         }
     }
 

@@ -104,7 +104,7 @@ fn machine() -> Machine {
 /// The loop in a thread of its own.
 struct Running {
     thread: Pthread,
-    ended: JoinHandle<Result<(), IoError>>,
+    ended: JoinHandle<Result<(), Notice>>,
     reloads: Receiver<()>,
 }
 
