@@ -120,6 +120,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         judges_pids: Cell::new(start.settings.judges_pids()),
         board_wanted: Flag::default(),
         board_given: Cell::new(false),
+        reload_wanted: Flag::default(),
         root: start.root,
     };
     let executor = LocalExecutor::new();
@@ -139,6 +140,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         state_directory: start.settings.state_directory.clone(),
     };
     executor.spawn(shared.read_board(board)).detach();
+    executor.spawn(shared.read_again(start.read_settings, Arc::new(sandbox))).detach();
     let seed = RandomState::new().build_hasher().finish();
     let agent = Agent::new(start.settings, shared.node_name.clone(), seed, journal, &reset_reason, clock::now());
     let main_loop = Box::new(MainLoop {
@@ -148,8 +150,6 @@ pub fn run(start: Start) -> Result<(), Notice> {
         manager: ServiceManager::new(|name| std::env::var_os(name), clock::up()),
         refused: None,
         suspended: clock::suspended(),
-        read_settings: start.read_settings,
-        sandbox: Arc::new(sandbox),
         because: RefCell::default(),
     });
     let ended = shared.reactor.block_on(executor.run(main_loop.run()));
@@ -225,6 +225,8 @@ struct Shared {
     board_wanted: Flag,
     /// The agent has the machine and the network as they are: it needs only readings.
     board_given: Cell<bool>,
+    /// Somebody sent SIGHUP.
+    reload_wanted: Flag,
 }
 
 impl Shared {
@@ -310,8 +312,6 @@ struct MainLoop<'a, 'shared> {
     refused: Option<String>,
     /// For how long the machine was suspended until the last turn, since it was booted.
     suspended: Duration,
-    read_settings: ReadSettings,
-    sandbox: Arc<Sandbox>,
     because: RefCell<Option<Because>>,
 }
 
@@ -334,7 +334,10 @@ impl MainLoop<'_, '_> {
             match message {
                 Message::Input(input) => self.handle(input),
                 Message::Reread(read) => self.reread(read),
-                Message::Signal(Request::Reload) => self.reload(),
+                Message::Signal(Request::Reload) => {
+                    self.manager.reloading();
+                    self.shared.reload_wanted.raise();
+                }
                 Message::Signal(Request::Stop) => {
                     self.manager.stopping();
                     ::log::info!(target: "stopping", "asked to stop; the Node stays, its Lease will run out");

@@ -40,10 +40,13 @@ impl Source {
             self.name,
             Box::new(move || {
                 let answer = call();
-                drop(ticket);
                 if let Ok(mut value) = for_thread.lock() {
                     *value = Some(answer);
                 }
+                // Where nobody waits any more, the answer ends here with all that it holds, such as a lock. Only then may
+                // somebody ask again.
+                drop(for_thread);
+                drop(ticket);
             }),
         )?;
         let _ = ended.recv().await;
@@ -92,6 +95,39 @@ mod tests {
         drop(release);
         let deadline = clock::up() + Duration::from_secs(10);
         while reactor.block_on(source.ask(|| 2)).unwrap().is_err() {
+            assert!(clock::up() < deadline, "it answers again");
+            std::thread::yield_now();
+        }
+    }
+
+    /// The lock of the state directory is such a thing: whoever asked next found it in use, by nobody but ourselves.
+    #[test]
+    fn nobody_asks_again_before_an_answer_that_came_too_late_has_let_go_of_what_it_holds() {
+        struct Answer(std::sync::mpsc::Receiver<()>, std::sync::mpsc::Sender<()>);
+        impl Drop for Answer {
+            fn drop(&mut self) {
+                let _ = self.1.send(());
+                let _ = self.0.recv();
+            }
+        }
+        let reactor = Reactor::new().unwrap();
+        let source = Source::new("test-source", 1);
+        let (answer, hang) = channel::<()>();
+        let (release, held) = channel::<()>();
+        let (begin, dropping) = channel::<()>();
+        let asked = source.ask(move || {
+            let _ = hang.recv();
+            Answer(held, begin)
+        });
+        let soon = clock::up() + Duration::from_millis(10);
+        assert!(reactor.block_on(reactor.before(soon, asked)).unwrap().is_none());
+        drop(answer);
+        dropping.recv_timeout(Duration::from_secs(20)).unwrap();
+        let refused = reactor.block_on(source.ask(|| ())).unwrap();
+        assert!(refused.is_err(), "the answer is still there");
+        drop(release);
+        let deadline = clock::up() + Duration::from_secs(10);
+        while reactor.block_on(source.ask(|| ())).unwrap().is_err() {
             assert!(clock::up() < deadline, "it answers again");
             std::thread::yield_now();
         }

@@ -1,14 +1,24 @@
 //! Turns SIGHUP, and a refusal, into settings and credentials that are in use, or into why those before stay.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Input, MainLoop, Message, ReadSettings, Sandbox, Shared, clock, log, thread};
+use super::{Input, MainLoop, Message, ReadSettings, Sandbox, Shared, clock, credentials, log, thread};
 use crate::agent::CredentialDates;
 use crate::api::Failure;
 use crate::config::Settings;
 
+/// How often files that do not answer are asked again, until they do.
+const SILENT_PAUSE: Duration = Duration::from_secs(5);
+
 /// What was read: settings, and whether the credentials that go with them can be used; or what is wrong.
-pub(super) type Reread = Result<(Box<Settings>, Result<CredentialDates, Failure>), String>;
+pub(super) type Reread = Result<(Box<Settings>, Result<CredentialDates, Failure>), Refused>;
+
+pub(super) enum Refused {
+    Wrong(String),
+    /// The files do not answer.
+    Silent,
+}
 
 impl Shared {
     /// A failure is not told here: the next request fails with it, and the agent says that.
@@ -18,19 +28,38 @@ impl Shared {
         }
     }
 
-    async fn read_again(&self, read: ReadSettings, sandbox: Arc<Sandbox>) {
-        let read = self.settings_source.ask(move || read(&sandbox));
-        let answer = self.reactor.before(clock::up() + thread::FILE_PATIENCE, read).await;
-        let reread = match answer.and_then(Result::ok) {
-            Some(Ok((settings, kubeconfig))) => Ok((Box::new(settings), self.pool.replace(kubeconfig).await)),
-            Some(Err(problems)) => {
-                Err(format!("the settings read last are wrong, those before stay in use: {problems}"))
+    /// Reads settings and credentials whenever SIGHUP asks for them. Where they do not answer, that is the answer to SIGHUP,
+    /// and what they say when they do is used then.
+    pub(super) async fn read_again(&self, read: ReadSettings, sandbox: Arc<Sandbox>) {
+        loop {
+            self.reload_wanted.raised().await;
+            let mut is_asked = true;
+            loop {
+                let reread = self.read_once(&read, &sandbox).await;
+                let is_silent = match &reread {
+                    Ok((_, replaced)) => replaced.as_ref().is_err_and(|why| why.word() == credentials::SILENT),
+                    Err(refused) => matches!(refused, Refused::Silent),
+                };
+                if is_asked || !is_silent {
+                    self.inbox.push(Message::Reread(reread));
+                }
+                if !is_silent {
+                    break;
+                }
+                let again_at = clock::up() + SILENT_PAUSE;
+                is_asked = self.reactor.before(again_at, self.reload_wanted.raised()).await.is_some();
             }
-            None => Err("the settings do not answer, those before stay in use; see what their file system says: \
-                         dmesg | tail"
-                .to_owned()),
-        };
-        self.inbox.push(Message::Reread(reread));
+        }
+    }
+
+    async fn read_once(&self, read: &ReadSettings, sandbox: &Arc<Sandbox>) -> Reread {
+        let (read, sandbox) = (Arc::clone(read), Arc::clone(sandbox));
+        let read = self.settings_source.ask(move || read(&sandbox));
+        match self.reactor.before(clock::up() + thread::FILE_PATIENCE, read).await.and_then(Result::ok) {
+            Some(Ok((settings, kubeconfig))) => Ok((Box::new(settings), self.pool.replace(kubeconfig).await)),
+            Some(Err(problems)) => Err(Refused::Wrong(problems)),
+            None => Err(Refused::Silent),
+        }
     }
 }
 
@@ -38,12 +67,6 @@ impl MainLoop<'_, '_> {
     fn refuse(&mut self, word: &str, why: String) {
         ::log::error!(target: word, "{why}");
         self.refused = Some(why);
-    }
-
-    pub(super) fn reload(&mut self) {
-        self.manager.reloading();
-        let (read, sandbox) = (Arc::clone(&self.read_settings), Arc::clone(&self.sandbox));
-        self.executor.spawn(self.shared.read_again(read, sandbox)).detach();
     }
 
     pub(super) fn reread(&mut self, read: Reread) {
@@ -61,7 +84,16 @@ impl MainLoop<'_, '_> {
                 }
                 self.handle(Input::Reloaded(settings));
             }
-            Err(why) => self.refuse("reload-refused", why),
+            Err(Refused::Wrong(problems)) => self.refuse(
+                "reload-refused",
+                format!("the settings read last are wrong, those before stay in use: {problems}"),
+            ),
+            Err(Refused::Silent) => self.refuse(
+                "reload-refused",
+                "the settings do not answer; until they do, those before stay in use; see what their file system \
+                 says: dmesg | tail"
+                    .to_owned(),
+            ),
         }
         self.manager.reloaded();
     }

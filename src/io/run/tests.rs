@@ -277,6 +277,27 @@ fn settings_that_never_answer_delay_neither_a_renewal_nor_the_end() {
 }
 
 #[test]
+fn settings_that_did_not_answer_are_used_as_soon_as_they_do() {
+    let authority = Authority::new();
+    let [(server, seen), (other, seen_by_other)] = [api_server(&authority), api_server(&authority)];
+    let moved = kubeconfig(&authority, other.port);
+    let answers_at = Mutex::new(None);
+    let read = move |_: &Sandbox| {
+        let answers_at = *answers_at.lock().unwrap().get_or_insert(clock::up() + thread::FILE_PATIENCE * 3 / 2);
+        while clock::up() < answers_at {
+            std::thread::park_timeout(answers_at - clock::up());
+        }
+        Ok((hasty(), moved.clone()))
+    };
+    let running =
+        run_changed(hasty(), kubeconfig(&authority, server.port), |start| start.read_settings = Arc::new(read));
+    wait_for(&seen, RENEWAL);
+    running.signal(Signal::SIGHUP);
+    wait_for(&seen_by_other, RENEWAL);
+    running.stop();
+}
+
+#[test]
 fn a_server_that_is_not_trusted_does_not_end_the_loop() {
     let authority = Authority::new();
     let (server, _seen) = api_server(&authority);
