@@ -105,5 +105,7 @@ pub const LOG_LINES_WAITING: usize = 32;
 /// Lines of the log in any minute, and the same at a verbosity of 4 and more.
 pub const LOG_LINES: usize = 20;
 pub const LOG_LINES_OF_DEBUGGING: usize = 600;
+/// Answers of one kind to signals that any minute has, though it be full.
+pub const LOG_ANSWERS: usize = 3;
 /// The status line for the service manager, bytes: less than any datagram.
 pub const STATUS_LINE_BYTES: usize = 2048;

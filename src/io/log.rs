@@ -1,5 +1,5 @@
-//! Turns notices into lines on standard error: with a priority for the journal, with a time for everyone else, equal ones
-//! counted, and never more of them than the ceiling allows.
+//! Turns notices into lines on standard error: with a priority for the journal, with a time for everyone else, and of what
+//! repeats, or is too much for a minute, only the count.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -15,10 +15,12 @@ use crate::agent::{Notice, notice};
 use crate::config::{limits, plain_text};
 use crate::time::{Now, Up};
 
-/// Equal lines within this span are counted instead of printed.
+/// A line that says the same as the last one is left out for so long.
 const REPEAT_SPAN: Duration = Duration::from_secs(300);
 /// The span of [`limits::LOG_LINES`].
 const CEILING_SPAN: Duration = Duration::from_secs(60);
+/// What answers somebody who sent a signal: neither the same answer as before nor what else there is to tell hides it.
+const ANSWERS: [&str; 3] = ["reloaded", "reload-refused", "credentials-refused"];
 /// What was read at the start is told whole; from then on, others have a hand in what there is to tell.
 static HAS_CEILING: AtomicBool = AtomicBool::new(false);
 
@@ -26,7 +28,7 @@ static HAS_CEILING: AtomicBool = AtomicBool::new(false);
 pub fn start(verbosity: u8) {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let layout = if is_standard_error(&stream) { Layout::Journal } else { Layout::Plain };
-    let stderr = Stderr { layout, admission: Mutex::default(), lines: Lines::new() };
+    let stderr = Stderr { layout, written: Mutex::default(), lines: Lines::new() };
     // A second start in one process keeps the first log.
     let _ = log::set_logger(Box::leak(Box::new(stderr)));
     set_verbosity(verbosity);
@@ -90,7 +92,7 @@ impl Layout {
 
 struct Stderr {
     layout: Layout,
-    admission: Mutex<(Repeats, Ceiling)>,
+    written: Mutex<Written>,
     lines: Lines,
 }
 
@@ -107,15 +109,11 @@ impl Log for Stderr {
             return;
         }
         let now = clock::now();
-        let (level, word, text) = (record.level(), record.target(), record.args().to_string());
-        let Ok(mut admission) = self.admission.lock() else { return };
-        let (repeats, ceiling) = &mut *admission;
-        let admitted = repeats.admit(level, word, &text, now.up);
-        let itself = admitted.print.then(|| (level, word.to_owned(), text));
-        for (level, word, mut text) in admitted.before.into_iter().chain(itself) {
-            if !HAS_CEILING.load(Ordering::Relaxed) || ceiling.admit(&word, &mut text, most_lines(), now.up) {
-                self.lines.write(self.layout.line(level, &word, &text, now));
-            }
+        let (word, mut text) = (record.target(), record.args().to_string());
+        let most = HAS_CEILING.load(Ordering::Relaxed).then(most_lines);
+        let Ok(mut written) = self.written.lock() else { return };
+        if written.admit(word, &mut text, most, now.up) {
+            self.lines.write(self.layout.line(record.level(), word, &text, now));
         }
     }
 
@@ -129,82 +127,40 @@ fn most_lines() -> usize {
     if log::max_level() <= LevelFilter::Info { limits::LOG_LINES } else { limits::LOG_LINES_OF_DEBUGGING }
 }
 
-/// How many lines any minute has: a server, a link or a disk that makes us talk must fill neither card nor SIM.
+/// What was written lately: a server, a link or a disk that makes us talk must fill neither card nor SIM.
 #[derive(Default)]
-struct Ceiling {
-    /// The lines of the last minute.
-    written: VecDeque<(Up, String)>,
+struct Written {
+    /// When, and the words, of the lines of the last minute.
+    lines: VecDeque<(Up, String)>,
+    /// When, word and text of the last line.
+    last: Option<(Up, String, String)>,
     left_out: u64,
 }
 
-impl Ceiling {
-    /// Whether this line may be written; the first to be written again says how many were not. Four tenths of the minute
-    /// are kept for words that were not in it yet: what is new is said while what repeats is left out.
-    fn admit(&mut self, word: &str, text: &mut String, most: usize, now: Up) -> bool {
-        while self.written.front().is_some_and(|(at, _)| now - *at >= CEILING_SPAN) {
-            self.written.pop_front();
-        }
-        let is_new = self.written.iter().all(|(_, written)| written != word);
-        let most = if is_new { most } else { most / 5 * 3 };
-        if self.written.len() >= most {
+impl Written {
+    /// Whether this line may be written, of which a minute may have `most`; the next one says how many were left out. Four
+    /// tenths of the minute are kept for words that were not in it yet: what is new is said while what repeats is left out.
+    fn admit(&mut self, word: &str, text: &mut String, most: Option<usize>, now: Up) -> bool {
+        self.lines.retain(|(at, _)| now - *at < CEILING_SPAN);
+        let said = self.lines.iter().filter(|(_, written)| written == word).count();
+        let is_answer = ANSWERS.contains(&word) && said < limits::LOG_ANSWERS;
+        let is_full = most.is_some_and(|most| self.lines.len() >= if said == 0 { most } else { most / 5 * 3 });
+        let is_same = self.last.as_ref().is_some_and(|(at, last_word, last_text)| {
+            now - *at < REPEAT_SPAN && (last_word.as_str(), last_text) == (word, &*text)
+        });
+        if (is_full || is_same) && !is_answer {
             self.left_out += 1;
             return false;
         }
+        self.last = Some((now, word.to_owned(), text.clone()));
+        if most.is_some() {
+            self.lines.push_back((now, word.to_owned()));
+        }
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 {
-            text.push_str(&format!(" ({left_out} lines before this one were left out: too many in a minute)"));
+            text.push_str(&format!(" (left out before this line, as too many or the same as the last: {left_out})"));
         }
-        self.written.push_back((now, word.to_owned()));
         true
-    }
-}
-
-/// Counts lines that say the same as the one before.
-#[derive(Default)]
-struct Repeats {
-    last: Option<Last>,
-}
-
-struct Last {
-    level: Level,
-    word: String,
-    text: String,
-    printed: Up,
-    unsaid: u32,
-}
-
-/// What to print for one line: first the count of what was held back, then the line itself or nothing.
-struct Admitted {
-    before: Option<(Level, String, String)>,
-    print: bool,
-}
-
-impl Repeats {
-    fn admit(&mut self, level: Level, word: &str, text: &str, now: Up) -> Admitted {
-        match &mut self.last {
-            Some(last) if last.word == word && last.text == text => {
-                last.unsaid += 1;
-                let due = now - last.printed >= REPEAT_SPAN;
-                let before = due.then(|| last.take_count(now));
-                Admitted { before, print: false }
-            }
-            last => {
-                let fresh = Last { level, word: word.to_owned(), text: text.to_owned(), printed: now, unsaid: 0 };
-                let old = last.replace(fresh);
-                let before = old.filter(|old| old.unsaid > 0).map(|mut old| old.take_count(now));
-                Admitted { before, print: true }
-            }
-        }
-    }
-}
-
-impl Last {
-    fn take_count(&mut self, now: Up) -> (Level, String, String) {
-        let span = (now - self.printed).as_secs();
-        let times = if self.unsaid == 1 { "time" } else { "times" };
-        let count = format!("the same {} more {times} in {span} s: {}", self.unsaid, self.text);
-        (self.unsaid, self.printed) = (0, now);
-        (self.level, self.word.clone(), count)
     }
 }
 
@@ -229,28 +185,30 @@ mod tests {
 
     #[test]
     fn a_line_that_repeats_is_counted_and_the_count_is_said() {
-        let mut repeats = Repeats::default();
-        assert!(repeats.admit(Level::Warn, "a", "x", at(0)).print);
+        let mut written = Written::default();
+        let mut admit = |word: &str, seconds| {
+            let mut text = "x".to_owned();
+            written.admit(word, &mut text, Some(limits::LOG_LINES), at(seconds)).then_some(text)
+        };
+        assert_eq!(admit("a", 0).as_deref(), Some("x"));
         for second in 1..=14 {
-            let admitted = repeats.admit(Level::Warn, "a", "x", at(second * 20));
-            assert!(!admitted.print && admitted.before.is_none());
+            assert_eq!(admit("a", second * 20), None);
         }
-        let due = repeats.admit(Level::Warn, "a", "x", at(300));
-        assert_eq!(due.before.unwrap().2, "the same 15 more times in 300 s: x");
-        assert!(!repeats.admit(Level::Warn, "a", "x", at(310)).print);
-        let other = repeats.admit(Level::Info, "b", "y", at(320));
-        assert_eq!(other.before.unwrap(), (Level::Warn, "a".to_owned(), "the same 1 more time in 20 s: x".to_owned()));
-        assert!(other.print);
+        let told = |count| Some(format!("x (left out before this line, as too many or the same as the last: {count})"));
+        assert_eq!(admit("a", 300), told(14));
+        assert_eq!(admit("a", 310), None);
+        assert_eq!(admit("b", 320), told(1));
+        assert_eq!(admit("a", 330).as_deref(), Some("x"), "something else was said meanwhile");
     }
 
     #[test]
     fn no_minute_has_more_lines_than_the_ceiling_and_a_new_word_comes_through() {
-        let mut ceiling = Ceiling::default();
+        let mut ceiling = Written::default();
         let mut written = Vec::new();
         for ms in (0..600_000).step_by(50) {
             let now = Up::since_boot(Duration::from_millis(ms));
             let word = format!("word-{}", ms / 50 % 3);
-            written.extend(ceiling.admit(&word, &mut String::new(), limits::LOG_LINES, now).then_some(ms));
+            written.extend(ceiling.admit(&word, &mut String::new(), Some(limits::LOG_LINES), now).then_some(ms));
         }
         for start in &written {
             let minute = written.iter().filter(|ms| (*start..start + 60_000).contains(*ms)).count();
@@ -258,16 +216,27 @@ mod tests {
         }
         assert_eq!(written.len(), 10 * (limits::LOG_LINES / 5 * 3), "and not fewer");
         let mut text = "the first of its kind".to_owned();
-        assert!(ceiling.admit("new", &mut text, limits::LOG_LINES, at(600)));
+        assert!(ceiling.admit("new", &mut text, Some(limits::LOG_LINES), at(600)));
         let left_out = 60_000 / 50 - limits::LOG_LINES / 5 * 3;
-        assert_eq!(
-            text,
-            format!("the first of its kind ({left_out} lines before this one were left out: too many in a minute)")
+        assert!(
+            text.starts_with("the first of its kind (left out ") && text.ends_with(&format!(": {left_out})")),
+            "{text}"
         );
         let others =
-            (0..100).filter(|n| ceiling.admit(&format!("n{n}"), &mut String::new(), limits::LOG_LINES, at(600)));
+            (0..100).filter(|n| ceiling.admit(&format!("n{n}"), &mut String::new(), Some(limits::LOG_LINES), at(600)));
         assert!(others.count() < limits::LOG_LINES, "not even for new words");
-        assert!(ceiling.admit("word-0", &mut String::new(), limits::LOG_LINES, at(661)));
+        assert!(ceiling.admit("word-0", &mut String::new(), Some(limits::LOG_LINES), at(661)));
+    }
+
+    #[test]
+    fn whoever_sends_a_signal_is_answered_in_a_minute_that_is_full_and_not_without_end() {
+        let mut written = Written::default();
+        for number in 0..100 {
+            written.admit(&format!("n{number}"), &mut String::new(), Some(limits::LOG_LINES), at(number / 10));
+        }
+        let answered =
+            (0..100).filter(|_| written.admit("reloaded", &mut "done".to_owned(), Some(limits::LOG_LINES), at(10)));
+        assert_eq!(answered.count(), limits::LOG_ANSWERS);
     }
 
     #[test]
