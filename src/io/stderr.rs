@@ -2,14 +2,11 @@
 //! costs lines, which are counted, and no heartbeat.
 
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, send};
-use nix::sys::stat::{SFlag, fstat};
-use nix::unistd::write;
 
 use super::thread;
 use crate::config::limits;
@@ -19,19 +16,15 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A stream that may block, and the lines on their way into it.
 pub struct Lines {
-    /// The journal's, or another log collector's: written to at once, as a socket can be told not to wait.
-    is_socket: bool,
     shared: Arc<Shared>,
 }
-
-/// Whether the stream took these bytes.
-type Writer = dyn Fn(&[u8]) -> bool + Send + Sync;
 
 struct Shared {
     queue: Mutex<Queue>,
     /// The helper has ended.
     done: Condvar,
-    write: Box<Writer>,
+    /// A descriptor of its own: that of the standard library has a lock, which a panic takes too.
+    stream: Option<File>,
 }
 
 #[derive(Default)]
@@ -46,18 +39,11 @@ struct Queue {
 
 impl Lines {
     pub fn new() -> Lines {
-        let kind = fstat(std::io::stderr()).map_or(SFlag::empty(), |file| SFlag::from_bits_truncate(file.st_mode));
-        if kind & SFlag::S_IFMT == SFlag::S_IFSOCK {
-            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-            Lines::into(true, move |bytes| send(std::io::stderr().as_raw_fd(), bytes, flags).is_ok())
-        } else {
-            Lines::into(false, write_all)
-        }
+        Lines::into(std::io::stderr().as_fd().try_clone_to_owned().ok().map(File::from))
     }
 
-    fn into(is_socket: bool, write: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Lines {
-        let shared = Shared { queue: Mutex::default(), done: Condvar::new(), write: Box::new(write) };
-        Lines { is_socket, shared: Arc::new(shared) }
+    fn into(stream: Option<File>) -> Lines {
+        Lines { shared: Arc::new(Shared { queue: Mutex::default(), done: Condvar::new(), stream }) }
     }
 
     /// `line` ends with a newline.
@@ -77,9 +63,6 @@ impl Lines {
             return;
         }
         drop(queue);
-        if self.is_socket {
-            return self.shared.write_all();
-        }
         let shared = Arc::clone(&self.shared);
         let begun = thread::start("log-writer", Box::new(move || shared.write_all()));
         if begun.is_err() {
@@ -96,18 +79,6 @@ impl Lines {
     }
 }
 
-/// Past the lock of the standard library, which a panic takes too.
-fn write_all(mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        match write(std::io::stderr(), bytes) {
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-            Err(Errno::EINTR) => {}
-            Err(_) => return false,
-        }
-    }
-    true
-}
-
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -119,7 +90,7 @@ impl Shared {
         while let Some((lost, line)) = queue.lines.pop_front() {
             drop(queue);
             let line = if lost == 0 { line } else { format!("{lost} lines were lost here\n{line}") };
-            let is_written = (self.write)(line.as_bytes());
+            let is_written = self.stream.as_ref().is_some_and(|mut stream| stream.write_all(line.as_bytes()).is_ok());
             queue = self.lock();
             queue.lost += if is_written { 0 } else { lost + 1 };
         }
@@ -132,17 +103,17 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::io::clock;
-    use nix::unistd::{pipe, read};
+    use nix::unistd::pipe;
+    use std::io::Read;
+
+    fn lines() -> (File, Lines) {
+        let (reader, writer) = pipe().unwrap();
+        (File::from(reader), Lines::into(Some(File::from(writer))))
+    }
 
     #[test]
     fn a_pipe_that_nobody_empties_costs_lines_and_no_time_and_they_are_counted() {
-        let (reader, writer) = pipe().unwrap();
-        let lines = Lines::into(false, move |mut bytes| {
-            while !bytes.is_empty() {
-                bytes = &bytes[write(&writer, bytes).unwrap()..];
-            }
-            true
-        });
+        let (mut reader, lines) = lines();
         let text = "x".repeat(999);
         let start = clock::up();
         for _ in 0..300 {
@@ -153,7 +124,7 @@ mod tests {
         let mut got = String::new();
         let mut buffer = [0; 4096];
         let mut read_some = |got: &mut String| {
-            let count = read(&reader, &mut buffer).unwrap();
+            let count = reader.read(&mut buffer).unwrap();
             got.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
         };
         while lines.shared.lock().is_written {
@@ -171,33 +142,22 @@ mod tests {
 
     #[test]
     fn a_line_is_cut_at_its_limit_and_ends_like_every_line() {
-        let got = Arc::new(Mutex::new(Vec::new()));
-        let copy = Arc::clone(&got);
-        let lines = Lines::into(true, move |bytes| {
-            copy.lock().unwrap().extend_from_slice(bytes);
-            true
-        });
+        let (mut reader, lines) = lines();
         lines.write(format!("{}\n", "\u{20ac}".repeat(100_000)));
-        let got = String::from_utf8(got.lock().unwrap().clone()).unwrap();
+        lines.flush();
+        drop(lines);
+        let mut got = String::new();
+        reader.read_to_string(&mut got).unwrap();
         assert!(got.ends_with("\u{20ac}\n") && got.len() <= limits::LOG_LINE_BYTES, "{}", got.len());
     }
 
     #[test]
-    fn a_socket_that_takes_nothing_costs_its_lines() {
-        let takes = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let got = Arc::new(Mutex::new(String::new()));
-        let (switch, copy) = (Arc::clone(&takes), Arc::clone(&got));
-        let lines = Lines::into(true, move |bytes| {
-            let is_taken = switch.load(std::sync::atomic::Ordering::SeqCst);
-            if is_taken {
-                copy.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
-            }
-            is_taken
-        });
+    fn a_stream_that_takes_nothing_costs_its_lines() {
+        let (reader, lines) = lines();
+        drop(reader);
         lines.write("one\n".to_owned());
         lines.write("two\n".to_owned());
-        takes.store(true, std::sync::atomic::Ordering::SeqCst);
-        lines.write("three\n".to_owned());
-        assert_eq!(*got.lock().unwrap(), "2 lines were lost here\nthree\n");
+        lines.flush();
+        assert_eq!(lines.shared.lock().lost, 2);
     }
 }
