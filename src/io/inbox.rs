@@ -1,21 +1,49 @@
-//! Turns what other tasks of this thread have to say into one queue that the agent's loop reads, and into flags.
+//! Lets tasks of this thread wait for each other: for whatever can be had, for a flag, for the next message of a queue.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Tells one task of this thread that something has happened. Raised several times before that task looks counts as once.
+/// Tasks that wait until they find something.
+#[derive(Default)]
+pub struct Waiting {
+    wakers: RefCell<Vec<Waker>>,
+}
+
+impl Waiting {
+    /// Lets each look again.
+    pub fn wake(&self) {
+        self.wakers.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    /// What `look` finds, as soon as it finds something; it looks now and after each [`Waiting::wake`].
+    pub async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        poll_fn(|context| {
+            if let Some(found) = look() {
+                return Poll::Ready(found);
+            }
+            let mut wakers = self.wakers.borrow_mut();
+            if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                wakers.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Tells one task that something has happened. Raised several times before that task looks counts as once.
 #[derive(Default)]
 pub struct Flag {
     is_raised: Cell<bool>,
-    waiting: Cell<Option<Waker>>,
+    waiting: Waiting,
 }
 
 impl Flag {
     pub fn raise(&self) {
         self.is_raised.set(true);
-        self.waiting.take().into_iter().for_each(Waker::wake);
+        self.waiting.wake();
     }
 
     pub fn lower(&self) {
@@ -24,45 +52,32 @@ impl Flag {
 
     /// Ends as soon as it is raised, and lowers it.
     pub async fn raised(&self) {
-        poll_fn(|context| {
-            if self.is_raised.take() {
-                return Poll::Ready(());
-            }
-            self.waiting.set(Some(context.waker().clone()));
-            Poll::Pending
-        })
-        .await;
+        self.waiting.until(|| self.is_raised.take().then_some(())).await;
     }
 }
 
-/// A queue between tasks of one thread: no lock, and no allocation once it has grown. Each sender has at most one
-/// message waiting (a lane, a timer, a descriptor), so it stays short.
+/// A queue: no lock, and no allocation once it has grown. Each sender has at most one message in it (a lane, a timer, a
+/// descriptor), so it stays short.
 pub struct Inbox<T> {
     queue: RefCell<VecDeque<T>>,
-    filled: Flag,
+    waiting: Waiting,
 }
 
 impl<T> Default for Inbox<T> {
     fn default() -> Inbox<T> {
-        Inbox { queue: RefCell::default(), filled: Flag::default() }
+        Inbox { queue: RefCell::default(), waiting: Waiting::default() }
     }
 }
 
 impl<T> Inbox<T> {
     pub fn push(&self, message: T) {
         self.queue.borrow_mut().push_back(message);
-        self.filled.raise();
+        self.waiting.wake();
     }
 
     /// The oldest message, as soon as there is one.
     pub async fn next(&self) -> T {
-        loop {
-            let oldest = self.queue.borrow_mut().pop_front();
-            match oldest {
-                Some(message) => return message,
-                None => self.filled.raised().await,
-            }
-        }
+        self.waiting.until(|| self.queue.borrow_mut().pop_front()).await
     }
 }
 
