@@ -148,7 +148,7 @@ impl Conditions {
                 }
                 _ => judged,
             };
-            let since = believed.change.map(|change| shared.records.wall_of(change.at, stamp, now.up).unwrap_or(stamp));
+            let since = believed.change.and_then(|change| shared.records.wall_of(change.at, stamp, now.up));
             wanted.push(Wanted { judgement, since });
         }
         wanted.try_into().ok()
@@ -173,10 +173,16 @@ impl Conditions {
                 believed.told = Some(status);
                 events.push(event);
             }
-            if has_base {
-                if written != Written::Same {
-                    believed.change.get_or_insert(Change { at: shared.records.moment(at), is_reported: false });
+            match &mut believed.change {
+                _ if written == Written::Same => {}
+                // When it was, nobody can know: from now on it is when it was told first.
+                Some(change) if wanted.since.is_none() => change.at = shared.records.moment(at),
+                change if has_base => {
+                    change.get_or_insert(Change { at: shared.records.moment(at), is_reported: false });
                 }
+                _ => {}
+            }
+            if has_base {
                 // Where nobody has judged it, and no board said what it was, this one does now.
                 believed.status.get_or_insert(status);
             }

@@ -384,3 +384,34 @@ fn that_the_start_was_told_is_on_disk_before_the_next_start() {
     let script = settled();
     assert_eq!(on_disk(&script), [], "a power cut now, and nothing is told twice");
 }
+
+#[test]
+fn a_change_of_a_boot_without_a_clock_keeps_the_time_with_which_it_was_told_first() {
+    let mut script = Script::new();
+    script.has_clock = false;
+    script.offline(Duration::from_secs(30));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(30));
+    assert_eq!(kinds(&on_disk(&script)), ["started", "began", "changed"]);
+    let mut script = script.restart(BootId(BOOT.0 + 1), Duration::from_secs(5));
+    script.press_memory(true);
+    let pressed_since =
+        |operation: &Operation| body_of(operation)["status"]["conditions"][0]["lastTransitionTime"].clone();
+    let create = |script: &mut Script, result: Option<Result<Document, Refusal>>| loop {
+        let (ticket, operation) = script.next(Lane::Status);
+        let is_create = matches!(operation, Operation::CreateNode { .. });
+        let reply = script.reply(&operation);
+        script.answer(ticket, result.clone().filter(|_| is_create).unwrap_or(reply));
+        if is_create {
+            break operation;
+        }
+    };
+    let first = create(&mut script, Some(refused(500, "InternalError")));
+    script.offline(Duration::from_secs(5));
+    let second = create(&mut script, None);
+    assert_eq!(body_of(&first)["status"]["conditions"][0]["status"], "True");
+    assert_eq!(pressed_since(&second), pressed_since(&first));
+    script.pass(Duration::from_secs(3));
+    let report = script.next(Lane::Status).1;
+    assert!(pressed_since(&report).is_null() || pressed_since(&report) == pressed_since(&first), "{report:?}");
+}
