@@ -106,7 +106,12 @@ impl Conditions {
             let basis = std::mem::replace(&mut believed.basis, Basis::Known);
             // What others made Unknown of a silent Node is repaired by the next report, and told.
             let Some(stored) = find(node, kind) else { continue };
-            let Some(before) = condition::given(stored) else { continue };
+            let Some(before) = condition::given(stored) else {
+                // No more of it than the status is a board's: enough where nobody can say yet.
+                let asserted = Status::parse(&stored.status).filter(|status| *status != Status::Unknown);
+                believed.status = believed.status.or(asserted);
+                continue;
+            };
             // What nobody could judge yet is what it was.
             let status = *believed.status.get_or_insert(before);
             let outdated = match basis {

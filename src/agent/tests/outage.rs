@@ -415,3 +415,21 @@ fn a_change_of_a_boot_without_a_clock_keeps_the_time_with_which_it_was_told_firs
     let report = script.next(Lane::Status).1;
     assert!(pressed_since(&report).is_null() || pressed_since(&report) == pressed_since(&first), "{report:?}");
 }
+
+#[test]
+fn what_nobody_can_judge_is_what_an_earlier_process_asserted() {
+    let mut script = Script::new();
+    script.facts.readings.memory = Err(Absent::new("sys/fs/cgroup/memory.stat", Why::Empty));
+    let mut node = registered_node();
+    // Somebody made the Node anew, and no more than the statuses was said of it since.
+    for condition in &mut node.status.conditions {
+        condition.reason.clear();
+        condition.message.clear();
+        condition.last_transition_time = None;
+    }
+    while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
+    script.play(Lane::Status, refused(409, "AlreadyExists"));
+    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    let report = script.next(Lane::Status).1;
+    assert_eq!(body_of(&report)["status"]["conditions"][0]["reason"], "KubeletHasSufficientMemory");
+}
