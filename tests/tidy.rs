@@ -13,6 +13,8 @@ mod circles;
 mod conformance;
 #[path = "tidy/dependencies.rs"]
 mod dependencies;
+#[path = "tidy/judge.rs"]
+mod judge;
 #[path = "tidy/pages.rs"]
 mod pages;
 #[path = "tidy/recipes.rs"]

@@ -1,11 +1,11 @@
 //! Turns what people and other controllers do to a Node into changes of the store.
 
-use nodepulse::time::Wall;
 use serde_json::{Value, json};
 
 use super::ModelServer;
 use super::controller::set_unknown;
 use super::nodes;
+use super::stamp;
 use super::store::{Resource, Writer};
 
 impl ModelServer {
@@ -57,7 +57,7 @@ impl ModelServer {
 
     /// A node-problem-detector adds its own condition.
     pub fn add_foreign_condition(&mut self, name: &str, kind: &str, now_us: i64) -> bool {
-        let now = Wall::from_unix_us(now_us).to_seconds_stamp();
+        let now = stamp::seconds(now_us);
         self.store.edit(Resource::Nodes, name, "status", |status| {
             let condition = json!({"type": kind, "status": "False", "reason": "Fine", "message": "fine",
                 "lastHeartbeatTime": now, "lastTransitionTime": now});

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use nodepulse::time::Wall;
 use serde_json::{Value, json};
 
 use super::ModelServer;
+use super::stamp;
 use super::store::{Resource, Store};
 
 /// The lifecycle controller looks at every Node this often.
@@ -40,7 +40,7 @@ struct Health {
     heartbeat_us: i64,
     /// `lastHeartbeatTime` of Ready; `None` while there is no such condition.
     ready_heartbeat: Option<String>,
-    renewed: Option<Wall>,
+    renewed: Option<i64>,
 }
 
 impl ModelServer {
@@ -73,8 +73,8 @@ impl ModelServer {
 
 fn expire_events(store: &mut Store, now_us: i64) {
     let is_old = |event: &Value| {
-        let stamp = event["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
-        stamp.is_some_and(|stamp| now_us - stamp.unix_us() > EVENT_TTL_US)
+        let stamp = event["metadata"]["creationTimestamp"].as_str().and_then(stamp::parse);
+        stamp.is_some_and(|stamp| now_us - stamp > EVENT_TTL_US)
     };
     let old = store.list(Resource::Events).filter(|(_, event)| is_old(event));
     let old: Vec<String> = old.map(|(name, _)| name.to_owned()).collect();
@@ -116,15 +116,15 @@ impl Controllers {
         let Some(node) = store.get(Resource::Nodes, name) else { return };
         let ready_heartbeat = ready_heartbeat_of(node);
         let renewed = store.get(Resource::Leases, name).and_then(|lease| lease["spec"]["renewTime"].as_str());
-        let renewed = renewed.and_then(Wall::parse_stamp);
+        let renewed = renewed.and_then(stamp::parse);
         let grace_us = if ready_heartbeat.is_some() { GRACE_US } else { STARTUP_GRACE_US };
         let to_remember = |heartbeat_us| {
             let ready_heartbeat = ready_heartbeat.map(str::to_owned);
             Health { heartbeat_us, ready_heartbeat, renewed: None }
         };
         if !self.health.contains_key(name) {
-            let created = node["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
-            let first = created.filter(|_| ready_heartbeat.is_none()).map_or(now_us, Wall::unix_us);
+            let created = node["metadata"]["creationTimestamp"].as_str().and_then(stamp::parse);
+            let first = created.filter(|_| ready_heartbeat.is_none()).unwrap_or(now_us);
             self.health.insert(name.to_owned(), to_remember(first));
         }
         let Some(health) = self.health.get_mut(name) else { return };
@@ -173,7 +173,7 @@ pub fn condition<'a>(node: &'a Value, kind: &str) -> Option<&'a Value> {
 
 /// What the controller writes after silence; false when it was written before.
 pub fn set_unknown(store: &mut Store, name: &str, now_us: i64) -> bool {
-    let now = Wall::from_unix_us(now_us).to_seconds_stamp();
+    let now = stamp::seconds(now_us);
     let created = store.get(Resource::Nodes, name).map(|node| node["metadata"]["creationTimestamp"].clone());
     store.edit(Resource::Nodes, name, "status", |status| {
         if !status["conditions"].is_array() {

@@ -103,7 +103,7 @@ impl Response {
 
 /// The `Date` header: IMF-fixdate.
 pub fn http_date(unix_us: i64) -> String {
-    let stamp = nodepulse::time::Wall::from_unix_us(unix_us).to_seconds_stamp();
+    let stamp = super::stamp::seconds(unix_us);
     let days = unix_us.div_euclid(86_400_000_000);
     let weekday = WEEKDAYS[days.rem_euclid(7) as usize];
     let month = MONTHS[stamp[5..7].parse::<usize>().unwrap_or(1) - 1];

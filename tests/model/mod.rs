@@ -24,6 +24,7 @@ pub mod protobuf;
 pub mod rights;
 pub mod route;
 pub mod schema;
+pub mod stamp;
 pub mod store;
 
 use serde_json::{Value, json};

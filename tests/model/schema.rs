@@ -3,8 +3,9 @@
 
 use std::fmt;
 
-use nodepulse::time::Wall;
 use serde_json::{Map, Value, json};
+
+use super::stamp;
 
 /// The type of a field, and how a strategic-merge patch treats it when it is a list.
 #[derive(Debug, Clone, Copy)]
@@ -277,12 +278,12 @@ fn is_empty(value: &Value) -> bool {
 const STAMP_BYTES: usize = 20;
 
 fn decode_time(value: &mut Value, path: Path) -> Result<(), String> {
-    let stamp = value.as_str().and_then(Wall::parse_stamp);
+    let stamp = value.as_str().and_then(stamp::parse);
     let stamp = stamp.ok_or_else(|| format!("{path}: parsing time {value} as \"2006-01-02T15:04:05Z07:00\""))?;
     // A stamp of this length that ends so has no other form, and most have it.
     let has_its_form = |text: &str| text.len() == STAMP_BYTES && text.ends_with('Z') && text[..11].ends_with('T');
     if !value.as_str().is_some_and(has_its_form) {
-        *value = json!(stamp.to_seconds_stamp());
+        *value = json!(stamp::seconds(stamp));
     }
     Ok(())
 }
@@ -294,9 +295,9 @@ fn decode_micro_time(value: &mut Value, path: Path) -> Result<(), String> {
         let zone = text.get(26..27).unwrap_or_default();
         fraction.starts_with('.') && fraction[1..].bytes().all(|byte| byte.is_ascii_digit()) && "Z+-".contains(zone)
     };
-    let stamp = value.as_str().filter(six_digits).and_then(Wall::parse_stamp);
+    let stamp = value.as_str().filter(six_digits).and_then(stamp::parse);
     let stamp = stamp.ok_or_else(|| format!("{path}: parsing time {value} as \"2006-01-02T15:04:05.000000Z07:00\""))?;
-    *value = json!(stamp.to_micro_stamp());
+    *value = json!(stamp::micros(stamp));
     Ok(())
 }
 

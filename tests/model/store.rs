@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use nodepulse::time::Wall;
 use serde_json::{Map, Value, json};
 
 use super::problem::Problem;
+use super::stamp;
 
 /// The kinds that are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,7 +133,7 @@ impl Store {
         }
         metadata["uid"] = json!(uid(self.uids));
         metadata["resourceVersion"] = json!(self.version.to_string());
-        metadata["creationTimestamp"] = json!(Wall::from_unix_us(now_us).to_seconds_stamp());
+        metadata["creationTimestamp"] = json!(stamp::seconds(now_us));
         metadata["managedFields"] = json!([managed_entry(resource, writer, now_us)]);
         self.objects.entry(resource).or_default().insert(name.to_owned(), object);
         Ok(())
@@ -201,7 +201,7 @@ fn is_managed_fields_reset(value: &Value) -> bool {
 fn managed_entry(resource: Resource, writer: &Writer, now_us: i64) -> Value {
     let mut entry = json!({
         "manager": writer.manager, "operation": "Update", "apiVersion": resource.api_version(),
-        "time": Wall::from_unix_us(now_us).to_seconds_stamp(), "fieldsType": "FieldsV1",
+        "time": stamp::seconds(now_us), "fieldsType": "FieldsV1",
         "fieldsV1": {"f:metadata": {"f:name": {}}},
     });
     if !writer.subresource.is_empty() {

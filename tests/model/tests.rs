@@ -328,18 +328,18 @@ fn a_renewal_counts_only_when_it_is_later_and_never_heals_unknown() {
     send(&mut server, "POST", LEASES, &lease(&uid));
     server.tick(NOW);
     for second in (5..200).step_by(5) {
-        let stamp = nodepulse::time::Wall::from_unix_us(NOW + second * 1_000_000).to_micro_stamp();
+        let stamp = stamp::micros(NOW + second * 1_000_000);
         send(&mut server, "PATCH", &format!("{LEASES}/n1"), &json!({"spec": {"renewTime": stamp}}));
         server.tick(NOW + second * 1_000_000);
     }
     assert_eq!(condition(server.node("n1").unwrap(), "Ready").unwrap()["status"], "True");
     for second in (200..300).step_by(5) {
-        let stamp = nodepulse::time::Wall::from_unix_us(NOW + (second - 150) * 1_000_000).to_micro_stamp();
+        let stamp = stamp::micros(NOW + (second - 150) * 1_000_000);
         send(&mut server, "PATCH", &format!("{LEASES}/n1"), &json!({"spec": {"renewTime": stamp}}));
         server.tick(NOW + second * 1_000_000);
     }
     assert_eq!(condition(server.node("n1").unwrap(), "Ready").unwrap()["status"], "Unknown");
-    let stamp = nodepulse::time::Wall::from_unix_us(NOW + 300_000_000).to_micro_stamp();
+    let stamp = stamp::micros(NOW + 300_000_000);
     send(&mut server, "PATCH", &format!("{LEASES}/n1"), &json!({"spec": {"renewTime": stamp}}));
     server.tick(NOW + 300_000_000);
     assert_eq!(condition(server.node("n1").unwrap(), "Ready").unwrap()["status"], "Unknown");

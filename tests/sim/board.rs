@@ -1,185 +1,256 @@
-//! Turns random happenings on a machine into the facts that a probe of it would find.
+//! Turns chance into a board, and into what befalls it: plain numbers, which the judge reads, and `facts` says to the agent.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use nodepulse::probe::facts::{
-    Absent, DefaultRoute, Facts, FileSystem, Interface, InterfaceAddress, Machine, MemorySource, MemoryUse, Network,
-    Pids, Readings, Why,
-};
-
 use super::random::Random;
 
-const MEBIBYTE: u64 = 1 << 20;
-const MEMORY_BYTES: u64 = 1900 * MEBIBYTE;
-const DISK_BYTES: u64 = 8192 * MEBIBYTE;
+pub const MEBIBYTE: u64 = 1 << 20;
+/// A kernel counts memory in KiB.
+const PAGE_BYTES: u64 = 4096;
+/// What changes, the first ones more often: thresholds are the matter of conditions.
+const CHANGES: [u64; 27] = [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 6, 7, 8, 9, 10, 11, 11, 12, 13, 14, 15];
+/// From a router to a small server.
+const MEMORIES_MIB: [u64; 7] = [58, 94, 427, 921, 1900, 7812, 32_000];
+const DISKS_MIB: [u64; 5] = [48, 900, 8192, 29_000, 250_000];
 
 /// A board with an uplink.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Board {
-    pub facts: Facts,
+    pub machine_id: Option<String>,
+    pub system_uuid: Option<String>,
+    pub serial: Option<String>,
+    pub mac: Option<String>,
+    pub boot_id: String,
+    pub architecture: &'static str,
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    pub swap_bytes: Option<u64>,
+    /// Bytes of a page, and how many pages there are.
+    pub hugepages: Vec<(u64, u64)>,
+    /// Why neither CPUs nor memory can be counted just now.
+    pub uncounted: Option<Odd>,
+    pub memory_available_bytes: Result<u64, Odd>,
+    pub disk: Result<Disk, Odd>,
+    pub pids: Result<Pids, Odd>,
+    /// Last parts of the addresses that the uplink has.
+    pub v4: Option<u8>,
+    pub v6: Option<u16>,
+    /// As it is when it can be read again.
+    pub whole_disk: Disk,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disk {
+    pub capacity_bytes: u64,
+    pub available_bytes: u64,
+    /// 0: no limit.
+    pub inodes: u64,
+    pub inodes_free: u64,
+    /// By design: always full.
+    pub read_only: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pids {
+    pub limit: u64,
+    pub used: u64,
+}
+
+/// What is wrong with an odd file, another at each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Odd {
+    NoAnswer,
+    Empty,
+    Malformed(u64),
+    Implausible(u64),
+}
+
+impl Odd {
+    fn new(random: &mut Random) -> Odd {
+        match random.below(4) {
+            0 => Odd::NoAnswer,
+            1 => Odd::Empty,
+            2 => Odd::Malformed(random.below(1000)),
+            _ => Odd::Implausible(random.below(1000)),
+        }
+    }
 }
 
 impl Board {
     pub fn new(random: &mut Random) -> Board {
-        let absent = |path: &str| Absent { path: path.to_owned(), why: Why::NoSuchFile };
-        let machine = Machine {
-            hostname: Ok("edge-1".to_owned()),
-            machine_id: Ok("8c5b0f1e0d7c4a559e0b6f2f3f1f6a02".to_owned()),
-            system_uuid: Err(absent("sys/class/dmi/id/product_uuid")),
-            boot_id: Ok(boot_id(0)),
-            architecture: Ok("arm64".to_owned()),
-            kernel_release: Ok("6.12.48-v8".to_owned()),
-            os_image: Ok("Debian GNU/Linux 13 (trixie)".to_owned()),
-            board_model: Ok("Raspberry Pi 4 Model B Rev 1.4".to_owned()),
-            board_compatible: Ok(vec!["raspberrypi,4-model-b".to_owned(), "brcm,bcm2711".to_owned()]),
-            board_serial: Ok("10000000abcdef01".to_owned()),
-            mac_address: Ok("dc:a6:32:ab:cd:01".to_owned()),
-            passed_over: Vec::new(),
-            cpu_count: Ok(4),
-            memory_total_bytes: Ok(MEMORY_BYTES),
-            swap_total_bytes: if random.per_mille(500) { Ok(0) } else { Err(absent("proc/meminfo")) },
-            reset_reason: Err(absent("sys/class/watchdog")),
-            hugepages: Vec::new(),
+        let memory_bytes = random.pick(&MEMORIES_MIB) * MEBIBYTE + random.below(200) * PAGE_BYTES;
+        let capacity_bytes = random.pick(&DISKS_MIB) * MEBIBYTE + random.below(1000) * 512;
+        let inodes = random.pick(&[0, 12_000, 500_000, 15_000_000]);
+        let whole_disk = Disk {
+            capacity_bytes,
+            available_bytes: capacity_bytes / 2,
+            inodes,
+            inodes_free: inodes / 5 * 4,
+            read_only: random.per_mille(60),
         };
-        let readings = Readings {
-            memory: Ok(MemoryUse { available_bytes: 900 * MEBIBYTE, source: MemorySource::CgroupV2 }),
-            node_file_system: Ok(disk()),
-            pids: Ok(Pids { limit: 32_768, used: 200 }),
-        };
-        Board { facts: Facts { machine, readings, network: uplink(Some(10), None) } }
+        let mut text = |odds: u64, length: usize| random.per_mille(odds).then(|| hex(random, length));
+        let (machine_id, system_uuid) = (text(900, 32), text(300, 32));
+        let serial = text(800, 16);
+        let mac = text(800, 10).map(|digits| {
+            let pairs: Vec<&str> = (0..5).map(|place| &digits[place * 2..place * 2 + 2]).collect();
+            format!("dc:{}", pairs.join(":"))
+        });
+        let hugepages = random.pick(&[&[][..], &[(2 << 20, 0)], &[(2 << 20, 3), (1 << 30, 0)], &[(64 << 10, 16)]]);
+        Board {
+            machine_id,
+            system_uuid,
+            serial,
+            mac,
+            boot_id: boot_id(0),
+            architecture: random.pick(&["arm64", "arm", "amd64", "riscv64", "386", "loong64"]),
+            cpus: random.pick(&[1, 2, 4, 8, 64]),
+            memory_bytes,
+            swap_bytes: random.pick(&[None, Some(0), Some(100 << 20), Some(104_853_504)]),
+            hugepages: hugepages.to_vec(),
+            uncounted: None,
+            memory_available_bytes: Ok(memory_bytes / 2),
+            disk: Ok(whole_disk),
+            pids: Ok(Pids { limit: random.pick(&[4_096, 32_768, 4_194_304]), used: 200 }),
+            v4: Some(10),
+            v6: None,
+            whole_disk,
+        }
     }
 
     /// Something changes. Answers what, for the trace.
     pub fn change(&mut self, random: &mut Random) -> &'static str {
-        let readings = &mut self.facts.readings;
-        match random.below(13) {
+        match random.pick(&CHANGES) {
             0 => {
-                let available_bytes = random.between(1, 90) * MEBIBYTE;
-                readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::CgroupV2 });
+                self.memory_available_bytes = Ok(random.between(1, self.memory_bytes / 24));
                 "memory runs low"
             }
             1 => {
-                let available_bytes = random.between(300, 1500) * MEBIBYTE;
-                readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::CgroupV2 });
+                self.memory_available_bytes = Ok(random.between(self.memory_bytes / 4, self.memory_bytes / 5 * 4));
                 "memory is plenty"
             }
-            2 => self.set_disk_bytes(random.between(0, 600) * MEBIBYTE, "the disk fills up"),
-            3 => self.set_disk_bytes(random.between(2000, 6000) * MEBIBYTE, "the disk is cleaned"),
-            4 | 12 => {
-                readings.memory = Err(Absent { path: "proc/meminfo".to_owned(), why: odd(random) });
+            2 => {
+                // As much as thresholds commonly ask for, or a little more or less.
+                let edge = random.pick(&[
+                    100 * MEBIBYTE,
+                    self.memory_bytes / 10,
+                    self.memory_bytes / 8,
+                    self.memory_bytes / 7,
+                    8 * MEBIBYTE,
+                ]);
+                let bytes = (edge + random.between(0, 2)).saturating_sub(1);
+                self.memory_available_bytes = Ok(bytes.min(self.memory_bytes));
+                "memory is about at its threshold"
+            }
+            3 => self.change_disk(
+                |disk, random| disk.available_bytes = random.below(disk.capacity_bytes / 14),
+                random,
+                "the disk fills up",
+            ),
+            4 => self.change_disk(
+                |disk, _| disk.available_bytes = disk.capacity_bytes / 2,
+                random,
+                "the disk is cleaned",
+            ),
+            5 => self.change_disk(
+                |disk, random| disk.available_bytes = disk.capacity_bytes / 100 * random.between(8, 17),
+                random,
+                "the disk is about at its threshold",
+            ),
+            6 => self.change_disk(
+                |disk, random| disk.inodes_free = random.below(disk.inodes / 25 + 1),
+                random,
+                "inodes run low",
+            ),
+            7 => self.change_disk(|disk, _| disk.inodes_free = disk.inodes / 2, random, "inodes are plenty"),
+            8 => {
+                self.memory_available_bytes = Err(Odd::new(random));
                 "memory cannot be read"
             }
             9 => {
-                readings.node_file_system = Err(Absent { path: "var/lib/nodepulse".to_owned(), why: odd(random) });
+                self.disk = Err(Odd::new(random));
                 "the disk cannot be read"
             }
             10 => {
-                let absent = Absent { path: "proc/cpuinfo".to_owned(), why: odd(random) };
-                self.facts.machine.cpu_count = Err(absent.clone());
-                self.facts.machine.memory_total_bytes = Err(absent);
+                self.uncounted = Some(Odd::new(random));
                 "neither CPUs nor memory can be counted"
             }
             11 => {
                 self.make_readable();
                 "what could not be read can be"
             }
-            5 => {
-                self.facts.network = uplink(None, None);
-                "the address is gone"
-            }
-            6 => {
-                self.facts.network = uplink(Some(random.between(2, 250) as u8), Some(1));
-                "an IPv6 address joins a new IPv4 one"
-            }
-            _ => {
-                self.facts.network = uplink(Some(random.between(2, 250) as u8), None);
-                "the address changes"
-            }
+            12 => self.change_addresses(None, None, "the address is gone"),
+            13 => self.change_addresses(
+                Some(random.between(2, 250) as u8),
+                Some(1),
+                "an IPv6 address joins a new IPv4 one",
+            ),
+            14 => self.change_pids(random),
+            _ => self.change_addresses(Some(random.between(2, 250) as u8), None, "the address changes"),
         }
+    }
+
+    fn change_addresses(&mut self, v4: Option<u8>, v6: Option<u16>, what: &'static str) -> &'static str {
+        (self.v4, self.v6) = (v4, v6);
+        what
+    }
+
+    fn change_pids(&mut self, random: &mut Random) -> &'static str {
+        if let Ok(pids) = &mut self.pids {
+            pids.used = random.pick(&[200, pids.limit / 2, pids.limit - 100, pids.limit - 1001, pids.limit - 1000]);
+        }
+        if random.per_mille(100) {
+            self.pids = Err(Odd::new(random));
+        }
+        "other threads run"
+    }
+
+    fn change_disk(
+        &mut self,
+        change: fn(&mut Disk, &mut Random),
+        random: &mut Random,
+        what: &'static str,
+    ) -> &'static str {
+        if let Ok(disk) = &mut self.disk {
+            change(disk, random);
+        }
+        what
     }
 
     /// At peace, what can be read can be read: the truth is then one.
     pub fn make_readable(&mut self) {
-        let Facts { machine, readings, .. } = &mut self.facts;
-        if readings.memory.is_err() {
-            let available_bytes = 900 * MEBIBYTE;
-            readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::CgroupV2 });
-        }
-        if readings.node_file_system.is_err() {
-            readings.node_file_system = Ok(disk());
-        }
-        machine.cpu_count = Ok(4);
-        machine.memory_total_bytes = Ok(MEMORY_BYTES);
-        if self.facts.network.default_routes.is_empty() {
-            self.facts.network = uplink(Some(10), None);
+        self.memory_available_bytes = Ok(self.memory_available_bytes.unwrap_or(self.memory_bytes / 2));
+        self.disk = Ok(self.disk.unwrap_or(self.whole_disk));
+        self.pids = Ok(self.pids.unwrap_or(Pids { limit: 32_768, used: 200 }));
+        self.uncounted = None;
+        if self.v4.is_none() {
+            (self.v4, self.v6) = (Some(10), None);
         }
     }
 
     /// Another boot of the same board.
     pub fn restart(&mut self, boot: u64) {
-        self.facts.machine.boot_id = Ok(boot_id(boot));
+        self.boot_id = boot_id(boot);
     }
 
-    fn set_disk_bytes(&mut self, bytes: u64, what: &'static str) -> &'static str {
-        if let Ok(disk) = &mut self.facts.readings.node_file_system {
-            disk.available_bytes = bytes;
-        }
-        what
+    /// Where packets for everybody leave, and by what address.
+    pub fn address_v4(&self) -> Option<IpAddr> {
+        self.v4.map(|last| Ipv4Addr::new(192, 168, 7, last).into())
     }
-}
 
-fn disk() -> FileSystem {
-    let (inodes, inodes_free) = (500_000, 400_000);
-    let (capacity_bytes, available_bytes) = (DISK_BYTES, DISK_BYTES / 2);
-    FileSystem { capacity_bytes, available_bytes, inodes, inodes_free, read_only: false }
-}
-
-/// What is wrong with an odd file, another at each time.
-fn odd(random: &mut Random) -> Why {
-    match random.below(4) {
-        0 => Why::Errno(5),
-        1 => Why::Empty,
-        2 => Why::Malformed(format!("{} is no number", random.below(1000))),
-        _ => Why::Implausible(format!("{} is more than there is", random.below(1000))),
+    pub fn address_v6(&self) -> Option<IpAddr> {
+        self.v6.map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into())
     }
-}
-
-fn boot_id(boot: u64) -> String {
-    format!("5e3f1c3a-0000-4000-8000-{boot:012x}")
 }
 
 /// Both addresses that a dual-stack board is configured with, always there.
 pub const DUAL_STACK: (IpAddr, IpAddr) =
     (IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 1)));
 
-fn uplink(v4: Option<u8>, v6: Option<u16>) -> Network {
-    let mut addresses = Vec::new();
-    let mut add = |ip: IpAddr| addresses.push(InterfaceAddress { ip, unusable: false, second_choice: false });
-    add_if(v4.map(|last| Ipv4Addr::new(192, 168, 7, last).into()), &mut add);
-    add_if(v6.map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into()), &mut add);
-    let interface = |name: &str, addresses| Interface {
-        name: name.to_owned(),
-        up: true,
-        running: true,
-        loopback: false,
-        point_to_point: false,
-        addresses,
-    };
-    let fixed = [DUAL_STACK.0, DUAL_STACK.1];
-    let fixed = fixed.map(|ip| InterfaceAddress { ip, unusable: false, second_choice: false }).to_vec();
-    let route = |is_v6| DefaultRoute { interface: "eth0".to_owned(), gateway: None, is_v6, metric: 100 };
-    let mut default_routes = Vec::new();
-    default_routes.extend(v4.map(|_| route(false)));
-    default_routes.extend(v6.map(|_| route(true)));
-    Network {
-        interfaces: vec![interface("eth0", addresses), interface("vpn0", fixed)],
-        default_routes,
-        node_name_addresses: Vec::new(),
-    }
+fn boot_id(boot: u64) -> String {
+    format!("5e3f1c3a-0000-4000-8000-{boot:012x}")
 }
 
-fn add_if(ip: Option<IpAddr>, add: &mut impl FnMut(IpAddr)) {
-    if let Some(ip) = ip {
-        add(ip);
-    }
+fn hex(random: &mut Random, length: usize) -> String {
+    let digits: String = (0..length.div_ceil(16)).map(|_| format!("{:016x}", random.next())).collect();
+    digits[..length].to_owned()
 }

@@ -3,9 +3,12 @@
 use nodepulse::agent::Input;
 use nodepulse::api::Failure;
 
+use super::judge::events::FOREVER;
 use super::plan::Happening;
+use super::settings::settings;
 use super::stranger::Stranger;
-use super::world::{Event, NODE, World};
+use super::wanted::NodeIp;
+use super::world::{Event, World};
 
 /// When a service manager loses patience with a process that is to end.
 const TIMEOUT_STOP_US: u64 = 90_000_000;
@@ -44,34 +47,29 @@ impl World {
         }
         match kind {
             Happening::NodeDeleted => {
+                self.cordon_ends();
                 // A creation may have been sent at any time from now on.
-                if self.server.delete_node(NODE) {
-                    self.truth.touched(wall_us);
+                if self.server.delete_node(&self.plan.name) {
+                    self.touched();
                 }
             }
             Happening::NodeReplaced => {
-                self.server.replace_node(NODE, wall_us);
-                self.truth.touched(wall_us);
+                self.cordon_ends();
+                self.server.replace_node(&self.plan.name, wall_us);
+                self.touched();
             }
-            Happening::LeaseDeleted => drop(self.server.delete_lease(NODE)),
-            Happening::LeaseDuration => {
-                let seconds = self.random.pick(&[1, 15, 3600]);
-                self.server.set_lease_duration(NODE, seconds);
-            }
-            Happening::Cordon => {
-                let cordon = self.random.per_mille(500);
-                self.server.set_unschedulable(NODE, cordon);
+            Happening::LeaseDeleted => {
+                self.server.delete_lease(&self.plan.name);
             }
             Happening::ForcedUnknown => {
-                self.server.force_unknown(NODE, wall_us);
-                self.truth.touched(wall_us);
+                self.server.force_unknown(&self.plan.name, wall_us);
+                self.touched();
             }
-            Happening::LabelWiped => {
-                let key = self.random.pick(&["kubernetes.io/os", "kubernetes.io/arch"]);
-                self.server.set_label(NODE, key, None);
-            }
-            Happening::LabelOfOthers => drop(self.server.set_label(NODE, "node-role.kubernetes.io/edge", Some(""))),
-            Happening::ConditionOfOthers => drop(self.server.add_foreign_condition(NODE, "KernelDeadlock", wall_us)),
+            Happening::LeaseDuration
+            | Happening::Cordon
+            | Happening::LabelWiped
+            | Happening::LabelOfOthers
+            | Happening::ConditionOfOthers => self.somebody_writes(kind, wall_us),
             Happening::ServerRestart => self.restart_server(),
             Happening::ServerFrozen => {
                 self.server_frozen_until_us = self.now_us + self.random.between(1, 40) * 1_000_000
@@ -104,6 +102,51 @@ impl World {
         self.schedule_happening(kind);
     }
 
+    /// Somebody writes into an object, and makes nothing untrue that is ours to tell.
+    fn somebody_writes(&mut self, kind: Happening, wall_us: i64) {
+        match kind {
+            Happening::LeaseDuration => {
+                let seconds = self.random.pick(&[1, 15, 3600]);
+                self.server.set_lease_duration(&self.plan.name, seconds);
+            }
+            Happening::Cordon => {
+                let cordon = self.random.per_mille(500);
+                let by = self.teller();
+                if self.server.set_unschedulable(&self.plan.name, cordon) {
+                    self.events.may_be_told("Schedulable", None, wall_us, FOREVER, by);
+                }
+            }
+            Happening::LabelWiped => {
+                let key = self.random.pick(&["kubernetes.io/os", "kubernetes.io/arch"]);
+                self.server.set_label(&self.plan.name, key, None);
+            }
+            Happening::LabelOfOthers => {
+                self.server.set_label(&self.plan.name, "node-role.kubernetes.io/edge", Some(""));
+            }
+            Happening::ConditionOfOthers => {
+                self.server.add_foreign_condition(&self.plan.name, "KernelDeadlock", wall_us);
+            }
+            _ => {}
+        }
+    }
+
+    /// With the Node: the next one is schedulable, which is told (SCH-1).
+    fn cordon_ends(&mut self) {
+        let (wall_us, by) = (self.server_wall_us(), self.teller());
+        if self.server.node(&self.plan.name).is_some_and(|node| node["spec"]["unschedulable"] == true) {
+            self.events.may_be_told("Schedulable", Some("True"), wall_us, FOREVER, by);
+        }
+    }
+
+    /// Somebody wrote the conditions, or the Node is gone, or new: whoever repairs that tells of it.
+    pub fn touched(&mut self) {
+        let (wall_us, by) = (self.server_wall_us(), self.teller());
+        self.conditions.touched(wall_us);
+        for kind in ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"] {
+            self.events.may_be_told(kind, None, wall_us, FOREVER, by);
+        }
+    }
+
     fn put_stranger_in_front(&mut self) {
         let until_us = self.now_us + self.random.between(1, 90) * 1_000_000;
         self.stranger_until_us = Some((until_us, Stranger::new(&mut self.random)));
@@ -134,7 +177,12 @@ impl World {
     fn reload(&mut self) {
         if self.agent.is_some() && !self.is_asleep {
             self.watch.hurried(true, self.now_us);
-            self.feed(Input::Reloaded(Box::new(self.plan.settings.clone())));
+            // Somebody may have asked for other addresses meanwhile.
+            if self.random.per_mille(400) {
+                let is_both = self.plan.wanted.node_ip == NodeIp::Both;
+                self.plan.wanted.node_ip = if is_both { NodeIp::Detect } else { NodeIp::Both };
+            }
+            self.feed(Input::Reloaded(Box::new(settings(&self.plan.wanted))));
         }
     }
 
@@ -165,6 +213,7 @@ impl World {
     fn cut_power(&mut self) {
         self.trace.say(|| "    the board restarts".to_owned());
         self.end_process(true);
+        self.boots += 1;
         self.boot_offset_us = -(self.now_us as i64);
         self.board.restart(self.life);
         // The power is back while the machine slept: it sleeps no more.
@@ -190,8 +239,8 @@ impl World {
     pub fn make_peace(&mut self) {
         self.trace.say(|| "*** peace".to_owned());
         self.peace = true;
-        if !self.plan.faults.is_empty() {
-            // An event that met many of them is tried every five minutes.
+        if !self.plan.faults.is_empty() || self.plan.happenings.contains_key(&Happening::StrangerInFront) {
+            // An event that met many of them is tried every five minutes, as a stranger may ask for.
             self.patience = 6;
         }
         self.plan.faults.clear();
@@ -211,13 +260,13 @@ impl World {
         if was_down {
             self.schedule(0, Event::LinkChanged);
         }
-        if !self.plan.settings.reregister && self.server.node(NODE).is_none() {
-            self.server.replace_node(NODE, self.server_wall_us());
-            self.truth.touched(self.server_wall_us());
+        if !self.plan.wanted.reregister && self.server.node(&self.plan.name).is_none() {
+            self.server.replace_node(&self.plan.name, self.server_wall_us());
+            self.touched();
         }
-        let replay_us = self.ledger.waiting() * 1_700_000;
+        let replay_us = self.events.waiting() * 1_700_000;
         // A Node that was deleted again and again is made again within five minutes.
-        let is_missing = self.server.node(NODE).is_none() || self.watch.is_node_missing();
+        let is_missing = self.server.node(&self.plan.name).is_none() || self.watch.is_node_missing();
         let registration_us = if is_missing { 310_000_000 } else { 0 };
         self.schedule(self.calm_us() + replay_us + registration_us, Event::Judge);
     }

@@ -1,30 +1,34 @@
 //! Turns the state of a world at peace into "as it should be" or a sentence saying what is not.
+//!
+//! This file and those below it are a model of their own, made from `kubelet-behaviour` and the design: nothing in them
+//! is the agent's (`tidy::judge`). What they need of the world are plain numbers, the server's objects and the clock.
+
+pub mod conditions;
+pub mod events;
+pub mod excuse;
+pub mod node;
+pub mod requests;
+pub mod thresholds;
+pub mod wire;
 
 use std::collections::BTreeMap;
 
-use nodepulse::journal::Happened;
-use nodepulse::node::condition as conditions;
-use nodepulse::node::object::Node;
-use nodepulse::node::patch::status_patch;
-use nodepulse::node::report::LAST_OUTAGE;
-use nodepulse::node::{Board, Remembered, desired};
-use nodepulse::time::Wall;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::plan::Happening;
-use super::truth::{self, TOLERANCE_US};
-use super::world::{EPOCH_US, Event, NODE, World};
+use super::world::{Event, World};
 use crate::model::controller::condition;
+use crate::model::stamp;
+use conditions::{KINDS, TOLERANCE_US};
+use node::{Expected, judge_condition};
 
-/// A Node at rest: six renewals, at most three assertions, now and then a report. Events come on top.
-const IDLE_REQUESTS_PER_MINUTE: u64 = 12;
-/// Renewals come every 10.4 s at most, and travel.
-const FRESH_US: i64 = 12_000_000;
-
+const MINUTE_US: u64 = 60_000_000;
+/// What may come on top of renewals, assertions and reports in a minute of peace.
+const MORE_REQUESTS: u64 = 4;
+/// A renewal that is due travels, and timers are late.
+const RENEWAL_LATE_US: i64 = 1_600_000;
 /// A board's clock that is 10 s off counts as right, and the same to the other side some moments before.
 const DATED_US: i64 = 22_000_000;
-/// So long after the end of an outage its record may reach the disk.
-const LATE_RECORD_US: i64 = 40_000_000;
+const LAST_OUTAGE: &str = "nodepulse.dev/last-outage";
 
 type Judged = Result<(), String>;
 
@@ -34,7 +38,7 @@ impl World {
         let rate = self.judge_rate();
         self.requests_at_judgement = self.steady_requests();
         self.judged += 1;
-        let judged = self.judge_node().and_then(|()| self.judge_status()).and_then(|()| self.judge_lease()).and(rate);
+        let judged = self.judge_node().and_then(|()| self.judge_lease()).and(rate);
         let judged = judged.and_then(|()| self.judge_telling());
         let seconds = self.judged * self.calm_us() / 1_000_000;
         self.check(judged.map_err(|why| format!("{seconds} s after peace: {why}")));
@@ -46,47 +50,44 @@ impl World {
         if !self.is_last_judgement() {
             return Ok(());
         }
-        if self.ledger.waiting() > 0 && self.patience > 0 {
+        if self.events.waiting() > 0 && self.patience > 0 {
             self.patience -= 1;
             self.judged -= 1;
             return Ok(());
         }
-        self.ledger.judge()?;
+        self.events.judge(&mut self.excuses)?;
         if self.was_faultless { self.judge_last_outage() } else { Ok(()) }
     }
 
     /// The annotation sums up the last outage, unless the Node was made anew since.
     fn judge_last_outage(&self) -> Judged {
-        let Some(ended) = self.ledger.last_end() else { return Ok(()) };
-        let Happened::OutageEnded { cause, changes, dropped } = &ended.record.what else { return Ok(()) };
-        let node = self.server.node(NODE).ok_or("there is no Node")?;
-        // The disk may have heard of the end long after the server, or never: then its last record is of another outage.
-        let told_us = self.ledger.summary.map_or(ended.synced_us, |summary| summary.sent_us);
-        let created = node["metadata"]["creationTimestamp"].as_str().and_then(Wall::parse_stamp);
-        let is_another_node = created.is_none_or(|created| created.unix_us() > EPOCH_US + told_us as i64 - 1_000_000);
-        // What was summed up may be a later outage than the last one on disk.
-        let is_from_memory = self.ledger.is_end_from_memory();
-        if is_another_node || is_from_memory || self.ledger.summary.is_some_and(|summary| summary.is_excused) {
+        let Some((lost_us, reached_us)) = self.reach.outage_us else { return Ok(()) };
+        let node = self.server.node(&self.plan.name).ok_or("there is no Node")?;
+        let created_us = node["metadata"]["creationTimestamp"].as_str().and_then(stamp::parse).unwrap_or(0);
+        if created_us > lost_us {
             return Ok(());
         }
         let text = node["metadata"]["annotations"][LAST_OUTAGE].as_str().unwrap_or_default();
         let outage: Value = serde_json::from_str(text).map_err(|error| format!("last-outage is {text:?}: {error}"))?;
-        let expected = json!({"cause": cause.as_str(), "changes": changes, "dropped": dropped});
-        let is_other = ["cause", "changes", "dropped"].into_iter().any(|key| outage[key] != expected[key]);
-        if is_other || !self.ledger.had_changes(&ended.record, u64::from(*changes)) {
-            return Err(format!("last-outage is {text}, the record {expected}"));
+        let time = |key: &str| outage[key].as_str().and_then(stamp::parse).unwrap_or(0);
+        let (from_us, to_us) = (time("from"), time("to"));
+        if to_us < reached_us - TOLERANCE_US {
+            return Err(format!("last-outage is of an earlier one: {text}"));
         }
-        let synced_us = EPOCH_US + ended.synced_us as i64;
-        let recorded_us = EPOCH_US + ended.record.at.up.as_duration().as_micros() as i64 - self.boot_offset_us;
-        let stored = outage["to"].as_str().and_then(Wall::parse_stamp).map_or(0, Wall::unix_us);
-        // A disk that is broken or slow has the record long after the end, which then only the record tells.
-        let happens = |kind| self.plan.happenings.contains_key(&kind);
-        let may_be_late = happens(Happening::DiskFull) || happens(Happening::DiskSlow);
-        let earliest_us = if may_be_late { recorded_us - TOLERANCE_US } else { synced_us - LATE_RECORD_US };
-        // A process of another boot that had no clock cannot know, nor when the board slept.
-        let is_knowable = ended.record.at.boot == self.boot() && !happens(Happening::Suspend);
-        if is_knowable && !(earliest_us..=synced_us + TOLERANCE_US).contains(&stored) {
-            return Err(format!("last-outage ended at another time: {text}"));
+        if to_us > reached_us + TOLERANCE_US {
+            // There was a shorter one since.
+            return Ok(());
+        }
+        if (from_us - lost_us).abs() > TOLERANCE_US {
+            return Err(format!("last-outage began {} s off: {text}", (from_us - lost_us) / 1_000_000));
+        }
+        let least = self.events.changes_within(lost_us + TOLERANCE_US, reached_us - TOLERANCE_US);
+        let most = self.events.changes_within(lost_us - TOLERANCE_US, reached_us + TOLERANCE_US);
+        let number = |key: &str| outage[key].as_u64().unwrap_or(u64::MAX / 2);
+        // What made room for others is counted, not told.
+        let (changes, dropped) = (number("changes"), number("dropped"));
+        if changes > most || changes + dropped < least || outage["cause"].as_str().is_none_or(str::is_empty) {
+            return Err(format!("last-outage is {text}, there were {least} to {most} changes"));
         }
         Ok(())
     }
@@ -97,44 +98,61 @@ impl World {
 
     fn judge_rate(&self) -> Judged {
         let requests = self.steady_requests() - self.requests_at_judgement;
-        if self.judged > 0 && requests * 60_000_000 > IDLE_REQUESTS_PER_MINUTE * self.calm_us() {
+        let wanted = &self.plan.wanted;
+        let renew_us = u64::from(wanted.lease_s) * 1_000_000 / 4;
+        let often = |period_us: u64| self.calm_us() / period_us + 1;
+        let expected = often(renew_us) + often(wanted.assert_us) + often(wanted.report_us);
+        if self.judged > 0 && requests > expected + MORE_REQUESTS * self.calm_us() / MINUTE_US {
             return Err(format!("{requests} requests in a minute of peace"));
         }
         Ok(())
     }
 
     /// What anybody sees with kubectl.
-    fn judge_node(&self) -> Judged {
-        let node = self.server.node(NODE).ok_or("there is no Node")?;
-        for kind in truth::KINDS {
+    fn judge_node(&mut self) -> Judged {
+        let node = self.server.node(&self.plan.name).ok_or("there is no Node")?;
+        for kind in KINDS {
             let stored = condition(node, kind).and_then(|stored| stored["lastTransitionTime"].as_str());
-            let stored = stored.and_then(Wall::parse_stamp).ok_or_else(|| format!("{kind} has no time"))?;
-            self.truth.is_since(kind, stored.unix_us())?;
+            let stored_us = stored.and_then(stamp::parse).ok_or_else(|| format!("{kind} has no time"))?;
+            self.conditions.is_since(kind, stored_us, &mut self.excuses)?;
+            judge_condition(node, kind, self.conditions.status(kind).unwrap_or("False"))?;
         }
-        for (kind, status) in self.true_conditions() {
-            let stored = condition(node, kind).ok_or_else(|| format!("the Node has no condition {kind}"))?;
-            if stored["status"] != status {
-                return Err(format!("{kind} is {}, in truth it is {status}", stored["status"]));
-            }
-            if stored["reason"] == "NodeStatusUnknown" || stored["reason"] == "NodeStatusNeverUpdated" {
-                return Err(format!("{kind} has the controller's reason: {stored}"));
-            }
+        judge_condition(node, "Ready", "True")?;
+        let conditions = node["status"]["conditions"].as_array().map_or(0, Vec::len);
+        let expected = KINDS.len() + 1 + usize::from(condition(node, "KernelDeadlock").is_some());
+        if conditions != expected {
+            return Err(format!("conditions nobody knows: {}", node["status"]["conditions"]));
         }
+        self.judge_heartbeat(node)?;
         let taints = node["spec"]["taints"].to_string();
         if taints.contains("unreachable") || taints.contains("not-ready") {
             return Err(format!("the controller still taints it: {taints}"));
         }
-        let addresses = node["status"]["addresses"].as_array().map_or(0, Vec::len);
-        let expected = if self.plan.settings.node_ip == nodepulse::config::settings::NodeIp::Detect { 2 } else { 3 };
-        if addresses != expected {
-            return Err(format!("{expected} addresses are expected: {}", node["status"]["addresses"]));
+        Expected { name: &self.plan.name, board: &self.board, wanted: &self.plan.wanted }.judge(node)
+    }
+
+    /// SYN-6 and SYN-7: a report at the latest after one and a half periods, and the run that it comes with.
+    fn judge_heartbeat(&self, node: &Value) -> Judged {
+        let Some(reported) = self.reported else { return Ok(()) };
+        let wanted = &self.plan.wanted;
+        let longest_us = (wanted.report_us * 3 / 2 + wanted.update_us * 2) as i64;
+        let silent_us = self.server_wall_us() - reported.at_us;
+        if silent_us > longest_us {
+            return Err(format!("the last report was {} s ago", silent_us / 1_000_000));
+        }
+        for kind in KINDS.into_iter().chain(["Ready"]).filter(|_| !reported.is_late) {
+            let beat = condition(node, kind).and_then(|stored| stored["lastHeartbeatTime"].as_str());
+            let off_us = beat.and_then(stamp::parse).unwrap_or(0) - reported.at_us;
+            if off_us.abs() > DATED_US {
+                return Err(format!("lastHeartbeatTime of {kind} is {} s off the last report", off_us / 1_000_000));
+            }
         }
         Ok(())
     }
 
     /// What the Node has of cpu, memory and storage, and whether it is Ready.
     pub fn stored_sizes(&self) -> BTreeMap<String, String> {
-        let Some(node) = self.server.node(NODE) else { return BTreeMap::new() };
+        let Some(node) = self.server.node(&self.plan.name) else { return BTreeMap::new() };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let capacity = node["status"]["capacity"].as_object().into_iter().flatten();
         let mut sizes: BTreeMap<String, String> = capacity
@@ -158,66 +176,30 @@ impl World {
         }
     }
 
-    /// By rules of this file's own, not the agent's.
-    fn true_conditions(&self) -> [(&'static str, &'static str); 4] {
-        let readings = &self.board.facts.readings;
-        let word = |pressed: bool| if pressed { "True" } else { "False" };
-        let memory = readings.memory.as_ref().is_ok_and(|memory| memory.available_bytes < 100 << 20);
-        let disk = readings.node_file_system.as_ref().is_ok_and(|disk| disk.available_bytes < disk.capacity_bytes / 10);
-        [("MemoryPressure", word(memory)), ("DiskPressure", word(disk)), ("PIDPressure", "False"), ("Ready", "True")]
-    }
-
-    /// The agent's own rules find nothing left to change.
-    fn judge_status(&self) -> Judged {
-        let stored = self.server.node(NODE).cloned().unwrap_or_default();
-        let base: Node = serde_json::from_value(stored).map_err(|error| format!("the stored Node is odd: {error}"))?;
-        let facts = &self.board.facts;
-        let settings = &self.plan.settings;
-        let board = Board {
-            settings,
-            facts,
-            name: NODE,
-            kubelet_version: &base.status.node_info.kubelet_version,
-            conditions: &conditions::first_look(settings, facts, self.now().up),
-            stamp: Wall::from_unix_us(self.server_wall_us()),
-        };
-        let mut remembered =
-            Remembered { pod_cidrs: base.spec.pod_cidrs.join(","), reboot_reported: true, ..Remembered::default() };
-        remembered.unschedulable = base.spec.unschedulable;
-        let update = desired::updated(&base, &board, &mut remembered, false);
-        if update.changed {
-            return Err(format!(
-                "the server's status is not the board's: missing {}",
-                status_patch(&base, &update.node)
-            ));
-        }
-        if !base.status.node_info.kubelet_version.starts_with("v1.3") {
-            return Err(format!("kubeletVersion is {:?}", base.status.node_info.kubelet_version));
-        }
-        Ok(())
-    }
-
     fn judge_lease(&self) -> Judged {
-        let node = self.server.node(NODE).ok_or("there is no Node")?;
-        let lease = self.server.lease(NODE).ok_or("there is no Lease")?;
+        let node = self.server.node(&self.plan.name).ok_or("there is no Node")?;
+        let lease = self.server.lease(&self.plan.name).ok_or("there is no Lease")?;
         let owners: Vec<&Value> = lease["metadata"]["ownerReferences"].as_array().into_iter().flatten().collect();
         let owned = matches!(owners[..], [owner] if owner["uid"] == node["metadata"]["uid"] && owner["kind"] == "Node");
         if !owned {
             return Err(format!("the Lease has owners {owners:?}, the Node has uid {}", node["metadata"]["uid"]));
         }
-        if lease["spec"]["holderIdentity"] != NODE || lease["spec"]["leaseDurationSeconds"] != 40 {
-            return Err(format!("the Lease says {}", lease["spec"]));
+        let spec = &lease["spec"];
+        if spec["holderIdentity"] != self.plan.name.as_str() || spec["leaseDurationSeconds"] != self.plan.wanted.lease_s
+        {
+            return Err(format!("the Lease says {spec}"));
         }
         if lease["metadata"].get("managedFields").is_some() && !self.lease_made_by_stray {
             return Err("the Lease still carries managedFields".to_owned());
         }
-        let stored = lease["spec"]["renewTime"].as_str().and_then(Wall::parse_stamp).map_or(0, Wall::unix_us);
-        let off_us = (stored - self.lease_renewed_at_us).abs();
+        let stored_us = spec["renewTime"].as_str().and_then(stamp::parse).unwrap_or(0);
+        let off_us = (stored_us - self.lease_renewed_at_us).abs();
         if off_us > DATED_US {
-            return Err(format!("renewTime is {} s off: {}", off_us / 1_000_000, lease["spec"]["renewTime"]));
+            return Err(format!("renewTime is {} s off: {}", off_us / 1_000_000, spec["renewTime"]));
         }
         let silent_us = self.server_wall_us() - self.lease_renewed_at_us;
-        if silent_us > FRESH_US {
+        let period_us = i64::from(self.plan.wanted.lease_s) * 260_000;
+        if silent_us > period_us + RENEWAL_LATE_US {
             return Err(format!("the Lease was last renewed {} s ago", silent_us / 1_000_000));
         }
         Ok(())

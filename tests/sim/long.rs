@@ -1,7 +1,5 @@
 //! Turns half a year without a link into what is left of it afterwards: on disk, in memory, and on the server.
 
-use nodepulse::journal::Happened;
-
 use super::plan::{Happening, Plan};
 use super::planted::Planted;
 use super::random::Random;
@@ -53,13 +51,13 @@ impl World {
         if self.largest_agent_bytes > AGENT_TEXT_BYTES {
             return Err(format!("the agent has grown to {} bytes of text", self.largest_agent_bytes));
         }
-        self.ledger.judge_first_and_last()?;
+        self.events.judge_first_and_last()?;
         let days = self.now_us / (DAY_S * 1_000_000);
         Ok(format!(
-            "{days} days, {} changes, {} recorded, {} dropped, {} KiB written, at most {} KiB in a day, agent at most {} KiB of text, {} requests",
-            self.truth.transitions(),
-            self.ledger.changes(),
-            self.ledger.dropped(),
+            "{days} days, {} changes, {} told, {} dropped, {} KiB written, at most {} KiB in a day, agent at most {} KiB of text, {} requests",
+            self.conditions.transitions(),
+            self.events.told(),
+            self.events.dropped(),
             storage.bytes_written() >> 10,
             storage.busiest_day_bytes >> 10,
             self.largest_agent_bytes >> 10,
@@ -72,9 +70,4 @@ impl World {
         let text_bytes = self.agent.as_ref().map_or(0, |agent| format!("{agent:?}").len());
         self.largest_agent_bytes = self.largest_agent_bytes.max(text_bytes);
     }
-}
-
-/// Whether it is a change of the condition.
-pub fn is_change_of(what: &Happened, kind: &str) -> bool {
-    matches!(what, Happened::ConditionChanged { condition, .. } if condition == kind)
 }

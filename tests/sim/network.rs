@@ -4,20 +4,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nodepulse::agent::{Input, Ticket};
-use nodepulse::api::{Answer, AuditId, Class, Document, Exchange, Failure, Lane, Operation, Progress, Refusal};
+use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, Progress, Refusal};
 use nodepulse::time::Wall;
-use serde::Deserialize;
 
+use super::judge::wire::{Lane, Said};
 use super::plan::{FAULTS, Fault};
 use super::planted::Planted;
 use super::stranger::Stranger;
-use super::truth::TOLERANCE_US;
 use super::world::{Event, World};
 use crate::model::http::Request;
 use crate::model::http::Response;
 use crate::model::problem::Problem;
 use crate::model::rights::Caller;
-use crate::model::store::Resource;
 
 /// When the shell gives a request up.
 const PATIENCE_US: u64 = 10_000_000;
@@ -61,7 +59,20 @@ pub struct Flight {
     ticket: Option<Ticket>,
     /// Kept only where a planted fault repeats it.
     operation: Option<Operation>,
+    /// The event that it tells, and which repeat.
+    letter: Option<(String, u64)>,
+    /// `GET /version`.
+    is_open: bool,
     exchange: Exchange,
+}
+
+/// What is left of a request when its answer is there.
+struct Ended {
+    lane: Lane,
+    ticket: Option<Ticket>,
+    operation: Option<Operation>,
+    letter: Option<(String, u64)>,
+    is_open: bool,
 }
 
 /// Requests by number.
@@ -88,29 +99,30 @@ impl Flights {
 impl World {
     /// The agent wants this sent.
     pub fn send(&mut self, ticket: Ticket, operation: Operation) {
-        let lane = ticket.lane();
-        if self.shim.is(Planted::StatusBlocksLease) && lane == Lane::Lease && self.flights.waits_for(Lane::Status) {
+        let is_of_lease =
+            matches!(operation, Operation::ReadLease | Operation::CreateLease { .. } | Operation::RenewLease { .. });
+        if self.shim.is(Planted::StatusBlocksLease) && is_of_lease && self.flights.waits_for(Lane::Status) {
             return self.schedule(100_000, Event::Held { ticket, operation });
         }
         let given_up = self.shim.has_given_up && matches!(operation, Operation::CreateNode { .. });
-        let operation = self.shim.operation(operation, self.now().wall);
-        let operation =
-            if self.shim.is(Planted::OrderedByTheWallClock) { self.ledger.by_wall_clock(operation) } else { operation };
-        let kept = self.shim.is(Planted::Impatient).then(|| operation.clone());
-        if let Operation::RenewLease { body, .. } | Operation::CreateLease { body } = &operation {
-            let checked = self
-                .watch
-                .renews(renew_time(body), body.contains("resourceVersion") && !body.contains("ownerReferences"));
-            self.check(checked);
+        let (wall, server_us) = (self.now().wall, self.server_wall_us());
+        let operation = self.shim.operation(operation, wall, server_us);
+        if self.shim.puts_off(&operation, server_us) {
+            return self.schedule(100, Event::SaidTold { ticket });
         }
+        let put_off = self.shim.comes_after(&operation);
+        let kept = self.shim.is(Planted::Impatient).then(|| operation.clone());
         self.trace.say(|| format!("-> {operation:?}"));
-        self.check_telling(&operation);
         let audit_id = AuditId::new(u128::from(self.random.next()));
         let (bytes, exchange) = Exchange::start(operation, &self.target, audit_id);
+        let is_open = bytes.starts_with(b"GET /version ");
+        let (lane, letter) = self.check_request(&bytes);
         self.trace.mix(&bytes);
         self.flights.count += 1;
         let number = self.flights.count;
-        self.flights.open.insert(number, Flight { lane, ticket: Some(ticket), operation: kept, exchange });
+        self.flights
+            .open
+            .insert(number, Flight { lane, ticket: Some(ticket), operation: kept, letter, is_open, exchange });
         let checked = self.watch.sent(lane, number, self.now_us);
         self.check(checked);
         self.shim.sends += 1;
@@ -124,18 +136,11 @@ impl World {
         if !given_up {
             self.decide_fate(number, lane, bytes);
         }
-    }
-
-    /// Nothing tells of a change before it is on disk, and what is told is told in order.
-    fn check_telling(&mut self, operation: &Operation) {
-        let is_excused = self.storage.is_excused(self.now_us);
-        let checked = match operation {
-            Operation::PatchStatus { body, .. } => self.ledger.reports(body, is_excused, self.now_us),
-            // What a Node is born with need not have changed.
-            Operation::CreateNode { body } => self.ledger.bears(body, self.now_us),
-            _ => self.ledger.tells(operation, is_excused, self.now_us),
-        };
-        self.check(checked);
+        if let Some(first) = put_off {
+            let (bytes, _) = Exchange::start(first, &self.target, audit_id);
+            self.check_request(&bytes);
+            self.serve(&bytes, false);
+        }
     }
 
     fn decide_fate(&mut self, flight: u64, lane: Lane, bytes: Vec<u8>) {
@@ -240,18 +245,26 @@ impl World {
         let Some(response) = response else { return };
         let whole = response.to_bytes();
         let by_stranger = matches!(orders.reply, Reply::Stranger(_));
+        let mut said = Said::SILENCE;
         let (bytes, closes) = match orders.reply {
-            Reply::Whole => (whole, false),
-            Reply::Stranger(stranger) => (stranger.answer(&response), true),
+            Reply::Whole => {
+                said = said_by(&response);
+                (whole, false)
+            }
+            Reply::Stranger(stranger) => {
+                said = Said::Nothing { retry_after_s: stranger.retry_after_s };
+                (stranger.answer(&response), true)
+            }
             Reply::Lost => return,
-            Reply::Cut => (whole[..self.random.below(whole.len() as u64) as usize].to_vec(), true),
+            // What is missing is more than the line break after the last byte that counts.
+            Reply::Cut => (whole[..self.random.below(whole.len() as u64 - 7) as usize].to_vec(), true),
             Reply::Closed => (Vec::new(), true),
             Reply::Garbage => {
                 (self.random.pick(&[PORTAL, REDIRECT, HALF_JSON, b"SSH-2.0-OpenSSH_9.2\r\n"]).to_vec(), true)
             }
         };
         let latency_us = self.latency_us();
-        self.schedule(latency_us, Event::Deliver { flight, bytes, closes, by_stranger });
+        self.schedule(latency_us, Event::Deliver { flight, bytes, closes, by_stranger, said });
     }
 
     /// The server does it. What it finds wrong with a request of ours is a violation: only faults may refuse so, and a
@@ -266,11 +279,10 @@ impl World {
                 return self.server.refuse(bytes, Problem::injected(500, None), wall_us);
             }
         };
-        let renews = request.method != "GET" && request.path.contains("/leases");
-        let reports = !stray && request.path.ends_with("/status");
-        let transitions_before = if reports { self.stored_transitions() } else { BTreeMap::new() };
-        let sizes_before = if reports { self.stored_sizes() } else { BTreeMap::new() };
-        let stored_before = if renews { self.stored_renew_time() } else { None };
+        // What was decided before a stray came between need not fit after it.
+        let surprised =
+            stray || self.stray_write_us.is_some_and(|stray_us| self.now_us < stray_us + STRAYS_SURPRISE_FOR_US);
+        let before = self.stored_before(&request, surprised);
         let response = if self.trace.keeps_lines() {
             let (response, line) = self.server.answer_aloud(&request, &caller, wall_us);
             self.trace.say(|| format!("   server: {line}"));
@@ -282,11 +294,8 @@ impl World {
             self.stray_write_us = Some(self.now_us);
         }
         if request.path.contains("/nodes") && (stray || response.code == 201) {
-            self.truth.touched(wall_us);
+            self.touched();
         }
-        // What was decided before a stray came between need not fit after it.
-        let surprised =
-            stray || self.stray_write_us.is_some_and(|stray_us| self.now_us < stray_us + STRAYS_SURPRISE_FOR_US);
         if !surprised && [400, 403, 405, 406, 415, 422].contains(&response.code) {
             let body: String = String::from_utf8_lossy(&response.body).chars().filter(|c| !c.is_control()).collect();
             self.violated(format!("the server finds fault with {} {}: {body}", request.method, request.path));
@@ -294,64 +303,13 @@ impl World {
         if let Some(warning) = self.server.warnings.pop() {
             self.violated(format!("the server warns of {} {}: {warning}", request.method, request.path));
         }
-        if reports && response.is_success() {
-            self.check_transitions(&transitions_before);
-            self.check_sizes(&sizes_before);
-        }
-        if renews && response.is_success() {
-            self.lease_renewed_at_us = wall_us;
-            self.lease_made_by_stray = match response.code {
-                201 => stray,
-                _ => self.lease_made_by_stray,
-            };
-            let stored = self.stored_renew_time();
-            // There is nothing later than the last of all stamps.
-            let may_fall = stored_before.is_none_or(|before| before >= Wall::LAST);
-            if !stray && !may_fall && stored < stored_before {
-                self.violated(format!("renewTime falls on the server: {stored_before:?} then {stored:?}"));
-            }
-        }
+        self.check_written(&request, &response, before, stray);
         self.trace.mix(&response.body);
         response
     }
 
-    /// Status of each condition, and when it came to it, as far as the server knows that from us.
-    fn stored_transitions(&self) -> BTreeMap<String, (String, Wall)> {
-        let node = self.server.store.get(Resource::Nodes, &self.target.node_name);
-        let conditions = node.and_then(|node| node["status"]["conditions"].as_array());
-        let ours = conditions.into_iter().flatten().filter(|condition| {
-            // Where the controller wrote and we asserted no more than the status, the time is the controller's.
-            let reason = condition["reason"].as_str().unwrap_or_default();
-            condition["status"] != "Unknown" && !["NodeStatusUnknown", "NodeStatusNeverUpdated"].contains(&reason)
-        });
-        let dated = ours.filter_map(|condition| {
-            let text = |key: &str| condition[key].as_str();
-            let stamp = Wall::parse_stamp(text("lastTransitionTime")?)?;
-            Some((text("type")?.to_owned(), (text("status")?.to_owned(), stamp)))
-        });
-        dated.collect()
-    }
-
-    /// A report tells of later changes than the one before it, never of earlier ones.
-    fn check_transitions(&mut self, before: &BTreeMap<String, (String, Wall)>) {
-        let after = self.stored_transitions();
-        let falls = before.iter().find_map(|(kind, (old_status, then))| {
-            let (status, now) = after.get(kind).filter(|(status, _)| status != old_status)?;
-            let falls = now.unix_us() < then.unix_us() - TOLERANCE_US;
-            falls.then(|| format!("{kind} {status} since {now} over {old_status} since {then}"))
-        });
-        if let Some(falls) = falls {
-            self.violated(format!("an older status is written over a newer one: {falls}"));
-        }
-    }
-
-    fn stored_renew_time(&self) -> Option<Wall> {
-        let lease = self.server.store.get(Resource::Leases, &self.target.node_name)?;
-        lease["spec"]["renewTime"].as_str().and_then(Wall::parse_stamp)
-    }
-
     /// Reply bytes reach the agent's machine.
-    pub fn deliver(&mut self, number: u64, mut bytes: Vec<u8>, closes: bool, by_stranger: bool) {
+    pub fn deliver(&mut self, number: u64, mut bytes: Vec<u8>, closes: bool, by_stranger: bool, said: Said) {
         if self.is_link_down() {
             return;
         }
@@ -366,17 +324,17 @@ impl World {
                 Ok(Progress::Done { answer, .. }) if by_stranger => {
                     return self.violated(format!("a stranger is taken for the API server: {answer:?}"));
                 }
-                Ok(Progress::Done { answer, .. }) => return self.finish(flight, answer),
-                Err(failure) => return self.finish(flight, failed(failure)),
+                Ok(Progress::Done { answer, .. }) => return self.end(flight, answer, said),
+                Err(failure) => return self.end(flight, failed(failure), said),
             }
         }
         if closes {
             if by_stranger {
                 return self.violated("a stranger's answer is waited for to its end".to_owned());
             }
-            let Flight { lane, ticket, operation, mut exchange } = flight;
+            let Flight { lane, ticket, operation, letter, is_open, mut exchange } = flight;
             let answer = exchange.end_of_stream().unwrap_or_else(failed);
-            return self.end(lane, ticket, operation, answer);
+            return self.ended(Ended { lane, ticket, operation, letter, is_open }, answer, said);
         }
         self.flights.open.insert(number, flight);
     }
@@ -384,30 +342,36 @@ impl World {
     /// A request fails without a reply.
     pub fn fail(&mut self, number: u64, failure: Failure) {
         if let Some(flight) = self.flights.open.remove(&number) {
-            self.finish(flight, failed(failure));
+            self.end(flight, failed(failure), Said::SILENCE);
         }
     }
 
-    fn finish(&mut self, flight: Flight, answer: Answer) {
-        self.end(flight.lane, flight.ticket, flight.operation, answer);
+    fn end(&mut self, flight: Flight, answer: Answer, said: Said) {
+        let Flight { lane, ticket, operation, letter, is_open, .. } = flight;
+        self.ended(Ended { lane, ticket, operation, letter, is_open }, answer, said);
     }
 
-    fn end(&mut self, lane: Lane, ticket: Option<Ticket>, operation: Option<Operation>, mut answer: Answer) {
+    fn ended(&mut self, ended: Ended, mut answer: Answer, said: Said) {
+        let Ended { lane, ticket, operation, letter, is_open } = ended;
         self.trace.say(|| match &answer.result {
             Ok(_) => format!("<- {lane:?} done"),
             Err(refusal) => format!("<- {lane:?} {refusal}"),
         });
-        self.watch.answered(lane, &answer, self.now_us);
-        if lane == Lane::Events {
-            self.ledger.answered(&answer);
+        self.check_understood(&answer, said);
+        self.watch.answered(lane, said, self.now_us);
+        self.note_reached(said, is_open);
+        if let Some((name, count)) = letter
+            && (said == Said::Done
+                || matches!(said, Said::Refused { code: 400 | 413 | 422, .. } | Said::Refused { is_there: true, .. }))
+        {
+            self.events.settled(&name, count);
         }
         if let Some(date) = &mut answer.date {
             *date = self.said_date(*date);
         }
-        self.has_missed_node |=
-            matches!(&answer.result, Err(refusal) if lane == Lane::Status && refusal.class() == Class::Missing);
+        self.has_missed_node |= lane == Lane::Status && said.is_missing();
         if matches!(answer.result, Ok(Document::Node(_))) {
-            self.truth.node_read();
+            self.conditions.node_read();
         }
         self.shim.answer(lane, &mut answer);
         match (ticket, operation) {
@@ -433,6 +397,19 @@ impl World {
         said
     }
 
+    /// The agent understands an answer as what it is.
+    fn check_understood(&mut self, answer: &Answer, said: Said) {
+        let is_right = match (&answer.result, said) {
+            (Ok(_), said) => said == Said::Done,
+            (Err(Refusal::Status(status)), Said::Refused { code, .. }) => status.code == code,
+            (Err(Refusal::Status(_)), _) | (Err(Refusal::Failed(_)), Said::Done | Said::Refused { .. }) => false,
+            (Err(Refusal::Failed(_)), Said::Nothing { .. }) => true,
+        };
+        if !is_right {
+            self.violated(format!("{said:?} is understood as {:?}", answer.result));
+        }
+    }
+
     /// A planted fault: the agent takes a request for ended that is not.
     pub fn forget_flight(&mut self, number: u64) {
         let ticket = self.flights.open.get_mut(&number).and_then(|flight| flight.ticket.take());
@@ -446,20 +423,17 @@ fn failed(failure: Failure) -> Answer {
     Answer { date: None, result: Err(Refusal::Failed(failure)) }
 }
 
-/// All that is looked at of a Lease on its way.
-#[derive(Deserialize)]
-struct LeaseBody<'a> {
-    #[serde(borrow)]
-    spec: LeaseSpec<'a>,
+/// By its own code and header.
+fn said_by(response: &Response) -> Said {
+    if response.is_success() {
+        return Said::Done;
+    }
+    let header = response.headers.iter().find(|(name, _)| *name == "Retry-After");
+    let retry_after_s = header.and_then(|(_, seconds)| seconds.parse().ok());
+    let is_there = response.code == 409 && contains(&response.body, b"AlreadyExists");
+    Said::Refused { code: response.code, is_there, retry_after_s }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LeaseSpec<'a> {
-    renew_time: &'a str,
-}
-
-fn renew_time(body: &str) -> Option<Wall> {
-    let body: LeaseBody = serde_json::from_str(body).ok()?;
-    Wall::parse_stamp(body.spec.renew_time)
+fn contains(body: &[u8], words: &[u8]) -> bool {
+    body.windows(words.len()).any(|window| window == words)
 }

@@ -9,19 +9,19 @@ use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
 use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, Progress, Refusal, Target};
 use nodepulse::config::Settings;
 use nodepulse::journal::{BootId, Journal};
-use nodepulse::probe::Facts;
-use nodepulse::probe::facts::{Absent, Why};
 use nodepulse::time::{Now, Up, Wall};
 
 use super::board::Board;
+use super::facts::facts;
 use super::random::Random;
-use super::world::{EPOCH_US, NODE};
+use super::world::EPOCH_US;
 use crate::disk::Disk;
 use crate::model::ModelServer;
 use crate::model::controller::MONITOR_PERIOD_US;
 use crate::model::http::Request;
 use crate::model::rights::Caller;
 
+pub const NODE: &str = "edge-1";
 pub const SECOND_US: u64 = 1_000_000;
 pub const TROUBLE_US: u64 = 900 * SECOND_US;
 /// The board that gave way asks every five minutes.
@@ -82,7 +82,7 @@ impl fmt::Display for Written {
 
 /// One of the two.
 pub struct Machine {
-    pub facts: Facts,
+    pub board: Board,
     settings: Settings,
     agent: Option<Box<Agent>>,
     disk: Disk,
@@ -112,6 +112,8 @@ pub struct Pair {
     pub writes: Vec<Written>,
     /// When a board started, or got its link back: from then on it has two renewals' time to give way.
     pub returns_us: Vec<u64>,
+    /// When a process of which board was killed, or its board lost its power.
+    pub ends: Vec<(u64, usize)>,
     /// What happened, where somebody wants to read it.
     lines: Option<Vec<String>>,
 }
@@ -120,12 +122,16 @@ impl Pair {
     pub fn new(seed: u64, blind: Blind, keep_lines: bool) -> Pair {
         let mut random = Random::new(seed);
         let differ = DIFFER[(seed % DIFFER.len() as u64) as usize];
-        let first = Board::new(&mut random).facts;
+        let mut first = Board::new(&mut random);
+        // Each has all that boards are told apart by, unless it is to have nothing.
+        first.serial.get_or_insert_with(|| "10000000abcdef01".to_owned());
+        first.mac.get_or_insert_with(|| "dc:a6:32:ab:cd:01".to_owned());
+        first.machine_id.get_or_insert_with(|| "8c5b0f1e0d7c4a559e0b6f2f3f1f6a02".to_owned());
         let second = of_another(&first, differ);
         let (first, second) =
             if differ == Differ::Nameless { (nameless(first), nameless(second)) } else { (first, second) };
-        let machine = |facts, register_node| Machine {
-            facts,
+        let machine = |board, register_node| Machine {
+            board,
             settings: Settings { register_node, ..Settings::default() },
             agent: None,
             disk: Disk::default(),
@@ -153,6 +159,7 @@ impl Pair {
             peace: false,
             writes: Vec::new(),
             returns_us: Vec::new(),
+            ends: Vec::new(),
             lines: keep_lines.then(Vec::new),
         };
         let apart_us = pair.random.pick(&[0, 50_000, 2 * SECOND_US, 60 * SECOND_US, 300 * SECOND_US]);
@@ -186,7 +193,7 @@ impl Pair {
             Event::Wake { board, number } if self.machines[board].waits == number => self.feed(board, Input::Woke),
             Event::Wake { .. } => {}
             Event::Facts { board, life } if self.lives(board, life) => {
-                let facts = self.machines[board].facts.clone();
+                let facts = facts(&self.machines[board].board, NODE);
                 self.feed(board, Input::Facts(Box::new(facts)));
             }
             Event::Credentials { board, life } if self.lives(board, life) => {
@@ -254,6 +261,7 @@ impl Pair {
     }
 
     fn stop(&mut self, board: usize) {
+        self.ends.push((self.now_us, board));
         let machine = &mut self.machines[board];
         machine.agent = None;
         machine.life += 1;
@@ -272,7 +280,7 @@ impl Pair {
         let (now_us, number) = (self.now_us, self.machines[board].boot + 1);
         let machine = &mut self.machines[board];
         (machine.is_on, machine.boot, machine.booted_us) = (true, number, now_us);
-        machine.facts.machine.boot_id = Ok(format!("5e3f1c3a-0000-4000-8000-{board:02x}{number:010x}"));
+        machine.board.boot_id = format!("5e3f1c3a-0000-4000-8000-{board:02x}{number:010x}");
         self.start(board);
     }
 
@@ -282,7 +290,7 @@ impl Pair {
         if !machine.is_on || machine.agent.is_some() {
             return;
         }
-        let boot = BootId::parse(machine.facts.machine.boot_id.as_deref().unwrap_or_default());
+        let boot = BootId::parse(&machine.board.boot_id);
         let journal = Journal::recover(&machine.disk.read(), JOURNAL_BYTES, boot).0;
         machine.agent = Some(Box::new(Agent::new(machine.settings.clone(), NODE.to_owned(), seed, journal, "", now)));
         self.returns_us.push(self.now_us);
@@ -424,26 +432,22 @@ impl Pair {
     }
 }
 
-/// The facts of another board that has a copy of the card, but for what `differ` says.
-fn of_another(facts: &Facts, differ: Differ) -> Facts {
-    let mut other = facts.clone();
-    let machine = &mut other.machine;
+/// Another board that has a copy of the card, but for what `differ` says.
+fn of_another(board: &Board, differ: Differ) -> Board {
+    let mut other = board.clone();
+    let text = |text: &str| Some(text.to_owned());
     if matches!(differ, Differ::Serial | Differ::All) {
-        machine.board_serial = Ok("10000000abcdef02".to_owned());
+        other.serial = text("10000000abcdef02");
     }
     if matches!(differ, Differ::Mac | Differ::All) {
-        machine.mac_address = Ok("dc:a6:32:ab:cd:02".to_owned());
+        other.mac = text("dc:a6:32:ab:cd:02");
     }
     if matches!(differ, Differ::MachineId | Differ::All) {
-        machine.machine_id = Ok("00000000000000000000000000000b0b".to_owned());
+        other.machine_id = text("00000000000000000000000000000b0b");
     }
     other
 }
 
-fn nameless(mut facts: Facts) -> Facts {
-    let absent = |path: &str| Err(Absent::new(path, Why::NoSuchFile));
-    let machine = &mut facts.machine;
-    (machine.machine_id, machine.board_serial) = (absent("/etc/machine-id"), absent("/proc/cpuinfo"));
-    machine.mac_address = absent("/sys/class/net");
-    facts
+fn nameless(board: Board) -> Board {
+    Board { serial: None, mac: None, machine_id: None, ..board }
 }

@@ -4,16 +4,11 @@
 //! differs widely where it is on.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use nodepulse::config::Settings;
-use nodepulse::config::settings::NodeIp;
-use nodepulse::config::taint::{Effect, Taint};
-use nodepulse::time::Wall;
-
-use super::board::DUAL_STACK;
 use super::random::Random;
+use super::wanted::Wanted;
 use super::world::EPOCH_US;
+use crate::model::stamp;
 
 /// Faults of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,7 +113,9 @@ pub const HAPPENINGS: [Happening; 24] = [
 /// What a seed decides before the first moment.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    pub settings: Settings,
+    /// Of the Node.
+    pub name: String,
+    pub wanted: Wanted,
     /// Chance of each fault, in a thousand requests.
     pub faults: BTreeMap<Fault, u64>,
     /// Mean seconds between two happenings of a kind.
@@ -132,7 +129,6 @@ pub struct Plan {
     /// When the wall clock becomes known; `None`: never.
     pub clock_known_from_us: Option<u64>,
     pub latency_us: u64,
-    pub journal_quota_bytes: usize,
     /// From when to the end of the trouble there is no link at all.
     pub offline_from_us: Option<u64>,
     /// How long the machine sleeps when it does.
@@ -161,8 +157,8 @@ impl Plan {
                 happenings.insert(happening, mean_seconds);
             }
         }
-        let settings = settings(random);
-        if !settings.reregister {
+        let (name, wanted) = (name(random), Wanted::new(random));
+        if !wanted.reregister {
             // Nobody would bring the Node back.
             happenings.remove(&Happening::NodeDeleted);
         }
@@ -173,7 +169,8 @@ impl Plan {
             _ => Some(0),
         };
         Plan {
-            settings,
+            name,
+            wanted,
             faults,
             happenings,
             trouble_us: random.between(40, 240) * 1_000_000,
@@ -181,7 +178,6 @@ impl Plan {
             clock_offset_us: random.pick(&[0, 0, 0, 300_000, -2_000_000, 3_600_000_000, -day_us, 400 * day_us]),
             clock_known_from_us,
             latency_us: random.pick(&[500, 5_000, 40_000, 300_000]),
-            journal_quota_bytes: random.pick(&[16 << 10, 64 << 10]),
             offline_from_us: None,
             asleep_s: (1, 150),
             wrong_date: wrong_date(random),
@@ -191,9 +187,11 @@ impl Plan {
     /// No link for so long, on a board where only this happens; the machine, if it sleeps at all, wakes once in about
     /// an hour and a half.
     pub fn offline(days: u64, happenings: &[(Happening, u64)]) -> Plan {
-        let settings = Settings { eviction_pressure_transition_period: Duration::ZERO, ..Settings::default() };
+        let mut wanted = Wanted::default();
+        wanted.eviction.transition_us = 0;
         Plan {
-            settings,
+            name: "edge-1".to_owned(),
+            wanted,
             faults: BTreeMap::new(),
             happenings: happenings.iter().copied().collect(),
             trouble_us: days * 86_400_000_000,
@@ -201,16 +199,21 @@ impl Plan {
             clock_offset_us: 0,
             clock_known_from_us: Some(0),
             latency_us: 40_000,
-            journal_quota_bytes: 64 << 10,
             offline_from_us: Some(120_000_000),
             asleep_s: (5_000, 5_800),
             wrong_date: None,
         }
     }
 
+    /// From the beginning to the end.
+    pub fn clock_is_right(&self) -> bool {
+        let is_stepped = self.happenings.contains_key(&Happening::ClockStep);
+        self.clock_known_from_us == Some(0) && self.clock_offset_us == 0 && !is_stepped
+    }
+
     pub fn describe(&self) -> String {
         format!(
-            "trouble for {} s, latency {} us, clock {:+} s known from {:?} us, wrong date {:?}, faults {:?}, happenings {:?}, register {}, reregister {}, podless {}, transition period {:?}",
+            "trouble for {} s, latency {} us, clock {:+} s known from {:?} us, wrong date {:?}, faults {:?}, happenings {:?}, Node {}, {:?}",
             self.trouble_us / 1_000_000,
             self.latency_us,
             self.clock_offset_us / 1_000_000,
@@ -218,10 +221,8 @@ impl Plan {
             self.wrong_date,
             self.faults,
             self.happenings,
-            self.settings.register_node,
-            self.settings.reregister,
-            self.settings.podless,
-            self.settings.eviction_pressure_transition_period,
+            self.name,
+            self.wanted,
         )
     }
 }
@@ -229,34 +230,22 @@ impl Plan {
 /// Nine years, a day, or up to the last second that a `Date` can name; the very first answer of a process, or a later one.
 fn wrong_date(random: &mut Random) -> Option<(u64, i64)> {
     let day_us = 86_400_000_000_i64;
-    let last_us = Wall::LAST.unix_us() - EPOCH_US - 300_000_000;
+    let last_us = stamp::LAST_US - EPOCH_US - 300_000_000;
     let off_us = random.pick(&[3_287 * day_us, -3_287 * day_us, day_us, -60_000_000, last_us]);
     let answer = random.pick(&[1, 2, 3, 5, 8, 13, 21, 34]);
     random.per_mille(500).then_some((answer, off_us))
 }
 
-fn settings(random: &mut Random) -> Settings {
-    let mut settings = Settings {
-        register_node: random.per_mille(900),
-        reregister: random.per_mille(900),
-        podless: random.per_mille(700),
-        ..Settings::default()
-    };
-    if !settings.register_node {
-        // Then an administrator does, and never takes it back.
-        settings.reregister = false;
+/// As short and as long as a label can be, which has it too (INI-1).
+fn name(random: &mut Random) -> String {
+    let length = random.pick(&[1, 2, 7, 12, 31, 62, 63]);
+    let letters = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    let mut name: Vec<u8> = (0..length).map(|_| random.pick(letters)).collect();
+    for place in [3, 10, 20, 40] {
+        // Nowhere at an end, nor beside another one.
+        if place + 1 < length && random.per_mille(400) {
+            name[place] = random.pick(b"-.");
+        }
     }
-    settings.status_assert_frequency = Duration::from_secs(random.pick(&[20, 40, 60]));
-    settings.eviction_pressure_transition_period = Duration::from_secs(random.pick(&[0, 5, 30]));
-    if random.per_mille(300) {
-        settings.node_ip = NodeIp::Two(DUAL_STACK.0, DUAL_STACK.1);
-    }
-    if random.per_mille(300) {
-        settings.node_labels.insert("example.com/site".to_owned(), "roof".to_owned());
-    }
-    if random.per_mille(300) {
-        let taint = Taint { key: "example.com/edge".to_owned(), value: String::new(), effect: Effect::NoSchedule };
-        settings.register_with_taints.push(taint);
-    }
-    settings
+    String::from_utf8(name).unwrap_or_default()
 }

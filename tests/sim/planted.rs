@@ -1,10 +1,12 @@
 //! Turns a correct agent into one with a known fault, by standing between it and its world.
 
-use nodepulse::api::{Answer, Document, Failure, Lane, Operation, PatchAnswer, Refusal, StatusError};
-use nodepulse::journal::{BootId, Journal};
-use nodepulse::probe::Facts;
+use nodepulse::api::{Answer, Document, Failure, Operation, PatchAnswer, Refusal, StatusError};
 use nodepulse::time::Wall;
 use serde_json::{Value, json};
+
+use super::board::Board;
+use super::judge::wire::Lane;
+use crate::model::stamp;
 
 /// Faults that the simulator must notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,8 +55,8 @@ pub enum Planted {
     OlderStatusOverNewer,
     /// A record is forgotten when it is sent.
     ForgottenBeforeAccepted,
-    /// What waits is sorted by the board's clock.
-    OrderedByTheWallClock,
+    /// An event that waited is told after one of much later.
+    ToldInAnotherOrder,
     /// A wrong `Date` is taken for the time.
     WrongDateBelieved,
     /// A 404 of anybody means that the Node is gone (undoes D14).
@@ -63,9 +65,27 @@ pub enum Planted {
     StrangersRefusal,
     /// A success of anybody is an acknowledged renewal.
     StrangersSuccess,
+    /// An event has another name at each try.
+    NamesDrawnAnew,
+    /// What waited is dated when it is told.
+    EventsDatedNow,
+    /// A change is dated when it is told (undoes PRS-0).
+    TransitionsDatedNow,
+    /// lastHeartbeatTime never moves.
+    HeartbeatStandsStill,
+    /// DiskPressure is given the reason of another condition.
+    ReasonOfAnother,
+    /// What ends pressure is the threshold alone (undoes EVI-7).
+    ReclaimIgnored,
+    /// Allocatable is the whole capacity (undoes ALC-1).
+    NothingReserved,
+    /// The Lease lasts a second longer than asked for.
+    LeaseOfAnotherLength,
+    /// The annotation of the last outage counts one change more.
+    OutageMiscounted,
 }
 
-pub const PLANTED: [Planted; 27] = [
+pub const PLANTED: [Planted; 36] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -88,11 +108,20 @@ pub const PLANTED: [Planted; 27] = [
     Planted::DropsNotRecorded,
     Planted::OlderStatusOverNewer,
     Planted::ForgottenBeforeAccepted,
-    Planted::OrderedByTheWallClock,
+    Planted::ToldInAnotherOrder,
     Planted::WrongDateBelieved,
     Planted::StrangersDeletion,
     Planted::StrangersRefusal,
     Planted::StrangersSuccess,
+    Planted::NamesDrawnAnew,
+    Planted::EventsDatedNow,
+    Planted::TransitionsDatedNow,
+    Planted::HeartbeatStandsStill,
+    Planted::ReasonOfAnother,
+    Planted::ReclaimIgnored,
+    Planted::NothingReserved,
+    Planted::LeaseOfAnotherLength,
+    Planted::OutageMiscounted,
 ];
 
 impl Planted {
@@ -106,7 +135,7 @@ impl Planted {
             Planted::TwoInFlight => "in flight",
             Planted::StatusBlocksLease => "in flight are [Status]",
             Planted::ConditionsNeverAsserted => "is \"Unknown\", in truth it is",
-            Planted::PidPressureForgotten => "PIDPressure is \"Unknown\"",
+            Planted::PidPressureForgotten => "PIDPressure",
             Planted::GivenUpOn404 => "there is no Node",
             Planted::BusyLoop => "a busy loop",
             Planted::AddressesMerged => "addresses",
@@ -117,15 +146,24 @@ impl Planted {
             Planted::UnreadIsZero => "a report makes cpu",
             Planted::FieldMisspelt => "unknown field",
             Planted::SentBeforeSynced => "synced",
-            Planted::NumberingRestarts => "the numbering falls back",
+            Planted::NumberingRestarts => "were never told",
             Planted::DropsNotRecorded => "0 are counted as dropped",
-            Planted::OlderStatusOverNewer => "is told to be",
-            Planted::ForgottenBeforeAccepted => "records are forgotten that the server never accepted",
-            Planted::OrderedByTheWallClock => "out of order",
+            Planted::OlderStatusOverNewer => "in truth it is",
+            Planted::ForgottenBeforeAccepted => "were never told",
+            Planted::ToldInAnotherOrder => "out of order",
             Planted::WrongDateBelieved => "renewTime is",
             Planted::StrangersDeletion => "what the API server never said",
-            Planted::StrangersRefusal => "records are forgotten that the server never accepted",
+            Planted::StrangersRefusal => "were never told",
             Planted::StrangersSuccess => "the Lease is late",
+            Planted::NamesDrawnAnew => "once more than it happened",
+            Planted::EventsDatedNow => "at a time when there was none",
+            Planted::TransitionsDatedNow => "lastTransitionTime",
+            Planted::HeartbeatStandsStill => "lastHeartbeatTime of",
+            Planted::ReasonOfAnother => "has other words than KubeletHasNoDiskPressure",
+            Planted::ReclaimIgnored => "is told to be False, in truth it is True",
+            Planted::NothingReserved => "the allocatable is",
+            Planted::LeaseOfAnotherLength => "the Lease says",
+            Planted::OutageMiscounted => "last-outage is",
         }
     }
 }
@@ -142,11 +180,15 @@ impl Planted {
 pub struct Shim {
     fault: Option<Planted>,
     first_owner: Option<Value>,
-    other_facts: Option<Facts>,
+    other_board: Option<Board>,
     first_report: Option<String>,
     reports: u64,
     pub has_given_up: bool,
     pub sends: u64,
+    /// An event that waited, until a later one is told, and the time that it tells.
+    put_off: Option<Operation>,
+    put_off_us: Option<i64>,
+    first_beat: Option<String>,
 }
 
 impl Shim {
@@ -158,31 +200,60 @@ impl Shim {
         self.fault == Some(fault)
     }
 
-    pub fn facts<'a>(&'a mut self, facts: &'a Facts) -> &'a Facts {
+    pub fn is_faulty(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Once, an event that has waited for long, of which only a record can tell. Answers whether it waits on.
+    pub fn puts_off(&mut self, operation: &Operation, server_us: i64) -> bool {
+        let Operation::CreateEvent { body } = operation else { return false };
+        if !self.is(Planted::ToldInAnotherOrder) || self.put_off_us.is_some() {
+            return false;
+        }
+        let (reason, stamp_us) = told_by(body);
+        let is_first = reason == "Starting" && stamp_us < server_us - 45_000_000;
+        if is_first {
+            (self.put_off, self.put_off_us) = (Some(operation.clone()), Some(stamp_us));
+        }
+        is_first
+    }
+
+    /// What was put off, where this tells of something much later.
+    pub fn comes_after(&mut self, operation: &Operation) -> Option<Operation> {
+        let (Operation::CreateEvent { body }, Some(put_off_us)) = (operation, self.put_off_us) else { return None };
+        self.put_off.take_if(|_| told_by(body).1 > put_off_us + 45_000_000)
+    }
+
+    /// The board as the faulty agent would see it.
+    pub fn board<'a>(&'a mut self, board: &'a Board) -> &'a Board {
         match self.fault {
-            Some(Planted::ProbedOnce) => self.other_facts.get_or_insert_with(|| facts.clone()),
-            Some(Planted::UnreadIsZero) if facts.machine.cpu_count.is_err() => {
-                self.other_facts.insert(facts.clone()).machine.cpu_count = Ok(0);
-                self.other_facts.as_ref().unwrap_or(facts)
+            Some(Planted::ProbedOnce) => self.other_board.get_or_insert_with(|| board.clone()),
+            Some(Planted::UnreadIsZero) if board.uncounted.is_some() => {
+                let uncounted = Board { uncounted: None, cpus: 0, ..board.clone() };
+                self.other_board.insert(uncounted)
             }
-            _ => facts,
+            Some(Planted::ReclaimIgnored) => {
+                // As if just enough were plenty.
+                let enough = |bytes: u64| if bytes > board.memory_bytes / 10 { board.memory_bytes / 2 } else { bytes };
+                let memory_available_bytes = board.memory_available_bytes.map(enough);
+                self.other_board.insert(Board { memory_available_bytes, ..board.clone() })
+            }
+            _ => board,
         }
     }
 
-    /// The journal as the faulty agent would find it.
-    pub fn journal(&self, bytes: Vec<u8>) -> Vec<u8> {
-        let waits = |bytes: &[u8]| Journal::recover(bytes, bytes.len(), BootId(0)).0.waiting().count();
-        if self.is(Planted::NumberingRestarts) && waits(&bytes) == 0 { Vec::new() } else { bytes }
-    }
-
     /// The operation as the faulty agent would have had it.
-    pub fn operation(&mut self, operation: Operation, wall: Option<Wall>) -> Operation {
+    pub fn operation(&mut self, operation: Operation, wall: Option<Wall>, server_us: i64) -> Operation {
         if self.fault.is_none() {
             return operation;
         }
         match operation {
+            Operation::CreateEvent { body } => Operation::CreateEvent { body: self.event_body(&body, server_us) },
             Operation::CreateLease { body } => Operation::CreateLease { body: self.lease_body(&body, wall) },
             Operation::RenewLease { body } => Operation::RenewLease { body: self.lease_body(&body, wall) },
+            Operation::CreateNode { body } if self.is(Planted::NothingReserved) => {
+                Operation::CreateNode { body: self.status_body(&body) }
+            }
             Operation::CreateNode { body } if self.is(Planted::FieldMisspelt) => {
                 Operation::CreateNode { body: body.replacen("\"machineID\"", "\"machineId\"", 1) }
             }
@@ -192,6 +263,23 @@ impl Shim {
             }
             other => other,
         }
+    }
+
+    fn event_body(&self, body: &str, server_us: i64) -> String {
+        let mut event: Value = serde_json::from_str(body).unwrap_or_default();
+        match self.fault {
+            Some(Planted::NamesDrawnAnew) => {
+                let name = event["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                event["metadata"]["name"] = json!(format!("{name}-{}", self.sends));
+            }
+            Some(Planted::EventsDatedNow) => {
+                for key in ["firstTimestamp", "lastTimestamp"] {
+                    event[key] = json!(stamp::seconds(server_us));
+                }
+            }
+            _ => {}
+        }
+        event.to_string()
     }
 
     /// Every second report of a change is the first one once more.
@@ -216,7 +304,12 @@ impl Shim {
                 }
             }
             (Some(Planted::RenewTimeIsTheWallClock), Some(wall)) => {
-                lease["spec"]["renewTime"] = json!(wall.to_micro_stamp())
+                lease["spec"]["renewTime"] = json!(stamp::micros(wall.unix_us()))
+            }
+            (Some(Planted::LeaseOfAnotherLength), _) => {
+                if let Some(seconds) = lease.pointer_mut("/spec/leaseDurationSeconds") {
+                    *seconds = json!(seconds.as_u64().unwrap_or(0) + 1);
+                }
             }
             (Some(Planted::RenewTimeWithThreeDigits), _) => {
                 let stamp = lease["spec"]["renewTime"].as_str().unwrap_or_default().to_owned();
@@ -227,7 +320,26 @@ impl Shim {
         lease.to_string()
     }
 
-    fn status_body(&self, body: &str) -> String {
+    fn change_conditions(&mut self, patch: &mut Value) {
+        let conditions = patch["status"].get_mut("conditions").and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten() {
+            let beat = condition["lastHeartbeatTime"].as_str().map(str::to_owned);
+            match (self.fault, beat) {
+                (Some(Planted::TransitionsDatedNow), Some(beat)) if condition.get("lastTransitionTime").is_some() => {
+                    condition["lastTransitionTime"] = json!(beat);
+                }
+                (Some(Planted::HeartbeatStandsStill), Some(beat)) => {
+                    condition["lastHeartbeatTime"] = json!(self.first_beat.get_or_insert(beat));
+                }
+                (Some(Planted::ReasonOfAnother), _) if condition["reason"] == "KubeletHasNoDiskPressure" => {
+                    condition["reason"] = json!("KubeletHasSufficientMemory");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn status_body(&mut self, body: &str) -> String {
         let mut patch: Value = serde_json::from_str(body).unwrap_or_default();
         match self.fault {
             Some(Planted::ConditionsNeverAsserted) => {
@@ -246,6 +358,21 @@ impl Shim {
                 }
             }
             Some(Planted::LabelsNeverSent) => remove(&mut patch, "metadata", &["labels"]),
+            Some(Planted::TransitionsDatedNow | Planted::HeartbeatStandsStill | Planted::ReasonOfAnother) => {
+                self.change_conditions(&mut patch);
+            }
+            Some(Planted::NothingReserved) if patch["status"].get("allocatable").is_some() => {
+                let capacity = patch["status"]["capacity"].clone();
+                patch["status"]["allocatable"] = capacity;
+            }
+            Some(Planted::OutageMiscounted) => {
+                if let Some(Value::String(text)) = patch.pointer_mut("/metadata/annotations/nodepulse.dev~1last-outage")
+                {
+                    let mut outage: Value = serde_json::from_str(text).unwrap_or_default();
+                    outage["changes"] = json!(outage["changes"].as_u64().unwrap_or(0) + 1);
+                    *text = outage.to_string();
+                }
+            }
             _ => {}
         }
         patch.to_string()
@@ -276,6 +403,13 @@ impl Shim {
             _ => {}
         }
     }
+}
+
+/// Reason and time of an event.
+fn told_by(body: &str) -> (String, i64) {
+    let event: Value = serde_json::from_str(body).unwrap_or_default();
+    let stamp_us = event["lastTimestamp"].as_str().and_then(stamp::parse).unwrap_or(0);
+    (event["reason"].as_str().unwrap_or_default().to_owned(), stamp_us)
 }
 
 fn remove(object: &mut Value, part: &str, keys: &[&str]) {

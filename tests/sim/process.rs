@@ -2,12 +2,16 @@
 
 use nodepulse::agent::{Agent, CredentialDates, Input};
 use nodepulse::journal::{BootId, Journal};
-use nodepulse::probe::Facts;
-use nodepulse::time::Wall;
 
-use super::truth::{self, Remains};
-use super::world::{EPOCH_US, Event, NODE, World};
+use super::board::Board;
+use super::facts::{facts, readings};
+use super::judge::conditions::{Moment, Remains, TOLERANCE_US};
+use super::judge::events::{FOREVER, Teller};
+use super::planted::Planted;
+use super::settings::settings;
+use super::world::{Event, World};
 use crate::model::controller::condition;
+use crate::model::stamp;
 
 impl World {
     pub fn start(&mut self) {
@@ -18,18 +22,45 @@ impl World {
         self.given = None;
         let seed = self.random.next();
         self.trace.say(|| "the process starts".to_owned());
-        let boot = self.boot();
-        let bytes = self.shim.journal(self.storage.disk.read());
-        let (journal, recovery) = Journal::recover(&bytes, self.plan.journal_quota_bytes, boot);
+        let boot = BootId::parse(&self.board.boot_id);
+        let mut bytes = self.storage.disk.read();
+        if self.shim.is(Planted::NumberingRestarts) && self.events.waiting() == 0 {
+            bytes.clear();
+        }
+        let (journal, recovery) = Journal::recover(&bytes, self.plan.wanted.journal_quota_bytes, boot);
         self.trace.say(|| format!("   {recovery}"));
-        let agent = Agent::new(self.plan.settings.clone(), NODE.to_owned(), seed, journal, "", self.now());
+        let agent = Agent::new(settings(&self.plan.wanted), self.plan.name.clone(), seed, journal, "", self.now());
         self.agent = Some(Box::new(agent));
+        self.note_start();
         self.feed(Input::Credentials(CredentialDates::default()));
         self.feed(Input::Woke);
     }
 
-    pub fn boot(&self) -> BootId {
-        BootId::parse(self.board.facts.machine.boot_id.as_deref().unwrap_or_default())
+    /// What there is to tell of that.
+    fn note_start(&mut self) {
+        let (by, at_us) = (self.teller(), self.server_wall_us());
+        if by.boot > 0 {
+            // By the journal, where it knows of the boot before, or by the Node, which is read later.
+            if !self.events.has_synced() {
+                self.events.may_be_told("Rebooted", None, at_us, FOREVER, by);
+            } else if self.events.knows_boot(by.boot) != Some(true) {
+                let is_certain = self.events.knows_boot(by.boot).is_none();
+                self.events.happened("Rebooted", None, at_us, by, is_certain);
+            }
+        }
+        self.events.happened("Starting", None, at_us, by, true);
+        self.events.may_be_told("Schedulable", None, at_us, FOREVER, by);
+    }
+
+    /// Who tells, just now.
+    pub fn teller(&self) -> Teller {
+        Teller { life: self.life, boot: self.boots, is_dated: self.is_dated() }
+    }
+
+    /// The board's clock is near the server's, or the agent heard the time twice: one witness is none.
+    pub fn is_dated(&self) -> bool {
+        let off_us = self.now().wall.map(|wall| (wall.unix_us() - self.server_wall_us()).abs());
+        self.dates_heard.0 >= 2 || off_us.is_some_and(|off_us| off_us <= TOLERANCE_US)
     }
 
     /// The process is gone, and with the power what was not on disk.
@@ -42,20 +73,23 @@ impl World {
         self.flights.forget_all();
         self.watch.process_ended();
         self.disk_of_dead(power);
-        self.ledger.process_ended();
-        let (ledger, node) = (&self.ledger, self.server.node(NODE));
-        self.truth.process_ended(power, |kind, since_us, status| {
-            if ledger.has_change(kind, status, u64::try_from(since_us - EPOCH_US).unwrap_or(0)) {
+        self.told.clear();
+        self.reach.process_ended();
+        self.events.process_ended(self.life - 1);
+        let (events, node) = (&self.events, self.server.node(&self.plan.name));
+        self.conditions.process_ended(power, |kind, since_us, status| {
+            if events.is_last_synced(kind, status) {
                 return Remains::OnDisk;
             }
             let stored = node.and_then(|node| condition(node, kind)).filter(|stored| stored["status"] == status);
-            let stored_since = stored.and_then(|stored| Wall::parse_stamp(stored["lastTransitionTime"].as_str()?));
-            let is_stored = stored_since.is_some_and(|stored| stored.unix_us() >= since_us - truth::TOLERANCE_US);
+            let stored_since = stored.and_then(|stored| stamp::parse(stored["lastTransitionTime"].as_str()?));
+            let is_stored = stored_since.is_some_and(|stored_us| stored_us >= since_us - TOLERANCE_US);
             if is_stored { Remains::OnNode } else { Remains::Nowhere }
         });
         let delay_us = self.random.between(100, 30_000) * 1_000;
         self.schedule(delay_us, Event::Start);
-        if self.random.per_mille(100) && self.server.set_renew_time(NODE, &Wall::LAST.to_micro_stamp()) {
+        let last = stamp::micros(stamp::LAST_US);
+        if self.random.per_mille(100) && self.server.set_renew_time(&self.plan.name, &last) {
             self.trace.say(|| "    somebody dates the Lease to the last of all stamps".to_owned());
             self.watch.disturbed(self.now_us);
         }
@@ -63,23 +97,29 @@ impl World {
 
     /// What the agent is about to see is what is true from now on.
     pub fn look(&mut self) {
-        let server_us = self.server_wall_us();
-        let off_us = self.now().wall.map(|wall| (wall.unix_us() - server_us).abs());
-        // One witness is none.
-        let is_dated = self.dates_heard.0 >= 2 || off_us.is_some_and(|off_us| off_us <= truth::TOLERANCE_US);
-        let moment = truth::Moment { now_us: self.now_us, server_us, is_dated };
-        let period = self.plan.settings.eviction_pressure_transition_period;
-        self.truth.look(&self.board.facts, period, moment);
+        let (by, server_us) = (self.teller(), self.server_wall_us());
+        let moment = Moment { now_us: self.now_us, server_us, is_dated: by.is_dated };
+        for change in self.conditions.look(&self.board, &self.plan.wanted.eviction, moment) {
+            self.trace.say(|| format!("    {} is {} from now on", change.kind, change.status));
+            self.events.changed(change, server_us, by);
+        }
     }
 
     /// As the shell hands it over: machine and network only when they are not those of the last time.
     pub fn probe_result(&mut self) -> Input {
-        let facts = self.shim.facts(&self.board.facts);
-        let is_known = |given: &&Facts| given.machine == facts.machine && given.network == facts.network;
-        if self.given.as_ref().filter(is_known).is_some() {
-            return Input::Readings(Box::new(facts.readings.clone()));
+        let board = self.shim.board(&self.board);
+        let is_known = |given: &Board| {
+            Board {
+                memory_available_bytes: given.memory_available_bytes,
+                disk: given.disk,
+                pids: given.pids,
+                ..board.clone()
+            } == *given
+        };
+        if self.given.as_ref().is_some_and(is_known) {
+            return Input::Readings(Box::new(readings(board)));
         }
-        self.given = Some(facts.clone());
-        Input::Facts(Box::new(facts.clone()))
+        self.given = Some(board.clone());
+        Input::Facts(Box::new(facts(board, &self.plan.name)))
     }
 }

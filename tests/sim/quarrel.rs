@@ -1,7 +1,6 @@
 //! Turns the writes that the server took of two boards into "one gave way" or a sentence saying what is wrong (D10).
 
-use super::pair::{CALM_US, Differ, Pair, SECOND_US, TROUBLE_US, Written};
-use super::world::NODE;
+use super::pair::{CALM_US, Differ, NODE, Pair, SECOND_US, TROUBLE_US, Written};
 
 /// Two renewals at their latest, and their travels.
 const TWO_RENEWALS_US: u64 = 22 * SECOND_US;
@@ -22,7 +21,7 @@ impl Pair {
             return Err("in peace two boards write".to_owned());
         }
         let node = self.server.node(NODE).ok_or("there is no Node")?;
-        let serial = self.machines[*holder].facts.machine.board_serial.clone().ok();
+        let serial = self.machines[*holder].board.serial.clone();
         let named = node["metadata"]["annotations"]["nodepulse.dev/board-serial"].as_str().map(str::to_owned);
         if named != serial {
             return Err(format!("board {holder} writes and the Node names {named:?}"));
@@ -44,7 +43,11 @@ impl Pair {
             }
             // Of two that both write, the later began when it first wrote after its return.
             let last_return_us = self.returns_us.iter().filter(|at_us| **at_us <= now.at_us).max().copied();
+            let has_ended =
+                |(at_us, board): &(u64, usize)| *board == before.board && (before.at_us..=now.at_us).contains(at_us);
             let goes_on = quarrel.filter(|(_, last_us)| now.at_us - last_us < APART_US);
+            // Who takes over from one that is gone quarrels with nobody.
+            let goes_on = goes_on.filter(|_| !self.ends.iter().any(has_ended));
             let goes_on = goes_on.filter(|(began_us, _)| last_return_us.is_none_or(|returned| *began_us >= returned));
             let began_us = goes_on.map_or(now.at_us, |(began_us, _)| began_us);
             quarrel = Some((began_us, now.at_us));

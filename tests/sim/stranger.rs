@@ -21,7 +21,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub struct Stranger {
     code: u16,
     looks: u64,
-    retry_after_s: Option<u64>,
+    pub retry_after_s: Option<u64>,
     /// A name of its own, or of another request, or none.
     audit_id: Option<u64>,
 }

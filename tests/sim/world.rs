@@ -3,15 +3,17 @@
 //! Time is a number that jumps from event to event, so ten minutes take milliseconds.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
-use nodepulse::api::{Failure, Operation, Target};
-use nodepulse::probe::Facts;
-use nodepulse::time::{Now, Up, Wall};
+use nodepulse::api::{Answer, Document, Failure, Operation, Target};
+use nodepulse::time::Up;
 
 use super::board::Board;
-use super::ledger::Ledger;
+use super::judge::conditions::Conditions;
+use super::judge::events::Events;
+use super::judge::excuse::{Excuse, Excuses};
+use super::judge::requests::{Reach, Reported};
+use super::judge::wire::{Said, Watch};
 use super::network::{Flights, Orders};
 use super::plan::{Happening, Plan};
 use super::planted::{Planted, Shim};
@@ -19,17 +21,13 @@ use super::random::Random;
 use super::storage::Storage;
 use super::stranger::Stranger;
 use super::trace::Trace;
-use super::truth::Truth;
-use super::watch::Watch;
 use crate::model::ModelServer;
-use crate::model::controller::MONITOR_PERIOD_US;
 
-pub const NODE: &str = "edge-1";
 /// 2026-01-01T00:00:00Z, by the server's clock, when a world begins.
 pub const EPOCH_US: i64 = 1_767_225_600_000_000;
 /// More outputs than this for one input are a loop.
 const OUTPUTS_PER_INPUT: usize = 64;
-const JUDGEMENTS: u64 = 2;
+pub const JUDGEMENTS: u64 = 2;
 
 #[derive(Debug)]
 pub enum Event {
@@ -58,6 +56,7 @@ pub enum Event {
         bytes: Vec<u8>,
         closes: bool,
         by_stranger: bool,
+        said: Said,
     },
     Fail {
         flight: u64,
@@ -67,6 +66,10 @@ pub enum Event {
     /// The disk ends a write.
     Written {
         number: u64,
+    },
+    /// A planted fault says so before it is.
+    SaidTold {
+        ticket: Ticket,
     },
     /// A planted fault says so before it does.
     SaidWritten {
@@ -98,6 +101,7 @@ pub struct Outcome {
     pub requests: u64,
     pub busiest: usize,
     pub simulated_us: u64,
+    pub excuses: Excuses,
 }
 
 pub struct World {
@@ -113,13 +117,20 @@ pub struct World {
     pub boot_offset_us: i64,
     pub board: Board,
     /// What the last whole answer to a probe of this process was.
-    pub given: Option<Facts>,
+    pub given: Option<Board>,
     pub storage: Storage,
-    pub ledger: Ledger,
-    pub truth: Truth,
+    pub conditions: Conditions,
+    pub events: Events,
+    pub excuses: Excuses,
+    /// Statuses of conditions that this process has told.
+    pub told: BTreeMap<&'static str, String>,
+    pub reach: Reach,
+    pub reported: Option<Reported>,
+    /// Counts restarts of the board.
+    pub boots: u64,
     /// The process was asked to end.
     pub is_stopping: bool,
-    /// How many answers have told this process the time, and how many all of them.
+    /// How many answers have told this process the right time, and how many said any to all of them.
     pub dates_heard: (u64, u64),
     pub server: ModelServer,
     pub target: Target,
@@ -157,6 +168,13 @@ pub struct World {
 }
 
 impl World {
+    /// A world that must do without this excuse.
+    pub fn without(seed: u64, denied: Excuse) -> World {
+        let mut world = World::new(seed, None, false);
+        world.excuses = Excuses::without(Some(denied));
+        world
+    }
+
     pub fn new(seed: u64, fault: Option<Planted>, keep_lines: bool) -> World {
         let mut random = Random::new(seed);
         let plan = Plan::new(&mut random);
@@ -169,8 +187,13 @@ impl World {
             board: Board::new(&mut random),
             given: None,
             storage: Storage::default(),
-            ledger: Ledger::new(fault == Some(Planted::DropsNotRecorded)),
-            truth: Truth::default(),
+            conditions: Conditions::default(),
+            events: Events::new(fault == Some(Planted::DropsNotRecorded)),
+            excuses: Excuses::default(),
+            told: BTreeMap::new(),
+            reach: Reach::default(),
+            reported: None,
+            boots: 0,
             is_stopping: false,
             dates_heard: (0, 0),
             boot_offset_us: plan.boot_us as i64,
@@ -185,11 +208,11 @@ impl World {
             target: Target {
                 authority: "api.example:6443".to_owned(),
                 path_prefix: String::new(),
-                node_name: NODE.to_owned(),
+                node_name: plan.name.clone(),
                 bearer_token: None,
             },
             flights: Flights::default(),
-            watch: Watch::new(plan.faults.is_empty()),
+            watch: Watch::new(plan.faults.is_empty(), &plan.wanted),
             shim: Shim::new(fault),
             trace,
             violation: None,
@@ -239,6 +262,7 @@ impl World {
             requests: self.watch.requests,
             busiest: self.watch.busiest,
             simulated_us: self.now_us,
+            excuses: self.excuses,
         }
     }
 
@@ -301,10 +325,13 @@ impl World {
             | Event::Credentials { .. }
             | Event::SaidWritten { .. }
             | Event::Killed { .. } => {}
+            Event::SaidTold { ticket } => self.said_told(ticket),
             Event::Written { number } => self.written(number),
             Event::Held { ticket, operation } => self.send(ticket, operation),
             Event::Arrive { flight, bytes, orders } => self.arrive(flight, bytes, orders),
-            Event::Deliver { flight, bytes, closes, by_stranger } => self.deliver(flight, bytes, closes, by_stranger),
+            Event::Deliver { flight, bytes, closes, by_stranger, said } => {
+                self.deliver(flight, bytes, closes, by_stranger, said);
+            }
             Event::Fail { flight, failure } => self.fail(flight, failure),
             Event::ForgetFlight { flight } => self.forget_flight(flight),
             Event::LinkChanged => self.link_changed(),
@@ -321,7 +348,7 @@ impl World {
                 self.server.tick(self.server_wall_us());
                 for line in std::mem::take(&mut self.server.controllers.happened) {
                     if line.contains("Unknown") {
-                        self.truth.touched(self.server_wall_us());
+                        self.touched();
                     }
                     self.trace.say(|| format!("   {line}"));
                 }
@@ -331,6 +358,10 @@ impl World {
             Event::Peace => self.make_peace(),
             Event::Judge => self.judge(),
         }
+    }
+
+    fn said_told(&mut self, ticket: Ticket) {
+        self.feed(Input::Answered(ticket, Answer { date: None, result: Ok(Document::Nothing) }));
     }
 
     /// One input, then every output up to the next wait.
@@ -416,52 +447,6 @@ impl World {
     pub fn schedule(&mut self, delay_us: u64, event: Event) {
         self.scheduled += 1;
         self.queue.insert((self.now_us + delay_us, self.scheduled), event);
-    }
-
-    pub fn now(&self) -> Now {
-        let up_us = u64::try_from(self.now_us as i64 + self.boot_offset_us).unwrap_or(0);
-        let knows = self.plan.clock_known_from_us.is_some_and(|from_us| self.now_us >= from_us);
-        let wall = knows.then(|| Wall::from_unix_us(self.server_wall_us() + self.plan.clock_offset_us));
-        Now { up: Up::since_boot(Duration::from_micros(up_us)), wall }
-    }
-
-    pub fn is_last_judgement(&self) -> bool {
-        self.judged == JUDGEMENTS
-    }
-
-    /// "After peace, within a minute": what others wrote is healed by an assertion and the status run nearest to it, or by
-    /// the run after a report that is due just then and takes its place.
-    pub fn calm_us(&self) -> u64 {
-        let assertions_us = self.plan.settings.status_assert_frequency.as_micros() as u64;
-        60_000_000.max(assertions_us + 27_000_000)
-    }
-
-    /// In a long outage there is nothing to see.
-    fn monitor_period_us(&self) -> u64 {
-        let left_us = self.plan.trouble_us.saturating_sub(self.now_us);
-        let is_long = self.plan.offline_from_us.is_some_and(|from_us| self.now_us > from_us + 600_000_000);
-        let period_us = MONITOR_PERIOD_US as u64;
-        if is_long && left_us > period_us { left_us.min(3_600_000_000) } else { period_us }
-    }
-
-    pub fn server_wall_us(&self) -> i64 {
-        EPOCH_US + self.now_us as i64
-    }
-
-    pub fn latency_us(&mut self) -> u64 {
-        self.plan.latency_us / 2 + self.random.below(self.plan.latency_us)
-    }
-
-    pub fn is_link_down(&self) -> bool {
-        self.link_down_until_us > self.now_us
-    }
-
-    pub fn is_server_down(&self) -> bool {
-        self.server_down_until_us > self.now_us
-    }
-
-    pub fn server_frozen_for_us(&self) -> Option<u64> {
-        self.server_frozen_until_us.checked_sub(self.now_us).filter(|wait_us| *wait_us > 0)
     }
 
     pub fn check(&mut self, checked: Result<(), String>) {

@@ -1,33 +1,33 @@
-//! Turns every look at the board into what its conditions truly are, and since when: by rules of this file's own.
+//! Turns every look at the board into what its conditions truly are, and since when.
 
-use std::time::Duration;
-
-use nodepulse::probe::{Facts, Readings};
+use super::super::board::Board;
+use super::super::wanted::{Eviction, Signal};
+use super::excuse::{Excuse, Excuses};
+use super::thresholds::Rounds;
 
 /// Stamps have whole seconds, travel, and follow a board's clock that is off by up to ten.
 pub const TOLERANCE_US: i64 = 13_000_000;
-/// What cannot be read for so long, or for the transition period, is Unknown.
-const UNREAD_BEFORE_UNKNOWN_US: u64 = 60_000_000;
+
+pub const KINDS: [&str; 3] = ["MemoryPressure", "DiskPressure", "PIDPressure"];
+const SIGNALS: [&[Signal]; 3] = [&[Signal::Memory], &[Signal::Disk, Signal::Inodes], &[Signal::Pids]];
 
 /// What is true of the conditions that change.
 #[derive(Debug, Default)]
-pub struct Truth {
-    memory: Condition,
-    disk: Condition,
+pub struct Conditions {
+    all: [Condition; KINDS.len()],
 }
 
 #[derive(Debug, Default)]
 struct Condition {
     status: Option<&'static str>,
-    /// Since when looks, one after the other in this process, could not read it.
-    unread_us: Option<u64>,
-    /// When a look last found too little, in this process.
-    low_us: Option<u64>,
+    rounds: Rounds,
     /// When it became what it is, by the server's clock.
     since_us: i64,
     /// When somebody else first wrote it after that, or made the Node anew: it may have any later time.
     touched_us: Option<i64>,
+    /// The present process has not judged it yet, as one before it has.
     is_first_look: bool,
+    has_judged: bool,
     transitions: u64,
     /// Since a clock that was wrong in a boot that is over, or in a process that died before that was on disk.
     is_unknowable: bool,
@@ -52,32 +52,41 @@ pub enum Remains {
 pub struct Moment {
     pub now_us: u64,
     pub server_us: i64,
-    /// The board's clock is right, or nobody could tell the difference.
+    /// The board's clock is right, or the agent has heard what is right.
     pub is_dated: bool,
 }
 
-pub const KINDS: [&str; 2] = ["MemoryPressure", "DiskPressure"];
+/// A condition that a look found to be another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    pub kind: &'static str,
+    pub status: &'static str,
+    /// What was before was found by the same process.
+    pub is_certain: bool,
+}
 
-impl Truth {
-    /// The agent is told these facts.
-    pub fn look(&mut self, Facts { machine, readings, .. }: &Facts, period: Duration, at: Moment) {
-        let Readings { memory, .. } = readings;
-        let is_counted = machine.memory_total_bytes.is_ok();
-        let low = [
-            memory.as_ref().ok().filter(|_| is_counted).map(|memory| memory.available_bytes < 100 << 20),
-            readings.node_file_system.as_ref().ok().map(|disk| disk.available_bytes < disk.capacity_bytes / 10),
-        ];
-        for (condition, low) in [&mut self.memory, &mut self.disk].into_iter().zip(low) {
-            condition.look(low, period, at);
+impl Conditions {
+    /// The agent is told of this board.
+    pub fn look(&mut self, board: &Board, eviction: &Eviction, at: Moment) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for ((kind, signals), condition) in KINDS.into_iter().zip(SIGNALS).zip(&mut self.all) {
+            let is_certain = !condition.is_first_look;
+            let status = condition.rounds.look(signals, board, eviction, at.now_us);
+            if let Some(status) = status
+                && condition.becomes(status, at)
+            {
+                changes.push(Change { kind, status, is_certain });
+            }
         }
+        changes
     }
 
     /// `remains`: where the change of a condition to this status is still found, made at that moment of the server's clock.
     pub fn process_ended(&mut self, reboot: bool, remains: impl Fn(&str, i64, &str) -> Remains) {
-        for (kind, condition) in KINDS.into_iter().zip([&mut self.memory, &mut self.disk]) {
-            condition.low_us = None;
-            condition.unread_us = None;
+        for (kind, condition) in KINDS.into_iter().zip(&mut self.all) {
+            condition.rounds = Rounds::default();
             condition.is_first_look = true;
+            condition.has_judged = false;
             let word = condition.status.unwrap_or_default();
             let remains =
                 if condition.transitions == 0 { Remains::OnDisk } else { remains(kind, condition.since_us, word) };
@@ -88,8 +97,9 @@ impl Truth {
         }
     }
 
+    /// Somebody wrote the Node's conditions, or made or removed the Node.
     pub fn touched(&mut self, server_us: i64) {
-        for condition in [&mut self.memory, &mut self.disk] {
+        for condition in &mut self.all {
             condition.touched_us.get_or_insert(server_us);
             condition.is_unknowable |= condition.rests_on_node;
         }
@@ -97,54 +107,58 @@ impl Truth {
 
     /// The agent is told what the server has.
     pub fn node_read(&mut self) {
-        for condition in [&mut self.memory, &mut self.disk] {
+        for condition in &mut self.all {
             condition.rests_on_node = false;
         }
     }
 
+    /// The present process has found out nothing about it.
+    pub fn is_unread(&self, kind: &str) -> bool {
+        KINDS.iter().position(|known| *known == kind).is_some_and(|place| !self.all[place].has_judged)
+    }
+
     pub fn transitions(&self) -> u64 {
-        self.memory.transitions + self.disk.transitions
+        self.all.iter().map(|condition| condition.transitions).sum()
+    }
+
+    /// What the condition is, as far as anybody can know.
+    pub fn status(&self, kind: &str) -> Option<&'static str> {
+        KINDS.iter().position(|known| *known == kind).and_then(|place| self.all[place].status)
+    }
+
+    /// It became what it is at about that time.
+    pub fn is_about(&self, kind: &str, since_us: i64) -> bool {
+        let place = KINDS.iter().position(|known| *known == kind);
+        place.is_some_and(|place| (self.all[place].since_us - since_us).abs() <= TOLERANCE_US)
     }
 
     /// Whether `stored_us` may be the moment of the last transition.
-    pub fn is_since(&self, kind: &str, stored_us: i64) -> Result<(), String> {
-        let condition = self.of(kind);
+    pub fn is_since(&self, kind: &str, stored_us: i64, excuses: &mut Excuses) -> Result<(), String> {
+        let Some(place) = KINDS.iter().position(|known| *known == kind) else { return Ok(()) };
+        let condition = &self.all[place];
         let off_us = stored_us - condition.since_us;
-        let after_others = condition.touched_us.is_some_and(|touched_us| stored_us >= touched_us - TOLERANCE_US);
-        // What a first look found has been so for who knows how long: a Node that is made later may say so.
-        let never_changed = condition.transitions == 0 && off_us >= -TOLERANCE_US;
-        if off_us.abs() <= TOLERANCE_US || after_others || never_changed || condition.is_unknowable {
+        if off_us.abs() <= TOLERANCE_US {
+            return Ok(());
+        }
+        let is_after_others = condition.touched_us.is_some_and(|touched_us| stored_us >= touched_us - TOLERANCE_US);
+        if excuses.allow(Excuse::WrittenByOthers, is_after_others)
+            || excuses.allow(Excuse::TimeIsLost, condition.is_unknowable)
+            || excuses.allow(Excuse::NeverChanged, condition.transitions == 0 && off_us > 0)
+        {
             return Ok(());
         }
         Err(format!("{kind} changed at another time: the stored lastTransitionTime is {} s off", off_us / 1_000_000))
     }
-
-    fn of(&self, kind: &str) -> &Condition {
-        if kind == KINDS[0] { &self.memory } else { &self.disk }
-    }
 }
 
 impl Condition {
-    /// `low`: whether there is too little; `None`: nobody can tell.
-    fn look(&mut self, low: Option<bool>, period: Duration, at: Moment) {
-        if low == Some(true) {
-            self.low_us = Some(at.now_us);
-        }
-        let period_us = period.as_micros() as u64;
-        let unread_us = if low.is_none() { Some(*self.unread_us.get_or_insert(at.now_us)) } else { None };
-        self.unread_us = unread_us;
-        let is_pressed = self.low_us.is_some_and(|low_us| at.now_us == low_us || at.now_us - low_us < period_us);
-        let status = match unread_us {
-            _ if is_pressed => "True",
-            None => "False",
-            Some(since_us) if at.now_us - since_us >= period_us.max(UNREAD_BEFORE_UNKNOWN_US) => "Unknown",
-            // What was known last holds on.
-            Some(_) => return,
-        };
+    /// Whether that is a change.
+    fn becomes(&mut self, status: &'static str, at: Moment) -> bool {
         let is_first_look = std::mem::take(&mut self.is_first_look);
+        self.has_judged = true;
         let before = self.status.replace(status);
         if before == Some(status) {
-            return;
+            return false;
         }
         self.transitions += u64::from(before.is_some());
         self.since_us = at.server_us;
@@ -155,5 +169,6 @@ impl Condition {
         self.is_unknowable = is_first_look && (self.is_unknowable || self.touched_us.is_some());
         self.rests_on_node &= is_first_look;
         self.is_recorded_late &= is_first_look;
+        before.is_some()
     }
 }

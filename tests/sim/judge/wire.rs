@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use nodepulse::api::{Answer, Class, Lane, Refusal};
-use nodepulse::time::Wall;
+use super::super::wanted::Wanted;
+use crate::model::stamp;
 
 /// No process sends more requests than this in any minute, whatever is answered.
 pub const REQUESTS_PER_MINUTE: usize = 60;
-/// Renewals are due every 10 to 10.4 s (LSE-4); the rest is for timers and probes that are late.
-const LEASE_SPACING_US: u64 = 10_400_000 + SLACK_US;
 /// After a failure the Lease is tried again within 7 s (LSE-11), whatever Retry-After says.
 const LEASE_BACKOFF_US: u64 = 7_000_000 + SLACK_US;
 const SLACK_US: u64 = 200_000;
@@ -24,16 +22,68 @@ const POSTPONEMENTS: u32 = 10;
 const STUCK_WAITS: u32 = 2;
 /// With nothing in flight the status lane looks at the board every 10.4 s, or registration obeys Retry-After up to 30 s.
 const LONGEST_IDLE_US: u64 = 30_000_000;
+const SECOND_US: u64 = 1_000_000;
+/// Pressure is judged so often, however rarely status is sent (EVI-6).
+const LOOK_US: u64 = 10 * SECOND_US;
 
 /// Lease, then status: that is all that a server sees at first when it is back.
 const REQUESTS_AT_COMEBACK: u64 = 2;
-const COMEBACK_US: u64 = 9_900_000;
 /// So long after the last success the server was away, rather than slow.
 const OUTAGE_US: u64 = 25_000_000;
 /// So long before that nothing else may have happened: an assertion finds it out in between.
 const UNDISTURBED_US: u64 = 80_000_000;
 
 type Checked = Result<(), String>;
+
+/// Requests of one kind are never in flight together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    Lease,
+    /// Registration, the Node and its status.
+    Status,
+    Events,
+}
+
+impl Lane {
+    /// By the path that is asked for.
+    pub fn of(path: &str) -> Lane {
+        if path.contains("/leases") {
+            Lane::Lease
+        } else if path.contains("/events") {
+            Lane::Events
+        } else {
+            Lane::Status
+        }
+    }
+}
+
+/// What was truly said to a request, by whoever said it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// The API server: it is done.
+    Done,
+    /// The API server: it is not.
+    Refused { code: u16, is_there: bool, retry_after_s: Option<u64> },
+    /// Something else, or nobody. Whoever it was may have asked for patience.
+    Nothing { retry_after_s: Option<u64> },
+}
+
+impl Said {
+    pub const SILENCE: Said = Said::Nothing { retry_after_s: None };
+
+    /// 404, 410.
+    pub fn is_missing(self) -> bool {
+        matches!(self, Said::Refused { code: 404 | 410, .. })
+    }
+
+    /// TR-5: the server asks for the same request, that much later.
+    fn patience_s(self) -> Option<u64> {
+        match self {
+            Said::Refused { code, retry_after_s, .. } if code == 429 || code >= 500 => retry_after_s,
+            _ => None,
+        }
+    }
+}
 
 /// What was seen of the agent so far.
 #[derive(Debug, Default)]
@@ -45,11 +95,11 @@ pub struct Watch {
     pub event_requests: u64,
     /// Most requests in one minute.
     pub busiest: usize,
-    last_renew_time: Option<Wall>,
+    last_renew_us: Option<i64>,
     /// When the next Lease request must have been sent; `None` while nothing can be said.
     lease_due_us: Option<u64>,
     /// How the last Lease request failed.
-    lease_failure: Option<Class>,
+    lease_failure: Option<Said>,
     /// The Node is gone and has to be registered first; Leases wait for that.
     node_missing: bool,
     /// Somebody else wrote the Lease that an earlier process left: whose Node it is has to be asked first, unless it was.
@@ -60,6 +110,11 @@ pub struct Watch {
     probing: bool,
     /// No request is harmed on its way, in this world.
     is_faultless: bool,
+    /// Renewals are due a quarter of the duration after the last (LSE-4), and 4 % of that; the rest is for timers and probes that are late.
+    lease_spacing_us: u64,
+    /// So long after the two that make a Node Ready nothing else is due: neither a renewal nor a run.
+    pause_us: u64,
+    update_us: u64,
     /// When a Lease request was last answered well, for this process, and for the one before it.
     reached_us: Option<u64>,
     left_us: Option<u64>,
@@ -72,8 +127,11 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(is_faultless: bool) -> Watch {
-        Watch { is_faultless, ..Watch::default() }
+    pub fn new(is_faultless: bool, wanted: &Wanted) -> Watch {
+        let renew_us = u64::from(wanted.lease_s) * SECOND_US / 4;
+        let lease_spacing_us = renew_us / 100 * 104 + SLACK_US;
+        let pause_us = renew_us.min(wanted.update_us).min(LOOK_US) / 100 * 99;
+        Watch { is_faultless, lease_spacing_us, pause_us, update_us: wanted.update_us, ..Watch::default() }
     }
 
     /// The process is gone, and everything in flight with it.
@@ -82,7 +140,7 @@ impl Watch {
         self.sends_us.clear();
         self.not_before_us.clear();
         self.postponements.clear();
-        self.last_renew_time = None;
+        self.last_renew_us = None;
         self.lease_due_us = None;
         self.lease_failure = None;
         self.node_missing = false;
@@ -147,7 +205,8 @@ impl Watch {
         if lane == Lane::Status && self.owner_in_doubt {
             self.lease_due_us = None;
         }
-        if let Some((since_us, count)) = self.comeback.as_mut().filter(|(since_us, _)| now_us < *since_us + COMEBACK_US)
+        if let Some((since_us, count)) =
+            self.comeback.as_mut().filter(|(since_us, _)| now_us < *since_us + self.pause_us)
         {
             *count += 1;
             if *count > REQUESTS_AT_COMEBACK {
@@ -167,49 +226,49 @@ impl Watch {
     }
 
     /// `None` where a body has none. `resumes`: it holds only for one version of the Lease.
-    pub fn renews(&mut self, renew_time: Option<Wall>, resumes: bool) -> Checked {
+    pub fn renews(&mut self, renew_us: Option<i64>, resumes: bool) -> Checked {
         self.resumes = resumes;
-        let Some(renew_time) = renew_time else { return Err("a Lease write without renewTime".to_owned()) };
-        let last = self.last_renew_time.replace(renew_time);
-        if last.is_some_and(|last| renew_time <= last) {
-            return Err(format!("renewTime {} is not after the last one", renew_time.to_micro_stamp()));
+        let Some(renew_us) = renew_us else { return Err("a Lease write without renewTime".to_owned()) };
+        let last = self.last_renew_us.replace(renew_us);
+        if last.is_some_and(|last| renew_us <= last) {
+            return Err(format!("renewTime {} is not after the last one", stamp::micros(renew_us)));
         }
         Ok(())
     }
 
-    pub fn answered(&mut self, lane: Lane, answer: &Answer, now_us: u64) {
+    pub fn answered(&mut self, lane: Lane, said: Said, now_us: u64) {
         self.in_flight.remove(&lane);
-        let class = answer.result.as_ref().err().map(Refusal::class);
+        let is_done = said == Said::Done;
         if lane == Lane::Lease {
-            self.lease_failure = class;
-            if class.is_none() {
+            self.lease_failure = (!is_done).then_some(said);
+            if is_done {
                 self.lease_succeeded(now_us);
             }
-            self.lease_due_us = Some(now_us + if class.is_some() { LEASE_BACKOFF_US } else { LEASE_SPACING_US });
+            self.lease_due_us = Some(now_us + if is_done { self.lease_spacing_us } else { LEASE_BACKOFF_US });
         }
-        if class == Some(Class::Unreachable) {
+        if matches!(said, Said::Nothing { .. }) {
             // It is away again, or still.
             self.comeback = None;
         }
-        self.node_missing |= lane == Lane::Status && class == Some(Class::Missing);
+        self.node_missing |= lane == Lane::Status && said.is_missing();
         if lane == Lane::Status && self.owner_in_doubt {
             // One that fails is asked again in the next run.
-            let run_us = if class.is_some() { LEASE_SPACING_US } else { 0 };
+            let run_us = if is_done { 0 } else { self.update_us / 100 * 104 + SLACK_US };
             self.lease_due_us = Some(now_us + run_us + LEASE_BACKOFF_US);
         }
-        self.owner_in_doubt |=
-            lane == Lane::Lease && self.resumes && matches!(class, Some(Class::Missing | Class::Conflict));
+        let is_in_doubt = matches!(said, Said::Refused { code: 404 | 409 | 410 | 422, is_there: false, .. });
+        self.owner_in_doubt |= lane == Lane::Lease && self.resumes && is_in_doubt;
         if self.node_missing {
             self.lease_due_us = None;
         }
-        let Some(Class::After(wait)) = class else {
+        let Some(wait_s) = said.patience_s() else {
             self.postponements.remove(&lane);
             return;
         };
         let postponed = self.postponements.entry(lane).or_default();
         *postponed += 1;
         if *postponed <= POSTPONEMENTS {
-            let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX).min(RETRY_AFTER_US);
+            let wait_us = wait_s.saturating_mul(SECOND_US).min(RETRY_AFTER_US);
             self.not_before_us.insert(lane, now_us + wait_us);
         }
     }
@@ -218,7 +277,7 @@ impl Watch {
         let left_us = self.left_us.take().filter(|_| self.resumes);
         let Some(before_us) = self.reached_us.replace(now_us).or(left_us).filter(|_| self.is_faultless) else { return };
         let is_disturbed = self.disturbed_us.is_some_and(|disturbed_us| disturbed_us + UNDISTURBED_US > before_us);
-        if now_us - before_us > OUTAGE_US && !is_disturbed {
+        if now_us - before_us > OUTAGE_US.max(self.lease_spacing_us * 5 / 2) && !is_disturbed {
             self.comeback = Some((now_us, 1));
         }
     }
@@ -229,11 +288,11 @@ impl Watch {
         // Another address is another report.
         self.comeback = None;
         let cured = match self.lease_failure {
-            None | Some(Class::After(_)) => false,
-            Some(Class::Unreachable) => true,
-            Some(_) => reload,
+            None | Some(Said::Done | Said::Nothing { retry_after_s: Some(_) }) => false,
+            Some(Said::Nothing { .. }) => true,
+            Some(said) => reload && said.patience_s().is_none(),
         };
-        if cured && self.lease_due_us.is_some() {
+        if cured && self.lease_due_us.is_some() && !self.owner_in_doubt {
             self.lease_due_us = Some(now_us);
         }
     }
@@ -248,7 +307,10 @@ impl Watch {
             };
         }
         self.stuck_waits = 0;
-        if self.in_flight.is_empty() && !self.probing && until_us - now_us > LONGEST_IDLE_US {
+        if self.in_flight.is_empty()
+            && !self.probing
+            && until_us - now_us > LONGEST_IDLE_US.max(self.update_us / 100 * 104 + SLACK_US)
+        {
             return Err(format!("the agent waits {} s with nothing in flight", (until_us - now_us) / 1_000_000));
         }
         Ok(())

@@ -1,0 +1,380 @@
+//! Turns each request on its way, each write that the server took and each answer into "as it should be" or a sentence
+//! saying what must never happen.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::world::World;
+use super::conditions::{KINDS, TOLERANCE_US};
+use super::events::{FOREVER, Letter};
+use super::excuse::Excuse;
+use super::node::Expected;
+use super::wire::{Lane, Said};
+use crate::model::controller::condition;
+use crate::model::http::{Request, Response};
+use crate::model::stamp;
+
+/// What an event says, as far as it is looked at: every request is, and a tree of all of it would cost more than the rest.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EventBody<'a> {
+    #[serde(borrow, default)]
+    metadata: Named<'a>,
+    #[serde(borrow)]
+    reason: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Cow<'a, str>,
+    count: u64,
+    #[serde(borrow)]
+    last_timestamp: Cow<'a, str>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Named<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+}
+
+/// The same of a report.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StatusBody<'a> {
+    #[serde(borrow)]
+    status: StatusPart<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StatusPart<'a> {
+    #[serde(borrow)]
+    conditions: Vec<ToldCondition<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ToldCondition<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    last_heartbeat_time: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct LeaseBody<'a> {
+    #[serde(borrow)]
+    spec: LeaseSpec<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LeaseSpec<'a> {
+    renew_time: &'a str,
+}
+
+/// What the server had before a write.
+#[derive(Debug, Default)]
+pub struct Before {
+    renewed_us: Option<i64>,
+    conditions: BTreeMap<String, Stored>,
+    sizes: BTreeMap<String, String>,
+}
+
+/// One condition that is ours, as far as the server knows that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stored {
+    status: String,
+    reason: String,
+    since_us: i64,
+}
+
+impl World {
+    /// Before it is sent. Answers its lane, and which event it tells, if it does.
+    pub fn check_request(&mut self, bytes: &[u8]) -> (Lane, Option<(String, u64)>) {
+        let text = std::str::from_utf8(bytes).unwrap_or_default();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+        let mut words = head.split(' ');
+        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let path = path.split('?').next().unwrap_or_default();
+        let is_excused = self.storage.is_excused(self.now_us);
+        let mut key = None;
+        let checked = if method == "GET" {
+            Ok(())
+        } else if path.contains("/leases") {
+            let renewed =
+                serde_json::from_str::<LeaseBody>(body).ok().and_then(|body| stamp::parse(body.spec.renew_time));
+            self.watch.renews(renewed, body.contains("resourceVersion") && !body.contains("ownerReferences"))
+        } else if path.contains("/events") {
+            match letter(path, body) {
+                Ok((name, event)) => {
+                    key = Some((name.clone(), event.count));
+                    self.check_event(&name, &event, is_excused)
+                }
+                Err(why) => Err(why),
+            }
+        } else if path.ends_with("/status") {
+            self.check_report(body, false, is_excused)
+        } else if method == "POST" {
+            self.check_birth(body)
+        } else {
+            // The bookkeeping of a Node is thrown away.
+            Ok(())
+        };
+        self.check(checked);
+        (Lane::of(path), key)
+    }
+
+    fn check_event(&mut self, name: &str, event: &EventBody, is_excused: bool) -> Result<(), String> {
+        let stamp_us = stamp::parse(&event.last_timestamp).ok_or("an event without a time")?;
+        let letter =
+            Letter { name, reason: event.reason.as_deref(), message: &event.message, count: event.count, stamp_us };
+        let (by, now_us) = (self.teller(), self.server_wall_us());
+        self.events.sends(&letter, by, is_excused, now_us)
+    }
+
+    /// A Node is made: all of it is there, and true.
+    fn check_birth(&mut self, body: &str) -> Result<(), String> {
+        let node: Value = serde_json::from_str(body).map_err(|error| format!("a Node that cannot be read: {error}"))?;
+        let expected = Expected { name: &self.plan.name, board: &self.board, wanted: &self.plan.wanted };
+        if !self.shim.is_faulty() {
+            expected.judge_birth(&node)?;
+        }
+        let (by, now_us) = (self.teller(), self.server_wall_us());
+        for kind in KINDS {
+            self.events.may_be_told(kind, self.conditions.status(kind), now_us, now_us, by);
+        }
+        let ready = condition(&node, "Ready").is_some_and(|ready| ready["status"] == "False");
+        if ready {
+            // That it is no more will be told.
+            self.events.may_be_told("Ready", Some("True"), 0, FOREVER, by);
+        }
+        self.told.clear();
+        self.check_report(body, true, true)
+    }
+
+    /// A status is sent. A change must be on disk before it is told; what a process says first need not be a change.
+    fn check_report(&mut self, body: &str, is_birth: bool, is_excused: bool) -> Result<(), String> {
+        let body: StatusBody = serde_json::from_str(body).map_err(|error| format!("{error}: {body}"))?;
+        self.check_told(&body.status, is_birth, is_excused)
+    }
+
+    fn check_told(&mut self, status: &StatusPart, is_birth: bool, is_excused: bool) -> Result<(), String> {
+        let is_dated = self.is_dated();
+        for told in &status.conditions {
+            if let Some(beat) = &told.last_heartbeat_time {
+                let off_us = stamp::parse(beat).unwrap_or(0) - self.server_wall_us();
+                if is_dated && off_us.abs() > TOLERANCE_US {
+                    return Err(format!("lastHeartbeatTime of {} is {} s off", told.kind, off_us / 1_000_000));
+                }
+            }
+            let Some(kind) = KINDS.into_iter().find(|kind| told.kind == *kind) else { continue };
+            let Some(status) = told.status.as_deref() else { continue };
+            if let Some(truth) = self.conditions.status(kind)
+                && truth != status
+                && !self.may_be_told_unread(kind, status, truth, is_birth)
+            {
+                return Err(format!("{kind} is told to be {status}, in truth it is {truth}"));
+            }
+            let before = self.told.insert(kind, status.to_owned());
+            let is_change = before.is_some_and(|before| before != status);
+            if is_change && !is_excused && !self.events.is_last_ready(kind, status, self.life) {
+                return Err(format!("{kind} is told to be {status}, before that is synced"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What this process could not read yet is what the server has, or what the disk knows; what came after that was lost
+    /// with an earlier process. A Node must say something: if nobody knows anything, Unknown.
+    fn may_be_told_unread(&self, kind: &str, status: &str, truth: &str, is_birth: bool) -> bool {
+        let stored = self.server.node(&self.plan.name).filter(|_| !is_birth).and_then(|node| condition(node, kind));
+        let stored =
+            stored.and_then(|stored| stored["status"].as_str()).filter(|word| ["True", "False"].contains(word));
+        let on_disk = self.events.last_synced(kind);
+        let is_known = stored == Some(status) || is_birth && on_disk == Some(status);
+        let is_lost = on_disk != Some(truth);
+        self.conditions.is_unread(kind) && (is_lost && is_known || status == "Unknown" && stored.is_none())
+    }
+
+    /// `surprised`: something that came late may have been there before it.
+    pub fn stored_before(&self, request: &Request, surprised: bool) -> Before {
+        let mut before = Before::default();
+        if request.method != "GET" && request.path.contains("/leases") {
+            before.renewed_us = self.stored_renew_us();
+        }
+        if !surprised && request.path.ends_with("/status") {
+            before.conditions = self.stored_conditions();
+            before.sizes = self.stored_sizes();
+        }
+        before
+    }
+
+    /// What the server has after a write, beside what it had.
+    pub fn check_written(&mut self, request: &Request, response: &Response, before: Before, stray: bool) {
+        if !response.is_success() || request.method == "GET" {
+            return;
+        }
+        if request.path.contains("/events") {
+            let body = std::str::from_utf8(&request.body).unwrap_or_default();
+            if let Ok((name, event)) = letter(&request.path, body) {
+                self.events.settled(&name, event.count);
+            }
+        }
+        if request.path.contains("/nodes") && request.body.windows(19).any(|words| words == b"\"lastHeartbeatTime\"") {
+            let at_us = self.server_wall_us();
+            match &mut self.reported {
+                // What comes late brings heartbeats of before.
+                Some(reported) if stray => reported.is_late = true,
+                reported => *reported = Some(Reported { at_us, is_late: stray }),
+            }
+        }
+        if request.path.ends_with("/status") && !stray {
+            let checked = self.check_transitions(&before.conditions);
+            self.check(checked);
+            self.check_sizes(&before.sizes);
+        }
+        if request.path.contains("/leases") {
+            self.lease_renewed_at_us = self.server_wall_us();
+            if response.code == 201 {
+                self.lease_made_by_stray = stray;
+            }
+            let stored = self.stored_renew_us();
+            // There is nothing later than the last of all stamps.
+            let may_fall = before.renewed_us.is_none_or(|before_us| before_us >= stamp::LAST_US);
+            if !stray && !may_fall && stored < before.renewed_us {
+                self.violated(format!("renewTime falls on the server: {:?} then {stored:?}", before.renewed_us));
+            }
+        }
+    }
+
+    /// Status of each condition, and when it came to it, as far as the server knows that from us.
+    fn stored_conditions(&self) -> BTreeMap<String, Stored> {
+        let node = self.server.node(&self.plan.name);
+        let conditions = node.and_then(|node| node["status"]["conditions"].as_array());
+        let text = |condition: &Value, key: &str| condition[key].as_str().unwrap_or_default().to_owned();
+        let mut all = BTreeMap::new();
+        for condition in conditions.into_iter().flatten() {
+            let (status, reason) = (text(condition, "status"), text(condition, "reason"));
+            // Where the controller wrote and we asserted no more than the status, the time is the controller's.
+            if status != "Unknown" && !["NodeStatusUnknown", "NodeStatusNeverUpdated"].contains(&&*reason) {
+                let since_us = stamp::parse(&text(condition, "lastTransitionTime")).unwrap_or(0);
+                all.insert(text(condition, "type"), Stored { status, reason, since_us });
+            }
+        }
+        all
+    }
+
+    /// A report tells of later changes than the one before it, never of earlier ones; and of none where nothing changed.
+    fn check_transitions(&mut self, before: &BTreeMap<String, Stored>) -> Result<(), String> {
+        let after = self.stored_conditions();
+        for (kind, old) in before {
+            let Some(new) = after.get(kind) else { continue };
+            let off_us = (new.since_us - old.since_us).abs();
+            // It may have been another in between, of which the server was not told.
+            let is_true = self.conditions.is_about(kind, new.since_us) && off_us > TOLERANCE_US;
+            let is_anew = new.status == old.status && off_us > 0 && !old.reason.is_empty() && !is_true;
+            let is_older = new.status != old.status && new.since_us < old.since_us - TOLERANCE_US;
+            if is_older {
+                return Err(format!("an older status is written over a newer one: {kind} {new:?} over {old:?}"));
+            }
+            let may_be_off_us = if self.plan.clock_is_right() { ROUNDED_US } else { TOLERANCE_US };
+            if is_anew && !self.excuses.allow(Excuse::DatedAnew, off_us <= may_be_off_us) {
+                return Err(format!(
+                    "{kind} has another lastTransitionTime with the same status: {new:?}, before {old:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn stored_renew_us(&self) -> Option<i64> {
+        stamp::parse(self.server.lease(&self.plan.name)?["spec"]["renewTime"].as_str()?)
+    }
+
+    /// Whether the server is there: the end of an outage is told.
+    /// `is_open`: anybody may ask that, so it is no sign of being known.
+    pub fn note_reached(&mut self, said: Said, is_open: bool) {
+        let (by, wall_us) = (self.teller(), self.server_wall_us());
+        let reach = &mut self.reach;
+        match said {
+            Said::Nothing { .. } => {
+                reach.failed_us.get_or_insert(wall_us);
+                reach.last_failed_us = wall_us;
+                reach.failures += 1;
+            }
+            Said::Done if is_open => {}
+            Said::Refused { .. } => {
+                // Whether that ends an outage depends on what it refuses.
+                reach.was_refused = true;
+                if reach.failures > 0 || !reach.has_begun {
+                    self.events.may_be_told("UplinkRestored", None, wall_us, wall_us + 1, by);
+                }
+            }
+            Said::Done => {
+                let lost_us = reach.done_us.replace(wall_us);
+                let failures = std::mem::take(&mut reach.failures);
+                let was_refused = std::mem::take(&mut reach.was_refused);
+                let tried_us = reach.failed_us.take().map_or(0, |first_us| reach.last_failed_us - first_us);
+                let is_certain = tried_us > CERTAIN_OUTAGE_US && failures > 2 && !was_refused;
+                let lost_us = lost_us.filter(|_| is_certain);
+                if let Some(lost_us) = lost_us {
+                    self.events.restored(wall_us, wall_us + RESTORED_US, by);
+                    self.events.missed_us = Some((lost_us, wall_us));
+                    reach.outage_us = Some((lost_us, wall_us));
+                } else if failures > 0 || !reach.has_begun {
+                    self.events.may_be_told("UplinkRestored", None, wall_us, wall_us + 1, by);
+                }
+                reach.has_begun = true;
+            }
+        }
+    }
+}
+
+/// A `Date` has whole seconds.
+const ROUNDED_US: i64 = 1_000_000;
+/// A renewal follows at the latest, which leaves no doubt that the server is back.
+const RESTORED_US: i64 = 30_000_000;
+/// Nobody is in doubt that this is an outage.
+const CERTAIN_OUTAGE_US: i64 = 60_000_000;
+
+/// The last heartbeats that the server took, by its clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Reported {
+    pub at_us: i64,
+    /// Of a report that came late they are older than that.
+    pub is_late: bool,
+}
+
+/// How far the server is from the present process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reach {
+    /// It was reached by this process.
+    has_begun: bool,
+    done_us: Option<i64>,
+    failures: u32,
+    /// The first and the last failure since the server was reached.
+    failed_us: Option<i64>,
+    last_failed_us: i64,
+    was_refused: bool,
+    /// The last outage that is certain: from the last answer before it to the first after it.
+    pub outage_us: Option<(i64, i64)>,
+}
+
+impl Reach {
+    pub fn process_ended(&mut self) {
+        *self = Reach { outage_us: self.outage_us, ..Reach::default() };
+    }
+}
+
+/// Name and body of an event.
+fn letter<'a>(path: &str, body: &'a str) -> Result<(String, EventBody<'a>), String> {
+    let event: EventBody =
+        serde_json::from_str(body).map_err(|error| format!("an event that cannot be read: {error}: {body}"))?;
+    let in_path = path.rsplit('/').next().filter(|last| *last != "events");
+    let name = in_path.unwrap_or(&event.metadata.name).to_owned();
+    Ok((name, event))
+}
