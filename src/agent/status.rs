@@ -105,14 +105,6 @@ impl Stage {
     }
 }
 
-/// Why there is no Node of ours.
-#[derive(Debug)]
-pub(super) enum Obstacle<'a> {
-    /// It is on its way.
-    NotYet,
-    Because(&'a str),
-}
-
 /// Longest Retry-After that NodeStatus obeys.
 const CEILING: Duration = Duration::from_secs(30);
 /// `kubeletVersion` follows a server that was upgraded within this time.
@@ -176,14 +168,12 @@ impl StatusLane {
         }
     }
 
-    /// Why there is no Node of ours; `None` where there is one, or somebody else is to make it.
-    pub(super) fn obstacle(&self) -> Option<Obstacle<'_>> {
-        let is_contested = matches!(self.stage, Stage::Contest(_));
-        let is_missing = is_contested || self.base.is_registering();
-        is_missing.then(|| self.last_failure().map_or(Obstacle::NotYet, Obstacle::Because))
+    /// There is no Node that is known to be ours, and there is to be one.
+    pub(super) fn lacks_node(&self) -> bool {
+        self.base.is_registering() || matches!(self.stage, Stage::Contest(_))
     }
 
-    /// What the last report said, if it failed.
+    /// What the last answer to it said, or to a report, if that failed; or what else is in the way.
     pub(super) fn last_failure(&self) -> Option<&str> {
         self.tries.last_failure()
     }

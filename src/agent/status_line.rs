@@ -1,7 +1,6 @@
 //! Turns what the lanes know into one line that says how the Node fares, for whoever looks at the service.
 
 use super::Agent;
-use super::status::Obstacle;
 
 /// How the Node fares; it changes only when that does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,12 +15,12 @@ impl Agent {
     /// How the Node fares now.
     pub fn status_line(&self) -> StatusLine {
         let name = &self.shared.node_name;
-        let (is_settled, text) = match (self.status.obstacle(), self.lease.last_failure()) {
-            (Some(Obstacle::NotYet), _) => (false, format!("registering Node {name}")),
-            (Some(Obstacle::Because(why)), _) => (true, format!("Node {name} is not registered: {why}")),
-            (None, Some(why)) if self.shared.is_lost() => (true, format!("offline: {why}")),
-            (None, Some(why)) => (true, format!("the Lease of Node {name} is not renewed: {why}")),
-            (None, None) => (true, self.reached(name)),
+        let (is_settled, text) = match (self.lease.last_failure(), self.status.last_failure()) {
+            (_, None) if self.status.lacks_node() => (false, format!("registering Node {name}")),
+            (_, Some(why)) if self.status.lacks_node() => (true, format!("Node {name} is not registered: {why}")),
+            (Some(why), _) if self.shared.is_lost() => (true, format!("offline: {why}")),
+            (Some(why), _) => (true, format!("the Lease of Node {name} is not renewed: {why}")),
+            (None, _) => (true, self.reached(name)),
         };
         StatusLine { is_settled, text }
     }
