@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use lexopt::Arg;
 
 use super::commands::{COMMANDS, Command, CommandRow, Format, OPTIONS, OptionRow, RUN};
-use crate::config::nearest;
 use crate::config::settings::{Form, SETTINGS, Setting};
+use crate::config::unknown;
 
 /// One command with all it needs; what it does not take is left as it is without.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,23 +119,17 @@ fn into_text(value: OsString, whose: &str) -> Result<String, String> {
 }
 
 fn unknown_command(word: &str) -> String {
-    match nearest(word, COMMANDS.iter().map(|row| row.name())) {
-        Some(near) => format!("unknown command {word:?}: did you mean {near}?"),
-        // Where someone wrote `--podless false`.
-        None if matches!(word, "true" | "false") => {
-            format!("{word:?} stands alone: write a truth value with `=`, as in --podless={word}")
-        }
-        None => format!("unknown command {word:?}: see nodepulse help"),
+    // Where someone wrote `--podless false`.
+    if matches!(word, "true" | "false") {
+        return format!("{word:?} stands alone: write a truth value with `=`, as in --podless={word}");
     }
+    unknown("command", word, COMMANDS.iter().map(|row| row.name()), "see nodepulse help")
 }
 
 fn unknown_option(option: &str) -> String {
     let settings = SETTINGS.iter().map(Setting::dashed_flag);
     let known: Vec<String> = settings.chain(OPTIONS.iter().flat_map(OptionRow::names).map(str::to_owned)).collect();
-    match nearest(option, known.iter().map(String::as_str)) {
-        Some(near) => format!("unknown option {option}: did you mean {near}?"),
-        None => format!("unknown option {option}: see nodepulse help settings"),
-    }
+    unknown("option", option, known.iter().map(String::as_str), "see nodepulse help settings")
 }
 
 fn from_lexopt(error: lexopt::Error) -> String {

@@ -85,7 +85,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     let (node, remark) = load::node_name(&settings, &probe::machine(&root), &kubeconfig)?;
     let mut check = Check {
         findings: Vec::new(),
-        kubeconfig: load::kubeconfig_path(&settings)?,
+        kubeconfig: kubeconfig.path.clone(),
         server: kubeconfig.server.authority(),
         node: node.clone(),
         has_token: matches!(kubeconfig.credentials, Credentials::Token(_)),

@@ -66,15 +66,11 @@ fn read_again(
     let is_moved = settings.state_directory != state_directory;
     let changed = [("hostnameOverride", is_renamed), ("stateDirectory", is_moved)].into_iter().filter(|(_, is)| *is);
     warn("settings", changed.map(|(key, _)| format!("{key} changed: it takes effect at the next start")));
-    let tell_hidden = |kubeconfig: Option<&Kubeconfig>| {
-        let files = load::files(sources, &settings, kubeconfig);
-        let hidden = sandbox.outside(&files);
-        let text = "is in a folder that the sandbox does not open: it is read from the next start on";
-        warn("sandbox", hidden.into_iter().map(|file| format!("{file} {text}")));
-    };
-    tell_hidden(None);
-    let kubeconfig = kubeconfig(&settings)?;
-    tell_hidden(Some(&kubeconfig));
+    let kubeconfig = kubeconfig(&settings);
+    let files = load::files(sources, &settings, kubeconfig.as_ref().ok());
+    let text = "is in a folder that the sandbox does not open: it is read from the next start on";
+    warn("sandbox", sandbox.outside(&files).into_iter().map(|file| format!("{file} {text}")));
+    let kubeconfig = kubeconfig?;
     if let Ok(Some(other)) = credentials::node_name(&kubeconfig)
         && other != name
     {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::field::Field;
-use super::nearest::nearest;
+use super::nearest::unknown;
 use super::problem::{Findings, Problem, quoted};
 use super::quantity::Quantity;
 use super::values::span;
@@ -100,10 +100,8 @@ fn each_signal<T>(
             findings.notice(entry.problem("has no effect: there are no images, containers or pods here"));
         } else {
             let names = SIGNALS.map(|(name, _)| name);
-            findings.refuse(entry.problem(match nearest(key, names) {
-                Some(name) => format!("unknown signal: did you mean {name}?"),
-                None => format!("unknown signal: the signals are {}", names.join(", ")),
-            }));
+            let otherwise = format!("the signals are {}", names.join(", "));
+            findings.refuse(entry.problem(unknown("signal", key, names, &otherwise)));
         }
     }
     all
@@ -203,8 +201,8 @@ mod tests {
         assert_eq!(
             load("evictionHard: {memory.availble: 1Gi, swap: 1}").unwrap_err(),
             [
-                "f:3: evictionHard.memory.availble: unknown signal: did you mean memory.available?",
-                "f:3: evictionHard.swap: unknown signal: the signals are memory.available, nodefs.available, \
+                "f:3: evictionHard.memory.availble: unknown signal \"memory.availble\": did you mean memory.available?",
+                "f:3: evictionHard.swap: unknown signal \"swap\": the signals are memory.available, nodefs.available, \
                  nodefs.inodesFree, pid.available",
             ]
         );

@@ -8,7 +8,7 @@ use super::duration;
 use super::eviction;
 use super::field::Field;
 use super::kubelet_fields;
-use super::nearest::nearest;
+use super::nearest::unknown;
 use super::problem::{Findings, Origin, Problem, quoted};
 use super::settings::{SETTINGS, Setting, Settings, Whose};
 use super::yaml::{self, Content, Entry, Value};
@@ -21,17 +21,10 @@ pub struct Loaded {
     pub notices: Vec<String>,
 }
 
-/// `apiVersion` and `kind` of a settings file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Ours,
-    /// The kubelet's own file: what applies is used.
-    Kubelet,
-}
-
-const KINDS: [(&str, &str, Kind); 2] = [
-    ("nodepulse.dev/v1", "NodePulseConfiguration", Kind::Ours),
-    ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", Kind::Kubelet),
+/// `apiVersion` and `kind` of a settings file; of the kubelet's own what applies is used.
+const KINDS: [(&str, &str, Whose); 2] = [
+    ("nodepulse.dev/v1", "NodePulseConfiguration", Whose::Ours),
+    ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", Whose::Kubelet),
 ];
 
 /// Fields whose zero means "not set" in a file, as to a kubelet: kubeadm writes most of them out as zero. A flag means it.
@@ -91,17 +84,17 @@ impl Reading {
             }
             return;
         }
-        let Some(kind) = self.kind_of(&file) else { return };
+        let Some(whose) = self.whose(&file) else { return };
         let mut ignored = Vec::new();
         for entry in tree.entries().iter().filter(|entry| entry.key != "apiVersion" && entry.key != "kind") {
             match &entry.value.content {
                 Content::Map(inner) if entry.key == "logging" => {
                     for entry in inner {
                         let dotted = Entry { key: format!("logging.{}", entry.key), ..entry.clone() };
-                        self.read_entry(&origin, kind, &dotted, &mut ignored);
+                        self.read_entry(&origin, whose, &dotted, &mut ignored);
                     }
                 }
-                _ => self.read_entry(&origin, kind, entry, &mut ignored),
+                _ => self.read_entry(&origin, whose, entry, &mut ignored),
             }
         }
         if !ignored.is_empty() {
@@ -110,16 +103,15 @@ impl Reading {
         }
     }
 
-    fn kind_of(&mut self, file: &Field<'_>) -> Option<Kind> {
+    fn whose(&mut self, file: &Field<'_>) -> Option<Whose> {
         let [version, kind] = ["apiVersion", "kind"].map(|key| file.at(key));
         let text_of = |field: &Field<'_>| field.value.as_text().unwrap_or_default().to_owned();
         let (version_text, name) = (text_of(&version), text_of(&kind));
         let Some((known_version, _, found)) = KINDS.into_iter().find(|(_, known, _)| *known == name) else {
             let expected = "write `apiVersion: nodepulse.dev/v1` and `kind: NodePulseConfiguration`";
-            let text = match nearest(&name, KINDS.map(|(_, name, _)| name)) {
-                Some(near) => format!("unknown kind {}: did you mean {near}?", quoted(&name)),
-                None if name.is_empty() => format!("is missing: {expected}"),
-                None => format!("unknown kind {}: {expected}", quoted(&name)),
+            let text = match name.is_empty() {
+                true => format!("is missing: {expected}"),
+                false => unknown("kind", &name, KINDS.map(|(_, name, _)| name), expected),
             };
             self.findings.refuse(kind.problem(text));
             return None;
@@ -131,7 +123,7 @@ impl Reading {
         Some(found)
     }
 
-    fn read_entry(&mut self, origin: &Origin, kind: Kind, entry: &Entry, ignored: &mut Vec<String>) {
+    fn read_entry(&mut self, origin: &Origin, whose: Whose, entry: &Entry, ignored: &mut Vec<String>) {
         if self.findings.are_full() {
             return; // Nothing more would be told, and looking for the nearest key costs time.
         }
@@ -139,9 +131,9 @@ impl Reading {
         let problem =
             |field: &str, text| Problem { origin: origin.clone(), line: entry.line, field: field.to_owned(), text };
         match Setting::by_name(name) {
-            None if kind == Kind::Kubelet && kubelet_fields::is_not_applicable(name) => ignored.push(name.to_owned()),
-            None => self.findings.refuse(problem("", unknown_key(name, kind))),
-            Some(setting) if kind == Kind::Kubelet && setting.whose != Whose::Kubelet => {
+            None if whose == Whose::Kubelet && kubelet_fields::is_not_applicable(name) => ignored.push(name.to_owned()),
+            None => self.findings.refuse(problem("", unknown_key(name, whose))),
+            Some(setting) if whose == Whose::Kubelet && setting.whose != Whose::Kubelet => {
                 let text = "is no field of kind KubeletConfiguration: use kind NodePulseConfiguration, or the flag";
                 self.findings.refuse(problem(name, format!("{text} {}", setting.dashed_flag())));
             }
@@ -156,11 +148,9 @@ impl Reading {
     fn read_flags(&mut self, flags: &[(String, String)]) {
         for (flag, text) in flags {
             let Some(setting) = Setting::by_flag(flag) else {
-                let text = match nearest(flag, SETTINGS.iter().map(|setting| setting.flag)) {
-                    Some(near) => format!("unknown flag: did you mean --{near}?"),
-                    None => "unknown flag: see nodepulse help settings".to_owned(),
-                };
-                self.findings.refuse(Problem { origin: Origin::Flag, line: 0, field: format!("--{flag}"), text });
+                let known = SETTINGS.iter().map(|setting| setting.flag);
+                let text = unknown("flag", flag, known, "see nodepulse help settings");
+                self.findings.refuse(Problem { origin: Origin::Flag, line: 0, field: String::new(), text });
                 continue;
             };
             let (name, value) = (setting.dashed_flag(), setting.flag_value(text));
@@ -208,15 +198,12 @@ impl Reading {
     }
 }
 
-fn unknown_key(name: &str, kind: Kind) -> String {
-    if kind == Kind::Ours && kubelet_fields::is_not_applicable(name) {
+fn unknown_key(name: &str, whose: Whose) -> String {
+    if whose == Whose::Ours && kubelet_fields::is_not_applicable(name) {
         return format!("{name} is a field of the kubelet that has no meaning without pods: remove it");
     }
-    let known = SETTINGS.iter().filter(|setting| kind == Kind::Ours || setting.whose == Whose::Kubelet);
-    match nearest(name, known.map(|setting| setting.name)) {
-        Some(near) => format!("unknown key {}: did you mean {near}?", quoted(name)),
-        None => format!("unknown key {}: nodepulse help settings lists them", quoted(name)),
-    }
+    let known = SETTINGS.iter().filter(|setting| whose == Whose::Ours || setting.whose == Whose::Kubelet);
+    unknown("key", name, known.map(|setting| setting.name), "nodepulse help settings lists them")
 }
 
 fn is_zero(value: &Value) -> bool {

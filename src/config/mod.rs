@@ -19,6 +19,6 @@ mod values;
 pub mod yaml;
 
 pub use load::{Loaded, settings};
-pub use nearest::nearest;
+pub use nearest::unknown;
 pub use problem::{Origin, Problem};
 pub use settings::Settings;

@@ -1,11 +1,22 @@
 //! Turns a mistyped word into the known one that was probably meant.
 
+use super::problem::quoted;
+
 /// Longest word worth comparing, characters: a longer one is no typing mistake, and comparing costs its square.
 const LONGEST_WORD: usize = 64;
 
+/// `unknown WHAT "WORD"`, with the known word that was probably meant, or else with what to do.
+pub fn unknown<'a>(what: &str, word: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
+    let shown = quoted(word);
+    match nearest(word, known) {
+        Some(near) => format!("unknown {what} {shown}: did you mean {near}?"),
+        None => format!("unknown {what} {shown}: {otherwise}"),
+    }
+}
+
 /// The candidate with the fewest typing mistakes (a letter missing, added, wrong, or two swapped; case is free), if
 /// that is at most a third of the word's letters.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > LONGEST_WORD {
         return None;
     }

@@ -39,9 +39,9 @@ impl Taint {
     pub fn new(key: &str, value: &str, effect: &str) -> Result<Taint, String> {
         labels::check_key(key).map_err(|wrong| format!("key {}: {wrong}", quoted(key)))?;
         labels::check_value(value).map_err(|wrong| format!("value {}: {wrong}", quoted(value)))?;
-        let effect = Effect::ALL.into_iter().find(|known| known.word() == effect).ok_or_else(|| {
-            format!("unknown effect {}: use NoSchedule, PreferNoSchedule or NoExecute", quoted(effect))
-        })?;
+        let known = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
+        let unknown = || format!("unknown effect {}: use NoSchedule, PreferNoSchedule or NoExecute", quoted(effect));
+        let effect = known.into_iter().find(|known| known.to_string() == effect).ok_or_else(unknown)?;
         Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect })
     }
 
@@ -51,16 +51,10 @@ impl Taint {
     }
 }
 
-impl Effect {
-    const ALL: [Effect; 3] = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
-
-    /// As the API spells it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Effect::NoSchedule => "NoSchedule",
-            Effect::PreferNoSchedule => "PreferNoSchedule",
-            Effect::NoExecute => "NoExecute",
-        }
+impl fmt::Display for Effect {
+    /// As the API spells it: its name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
     }
 }
 
@@ -70,7 +64,7 @@ impl fmt::Display for Taint {
         if !self.value.is_empty() {
             write!(f, "={}", self.value)?;
         }
-        write!(f, ":{}", self.effect.word())
+        write!(f, ":{}", self.effect)
     }
 }
 

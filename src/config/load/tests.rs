@@ -203,7 +203,7 @@ maxPods: 2
             "/etc/nodepulse/config.yaml:11: kubeReserved.gpu: cannot be reserved: use cpu, memory, \
              ephemeral-storage, pid",
             "/etc/nodepulse/config.yaml:13: `maxPods` stands already in line 12: keep one",
-            "--kubeconfg: unknown flag: did you mean --kubeconfig?",
+            "unknown flag \"kubeconfg\": did you mean kubeconfig?",
             "--node-ip: must be one IP address, or one IPv4 and one IPv6 address, neither of them 0.0.0.0 or ::",
         ]
     );
