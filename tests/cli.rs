@@ -358,7 +358,7 @@ fn the_journal_is_shown_beside_a_running_agent_and_after_it() {
     let shown = out(&nodepulse(&show));
     let first = shown.lines().next().unwrap_or_default();
     assert!(
-        first.contains("to be told, the first of ") && first.ends_with(&format!("(16 KiB, {state}/journal)")),
+        first.contains("waiting to be sent, the first of ") && first.ends_with(&format!("(16 KiB, {state}/journal)")),
         "{shown}"
     );
     let file = format!("{state}/journal");

@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use crate::api::{Answer, Lane, Operation};
 use crate::config::Settings;
-use crate::config::limits::{REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE, REQUESTS_REPEATED};
+use crate::config::limits::{REPEATS_PER_MINUTE, REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE};
 use crate::journal::record::cut;
 use crate::journal::{Happened, Journal};
 use crate::time::{Now, Up};
@@ -63,7 +63,7 @@ const CEILING: Because = Because { what: "the ceiling of requests in a minute", 
 fn requests_per_second(settings: &Settings) -> f64 {
     let periods = [settings.lease_renew_period(), settings.node_status_update_frequency];
     let asked: f64 = periods.iter().map(|period| 3.5 / period.as_secs_f64().max(0.25)).sum();
-    asked.max(f64::from(REQUESTS_PER_MINUTE - REQUESTS_AT_ONCE - REQUESTS_REPEATED) / 60.0)
+    asked.max(f64::from(REQUESTS_PER_MINUTE - REQUESTS_AT_ONCE - REPEATS_PER_MINUTE) / 60.0)
 }
 
 const LANES: [Lane; 3] = [Lane::Lease, Lane::Status, Lane::Events];

@@ -7,7 +7,7 @@ use super::contract::Because;
 use super::failure_log::{FailureLog, RetryReason};
 use super::shared::Shared;
 use crate::api::{Class, Refusal};
-use crate::config::limits::INNER_RETRIES;
+use crate::config::limits::RETRY_AFTER_IN_A_ROW;
 use crate::time::Now;
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Tries {
 
     /// Whether the server may ask for patience once more.
     pub(super) fn may_postpone(&self) -> bool {
-        self.postponed < INNER_RETRIES
+        self.postponed < RETRY_AFTER_IN_A_ROW
     }
 
     /// How long the server asked to wait, a few times in a row: then the try does not count.

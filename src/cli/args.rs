@@ -121,7 +121,7 @@ fn into_text(value: OsString, whose: &str) -> Result<String, String> {
 fn unknown_command(word: &str) -> String {
     // Where someone wrote `--podless false`.
     if matches!(word, "true" | "false") {
-        return format!("{word:?} stands alone: write a truth value with `=`, as in --podless={word}");
+        return format!("{word:?} is no command: write the value of a setting with `=`, as in --podless={word}");
     }
     unknown("command", word, COMMANDS.iter().map(|row| row.name()), "see nodepulse help")
 }

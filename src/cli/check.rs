@@ -73,7 +73,7 @@ struct Check {
     /// A token instead of a certificate.
     has_token: bool,
     /// Of what an administrator does with the cluster.
-    cluster_folder: String,
+    kubernetes_folder: String,
 }
 
 /// Looks at everything `run` needs. Wrong settings end it at once, as nothing else would mean anything.
@@ -89,7 +89,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
         server: kubeconfig.server.authority(),
         node: node.clone(),
         has_token: matches!(kubeconfig.credentials, Credentials::Token(_)),
-        cluster_folder: load::cluster_folder(&std::env::current_exe().unwrap_or_default()),
+        kubernetes_folder: load::kubernetes_folder(&std::env::current_exe().unwrap_or_default()),
     };
     check.well("settings", load::settings_path(sources).unwrap_or("no file: defaults and flags"));
     check.note("settings", loaded.notices);
@@ -97,7 +97,8 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     check.well("node name", node.as_str());
     check.note("node name", remark);
     check.well("kubeconfig", format!("context {}, server https://{}", kubeconfig.context, check.server));
-    check.note("permissions", load::open_to_all(sources, &settings, &kubeconfig)().into_iter().map(|(_, text)| text));
+    check
+        .note("permissions", load::too_open_files(sources, &settings, &kubeconfig)().into_iter().map(|(_, text)| text));
     let look = check.look_at_credentials(&kubeconfig);
     check.sandbox(&settings, &load::files(sources, &settings, Some(&kubeconfig)));
     let session = Session::open(kubeconfig, node)?;
@@ -162,7 +163,7 @@ impl Check {
     /// Goes into it for good: what follows shows that it leaves the agent what it needs.
     fn sandbox(&mut self, settings: &Settings, files: &[String]) {
         if !settings.sandbox {
-            return self.note("sandbox", ["sandbox: false, so nothing is given up".to_owned()]);
+            return self.note("sandbox", ["sandbox: false, so the process keeps every right it has".to_owned()]);
         }
         for step in Sandbox::enter(Some(&settings.state_directory), files).steps {
             match step {
@@ -176,7 +177,7 @@ impl Check {
         match clock::now().wall {
             Some(wall) => self.well("clock", wall.to_seconds_stamp()),
             None => {
-                let text = "before this program was built; the server's time is used until it is set";
+                let text = "before this program was built; the server's time is used until the clock is set";
                 self.wrong("clock", Verdict::Warning, text, SET_THE_CLOCK);
             }
         }
@@ -193,8 +194,9 @@ impl Check {
         };
         match (dates.not_before, dates.not_after, clock::now().wall) {
             (_, Some(end), Some(now)) if end < now => {
-                let Check { cluster_folder, node, .. } = &*self;
-                let next = format!("{cluster_folder}/enroll {node}  # an administrator's: writes the kubeconfig anew");
+                let Check { kubernetes_folder, node, .. } = &*self;
+                let next =
+                    format!("{kubernetes_folder}/enroll {node}  # an administrator's: writes the kubeconfig anew");
                 self.wrong("certificate", Verdict::Failed, format!("expired at {end}"), next);
             }
             (Some(start), _, Some(now)) if now < start => {
@@ -268,7 +270,7 @@ impl Check {
             self.well("rights", format!("all {} verbs that the agent uses", NEEDS.len()));
             return Ok(());
         }
-        let Check { node, cluster_folder: folder, .. } = &*self;
+        let Check { node, kubernetes_folder: folder, .. } = &*self;
         // Why they may be missing, and who gives them.
         let (why, next) = if self.has_token {
             let next = format!("sed s/NAME/{node}/g {folder}/service-account.yaml | kubectl apply -f -");

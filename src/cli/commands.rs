@@ -40,13 +40,13 @@ const SHOW: &[&str] = &["--config", "--root", "--output"];
 /// Every command, in the order of the help text.
 pub const COMMANDS: &[&CommandRow] = &[
     RUN,
-    &command(Command::Probe, "probe", "Show what is known of this board, and why the rest is not", SHOW),
+    &command(Command::Probe, "probe", "Show what is known about this board, and why the rest is not", SHOW),
     &command(Command::Render, "render", "Show the Node that would be registered; nothing is sent", SHOW),
     &command(Command::Check, "check", "Test settings, server, clock, certificates and permissions", &["--config"]),
     &command(
         Command::Journal,
         "journal",
-        "Show what happened and the server was not yet told",
+        "Show what happened and is not yet sent to the server",
         &["--config", "--file", "--output"],
     ),
     &command(Command::Version, "version", "Show the version", &[]),

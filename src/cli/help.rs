@@ -3,7 +3,7 @@
 
 use super::colour::{BOLD, RESET};
 use super::commands::{COMMANDS, Command, CommandRow, OPTIONS, exit};
-use crate::config::settings::{SETTINGS, Whose};
+use crate::config::settings::{DefinedBy, SETTINGS};
 
 /// Columns of the narrowest terminal that help is made for.
 pub const WIDTH: usize = 80;
@@ -64,7 +64,7 @@ fn settings() -> String {
         the kubelet's, unless marked with *.";
     let mut text = wrap(about, WIDTH).join("\n") + "\n";
     for setting in SETTINGS {
-        let mark = if setting.whose == Whose::Ours { " *" } else { "" };
+        let mark = if setting.defined_by == DefinedBy::Ours { " *" } else { "" };
         text += &format!("\n{BOLD}{}{RESET}{mark}\n  {}\n", setting.name, setting.usage());
         let default =
             if setting.default.is_empty() { String::new() } else { format!(" (default: {})", setting.default) };

@@ -51,10 +51,13 @@ impl JournalFile {
         };
         let size = format!("{} KiB, {}", size_bytes.div_ceil(1024), line(&self.path));
         let mut text = match self.journal.waiting().next() {
-            None => format!("{BOLD}nothing waits{RESET}: the server was told everything ({size})\n"),
+            None => format!("{BOLD}nothing waits{RESET}: the server knows everything ({size})\n"),
             Some(first) => {
                 let since = when(&first.at);
-                format!("{BOLD}{} to be told{RESET}, the first of {since} ({size})\n", counted(self.found.records))
+                format!(
+                    "{BOLD}{} waiting to be sent{RESET}, the first of {since} ({size})\n",
+                    number_of_records(self.found.records)
+                )
             }
         };
         if !self.found.is_whole() {
@@ -64,7 +67,7 @@ impl JournalFile {
         }
         let width = self.journal.waiting().map(|record| when(&record.at).len()).max().unwrap_or(0);
         for Record { sequence, at, what, .. } in self.journal.waiting() {
-            let (number, when, (.., sentence)) = (sequence.0, when(at), told(what));
+            let (number, when, (.., sentence)) = (sequence.0, when(at), described(what));
             let _ = writeln!(text, "{DIM}{number:>8}{RESET}  {when:width$}  {}", line(&sentence));
         }
         text
@@ -86,7 +89,7 @@ impl JournalFile {
     }
 }
 
-fn counted(records: usize) -> String {
+fn number_of_records(records: usize) -> String {
     if records == 1 { "1 record".to_owned() } else { format!("{records} records") }
 }
 
@@ -98,7 +101,7 @@ fn when(at: &Moment) -> String {
 }
 
 /// What happened: its kind and fields for programs, a sentence for people.
-fn told(what: &Happened) -> (&'static str, Value, String) {
+fn described(what: &Happened) -> (&'static str, Value, String) {
     let because = |cause: &str| if cause.is_empty() { String::new() } else { format!(" ({cause})") };
     match what {
         Happened::ConditionChanged { condition, from, to, reason } => {
@@ -107,7 +110,7 @@ fn told(what: &Happened) -> (&'static str, Value, String) {
             ("ConditionChanged", fields, format!("{condition} {from} -> {to}{}", because(reason)))
         }
         Happened::OutageBegan { cause } => {
-            let sentence = format!("the API server was reached last{}", because(cause));
+            let sentence = format!("the API server was reached for the last time{}", because(cause));
             ("OutageBegan", json!({"cause": **cause}), sentence)
         }
         Happened::OutageEnded { cause, changes, dropped } => {
@@ -121,16 +124,16 @@ fn told(what: &Happened) -> (&'static str, Value, String) {
             ("BoardRebooted", fields, format!("the board rebooted from {old}{}", because(reason)))
         }
         Happened::ClockSet { wall } => {
-            ("ClockSet", json!({"learned": wall.to_micro_stamp()}), format!("the time was learned: {wall}"))
+            ("ClockSet", json!({"learned": wall.to_micro_stamp()}), format!("the time became known: {wall}"))
         }
         Happened::Dropped { count } => {
-            ("Dropped", json!({"count": count}), format!("{} given up to make room", counted(*count as usize)))
+            ("Dropped", json!({"count": count}), format!("{} removed to make room", number_of_records(*count as usize)))
         }
     }
 }
 
 fn record(record: &Record) -> Value {
-    let (kind, mut value, _) = told(&record.what);
+    let (kind, mut value, _) = described(&record.what);
     let more = json!({
         "kind": kind,
         "sequence": record.sequence.0,
@@ -189,14 +192,14 @@ mod tests {
     fn people_see_first_how_much_waits_and_since_when() {
         let file = JournalFile::of("/var/lib/nodepulse/journal".to_owned(), Some(&bytes()));
         let expected = "\
-7 records to be told, the first of 0.0 s after boot 9f0ad4e4 (16 KiB, /var/lib/nodepulse/journal)
+7 records waiting to be sent, the first of 0.0 s after boot 9f0ad4e4 (16 KiB, /var/lib/nodepulse/journal)
        1  0.0 s after boot 9f0ad4e4  nodepulse started
        2  2026-01-01T00:00:12Z       the board rebooted from 00000000-0000-0000-0000-000000000001 (watchdog)
-       3  2026-01-01T00:00:24Z       the API server was reached last (no-route)
+       3  2026-01-01T00:00:24Z       the API server was reached for the last time (no-route)
        4  2026-01-01T00:00:36Z       MemoryPressure False -> True (KubeletHasInsufficientMemory)
        5  2026-01-01T00:00:49Z       the API server was reached again: 1 changes, 0 dropped
-       6  2026-01-01T00:01:01Z       the time was learned: 2027-01-15T08:00:00Z
-       7  2026-01-01T00:01:13Z       7 records given up to make room
+       6  2026-01-01T00:01:01Z       the time became known: 2027-01-15T08:00:00Z
+       7  2026-01-01T00:01:13Z       7 records removed to make room
 ";
         assert_eq!(plain(&file), expected);
     }
@@ -206,7 +209,7 @@ mod tests {
         let none = JournalFile::of("/j".to_owned(), None);
         assert_eq!(plain(&none), "nothing waits: there is no /j yet\n");
         let empty = JournalFile::of("/j".to_owned(), Some(&[]));
-        assert_eq!(plain(&empty), "nothing waits: the server was told everything (0 KiB, /j)\n");
+        assert_eq!(plain(&empty), "nothing waits: the server knows everything (0 KiB, /j)\n");
         assert_eq!(none.to_json()["sizeBytes"], Value::Null);
     }
 

@@ -84,7 +84,7 @@ pub fn files(sources: &Sources, settings: &Settings, kubeconfig: Option<&Kubecon
 
 /// Who looks at what every user of this board may read or write and should not, each with its machine word: that may take
 /// as long as the file system of the state directory likes. A FAT partition knows no owners, so there it is the rule.
-pub fn open_to_all(
+pub fn too_open_files(
     sources: &Sources,
     settings: &Settings,
     kubeconfig: &Kubeconfig,
@@ -128,7 +128,7 @@ pub fn facts(root: &str, state_directory: &str) -> Result<(Facts, Vec<String>), 
 }
 
 /// The folder of `targets/kubernetes`: where it was installed along with `program`, else where the source has it.
-pub fn cluster_folder(program: &Path) -> String {
+pub fn kubernetes_folder(program: &Path) -> String {
     let beside = program.parent().and_then(Path::parent).map(|prefix| prefix.join("share/nodepulse/kubernetes"));
     match beside.filter(|folder| folder.is_dir()) {
         Some(folder) => folder.display().to_string(),
@@ -185,11 +185,11 @@ mod tests {
     fn what_a_cluster_needs_is_found_where_it_was_installed_else_in_the_source() {
         let prefix = std::env::temp_dir().join(format!("nodepulse-installed-{}", std::process::id()));
         let program = prefix.join("bin/nodepulse");
-        assert_eq!(cluster_folder(&program), "targets/kubernetes");
-        assert_eq!(cluster_folder(Path::new("")), "targets/kubernetes");
+        assert_eq!(kubernetes_folder(&program), "targets/kubernetes");
+        assert_eq!(kubernetes_folder(Path::new("")), "targets/kubernetes");
         let folder = prefix.join("share/nodepulse/kubernetes");
         std::fs::create_dir_all(&folder).unwrap();
-        assert_eq!(cluster_folder(&program), folder.display().to_string());
+        assert_eq!(kubernetes_folder(&program), folder.display().to_string());
         std::fs::remove_dir_all(prefix).unwrap();
     }
 
@@ -226,7 +226,7 @@ mod tests {
         let all = [&kubeconfig, &token, &settings_file, &state];
         let (by_file, by_text) = (user(&format!("{{tokenFile: {token}}}")), user("{token: secret}"));
         let told = |kubeconfig| {
-            let told = open_to_all(&sources, &settings, kubeconfig)().into_iter();
+            let told = too_open_files(&sources, &settings, kubeconfig)().into_iter();
             told.map(|(word, text)| (word, text.split(' ').next().unwrap().to_owned())).collect::<Vec<_>>()
         };
         all.iter().for_each(|path| mode(path, 0o700));

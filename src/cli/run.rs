@@ -22,7 +22,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     io::log::start(settings.verbosity);
     warn("settings", loaded.notices);
     if geteuid().is_root() {
-        let text = "runs as root and needs not: give it a user of its own, as the services in targets/ do";
+        let text = "runs as root, which it does not need: give it a user of its own, as the services in targets/ do";
         warn("root", [text.to_owned()]);
     }
     let root = Root::new("/");
@@ -33,7 +33,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let (name, state_directory) = (node_name.clone(), settings.state_directory.clone());
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
-        look_at_files: Box::new(load::open_to_all(&sources, &settings, &kubeconfig)),
+        look_at_files: Box::new(load::too_open_files(&sources, &settings, &kubeconfig)),
         files: load::files(&sources, &settings, Some(&kubeconfig)),
         settings,
         kubeconfig,

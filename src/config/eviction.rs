@@ -78,7 +78,7 @@ pub(super) fn reclaims(map: &Field<'_>, findings: &mut Findings) -> Result<BTree
 }
 
 /// The defaults of the signals that a map does not name.
-pub(super) fn defaults_besides(map: &Field<'_>) -> impl Iterator<Item = (Signal, Threshold)> {
+pub(super) fn defaults_not_in(map: &Field<'_>) -> impl Iterator<Item = (Signal, Threshold)> {
     DEFAULTS.into_iter().filter(|(signal, _)| map.value.get(name_of(*signal)).is_none())
 }
 

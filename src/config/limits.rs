@@ -44,7 +44,7 @@ pub const JOURNAL_LEAST_BYTES: usize = 16 * 1024;
 /// Largest file of the journal, bytes, and so its largest quota.
 pub const JOURNAL_MOST_BYTES: usize = 1024 * 1024;
 /// How often each byte of the journal goes into a checksum, on average, while frames are looked for in damage.
-pub const JOURNAL_SUMS: usize = 4;
+pub const JOURNAL_CHECKSUM_PASSES: usize = 4;
 /// Text of a server, a proxy or a certificate, characters: cut where it is read.
 pub const FOREIGN_TEXT_CHARS: usize = 256;
 /// One text of a Node or Lease that was read, bytes: a label may have 317, what the agent writes is shorter than this.
@@ -56,7 +56,7 @@ pub const TRIES_PER_RUN: u32 = 5;
 /// Tries of one event (EVT-7).
 pub const TRIES_PER_EVENT: u32 = 12;
 /// Repeats of one request because the server said Retry-After (TR-5); more count as failures.
-pub const INNER_RETRIES: u32 = 10;
+pub const RETRY_AFTER_IN_A_ROW: u32 = 10;
 /// Kinds of failures in a row that are told apart, so that those which take turns are not told each time.
 pub const KINDS_OF_FAILURE: usize = 8;
 /// Requests in any minute, whatever is answered to them; more only where the settings ask for heartbeats more often than by
@@ -67,7 +67,7 @@ pub const REQUESTS_AT_ONCE: u32 = 12;
 /// Of these so many are kept for the Lease.
 pub const REQUESTS_OF_LEASE: u32 = 2;
 /// Of those of a minute so many are sent a second time by themselves, because the connection was dead.
-pub const REQUESTS_REPEATED: u32 = 6;
+pub const REPEATS_PER_MINUTE: u32 = 6;
 /// Longest bundle of the system's trusted roots, bytes; Debian's has 220 KiB.
 pub const TRUST_BUNDLE_BYTES: usize = 2 * 1024 * 1024;
 /// Addresses of one server name that are tried.
@@ -91,21 +91,21 @@ pub const JUDGEMENT_KEPT: Duration = Duration::from_secs(60);
 /// Names of one directory below the probe's root.
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Serial numbers and MAC addresses of a board besides those it goes by.
-pub const PASSED_OVER: usize = 16;
+pub const UNUSED_IDENTITIES: usize = 16;
 /// Symbolic links followed for one path below the probe's root, as in the kernel.
 pub const SYMBOLIC_LINKS: u32 = 40;
 /// Servers and proxies whose addresses are kept on disk.
-pub const KEPT_SERVERS: usize = 4;
+pub const REMEMBERED_SERVERS: usize = 4;
 /// The file they are kept in, bytes: names of 253 characters with all their addresses.
-pub const KEPT_FILE_BYTES: usize = 12 * 1024;
+pub const REMEMBERED_SERVERS_BYTES: usize = 12 * 1024;
 /// One line of the log, bytes.
 pub const LOG_LINE_BYTES: usize = 4096;
 /// Lines of the log for which a stream that hangs is waited for; what comes after them is lost and counted.
 pub const LOG_LINES_WAITING: usize = 32;
 /// Lines of the log in any minute, and the same at a verbosity of 4 and more.
 pub const LOG_LINES: usize = 20;
-pub const LOG_LINES_OF_DEBUGGING: usize = 600;
-/// Answers of one kind to signals that any minute has, though it be full.
+pub const DEBUG_LOG_LINES: usize = 600;
+/// Answers of one kind to signals that any minute has, even when it is full.
 pub const LOG_ANSWERS: usize = 3;
 /// The status line for the service manager, bytes: less than any datagram.
 pub const STATUS_LINE_BYTES: usize = 2048;

@@ -10,7 +10,7 @@ use super::field::Field;
 use super::kubelet_fields;
 use super::nearest::unknown;
 use super::problem::{Findings, Origin, Problem, quoted};
-use super::settings::{SETTINGS, Setting, Settings, Whose};
+use super::settings::{DefinedBy, SETTINGS, Setting, Settings};
 use super::yaml::{self, Content, Entry, Value};
 
 /// Settings that hold together.
@@ -22,12 +22,12 @@ pub struct Loaded {
 }
 
 /// `apiVersion` and `kind` of a settings file; of the kubelet's own what applies is used.
-const KINDS: [(&str, &str, Whose); 2] = [
-    ("nodepulse.dev/v1", "NodePulseConfiguration", Whose::Ours),
-    ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", Whose::Kubelet),
+const KINDS: [(&str, &str, DefinedBy); 2] = [
+    ("nodepulse.dev/v1", "NodePulseConfiguration", DefinedBy::Ours),
+    ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", DefinedBy::Kubelet),
 ];
 
-/// Fields whose zero means "not set" in a file, as to a kubelet: kubeadm writes most of them out as zero. A flag means it.
+/// Fields kind zero means "not set" in a file, as to a kubelet: kubeadm writes most of them out as zero. A flag means it.
 const ZERO_IS_DEFAULT: [&str; 6] = [
     "eventBurst",
     "evictionPressureTransitionPeriod",
@@ -84,17 +84,17 @@ impl Reading {
             }
             return;
         }
-        let Some(whose) = self.whose(&file) else { return };
+        let Some(kind) = self.kind_of(&file) else { return };
         let mut ignored = Vec::new();
         for entry in tree.entries().iter().filter(|entry| entry.key != "apiVersion" && entry.key != "kind") {
             match &entry.value.content {
                 Content::Map(inner) if entry.key == "logging" => {
                     for entry in inner {
                         let dotted = Entry { key: format!("logging.{}", entry.key), ..entry.clone() };
-                        self.read_entry(&origin, whose, &dotted, &mut ignored);
+                        self.read_entry(&origin, kind, &dotted, &mut ignored);
                     }
                 }
-                _ => self.read_entry(&origin, whose, entry, &mut ignored),
+                _ => self.read_entry(&origin, kind, entry, &mut ignored),
             }
         }
         if !ignored.is_empty() {
@@ -103,7 +103,7 @@ impl Reading {
         }
     }
 
-    fn whose(&mut self, file: &Field<'_>) -> Option<Whose> {
+    fn kind_of(&mut self, file: &Field<'_>) -> Option<DefinedBy> {
         let [version, kind] = ["apiVersion", "kind"].map(|key| file.at(key));
         let text_of = |field: &Field<'_>| field.value.as_text().unwrap_or_default().to_owned();
         let (version_text, name) = (text_of(&version), text_of(&kind));
@@ -123,7 +123,7 @@ impl Reading {
         Some(found)
     }
 
-    fn read_entry(&mut self, origin: &Origin, whose: Whose, entry: &Entry, ignored: &mut Vec<String>) {
+    fn read_entry(&mut self, origin: &Origin, kind: DefinedBy, entry: &Entry, ignored: &mut Vec<String>) {
         if self.findings.are_full() {
             return; // Nothing more would be told, and looking for the nearest key costs time.
         }
@@ -131,9 +131,11 @@ impl Reading {
         let problem =
             |field: &str, text| Problem { origin: origin.clone(), line: entry.line, field: field.to_owned(), text };
         match Setting::by_name(name) {
-            None if whose == Whose::Kubelet && kubelet_fields::is_not_applicable(name) => ignored.push(name.to_owned()),
-            None => self.findings.refuse(problem("", unknown_key(name, whose))),
-            Some(setting) if whose == Whose::Kubelet && setting.whose != Whose::Kubelet => {
+            None if kind == DefinedBy::Kubelet && kubelet_fields::is_not_applicable(name) => {
+                ignored.push(name.to_owned())
+            }
+            None => self.findings.refuse(problem("", unknown_key(name, kind))),
+            Some(setting) if kind == DefinedBy::Kubelet && setting.defined_by != DefinedBy::Kubelet => {
                 let text = "is no field of kind KubeletConfiguration: use kind NodePulseConfiguration, or the flag";
                 self.findings.refuse(problem(name, format!("{text} {}", setting.dashed_flag())));
             }
@@ -174,7 +176,7 @@ impl Reading {
         }
         let last = |name: &str| self.given.iter().rfind(|given| given.setting.name == name).map(Given::field);
         if let Some(hard) = last("evictionHard").filter(|_| settings.merge_default_eviction_settings) {
-            settings.eviction_hard.extend(eviction::defaults_besides(&hard));
+            settings.eviction_hard.extend(eviction::defaults_not_in(&hard));
         }
         if let Some(soft) = last("evictionSoft") {
             for signal in settings.eviction_soft.keys() {
@@ -198,11 +200,11 @@ impl Reading {
     }
 }
 
-fn unknown_key(name: &str, whose: Whose) -> String {
-    if whose == Whose::Ours && kubelet_fields::is_not_applicable(name) {
+fn unknown_key(name: &str, kind: DefinedBy) -> String {
+    if kind == DefinedBy::Ours && kubelet_fields::is_not_applicable(name) {
         return format!("{name} is a field of the kubelet that has no meaning without pods: remove it");
     }
-    let known = SETTINGS.iter().filter(|setting| whose == Whose::Ours || setting.whose == Whose::Kubelet);
+    let known = SETTINGS.iter().filter(|setting| kind == DefinedBy::Ours || setting.defined_by == DefinedBy::Kubelet);
     unknown("key", name, known.map(|setting| setting.name), "nodepulse help settings lists them")
 }
 

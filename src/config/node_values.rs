@@ -53,7 +53,7 @@ pub(super) fn hostname(field: &Field<'_>, _: &mut Findings) -> Result<Option<Str
 /// A setting that becomes the value of a label.
 pub(super) fn label_value(field: &Field<'_>, _: &mut Findings) -> Result<String, Problem> {
     let text = field.text()?.unwrap_or_default();
-    labels::check_value(text).map_err(|wrong| field.problem(format!("becomes a label, and {wrong}")))?;
+    labels::check_value(text).map_err(|wrong| field.problem(format!("becomes the value of a label, and {wrong}")))?;
     Ok(text.to_owned())
 }
 
@@ -82,7 +82,7 @@ pub(super) fn taint_list(field: &Field<'_>, findings: &mut Findings) -> Result<V
         None => texts_of(item, ["key", "effect", "value", "timeAdded"])
             .and_then(|[key, effect, value, _]| Taint::new(key, value, effect)),
     };
-    let again = "has the key and the effect of a taint before it: keep one";
+    let again = "has the key and the effect of an earlier taint: keep one of them";
     Ok(distinct(field, findings, read, Taint::collides_with, again))
 }
 
@@ -95,7 +95,7 @@ pub(super) fn address_list(field: &Field<'_>, findings: &mut Findings) -> Result
         };
         address_of(kind.trim(), address.trim())
     };
-    Ok(distinct(field, findings, read, |one, other| one == other, "stands in the list twice: keep one"))
+    Ok(distinct(field, findings, read, |one, other| one == other, "is in the list twice: keep one of them"))
 }
 
 /// What `read` makes of the items; an item that is the same as one before it is refused with the words of `again`.

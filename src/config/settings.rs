@@ -28,15 +28,15 @@ pub struct Setting {
     pub default: &'static str,
     /// One sentence for the help text, without a full stop.
     pub meaning: &'static str,
-    pub whose: Whose,
+    pub defined_by: DefinedBy,
     pub form: Form,
     /// Puts a value of the right form in its place; what is refused changes nothing.
     read: fn(&mut Settings, &Field<'_>, &mut Findings) -> Result<(), Problem>,
 }
 
-/// Where a setting comes from.
+/// Whose documentation says what a setting means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum DefinedBy {
     /// A field of the kubelet's configuration file: name, default and meaning are the kubelet's.
     Kubelet,
     /// Only a flag of the kubelet; here also a key of the file.
@@ -50,20 +50,20 @@ pub enum Form {
     /// True or false; a flag without a value means true.
     Boolean,
     /// One line of text; what stands for it in the help.
-    One(&'static str),
+    Single(&'static str),
     /// A map in a file, `KEY=VALUE,...` in a flag: what stands for a key, the separator, what stands for a value.
     Map(&'static str, char, &'static str),
     /// A list in a file, commas in a flag: what stands for an item in a flag, and in a file; how many are allowed.
     List(&'static str, &'static str, usize),
 }
 
-use Form::{Boolean, List, Map, One};
+use Form::{Boolean, List, Map, Single};
 
 /// Makes [`Settings`] with its defaults, and the table of its rows:
-/// `FIELD: TYPE = DEFAULT, WHOSE "key" "flag" "default for people", FORM, READER, "meaning";`
+/// `FIELD: TYPE = DEFAULT, DEFINED-BY "key" "flag" "default for people", FORM, READER, "meaning";`
 macro_rules! settings {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $value:expr,
-        $whose:ident $name:literal $flag:literal $default:literal, $form:expr, $read:expr, $meaning:literal;)*) => {
+        $defined_by:ident $name:literal $flag:literal $default:literal, $form:expr, $read:expr, $meaning:literal;)*) => {
         /// Checked settings: what every other module may rely on. Names, defaults and meaning are those of the kubelet
         /// wherever the kubelet has the field.
         #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +83,7 @@ macro_rules! settings {
             flag: $flag,
             default: $default,
             meaning: $meaning,
-            whose: Whose::$whose,
+            defined_by: DefinedBy::$defined_by,
             form: $form,
             read: |to, field, findings| put(&mut to.$field, field, findings, $read),
         },)*];
@@ -109,13 +109,13 @@ const ADDRESSES: Form = List("TYPE=ADDRESS", "maps with type and address", limit
 
 settings! {
     /// `None` is stand-alone: nothing is sent (TR-9).
-    kubeconfig: Option<String> = None, KubeletFlag "kubeconfig" "kubeconfig" "", One("FILE"), path,
+    kubeconfig: Option<String> = None, KubeletFlag "kubeconfig" "kubeconfig" "", Single("FILE"), path,
         "Server and credentials; else /etc/nodepulse/kubeconfig, if it is there";
     /// Lower-cased (ST-6).
-    hostname_override: Option<String> = None, KubeletFlag "hostnameOverride" "hostname-override" "", One("NAME"), hostname,
+    hostname_override: Option<String> = None, KubeletFlag "hostnameOverride" "hostname-override" "", Single("NAME"), hostname,
         "Name of the Node; else the one in its client certificate (system:node:NAME), else the host's";
     /// ADR-2.
-    node_ip: NodeIp = NodeIp::Detect, KubeletFlag "nodeIP" "node-ip" "", One("ADDRESS"), node_ip,
+    node_ip: NodeIp = NodeIp::Detect, KubeletFlag "nodeIP" "node-ip" "", Single("ADDRESS"), node_ip,
         "Address of the Node, or one IPv4 and one IPv6 with a comma; 0.0.0.0 or :: prefers that family";
     /// D9.
     node_labels: BTreeMap<String, String> = BTreeMap::new(),
@@ -128,17 +128,17 @@ settings! {
         Kubelet "registerWithTaints" "register-with-taints" "", TAINTS, taint_list,
         "Taints of a new Node, each key=value:effect; an existing Node keeps its own";
     /// Empty is not sent (INI-5).
-    provider_id: String = String::new(), Kubelet "providerID" "provider-id" "", One("ID"), text,
+    provider_id: String = String::new(), Kubelet "providerID" "provider-id" "", Single("ID"), text,
         "spec.providerID of a new Node";
     cloud_provider: CloudProvider = CloudProvider::None,
-        KubeletFlag "cloudProvider" "cloud-provider" "", One("external"), cloud_provider,
+        KubeletFlag "cloudProvider" "cloud-provider" "", Single("external"), cloud_provider,
         "external: taint the new Node until a cloud controller has initialised it";
-    instance_type: String = String::new(), Ours "instanceType" "instance-type" "", One("TYPE"), label_value,
-        "Label node.kubernetes.io/instance-type, as a cloud would set it";
-    zone: String = String::new(), Ours "zone" "zone" "", One("ZONE"), label_value,
-        "Label topology.kubernetes.io/zone, as a cloud would set it";
-    region: String = String::new(), Ours "region" "region" "", One("REGION"), label_value,
-        "Label topology.kubernetes.io/region, as a cloud would set it";
+    instance_type: String = String::new(), Ours "instanceType" "instance-type" "", Single("TYPE"), label_value,
+        "Label node.kubernetes.io/instance-type, as a cloud provider would set it";
+    zone: String = String::new(), Ours "zone" "zone" "", Single("ZONE"), label_value,
+        "Label topology.kubernetes.io/zone, as a cloud provider would set it";
+    region: String = String::new(), Ours "region" "region" "", Single("REGION"), label_value,
+        "Label topology.kubernetes.io/region, as a cloud provider would set it";
     extra_addresses: Vec<(String, String)> = Vec::new(),
         Ours "extraAddresses" "extra-addresses" "", ADDRESSES, address_list,
         "Addresses after the detected ones, each TYPE=ADDRESS with a type such as ExternalIP or ExternalDNS";
@@ -149,18 +149,18 @@ settings! {
     reregister: bool = true, Ours "reregister" "reregister" "true", Boolean, boolean,
         "Register again when the Node was deleted; the kubelet never does";
     node_lease_duration_seconds: u32 = 40,
-        Kubelet "nodeLeaseDurationSeconds" "node-lease-duration-seconds" "40", One("N"), number(1..=MOST),
+        Kubelet "nodeLeaseDurationSeconds" "node-lease-duration-seconds" "40", Single("N"), number(1..=MOST),
         "How long a Lease lasts; it is renewed after a quarter of that";
     node_status_update_frequency: Duration = Duration::from_secs(10),
-        Kubelet "nodeStatusUpdateFrequency" "node-status-update-frequency" "10s", One("DURATION"), at_least(SECOND),
+        Kubelet "nodeStatusUpdateFrequency" "node-status-update-frequency" "10s", Single("DURATION"), at_least(SECOND),
         "How often the board is read and changes are sent";
     node_status_report_frequency: Duration = Duration::from_secs(300),
-        Kubelet "nodeStatusReportFrequency" "node-status-report-frequency" "5m0s", One("DURATION"), at_least(SECOND),
+        Kubelet "nodeStatusReportFrequency" "node-status-report-frequency" "5m0s", Single("DURATION"), at_least(SECOND),
         "How often an unchanged status is sent; nodeStatusUpdateFrequency, if only that is in the file";
     /// D4.
     status_assert_frequency: Duration = Duration::from_secs(60),
-        Ours "statusAssertFrequency" "status-assert-frequency" "1m0s", One("DURATION"), at_least(SECOND),
-        "How often conditions are asserted without a change, which heals what others wrote (no watch)";
+        Ours "statusAssertFrequency" "status-assert-frequency" "1m0s", Single("DURATION"), at_least(SECOND),
+        "How often conditions are sent without a change, which corrects what others wrote (no watch)";
     merge_default_eviction_settings: bool = false,
         Kubelet "mergeDefaultEvictionSettings" "merge-default-eviction-settings" "false", Boolean, boolean,
         "Keep the defaults of the signals that evictionHard does not name";
@@ -169,34 +169,34 @@ settings! {
         Kubelet "evictionHard" "eviction-hard"
         "nodefs.available: 10%, nodefs.inodesFree: 5%, memory.available: the lesser of 100Mi and 10%",
         Map("SIGNAL", '<', "AMOUNT"), thresholds,
-        "Below which a pressure condition is True; one key drops all defaults";
+        "Limits below which a pressure condition becomes True; one key removes all defaults";
     /// EVI-6.
     eviction_soft: BTreeMap<Signal, Threshold> = BTreeMap::new(),
         Kubelet "evictionSoft" "eviction-soft" "", Map("SIGNAL", '<', "AMOUNT"), thresholds,
-        "As evictionHard; each signal needs a grace period, and raises its condition at once all the same";
+        "As evictionHard; each signal needs a grace period, but its condition becomes True at once";
     eviction_soft_grace_period: BTreeMap<Signal, Duration> = BTreeMap::new(),
         Kubelet "evictionSoftGracePeriod" "eviction-soft-grace-period" "", Map("SIGNAL", '=', "DURATION"), periods,
-        "How long a soft threshold has to be met until evictionMinimumReclaim applies to it";
+        "How long a soft limit must be passed before evictionMinimumReclaim applies to it";
     eviction_minimum_reclaim: BTreeMap<Signal, Threshold> = BTreeMap::new(),
         Kubelet "evictionMinimumReclaim" "eviction-minimum-reclaim" "", Map("SIGNAL", '=', "AMOUNT"), reclaims,
-        "How far above its threshold a signal has to rise before its condition ends";
+        "How far above its limit a signal has to rise before its condition becomes False";
     eviction_pressure_transition_period: Duration = Duration::from_secs(300),
         Kubelet "evictionPressureTransitionPeriod" "eviction-pressure-transition-period" "5m0s",
-        One("DURATION"), at_least(Duration::ZERO),
-        "How long a pressure condition stays True after the last pressure";
+        Single("DURATION"), at_least(Duration::ZERO),
+        "How long a pressure condition stays True after the pressure has ended";
     kube_reserved: BTreeMap<String, Quantity> = BTreeMap::new(),
         Kubelet "kubeReserved" "kube-reserved" "", Map("RESOURCE", '=', "QUANTITY"), reserved,
-        "Taken off allocatable: cpu, memory, ephemeral-storage, pid";
+        "Subtracted from allocatable: cpu, memory, ephemeral-storage, pid";
     system_reserved: BTreeMap<String, Quantity> = BTreeMap::new(),
         Kubelet "systemReserved" "system-reserved" "", Map("RESOURCE", '=', "QUANTITY"), reserved,
-        "Taken off allocatable as well: cpu, memory, ephemeral-storage, pid";
+        "Also subtracted from allocatable: cpu, memory, ephemeral-storage, pid";
     /// Their number (ALC-3).
     reserved_system_cpus: Option<u32> = None,
-        Kubelet "reservedSystemCPUs" "reserved-cpus" "", One("CPUS"), reserved_cpus,
-        "CPUs such as 0-3,5 to take off allocatable instead of reserved cpu";
-    max_pods: u32 = 110, Kubelet "maxPods" "max-pods" "110", One("N"), number(0..=MOST),
+        Kubelet "reservedSystemCPUs" "reserved-cpus" "", Single("CPUS"), reserved_cpus,
+        "CPUs such as 0-3,5 to subtract from allocatable instead of reserved cpu";
+    max_pods: u32 = 110, Kubelet "maxPods" "max-pods" "110", Single("N"), number(0..=MOST),
         "Capacity for pods; only with podless: false";
-    pods_per_core: u32 = 0, Kubelet "podsPerCore" "pods-per-core" "0", One("N"), number(0..=MOST),
+    pods_per_core: u32 = 0, Kubelet "podsPerCore" "pods-per-core" "0", Single("N"), number(0..=MOST),
         "Capacity for pods for each core, never more than maxPods; 0: maxPods alone counts";
     enable_controller_attach_detach: bool = true,
         Kubelet "enableControllerAttachDetach" "enable-controller-attach-detach" "true", Boolean, boolean,
@@ -205,22 +205,22 @@ settings! {
         Kubelet "localStorageCapacityIsolation" "local-storage-capacity-isolation" "true", Boolean, boolean,
         "Report ephemeral-storage";
     /// DEP-1.
-    port: u16 = 0, Kubelet "port" "port" "0", One("N"), number(0..=65_535),
+    port: u16 = 0, Kubelet "port" "port" "0", Single("N"), number(0..=65_535),
         "Port that the Node names as the kubelet's; 0, as nothing listens (a kubelet says 10250)";
-    event_record_qps: u32 = 50, Kubelet "eventRecordQPS" "event-qps" "50", One("N"), number(0..=MOST),
+    event_record_qps: u32 = 50, Kubelet "eventRecordQPS" "event-qps" "50", Single("N"), number(0..=MOST),
         "Events sent in a second; 0: no limit";
-    event_burst: u32 = 100, Kubelet "eventBurst" "event-burst" "100", One("N"), number(0..=MOST),
+    event_burst: u32 = 100, Kubelet "eventBurst" "event-burst" "100", Single("N"), number(0..=MOST),
         "Events sent at once";
     /// SRC-8.
     state_directory: String = "/var/lib/nodepulse".to_owned(),
-        Ours "stateDirectory" "state-directory" "/var/lib/nodepulse", One("DIR"), absolute_path,
+        Ours "stateDirectory" "state-directory" "/var/lib/nodepulse", Single("DIR"), absolute_path,
         "Where the agent keeps its files; the file system that holds it is the Node's ephemeral-storage";
-    journal_quota_bytes: usize = 64 * 1024, Ours "journalQuota" "journal-quota" "64Ki", One("BYTES"), journal_quota,
-        "Most bytes of the journal of what happened and is not yet told, 16Ki to 1Mi; full, it drops the middle";
+    journal_quota_bytes: usize = 64 * 1024, Ours "journalQuota" "journal-quota" "64Ki", Single("BYTES"), journal_quota,
+        "Largest size of the journal of what is not yet sent, 16Ki to 1Mi; when full, it drops the middle";
     sandbox: bool = true, Ours "sandbox" "sandbox" "true", Boolean, boolean,
-        "Once everything is open, give up what an agent never needs (SECURITY.md); false: nothing is given up";
-    verbosity: u8 = 2, Kubelet "logging.verbosity" "v" "2", One("N"), number(0..=10),
-        "How much is logged: 0 changes that matter, 2 every change, 4 and more each request";
+        "After the start, give up every right that an agent never needs (SECURITY.md); false: keep them";
+    verbosity: u8 = 2, Kubelet "logging.verbosity" "v" "2", Single("N"), number(0..=10),
+        "How much is logged: 0 important changes, 2 every change, 4 and more each request";
 }
 
 impl Settings {
@@ -256,7 +256,7 @@ impl Setting {
         let flag = self.dashed_flag();
         match self.form {
             Boolean => format!("{flag}[=true|false]"),
-            One(placeholder) => format!("{flag} {placeholder}"),
+            Single(placeholder) => format!("{flag} {placeholder}"),
             Map(key, separator, value) => format!("{flag} {key}{separator}{value},..."),
             List(item, ..) => format!("{flag} {item},..."),
         }
@@ -268,7 +268,7 @@ impl Setting {
         let one = |text: &str| value(Content::Text(text.to_owned()));
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         match self.form {
-            Boolean | One(_) => one(text),
+            Boolean | Single(_) => one(text),
             List(..) => value(Content::List(parts.map(one).collect())),
             Map(_, separator, _) => {
                 let entry = |part: &str| {

@@ -137,7 +137,7 @@ impl<'t> Reader<'t> {
             let from = line.saturating_sub(1) as usize;
             let tab = self.text.lines().enumerate().skip(from).find(|(_, line)| indents_by_tab(line));
             let line = tab.map_or(line, |(index, _)| line_number(index + 1));
-            return self.stop(line, "a tab: YAML is indented with blanks");
+            return self.stop(line, "a tab: YAML is indented with spaces");
         }
         if complaint.contains("recursion limit") {
             return self.too_deep(line);
@@ -222,7 +222,7 @@ impl<'t> Reader<'t> {
             if key == "<<" {
                 self.refuse(line, "merge keys (`<<`) are not read: write the keys out");
             } else if let Some(first) = entries.iter().find(|entry| entry.key == key) {
-                self.refuse(line, format!("`{key}` stands already in line {}: keep one", first.line));
+                self.refuse(line, format!("`{key}` is already in line {}: keep one of them", first.line));
             } else {
                 entries.push(Entry { key, line, value });
             }
@@ -284,7 +284,7 @@ mod tests {
     fn what_expands_is_refused_and_the_rest_is_still_checked() {
         let text = "a: &x 1\nb: *x\n<<: {c: 1}\nd: !secret 1\nd: 2\n";
         let tag = "the tag `!secret` is not read";
-        let expected = [(2, "aliases"), (3, "merge keys"), (4, tag), (5, "`d` stands already in line 4: keep one")];
+        let expected = [(2, "aliases"), (3, "merge keys"), (4, tag), (5, "`d` is already in line 4: keep one of them")];
         has_problems(text, &expected);
     }
 

@@ -53,7 +53,7 @@ pub struct KnownServers {
 impl KnownServers {
     /// Reads the file of a state directory. None, an unreadable one and any bytes at all are the same as an empty one.
     pub fn read(state_directory: &str) -> KnownServers {
-        let bytes = file::read(&format!("{state_directory}/{KNOWN_SERVERS}"), limits::KEPT_FILE_BYTES);
+        let bytes = file::read(&format!("{state_directory}/{KNOWN_SERVERS}"), limits::REMEMBERED_SERVERS_BYTES);
         let known = bytes.ok().and_then(|bytes| Content::parse(&bytes)).unwrap_or_default();
         KnownServers { on_disk: RefCell::new(known.clone()), known: RefCell::new(known), news: Flag::default() }
     }
@@ -80,7 +80,7 @@ impl KnownServers {
         }
         addresses.truncate(limits::SERVER_ADDRESSES);
         // Two for each kubeconfig that this process has seen; the file has room for these.
-        if known.servers.len() < limits::KEPT_SERVERS || known.servers.contains_key(host) {
+        if known.servers.len() < limits::REMEMBERED_SERVERS || known.servers.contains_key(host) {
             known.servers.insert(host.to_owned(), addresses);
         }
     }
@@ -154,7 +154,7 @@ impl Content {
 
     /// `None` for anything that was not written by [`Content::to_bytes`] and kept to the last bit.
     fn parse(bytes: &[u8]) -> Option<Content> {
-        let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= limits::KEPT_FILE_BYTES)?;
+        let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= limits::REMEMBERED_SERVERS_BYTES)?;
         let (body, sum) = text.strip_suffix('\n')?.rsplit_once("\nsum ")?;
         let body = text.get(..=body.len())?;
         if u32::from_str_radix(sum, 16).ok()? != crc32c(&[body.as_bytes()]) {
@@ -173,7 +173,7 @@ impl Content {
                 _ => {}
             }
         }
-        let is_small = content.servers.len() <= limits::KEPT_SERVERS
+        let is_small = content.servers.len() <= limits::REMEMBERED_SERVERS
             && content.servers.values().all(|addresses| addresses.len() <= limits::SERVER_ADDRESSES);
         is_small.then_some(content)
     }
@@ -297,7 +297,7 @@ mod tests {
             known.found(&host, &many);
         }
         let bytes = known.known.borrow().to_bytes();
-        assert!(bytes.len() <= limits::KEPT_FILE_BYTES, "{}", bytes.len());
+        assert!(bytes.len() <= limits::REMEMBERED_SERVERS_BYTES, "{}", bytes.len());
         assert_eq!(Content::parse(&bytes), Some(known.known.borrow().clone()));
     }
 }

@@ -124,7 +124,7 @@ impl Log for Stderr {
 
 /// Somebody who asked for more is told more.
 fn most_lines() -> usize {
-    if log::max_level() <= LevelFilter::Info { limits::LOG_LINES } else { limits::LOG_LINES_OF_DEBUGGING }
+    if log::max_level() <= LevelFilter::Info { limits::LOG_LINES } else { limits::DEBUG_LOG_LINES }
 }
 
 /// What was written lately: a server, a link or a disk that makes us talk must fill neither card nor SIM.

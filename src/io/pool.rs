@@ -26,7 +26,7 @@ use crate::time::{Up, Wall};
 /// takes. A second connection costs 3.4 KB of handshake, a kept one nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Least time between two requests that are sent once more.
-const REPEAT_SPACING: Duration = Duration::from_secs(60 / limits::REQUESTS_REPEATED as u64);
+const REPEAT_SPACING: Duration = Duration::from_secs(60 / limits::REPEATS_PER_MINUTE as u64);
 /// How often a token in a file is read again, as a client in a pod does: its successor comes minutes before its end.
 const TOKEN_PERIOD: Duration = Duration::from_secs(60);
 

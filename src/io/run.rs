@@ -167,7 +167,7 @@ fn cannot_sleep(error: std::io::Error) -> Notice {
 
 fn enter_sandbox(settings: &Settings, files: &[String], disk_answers: bool) -> Sandbox {
     if !settings.sandbox {
-        ::log::info!(target: "sandbox", "sandbox: false, so nothing is given up");
+        ::log::info!(target: "sandbox", "sandbox: false, so the process keeps every right it has");
         return Sandbox::default();
     }
     // Who writes the log by now would not be in it.

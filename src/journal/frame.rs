@@ -77,7 +77,7 @@ fn open<'a>(bytes: &'a [u8], start: usize, left_bytes: &mut usize) -> Option<Fra
 pub fn scan(bytes: &[u8]) -> Scan<'_> {
     let mut scan = Scan { frames: Vec::new(), skipped: 0, skipped_bytes: 0, cut_bytes: 0 };
     let mut damaged_from = None;
-    let mut left_bytes = bytes.len().saturating_mul(limits::JOURNAL_SUMS);
+    let mut left_bytes = bytes.len().saturating_mul(limits::JOURNAL_CHECKSUM_PASSES);
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         if let Some(frame) = open(bytes, at, &mut left_bytes) {

@@ -193,7 +193,7 @@ fn choose(
         let refused = fact.as_ref().err().cloned();
         let value = fact.clone().or(candidate.text).unwrap_or_default();
         let is_known = best.as_ref() == Some(&value) || passed_over.iter().any(|known| known.value == value);
-        if !value.is_empty() && !is_known && passed_over.len() < limits::PASSED_OVER {
+        if !value.is_empty() && !is_known && passed_over.len() < limits::UNUSED_IDENTITIES {
             passed_over.push(PassedOver { value, refused });
         }
         absent = first_known(absent, || fact);

@@ -156,7 +156,7 @@ fn the_agent_says_what_holds_and_a_kubeconfig_from_elsewhere_is_named_and_left_f
     let mut agent = Running::start(&["run", "--config", &config]);
     agent.wait_for("info sandbox: no new privileges; no memory in core files or debuggers; ");
     let line = agent.seen.last().cloned().unwrap_or_default();
-    let says_root = agent.seen.iter().any(|line| line.contains("warn root: runs as root and needs not"));
+    let says_root = agent.seen.iter().any(|line| line.contains("warn root: runs as root, which it does not need"));
     assert_eq!(says_root, nix::unistd::Uid::effective().is_root(), "{:?}", agent.seen);
     assert!(line.contains("seccomp: ") && (line.contains("alone") || !has_landlock()), "{line}");
     agent.wait_for("registration failed");
@@ -186,7 +186,7 @@ fn the_agent_says_what_holds_and_a_kubeconfig_from_elsewhere_is_named_and_left_f
     here.wait_for("settings read again");
     drop(here);
     let mut open = Running::start(&["run", "--config", &settings(&kubeconfig, "sandbox: false\n")]);
-    open.wait_for("sandbox: false, so nothing is given up");
+    open.wait_for("sandbox: false, so the process keeps every right it has");
     open.wait_for("registration failed");
     let status = fs::read_to_string(format!("/proc/{}/status", open.child.id())).expect("a status");
     assert!(status.contains("Seccomp:\t0"), "{status}");
@@ -201,7 +201,7 @@ fn check_shows_each_step_and_works_inside() {
     assert_eq!(text.lines().filter(|line| line.contains(" sandbox ")).count(), 5, "{text}");
     assert!(text.contains("ok        sandbox      seccomp: "), "{text}");
     let open = nodepulse(&["check", "--kubeconfig", &kubeconfig, "--sandbox=false"]);
-    assert!(out(&open).contains("sandbox: false, so nothing is given up"), "{}", out(&open));
+    assert!(out(&open).contains("sandbox: false, so the process keeps every right it has"), "{}", out(&open));
 }
 
 /// Every byte that the process may write to, as root may see it.

@@ -3,7 +3,7 @@
 use super::hold;
 use super::tree::page;
 use nodepulse::cli::commands::{COMMANDS, OPTIONS, exit};
-use nodepulse::config::settings::{SETTINGS, Setting, Whose};
+use nodepulse::config::settings::{DefinedBy, SETTINGS, Setting};
 
 const MANUAL: &str = "targets/nodepulse.8";
 
@@ -19,7 +19,7 @@ fn readme(text: &str, settings: &[Setting]) -> Vec<String> {
 }
 
 fn row(setting: &Setting) -> String {
-    let mark = if setting.whose == Whose::Ours { " *" } else { "" };
+    let mark = if setting.defined_by == DefinedBy::Ours { " *" } else { "" };
     let default = if setting.default.is_empty() { String::new() } else { format!("`{}`", setting.default) };
     let (name, flag) = (setting.name, setting.dashed_flag());
     format!("| `{name}`{mark} | `{flag}` | {default} | {} |", setting.meaning)
@@ -32,7 +32,7 @@ fn manual(text: &str, settings: &[Setting]) -> Vec<String> {
     entries.extend(OPTIONS.iter().map(|row| entry(row.usage, row.meaning)));
     entries.extend(exit::ALL.map(|(code, meaning)| entry(&code.to_string(), meaning)));
     for setting in settings {
-        let mark = if setting.whose == Whose::Ours { " *" } else { "" };
+        let mark = if setting.defined_by == DefinedBy::Ours { " *" } else { "" };
         let default =
             if setting.default.is_empty() { String::new() } else { format!(" Default: {}.", setting.default) };
         let tag = format!("{}  (key {}){mark}", setting.usage(), setting.name);

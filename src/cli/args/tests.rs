@@ -93,7 +93,7 @@ fn a_wrong_command_line_is_told_in_one_line_what_to_write() {
     for (line, text) in [
         ("prob", "unknown command \"prob\": did you mean probe?"),
         ("start", "unknown command \"start\": see nodepulse help"),
-        ("--podless false", "\"false\" stands alone: write a truth value with `=`, as in --podless=false"),
+        ("--podless false", "\"false\" is no command: write the value of a setting with `=`, as in --podless=false"),
         ("--node-lables a=b", "unknown option \"--node-lables\": did you mean --node-labels?"),
         ("--confg x", "unknown option \"--confg\": did you mean --config?"),
         (

@@ -137,7 +137,7 @@ impl Kubeconfig {
     }
 }
 
-const UNVERIFIED: &str = "is refused: whoever sits on the way could take over the node; remove it and set \
+const UNVERIFIED: &str = "is refused: anybody between this board and the server could take over the node; remove it and set \
     certificate-authority to the cluster's CA (kubectl config view --raw --minify shows it)";
 const NO_PLUGIN: &str = "is not supported: a plugin is another program, which this board may not have; use a client \
     certificate or a tokenFile";
@@ -180,7 +180,7 @@ fn credentials(user: &Field<'_>) -> Result<Credentials, Problem> {
         Some(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => {
             Ok(Credentials::Token(Material::Data(text.as_bytes().to_vec())))
         }
-        Some(_) => Err(token.problem("holds blanks or characters that no token has")),
+        Some(_) => Err(token.problem("has spaces or characters that no token has")),
         None => Ok(Credentials::Anonymous),
     }
 }

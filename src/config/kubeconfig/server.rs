@@ -10,7 +10,7 @@ pub(super) fn parse_server(url: &str) -> Result<Server, String> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     match scheme.to_ascii_lowercase().as_str() {
         "https" => parse_rest(rest, 443),
-        "http" => Err("http:// is refused: credentials would travel in the open; write https://HOST:PORT".to_owned()),
+        "http" => Err("http:// is refused: credentials would be sent unencrypted; write https://HOST:PORT".to_owned()),
         other => Err(format!("{other:.20}:// is not supported; write https://HOST:PORT")),
     }
 }
@@ -21,15 +21,15 @@ pub(super) fn parse_proxy(url: &str) -> Result<Server, String> {
     match scheme.to_ascii_lowercase().as_str() {
         "http" => parse_rest(rest, 80),
         other => Err(format!(
-            "a proxy by {other:.20}:// is not supported, only one that takes CONNECT; write http://HOST:PORT (what passes \
-             it is TLS to the API server)"
+            "a proxy by {other:.20}:// is not supported, only one that knows CONNECT; write http://HOST:PORT \
+             (what goes through it is encrypted up to the API server)"
         )),
     }
 }
 
 fn parse_rest(rest: &str, default_port: u16) -> Result<Server, String> {
     if !rest.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\^`{|}".contains(&byte)) {
-        return Err("must be SCHEME://HOST:PORT, without blanks, `?` or `#`".to_owned());
+        return Err("must be SCHEME://HOST:PORT, without spaces, `?` or `#`".to_owned());
     }
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.contains('@') {

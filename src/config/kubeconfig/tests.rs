@@ -125,7 +125,7 @@ fn an_unverified_server_is_refused_with_what_to_do() {
         is_refused(
             &text,
             "clusters[kubernetes].cluster.insecure-skip-tls-verify",
-            "is refused: whoever sits on the way",
+            "is refused: anybody between this board",
         );
         assert!(parse(&text).unwrap_err().text.contains("set certificate-authority"));
     }
@@ -186,7 +186,7 @@ fn values_must_have_the_right_shape() {
     let half = kubeconfig("", "    client-key-data: aw==");
     is_refused(&half, "users[node].user.client-certificate", HALF_A_CERTIFICATE);
     let token = kubeconfig("", "    token: \"a\\r\\nb: c\"");
-    is_refused(&token, "users[node].user.token", "holds blanks or characters");
+    is_refused(&token, "users[node].user.token", "has spaces or characters");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn what_is_no_kubeconfig_says_what_it_is() {
         "kind",
         "not a kubeconfig (kind Config) but kind NodePulseConfiguration",
     );
-    is_refused("kind: Config\nkind: Config", "", "`kind` stands already in line 1");
+    is_refused("kind: Config\nkind: Config", "", "`kind` is already in line 1");
     let text = parse("a: 1\nb: &x [*x]").unwrap_err().to_string();
     assert_eq!(text, "/etc/nodepulse/kubeconfig:2: aliases (`*name`) are not read: write the value out");
 }

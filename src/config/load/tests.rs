@@ -202,7 +202,7 @@ maxPods: 2
              run: kubectl label node NAME node-role.kubernetes.io/worker=",
             "/etc/nodepulse/config.yaml:11: kubeReserved.gpu: cannot be reserved: use cpu, memory, \
              ephemeral-storage, pid",
-            "/etc/nodepulse/config.yaml:13: `maxPods` stands already in line 12: keep one",
+            "/etc/nodepulse/config.yaml:13: `maxPods` is already in line 12: keep one of them",
             "unknown flag \"kubeconfg\": did you mean kubeconfig?",
             "--node-ip: must be one IP address, or one IPv4 and one IPv6 address, neither of them 0.0.0.0 or ::",
         ]
@@ -247,7 +247,7 @@ fn values_of_the_wrong_shape_are_refused_with_the_right_one() {
         ("providerID: \"a\\nb\"", "config.yaml:3: providerID: must be one line without control characters"),
         (
             "zone: -a-",
-            "config.yaml:3: zone: becomes a label, and the value may hold \
+            "config.yaml:3: zone: becomes the value of a label, and the value may hold \
              only A-Z a-z 0-9 - _ . and must begin and end alphanumeric",
         ),
         ("cloudProvider: aws", "config.yaml:3: cloudProvider: must be external or empty, not \"aws\""),

@@ -103,7 +103,7 @@ fn taints_that_the_server_refuses_are_refused() {
     for (text, wrong) in [
         (
             "[{key: a, effect: NoSchedule}, 'a=b:NoSchedule']",
-            "[1]: has the key and the effect of a taint before it: keep one",
+            "[1]: has the key and the effect of an earlier taint: keep one of them",
         ),
         ("[[a]]", "[0]: must be a map with key, effect, value, timeAdded, not a list"),
         ("[a]", "[0]: \"a\" is not of the form key=value:effect or key:effect"),
@@ -136,7 +136,7 @@ fn extra_addresses_are_typed_and_distinct() {
             "[IP=1.2.3.4]",
             "[0]: the type must be one of InternalIP, ExternalIP, Hostname, InternalDNS, ExternalDNS, not \"IP\"",
         ),
-        ("[Hostname=a, Hostname=a]", "[1]: stands in the list twice: keep one"),
+        ("[Hostname=a, Hostname=a]", "[1]: is in the list twice: keep one of them"),
         ("[{type: ExternalIP}]", "[0]: the address of type ExternalIP must be an IP address, not \"\""),
         ("{}", ": must be a list of maps with type and address, not a map"),
     ] {
