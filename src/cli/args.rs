@@ -9,7 +9,7 @@ use super::commands::{COMMANDS, Command, CommandRow, Format, OPTIONS, OptionRow,
 use crate::config::settings::{Form, SETTINGS, Setting};
 use crate::config::unknown;
 
-/// One command with all it needs; what it does not take is left as it is without.
+/// One command with its arguments; what it does not take has its default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
     pub command: Command,

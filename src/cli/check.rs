@@ -76,7 +76,7 @@ struct Check {
     kubernetes_folder: String,
 }
 
-/// Looks at everything `run` needs. Wrong settings end it at once, as nothing else would mean anything.
+/// Looks at everything `run` needs. Wrong settings end it at once, as no other finding would be reliable.
 pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     let loaded = load::settings(sources)?;
     let settings = loaded.settings;
@@ -112,7 +112,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
 
 const SET_THE_CLOCK: &str = "timedatectl set-ntp true";
 
-/// A certificate that ends within a month is worth a word.
+/// A certificate that ends within this time gives a warning.
 const EXPIRES_SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Everything the agent does, as RBAC names it: verb, group, resource, subresource, namespace.
@@ -160,7 +160,7 @@ impl Check {
         format!("ls -l {}", files.join(" "))
     }
 
-    /// Goes into it for good: what follows shows that it leaves the agent what it needs.
+    /// Enters the sandbox until the process ends: what is asked after that shows that it allows what the agent needs.
     fn sandbox(&mut self, settings: &Settings, files: &[String]) {
         if !settings.sandbox {
             return self.note("sandbox", ["sandbox: false, so the process keeps every right it has".to_owned()]);
@@ -183,7 +183,7 @@ impl Check {
         }
     }
 
-    /// Answers whether there is anything to ask the server with.
+    /// Answers whether there are credentials to ask the server with.
     fn credentials(&mut self, session: &Session, look: String) -> bool {
         let dates = match session.credentials() {
             Ok(dates) => dates,
@@ -211,7 +211,7 @@ impl Check {
         true
     }
 
-    /// Answers whether asking on makes sense.
+    /// Answers whether more questions make sense.
     fn server(&mut self, answer: &Answer) -> bool {
         let server = &self.server;
         match &answer.result {
@@ -255,7 +255,7 @@ impl Check {
             match session.ask(Operation::ReviewAccess { body: body.to_string() })?.result {
                 Ok(Document::Access(true)) => {}
                 Ok(_) => missing.push(what),
-                // Whoever may not ask this may not ask the rest, and a server that is gone would cost ten seconds each.
+                // Without the right to ask this the other questions fail too, and a server that is gone would cost ten seconds each.
                 Err(refusal) => {
                     let (verdict, next) = match refusal.class() {
                         Class::Rights => (Verdict::Warning, self.whoami()),

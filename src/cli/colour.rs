@@ -7,8 +7,8 @@ pub const RED: &str = "\x1b[31m";
 pub const YELLOW: &str = "\x1b[33m";
 pub const RESET: &str = "\x1b[0m";
 
-/// The same for a file, a pipe or a terminal without colours. Text of strangers holds no codes: `config::plain_text` writes
-/// them out.
+/// The same for a file, a pipe or a terminal without colours. Text from outside has no codes any more: `config::plain_text`
+/// replaces them.
 pub fn without(text: &str) -> String {
     let mut parts = text.split("\x1b[");
     let first = parts.next().unwrap_or_default();

@@ -24,7 +24,7 @@ pub struct JournalFile {
     found: Recovery,
 }
 
-/// The journal of `file`, or else of the state directory of the settings, where none is as good as an empty one.
+/// The journal of `file`, or else of the state directory of the settings, where a missing file is the same as an empty one.
 pub fn read(file: Option<&str>, sources: &Sources) -> Result<JournalFile, CliError> {
     let path = match file {
         Some(path) => path.to_owned(),

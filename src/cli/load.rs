@@ -18,7 +18,7 @@ pub fn settings_path(sources: &Sources) -> Option<&str> {
     match &sources.config {
         Some(path) => Some(path),
         None if is_there(DEFAULT_CONFIG) => Some(DEFAULT_CONFIG),
-        // On a board whose boot partition is root's alone, there mostly is none: not to be seen counts as absent.
+        // Where only root can look into the boot partition there usually is no such file: one that cannot be seen counts as absent.
         None => Some(BOOT_CONFIG).filter(|path| Path::new(path).exists()),
     }
 }
@@ -82,8 +82,9 @@ pub fn files(sources: &Sources, settings: &Settings, kubeconfig: Option<&Kubecon
     files.into_iter().map(str::to_owned).collect()
 }
 
-/// Who looks at what every user of this board may read or write and should not, each with its machine word: that may take
-/// as long as the file system of the state directory likes. A FAT partition knows no owners, so there it is the rule.
+/// A function that finds the files that every user of this board may read or change and should not, each with its machine
+/// word. It takes as long as the file system of the state directory needs to answer. On FAT, which has no owners, it always
+/// finds some.
 pub fn too_open_files(
     sources: &Sources,
     settings: &Settings,
@@ -141,7 +142,7 @@ fn text_of(path: &str, what: &str, flag: &str) -> Result<String, CliError> {
     file::read_text(path, limits::SETTINGS_FILE_BYTES).map_err(|why| CliError::file(what, flag, path, &why))
 }
 
-/// Also where it may not be looked for: reading it then says why.
+/// True also where this user may not look: the attempt to read the file then says why.
 fn is_there(path: &str) -> bool {
     Path::new(path).try_exists().unwrap_or(true)
 }

@@ -85,7 +85,7 @@ fn document(value: &serde_json::Value, format: Format) -> String {
 
 /// One line on standard error.
 fn complain(what: &dyn Display) {
-    // Where nobody reads, nobody misses it.
+    // With standard error closed there is nobody to tell.
     let _ = writeln!(std::io::stderr(), "nodepulse: {}", plain_text::line(&what.to_string()));
 }
 
@@ -93,7 +93,7 @@ fn print(text: &str) -> Result<(), CliError> {
     let mut output = std::io::stdout().lock();
     let plain = if wants_colour(&output) { text.to_owned() } else { colour::without(text) };
     match output.write_all(plain.as_bytes()).and_then(|()| output.flush()) {
-        // Whoever reads no further (`| head`) has what they want.
+        // Whoever stops reading (`| head`) has what they want.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(CliError::new(exit::SOFTWARE, format!("cannot write the output: {error}")))
         }

@@ -35,15 +35,15 @@ pub const NODE_LABELS: usize = 256;
 pub const TAINTS: usize = 64;
 /// Addresses of the Node.
 pub const NODE_ADDRESSES: usize = 32;
-/// Events that wait to be sent; the oldest goes first.
+/// Events that wait to be sent; the oldest is dropped first.
 pub const WAITING_EVENTS: usize = 64;
-/// Records of the journal that wait to be told; the middle of each series goes first.
+/// Records of the journal that wait to be sent; the middle of each series is dropped first.
 pub const WAITING_RECORDS: usize = 256;
 /// Smallest file of the journal, bytes, and so its smallest quota.
 pub const JOURNAL_LEAST_BYTES: usize = 16 * 1024;
 /// Largest file of the journal, bytes, and so its largest quota.
 pub const JOURNAL_MOST_BYTES: usize = 1024 * 1024;
-/// How often each byte of the journal goes into a checksum, on average, while frames are looked for in damage.
+/// How often, on average, a checksum covers each byte of the journal while frames are searched in a damaged file.
 pub const JOURNAL_CHECKSUM_PASSES: usize = 4;
 /// Text of a server, a proxy or a certificate, characters: cut where it is read.
 pub const FOREIGN_TEXT_CHARS: usize = 256;
@@ -55,18 +55,18 @@ pub const OBJECT_LIST_BYTES: usize = 16 * 1024;
 pub const TRIES_PER_RUN: u32 = 5;
 /// Tries of one event (EVT-7).
 pub const TRIES_PER_EVENT: u32 = 12;
-/// Repeats of one request because the server said Retry-After (TR-5); more count as failures.
+/// Repeats of one request because the server said Retry-After (TR-5); any more count as failures.
 pub const RETRY_AFTER_IN_A_ROW: u32 = 10;
-/// Kinds of failures in a row that are told apart, so that those which take turns are not told each time.
+/// Kinds of failures in a row that are remembered, so that two that alternate are not logged each time.
 pub const KINDS_OF_FAILURE: usize = 8;
 /// Requests in any minute, whatever is answered to them; more only where the settings ask for heartbeats more often than by
 /// default.
 pub const REQUESTS_PER_MINUTE: u32 = 60;
 /// Requests that may follow each other without a pause; the rest of the minute's are spread over it.
 pub const REQUESTS_AT_ONCE: u32 = 12;
-/// Of these so many are kept for the Lease.
+/// Of these, so many are reserved for the Lease.
 pub const REQUESTS_OF_LEASE: u32 = 2;
-/// Of those of a minute so many are sent a second time by themselves, because the connection was dead.
+/// Of those of a minute, so many may be sent a second time automatically, because the connection was dead.
 pub const REPEATS_PER_MINUTE: u32 = 6;
 /// Longest bundle of the system's trusted roots, bytes; Debian's has 220 KiB.
 pub const TRUST_BUNDLE_BYTES: usize = 2 * 1024 * 1024;
@@ -86,11 +86,11 @@ pub const ATTRIBUTE_BYTES: usize = 4096;
 pub const TABLE_BYTES: usize = 1024 * 1024;
 /// Memory of one machine is below this, bytes: no processor addresses more.
 pub const MEMORY_BYTES: u64 = 1 << 52;
-/// What was judged last holds for so long after its source could be read, at the least.
+/// The last judgement is kept at least this long after its source could be read.
 pub const JUDGEMENT_KEPT: Duration = Duration::from_secs(60);
 /// Names of one directory below the probe's root.
 pub const DIRECTORY_NAMES: usize = 4096;
-/// Serial numbers and MAC addresses of a board besides those it goes by.
+/// Serial numbers and MAC addresses of a board that it is not identified by.
 pub const UNUSED_IDENTITIES: usize = 16;
 /// Symbolic links followed for one path below the probe's root, as in the kernel.
 pub const SYMBOLIC_LINKS: u32 = 40;

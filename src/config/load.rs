@@ -27,7 +27,7 @@ const KINDS: [(&str, &str, DefinedBy); 2] = [
     ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", DefinedBy::Kubelet),
 ];
 
-/// Fields kind zero means "not set" in a file, as to a kubelet: kubeadm writes most of them out as zero. A flag means it.
+/// Fields whose zero means "not set" in a file, as to a kubelet: kubeadm writes most of them out as zero. A flag means it.
 const ZERO_IS_DEFAULT: [&str; 6] = [
     "eventBurst",
     "evictionPressureTransitionPeriod",
@@ -73,7 +73,7 @@ struct Reading {
 impl Reading {
     fn read_file(&mut self, path: &str, text: &str) {
         let origin = Origin::File(path.to_owned());
-        let yaml::Parsed { tree, problems } = yaml::parse(text);
+        let (tree, problems) = yaml::parse(text);
         let file = Field::of_file(&origin, &tree);
         for (line, text) in problems {
             self.findings.refuse(Problem { line, ..file.problem(text) });

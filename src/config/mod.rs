@@ -1,6 +1,6 @@
 //! Turns a settings file, a kubeconfig and command-line flags into checked settings, or every problem at once.
 
-pub mod duration;
+mod duration;
 mod eviction;
 mod field;
 pub mod kubeconfig;
@@ -11,14 +11,14 @@ mod load;
 mod nearest;
 mod node_values;
 pub mod plain_text;
-pub mod problem;
+mod problem;
 pub mod quantity;
 pub mod settings;
 pub mod taint;
 mod values;
-pub mod yaml;
+mod yaml;
 
 pub use load::{Loaded, settings};
 pub use nearest::unknown;
-pub use problem::{Origin, Problem};
+pub use problem::Problem;
 pub use settings::Settings;

@@ -1,6 +1,6 @@
-//! Turns text of strangers (servers, certificates, files of the board) into text that a terminal or a log shows as it is.
+//! Turns text from outside (servers, certificates, files of the board) into text that a terminal or a log shows as it is.
 //!
-//! What could move the cursor, end a line, turn the direction of reading or hide itself becomes `\n`, `\u001b` and the like,
+//! What could move the cursor, end a line, change the direction of reading or be invisible becomes `\n`, `\u001b` and the like,
 //! which is also how JSON writes it. Every place where text leaves the program (`io::log`, `io::notify`, `cli`) calls this.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
-/// Whole lines of our own making, in which foreign text passed [`line()`] or is JSON: line breaks stay.
+/// Whole lines written by this program, with text from outside only after [`line()`] or as JSON: line breaks stay.
 pub fn page(text: &str) -> Cow<'_, str> {
     escaped(text, |character| matches!(character, '\n' | '\t'))
 }

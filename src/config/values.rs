@@ -23,14 +23,15 @@ pub(super) fn boolean(field: &Field<'_>, _: &mut Findings) -> Result<bool, Probl
 pub(super) fn number<T: TryFrom<u32>>(
     range: RangeInclusive<u32>,
 ) -> impl Fn(&Field<'_>, &mut Findings) -> Result<T, Problem> {
-    move |field, _| {
-        let text = field.text()?.unwrap_or_default();
-        let number = text.parse().ok().filter(|number| range.contains(number));
-        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
-            let (least, most) = (range.start(), range.end());
-            field.problem(format!("must be a whole number from {least} to {most}, not {}", quoted(text)))
-        })
-    }
+    move |field, _| number_within(field, &range, |number| T::try_from(number).ok())
+}
+
+fn number_within<T>(field: &Field<'_>, range: &RangeInclusive<u32>, fits: fn(u32) -> Option<T>) -> Result<T, Problem> {
+    let text = field.text()?.unwrap_or_default();
+    text.parse().ok().filter(|number| range.contains(number)).and_then(fits).ok_or_else(|| {
+        let (least, most) = (range.start(), range.end());
+        field.problem(format!("must be a whole number from {least} to {most}, not {}", quoted(text)))
+    })
 }
 
 /// A time span that is allowed to be this short.

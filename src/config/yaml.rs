@@ -70,17 +70,9 @@ impl Value {
     }
 }
 
-/// What could be read, and everything that was wrong with it. Without a problem the tree is whole.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Parsed {
-    /// Nothing for an empty file, and where nothing could be read.
-    pub tree: Value,
-    /// Each with its line, counted from 1.
-    pub problems: Vec<(u32, String)>,
-}
-
-/// Reads one document.
-pub fn parse(text: &str) -> Parsed {
+/// Reads one document: the tree, which is nothing for an empty file or where nothing could be read, and what is wrong, each
+/// with its line, counted from 1. Without a problem the tree is whole.
+pub fn parse(text: &str) -> (Value, Vec<(u32, String)>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader { text, parser: Parser::new_from_str(text), values: 0, problems: Vec::new() };
     let tree = if text.len() > limits::SETTINGS_FILE_BYTES {
@@ -91,7 +83,7 @@ pub fn parse(text: &str) -> Parsed {
     } else {
         reader.document()
     };
-    Parsed { tree: tree.unwrap_or(Value { line: 1, content: Content::Nothing }), problems: reader.problems }
+    (tree.unwrap_or(Value { line: 1, content: Content::Nothing }), reader.problems)
 }
 
 fn line_number(line: usize) -> u32 {
@@ -235,9 +227,9 @@ mod tests {
     use super::*;
 
     fn tree(text: &str) -> Value {
-        let parsed = parse(text);
-        assert_eq!(parsed.problems, Vec::new(), "{text}");
-        parsed.tree
+        let (tree, problems) = parse(text);
+        assert_eq!(problems, Vec::new(), "{text}");
+        tree
     }
 
     fn scalar_at<'v>(tree: &'v Value, key: &str) -> (&'v str, u32) {
@@ -249,7 +241,7 @@ mod tests {
 
     /// That a text has exactly these problems, each with its line and how its sentence begins.
     fn has_problems(text: &str, expected: &[(u32, &str)]) {
-        let found = parse(text).problems;
+        let found = parse(text).1;
         let fits =
             |((line, found), (at, start)): (&(u32, String), &(u32, &str))| line == at && found.starts_with(start);
         let shown: String = text.chars().take(100).collect();
@@ -295,7 +287,7 @@ mod tests {
             let aliases = vec![format!("*{previous}"); 9].join(",");
             bomb.push_str(&format!("{next}: &{next} [{aliases}]\n"));
         }
-        let found = parse(&bomb).problems;
+        let found = parse(&bomb).1;
         assert_eq!(found.len(), limits::PROBLEMS);
         assert!(found.iter().all(|(_, text)| text.starts_with("aliases (`*name`) are not read")));
     }

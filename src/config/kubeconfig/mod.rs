@@ -106,7 +106,7 @@ impl Kubeconfig {
     /// JSON is read as well: it is YAML.
     pub fn parse(text: &str, path: &str) -> Result<Kubeconfig, Problem> {
         let origin = Origin::File(path.to_owned());
-        let yaml::Parsed { tree, problems } = yaml::parse(text);
+        let (tree, problems) = yaml::parse(text);
         let file = Field::of_file(&origin, &tree);
         if let Some((line, wrong)) = problems.into_iter().next() {
             return Err(Problem { line, ..file.problem(wrong) });
