@@ -1,6 +1,5 @@
 //! Turns arguments into one [`Invocation`], or one sentence that says what to write instead.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use lexopt::Arg;
@@ -35,8 +34,8 @@ pub struct Sources {
 pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Invocation, String> {
     let mut parser = lexopt::Parser::from_args(args);
     let mut words = Vec::new();
-    // By their long names; the last one counts if one was given twice.
-    let mut options = BTreeMap::new();
+    // By their long names.
+    let mut options = Vec::new();
     let mut flags = Vec::new();
     while let Some(arg) = parser.next().map_err(from_lexopt)? {
         let written = match arg {
@@ -49,7 +48,7 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Invocation, String>
         };
         if let Some(row) = OPTIONS.iter().find(|row| row.names().any(|name| name == written)) {
             let value = if row.takes_value() { value_of(&written, &mut parser)? } else { String::new() };
-            options.insert(row.long_name(), value);
+            options.push((row.long_name(), value));
         } else {
             flags.push(setting(&written, &mut parser)?);
         }
@@ -71,9 +70,11 @@ fn setting(written: &str, parser: &mut lexopt::Parser) -> Result<(String, String
 
 fn invocation(
     words: &[String],
-    mut options: BTreeMap<&str, String>,
+    options: Vec<(&str, String)>,
     flags: Vec<(String, String)>,
 ) -> Result<Invocation, String> {
+    // The last one counts if one was given twice.
+    let value = |name: &str| options.iter().rfind(|(option, _)| *option == name).map(|(_, value)| value.clone());
     let (word, more) = words.split_first().map_or((None, words), |(word, more)| (Some(word), more));
     let row = word.map_or(Ok(RUN), |word| CommandRow::by_name(word).ok_or_else(|| unknown_command(word)))?;
     let (topic, extra) = if row.command == Command::Help { (more.first(), more.get(1)) } else { (None, more.first()) };
@@ -81,28 +82,28 @@ fn invocation(
         return Err(format!("{extra:?} is one argument too many: see nodepulse help"));
     }
     let (mut command, mut topic) = (row.command, topic.cloned().unwrap_or_default());
-    if options.contains_key("--help") {
+    let mut format = None;
+    if value("--help").is_some() {
         (command, topic) = (Command::Help, word.cloned().unwrap_or_default());
-        options.clear();
-    } else if options.contains_key("--version") {
+    } else if value("--version").is_some() {
         command = Command::Version;
-        options.clear();
     } else {
         check_taken(row, &options, &flags)?;
+        format = value("--output");
     }
-    let format = match options.remove("--output").as_deref() {
+    let format = match format.as_deref() {
         None | Some("text") => Format::Text,
         Some("json") => Format::Json,
         Some("yaml") => Format::Yaml,
         Some(other) => return Err(format!("unknown format {other:?}: use text, json or yaml")),
     };
-    let root = options.remove("--root").unwrap_or_else(|| "/".to_owned());
-    let (file, config) = (options.remove("--file"), options.remove("--config"));
-    Ok(Invocation { command, topic, root, file, format, sources: Sources { config, flags } })
+    let root = value("--root").unwrap_or_else(|| "/".to_owned());
+    let sources = Sources { config: value("--config"), flags };
+    Ok(Invocation { command, topic, root, file: value("--file"), format, sources })
 }
 
-fn check_taken(row: &CommandRow, options: &BTreeMap<&str, String>, flags: &[(String, String)]) -> Result<(), String> {
-    let option = options.keys().find(|option| !row.takes(option)).map(|option| (*option).to_owned());
+fn check_taken(row: &CommandRow, options: &[(&str, String)], flags: &[(String, String)]) -> Result<(), String> {
+    let option = options.iter().find(|(option, _)| !row.takes(option)).map(|(option, _)| (*option).to_owned());
     let flag = flags.first().filter(|_| !row.takes_settings()).and_then(|(flag, _)| Setting::by_flag(flag));
     match option.or_else(|| flag.map(Setting::dashed_flag)) {
         Some(option) => Err(format!("{name} does not take {option}: see nodepulse help {name}", name = row.name())),

@@ -72,7 +72,9 @@ pub(super) fn node_labels(field: &Field<'_>, findings: &mut Findings) -> Result<
         labels::check_node_label(key, value).map_err(|wrong| entry.problem(wrong))?;
         Ok((key.to_owned(), value.to_owned()))
     };
-    Ok(field.entries().filter_map(|entry| findings.accept(read(entry))).collect())
+    let mut labels = BTreeMap::new();
+    field.entries().for_each(|entry| labels.extend(findings.accept(read(entry))));
+    Ok(labels)
 }
 
 /// `registerWithTaints`: maps of key, value and effect in a file, `key=value:effect` in a flag (and in a file).
@@ -197,8 +199,11 @@ pub(super) fn reserved(field: &Field<'_>, findings: &mut Findings) -> Result<BTr
             quantity => Ok((key.to_owned(), quantity)),
         }
     };
-    let read = |(key, entry): (&str, Field<'_>)| read(key, entry.value).map_err(|wrong| entry.problem(wrong));
-    Ok(field.entries().filter_map(|entry| findings.accept(read(entry))).collect())
+    let mut reserved = BTreeMap::new();
+    for (key, entry) in field.entries() {
+        reserved.extend(findings.accept(read(key, entry.value).map_err(|wrong| entry.problem(wrong))));
+    }
+    Ok(reserved)
 }
 
 /// `reservedSystemCPUs`: how many CPUs a list such as `0-3,5` names.
