@@ -66,12 +66,7 @@ impl Exchange {
         (request, Exchange { operation, audit_id, received_bytes: 0, reply: None })
     }
 
-    /// Whether any byte of the reply has come: before that, a closed connection says nothing about the request.
-    pub fn has_begun(&self) -> bool {
-        self.received_bytes > 0
-    }
-
-    /// Bytes of the reply that were understood so far.
+    /// Bytes of the reply that were understood so far; before the first, a closed connection says nothing about the request.
     pub fn received_bytes(&self) -> usize {
         self.received_bytes
     }

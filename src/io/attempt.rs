@@ -2,7 +2,6 @@
 //! network cancels those whose path to the server is gone.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::connection::Ends;
@@ -10,9 +9,10 @@ use super::inbox::Waiting;
 
 /// How far an attempt has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub enum Stage {
     /// It has no connection, and opens none yet.
     Waiting,
+    /// It opens one; a kept one that it may have had is of no use.
     Connecting,
     Connected(Ends),
     /// The path to the server is gone.
@@ -22,7 +22,7 @@ enum Stage {
 /// Those under way.
 #[derive(Default)]
 pub struct Attempts {
-    under_way: RefCell<BTreeMap<u64, Stage>>,
+    under_way: RefCell<Vec<(u64, Stage)>>,
     next_number: Cell<u64>,
     /// For the end of one, or that it is cancelled.
     waiting: Waiting,
@@ -38,13 +38,13 @@ impl Attempts {
     pub fn begin(&self) -> Attempt<'_> {
         let number = self.next_number.get();
         self.next_number.set(number + 1);
-        self.under_way.borrow_mut().insert(number, Stage::Waiting);
+        self.under_way.borrow_mut().push((number, Stage::Waiting));
         Attempt { attempts: self, number }
     }
 
     /// Whether one has a connection, or is opening one.
     pub fn have_connections(&self) -> bool {
-        self.under_way.borrow().values().any(|stage| matches!(stage, Stage::Connecting | Stage::Connected(_)))
+        self.under_way.borrow().iter().any(|(_, stage)| matches!(stage, Stage::Connecting | Stage::Connected(_)))
     }
 
     /// Ends when `is_true` is, which is looked at now and at the end of each attempt.
@@ -55,7 +55,7 @@ impl Attempts {
     /// Cancels those that are opening a connection (what was sent may have gone nowhere, and TCP says it again ever more
     /// rarely), and those from local addresses that `still_works` denies.
     pub fn cancel(&self, still_works: &dyn Fn(IpAddr) -> bool) {
-        for stage in self.under_way.borrow_mut().values_mut() {
+        for (_, stage) in self.under_way.borrow_mut().iter_mut() {
             match stage {
                 Stage::Connected(ends) if still_works(ends.local) => {}
                 Stage::Connecting | Stage::Connected(_) => *stage = Stage::Cancelled,
@@ -67,21 +67,13 @@ impl Attempts {
 }
 
 impl Attempt<'_> {
-    /// It opens a connection; a kept one that it may have had is of no use.
-    pub fn connecting(&self) {
-        self.reached(Stage::Connecting);
-    }
-
-    pub fn connected(&self, ends: Ends) {
-        self.reached(Stage::Connected(ends));
-    }
-
-    fn reached(&self, stage: Stage) {
-        self.attempts.under_way.borrow_mut().insert(self.number, stage);
+    pub fn reached(&self, stage: Stage) {
+        let mut under_way = self.attempts.under_way.borrow_mut();
+        under_way.iter_mut().filter(|(number, _)| *number == self.number).for_each(|(_, known)| *known = stage);
     }
 
     fn stage(&self) -> Option<Stage> {
-        self.attempts.under_way.borrow().get(&self.number).copied()
+        self.attempts.under_way.borrow().iter().find(|(number, _)| *number == self.number).map(|(_, stage)| *stage)
     }
 
     /// Whom it is connected to.
@@ -97,7 +89,7 @@ impl Attempt<'_> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        self.attempts.under_way.borrow_mut().remove(&self.number);
+        self.attempts.under_way.borrow_mut().retain(|(number, _)| *number != self.number);
         self.attempts.waiting.wake();
     }
 }

@@ -24,9 +24,9 @@ const READ_BYTES: usize = 4096;
 /// A connection to the API server that carries one exchange at a time.
 pub struct Connection {
     socket: Watched<TcpStream>,
-    ends: Ends,
+    pub ends: Ends,
     /// What its requests are called, and its answers known by.
-    audit_id: AuditId,
+    pub audit_id: AuditId,
     tls: Tls,
     /// From when until when the server's certificate is valid, once an answer has come.
     certified: Option<(Wall, Wall)>,
@@ -78,14 +78,6 @@ impl Connection {
         Ok(Connection { socket, ends, audit_id, tls, certified: None, plaintext: Vec::new() })
     }
 
-    pub fn audit_id(&self) -> AuditId {
-        self.audit_id
-    }
-
-    pub fn ends(&self) -> Ends {
-        self.ends
-    }
-
     /// Whether an idle connection may be used: looks at the socket only if something came since.
     pub fn is_usable(&mut self) -> bool {
         let mut left = limits::READS_PER_TURN;
@@ -108,7 +100,7 @@ impl Connection {
     /// Sends `request` and waits for its answer, which comes with this connection if that may carry another exchange.
     pub async fn carry(&mut self, request: &[u8], mut exchange: Exchange) -> Result<(Answer, bool), NoAnswer> {
         let ended = self.run(request, &mut exchange).await;
-        let is_silent = !exchange.has_begun() && self.plaintext.is_empty();
+        let is_silent = exchange.received_bytes() == 0 && self.plaintext.is_empty();
         ended.map_err(|failure| NoAnswer { is_silent: is_silent && failure.is_of_connection(), failure })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use smol::lock::Mutex;
 
-use super::attempt::{Attempt, Attempts};
+use super::attempt::{Attempt, Attempts, Stage};
 use super::clock::{self, CertificateClock};
 use super::connection::{Connection, NoAnswer, first_hop};
 use super::credentials::{self, Loaded};
@@ -164,7 +164,7 @@ impl Pool {
     pub fn network_changed(&self, still_works: &dyn Fn(IpAddr) -> bool) {
         let mut idle = self.idle.borrow_mut();
         // Nobody is there to be told.
-        drop(idle.take_if(|connection| !still_works(connection.ends().local)));
+        drop(idle.take_if(|connection| !still_works(connection.ends.local)));
         self.attempts.cancel(still_works);
     }
 
@@ -207,14 +207,14 @@ impl Pool {
                 Some(connection) => connection,
                 None => self.connect(attempt, deadline).await?,
             };
-            attempt.connected(connection.ends());
-            let (request, exchange) = Exchange::start(operation.clone(), &target, connection.audit_id());
+            attempt.reached(Stage::Connected(connection.ends));
+            let (request, exchange) = Exchange::start(operation.clone(), &target, connection.audit_id);
             match connection.carry(&request, exchange).await {
                 Ok((answer, reusable)) => {
                     let answer = self.dated(answer, connection.certified())?;
                     if !was_kept {
                         let kubeconfig = self.kubeconfig.borrow();
-                        self.resolver.worked(&first_hop(&kubeconfig).host, connection.ends().peer);
+                        self.resolver.worked(&first_hop(&kubeconfig).host, connection.ends.peer);
                     }
                     self.keep(reusable.then_some(connection), epoch);
                     return Ok(answer);
@@ -227,13 +227,13 @@ impl Pool {
     }
 
     async fn connect(&self, attempt: &Attempt<'_>, deadline: Up) -> Result<Connection, Failure> {
-        attempt.connecting();
+        attempt.reached(Stage::Connecting);
         let config = self.loaded.borrow().as_ref().map(|loaded| Arc::clone(&loaded.config));
         let Some(config) = config else {
             return Err(credentials::unusable("the kubeconfig was replaced meanwhile"));
         };
         let kubeconfig = Arc::clone(&self.kubeconfig.borrow());
-        let connected = |ends| attempt.connected(ends);
+        let connected = |ends| attempt.reached(Stage::Connected(ends));
         Connection::open(&self.reactor, &self.resolver, &kubeconfig, config, deadline, connected).await
     }
 
