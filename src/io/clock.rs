@@ -1,16 +1,12 @@
 //! Turns the kernel's clocks into [`Now`], and into the time that certificates are judged by (D11).
 
-use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 
 use super::kernel;
-use super::reactor::{Reactor, Watched};
 use crate::time::{Now, Up, Wall};
 
 /// No wall clock is right before this program was built: `SOURCE_DATE_EPOCH` of the build, or the date of this release.
@@ -64,33 +60,6 @@ const fn parse_seconds(text: &[u8]) -> i64 {
     }
     seconds
 }
-
-/// Says when the wall clock was set, or the machine woke from suspend: `epoll_wait` measures time without suspend, so
-/// without this a deadline that passed meanwhile would be noticed up to its whole length late. Costs nothing else.
-pub struct ClockWatch {
-    timer: Watched<TimerFd>,
-}
-
-impl ClockWatch {
-    pub fn new(reactor: &Rc<Reactor>) -> io::Result<ClockWatch> {
-        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-        let timer = TimerFd::new(timerfd::ClockId::CLOCK_REALTIME, flags)?;
-        // A date that never comes: only the cancellation is wanted (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
-        let never = Expiration::OneShot(Duration::from_secs(NEVER_UNIX_SECONDS).into());
-        timer.set(never, TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET)?;
-        Ok(ClockWatch { timer: reactor.watch(timer)? })
-    }
-
-    /// Ends after a step.
-    pub async fn stepped(&self) -> io::Result<()> {
-        self.timer.read_with(|timer| Ok(timer.wait()?)).await?;
-        self.timer.set_drained();
-        Ok(())
-    }
-}
-
-/// 2038-01-19T03:14:07Z, the last second that every kernel can count to; on a clock past it the watch is over.
-const NEVER_UNIX_SECONDS: u64 = 2_147_483_647;
 
 /// What the kernel says of the time: its wall clock, and whether somebody keeps that right.
 type Kernel = (Wall, bool);
@@ -157,14 +126,6 @@ mod tests {
         let first = now();
         let second = now();
         assert!(first.up > Up::BOOT && second.up >= first.up);
-    }
-
-    #[test]
-    fn a_clock_that_nobody_sets_wakes_nobody() {
-        let reactor = Reactor::new().unwrap();
-        let watch = ClockWatch::new(&reactor).unwrap();
-        let soon = up() + Duration::from_millis(20);
-        assert!(reactor.block_on(reactor.before(soon, watch.stepped())).unwrap().is_none());
     }
 
     #[test]

@@ -18,7 +18,6 @@ pub mod log;
 #[cfg(test)]
 #[path = "../../tests/support/loopback.rs"]
 mod loopback;
-pub mod netlink;
 pub mod network;
 pub mod notify;
 pub mod pool;
@@ -27,10 +26,10 @@ pub mod resolve;
 pub mod run;
 pub mod sandbox;
 mod server_verifier;
-pub mod signals;
 mod stderr;
 mod thread;
 pub mod tls;
+pub mod watches;
 
 pub use run::{Session, Start, run};
 

@@ -29,8 +29,8 @@ use crate::time::Up;
 const EVENTS_PER_WAIT: usize = 16;
 /// Polls of a future that keeps waking itself before the kernel is asked for news.
 const POLLS_PER_WAIT: usize = 64;
-/// Key of the event counter that other threads ring.
-const DOORBELL: u64 = 0;
+/// Key of the event counter that other threads add to.
+const WAKE_KEY: u64 = 0;
 
 /// The one place where the process sleeps.
 pub struct Reactor {
@@ -59,7 +59,7 @@ struct Source {
 struct WakeFlag {
     owner: ThreadId,
     raised: AtomicBool,
-    doorbell: EventFd,
+    counter: EventFd,
 }
 
 impl Wake for WakeFlag {
@@ -70,8 +70,8 @@ impl Wake for WakeFlag {
     fn wake_by_ref(self: &Arc<Self>) {
         let was_raised = self.raised.swap(true, Ordering::AcqRel);
         if !was_raised && std::thread::current().id() != self.owner {
-            // Edge-triggered, so never read; it fails only at 2^64 rings.
-            let _ = self.doorbell.write(1);
+            // Edge-triggered, so never read; it fails only at 2^64.
+            let _ = self.counter.write(1);
         }
     }
 }
@@ -80,15 +80,15 @@ impl Reactor {
     /// Fails when the kernel gives no descriptors.
     pub fn new() -> io::Result<Rc<Reactor>> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        epoll.add(&doorbell, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, DOORBELL))?;
-        let wake = WakeFlag { owner: std::thread::current().id(), raised: AtomicBool::new(false), doorbell };
+        let counter = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        epoll.add(&counter, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, WAKE_KEY))?;
+        let wake = WakeFlag { owner: std::thread::current().id(), raised: AtomicBool::new(false), counter };
         Ok(Rc::new(Reactor {
             epoll,
             wake: Arc::new(wake),
             sources: RefCell::default(),
             timers: RefCell::default(),
-            next_key: Cell::new(DOORBELL + 1),
+            next_key: Cell::new(WAKE_KEY + 1),
         }))
     }
 

@@ -19,19 +19,18 @@ use std::time::Duration;
 
 use smol::LocalExecutor;
 
-use super::clock::{self, CertificateClock, ClockWatch};
+use super::clock::{self, CertificateClock};
 use super::credentials;
 use super::disk::{JOURNAL, KNOWN_SERVERS};
 use super::disk_writer::{self, DiskWriter, LookAtFiles};
 use super::inbox::{Flag, Inbox};
-use super::netlink::LinkWatch;
 use super::notify::ServiceManager;
 use super::pool::Pool;
 use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::sandbox::Sandbox;
-use super::signals::{Request, Signals};
 use super::thread::Source;
+use super::watches::{ClockWatch, LinkWatch, Request, Signals};
 use super::{log, network, no_kernel, thread};
 use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticket};
 use crate::api::{Answer, Failure, Lane, Operation};
@@ -269,7 +268,7 @@ impl Shared {
                 let is_first = clock::up() - quiet_since > LINK_QUIET;
                 pause = if is_first { LINK_PAUSE_FIRST } else { (pause * 2).min(LINK_PAUSE_LAST) };
                 self.reactor.sleep_until(clock::up() + LINK_DEBOUNCE).await;
-                links.forget();
+                links.drop_queued();
                 self.look_at_network();
                 self.reactor.sleep_until(clock::up() + pause).await;
                 quiet_since = clock::up();

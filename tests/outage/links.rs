@@ -6,8 +6,8 @@ use super::Case;
 use super::site::{Site, run};
 use nix::sched::{CloneFlags, unshare};
 use nodepulse::io::clock;
-use nodepulse::io::netlink::LinkWatch;
 use nodepulse::io::reactor::Reactor;
+use nodepulse::io::watches::LinkWatch;
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
