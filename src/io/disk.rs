@@ -50,8 +50,7 @@ impl Disk {
     /// process has it: that one goes on, so this one must not. With any other trouble there is a disk that may work later,
     /// no bytes, and the trouble to be told.
     pub fn open(directory: &str) -> Result<(Disk, Vec<u8>, Option<Notice>), Notice> {
-        let directory_path = directory.trim_end_matches('/').to_owned();
-        let mut disk = Disk { directory_path, directory: None, journal: None, was_read: false };
+        let mut disk = Disk::closed(directory);
         match disk.take_directory().and_then(|()| disk.read()) {
             Ok(bytes) => {
                 // Left by a power cut: never renamed, so never the journal.
@@ -67,9 +66,14 @@ impl Disk {
 
     /// One that does not answer, and may later.
     pub fn silent(directory: &str) -> (Disk, Vec<u8>, Option<Notice>) {
+        let disk = Disk::closed(directory);
+        let trouble = disk_error::silent(&disk.directory_path);
+        (disk, Vec::new(), Some(trouble))
+    }
+
+    fn closed(directory: &str) -> Disk {
         let directory_path = directory.trim_end_matches('/').to_owned();
-        let trouble = disk_error::silent(&directory_path);
-        (Disk { directory_path, directory: None, journal: None, was_read: false }, Vec::new(), Some(trouble))
+        Disk { directory_path, directory: None, journal: None, was_read: false }
     }
 
     /// Does it to the file of this name, and comes back when it is on the disk. Only the journal is ever appended to.

@@ -110,21 +110,16 @@ impl Resolver {
 /// Families in turn, beginning with that of the first address; each once; at most [`limits::SERVER_ADDRESSES`].
 fn alternate(found: Vec<IpAddr>) -> Vec<IpAddr> {
     let first_is_v6 = found.first().is_some_and(IpAddr::is_ipv6);
-    let (first, second): (Vec<IpAddr>, Vec<IpAddr>) = found.into_iter().partition(|ip| ip.is_ipv6() == first_is_v6);
-    let mut ordered = Vec::new();
-    let (mut first, mut second) = (first.into_iter(), second.into_iter());
-    loop {
-        let pair = [first.next(), second.next()];
-        if pair == [None, None] || ordered.len() >= limits::SERVER_ADDRESSES {
-            ordered.truncate(limits::SERVER_ADDRESSES);
-            return ordered;
-        }
-        for ip in pair.into_iter().flatten() {
-            if !ordered.contains(&ip) {
-                ordered.push(ip);
-            }
+    // Each with its place among those of its family.
+    let mut placed: Vec<(usize, IpAddr)> = Vec::new();
+    for ip in found {
+        if placed.iter().all(|(_, known)| *known != ip) {
+            let place = placed.iter().filter(|(_, known)| known.is_ipv6() == ip.is_ipv6()).count();
+            placed.push((place, ip));
         }
     }
+    placed.sort_by_key(|(place, ip)| (*place, ip.is_ipv6() != first_is_v6));
+    placed.into_iter().map(|(_, ip)| ip).take(limits::SERVER_ADDRESSES).collect()
 }
 
 #[cfg(test)]

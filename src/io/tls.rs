@@ -243,19 +243,14 @@ fn failure_of_certificate(error: CertificateError) -> Failure {
     }
 }
 
-/// The names of a certificate, readable: `DnsName("a")` loses its wrapping, and no more than eight are shown.
+/// The first names of a certificate, readable: `DnsName("a")` loses its wrapping.
 fn short_list(presented: &[String]) -> String {
     const SHOWN: usize = 8;
-    if presented.is_empty() {
-        return "no name at all".to_owned();
-    }
     let bare =
         |name: &String| cut(name.split_once('(').map_or(name.as_str(), |(_, rest)| rest).trim_matches(['"', ')']));
-    let mut names: Vec<String> = presented.iter().take(SHOWN).map(bare).collect();
-    if presented.len() > SHOWN {
-        names.push(format!("{} more", presented.len() - SHOWN));
-    }
-    names.join(", ")
+    let names: Vec<String> = presented.iter().take(SHOWN).map(bare).collect();
+    let more = if presented.len() > SHOWN { " and more" } else { "" };
+    if names.is_empty() { "no name at all".to_owned() } else { names.join(", ") + more }
 }
 
 #[cfg(test)]
