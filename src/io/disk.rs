@@ -47,8 +47,8 @@ pub struct Disk {
 
 impl Disk {
     /// Opens the directory, which is made if only it is missing, and reads the journal. The only error is that another
-    /// process has it: that one goes on, so this one must not. With any other trouble there is a disk that may work later,
-    /// no bytes, and the trouble to be told.
+    /// process has it: that one goes on, so this one must not. With any other problem there is a disk that may work later,
+    /// no bytes, and what is to be told.
     pub fn open(directory: &str) -> Result<(Disk, Vec<u8>, Option<Notice>), Notice> {
         let mut disk = Disk::closed(directory);
         match disk.take_directory().and_then(|()| disk.read()) {
@@ -56,19 +56,19 @@ impl Disk {
                 // Left by a power cut: never renamed, so never the journal.
                 let _ = disk.remove_new(JOURNAL);
                 // A disk that is read-only now says so once here, and again whenever it is written to.
-                let trouble = disk.open_for_writing().and_then(|()| disk.sync_found());
-                Ok((disk, bytes, trouble.err().filter(|error| error.word != disk_error::MISSING)))
+                let problem = disk.open_for_writing().and_then(|()| disk.sync_found());
+                Ok((disk, bytes, problem.err().filter(|error| error.word != disk_error::MISSING)))
             }
-            Err(trouble) if trouble.word == disk_error::IN_USE => Err(trouble),
-            Err(trouble) => Ok((disk, Vec::new(), Some(trouble))),
+            Err(problem) if problem.word == disk_error::IN_USE => Err(problem),
+            Err(problem) => Ok((disk, Vec::new(), Some(problem))),
         }
     }
 
     /// One that does not answer, and may later.
     pub fn silent(directory: &str) -> (Disk, Vec<u8>, Option<Notice>) {
         let disk = Disk::closed(directory);
-        let trouble = disk_error::silent(&disk.directory_path);
-        (disk, Vec::new(), Some(trouble))
+        let problem = disk_error::silent(&disk.directory_path);
+        (disk, Vec::new(), Some(problem))
     }
 
     fn closed(directory: &str) -> Disk {
@@ -79,7 +79,7 @@ impl Disk {
     /// Does it to the file of this name, and comes back when it is on the disk. Only the journal is ever appended to.
     pub fn write(&mut self, name: &str, write: &Write) -> Result<(), Notice> {
         let written = self.write_here(name, write);
-        if written.as_ref().is_err_and(|trouble| trouble.word == disk_error::MISSING) {
+        if written.as_ref().is_err_and(|problem| problem.word == disk_error::MISSING) {
             // The directory was removed: one that is made anew is another one.
             (self.directory, self.journal, self.was_read) = (None, None, false);
         }

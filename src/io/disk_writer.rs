@@ -39,7 +39,7 @@ pub fn open(
     for (word, remark) in remarks {
         ::log::warn!(target: word, "{remark}");
     }
-    let (disk, bytes, trouble) = opened?;
+    let (disk, bytes, problem) = opened?;
     let (journal, found) = Journal::recover(&bytes, settings.journal_quota_bytes, boot);
     let path = format!("{}/{JOURNAL}", settings.state_directory);
     if !found.is_whole() {
@@ -49,7 +49,7 @@ pub fn open(
     }
     let disk = Arc::new(Mutex::new(disk));
     let writer = DiskWriter { source, disk, turn: smol::lock::Mutex::default(), told: Cell::default() };
-    trouble.into_iter().for_each(|trouble| writer.tell(&trouble));
+    problem.into_iter().for_each(|problem| writer.tell(&problem));
     Ok((writer, journal, known))
 }
 
@@ -59,7 +59,7 @@ pub struct DiskWriter {
     /// Locked by the thread of a write.
     disk: Arc<Mutex<Disk>>,
     turn: smol::lock::Mutex<()>,
-    /// What was last said of it; a trouble is told once, not every ten minutes.
+    /// What was last said of it; a problem is told once, not every ten minutes.
     told: Cell<Option<&'static str>>,
 }
 
@@ -79,8 +79,8 @@ impl DiskWriter {
                 self.told.set(None);
                 true
             }
-            Ok(Some(Err(trouble))) => {
-                self.tell(&trouble);
+            Ok(Some(Err(problem))) => {
+                self.tell(&problem);
                 false
             }
             // No memory for a thread: there may be some later.
@@ -88,11 +88,11 @@ impl DiskWriter {
         }
     }
 
-    fn tell(&self, trouble: &Notice) {
-        let word = trouble.word;
+    fn tell(&self, problem: &Notice) {
+        let word = problem.word;
         if self.told.replace(Some(word)) != Some(word) {
             let consequence = "until then what happens is kept in memory only, and so is where the server is found";
-            ::log::warn!(target: word, "{trouble}; {consequence}");
+            ::log::warn!(target: word, "{problem}; {consequence}");
         }
     }
 }
