@@ -5,7 +5,7 @@ use super::event::NodeEvent;
 use super::object::{Condition, Node, Status};
 use super::pressure::Pressures;
 use super::remembered::Remembered;
-use super::rules::{self, COUNT, Judgement, Look, ROWS, Row, Wanted, Words, judge, reason, row, transition};
+use super::rules::{self, COUNT, Judgement, Like, Look, ROWS, Row, Wanted, Words, judge, reason, row, transition};
 use crate::config::Settings;
 use crate::probe::Facts;
 use crate::time::{Up, Wall};
@@ -27,7 +27,7 @@ pub enum Written {
 impl Written {
     /// What is told of it, where no record tells it.
     pub fn event(self, node: &str, kind: &str, wanted: &Wanted) -> Option<NodeEvent> {
-        let is_pressure = row(kind).is_some_and(|row| row.is_pressure);
+        let is_pressure = row(kind).is_some_and(|row| row.like == Like::Pressure);
         let is_told = self == Written::Changed || self == Written::New && is_pressure;
         (is_told && wanted.judgement.is_sure).then(|| transition(node, kind, wanted.judgement.status))
     }
@@ -41,7 +41,7 @@ pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT]
     judged.map(|judgement| Wanted { judgement, since: None })
 }
 
-/// Writes all conditions of ours: the heartbeat always, the rest when the status changes (PRS-0), but for the words of Ready
+/// Writes all conditions of ours: the heartbeat of those that a kubelet has always, the rest when the status changes (PRS-0), but for the words of Ready
 /// (RDY-6). Those of others stay where they are.
 pub(super) fn set(node: &mut Node, wanted: &[Wanted; COUNT], stamp: Wall) -> [Written; COUNT] {
     let mut written = [Written::Same; COUNT];
@@ -65,8 +65,10 @@ impl Row {
             Some(_) if condition.status != status.word() || is_ours_by_status_only(condition) => Written::Changed,
             Some(_) => Written::Same,
         };
-        condition.last_heartbeat_time = Some(stamp.to_seconds_stamp());
-        if written != Written::Same || !self.is_pressure {
+        if written != Written::Same || self.like.is_kubelets() {
+            condition.last_heartbeat_time = Some(stamp.to_seconds_stamp());
+        }
+        if written != Written::Same || self.like == Like::Ready {
             let Words(reason, text, _) = self.words(*status);
             status.word().clone_into(&mut condition.status);
             (*reason).clone_into(&mut condition.reason);

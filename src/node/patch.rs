@@ -45,14 +45,14 @@ pub fn status_patch(old: &Node, new: &Node) -> String {
     Value::Object(patch).to_string()
 }
 
-/// What should change nothing (D4): type and status of our conditions and nothing else, so that the server writes
+/// What should change nothing (D4): type and status of those of our conditions that the node controller writes as well, and nothing else, so that the server writes
 /// nothing while they are right. Where others changed a status it is repaired, without reason and times: the next
 /// [`super::updated`] over the answer owes those.
 pub fn assertion(node: &Node) -> String {
-    let own = |one: &&Condition| rules::is_own(&one.kind);
+    let asserted = |one: &&Condition| rules::is_asserted(&one.kind);
     // Without a tree, which would take two pages and give them back every minute; our kinds need no escaping.
     let text = |one: &Condition| format!(r#"{{"status":{},"type":"{}"}}"#, Value::from(one.status.as_str()), one.kind);
-    let conditions: Vec<String> = node.status.conditions.iter().filter(own).map(text).collect();
+    let conditions: Vec<String> = node.status.conditions.iter().filter(asserted).map(text).collect();
     format!(r#"{{"status":{{"conditions":[{}]}}}}"#, conditions.join(","))
 }
 

@@ -33,14 +33,15 @@ impl LastOutage<'_> {
     }
 }
 
-/// After a gap: what differs, and every condition of ours whole, whatever the server believes of them now.
+/// After a gap: what differs, and every condition whole that the node controller may have written, whatever the server believes
+/// of them now.
 pub fn report_in_full(base: &Node, wanted: &Node) -> String {
-    status_patch(&without_conditions(base), wanted)
+    status_patch(&without_conditions(base, rules::is_asserted), wanted)
 }
 
 /// After a PATCH whose answer was lost: all of the status whole, as the server may have either version of each field.
 pub fn whole_status(base: &Node, wanted: &Node) -> String {
-    let mut old = without_conditions(base);
+    let mut old = without_conditions(base, rules::is_own);
     old.status.capacity = None;
     old.status.allocatable = None;
     // But for who wrote it: it decides what else goes.
@@ -52,11 +53,10 @@ pub fn whole_status(base: &Node, wanted: &Node) -> String {
     status_patch(&old, wanted)
 }
 
-/// The base with nothing known of our own conditions but that they are there, in their order.
-fn without_conditions(base: &Node) -> Node {
+/// The base with nothing known of these conditions but that they are there, in their order.
+fn without_conditions(base: &Node, is_forgotten: fn(&str) -> bool) -> Node {
     let mut old = base.clone();
-    let own = |condition: &&mut Condition| rules::is_own(&condition.kind);
-    for condition in old.status.conditions.iter_mut().filter(own) {
+    for condition in old.status.conditions.iter_mut().filter(|condition| is_forgotten(&condition.kind)) {
         *condition = Condition { status: String::new(), ..Condition::unknown(&condition.kind) };
     }
     old

@@ -24,6 +24,11 @@ pub fn is_own(kind: &str) -> bool {
     row(kind).is_some()
 }
 
+/// Whether a condition of this name is one that the node controller writes as well.
+pub fn is_asserted(kind: &str) -> bool {
+    row(kind).is_some_and(|row| row.like.is_kubelets())
+}
+
 /// Without which of these a Node is not Ready (RDY-3).
 pub(super) const REQUIRED: [&str; 4] = ["cpu", "memory", "pods", STORAGE];
 const STORAGE: &str = "ephemeral-storage";
@@ -34,9 +39,24 @@ pub(super) struct Row {
     judge: fn(&Row, &Look) -> Judgement,
     /// Words of True, False and Unknown, in the order of [`Status::ALL`].
     words: [Words; 3],
-    /// As a kubelet treats its pressures (PRS-0): the words change with the status only, and a new condition is an event.
-    /// Ready (RDY-6) has new words with each look, and is told only where it was there before.
-    pub(super) is_pressure: bool,
+    pub(super) like: Like,
+}
+
+/// What a condition is treated like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Like {
+    /// A kubelet's pressure (PRS-0): the words change with the status only, and a new condition is an event.
+    Pressure,
+    /// A kubelet's Ready (RDY-6): it has new words with each look, and is told only where it was there before.
+    Ready,
+}
+
+impl Like {
+    /// The node controller makes all of a kubelet's conditions Unknown when it hears nothing. So they have a heartbeat in each
+    /// report, and are asserted (D4); of others nothing is sent but what changed.
+    pub(super) fn is_kubelets(self) -> bool {
+        matches!(self, Like::Pressure | Like::Ready)
+    }
 }
 
 /// Reason, message and reason of the event.
@@ -57,7 +77,7 @@ pub(super) static ROWS: [Row; COUNT] = [
             Words("KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"),
             Words("MemoryUnreadable", "memory cannot be read", "NodeMemoryUnreadable"),
         ],
-        is_pressure: true,
+        like: Like::Pressure,
     },
     Row {
         kind: "DiskPressure",
@@ -67,7 +87,7 @@ pub(super) static ROWS: [Row; COUNT] = [
             Words("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
             Words("DiskUnreadable", "the disk cannot be read", "NodeDiskUnreadable"),
         ],
-        is_pressure: true,
+        like: Like::Pressure,
     },
     Row {
         kind: "PIDPressure",
@@ -77,7 +97,7 @@ pub(super) static ROWS: [Row; COUNT] = [
             Words("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
             Words("PIDsUnreadable", "PIDs cannot be read", "NodePIDsUnreadable"),
         ],
-        is_pressure: true,
+        like: Like::Pressure,
     },
     Row {
         kind: "Ready",
@@ -88,7 +108,7 @@ pub(super) static ROWS: [Row; COUNT] = [
             // Nobody but the node controller makes it Unknown.
             Words("NodeStatusUnknown", "", "NodeNotReady"),
         ],
-        is_pressure: false,
+        like: Like::Ready,
     },
 ];
 
