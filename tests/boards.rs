@@ -15,6 +15,8 @@ mod gauges;
 mod identity;
 #[path = "support/left_out.rs"]
 mod left_out;
+#[path = "boards/mounts.rs"]
+mod mounts;
 #[path = "boards/network.rs"]
 mod network;
 #[path = "boards/shared.rs"]
@@ -61,7 +63,7 @@ fn every_board_gives_its_golden_facts_and_its_golden_node() {
 
 /// The Node that the board would register with default settings, or why it has no name.
 fn node(mut facts: Facts) -> Value {
-    facts.readings.node_file_system = Ok(DISK);
+    (facts.readings.node_file_system, facts.readings.made_read_only) = (Ok(DISK), Ok(None));
     let settings = Settings::default();
     let name = match node_name(&settings, &facts.machine, None) {
         Ok((name, _)) => name,

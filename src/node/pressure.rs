@@ -218,6 +218,11 @@ mod tests {
             self.after(Duration::ZERO)
         }
 
+        fn unread(&mut self) {
+            let readings = &mut self.readings;
+            (readings.memory, readings.node_file_system, readings.pids) = (absent(), absent(), absent());
+        }
+
         fn memory(&mut self, available_bytes: u64) -> &mut Bench {
             self.readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::CgroupV2 });
             self
@@ -275,7 +280,7 @@ mod tests {
     fn a_signal_without_data_is_never_met_and_never_enough() {
         let mut bench = Bench::new();
         bench.settings.eviction_hard.insert(Signal::PidAvailable, Threshold::Quantity(i64::MAX));
-        bench.readings = Readings { memory: absent(), node_file_system: absent(), pids: absent() };
+        bench.unread();
         assert_eq!(bench.judged_after(MINUTE), Judged::default(), "nobody can say yet");
         let unknown = Some(Status::Unknown);
         let nothing = Judged { memory: unknown, disk: unknown, pid: unknown };
@@ -284,7 +289,7 @@ mod tests {
         bench.machine.memory_total_bytes = absent();
         assert_eq!(bench.memory(0).judged_after(MINUTE).memory, None, "a tenth of what?");
         bench.settings.eviction_hard.clear();
-        bench.readings = Readings { memory: absent(), node_file_system: absent(), pids: absent() };
+        bench.unread();
         assert_eq!(bench.now(), Pressed::default(), "nothing asks for it: as with a kubelet");
     }
 

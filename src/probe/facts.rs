@@ -103,6 +103,8 @@ pub struct Readings {
     pub memory: Fact<MemoryUse>,
     /// The file system that holds the state directory (SRC-8).
     pub node_file_system: Fact<FileSystem>,
+    /// Where that is mounted, if the kernel has made it read-only by itself, as it does after errors; `None`: it has not.
+    pub made_read_only: Fact<Option<String>>,
     pub pids: Fact<Pids>,
 }
 
@@ -130,6 +132,8 @@ pub enum MemorySource {
 pub struct StateDisk {
     pub file_system: Fact<FileSystem>,
     pub may_hang: bool,
+    /// Without symbolic links; `None`: not looked for.
+    pub real_path: Option<String>,
 }
 
 /// statvfs of one file system.

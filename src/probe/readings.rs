@@ -1,11 +1,10 @@
 //! Turns meminfo, the root cgroup, loadavg and statvfs into what pressure is judged from, with few system calls.
 
-use super::facts::{
-    Absent, Fact, FileSystem, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why, first_known,
-};
+use super::facts::{Absent, Fact, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why, first_known};
 use super::memory::MEMINFO;
+use super::mounts::MOUNTINFO;
 use super::root::{OpenFile, Root};
-use super::{attribute, machine, memory, pids};
+use super::{attribute, machine, memory, mounts, pids};
 use crate::config::limits;
 
 const CGROUP_V2: &str = "/sys/fs/cgroup/memory.stat";
@@ -14,27 +13,31 @@ const LOADAVG: &str = "/proc/loadavg";
 /// What stays the same until the next boot, unless somebody writes to it, is read again after so many readings: an
 /// hour at one reading every ten seconds.
 const READINGS_PER_REFRESH: u32 = 360;
+/// The mounts are read so often, once a minute: the kernel writes the table for each reader anew.
+const READINGS_PER_MOUNTS: u32 = 6;
 
 /// What pressure is judged from, read once.
 pub fn readings(root: &Root, state_directory: &str) -> Readings {
-    let node_file_system = state_disk(root, state_directory, false).file_system;
-    ReadingFiles::open(root).read(node_file_system, true)
+    ReadingFiles::open(root).read(state_disk(root, state_directory, true), true)
 }
 
 /// The file system of as much of the state directory as exists: what is not there yet will be on the same. On some file
-/// systems this may take for ever; whether on this one is only looked for when `is_new`.
+/// systems this may take for ever; whether on this one, and where it is, is only looked for when `is_new`.
 pub fn state_disk(root: &Root, state_directory: &str, is_new: bool) -> StateDisk {
     let mut file_system = root.file_system(state_directory);
     if file_system.as_ref().is_err_and(|absent| absent.why == Why::NoSuchFile) {
         file_system = root.file_system(root.nearest_existing(state_directory));
     }
-    StateDisk { file_system, may_hang: is_new && root.may_hang(root.nearest_existing(state_directory)) }
+    let found = is_new.then(|| root.nearest_existing(state_directory));
+    let may_hang = found.is_some_and(|found| root.may_hang(found));
+    StateDisk { file_system, may_hang, real_path: found.and_then(|found| root.real_path(found)) }
 }
 
 /// The files of the readings, kept open.
 ///
 /// A reading is three system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing),
-/// `statvfs` of the disk, and `pread` of the list of CPUs. Where PIDs are judged it is three more, and once an hour about ten.
+/// `statvfs` of the disk, and `pread` of the list of CPUs. Where PIDs are judged it is three more, once a minute about four for the
+/// mounts, and once an hour about ten.
 #[derive(Debug)]
 pub struct ReadingFiles {
     root: Root,
@@ -45,6 +48,9 @@ pub struct ReadingFiles {
     pid_limits: [OpenFile; 2],
     loadavg: OpenFile,
     cpus: Cpus,
+    /// Where the state directory is, as soon as that is known.
+    state_path: Option<String>,
+    made_read_only: Fact<Option<String>>,
     /// Room for one file.
     page: Box<[u8]>,
     readings_left: u32,
@@ -72,6 +78,8 @@ impl ReadingFiles {
             pid_limits: ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(OpenFile::new),
             loadavg: OpenFile::new(LOADAVG),
             cpus: Cpus { present, counted: None, changed: None },
+            state_path: None,
+            made_read_only: Ok(None),
             page: vec![0; limits::ATTRIBUTE_BYTES].into_boxed_slice(),
             readings_left: READINGS_PER_REFRESH,
         };
@@ -82,13 +90,19 @@ impl ReadingFiles {
     }
 
     /// The readings of now, with what [`state_disk`] said; `judges_pids`: whether a threshold asks for [`Readings::pids`].
-    pub fn read(&mut self, node_file_system: Fact<FileSystem>, judges_pids: bool) -> Readings {
+    pub fn read(&mut self, disk: StateDisk, judges_pids: bool) -> Readings {
         match self.readings_left.checked_sub(1).filter(|_| self.memory_total_bytes.is_ok()) {
             Some(left) => self.readings_left = left,
             None => self.refresh(),
         }
+        let is_new = disk.real_path.is_some();
+        self.state_path = disk.real_path.or(self.state_path.take());
+        if is_new || self.readings_left.is_multiple_of(READINGS_PER_MOUNTS) {
+            self.made_read_only = self.look_at_mounts();
+        }
+        let (node_file_system, made_read_only) = (disk.file_system, self.made_read_only.clone());
         let pids = if judges_pids { self.pids() } else { Err(Absent::new(LOADAVG, Why::Unasked)) };
-        Readings { memory: self.memory(), node_file_system, pids }
+        Readings { memory: self.memory(), node_file_system, made_read_only, pids }
     }
 
     /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not
@@ -118,6 +132,13 @@ impl ReadingFiles {
             machine.os_image = found;
         }
         is_other
+    }
+
+    fn look_at_mounts(&self) -> Fact<Option<String>> {
+        let mountinfo = self.root.mounts()?;
+        let unknown = || Why::Malformed("which mount holds the state directory is not known".to_owned());
+        let path = self.state_path.as_deref().ok_or_else(unknown);
+        path.and_then(|path| mounts::made_read_only(&mountinfo, path)).map_err(|why| Absent::new(MOUNTINFO, why))
     }
 
     fn refresh(&mut self) {

@@ -47,6 +47,12 @@ pub fn to_text(facts: &Facts) -> String {
         page.text("hugepages", &format!("{} of {}", pages.pages, size(pages.page_size_bytes)));
     }
     page.line("disk", &readings.node_file_system, file_system_text);
+    if let Ok(Some(mounted)) = &readings.made_read_only {
+        page.text(
+            "read-only",
+            &format!("the kernel has made the file system at {mounted} read-only, as it does after errors"),
+        );
+    }
     page.line("pids", &readings.pids, |Pids { limit, used }| format!("{used} of {limit}"));
     for interface in &network.interfaces {
         page.text("interface", &interface_text(interface));

@@ -14,6 +14,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::attribute;
 use super::facts::{Absent, Fact, FileSystem, Why, first_known};
+use super::mounts::MOUNTINFO;
 use crate::config::limits;
 
 /// The directory that every path of the probe is below: `/`, the mounted root of a host, or a capture of a machine.
@@ -179,11 +180,30 @@ impl Root {
         nearest
     }
 
+    /// A capture has files of a machine, but none of its disks.
+    fn has_disks(&self, path: &str) -> Fact<()> {
+        let why = || Why::Implausible("the disk of a capture is not the machine's".to_owned());
+        if self.kind == Kind::Capture { Err(Absent::new(path, why())) } else { Ok(()) }
+    }
+
+    /// What is mounted now: as the first process of a host sees it, or this one.
+    pub(super) fn mounts(&self) -> Fact<String> {
+        let path = if self.kind == Kind::Mounted { "/proc/1/mountinfo" } else { MOUNTINFO };
+        self.has_disks(path)?;
+        self.read_table(path)
+    }
+
+    /// `path`, which exists, without symbolic links, below the root.
+    pub(super) fn real_path(&self, path: &str) -> Option<String> {
+        let found = self.resolve(path).ok()?;
+        let found = if self.is_own() { found.canonicalize().ok()? } else { found };
+        let below = found.strip_prefix(&self.directory).unwrap_or(&found);
+        Some(Path::new("/").join(below).to_string_lossy().into_owned())
+    }
+
     /// The file system that holds `path` (SRC-8).
     pub(super) fn file_system(&self, path: &str) -> Fact<FileSystem> {
-        if self.kind == Kind::Capture {
-            return Err(Absent::new(path, Why::Implausible("the disk of a capture is not the machine's".to_owned())));
-        }
+        self.has_disks(path)?;
         let found = self.resolve(path).and_then(|found| statvfs(&found).map_err(io::Error::from));
         found.map(|found| file_system_of(&found)).map_err(|error| absent(path, &error))
     }

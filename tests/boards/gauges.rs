@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use nodepulse::probe::facts::{MemorySource, MemoryUse, Pids, Readings};
+use nodepulse::probe::facts::{MemorySource, MemoryUse, Pids, Readings, StateDisk};
 use nodepulse::probe::{Absent, Machine, ReadingFiles, Root, Why, facts};
 
 use super::{STATE_DIRECTORY, Scratch};
@@ -22,9 +22,13 @@ fn open(board: &Scratch) -> ReadingFiles {
     ReadingFiles::open(&Root::new(&board.0))
 }
 
-/// Without the disk, which none of these tests is about.
+fn no_disk() -> StateDisk {
+    StateDisk { file_system: Err(Absent::new("/", Why::Unasked)), may_hang: false, real_path: None }
+}
+
+/// Without the disk, which few of these tests are about.
 fn read(files: &mut ReadingFiles) -> Readings {
-    files.read(Err(Absent::new("/", Why::Unasked)), true)
+    files.read(no_disk(), true)
 }
 
 fn memory(readings: &Readings) -> (u64, MemorySource) {
@@ -84,10 +88,7 @@ fn the_limits_of_pids_are_those_of_each_look_and_unread_where_nothing_judges_the
     assert_eq!(read(&mut gauges).pids, Ok(Pids { limit: 123, used: 80 }));
     board.write("proc/sys/kernel/pid_max", "-1\n");
     assert_eq!(read(&mut gauges).pids.unwrap().limit, 4000, "the one that can be read");
-    assert_eq!(
-        gauges.read(Err(Absent::new("/", Why::Unasked)), false).pids.unwrap_err().to_string(),
-        "/proc/loadavg: no threshold asks for it"
-    );
+    assert_eq!(gauges.read(no_disk(), false).pids.unwrap_err().to_string(), "/proc/loadavg: no threshold asks for it");
 }
 
 #[test]

@@ -55,6 +55,7 @@ pub fn readings(board: &Board) -> Readings {
             inodes_free: disk.inodes_free,
             read_only: disk.read_only,
         }),
+        made_read_only: Ok(None),
         pids: pids.map(|pids| Pids { limit: pids.limit, used: pids.used }),
     }
 }

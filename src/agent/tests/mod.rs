@@ -435,6 +435,7 @@ fn facts() -> Facts {
                 inodes_free: 900_000,
                 read_only: false,
             }),
+            made_read_only: Ok(None),
             pids: Ok(Pids { limit: 32_768, used: 200 }),
         },
         network: Network {

@@ -8,7 +8,7 @@ use nix::libc::ETIMEDOUT;
 
 use super::super::{clock, network};
 use super::{Input, Message, ReadDisk, Shared};
-use crate::probe::{self, Absent, Fact, Facts, FileSystem, Machine, Network, ReadingFiles, StateDisk, Why};
+use crate::probe::{self, Absent, Facts, Machine, Network, ReadingFiles, StateDisk, Why};
 
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
 const NAME_LOOKUP: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ impl Shared {
             disk_may_hang = disk.may_hang;
             // Whoever asked meanwhile is answered as well.
             self.board_wanted.lower();
-            let seen = self.look_at(&mut board, disk.file_system);
+            let seen = self.look_at(&mut board, disk);
             self.inbox.push(Message::Input(seen));
         }
     }
@@ -53,15 +53,15 @@ impl Shared {
         let asked = self.disk_source.ask(move || read(true));
         let answer = self.reactor.before(clock::up() + DISK_PATIENCE, asked).await.and_then(Result::ok);
         let silent = || Err(Absent::new(&board.state_directory, Why::Errno(ETIMEDOUT)));
-        answer.unwrap_or_else(|| StateDisk { file_system: silent(), may_hang: true })
+        answer.unwrap_or_else(|| StateDisk { file_system: silent(), may_hang: true, real_path: None })
     }
 
-    fn look_at(&self, board: &mut Board, node_file_system: Fact<FileSystem>) -> Input {
+    fn look_at(&self, board: &mut Board, disk: StateDisk) -> Input {
         if board.reading_files.recount(&mut board.machine) {
             ::log::info!(target: "recounted", "read again: {}", probe::report::size_of(&board.machine));
             self.board_given.set(false);
         }
-        let readings = board.reading_files.read(node_file_system, self.judges_pids.get());
+        let readings = board.reading_files.read(disk, self.judges_pids.get());
         if self.board_given.replace(true) {
             return Input::Readings(Box::new(readings));
         }

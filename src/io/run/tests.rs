@@ -135,7 +135,7 @@ fn run_changed(
             node_name: "board".to_owned(),
             root: Root::new("/nonexistent"),
             machine: machine(),
-            read_disk: Arc::new(|_| StateDisk { file_system: absent(), may_hang: false }),
+            read_disk: Arc::new(|_| StateDisk { file_system: absent(), may_hang: false, real_path: None }),
             look_at_files: Box::new(Vec::new),
             read_settings: Arc::new(move |_| {
                 reloaded.send(()).unwrap();
@@ -246,7 +246,7 @@ fn a_disk_that_never_answers_delays_neither_a_renewal_nor_the_end() {
             let mut asked = asked.lock().unwrap();
             *asked += 1;
             assert!(*asked <= answers + 1, "a second one asks while the first waits");
-            if *asked > answers { hang() } else { StateDisk { file_system: absent(), may_hang: true } }
+            if *asked > answers { hang() } else { StateDisk { file_system: absent(), may_hang: true, real_path: None } }
         };
         let running =
             run_changed(hasty(), kubeconfig(&authority, server.port), |start| start.read_disk = Arc::new(read));

@@ -84,6 +84,7 @@ pub(crate) fn facts() -> Facts {
                 inodes_free: 500_000,
                 read_only: false,
             }),
+            made_read_only: Ok(None),
             pids: Ok(Pids { limit: 4096, used: 100 }),
         },
         network: Network {
