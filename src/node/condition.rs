@@ -352,13 +352,53 @@ mod tests {
     }
 
     #[test]
+    fn a_file_system_that_became_read_only_is_a_change_with_its_place_and_one_that_nobody_can_judge_is_what_it_was() {
+        let (settings, mut facts) = (samples::settings(), samples::facts());
+        let mut node = samples::node();
+        facts.readings.made_read_only = Ok(Some("/var".to_owned()));
+        assert_eq!(reasons(&look(&mut node, &settings, &facts, &no_pressure())), ["FilesystemIsReadOnly"]);
+        let stored = condition(&node, "ReadonlyFilesystem");
+        assert_eq!((stored.status.as_str(), stored.reason.as_str()), ("True", "FilesystemIsReadOnly"));
+        assert_eq!(stored.message, "Filesystem is read-only: /var");
+        let times = |node: &Node| {
+            let stored = condition(node, "ReadonlyFilesystem");
+            (stored.last_heartbeat_time.clone(), stored.last_transition_time.clone())
+        };
+        assert_eq!(times(&node), (Some(LATER_STAMP.to_owned()), Some(LATER_STAMP.to_owned())));
+        for one in &mut node.status.conditions {
+            one.last_heartbeat_time = Some(START_STAMP.to_owned());
+        }
+        assert!(look(&mut node, &settings, &facts, &no_pressure()).is_empty());
+        assert_eq!(times(&node).0.as_deref(), Some(START_STAMP), "nobody makes it Unknown: it has no heartbeat");
+        assert_eq!(condition(&node, "Ready").last_heartbeat_time.as_deref(), Some(LATER_STAMP));
+        facts.readings.made_read_only = Ok(None);
+        assert_eq!(reasons(&look(&mut node, &settings, &facts, &no_pressure())), ["FilesystemIsNotReadOnly"]);
+        assert_eq!(condition(&node, "ReadonlyFilesystem").message, "Filesystem is not read-only");
+
+        facts.readings.made_read_only = samples::absent();
+        let pressures = no_pressure();
+        let remembered = Remembered::default();
+        let look =
+            Look { settings: &settings, facts: &facts, pressures: &pressures, remembered: &remembered, base: None };
+        let [.., judged, _] = judge(&look);
+        assert_eq!((judged.status, judged.is_sure), (Status::Unknown, false));
+        assert_eq!(judged.message.as_deref(), Some("mounts cannot be read: proc/nothing: no such file"));
+    }
+
+    #[test]
     fn an_unknown_status_is_repaired_with_transition_and_event() {
         let mut node = samples::node();
         for one in &mut node.status.conditions {
             one.status = "Unknown".to_owned();
             one.reason = "NodeStatusUnknown".to_owned();
         }
-        let events = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"];
+        let events = [
+            "NodeHasSufficientMemory",
+            "NodeHasNoDiskPressure",
+            "NodeHasSufficientPID",
+            "FilesystemIsNotReadOnly",
+            "NodeReady",
+        ];
         assert_eq!(reasons(&calm(&mut node)), events);
         assert_eq!(condition(&node, "Ready").last_transition_time.as_deref(), Some(LATER_STAMP));
     }
@@ -371,7 +411,7 @@ mod tests {
                 one.reason = reason.to_owned();
                 one.message = "Kubelet stopped posting node status.".to_owned();
             }
-            assert_eq!(calm(&mut node).len(), 4);
+            assert_eq!(calm(&mut node).len(), COUNT);
             let expected = samples::node();
             for kind in own() {
                 assert_eq!(condition(&node, kind).reason, condition(&expected, kind).reason);
@@ -388,7 +428,7 @@ mod tests {
         for one in &mut node.status.conditions {
             one.reason = reason(&one.kind, Status::of(one.status != "True")).to_owned();
         }
-        assert_eq!(calm(&mut node).len(), 4);
+        assert_eq!(calm(&mut node).len(), COUNT);
         for kind in own() {
             assert_eq!(condition(&node, kind).reason, condition(&samples::node(), kind).reason);
             assert_eq!(condition(&node, kind).last_transition_time.as_deref(), Some(LATER_STAMP));
@@ -417,6 +457,6 @@ mod tests {
         node.status.conditions.insert(1, foreign_condition());
         run(&mut node, &samples::settings(), &pressed("DiskPressure"));
         assert_eq!(node.status.conditions[1], foreign_condition());
-        assert_eq!(node.status.conditions.len(), 5);
+        assert_eq!(node.status.conditions.len(), COUNT + 1);
     }
 }

@@ -199,6 +199,8 @@ mod tests {
                     condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
                     condition("PIDPressure", "False", "KubeletHasSufficientPID",
                         "kubelet has sufficient PID available"),
+                    condition("ReadonlyFilesystem", "False", "FilesystemIsNotReadOnly",
+                        "Filesystem is not read-only"),
                     condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
                 ],
                 "addresses": [
@@ -312,12 +314,13 @@ mod tests {
         let update = samples::run(&base, &samples::settings(), &samples::facts());
         assert!(update.changed);
         for one in &update.node.status.conditions {
-            assert_eq!(one.last_heartbeat_time.as_deref(), Some(LATER_STAMP));
+            let heartbeat = if one.kind == "ReadonlyFilesystem" { START_STAMP } else { LATER_STAMP };
+            assert_eq!(one.last_heartbeat_time.as_deref(), Some(heartbeat), "{}", one.kind);
             let expected = if one.kind == "Ready" { LATER_STAMP } else { START_STAMP };
             assert_eq!(one.last_transition_time.as_deref(), Some(expected), "{}", one.kind);
         }
         let changed = update.conditions.map(|written| written == Written::Changed);
-        assert_eq!(changed, [false, false, false, true]);
+        assert_eq!(changed, [false, false, false, false, true]);
     }
 
     #[test]
@@ -438,6 +441,6 @@ mod tests {
         assert!(update.changed);
         assert_eq!(update.node.spec.taints, [Taint::parse("k:NoSchedule").unwrap()]);
         assert_eq!(update.node.status.conditions[0].kind, "Ready", "replaced in place (RDY-7)");
-        assert_eq!(update.node.status.conditions.len(), 4);
+        assert_eq!(update.node.status.conditions.len(), COUNT);
     }
 }

@@ -12,7 +12,7 @@ use crate::probe::Facts;
 use crate::time::Wall;
 
 /// How many conditions are ours.
-pub const COUNT: usize = 4;
+pub const COUNT: usize = 5;
 
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {
@@ -49,6 +49,9 @@ pub(super) enum Like {
     Pressure,
     /// A kubelet's Ready (RDY-6): it has new words with each look, and is told only where it was there before.
     Ready,
+    /// A permanent problem of node-problem-detector: words and times change with the status only, and it is told only where it was
+    /// there before.
+    Problem,
 }
 
 impl Like {
@@ -62,8 +65,8 @@ impl Like {
 /// Reason, message and reason of the event.
 pub(super) struct Words(pub(super) &'static str, pub(super) &'static str, pub(super) &'static str);
 
-/// The table. The words of True and False are a kubelet's (PRS-1..6, RDY-6). A kubelet knows no Unknown: it judges from
-/// nothing that there is enough.
+/// The table. The words of True and False are a kubelet's (PRS-1..6, RDY-6), or node-problem-detector's. A kubelet knows no
+/// Unknown: it judges from nothing that there is enough.
 pub(super) static ROWS: [Row; COUNT] = [
     Row {
         kind: "MemoryPressure",
@@ -98,6 +101,16 @@ pub(super) static ROWS: [Row; COUNT] = [
             Words("PIDsUnreadable", "PIDs cannot be read", "NodePIDsUnreadable"),
         ],
         like: Like::Pressure,
+    },
+    Row {
+        kind: "ReadonlyFilesystem",
+        judge: readonly_filesystem,
+        words: [
+            Words("FilesystemIsReadOnly", "Filesystem is read-only", "FilesystemIsReadOnly"),
+            Words("FilesystemIsNotReadOnly", "Filesystem is not read-only", "FilesystemIsNotReadOnly"),
+            Words("MountsUnreadable", "mounts cannot be read", "MountsUnreadable"),
+        ],
+        like: Like::Problem,
     },
     Row {
         kind: "Ready",
@@ -145,6 +158,18 @@ pub struct Wanted {
 /// Judges one look at the board: an answer for each of [`own`].
 pub fn judge(look: &Look) -> [Judgement; COUNT] {
     ROWS.each_ref().map(|row| (row.judge)(row, look))
+}
+
+/// Of the state directory. One that cannot be judged any more is what it was.
+fn readonly_filesystem(row: &Row, look: &Look) -> Judgement {
+    let found = &look.facts.readings.made_read_only;
+    let status = found.as_ref().map_or(Status::Unknown, |mounted| Status::of(mounted.is_some()));
+    let detail = match found {
+        Ok(mounted) => mounted.clone(),
+        Err(absent) => Some(absent.to_string()),
+    };
+    let message = detail.map(|detail| format!("{}: {detail}", row.words(status).1));
+    Judgement { status, message, is_sure: found.is_ok() }
 }
 
 /// RDY-2, RDY-3: a size that could not be read is missing, unless the server has one of before. As long as nobody has asked

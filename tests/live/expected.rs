@@ -81,6 +81,7 @@ fn conditions(disk_pressure: bool) -> Value {
         condition("MemoryPressure", "False", "KubeletHasSufficientMemory", memory),
         disk,
         condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        condition("ReadonlyFilesystem", "False", "FilesystemIsNotReadOnly", "Filesystem is not read-only"),
         condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
     ])
 }

@@ -91,7 +91,7 @@ fn a_condition_of_somebody_else_stays_where_it_is(cluster: &Cluster) -> Result<(
         (condition(found, "Ready")?["reason"] == "KubeletReady").then(|| found.clone())
     })?;
     assert_eq!(condition(&after, "KernelDeadlock"), Some(&theirs));
-    assert_eq!(after["status"]["conditions"].as_array().map(Vec::len), Some(5));
+    assert_eq!(after["status"]["conditions"].as_array().map(Vec::len), Some(6));
     Ok(())
 }
 

@@ -15,6 +15,8 @@ const STRIPPED: &str =
     "D3: stripped where nobody applies on the server's side: half the bytes of each answer about the Node";
 const CLONED: &str = "D10: tells a cloned SD card from its original";
 
+const NOT_A_KUBELETS: &str = "NPD-1: node-problem-detector's";
+
 const NODE: &[Row] = &[
     row("metadata.managedFields.the agent", "kubelet", "-", STRIPPED),
     row("metadata.managedFields.kube-controller-manager", "kube-controller-manager", "-", STRIPPED),
@@ -23,6 +25,11 @@ const NODE: &[Row] = &[
     row("status.daemonEndpoints.kubeletEndpoint.Port", "*", "0", "DEP-1: nothing listens"),
     row("status.nodeInfo.kubeletVersion", "v1.*", "v1.*-nodepulse.*", "VER-2: parseable as the server's, and honest"),
     row("status.nodeInfo.containerRuntimeVersion", "containerd://*", "none://Unknown", NO_RUNTIME),
+    row("status.conditions[ReadonlyFilesystem].type", "-", "ReadonlyFilesystem", NOT_A_KUBELETS),
+    row("status.conditions[ReadonlyFilesystem].status", "-", "False", NOT_A_KUBELETS),
+    row("status.conditions[ReadonlyFilesystem].reason", "-", "FilesystemIsNotReadOnly", NOT_A_KUBELETS),
+    row("status.conditions[ReadonlyFilesystem].message", "-", "Filesystem is not read-only", NOT_A_KUBELETS),
+    row("status.conditions[ReadonlyFilesystem].last*Time", "-", "<time>", NOT_A_KUBELETS),
     row("status.runtimeHandlers*", "*", "-", NO_RUNTIME),
     row("status.features.*", "*", "-", NO_RUNTIME),
     row("status.declaredFeatures*", "*", "-", "UPD-4: these features are about pods; no container runtime"),
@@ -98,7 +105,8 @@ fn conditions_are_in_the_kubelets_order(cluster: &Cluster) -> Result<()> {
         Leaves::from([("conditions".to_owned(), texts(&list, "type"))])
     });
     assert_eq!(kubelet["conditions"], "MemoryPressure, DiskPressure, PIDPressure, Ready");
-    judge("Order of conditions", &kubelet, &nodepulse, &[])
+    let all = "MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, Ready";
+    judge("Order of conditions", &kubelet, &nodepulse, &[row("conditions", "*", all, NOT_A_KUBELETS)])
 }
 
 fn the_lease_is_the_kubelets(cluster: &Cluster) -> Result<()> {

@@ -115,6 +115,12 @@ const MACHINE: &[Row] = &[
     sometimes("event PossibleMemoryBackedVolumesOnDisk", "Warning: *", "-", NO_RUNTIME),
     sometimes("event ContainerGCFailed", "Warning: *", "-", NO_RUNTIME),
     sometimes("event ImageGCFailed", "Warning: *", "-", NO_RUNTIME),
+    sometimes(
+        "PATCH.status.$setElementOrder/conditions[ReadonlyFilesystem].type",
+        "-",
+        "*",
+        "NPD-1: node-problem-detector's",
+    ),
 ];
 
 /// Which of the reports that followed is compared, byte for byte but for times.

@@ -32,6 +32,8 @@ pub struct Board {
     pub memory_available_bytes: Result<u64, Odd>,
     pub disk: Result<Disk, Odd>,
     pub pids: Result<Pids, Odd>,
+    /// The kernel met an error on the card, and takes no more writes to it before the next boot mends it.
+    pub made_read_only: bool,
     /// Last parts of the addresses that the uplink has.
     pub v4: Option<u8>,
     pub v6: Option<u16>,
@@ -111,6 +113,8 @@ impl Board {
             memory_available_bytes: Ok(memory_bytes / 2),
             disk: Ok(whole_disk),
             pids: Ok(Pids { limit: random.pick(&[4_096, 32_768, 4_194_304]), used: 200 }),
+            // One board in ten.
+            made_read_only: (memory_bytes / PAGE_BYTES).is_multiple_of(10),
             v4: Some(10),
             v6: None,
             whole_disk,
@@ -230,6 +234,7 @@ impl Board {
     /// Another boot of the same board.
     pub fn restart(&mut self, boot: u64) {
         self.boot_id = boot_id(boot);
+        self.made_read_only = false;
     }
 
     /// Where packets for everybody leave, and by what address.

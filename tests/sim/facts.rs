@@ -55,7 +55,7 @@ pub fn readings(board: &Board) -> Readings {
             inodes_free: disk.inodes_free,
             read_only: disk.read_only,
         }),
-        made_read_only: Ok(None),
+        made_read_only: Ok(board.made_read_only.then(|| "/var".to_owned())),
         pids: pids.map(|pids| Pids { limit: pids.limit, used: pids.used }),
     }
 }

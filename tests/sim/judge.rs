@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::world::{Event, World};
 use crate::model::controller::condition;
 use crate::model::stamp;
-use conditions::{KINDS, TOLERANCE_US};
+use conditions::{KINDS, READONLY, TOLERANCE_US};
 use node::{Expected, judge_condition};
 
 const MINUTE_US: u64 = 60_000_000;
@@ -140,7 +140,7 @@ impl World {
         if silent_us > longest_us {
             return Err(format!("the last report was {} s ago", silent_us / 1_000_000));
         }
-        for kind in KINDS.into_iter().chain(["Ready"]).filter(|_| !reported.is_late) {
+        for kind in KINDS.into_iter().chain(["Ready"]).filter(|kind| !reported.is_late && *kind != READONLY) {
             let beat = condition(node, kind).and_then(|stored| stored["lastHeartbeatTime"].as_str());
             let off_us = beat.and_then(stamp::parse).unwrap_or(0) - reported.at_us;
             if off_us.abs() > DATED_US {

@@ -29,6 +29,8 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("RTH", 1..=1),
     ("VLM", 1..=1),
     ("PRS", 0..=7),
+    // A condition of another agent of a node.
+    ("NPD", 1..=1),
     ("RDY", 1..=8),
     ("VOL", 1..=1),
     ("SCH", 1..=1),

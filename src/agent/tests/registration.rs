@@ -15,7 +15,7 @@ fn a_new_node_is_created_whole_after_a_hundred_milliseconds() {
     assert_eq!(at_ms, 100);
     let body = body_of(&create);
     assert_eq!(body["kind"], "Node");
-    assert_eq!(body["status"]["conditions"].as_array().unwrap().len(), 4);
+    assert_eq!(body["status"]["conditions"].as_array().unwrap().len(), 5);
     assert_eq!(
         body["status"]["nodeInfo"]["kubeletVersion"],
         format!("v1.36.3-{}", crate::api::USER_AGENT.replace('/', "."))
@@ -160,7 +160,7 @@ fn the_answer_to_the_registration_is_the_base_of_the_first_report() {
 fn a_new_node_is_ready_in_its_first_object_and_nothing_has_to_hurry() {
     let mut script = Script::new();
     let (_, create) = first_attempt(&mut script, Ok(Document::Node(Box::new(registered_node()))));
-    let ready = body_of(&create)["status"]["conditions"][3].clone();
+    let ready = body_of(&create)["status"]["conditions"][4].clone();
     assert_eq!([&ready["type"], &ready["status"], &ready["reason"]], ["Ready", "True", "KubeletReady"]);
     let sent = script.pass(Duration::from_secs(45));
     assert_eq!(sent.iter().filter(|operation| matches!(operation, Operation::PatchStatus { .. })).count(), 1);
@@ -286,7 +286,7 @@ fn a_node_that_is_made_anew_has_the_sizes_that_were_known_where_they_cannot_be_r
     script.play(Lane::Status, refused(404, "NotFound"));
     script.play(Lane::Status, refused(404, "NotFound"));
     let status = body_of(&script.next(Lane::Status).1)["status"].clone();
-    assert_eq!((&status["capacity"]["cpu"], &status["conditions"][3]["status"]), (&"4".into(), &"True".into()));
+    assert_eq!((&status["capacity"]["cpu"], &status["conditions"][4]["status"]), (&"4".into(), &"True".into()));
 }
 
 #[test]

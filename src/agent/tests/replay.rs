@@ -93,7 +93,7 @@ fn an_outage_that_began_before_a_changed_node_was_read_ends_in_two_requests_as_w
     let back = timed(&mut script, Duration::from_secs(9));
     let [(_, Operation::RenewLease { .. }), (_, report)] = back.as_slice() else { panic!("{back:?}") };
     let status = &body_of(report)["status"];
-    assert_eq!(status["conditions"].as_array().unwrap().len(), 4);
+    assert_eq!(status["conditions"].as_array().unwrap().len(), 5);
     assert!(status["capacity"].is_object(), "whatever the others wrote: {status}");
 }
 

@@ -17,7 +17,7 @@ fn is_whole(operation: &Operation) -> bool {
     let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_complete = |one: &Value| one["reason"].is_string() && one["lastTransitionTime"].is_string();
     let own = conditions.iter().filter(|one| is_complete(one)).count();
-    own == 4 && status["capacity"]["cpu"] == "4" && status["addresses"].is_array()
+    own == 5 && status["capacity"]["cpu"] == "4" && status["addresses"].is_array()
 }
 
 #[test]

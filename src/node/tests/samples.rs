@@ -21,7 +21,7 @@ pub(crate) const LATER_STAMP: &str = "2026-01-01T00:05:00Z";
 
 /// No pressure, and Ready.
 pub(crate) static ALL_WELL: [Wanted; COUNT] =
-    [well(Status::False), well(Status::False), well(Status::False), well(Status::True)];
+    [well(Status::False), well(Status::False), well(Status::False), well(Status::False), well(Status::True)];
 
 const fn well(status: Status) -> Wanted {
     Wanted { judgement: Judgement { status, message: None, is_sure: true }, since: None }

@@ -8,8 +8,10 @@ use super::thresholds::Rounds;
 /// Stamps have whole seconds, travel, and follow a board's clock that is off by up to ten.
 pub const TOLERANCE_US: i64 = 13_000_000;
 
-pub const KINDS: [&str; 3] = ["MemoryPressure", "DiskPressure", "PIDPressure"];
-const SIGNALS: [&[Signal]; 3] = [&[Signal::Memory], &[Signal::Disk, Signal::Inodes], &[Signal::Pids]];
+pub const KINDS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", READONLY];
+/// No kubelet has it: nobody makes it Unknown, and its heartbeat is that of its last change (NPD-1).
+pub const READONLY: &str = "ReadonlyFilesystem";
+const SIGNALS: [&[Signal]; 4] = [&[Signal::Memory], &[Signal::Disk, Signal::Inodes], &[Signal::Pids], &[]];
 
 /// What is true of the conditions that change.
 #[derive(Debug, Default)]
@@ -71,7 +73,11 @@ impl Conditions {
         let mut changes = Vec::new();
         for ((kind, signals), condition) in KINDS.into_iter().zip(SIGNALS).zip(&mut self.all) {
             let is_certain = !condition.is_first_look;
-            let status = condition.rounds.look(signals, board, eviction, at.now_us);
+            let status = if kind == READONLY {
+                Some(if board.made_read_only { "True" } else { "False" })
+            } else {
+                condition.rounds.look(signals, board, eviction, at.now_us)
+            };
             if let Some(status) = status
                 && condition.becomes(status, at)
             {

@@ -20,8 +20,8 @@ pub struct Expected<'a> {
     pub wanted: &'a Wanted,
 }
 
-/// The four, their statuses being what they may be: status, reason, message, event (PRS-1 to PRS-6, RDY-1).
-pub const WORDS: [(&str, &str, &str, &str, &str); 7] = [
+/// All of ours, their statuses being what they may be: status, reason, message, event (PRS-1 to PRS-6, RDY-1, NPD-1).
+pub const WORDS: [(&str, &str, &str, &str, &str); 9] = [
     (
         "MemoryPressure",
         "True",
@@ -46,6 +46,14 @@ pub const WORDS: [(&str, &str, &str, &str, &str); 7] = [
         "NodeHasInsufficientPID",
     ),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
+    ("ReadonlyFilesystem", "True", "FilesystemIsReadOnly", "Filesystem is read-only: /var", "FilesystemIsReadOnly"),
+    (
+        "ReadonlyFilesystem",
+        "False",
+        "FilesystemIsNotReadOnly",
+        "Filesystem is not read-only",
+        "FilesystemIsNotReadOnly",
+    ),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status", "NodeReady"),
 ];
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::world::World;
-use super::conditions::{KINDS, TOLERANCE_US};
+use super::conditions::{KINDS, READONLY, TOLERANCE_US};
 use super::events::{FOREVER, Letter};
 use super::excuse::Excuse;
 use super::node::Expected;
@@ -165,7 +165,7 @@ impl World {
     fn check_told(&mut self, status: &StatusPart, is_birth: bool, is_excused: bool) -> Result<(), String> {
         let is_dated = self.is_dated();
         for told in &status.conditions {
-            if let Some(beat) = &told.last_heartbeat_time {
+            if let Some(beat) = told.last_heartbeat_time.as_ref().filter(|_| told.kind != READONLY) {
                 let off_us = stamp::parse(beat).unwrap_or(0) - self.server_wall_us();
                 if is_dated && off_us.abs() > TOLERANCE_US {
                     return Err(format!("lastHeartbeatTime of {} is {} s off", told.kind, off_us / 1_000_000));
