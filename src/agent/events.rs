@@ -241,8 +241,10 @@ impl EventLane {
         }
         let Some((sequence, mut event)) = shared.next_telling(now) else { return };
         let mut state = Telling::First;
+        // What happened before the last sighting that the server has is none of it: its own time would be lost.
+        let is_last = |known: &&Event| known.is_repeated_by(&event) && known.last_seen <= event.last_seen;
         if shared.replay.is_live()
-            && let Some(known) = self.delivered.iter().find(|known| known.is_repeated_by(&event))
+            && let Some(known) = self.delivered.iter().find(is_last)
         {
             event = known.again(&event);
             state = Telling::Repeat;

@@ -224,3 +224,38 @@ fn events_are_sent_no_faster_than_the_settings_allow() {
     let gaps: Vec<_> = times[2..].windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| (499..=502).contains(gap)), "{gaps:?}");
 }
+
+#[test]
+fn what_happened_before_the_last_sighting_is_told_under_its_own_name_with_its_own_time() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    let refuse_events = |script: &mut Script, span: Duration| {
+        let end = script.up + span;
+        while script.up < end {
+            let (sent, until) = script.drain();
+            if sent.is_empty() {
+                script.up = end.min(until.as_duration());
+            }
+            for (ticket, operation) in sent {
+                let is_event = ticket.lane() == Lane::Events;
+                let reply = if is_event { refused(500, "InternalError") } else { script.reply(&operation) };
+                script.answer(ticket, reply);
+            }
+        }
+    };
+    script.facts.readings.node_file_system.as_mut().unwrap().available_bytes = 0;
+    refuse_events(&mut script, Duration::from_secs(30));
+    script.press_memory(true);
+    refuse_events(&mut script, Duration::from_secs(30));
+    script.press_memory(false);
+    refuse_events(&mut script, Duration::from_secs(400));
+    let record = script.agent.shared.records.waiting().last().unwrap().at.up.as_duration();
+    let message = "Node n1 status is now: NodeHasSufficientMemory".to_owned();
+    script.agent.shared.fresh_events.push(NodeEvent { warning: false, reason: "NodeHasSufficientMemory", message });
+    let told = script.pass(Duration::from_secs(900));
+    let is_event = |told: &&Operation| matches!(told, Operation::CreateEvent { .. } | Operation::PatchEvent { .. });
+    let of_memory = told.iter().filter(is_event).map(body_of);
+    let of_memory = of_memory.filter(|body| body["message"].to_string().contains("NodeHasSufficientMemory"));
+    let times: Vec<Value> = of_memory.map(|body| body["lastTimestamp"].clone()).collect();
+    assert!(times.contains(&script.booted.plus(record).to_seconds_stamp().into()), "{times:?}");
+}
