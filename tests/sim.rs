@@ -127,11 +127,12 @@ fn find_bad(end: u64, is_bad: impl Fn(u64) -> bool + Sync) -> Option<u64> {
     Some(bad.into_inner()).filter(|seed| *seed != u64::MAX)
 }
 
-/// Kinds of violations, numbers left out, with the seeds of the worlds that have them.
+/// Kinds of violations, names and numbers left out, with the seeds of the worlds that have them.
 type Violations = BTreeMap<String, Vec<u64>>;
 
 fn kind_of(violation: &str) -> String {
-    violation.chars().filter(|c| !c.is_ascii_digit()).take(90).collect()
+    let words = violation.split('"').step_by(2).flat_map(str::chars);
+    words.filter(|c| !c.is_ascii_digit()).take(90).collect()
 }
 
 fn explain(seed: u64) -> String {

@@ -359,7 +359,7 @@ impl World {
         });
         self.check_understood(&answer, said);
         self.watch.answered(lane, said, self.now_us);
-        self.note_reached(said, is_open);
+        self.note_reached(lane, said, is_open);
         if let Some((name, count)) = letter
             && (said == Said::Done
                 || matches!(said, Said::Refused { code: 400 | 413 | 422, .. } | Said::Refused { is_there: true, .. }))

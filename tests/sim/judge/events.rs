@@ -15,6 +15,7 @@ type Checked = Result<(), String>;
 const REPLAY_SPACING_US: i64 = 1_000_000;
 /// What an event says whose time is that of its telling.
 const NO_TIME: &str = " (the board had no clock then: when it was is not known)";
+const OVERDUE_US: i64 = 10_000_000;
 pub const FOREVER: i64 = i64::MAX / 2;
 
 /// What an event tells of: a condition and its status, or the thing itself.
@@ -193,9 +194,9 @@ impl Events {
     }
 
     /// The same of the present process: what one before it left is on disk, or nobody can wait for it.
-    pub fn is_last_ready(&self, of: &str, word: &str, life: u64) -> bool {
+    pub fn is_last_ready(&self, of: &str, word: &str, life: u64, now_us: i64) -> bool {
         let last = self.happened.iter().rev().find(|one| one.is_recorded && one.subject.of == of);
-        last.is_none_or(|last| last.by.life != life) || self.is_last_synced(of, word)
+        last.is_none_or(|last| last.by.life != life || is_overdue(last, now_us)) || self.is_last_synced(of, word)
     }
 
     /// The agent sends it. `is_excused`: the disk has failed, so that nothing waits for it.
@@ -228,7 +229,7 @@ impl Events {
             (told.stamp_us, told.sent_us, told.by, told.has_no_time) = (letter.stamp_us, now_us, by, has_no_time);
         }
         if is_new && !is_excused {
-            self.check_synced(subject, by.life)?;
+            self.check_synced(subject, by.life, now_us)?;
             self.check_order(subject, letter.stamp_us, by)?;
         }
         self.check_spacing(subject, letter.stamp_us, by, now_us)
@@ -238,10 +239,11 @@ impl Events {
         self.told.values().filter(|told| told.subject == subject).count()
     }
 
-    fn check_synced(&self, subject: Subject, life: u64) -> Checked {
+    fn check_synced(&self, subject: Subject, life: u64, now_us: i64) -> Checked {
         let fits = |one: &&Happening| fits(one.subject, subject);
         // What an earlier process wrote may have reached the disk, though nobody told it so.
-        let is_ready = |one: &&Happening| one.is_synced || !one.is_recorded || one.by.life != life;
+        let is_ready =
+            |one: &&Happening| one.is_synced || !one.is_recorded || one.by.life != life || is_overdue(one, now_us);
         let ready = self.happened.iter().filter(fits).filter(is_ready).count();
         let all = self.happened.iter().filter(fits).count();
         let sent = self.sent_of(subject);
@@ -419,6 +421,11 @@ impl Events {
     }
 }
 
+/// A disk that is silent for so long has failed: from memory the agent goes on (design 4).
+fn is_overdue(happening: &Happening, now_us: i64) -> bool {
+    now_us - happening.from_us >= OVERDUE_US
+}
+
 fn fits(happened: Subject, told: Subject) -> bool {
     happened.of == told.of && (happened.word.is_none() || happened.word == told.word)
 }
@@ -452,7 +459,7 @@ pub fn subject_of(reason: &str) -> Option<Subject> {
     match reason {
         "NodeMemoryUnreadable" => Some(Subject { of: "MemoryPressure", word: Some("Unknown") }),
         "NodeDiskUnreadable" => Some(Subject { of: "DiskPressure", word: Some("Unknown") }),
-        "NodePIDUnreadable" => Some(Subject { of: "PIDPressure", word: Some("Unknown") }),
+        "NodePIDsUnreadable" => Some(Subject { of: "PIDPressure", word: Some("Unknown") }),
         "NodeNotReady" => Some(Subject { of: "Ready", word: Some("False") }),
         "NodeSchedulable" => Some(Subject { of: "Schedulable", word: Some("True") }),
         "NodeNotSchedulable" => Some(Subject { of: "Schedulable", word: Some("False") }),

@@ -181,7 +181,7 @@ impl World {
             }
             let before = self.told.insert(kind, status.to_owned());
             let is_change = before.is_some_and(|before| before != status);
-            if is_change && !is_excused && !self.events.is_last_ready(kind, status, self.life) {
+            if is_change && !is_excused && !self.events.is_last_ready(kind, status, self.life, self.server_wall_us()) {
                 return Err(format!("{kind} is told to be {status}, before that is synced"));
             }
         }
@@ -276,7 +276,9 @@ impl World {
             let off_us = (new.since_us - old.since_us).abs();
             // It may have been another in between, of which the server was not told.
             let is_true = self.conditions.is_about(kind, new.since_us) && off_us > TOLERANCE_US;
-            let is_anew = new.status == old.status && off_us > 0 && !old.reason.is_empty() && !is_true;
+            // An assertion on a Node that somebody made anew has no time.
+            let was_dated = !old.reason.is_empty() && old.since_us > 0;
+            let is_anew = new.status == old.status && off_us > 0 && was_dated && !is_true;
             let is_older = new.status != old.status && new.since_us < old.since_us - TOLERANCE_US;
             if is_older {
                 return Err(format!("an older status is written over a newer one: {kind} {new:?} over {old:?}"));
@@ -297,14 +299,18 @@ impl World {
 
     /// Whether the server is there: the end of an outage is told.
     /// `is_open`: anybody may ask that, so it is no sign of being known.
-    pub fn note_reached(&mut self, said: Said, is_open: bool) {
+    pub fn note_reached(&mut self, lane: Lane, said: Said, is_open: bool) {
         let (by, wall_us) = (self.teller(), self.server_wall_us());
         let reach = &mut self.reach;
         match said {
             Said::Nothing { .. } => {
-                reach.failed_us.get_or_insert(wall_us);
-                reach.last_failed_us = wall_us;
                 reach.failures += 1;
+                // What keeps the Node alive says how long that has been so.
+                if lane == Lane::Lease {
+                    reach.failed_us.get_or_insert(wall_us);
+                    reach.last_failed_us = wall_us;
+                    reach.renewals_failed += 1;
+                }
             }
             Said::Done if is_open => {}
             Said::Refused { .. } => {
@@ -317,9 +323,10 @@ impl World {
             Said::Done => {
                 let lost_us = reach.done_us.replace(wall_us);
                 let failures = std::mem::take(&mut reach.failures);
+                let renewals_failed = std::mem::take(&mut reach.renewals_failed);
                 let was_refused = std::mem::take(&mut reach.was_refused);
                 let tried_us = reach.failed_us.take().map_or(0, |first_us| reach.last_failed_us - first_us);
-                let is_certain = tried_us > CERTAIN_OUTAGE_US && failures > 2 && !was_refused;
+                let is_certain = tried_us > CERTAIN_OUTAGE_US && renewals_failed > 2 && !was_refused;
                 let lost_us = lost_us.filter(|_| is_certain);
                 if let Some(lost_us) = lost_us {
                     self.events.restored(wall_us, wall_us + RESTORED_US, by);
@@ -356,7 +363,8 @@ pub struct Reach {
     has_begun: bool,
     done_us: Option<i64>,
     failures: u32,
-    /// The first and the last failure since the server was reached.
+    /// The same of Lease requests, and when the first and the last of them failed.
+    renewals_failed: u32,
     failed_us: Option<i64>,
     last_failed_us: i64,
     was_refused: bool,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::super::wanted::Wanted;
 use crate::model::stamp;
 
-/// No process sends more requests than this in any minute, whatever is answered.
+/// No process sends more requests than this in any minute, whatever is answered, where renewals and runs are ten seconds
+/// apart or more; whoever wants them more often gets more.
 pub const REQUESTS_PER_MINUTE: usize = 60;
 /// After a failure the Lease is tried again within 7 s (LSE-11), whatever Retry-After says.
 const LEASE_BACKOFF_US: u64 = 7_000_000 + SLACK_US;
@@ -112,6 +113,7 @@ pub struct Watch {
     is_faultless: bool,
     /// Renewals are due a quarter of the duration after the last (LSE-4), and 4 % of that; the rest is for timers and probes that are late.
     lease_spacing_us: u64,
+    most_per_minute: usize,
     /// So long after the two that make a Node Ready nothing else is due: neither a renewal nor a run.
     pause_us: u64,
     update_us: u64,
@@ -131,7 +133,10 @@ impl Watch {
         let renew_us = u64::from(wanted.lease_s) * SECOND_US / 4;
         let lease_spacing_us = renew_us / 100 * 104 + SLACK_US;
         let pause_us = renew_us.min(wanted.update_us).min(LOOK_US) / 100 * 99;
-        Watch { is_faultless, lease_spacing_us, pause_us, update_us: wanted.update_us, ..Watch::default() }
+        let heartbeats = 60 * SECOND_US / renew_us + 60 * SECOND_US / wanted.update_us;
+        let most_per_minute = REQUESTS_PER_MINUTE.max(REQUESTS_PER_MINUTE * heartbeats as usize / 12);
+        let update_us = wanted.update_us;
+        Watch { is_faultless, lease_spacing_us, most_per_minute, pause_us, update_us, ..Watch::default() }
     }
 
     /// The process is gone, and everything in flight with it.
@@ -191,8 +196,8 @@ impl Watch {
             self.sends_us.pop_front();
         }
         self.busiest = self.busiest.max(self.sends_us.len());
-        if self.sends_us.len() > REQUESTS_PER_MINUTE {
-            return Err(format!("more than {REQUESTS_PER_MINUTE} requests in a minute"));
+        if self.sends_us.len() > self.most_per_minute {
+            return Err(format!("more than {} requests in a minute", self.most_per_minute));
         }
         if let Some(other) = self.in_flight.insert(lane, flight) {
             return Err(format!("lane {lane:?} has requests {other} and {flight} in flight"));
