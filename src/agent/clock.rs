@@ -33,15 +33,15 @@ const BELIEVED_WITHIN: Duration = Duration::from_secs(10);
 impl ServerClock {
     /// Takes the `Date` of a reply. One that is wrong must not date anything, so there have to be two witnesses: the
     /// board's own clock, what servers said before, or the reply before this one. Answers whether there were.
-    pub(super) fn bears_out(&mut self, date: Wall, now: Now) -> bool {
+    pub(super) fn is_confirmed(&mut self, date: Wall, now: Now) -> bool {
         let others = [now.wall, carried(self.heard, now), carried(self.alone, now)];
-        let is_borne_out = others.into_iter().flatten().any(|other| apart(other, date) <= BELIEVED_WITHIN);
-        self.alone = (!is_borne_out).then_some((now.up, date));
-        is_borne_out
+        let is_confirmed = others.into_iter().flatten().any(|other| apart(other, date) <= BELIEVED_WITHIN);
+        self.alone = (!is_confirmed).then_some((now.up, date));
+        is_confirmed
     }
 
     /// Believes this. Answers how far the board's clock is off, once, when that is worth reporting.
-    pub(super) fn hear(&mut self, date: Wall, now: Now) -> Option<String> {
+    pub(super) fn believe(&mut self, date: Wall, now: Now) -> Option<String> {
         self.heard = Some((now.up, date));
         let board = now.wall?;
         let off = apart(board, date);
@@ -96,7 +96,7 @@ mod tests {
     fn a_board_without_a_clock_stamps_with_the_servers() {
         let mut clock = ServerClock::default();
         assert_eq!(clock.stamp(at(5, None)), None);
-        assert_eq!(clock.hear(Wall::from_unix_seconds(1_767_225_600), at(6, None)), None);
+        assert_eq!(clock.believe(Wall::from_unix_seconds(1_767_225_600), at(6, None)), None);
         assert_eq!(clock.stamp(at(10, None)), Some(Wall::from_unix_seconds(1_767_225_604)));
         assert_eq!(clock.stamp(at(11, Some(1_767_225_600))), Some(Wall::from_unix_seconds(1_767_225_600)));
     }
@@ -105,7 +105,7 @@ mod tests {
     fn a_clock_far_from_the_servers_is_not_believed() {
         let mut clock = ServerClock::default();
         assert_eq!(clock.stamp(at(5, Some(1_700_000_000))), Some(Wall::from_unix_seconds(1_700_000_000)));
-        clock.hear(Wall::from_unix_seconds(1_767_225_600), at(6, None));
+        clock.believe(Wall::from_unix_seconds(1_767_225_600), at(6, None));
         for board in [1_700_000_000, 1_767_225_593, 1_767_225_615, 1_800_000_000] {
             assert_eq!(clock.stamp(at(10, Some(board))), Some(Wall::from_unix_seconds(1_767_225_604)), "{board}");
         }
@@ -117,10 +117,10 @@ mod tests {
         let mut clock = ServerClock::default();
         let date = Wall::from_unix_seconds(1_767_225_600);
         let off = at(1, Some(1_767_229_200));
-        assert!(clock.hear(date, off).is_some_and(|text| text.contains("3600 s ahead of")));
-        assert_eq!(clock.hear(date, off), None);
-        assert_eq!(clock.hear(date, at(2, Some(1_767_225_601))), None);
-        assert!(clock.hear(date, at(3, Some(1_767_225_000))).is_some_and(|text| text.contains("600 s behind")));
+        assert!(clock.believe(date, off).is_some_and(|text| text.contains("3600 s ahead of")));
+        assert_eq!(clock.believe(date, off), None);
+        assert_eq!(clock.believe(date, at(2, Some(1_767_225_601))), None);
+        assert!(clock.believe(date, at(3, Some(1_767_225_000))).is_some_and(|text| text.contains("600 s behind")));
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         const RIGHT: i64 = 1_767_225_600;
         const WRONG: i64 = 2_064_000_000;
         let says = |clock: &mut ServerClock, up: u64, wall: Option<i64>, date: i64| {
-            clock.bears_out(Wall::from_unix_seconds(date), at(up, wall))
+            clock.is_confirmed(Wall::from_unix_seconds(date), at(up, wall))
         };
         let mut clock = ServerClock::default();
         assert!(says(&mut clock, 5, Some(RIGHT), RIGHT + 9), "the board's clock bears it out");
@@ -137,7 +137,7 @@ mod tests {
             assert!(!says(&mut clock, 5, wall, WRONG), "nobody does");
             assert!(!says(&mut clock, 6, wall, RIGHT), "nor here");
             assert!(says(&mut clock, 16, wall, RIGHT + 10), "the one before");
-            clock.hear(Wall::from_unix_seconds(RIGHT + 10), at(16, wall));
+            clock.believe(Wall::from_unix_seconds(RIGHT + 10), at(16, wall));
             assert!(!says(&mut clock, 26, wall, WRONG), "one that is wrong");
             assert!(says(&mut clock, 36, wall, RIGHT + 30), "what servers said before");
             assert!(

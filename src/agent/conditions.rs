@@ -75,7 +75,7 @@ impl Conditions {
 
     /// One look at the board: what changed is recorded in this moment. `has_base`: the server's Node is known already.
     /// Answers whether it says the same as the look before.
-    pub(super) fn look(&mut self, judged: [Judgement; COUNT], has_base: bool, shared: &mut Shared, now: Now) -> bool {
+    pub(super) fn judged(&mut self, judged: [Judgement; COUNT], has_base: bool, shared: &mut Shared, now: Now) -> bool {
         let mut is_same = true;
         for ((kind, believed), judged) in rules::own().zip(&mut self.all).zip(judged) {
             if judged.is_sure {
@@ -106,7 +106,7 @@ impl Conditions {
             let basis = std::mem::replace(&mut believed.basis, Basis::Known);
             // What others made Unknown of a silent Node is repaired by the next report, and told.
             let Some(stored) = find(node, kind) else { continue };
-            let Some(before) = condition::given(stored) else {
+            let Some(before) = condition::status_from_board(stored) else {
                 // No more of it than the status is a board's: enough where nobody can say yet.
                 let asserted = Status::parse(&stored.status).filter(|status| *status != Status::Unknown);
                 believed.status = believed.status.or(asserted);
@@ -162,7 +162,7 @@ impl Conditions {
     /// A Node was made of that, from the server's if `has_base`: it has changes of its own then, of what others wrote, and
     /// a report that fails is made again with the time of the first. Answers the events that no record tells of, each once
     /// until a server has acknowledged a report.
-    pub(super) fn written(
+    pub(super) fn node_made(
         &mut self,
         wanted: &[Wanted; COUNT],
         written: [Written; COUNT],

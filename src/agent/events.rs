@@ -139,7 +139,7 @@ impl EventLane {
         self.is_sent = true;
         let event = &mut first.event;
         if let Some(record) = first.record {
-            shared.replay.tells(now.up);
+            shared.replay.telling(now.up);
             if first.state == Telling::First
                 && let Some((_, now_dated)) = shared.next_telling(now).filter(|(sequence, _)| *sequence == record)
             {

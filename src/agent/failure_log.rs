@@ -65,7 +65,7 @@ impl FailureLog {
             return None;
         }
         let changed = current.said.last().is_some_and(|(said, _)| *said != kind);
-        let spent = Spent(now - current.since);
+        let spent = InWords(now - current.since);
         let text = if changed {
             format!("{what} fails differently after {} tries in {spent}: {}", current.failures, current.text)
         } else {
@@ -83,7 +83,7 @@ impl FailureLog {
     /// A try succeeded. Answers the line to say when that ends a run of failures.
     pub(super) fn ended(&mut self, now: Up) -> Option<Notice> {
         let current = self.current.take()?;
-        let spent = Spent(now - current.since);
+        let spent = InWords(now - current.since);
         let tries = if current.failures == 1 { "try" } else { "tries" };
         let text = format!("{} works again after {spent} and {} failed {tries}", self.what, current.failures);
         Some(Notice::new(Level::Info, "recovered", text))
@@ -105,9 +105,9 @@ impl FailureLog {
 }
 
 /// A span as a person would say it.
-pub(super) struct Spent(pub(super) Duration);
+pub(super) struct InWords(pub(super) Duration);
 
-impl std::fmt::Display for Spent {
+impl std::fmt::Display for InWords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seconds = self.0.as_secs();
         match seconds {

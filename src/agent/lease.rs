@@ -18,7 +18,7 @@ use super::contract::Output;
 use super::failure_log::RetryReason;
 use super::notice::Level;
 use super::random::spread;
-use super::replay::phase;
+use super::replay::fleet_offset;
 use super::shared::{FullReport, Ownership, Shared, Step};
 use super::tries::Tries;
 use crate::api::{Answer, Class, Document, Operation, Refusal};
@@ -64,7 +64,7 @@ pub(super) enum Renewal {
     Unknown,
     Due(Up),
     /// In this moment.
-    Now,
+    Sending,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl LeaseLane {
     pub(super) fn renewal(&self, shared: &Shared, now: Up) -> Renewal {
         match self.stage {
             Stage::Renew | Stage::Adopt if self.tries.last_failure().is_some() => Renewal::Unknown,
-            Stage::Renew | Stage::Adopt if shared.renewals.is_sent_at(now) => Renewal::Now,
+            Stage::Renew | Stage::Adopt if shared.renewals.is_sent_at(now) => Renewal::Sending,
             Stage::Renew | Stage::Adopt => Renewal::Due(self.latest),
             Stage::Find | Stage::Create => Renewal::Unknown,
         }
@@ -242,7 +242,7 @@ impl LeaseLane {
         self.earliest = now.up + period;
         // A fleet that comes back in one moment is spread by its names first, and by chance from then on.
         self.latest = if was_away {
-            self.earliest + phase(&shared.node_name, spread(period))
+            self.earliest + fleet_offset(&shared.node_name, spread(period))
         } else {
             now.up + shared.random.jittered(period)
         };

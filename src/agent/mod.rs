@@ -300,8 +300,8 @@ impl Agent {
         let is_late = now.up - ticket.sent > LONGEST_ANSWER;
         let stamp = self.shared.stamp(now);
         let date = answer.date.filter(|date| !is_late || stamp.is_none_or(|stamp| stamp < *date));
-        let date = date.filter(|date| self.shared.clock.bears_out(*date, now));
-        if let Some(skew) = date.and_then(|date| self.shared.clock.hear(date, now)) {
+        let date = date.filter(|date| self.shared.clock.is_confirmed(*date, now));
+        if let Some(skew) = date.and_then(|date| self.shared.clock.believe(date, now)) {
             self.shared.say(Level::Warning, "clock-skew", skew);
         }
         match ticket.lane {

@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use super::failure_log::Spent;
+use super::failure_log::InWords;
 use super::records::{RecordTime, Records};
 use crate::journal::{Happened, Record, Sequence, Status};
 use crate::node::NodeEvent;
@@ -28,7 +28,7 @@ pub(super) struct Replay {
     /// A server that is back gets nothing but heartbeats until then.
     quiet_until: Up,
     /// Where in the fleet this board has its turn.
-    phase: Duration,
+    fleet_offset: Duration,
     /// The end of an outage whose event was accepted, or refused for good, and whose annotation is still owed.
     summary: Option<Sequence>,
 }
@@ -50,7 +50,7 @@ const SPACING: Duration = Duration::from_secs(1);
 impl Replay {
     pub(super) fn new(records: &Records, node_name: &str) -> Replay {
         let pace = if records.waiting().next().is_some() { Pace::Held } else { Pace::Live };
-        Replay { pace, quiet_until: Up::BOOT, phase: phase(node_name, SPREAD), summary: None }
+        Replay { pace, quiet_until: Up::BOOT, fleet_offset: fleet_offset(node_name, SPREAD), summary: None }
     }
 
     pub(super) fn is_live(&self) -> bool {
@@ -58,7 +58,7 @@ impl Replay {
     }
 
     /// An outage is recorded.
-    pub(super) fn hold(&mut self) {
+    pub(super) fn wait_for_server(&mut self) {
         self.pace = Pace::Held;
     }
 
@@ -75,7 +75,7 @@ impl Replay {
 
     /// What makes the Node Ready again comes first, and alone.
     pub(super) fn keep_quiet(&mut self, now: Up) {
-        self.quiet_until = now + QUIET + self.phase;
+        self.quiet_until = now + QUIET + self.fleet_offset;
     }
 
     /// Until when not even an event without a record is sent.
@@ -93,7 +93,7 @@ impl Replay {
     }
 
     /// Something of what waits is being told.
-    pub(super) fn tells(&mut self, now: Up) {
+    pub(super) fn telling(&mut self, now: Up) {
         if let Pace::Paced { not_before } = &mut self.pace {
             *not_before = now + SPACING;
         }
@@ -121,7 +121,7 @@ impl Replay {
     }
 
     /// The annotation was accepted, or refused for good: nothing is left to tell of this outage.
-    pub(super) fn summed_up(&mut self, records: &mut Records) {
+    pub(super) fn summary_is_done(&mut self, records: &mut Records) {
         let Some(end) = self.summary.take() else { return };
         let earlier = records.waiting().take_while(|record| record.sequence < end);
         let beginnings = earlier.filter(|record| matches!(record.what, Happened::OutageBegan { .. }));
@@ -138,7 +138,7 @@ impl Replay {
 }
 
 /// A moment of `span` that is always the same for this Node, and spread over all of it for many.
-pub(super) fn phase(node_name: &str, span: Duration) -> Duration {
+pub(super) fn fleet_offset(node_name: &str, span: Duration) -> Duration {
     let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
     Duration::from_millis(digest(node_name.as_bytes()) % span_ms)
 }
@@ -169,7 +169,8 @@ fn telling(record: &Record, node: &str, records: &Records, stamp: Wall, now: Up)
         Happened::OutageEnded { cause, changes, dropped } => {
             let from = began(record, records).and_then(|began| records.wall_of(began.at, stamp, now));
             let to = records.wall_of(record.at, stamp, now);
-            let spent = from.zip(to).map(|(from, to)| format!(" after {}", Spent(to.since(from)))).unwrap_or_default();
+            let spent =
+                from.zip(to).map(|(from, to)| format!(" after {}", InWords(to.since(from)))).unwrap_or_default();
             let message = format!(
                 "Node {node} reached the API server again{spent}: {cause}; {changes} changes of conditions meanwhile, {dropped} records dropped"
             );
@@ -213,13 +214,13 @@ mod tests {
 
     #[test]
     fn the_turns_of_a_fleet_are_spread_and_always_the_same() {
-        let phases: Vec<Duration> = (0..1000).map(|board| phase(&format!("board-{board}"), SPREAD)).collect();
+        let offsets: Vec<Duration> = (0..1000).map(|board| fleet_offset(&format!("board-{board}"), SPREAD)).collect();
         for second in 0..10 {
             let (from, to) = (Duration::from_secs(second), Duration::from_secs(second + 1));
-            let boards = phases.iter().filter(|phase| (from..to).contains(*phase)).count();
+            let boards = offsets.iter().filter(|offset| (from..to).contains(*offset)).count();
             assert!((60..140).contains(&boards), "{boards} boards in second {second}");
         }
-        assert_eq!(phase("board-1", SPREAD), phases[1]);
-        assert_eq!(phase("board-1", Duration::ZERO), Duration::ZERO);
+        assert_eq!(fleet_offset("board-1", SPREAD), offsets[1]);
+        assert_eq!(fleet_offset("board-1", Duration::ZERO), Duration::ZERO);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::clock::ServerClock;
 use super::contract::{Because, Output};
 use super::credentials::Credentials;
-use super::failure_log::Spent;
+use super::failure_log::InWords;
 use super::notice::{Level, Notice};
 use super::outage::Outage;
 use super::random::Random;
@@ -174,7 +174,7 @@ impl Shared {
     fn end_outage(&mut self, now: Now) {
         let dated = self.dated(now);
         if self.outage.ended(&mut self.records, dated) {
-            self.replay.hold();
+            self.replay.wait_for_server();
         }
     }
 
@@ -184,7 +184,11 @@ impl Shared {
         self.replay.resume(&self.records, lost_since.is_some(), now.up);
         if let Some(since) = lost_since {
             self.full_report = FullReport::AtOnce;
-            self.say(Level::Info, "uplink-restored", format!("the API server is back after {}", Spent(now.up - since)));
+            self.say(
+                Level::Info,
+                "uplink-restored",
+                format!("the API server is back after {}", InWords(now.up - since)),
+            );
         }
     }
 
@@ -206,7 +210,7 @@ impl Shared {
     fn lost(&mut self, refusal: &Refusal, now: Now) {
         let dated = self.dated(now);
         if self.outage.lost(&refusal.word(), &mut self.records, dated) {
-            self.replay.hold();
+            self.replay.wait_for_server();
         }
     }
 
@@ -224,7 +228,7 @@ impl Shared {
     pub(super) fn record_change(&mut self, what: Happened, event: NodeEvent, at: Now) -> Moment {
         let dated = self.dated(at);
         if self.outage.changes(&mut self.records, dated) {
-            self.replay.hold();
+            self.replay.wait_for_server();
         }
         self.say(Level::Info, "node-event", format!("{}: {}", event.reason, event.message));
         self.record(what, at)

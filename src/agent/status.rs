@@ -16,11 +16,11 @@
 mod base;
 mod contest;
 mod deletions;
-mod left;
+mod inherited;
 mod look;
 mod registration;
 mod reports;
-mod unseen;
+mod too_large;
 
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ impl StatusLane {
             Stage::Rest { not_before, earliest, latest } => {
                 // The last renewal before a look's time takes the look along: a wake-up costs more than a look. So the two
                 // are in step from the first renewal on, whenever the first report was.
-                let rides = renewal == Renewal::Now && now.up + shared.settings.lease_renew_period() > *latest;
+                let rides = renewal == Renewal::Sending && now.up + shared.settings.lease_renew_period() > *latest;
                 if now.up < *not_before || !(may_hurry || now.up >= *earliest || rides) {
                     let until = with_renewal(*latest, renewal, shared).max(*not_before);
                     return Step::Wait { until, because: self.tries.because() };
@@ -234,7 +234,7 @@ impl StatusLane {
             Stage::Asked(request) => request,
             _ => return,
         };
-        let result = answer.result.map(|document| self.completed(&request, document, shared));
+        let result = answer.result.map(|document| self.with_what_is_known(&request, document, shared));
         match result {
             // Whenever the Node is read: whose is it?
             Ok(Document::Node(node)) if self.wanted.stranger(&node).is_some() => {

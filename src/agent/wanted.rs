@@ -12,7 +12,7 @@ use crate::node::desired;
 use crate::node::identity;
 use crate::node::object::Node;
 use crate::node::report::LAST_OUTAGE;
-use crate::node::rules::{self, Look};
+use crate::node::rules::{self, Evidence};
 use crate::node::version::kubelet_version;
 use crate::node::{Board, NodeError, Pressures, Remembered, Update};
 use crate::probe::facts::MemorySource;
@@ -98,9 +98,14 @@ impl WantedNode {
     /// Answers whether that is what the last judgement said.
     fn judge(&mut self, base: Option<&Node>, shared: &mut Shared, now: Now) -> bool {
         let Some(facts) = self.facts.as_deref() else { return true };
-        let look =
-            Look { settings: &shared.settings, facts, pressures: &self.pressures, remembered: &self.remembered, base };
-        self.conditions.look(rules::judge(&look), base.is_some(), shared, now)
+        let look = Evidence {
+            settings: &shared.settings,
+            facts,
+            pressures: &self.pressures,
+            remembered: &self.remembered,
+            base,
+        };
+        self.conditions.judged(rules::judge(&look), base.is_some(), shared, now)
     }
 
     /// The server's Node is known, and with it what our conditions were before.
@@ -187,7 +192,7 @@ impl WantedNode {
             None => desired::initial(&board, &self.remembered),
         };
         let at = Now { wall: Some(stamp), ..now };
-        events.extend(self.conditions.written(&wanted, conditions, base.is_some(), shared, at));
+        events.extend(self.conditions.node_made(&wanted, conditions, base.is_some(), shared, at));
         self.complain(problems, shared);
         let normal = if base.is_some() { Level::Info } else { Level::Debug };
         for event in events {

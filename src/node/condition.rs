@@ -5,7 +5,7 @@ use super::event::NodeEvent;
 use super::object::{Condition, Node, Status};
 use super::pressure::Pressures;
 use super::remembered::Remembered;
-use super::rules::{self, COUNT, Judgement, Like, Look, ROWS, Row, Wanted, Words, judge, reason, row, transition};
+use super::rules::{self, COUNT, Evidence, Judgement, Like, ROWS, Row, Wanted, Words, judge, reason, row, transition};
 use crate::config::Settings;
 use crate::probe::Facts;
 use crate::time::{Up, Wall};
@@ -37,7 +37,7 @@ impl Written {
 pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT] {
     let (mut pressures, remembered) = (Pressures::default(), &Remembered::default());
     pressures.observe(settings, &facts.machine, &facts.readings, up);
-    let judged = judge(&Look { settings, facts, pressures: &pressures, remembered, base: None });
+    let judged = judge(&Evidence { settings, facts, pressures: &pressures, remembered, base: None });
     judged.map(|judgement| Wanted { judgement, since: None })
 }
 
@@ -95,7 +95,7 @@ impl Entry for Condition {
 }
 
 /// The status that a board gave this condition; `None` where others did, or no more of it than the status can be ours.
-pub fn given(condition: &Condition) -> Option<Status> {
+pub fn status_from_board(condition: &Condition) -> Option<Status> {
     let status = Status::parse(&condition.status)?;
     let is_ours = status != Status::Unknown || condition.reason == reason(&condition.kind, status);
     (is_ours && !is_ours_by_status_only(condition)).then_some(status)
@@ -142,7 +142,7 @@ mod tests {
     /// Judges a look at a board of which `node` is the server's, and writes the conditions to it, at LATER.
     fn look(node: &mut Node, settings: &Settings, facts: &Facts, pressures: &Pressures) -> Vec<NodeEvent> {
         let remembered = &Remembered::default();
-        let judged = judge(&Look { settings, facts, pressures, remembered, base: Some(node) });
+        let judged = judge(&Evidence { settings, facts, pressures, remembered, base: Some(node) });
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });
         let written = set(node, &wanted, LATER);
         let all = own().zip(&wanted).zip(written);
@@ -332,7 +332,10 @@ mod tests {
         let memory = condition(&node, "MemoryPressure");
         assert_eq!((memory.status.as_str(), memory.reason.as_str()), ("Unknown", "MemoryUnreadable"));
         assert_eq!(memory.message, "memory cannot be read: proc/nothing: no such file");
-        assert_eq!((given(memory), condition(&node, "Ready").status.as_str()), (Some(Status::Unknown), "True"));
+        assert_eq!(
+            (status_from_board(memory), condition(&node, "Ready").status.as_str()),
+            (Some(Status::Unknown), "True")
+        );
         facts.readings.memory = Err(crate::probe::Absent::new("proc/other", crate::probe::Why::Empty));
         let said = node.clone();
         assert_eq!(unread(&facts, &mut node, Some(Status::Unknown)), "");
@@ -347,7 +350,7 @@ mod tests {
         assert_eq!(condition(&node, "MemoryPressure").message, "memory cannot be read: proc/other: empty");
         let memory = condition_mut(&mut node, "MemoryPressure");
         memory.reason = "NodeStatusUnknown".to_owned();
-        assert_eq!(given(memory), None, "the controller's");
+        assert_eq!(status_from_board(memory), None, "the controller's");
         assert_eq!(unread(&facts, &mut node, Some(Status::Unknown)), "NodeMemoryUnreadable");
     }
 
@@ -379,7 +382,7 @@ mod tests {
         let pressures = no_pressure();
         let remembered = Remembered::default();
         let look =
-            Look { settings: &settings, facts: &facts, pressures: &pressures, remembered: &remembered, base: None };
+            Evidence { settings: &settings, facts: &facts, pressures: &pressures, remembered: &remembered, base: None };
         let [.., judged, _] = judge(&look);
         assert_eq!((judged.status, judged.is_sure), (Status::Unknown, false));
         assert_eq!(judged.message.as_deref(), Some("mounts cannot be read: proc/nothing: no such file"));
@@ -441,8 +444,13 @@ mod tests {
         let (settings, facts, remembered) = (samples::settings(), uncounted(), Remembered::default());
         let node = samples::node();
         let of = |base| {
-            let look =
-                Look { settings: &settings, facts: &facts, pressures: &no_pressure(), remembered: &remembered, base };
+            let look = Evidence {
+                settings: &settings,
+                facts: &facts,
+                pressures: &no_pressure(),
+                remembered: &remembered,
+                base,
+            };
             let [.., ready] = judge(&look);
             (ready.status, ready.is_sure)
         };

@@ -36,7 +36,7 @@ const STORAGE: &str = "ephemeral-storage";
 /// One condition.
 pub(super) struct Row {
     pub(super) kind: &'static str,
-    judge: fn(&Row, &Look) -> Judgement,
+    judge: fn(&Row, &Evidence) -> Judgement,
     /// Words of True, False and Unknown, in the order of [`Status::ALL`].
     words: [Words; 3],
     pub(super) like: Like,
@@ -127,7 +127,7 @@ pub(super) static ROWS: [Row; COUNT] = [
 
 /// Everything that conditions are judged from.
 #[derive(Debug, Clone, Copy)]
-pub struct Look<'a> {
+pub struct Evidence<'a> {
     pub settings: &'a Settings,
     pub facts: &'a Facts,
     /// By the thresholds of the settings, with their hysteresis.
@@ -156,12 +156,12 @@ pub struct Wanted {
 }
 
 /// Judges one look at the board: an answer for each of [`own`].
-pub fn judge(look: &Look) -> [Judgement; COUNT] {
+pub fn judge(look: &Evidence) -> [Judgement; COUNT] {
     ROWS.each_ref().map(|row| (row.judge)(row, look))
 }
 
 /// Of the state directory. One that cannot be judged any more is what it was.
-fn readonly_filesystem(row: &Row, look: &Look) -> Judgement {
+fn readonly_filesystem(row: &Row, look: &Evidence) -> Judgement {
     let found = &look.facts.readings.made_read_only;
     let status = found.as_ref().map_or(Status::Unknown, |mounted| Status::of(mounted.is_some()));
     let detail = match found {
@@ -174,7 +174,7 @@ fn readonly_filesystem(row: &Row, look: &Look) -> Judgement {
 
 /// RDY-2, RDY-3: a size that could not be read is missing, unless the server has one of before. As long as nobody has asked
 /// the server, that is not sure.
-fn ready(_: &Row, look: &Look) -> Judgement {
+fn ready(_: &Row, look: &Evidence) -> Judgement {
     let Facts { machine, readings, .. } = look.facts;
     let stored = look.base.and_then(|base| base.status.capacity.as_ref());
     let is_known = |name: &str| match name {

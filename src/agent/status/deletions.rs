@@ -29,7 +29,7 @@ impl Deletions {
     }
 
     /// It is gone, or its status is not found.
-    fn happened(&mut self, now: Up) {
+    fn node_deleted(&mut self, now: Up) {
         if self.accepted_since.take().is_some_and(|since| now - since >= LIVED_LONG) {
             self.in_a_row = 0;
         }
@@ -57,7 +57,7 @@ impl Deletions {
 
 impl StatusLane {
     pub(super) fn register_again(&mut self, now: Up) {
-        self.deletions.happened(now);
+        self.deletions.node_deleted(now);
         self.tries = tries_to_register();
         self.was_reported = false;
         self.base = Base::Doubtful;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::super::notice::Level;
 use super::super::shared::{FullReport, Ownership, Shared, Step};
 use super::super::tries::Tries;
-use super::left::tell_what_is_left;
+use super::inherited::tell_what_an_administrator_must_mend;
 use super::{Base, CEILING, NODE_STATUS, Request, Stage, StatusLane, VERSION_FREQUENCY};
 use crate::api::{Class, Document, Operation, Refusal, StatusError};
 use crate::node::object::Node;
@@ -53,7 +53,7 @@ impl StatusLane {
                 }
             },
             Base::Tracked(_) => self.ask(Request::Strip, Operation::StripNode),
-            _ => self.ask(Request::Read, self.reading(false)),
+            _ => self.ask(Request::Read, self.read_operation(false)),
         }
     }
 
@@ -162,7 +162,7 @@ impl StatusLane {
     /// From now on it is reported to.
     pub(super) fn registered(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
         if !self.is_large {
-            tell_what_is_left(&node, shared);
+            tell_what_an_administrator_must_mend(&node, shared);
         }
         self.deletions.is_over();
         shared.full_report = FullReport::NotNeeded;

@@ -36,7 +36,7 @@ impl StatusLane {
         let (base, is_unsure) = match &self.base {
             Base::Current(node) if self.wanted.is_known() => (node, false),
             Base::Unsure(node) if self.wanted.is_known() => (node, true),
-            _ => return self.ask(Request::Read, self.reading(true)),
+            _ => return self.ask(Request::Read, self.read_operation(true)),
         };
         let must_send = self.report_due.is_none_or(|due| now.up >= due) || in_full || is_unsure;
         let summary = shared.summary(now);
@@ -107,12 +107,12 @@ impl StatusLane {
             (Request::Report { next_due, sums_up, sent }, document) => {
                 self.report_due = Some(next_due);
                 if sums_up {
-                    shared.replay.summed_up(&mut shared.records);
+                    shared.replay.summary_is_done(&mut shared.records);
                 }
                 match (document, sent) {
                     (Document::Node(node), _) => self.reported(node, shared, now),
                     (Document::Metadata { uid, resource_version, .. }, Some(sent)) => {
-                        self.reported_unseen(sent, (uid, resource_version), shared, now);
+                        self.reported_too_large(sent, (uid, resource_version), shared, now);
                     }
                     _ => self.rest(shared, now),
                 }
@@ -183,7 +183,7 @@ impl StatusLane {
                 "summary-refused",
                 "the summary of the last outage is left out of the next report",
             );
-            shared.replay.summed_up(&mut shared.records);
+            shared.replay.summary_is_done(&mut shared.records);
         }
         let was_outdated = matches!(self.base, Base::Outdated(_));
         if matches!(request, Request::Report { .. }) && may_have_been_done(refusal) {

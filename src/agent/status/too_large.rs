@@ -24,7 +24,7 @@ impl StatusLane {
     }
 
     /// How to ask for the Node.
-    pub(super) fn reading(&self, heartbeat: bool) -> Operation {
+    pub(super) fn read_operation(&self, heartbeat: bool) -> Operation {
         if self.is_large { Operation::ReadMetadata } else { Operation::ReadNode { heartbeat } }
     }
 
@@ -46,7 +46,7 @@ impl StatusLane {
     }
 
     /// Where a Node was wanted and its metadata came, as much of it as is known.
-    pub(super) fn completed(&mut self, request: &Request, document: Document, shared: &Shared) -> Document {
+    pub(super) fn with_what_is_known(&mut self, request: &Request, document: Document, shared: &Shared) -> Document {
         match (request, document) {
             (Request::Read, Document::Metadata { uid, resource_version, .. }) => {
                 let known = self.base.take().filter(|base| base.metadata.uid == uid);
@@ -60,7 +60,7 @@ impl StatusLane {
     }
 
     /// A report was taken, and what came of it is what was sent.
-    pub(super) fn reported_unseen(
+    pub(super) fn reported_too_large(
         &mut self,
         mut sent: Box<Node>,
         (uid, resource_version): (String, String),

@@ -7,7 +7,7 @@ use crate::node::object::Node;
 use crate::node::version::is_kubelets;
 
 /// Each once in the life of a process.
-pub(super) fn tell_what_is_left(node: &Node, shared: &mut Shared) {
+pub(super) fn tell_what_an_administrator_must_mend(node: &Node, shared: &mut Shared) {
     let name = shared.node_name.clone();
     if let Some(command) = taint_command(node, &name, &shared.settings) {
         let text = format!("Node {name} was there before and lacks taints that a node may not set later: {command}");
