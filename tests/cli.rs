@@ -216,7 +216,7 @@ fn render_prints_the_same_node_as_yaml_and_as_json() {
     assert!(out(&yaml).contains("\n  name: edge-1\n"), "{}", out(&yaml));
     let node: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(node["metadata"]["name"], "edge-1");
-    assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(4));
+    assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(5));
 }
 
 #[test]
