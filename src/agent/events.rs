@@ -242,14 +242,19 @@ impl EventLane {
         let Some((sequence, mut event)) = shared.next_telling(now) else { return };
         let mut state = Telling::First;
         // What happened before the last sighting that the server has is none of it: its own time would be lost.
-        let is_last = |known: &&Event| known.is_repeated_by(&event) && known.last_seen <= event.last_seen;
-        if shared.replay.is_live()
-            && let Some(known) = self.delivered.iter().find(is_last)
-        {
+        let known = self.known(&event).filter(|known| shared.replay.is_live() && known.last_seen <= event.last_seen);
+        if let Some(known) = known {
             event = known.again(&event);
             state = Telling::Repeat;
         }
         self.waiting.push_back(Waiting { event, record: Some(sequence), state });
+    }
+
+    /// What the server has of this, so that it counts instead of adding (EVT-5). While another sighting waits, nobody knows
+    /// yet how many there are.
+    fn known(&self, event: &Event) -> Option<&Event> {
+        let is_waiting = self.waiting.iter().any(|waiting| waiting.event.is_repeated_by(event));
+        self.delivered.iter().find(|known| !is_waiting && known.is_repeated_by(event))
     }
 
     fn take_in(&mut self, event: NodeEvent, shared: &mut Shared, stamp: Wall, now: Up) {
@@ -266,8 +271,8 @@ impl EventLane {
             waiting.event = waiting.event.again(&event);
             return;
         }
-        let (event, state) = match self.delivered.iter().find(|delivered| delivered.is_repeated_by(&event)) {
-            Some(delivered) => (delivered.again(&event), Telling::Repeat),
+        let (event, state) = match self.known(&event) {
+            Some(known) => (known.again(&event), Telling::Repeat),
             None => {
                 self.names = name;
                 (event, Telling::First)

@@ -225,24 +225,36 @@ fn events_are_sent_no_faster_than_the_settings_allow() {
     assert!(gaps.iter().all(|gap| (499..=502).contains(gap)), "{gaps:?}");
 }
 
+/// Lets time pass with a server that takes no event.
+fn refuse_events(script: &mut Script, span: Duration) {
+    let end = script.up + span;
+    while script.up < end {
+        let (sent, until) = script.drain();
+        if sent.is_empty() {
+            script.up = end.min(until.as_duration());
+        }
+        for (ticket, operation) in sent {
+            let is_event = ticket.lane() == Lane::Events;
+            let reply = if is_event { refused(500, "InternalError") } else { script.reply(&operation) };
+            script.answer(ticket, reply);
+        }
+    }
+}
+
+/// What is told of that memory suffices, somebody having written it otherwise.
+fn tell_that_memory_suffices(script: &mut Script) -> Vec<Value> {
+    let message = "Node n1 status is now: NodeHasSufficientMemory".to_owned();
+    script.agent.shared.fresh_events.push(NodeEvent { warning: false, reason: "NodeHasSufficientMemory", message });
+    let told = script.pass(Duration::from_secs(900));
+    let is_event = |told: &&Operation| matches!(told, Operation::CreateEvent { .. } | Operation::PatchEvent { .. });
+    let of_memory = told.iter().filter(is_event).map(body_of);
+    of_memory.filter(|body| body["message"].to_string().contains("NodeHasSufficientMemory")).collect()
+}
+
 #[test]
 fn what_happened_before_the_last_sighting_is_told_under_its_own_name_with_its_own_time() {
     let mut script = Script::new();
     play_all(&mut script);
-    let refuse_events = |script: &mut Script, span: Duration| {
-        let end = script.up + span;
-        while script.up < end {
-            let (sent, until) = script.drain();
-            if sent.is_empty() {
-                script.up = end.min(until.as_duration());
-            }
-            for (ticket, operation) in sent {
-                let is_event = ticket.lane() == Lane::Events;
-                let reply = if is_event { refused(500, "InternalError") } else { script.reply(&operation) };
-                script.answer(ticket, reply);
-            }
-        }
-    };
     script.facts.readings.node_file_system.as_mut().unwrap().available_bytes = 0;
     refuse_events(&mut script, Duration::from_secs(30));
     script.press_memory(true);
@@ -250,12 +262,20 @@ fn what_happened_before_the_last_sighting_is_told_under_its_own_name_with_its_ow
     script.press_memory(false);
     refuse_events(&mut script, Duration::from_secs(400));
     let record = script.agent.shared.records.waiting().last().unwrap().at.up.as_duration();
-    let message = "Node n1 status is now: NodeHasSufficientMemory".to_owned();
-    script.agent.shared.fresh_events.push(NodeEvent { warning: false, reason: "NodeHasSufficientMemory", message });
-    let told = script.pass(Duration::from_secs(900));
-    let is_event = |told: &&Operation| matches!(told, Operation::CreateEvent { .. } | Operation::PatchEvent { .. });
-    let of_memory = told.iter().filter(is_event).map(body_of);
-    let of_memory = of_memory.filter(|body| body["message"].to_string().contains("NodeHasSufficientMemory"));
-    let times: Vec<Value> = of_memory.map(|body| body["lastTimestamp"].clone()).collect();
+    let told = tell_that_memory_suffices(&mut script);
+    let times: Vec<Value> = told.iter().map(|body| body["lastTimestamp"].clone()).collect();
     assert!(times.contains(&script.booted.plus(record).to_seconds_stamp().into()), "{times:?}");
+}
+
+#[test]
+fn two_sightings_that_wait_at_once_are_not_both_the_second() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    script.press_memory(true);
+    refuse_events(&mut script, Duration::from_secs(30));
+    script.press_memory(false);
+    refuse_events(&mut script, Duration::from_secs(400));
+    let told = tell_that_memory_suffices(&mut script);
+    let counts: Vec<_> = told.iter().map(|body| body["count"].as_u64()).collect();
+    assert_eq!(counts, [Some(2), Some(1)], "{told:?}");
 }
