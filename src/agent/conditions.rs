@@ -153,7 +153,9 @@ impl Conditions {
                 }
                 _ => judged,
             };
-            let since = believed.change.and_then(|change| shared.records.wall_of(change.at, stamp, now.up));
+            // What only looks so, as no server was asked yet, did not come with the last change.
+            let change = believed.change.filter(|_| believed.status.is_none_or(|status| status == judgement.status));
+            let since = change.and_then(|change| shared.records.wall_of(change.at, stamp, now.up));
             wanted.push(Wanted { judgement, since });
         }
         wanted.try_into().ok()
@@ -181,6 +183,7 @@ impl Conditions {
             match &mut believed.change {
                 _ if written == Written::Same => {}
                 // When it was, nobody can know: from now on it is when it was told first.
+                Some(_) if believed.status.is_some_and(|believed| believed != status) => {}
                 Some(change) if wanted.since.is_none() => change.at = shared.records.moment(at),
                 change if has_base => {
                     change.get_or_insert(Change { at: shared.records.moment(at), is_reported: false });

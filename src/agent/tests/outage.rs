@@ -433,3 +433,27 @@ fn what_nobody_can_judge_is_what_an_earlier_process_asserted() {
     let report = script.next(Lane::Status).1;
     assert_eq!(body_of(&report)["status"]["conditions"][0]["reason"], "KubeletHasSufficientMemory");
 }
+
+#[test]
+fn what_only_looks_so_is_not_dated_by_the_record_of_another_status() {
+    let mut script = Script::new();
+    let uncounted = || Err(Absent::new("proc/cpuinfo", Why::Empty));
+    script.facts.machine.cpu_count = uncounted();
+    let create = |script: &mut Script| loop {
+        let operation = script.play_healthy(Lane::Status).1;
+        if matches!(operation, Operation::CreateNode { .. }) {
+            break operation;
+        }
+    };
+    create(&mut script);
+    script.facts.machine.cpu_count = Ok(4);
+    script.offline(Duration::from_secs(60));
+    let is_ready = |record: &Record| matches!(&record.what, Happened::ConditionChanged { to: Status::True, .. });
+    assert!(waiting(&script).iter().any(is_ready), "{:?}", waiting(&script));
+    let up = script.up + Duration::from_secs(60);
+    let mut script = script.restart(BOOT, up);
+    script.facts.machine.cpu_count = uncounted();
+    let ready = body_of(&create(&mut script))["status"]["conditions"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&ready["type"], &ready["status"]), (&"Ready".into(), &"False".into()));
+    assert_eq!(ready["lastTransitionTime"], ready["lastHeartbeatTime"]);
+}
