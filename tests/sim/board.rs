@@ -220,6 +220,11 @@ impl Board {
         what
     }
 
+    /// CPUs, memory and storage can be read.
+    pub fn is_sized(&self) -> bool {
+        self.uncounted.is_none() && self.disk.is_ok()
+    }
+
     /// At peace, what can be read can be read: the truth is then one.
     pub fn make_readable(&mut self) {
         self.memory_available_bytes = Ok(self.memory_available_bytes.unwrap_or(self.memory_bytes / 2));

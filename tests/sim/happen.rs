@@ -83,8 +83,10 @@ impl World {
                     // Found when it wakes, with no outage in between: told at once.
                     self.watch.disturbed(self.now_us);
                 }
+                let was_sized = self.board.is_sized();
                 let what = self.board.change(&mut self.random);
                 self.trace.say(|| format!("    {what}"));
+                self.sizes_changed(was_sized);
             }
             Happening::Reload => self.reload(),
             Happening::Suspend => self.suspend(),
@@ -127,6 +129,14 @@ impl World {
                 self.server.add_foreign_condition(&self.plan.name, "KernelDeadlock", wall_us);
             }
             _ => {}
+        }
+    }
+
+    /// RDY-3: a Node whose sizes nobody has read is not Ready, and Ready once they are there.
+    fn sizes_changed(&mut self, was_sized: bool) {
+        let (wall_us, by) = (self.server_wall_us(), self.teller());
+        if was_sized != self.board.is_sized() {
+            self.events.may_be_told("Ready", None, wall_us, FOREVER, by);
         }
     }
 
@@ -253,7 +263,9 @@ impl World {
         self.storage.fails_until_us = self.now_us;
         self.storage.slow_until_us = self.now_us;
         self.resume();
+        let was_sized = self.board.is_sized();
         self.board.make_readable();
+        self.sizes_changed(was_sized);
         if self.agent.is_none() {
             self.schedule(0, Event::Start);
         }

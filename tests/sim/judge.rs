@@ -6,6 +6,7 @@
 pub mod conditions;
 pub mod events;
 pub mod excuse;
+mod matching;
 pub mod node;
 pub mod requests;
 pub mod thresholds;
@@ -50,12 +51,15 @@ impl World {
         if !self.is_last_judgement() {
             return Ok(());
         }
-        if self.events.waiting() > 0 && self.patience > 0 {
+        let mut excuses = self.excuses.clone();
+        let told = self.events.judge(&mut excuses);
+        if told.is_err() && self.patience > 0 {
             self.patience -= 1;
             self.judged -= 1;
             return Ok(());
         }
-        self.events.judge(&mut self.excuses)?;
+        told?;
+        self.excuses = excuses;
         if self.was_faultless { self.judge_last_outage() } else { Ok(()) }
     }
 

@@ -63,6 +63,7 @@ pub struct Flight {
     letter: Option<(String, u64)>,
     /// `GET /version`.
     is_open: bool,
+    sent_us: u64,
     exchange: Exchange,
 }
 
@@ -73,6 +74,7 @@ struct Ended {
     operation: Option<Operation>,
     letter: Option<(String, u64)>,
     is_open: bool,
+    sent_us: u64,
 }
 
 /// Requests by number.
@@ -120,9 +122,10 @@ impl World {
         self.trace.mix(&bytes);
         self.flights.count += 1;
         let number = self.flights.count;
-        self.flights
-            .open
-            .insert(number, Flight { lane, ticket: Some(ticket), operation: kept, letter, is_open, exchange });
+        self.flights.open.insert(
+            number,
+            Flight { lane, ticket: Some(ticket), operation: kept, letter, is_open, sent_us: self.now_us, exchange },
+        );
         let checked = self.watch.sent(lane, number, self.now_us);
         self.check(checked);
         self.shim.sends += 1;
@@ -290,6 +293,9 @@ impl World {
         } else {
             self.server.answer(&request, &caller, wall_us)
         };
+        if stray && request.path.contains("/leases") && response.is_success() {
+            self.watch.lease_came_late();
+        }
         if stray && request.path.contains("/nodes") {
             self.stray_write_us = Some(self.now_us);
         }
@@ -332,9 +338,9 @@ impl World {
             if by_stranger {
                 return self.violated("a stranger's answer is waited for to its end".to_owned());
             }
-            let Flight { lane, ticket, operation, letter, is_open, mut exchange } = flight;
+            let Flight { lane, ticket, operation, letter, is_open, sent_us, mut exchange } = flight;
             let answer = exchange.end_of_stream().unwrap_or_else(failed);
-            return self.ended(Ended { lane, ticket, operation, letter, is_open }, answer, said);
+            return self.ended(Ended { lane, ticket, operation, letter, is_open, sent_us }, answer, said);
         }
         self.flights.open.insert(number, flight);
     }
@@ -347,12 +353,12 @@ impl World {
     }
 
     fn end(&mut self, flight: Flight, answer: Answer, said: Said) {
-        let Flight { lane, ticket, operation, letter, is_open, .. } = flight;
-        self.ended(Ended { lane, ticket, operation, letter, is_open }, answer, said);
+        let Flight { lane, ticket, operation, letter, is_open, sent_us, .. } = flight;
+        self.ended(Ended { lane, ticket, operation, letter, is_open, sent_us }, answer, said);
     }
 
     fn ended(&mut self, ended: Ended, mut answer: Answer, said: Said) {
-        let Ended { lane, ticket, operation, letter, is_open } = ended;
+        let Ended { lane, ticket, operation, letter, is_open, sent_us } = ended;
         self.trace.say(|| match &answer.result {
             Ok(_) => format!("<- {lane:?} done"),
             Err(refusal) => format!("<- {lane:?} {refusal}"),
@@ -367,7 +373,7 @@ impl World {
             self.events.settled(&name, count);
         }
         if let Some(date) = &mut answer.date {
-            *date = self.said_date(*date);
+            *date = self.said_date(*date, sent_us);
         }
         self.has_missed_node |= lane == Lane::Status && said.is_missing();
         if matches!(answer.result, Ok(Document::Node(_))) {
@@ -384,14 +390,17 @@ impl World {
     }
 
     /// What an answer says of the time: one of them is wrong.
-    fn said_date(&mut self, right: Wall) -> Wall {
+    fn said_date(&mut self, right: Wall, sent_us: u64) -> Wall {
         self.dates_heard.1 += 1;
         let (number, off_us) = self.plan.wrong_date.unwrap_or_default();
         let is_believed = self.shim.is(Planted::WrongDateBelieved) && self.dates_heard.1 == number + 1;
         if self.dates_heard.1 != number && !is_believed {
-            self.dates_heard.0 += 1;
+            // What lay there while the board slept is of another time.
+            self.dates_heard.0 += u64::from(self.now_us <= sent_us + PATIENCE_US);
             return right;
         }
+        // Two in a row bear each other out, whatever is said after them.
+        self.dates_heard.0 = if self.dates_heard.0 < 2 { 0 } else { self.dates_heard.0 };
         let said = Wall::from_unix_us(right.unix_us() + off_us);
         self.trace.say(|| format!("   the answer says that it is {said}"));
         said

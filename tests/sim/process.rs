@@ -48,6 +48,11 @@ impl World {
                 self.events.happened("Rebooted", None, at_us, by, is_certain);
             }
         }
+        // MI-5: by a Node that names another boot, until a report is accepted.
+        let named = self.server.node(&self.plan.name).and_then(|node| node["status"]["nodeInfo"]["bootID"].as_str());
+        if named.is_some_and(|named| named != self.board.boot_id) {
+            self.events.may_be_told("Rebooted", None, at_us, FOREVER, by);
+        }
         self.events.happened("Starting", None, at_us, by, true);
         self.events.may_be_told("Schedulable", None, at_us, FOREVER, by);
     }
@@ -74,7 +79,7 @@ impl World {
         self.watch.process_ended();
         self.disk_of_dead(power);
         self.told.clear();
-        self.reach.process_ended();
+        self.reach.process_ended(self.events.has_last("UplinkRestored"));
         self.events.process_ended(self.life - 1);
         let (events, node) = (&self.events, self.server.node(&self.plan.name));
         self.conditions.process_ended(power, |kind, since_us, status| {

@@ -130,7 +130,7 @@ pub struct World {
     pub boots: u64,
     /// The process was asked to end.
     pub is_stopping: bool,
-    /// How many answers have told this process the right time, and how many said any to all of them.
+    /// How many answers in a row have told this process the right time, and how many said any to all of them.
     pub dates_heard: (u64, u64),
     pub server: ModelServer,
     pub target: Target,

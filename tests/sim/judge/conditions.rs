@@ -132,6 +132,11 @@ impl Conditions {
         KINDS.iter().position(|known| *known == kind).and_then(|place| self.all[place].status)
     }
 
+    /// Nobody can know any more since when it is what it is.
+    pub fn is_time_lost(&self, kind: &str) -> bool {
+        KINDS.iter().position(|known| *known == kind).is_some_and(|place| self.all[place].is_unknowable)
+    }
+
     /// It became what it is at about that time.
     pub fn is_about(&self, kind: &str, since_us: i64) -> bool {
         let place = KINDS.iter().position(|known| *known == kind);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::conditions::{Change, TOLERANCE_US};
 use super::excuse::{Excuse, Excuses};
+use super::matching::matched;
 use super::node::WORDS;
 
 type Checked = Result<(), String>;
@@ -187,16 +188,27 @@ impl Events {
         last.is_none_or(|last| last.is_synced || last.subject.word != Some(word))
     }
 
+    /// The same of the present process: what one before it left is on disk, or nobody can wait for it.
+    pub fn is_last_ready(&self, of: &str, word: &str, life: u64, now_us: i64) -> bool {
+        let last = self.happened.iter().rev().find(|one| one.is_recorded && one.subject.of == of);
+        last.is_none_or(|last| last.by.life != life || is_overdue(last, now_us)) || self.is_last_synced(of, word)
+    }
+
     /// What the last change says that is on disk.
     pub fn last_synced(&self, of: &str) -> Option<&'static str> {
         let mut synced = self.happened.iter().rev().filter(|one| one.is_recorded && one.is_synced);
         synced.find(|one| one.subject.of == of).and_then(|one| one.subject.word)
     }
 
-    /// The same of the present process: what one before it left is on disk, or nobody can wait for it.
-    pub fn is_last_ready(&self, of: &str, word: &str, life: u64, now_us: i64) -> bool {
+    /// Whether it ever changed to this: what a write that failed left behind may be on disk all the same.
+    pub fn was(&self, of: &str, word: &str) -> bool {
+        self.happened.iter().any(|one| one.is_recorded && one.subject.of == of && one.subject.word == Some(word))
+    }
+
+    /// Whether the last of these is on disk.
+    pub fn has_last(&self, of: &str) -> bool {
         let last = self.happened.iter().rev().find(|one| one.is_recorded && one.subject.of == of);
-        last.is_none_or(|last| last.by.life != life || is_overdue(last, now_us)) || self.is_last_synced(of, word)
+        last.is_some_and(|last| last.is_synced)
     }
 
     /// The agent sends it. `is_excused`: the disk has failed, so that nothing waits for it.
@@ -465,35 +477,4 @@ pub fn subject_of(reason: &str) -> Option<Subject> {
         "NodeNotSchedulable" => Some(Subject { of: "Schedulable", word: Some("False") }),
         _ => None,
     }
-}
-
-/// As many of the left ones as can have a right one of their own, by augmenting paths.
-fn matched(fit: &[Vec<usize>], rights: usize) -> Vec<Option<usize>> {
-    fn place(left: usize, fit: &[Vec<usize>], taken: &mut [Option<usize>], seen: &mut [bool]) -> bool {
-        for right in &fit[left] {
-            if std::mem::replace(&mut seen[*right], true) {
-                continue;
-            }
-            let is_free = match taken[*right] {
-                None => true,
-                Some(other) => place(other, fit, taken, seen),
-            };
-            if is_free {
-                taken[*right] = Some(left);
-                return true;
-            }
-        }
-        false
-    }
-    let mut taken = vec![None; rights];
-    for left in 0..fit.len() {
-        place(left, fit, &mut taken, &mut vec![false; rights]);
-    }
-    let mut result = vec![None; fit.len()];
-    for (right, left) in taken.into_iter().enumerate() {
-        if let Some(left) = left {
-            result[left] = Some(right);
-        }
-    }
-    result
 }

@@ -194,9 +194,8 @@ impl World {
         let stored = self.server.node(&self.plan.name).filter(|_| !is_birth).and_then(|node| condition(node, kind));
         let stored =
             stored.and_then(|stored| stored["status"].as_str()).filter(|word| ["True", "False"].contains(word));
-        let on_disk = self.events.last_synced(kind);
-        let is_known = stored == Some(status) || is_birth && on_disk == Some(status);
-        let is_lost = on_disk != Some(truth);
+        let is_known = stored.map_or_else(|| self.events.was(kind, status), |stored| stored == status);
+        let is_lost = self.events.last_synced(kind) != Some(truth);
         self.conditions.is_unread(kind) && (is_lost && is_known || status == "Unknown" && stored.is_none())
     }
 
@@ -284,7 +283,10 @@ impl World {
                 return Err(format!("an older status is written over a newer one: {kind} {new:?} over {old:?}"));
             }
             let may_be_off_us = if self.plan.clock_is_right() { ROUNDED_US } else { TOLERANCE_US };
-            if is_anew && !self.excuses.allow(Excuse::DatedAnew, off_us <= may_be_off_us) {
+            if is_anew
+                && !self.excuses.allow(Excuse::DatedAnew, off_us <= may_be_off_us)
+                && !self.excuses.allow(Excuse::TimeIsLost, self.conditions.is_time_lost(kind))
+            {
                 return Err(format!(
                     "{kind} has another lastTransitionTime with the same status: {new:?}, before {old:?}"
                 ));
@@ -373,8 +375,9 @@ pub struct Reach {
 }
 
 impl Reach {
-    pub fn process_ended(&mut self) {
-        *self = Reach { outage_us: self.outage_us, ..Reach::default() };
+    /// `is_recorded`: the end of the last outage is on disk.
+    pub fn process_ended(&mut self, is_recorded: bool) {
+        *self = Reach { outage_us: self.outage_us.filter(|_| is_recorded), ..Reach::default() };
     }
 }
 

@@ -105,6 +105,11 @@ pub struct Watch {
     node_missing: bool,
     /// Somebody else wrote the Lease that an earlier process left: whose Node it is has to be asked first, unless it was.
     owner_in_doubt: bool,
+    /// What came late wrote the Lease, as another board would (D10): with the next answer, or after it, the agent may find
+    /// that somebody else has it, and renews it no more before it knows whose Node this is.
+    is_contested: bool,
+    /// How many answers may still bring that out.
+    came_late: u32,
     not_before_us: BTreeMap<Lane, u64>,
     postponements: BTreeMap<Lane, u32>,
     stuck_waits: u32,
@@ -150,6 +155,8 @@ impl Watch {
         self.lease_failure = None;
         self.node_missing = false;
         self.owner_in_doubt = false;
+        self.is_contested = false;
+        self.came_late = 0;
         self.stuck_waits = 0;
         self.probing = false;
         self.left_us = self.reached_us.take().or(self.left_us);
@@ -158,6 +165,10 @@ impl Watch {
 
     pub fn is_node_missing(&self) -> bool {
         self.node_missing
+    }
+
+    pub fn lease_came_late(&mut self) {
+        self.came_late = 2;
     }
 
     /// Somebody did what takes more requests to heal.
@@ -233,6 +244,8 @@ impl Watch {
     /// `None` where a body has none. `resumes`: it holds only for one version of the Lease.
     pub fn renews(&mut self, renew_us: Option<i64>, resumes: bool) -> Checked {
         self.resumes = resumes;
+        // The agent has made up its mind.
+        self.is_contested = false;
         let Some(renew_us) = renew_us else { return Err("a Lease write without renewTime".to_owned()) };
         let last = self.last_renew_us.replace(renew_us);
         if last.is_some_and(|last| renew_us <= last) {
@@ -245,6 +258,8 @@ impl Watch {
         self.in_flight.remove(&lane);
         let is_done = said == Said::Done;
         if lane == Lane::Lease {
+            self.is_contested |= self.came_late > 0;
+            self.came_late = self.came_late.saturating_sub(1);
             self.lease_failure = (!is_done).then_some(said);
             if is_done {
                 self.lease_succeeded(now_us);
@@ -263,7 +278,7 @@ impl Watch {
         }
         let is_in_doubt = matches!(said, Said::Refused { code: 404 | 409 | 410 | 422, is_there: false, .. });
         self.owner_in_doubt |= lane == Lane::Lease && self.resumes && is_in_doubt;
-        if self.node_missing {
+        if self.node_missing || self.is_contested {
             self.lease_due_us = None;
         }
         let Some(wait_s) = said.patience_s() else {
