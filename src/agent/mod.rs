@@ -307,7 +307,7 @@ impl Agent {
         match ticket.lane {
             Lane::Lease => {
                 if self.lease.answered(answer, &mut self.shared, now) {
-                    self.status.node_may_be_gone(now.up);
+                    self.status.node_may_be_gone();
                 }
             }
             Lane::Status => self.status.answered(answer, &mut self.shared, now),

@@ -54,6 +54,8 @@ pub(super) struct StatusLane {
     /// When the next report is due though nothing changed (SYN-6); `None` before the first.
     report_due: Option<Up>,
     assert_due: Up,
+    /// Its Lease is, and nothing was asked since.
+    node_may_be_gone: bool,
     version_due: Up,
     version_pause: Backoff,
     deletions: Deletions,
@@ -125,6 +127,7 @@ impl StatusLane {
             held_until: now,
             report_due: None,
             assert_due: now,
+            node_may_be_gone: false,
             version_due: now,
             version_pause: Backoff::between(Duration::from_secs(60), VERSION_FREQUENCY),
             deletions: Deletions::default(),
@@ -135,6 +138,13 @@ impl StatusLane {
 
     pub(super) fn poll(&mut self, shared: &mut Shared, renewal: Renewal, now: Now) -> Step {
         shared.notice_gap(now.up);
+        // Whatever was answered since: it may have been said before the Node went.
+        if std::mem::take(&mut self.node_may_be_gone) {
+            self.assert_due = now.up;
+            if let Stage::Rest { earliest, .. } = &mut self.stage {
+                *earliest = now.up;
+            }
+        }
         if shared.node == Ownership::Contested && !matches!(self.stage, Stage::Contest(_)) {
             self.contest(None, shared, now);
         }
@@ -210,11 +220,8 @@ impl StatusLane {
     }
 
     /// Ask before the next assertion is due.
-    pub(super) fn node_may_be_gone(&mut self, now: Up) {
-        self.assert_due = now;
-        if let Stage::Rest { earliest, .. } = &mut self.stage {
-            *earliest = now;
-        }
+    pub(super) fn node_may_be_gone(&mut self) {
+        self.node_may_be_gone = true;
     }
 
     pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {

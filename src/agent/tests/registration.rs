@@ -362,3 +362,19 @@ fn a_node_that_a_kubelet_left_is_cleared_and_what_only_an_administrator_can_mend
         "{pods:?}"
     );
 }
+
+#[test]
+fn a_lease_that_is_gone_while_a_report_is_on_its_way_leads_to_a_look_at_the_node_after_it() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.press_memory(true);
+    let (report, operation) = script.next(Lane::Status);
+    assert!(matches!(operation, Operation::PatchStatus { .. }), "{operation:?}");
+    script.play(Lane::Lease, refused(404, "NotFound"));
+    let document = script.document(&operation);
+    script.answer(report, Ok(document));
+    let answered_at = script.up;
+    script.next(Lane::Status);
+    assert!(script.up - answered_at < Duration::from_secs(1), "asked {:?} later", script.up - answered_at);
+}
