@@ -54,7 +54,7 @@ pub(super) struct StatusLane {
     /// When the next report is due though nothing changed (SYN-6); `None` before the first.
     report_due: Option<Up>,
     assert_due: Up,
-    /// Its Lease is, and nothing was asked since.
+    /// Its Lease is gone: the next poll makes an assertion due.
     node_may_be_gone: bool,
     version_due: Up,
     version_pause: Backoff,

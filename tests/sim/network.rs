@@ -67,16 +67,6 @@ pub struct Flight {
     exchange: Exchange,
 }
 
-/// What is left of a request when its answer is there.
-struct Ended {
-    lane: Lane,
-    ticket: Option<Ticket>,
-    operation: Option<Operation>,
-    letter: Option<(String, u64)>,
-    is_open: bool,
-    sent_us: u64,
-}
-
 /// Requests by number.
 #[derive(Debug, Default)]
 pub struct Flights {
@@ -338,9 +328,8 @@ impl World {
             if by_stranger {
                 return self.violated("a stranger's answer is waited for to its end".to_owned());
             }
-            let Flight { lane, ticket, operation, letter, is_open, sent_us, mut exchange } = flight;
-            let answer = exchange.end_of_stream().unwrap_or_else(failed);
-            return self.ended(Ended { lane, ticket, operation, letter, is_open, sent_us }, answer, said);
+            let answer = flight.exchange.end_of_stream().unwrap_or_else(failed);
+            return self.end(flight, answer, said);
         }
         self.flights.open.insert(number, flight);
     }
@@ -352,13 +341,8 @@ impl World {
         }
     }
 
-    fn end(&mut self, flight: Flight, answer: Answer, said: Said) {
-        let Flight { lane, ticket, operation, letter, is_open, sent_us, .. } = flight;
-        self.ended(Ended { lane, ticket, operation, letter, is_open, sent_us }, answer, said);
-    }
-
-    fn ended(&mut self, ended: Ended, mut answer: Answer, said: Said) {
-        let Ended { lane, ticket, operation, letter, is_open, sent_us } = ended;
+    fn end(&mut self, flight: Flight, mut answer: Answer, said: Said) {
+        let Flight { lane, ticket, operation, letter, is_open, sent_us, exchange: _ } = flight;
         self.trace.say(|| match &answer.result {
             Ok(_) => format!("<- {lane:?} done"),
             Err(refusal) => format!("<- {lane:?} {refusal}"),

@@ -40,12 +40,12 @@ impl Deletions {
     }
 
     /// Whether it happened, and no Node was made since.
-    pub(super) fn is_one(&self) -> bool {
+    pub(super) fn was_deleted(&self) -> bool {
         self.pause.is_some()
     }
 
     /// There is a Node of ours again.
-    pub(super) fn is_over(&mut self) {
+    pub(super) fn node_made(&mut self) {
         self.pause = None;
     }
 

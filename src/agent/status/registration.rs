@@ -122,7 +122,7 @@ impl StatusLane {
     fn missing(&mut self, shared: &mut Shared, now: Now) {
         // A Lease of a Node that is gone would be collected as often as it is made (LSE-14).
         shared.node = Ownership::Unknown;
-        let was_ours = self.deletions.is_one();
+        let was_ours = self.deletions.was_deleted();
         if self.stands_off("was deleted again", shared, now) {
             return;
         }
@@ -164,7 +164,7 @@ impl StatusLane {
         if !self.is_large {
             tell_what_an_administrator_must_mend(&node, shared);
         }
-        self.deletions.is_over();
+        self.deletions.node_made();
         shared.full_report = FullReport::NotNeeded;
         let is_known = self.wanted.server_version.as_ref().is_some_and(|version| version.starts_with('v'));
         self.version_due = now.up + if is_known { VERSION_FREQUENCY } else { self.version_pause.step() };
