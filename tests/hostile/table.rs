@@ -151,10 +151,11 @@ fn refusals() -> Vec<Attack> {
         Attack {
             act: Answer(s::deleted_at_once),
             hits: STATUS,
+            renewals: Renewals::ComeBackWithin(60),
             seconds: LONG,
             name: "node-deleted-after-status",
             settings: EAGER,
-            ..HIT
+            ..USUAL
         },
         patience("retry-after-1000000000", s::patience_for_ever),
         patience("retry-after-minus-1", s::patience_below_zero),
