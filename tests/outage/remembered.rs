@@ -22,7 +22,8 @@ const ACTS: [&str; 4] = [
 /// What the changes are told as, and what the end of an outage is.
 const TOLD: [&str; 4] =
     ["NodeHasInsufficientMemory", "NodeHasDiskPressure", "NodeHasSufficientMemory", "UplinkRestored"];
-/// The board is looked at every second, and a pressure ends a second after it was seen last.
+/// The least of an act: the board is looked at every second where it is registered, and a pressure ends a second after it
+/// was seen last.
 const ACT: Duration = Duration::from_millis(3500);
 /// A server that is back is left in peace for ten to twenty seconds, and then told one thing a second.
 const TELLING: Duration = Duration::from_secs(40);
@@ -78,6 +79,8 @@ impl<'a> Outage<'a> {
         self.acts_us.push(now_us());
         self.agent.reload_with("evictionHard", ACTS[number])?;
         let began = Instant::now();
+        // While it cannot register, the board is looked at with each try, and every ten seconds.
+        self.agent.wait_for_line(&[TOLD[number - 1]], SOON)?;
         wait_until(
             "the end of an act",
             SOON,
