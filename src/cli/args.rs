@@ -1,6 +1,7 @@
 //! Turns arguments into one [`Invocation`], or one sentence that says what to write instead.
 
 use std::ffi::OsString;
+use std::fmt;
 
 use lexopt::Arg;
 
@@ -22,12 +23,22 @@ pub struct Invocation {
 }
 
 /// Where settings come from.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     /// `--config`; `None`: [`super::commands::DEFAULT_CONFIG`], if it is there.
     pub config: Option<String>,
     /// Settings by flag: name without dashes, value; in the order given, as [`crate::config::settings`] takes them.
     pub flags: Vec<(String, String)>,
+}
+
+impl fmt::Debug for Sources {
+    /// Never prints a token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown =
+            |(flag, value): &(String, String)| (flag.clone(), if flag == "token" { ".." } else { value }.to_owned());
+        let flags: Vec<(String, String)> = self.flags.iter().map(shown).collect();
+        f.debug_struct("Sources").field("config", &self.config).field("flags", &flags).finish()
+    }
 }
 
 /// Reads the arguments, the program's own name left out.

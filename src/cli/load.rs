@@ -1,5 +1,6 @@
 //! Turns the paths and flags of a command line into checked settings and a kubeconfig, files bounded.
 
+use std::io::BufRead;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -21,6 +22,21 @@ pub fn settings_path(sources: &Sources) -> Option<&str> {
         // Where only root can look into the boot partition there usually is no such file: one that cannot be seen counts as absent.
         None => Some(BOOT_CONFIG).filter(|path| Path::new(path).exists()),
     }
+}
+
+/// `--token-file -`: the token is the first line of `input`, which is there once only, so it stands for a flag from here on.
+pub fn read_token(sources: &mut Sources, input: impl BufRead) -> Result<(), CliError> {
+    if !sources.flags.iter().any(|(flag, value)| flag == "token-file" && value == "-") {
+        return Ok(());
+    }
+    let mut line = String::new();
+    let read = input.take(limits::CREDENTIAL_FILE_BYTES as u64).read_line(&mut line);
+    let token = read.ok().map(|_| line.trim().to_owned()).filter(|token| !token.is_empty()).ok_or_else(|| {
+        CliError::new(exit::USAGE, "--token-file -: standard input has no line with a token: write one, or name a file")
+    })?;
+    sources.flags.retain(|(flag, _)| flag != "token-file");
+    sources.flags.push(("token".to_owned(), token));
+    Ok(())
 }
 
 /// Settings file and flags, checked together.
@@ -192,6 +208,26 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         assert_eq!(kubernetes_folder(&program), folder.display().to_string());
         std::fs::remove_dir_all(prefix).unwrap();
+    }
+
+    #[test]
+    fn a_token_from_standard_input_is_its_first_line_and_stands_for_the_flag() {
+        let sources = |value: &str| Sources {
+            config: None,
+            flags: vec![("token-file".to_owned(), value.to_owned()), ("zone".to_owned(), "a".to_owned())],
+        };
+        let read = |value: &str, input: &str| {
+            let mut sources = sources(value);
+            read_token(&mut sources, input.as_bytes()).map(|()| sources)
+        };
+        let typed = read("-", " abcdef.0123456789abcdef \nmore\n").unwrap();
+        let flags: Vec<(&str, &str)> = typed.flags.iter().map(|(flag, value)| (&**flag, &**value)).collect();
+        assert_eq!(flags, [("zone", "a"), ("token", "abcdef.0123456789abcdef")]);
+        assert!(!format!("{typed:?} {typed:#?}").contains("0123456789"), "{typed:?}");
+        assert_eq!(read("/t", "x").unwrap(), sources("/t"));
+        for nothing in ["", "\n", "  \nabcdef.0123456789abcdef"] {
+            assert_eq!(read("-", nothing).unwrap_err().code, exit::USAGE, "{nothing:?}");
+        }
     }
 
     #[test]

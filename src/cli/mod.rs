@@ -33,7 +33,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
 }
 
 fn execute(invocation: Invocation) -> Result<u8, CliError> {
-    let Invocation { command, topic, root, file, format, sources } = invocation;
+    let Invocation { command, topic, root, file, format, mut sources } = invocation;
+    load::read_token(&mut sources, std::io::stdin().lock())?;
     match command {
         Command::Version => print(&help::version())?,
         Command::Help => {

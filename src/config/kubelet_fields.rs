@@ -16,7 +16,7 @@ const NOT_APPLICABLE: &str = "\
     logging.format logging.options logging.vmodule makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls \
     memoryManagerPolicy memoryReservationPolicy memorySwap memoryThrottlingFactor nodeStatusMaxImages oomScoreAdj \
     podCIDR podLogsDir podPidsLimit preloadedImagesVerificationAllowlist protectKernelDefaults qosReserved \
-    readOnlyPort registryBurst registryPullQPS reservedMemory resolvConf rotateCertificates runOnce \
+    readOnlyPort registryBurst registryPullQPS reservedMemory resolvConf runOnce \
     runtimeRequestTimeout seccompDefault serializeImagePulls serverTLSBootstrap showHiddenMetricsForVersion \
     shutdownGracePeriod shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods singleProcessOOMKill \
     staticPodPath staticPodURL staticPodURLHeader streamingConnectionIdleTimeout syncFrequency systemCgroups \

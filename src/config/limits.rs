@@ -29,6 +29,10 @@ pub const EXCHANGE_BYTES: usize = 2 * NODE_BODY_BYTES;
 pub const READS_PER_TURN: usize = 16;
 /// Messages of the kernel about the network that are dropped at once, as one look answers them all.
 pub const NETWORK_MESSAGES: usize = 1024;
+/// API servers that a board is told to join.
+pub const JOIN_SERVERS: usize = 16;
+/// Hashes of CAs that a board may meet.
+pub const CA_HASHES: usize = 8;
 /// Labels from settings.
 pub const NODE_LABELS: usize = 256;
 /// Taints from settings.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::duration;
 use super::eviction;
 use super::field::Field;
+use super::join;
 use super::kubelet_fields;
 use super::nearest::unknown;
 use super::problem::{Findings, Origin, Problem, quoted};
@@ -165,6 +166,10 @@ impl Reading {
 
     fn finish(mut self) -> Result<Loaded, Vec<Problem>> {
         let mut settings = Settings::default();
+        let brings_token = |given: &Given| join::TOKENS.contains(&given.setting.name);
+        if self.given.iter().any(|given| given.origin == Origin::Flag && brings_token(given)) {
+            self.given.retain(|given| given.origin == Origin::Flag || !brings_token(given));
+        }
         for setting in SETTINGS {
             for given in self.given.iter().filter(|given| given.setting.name == setting.name) {
                 setting.read(&mut settings, &given.field(), &mut self.findings);
@@ -187,6 +192,7 @@ impl Reading {
                 }
             }
         }
+        join::check(&settings, last, &mut self.findings);
         let Findings { mut problems, mut notices } = self.findings;
         for found in [&mut problems, &mut notices] {
             found.sort_by(|one, other| (&one.origin, one.line).cmp(&(&other.origin, other.line)));

@@ -3,6 +3,8 @@
 mod duration;
 mod eviction;
 mod field;
+pub mod join;
+mod join_values;
 pub mod kubeconfig;
 mod kubelet_fields;
 pub mod labels;

@@ -101,7 +101,7 @@ pub(super) fn address_list(field: &Field<'_>, findings: &mut Findings) -> Result
 }
 
 /// What `read` makes of the items; an item that is the same as one before it is refused with the words of `again`.
-fn distinct<T>(
+pub(super) fn distinct<T>(
     list: &Field<'_>,
     findings: &mut Findings,
     read: impl Fn(&Value) -> Result<T, String>,

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::field::Field;
+use super::join_values::{ca_hashes, certificate_lifetime, proxy, servers, token};
+use super::kubeconfig::Server;
 use super::limits;
 use super::node_values::{address_list, cloud_provider, hostname, journal_quota, label_value, node_ip, node_labels};
 use super::node_values::{reserved, reserved_cpus, taint_list};
@@ -16,6 +18,7 @@ use super::yaml::{Content, Entry, Value};
 use super::{eviction, eviction::periods, eviction::reclaims, eviction::thresholds};
 
 pub use super::eviction::{Signal, Threshold};
+pub use super::join_values::{CaHash, Token};
 pub use super::node_values::{CloudProvider, Family, NodeIp};
 
 /// One row of the table.
@@ -53,7 +56,7 @@ pub enum Form {
     Single(&'static str),
     /// A map in a file, `KEY=VALUE,...` in a flag: what stands for a key, the separator, what stands for a value.
     Map(&'static str, char, &'static str),
-    /// A list in a file, commas in a flag: what stands for an item in a flag, and in a file; how many are allowed.
+    /// A list in a file, where a single text is a list of one, commas in a flag: what stands for an item in a flag, and in a file; how many are allowed.
     List(&'static str, &'static str, usize),
 }
 
@@ -105,12 +108,48 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The API's own whole numbers.
 const MOST: u32 = i32::MAX as u32;
 const TAINTS: Form = List("KEY=VALUE:EFFECT", "maps with key, value and effect", limits::TAINTS);
+const SERVERS: Form = List("https://HOST:PORT", "https://HOST:PORT", limits::JOIN_SERVERS);
+const CA_HASHES: Form = List("sha256:HASH", "sha256:HASH", limits::CA_HASHES);
 const ADDRESSES: Form = List("TYPE=ADDRESS", "maps with type and address", limits::NODE_ADDRESSES);
 
 settings! {
     /// `None` is stand-alone: nothing is sent (TR-9).
     kubeconfig: Option<String> = None, KubeletFlag "kubeconfig" "kubeconfig" "", Single("FILE"), path,
         "Server and credentials; else /etc/nodepulse/kubeconfig, if it is there";
+    /// JOIN-7.
+    servers: Vec<Server> = Vec::new(), Ours "servers" "servers" "", SERVERS, servers,
+        "API servers to join where there is no kubeconfig, tried in this order, each https://HOST:PORT";
+    token: Option<Token> = None, Ours "token" "token" "", Single("TOKEN"), token,
+        "Bootstrap token to join with, of kubeadm (ID.SECRET) or of k3s (K10...)";
+    token_file: Option<String> = None, Ours "tokenFile" "token-file" "", Single("FILE"), path,
+        "File with the token, read again when needed; as a flag - is one line of standard input";
+    /// JOIN-3; one may be of a key that is not yet in use (CA-4).
+    ca_hash: Vec<CaHash> = Vec::new(), Ours "caHash" "ca-hash" "", CA_HASHES, ca_hashes,
+        "Hash of the public key of the cluster's CA, as kubeadm prints it; the next CA's may stand beside it";
+    /// JOIN-8.
+    ca_file: Option<String> = None, Ours "caFile" "ca-file" "", Single("FILE"), path,
+        "CA certificates of the cluster (PEM) instead of caHash, where it does not show them to everybody";
+    /// JOIN-9.
+    unsafe_skip_ca_verification: bool = false,
+        Ours "unsafeSkipCaVerification" "unsafe-skip-ca-verification" "false", Boolean, boolean,
+        "Without caHash and caFile: trust whoever knows the token (any board that has it could be the cluster)";
+    bootstrap_kubeconfig: Option<String> = None,
+        KubeletFlag "bootstrapKubeconfig" "bootstrap-kubeconfig" "", Single("FILE"), path,
+        "Kubeconfig with server, CA and token to join with, instead of servers, token and caHash";
+    proxy_url: Option<Server> = None, Ours "proxyURL" "proxy-url" "", Single("URL"), proxy,
+        "HTTP proxy to join through, http://HOST:PORT; a kubeconfig names its own";
+    /// ROT-1. A kubelet's default is false; kubeadm sets it.
+    rotate_certificates: bool = true, Kubelet "rotateCertificates" "rotate-certificates" "true", Boolean, boolean,
+        "Renew the client certificate, at a third of its life (a kubelet's own default is false)";
+    /// `expirationSeconds` (CSR).
+    certificate_lifetime: Option<Duration> = None,
+        Ours "certificateLifetime" "certificate-lifetime" "", Single("DURATION"), certificate_lifetime,
+        "How long a new certificate is to be valid, at least 10m; else as long as the cluster allows";
+    keep_token: bool = true, Ours "keepToken" "keep-token" "true", Boolean, boolean,
+        "Keep the token for the day when the certificate has expired; false: forget it once joined";
+    /// K3S-2.
+    k3s_shared_key: bool = false, Ours "k3sSharedKey" "k3s-shared-key" "false", Boolean, boolean,
+        "Take a key that a k3s server older than 2025 gives to all its agents alike";
     /// Lower-cased (ST-6).
     hostname_override: Option<String> = None, KubeletFlag "hostnameOverride" "hostname-override" "", Single("NAME"), hostname,
         "Name of the Node; else the one in its client certificate (system:node:NAME), else the host's";
@@ -282,9 +321,18 @@ impl Setting {
 
     /// Checks a value and puts it in its place, or keeps what is wrong with it.
     pub(super) fn read(&self, to: &mut Settings, field: &Field<'_>, findings: &mut Findings) {
+        let list = self.list_of_one(field.value);
+        let field = &Field { value: list.as_ref().unwrap_or(field.value), ..field.clone() };
         let checked = self.check_form(field.value).map_err(|wrong| field.problem(wrong));
         let read = checked.and_then(|()| (self.read)(to, field, findings));
         findings.accept(read);
+    }
+
+    /// A single text where a list belongs; nothing for an empty one.
+    fn list_of_one(&self, value: &Value) -> Option<Value> {
+        let (List(..), Some(text)) = (self.form, value.as_text()) else { return None };
+        let items = if text.is_empty() { Vec::new() } else { vec![value.clone()] };
+        Some(Value { line: value.line, content: Content::List(items) })
     }
 
     fn check_form(&self, value: &Value) -> Result<(), String> {

@@ -14,6 +14,8 @@ use super::field::Field;
 use super::problem::{Origin, Problem};
 use super::yaml::{self, Content, Value};
 
+pub(super) use server::{parse_proxy, parse_server};
+
 /// What one context of a kubeconfig says, files not yet read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kubeconfig {
@@ -126,10 +128,10 @@ impl Kubeconfig {
         let server = cluster.at("server");
         let proxy = cluster.at("proxy-url");
         Ok(Kubeconfig {
-            server: server::parse_server(required(&server)?).map_err(|wrong| server.problem(wrong))?,
+            server: parse_server(required(&server)?).map_err(|wrong| server.problem(wrong))?,
             certificate_authority: material(&cluster, "certificate-authority")?,
             tls_server_name: cluster.at("tls-server-name").text()?.map(str::to_owned),
-            proxy: proxy.text()?.map(server::parse_proxy).transpose().map_err(|wrong| proxy.problem(wrong))?,
+            proxy: proxy.text()?.map(parse_proxy).transpose().map_err(|wrong| proxy.problem(wrong))?,
             credentials,
             context: name.to_owned(),
             path: path.to_owned(),

@@ -4,13 +4,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::*;
+use crate::config::join::PRINT_CA_HASH;
 use crate::config::limits;
-use crate::config::settings::{NodeIp, Signal, Threshold};
+use crate::config::settings::{CaHash, NodeIp, Signal, Threshold, Token};
 use crate::config::taint::{Effect, Taint};
 
 const OURS: &str = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n";
 const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 const PATH: &str = "/etc/nodepulse/config.yaml";
+const TOKEN: &str = "abcdef.0123456789abcdef";
+const HASH: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 fn flags(flags: &[(&str, &str)]) -> Vec<(String, String)> {
     flags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -60,8 +63,9 @@ fn the_quota_of_the_journal_is_a_quantity_within_bounds() {
 fn every_setting_is_read_from_a_file() {
     let every = include_str!("every-setting.yaml");
     let loaded = load(OURS, every, &[]).settings;
-    // A soft threshold cannot be without its grace period.
-    for setting in SETTINGS.iter().filter(|setting| setting.name != "evictionSoftGracePeriod") {
+    // A soft threshold cannot be without its grace period, and one token is enough.
+    let apart = ["evictionSoftGracePeriod", "tokenFile", "bootstrapKubeconfig"];
+    for setting in SETTINGS.iter().filter(|setting| !apart.contains(&setting.name)) {
         let (key, mut is_its) = (setting.name.split('.').next(), false);
         let others = every.lines().filter(|line| {
             is_its = if line.starts_with([' ', '-']) { is_its } else { line.split(':').next() == key };
@@ -71,6 +75,12 @@ fn every_setting_is_read_from_a_file() {
         assert_ne!(load(OURS, &others.join("\n"), &[]).settings, loaded, "{} is not read", setting.name);
     }
     assert_eq!(loaded.kubeconfig.as_deref(), Some("/etc/nodepulse/node.kubeconfig"));
+    let hosts: Vec<(&str, u16)> = loaded.servers.iter().map(|server| (&*server.host, server.port)).collect();
+    assert_eq!(hosts, [("10.0.0.1", 6443), ("2001:db8::1", 6443)]);
+    assert_eq!(loaded.token.as_ref().map(Token::as_str), Some("abcdef.0123456789abcdef"));
+    assert_eq!(loaded.ca_hash, [CaHash::parse(HASH).unwrap()]);
+    assert_eq!(loaded.ca_file.as_deref(), Some("/etc/nodepulse/ca.crt"));
+    assert_eq!(loaded.certificate_lifetime, Some(Duration::from_secs(720 * 3600)));
     assert_eq!(loaded.hostname_override.as_deref(), Some("gate-7"));
     assert_eq!(loaded.node_ip, NodeIp::Two("192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()));
     assert_eq!(loaded.register_with_taints[1].effect, Effect::PreferNoSchedule);
@@ -78,6 +88,104 @@ fn every_setting_is_read_from_a_file() {
     assert_eq!(loaded.node_status_report_frequency, Duration::from_secs(90));
     assert_eq!(loaded.eviction_hard[&Signal::MemoryAvailable], Threshold::Quantity(64 << 20));
     assert_eq!(loaded.reserved_system_cpus, Some(3));
+}
+
+#[test]
+fn one_text_is_a_list_of_one_and_an_empty_one_is_none() {
+    let loaded = load(OURS, "servers: k8s.lan:6443\nregisterWithTaints: a=b:NoExecute\ncaHash: ''\n", &[]).settings;
+    assert_eq!(loaded.servers.iter().map(|server| &*server.host).collect::<Vec<_>>(), ["k8s.lan"]);
+    assert_eq!((loaded.register_with_taints.len(), loaded.ca_hash.len()), (1, 0));
+    let two = format!("{HASH},sha256:{}", "0".repeat(64));
+    let given = [("ca-hash", two.as_str()), ("ca-hash", &format!("sha256:{}", "1".repeat(64)))];
+    assert_eq!(load(OURS, &format!("caHash: {HASH}\n"), &given).settings.ca_hash.len(), 3);
+}
+
+#[test]
+fn a_token_needs_to_be_told_which_server_may_have_it() {
+    let token = format!("servers: https://10.0.0.1:6443\ntoken: {TOKEN}\n");
+    let said = problem(&token);
+    let start = "config.yaml:4: token: nothing says which server may have it: add caHash: sha256:HASH (--ca-hash)";
+    assert!(said.starts_with(start) && said.ends_with(PRINT_CA_HASH), "{said}");
+    for trust in [&format!("caHash: {HASH}"), "caFile: /ca.crt", "unsafeSkipCaVerification: true"] {
+        assert!(load(OURS, &format!("{token}{trust}\n"), &[]).notices.is_empty(), "{trust}");
+    }
+    let of_k3s = format!("K10{}::node:secret", HASH.trim_start_matches("sha256:"));
+    assert_eq!(load("", "", &[("token", &of_k3s)]).settings.token.unwrap().as_str(), of_k3s);
+    let flagged = problems(OURS, "", &[("token", TOKEN)]).remove(0);
+    assert!(flagged.starts_with("--token: nothing says which server may have it"), "{flagged}");
+    let both = load(OURS, &format!("{token}unsafeSkipCaVerification: true\n"), &[("ca-hash", HASH)]);
+    let told = "unsafeSkipCaVerification: has no effect: caHash says which server may have the token";
+    assert_eq!(both.notices, [format!("{PATH}:5: {told}")]);
+}
+
+#[test]
+fn of_two_tokens_one_must_go_and_a_flag_goes_before_any_in_the_file() {
+    let token = format!("caHash: {HASH}\ntoken: {TOKEN}\n");
+    let again = "token in line 4 brings a token as well: keep one of them";
+    assert_eq!(problem(&format!("{token}tokenFile: t\n")), format!("config.yaml:5: tokenFile: {again}"));
+    assert_eq!(
+        problem(&format!("{token}bootstrapKubeconfig: b\n")),
+        format!("config.yaml:5: bootstrapKubeconfig: {again}")
+    );
+    assert_eq!(
+        problems(OURS, "", &[("bootstrap-kubeconfig", "b"), ("token-file", "t")]),
+        ["--bootstrap-kubeconfig: --token-file brings a token as well: keep one of them"]
+    );
+    let settings = load(OURS, &token, &[("token-file", "t")]).settings;
+    assert_eq!((settings.token, settings.token_file.as_deref()), (None, Some("t")));
+    let settings = load(OURS, &token, &[("bootstrap-kubeconfig", "b")]).settings;
+    assert_eq!((settings.token, settings.bootstrap_kubeconfig.as_deref()), (None, Some("b")));
+    let settings =
+        load(OURS, "bootstrapKubeconfig: b\ntokenFile: t\n", &[("token", TOKEN), ("ca-hash", HASH)]).settings;
+    assert_eq!(
+        (settings.token.unwrap().as_str(), settings.token_file, settings.bootstrap_kubeconfig),
+        (TOKEN, None, None)
+    );
+}
+
+#[test]
+fn what_is_wrong_with_joining_is_told_with_its_line_and_never_shows_the_token() {
+    for (body, text) in [
+        (
+            "servers: [http://10.0.0.1]",
+            "servers[0]: http:// is refused: credentials would be sent unencrypted; write https://HOST:PORT",
+        ),
+        ("servers: [{a: b}]", "servers[0]: must be https://HOST:PORT, not a map"),
+        ("servers: [api:1, 'https://API:1/']", "servers[1]: is in the list twice: keep one of them"),
+        ("caHash: [{}]", "caHash[0]: must be sha256:HASH, not a map"),
+        (
+            "proxyURL: https://proxy",
+            "proxyURL: a proxy by https:// is not supported, only one that knows CONNECT; write http://HOST:PORT (what goes through it is encrypted up to the API server)",
+        ),
+        ("certificateLifetime: 5m", "certificateLifetime: must be at least 600s, not 300s"),
+        ("certificateLifetime: 700000h", "certificateLifetime: must be at most 2147483647s, not 2520000000s"),
+        ("token: [a]", "token: must be a single value, not a list"),
+    ] {
+        assert_eq!(problem(body), format!("config.yaml:3: {text}"));
+    }
+    for secret in [
+        "secret-0123456789abcdef",
+        "abcdef.0123456789ABCDEF",
+        "abcdef.01234 56789abcdef",
+        "\"abcdef.\\n0123456789abcdef\"",
+    ] {
+        let said = problem(&format!("token: {secret}"));
+        assert!(
+            !said.contains("secret") && !said.contains("01234") && said.starts_with("config.yaml:3: token: "),
+            "{said}"
+        );
+    }
+    let many = format!("servers: [{}]", (1..=17).map(|index| format!("api:{index}")).collect::<Vec<_>>().join(", "));
+    assert_eq!(problem(&many), "config.yaml:3: servers: has 17 entries; 16 are allowed");
+    assert!(problem("caHash: [sha256:00]").contains("must be sha256: and 64 hexadecimal digits, not \"sha256:00\""));
+}
+
+#[test]
+fn what_debug_prints_of_settings_shows_no_token() {
+    let loaded = load(OURS, &format!("token: {TOKEN}\ncaHash: {HASH}\n"), &[]);
+    let shown = format!("{loaded:?} {loaded:#?}");
+    assert!(shown.contains("Token(..)") && !shown.contains("0123456789abcdef\""), "{shown}");
+    assert!(!shown.contains(TOKEN));
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn taints_that_the_server_refuses_are_refused() {
             "[{key: a, efect: NoSchedule, effect: NoExecute}]",
             "[0]: unknown key \"efect\": the keys are key, effect, value, timeAdded",
         ),
-        ("a", ": must be a list of maps with key, value and effect, not a single value"),
+        ("a", "[0]: \"a\" is not of the form key=value:effect or key:effect"),
     ] {
         is_refused("registerWithTaints", text, &[wrong]);
     }
