@@ -67,7 +67,7 @@ impl Board {
         let host = if by_name { SERVER_NAME } else { "127.0.0.1" };
         let own = authority.client(&format!("system:node:{name}"), Some("system:nodes"), Validity::Now)?;
         let url = format!("https://{host}:{}", server.port);
-        let kubeconfig = identity::write_kubeconfig(&folder, "node", &url, authority, &own)?;
+        let kubeconfig = identity::write_kubeconfig(&folder, "node", &url, &authority.certificate(), &own)?;
         if let Some(port) = server.proxy_port {
             let text = fs::read_to_string(&kubeconfig).map_err(|e| e.to_string())?;
             let line = |line: &str| match line.split_once("server: ") {

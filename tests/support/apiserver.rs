@@ -17,7 +17,13 @@ const START_WITHIN: Duration = Duration::from_secs(90);
 
 /// The keys of the whole cluster, in memory and as files in its folder.
 pub struct Pki {
+    /// Which signs certificates of servers and of nodes.
     pub authority: Authority,
+    /// The next one, or, once the cluster has moved to that, the one before.
+    pub other_authority: Authority,
+    /// What the cluster tells its clients to trust, and whose certificates it takes: PEM.
+    pub trusted: String,
+    pub trusted_file: PathBuf,
     pub authority_file: PathBuf,
     pub authority_key_file: PathBuf,
     pub service_account_private_file: PathBuf,
@@ -27,16 +33,36 @@ pub struct Pki {
 
 impl Pki {
     pub fn new(home: &Home) -> Result<Self> {
-        let authority = Authority::new("nodepulse-test-cluster")?;
+        // Both of one name, as kubeadm's are before and after a rotation.
+        let (authority, other_authority) =
+            (Authority::new("nodepulse-test-cluster")?, Authority::new("nodepulse-test-cluster")?);
         let (private, public) = signing_keys()?;
         Ok(Self {
+            trusted_file: home.write("trusted.crt", &authority.certificate())?,
             authority_file: home.write("ca.crt", &authority.certificate())?,
             authority_key_file: home.write("ca.key", authority.key())?,
             service_account_private_file: home.write("service-accounts.key", &private)?,
             service_account_public_file: home.write("service-accounts.pub", &public)?,
             admin: authority.client("admin", Some("system:masters"), Validity::Now)?,
+            trusted: authority.certificate(),
             authority,
+            other_authority,
         })
+    }
+
+    /// Both authorities or one of them are trusted from now on; with `swap` the other one signs.
+    pub fn rotate(&mut self, home: &Home, swap: bool, trust_both: bool) -> Result<()> {
+        if swap {
+            std::mem::swap(&mut self.authority, &mut self.other_authority);
+            home.write("ca.crt", &self.authority.certificate())?;
+            home.write("ca.key", self.authority.key())?;
+            self.admin = self.authority.client("admin", Some("system:masters"), Validity::Now)?;
+        }
+        self.trusted = self.authority.certificate();
+        if trust_both {
+            self.trusted.push_str(&self.other_authority.certificate());
+        }
+        home.write("trusted.crt", &self.trusted).map(drop)
     }
 }
 
@@ -98,7 +124,7 @@ impl ApiServer {
             audit_log: log.clone(),
         };
         let is_valid = matches!(setup.certificate, Validity::Now | Validity::Years);
-        let authority = is_valid.then(|| setup.pki.authority.certificate());
+        let authority = is_valid.then(|| setup.pki.trusted.clone());
         Ok(Self {
             port,
             admin: Client::new(port, authority.as_deref(), &setup.pki.admin)?,
@@ -109,6 +135,18 @@ impl ApiServer {
             authority,
             audit: AuditLog::new(log),
         })
+    }
+
+    /// Starts it again with a serving certificate of the authority that signs now, and with an administrator of that.
+    pub(super) fn rotate(&mut self, pki: &Pki, more_addresses: &[IpAddr]) -> Result<()> {
+        let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        addresses.extend(more_addresses);
+        let serving = pki.authority.server(&addresses, Validity::Now)?;
+        self.home.write(&format!("{}.crt", self.name), &serving.certificate)?;
+        self.home.write(&format!("{}.key", self.name), &serving.key)?;
+        self.admin = Client::new(self.port, Some(&pki.trusted), &pki.admin)?;
+        self.authority = Some(pki.trusted.clone());
+        self.restart()
     }
 
     /// Where clients find it.
@@ -184,6 +222,11 @@ impl ApiServer {
         tail(&self.home.path.join(format!("{}.log", self.name)), lines)
     }
 
+    /// Somebody who brings nothing but what `with_header` adds.
+    pub fn anonymous(&self) -> Result<Client> {
+        Client::anonymous(self.port, self.authority.as_deref())
+    }
+
     pub(super) fn let_go(&self) {
         if let Some(daemon) = self.daemon().as_mut() {
             daemon.let_go();
@@ -231,7 +274,7 @@ fn arguments(setup: &ApiServerSetup, files: &ServerFiles, port: u16) -> Vec<Stri
     set("endpoint-reconciler-type", &"none");
     set("tls-cert-file", &files.certificate.display());
     set("tls-private-key-file", &files.key.display());
-    set("client-ca-file", &pki.authority_file.display());
+    set("client-ca-file", &pki.trusted_file.display());
     set("enable-bootstrap-token-auth", &true);
     set("authorization-mode", &"Node,RBAC");
     set("enable-admission-plugins", &"NodeRestriction");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-pub const CONTROL_PLANE: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
+pub const CONTROL_PLANE: [&str; 5] = ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "kubeadm"];
 pub const KUBELET: [&str; 2] = ["kubelet", "containerd"];
 
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/build");

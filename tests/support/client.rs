@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
 use ureq::http::{HeaderMap, Request};
-use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig};
 
 /// No request of a test takes longer unless the server is frozen.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,16 +36,25 @@ pub struct Reply {
 }
 
 impl Client {
-    /// `authority` is the certificate, as PEM, that the server's is signed with. `None` takes whatever a server shows: a
+    /// `authority` holds the certificates, as PEM, of which one has signed the server's. `None` takes whatever a server shows: a
     /// test must be able to ask one whose certificate has expired.
     pub fn new(port: u16, authority: Option<&str>, identity: &Keypair) -> Result<Self> {
-        let certificate = |pem: &str| Certificate::from_pem(pem.as_bytes()).map_err(text);
         let key = PrivateKey::from_pem(identity.key.as_bytes()).map_err(text)?;
+        let own = ClientCert::new_with_certs(&certificates(&identity.certificate)?, key);
+        Self::with_certificate(port, authority, Some(own))
+    }
+
+    /// Nobody, as far as the server knows.
+    pub fn anonymous(port: u16, authority: Option<&str>) -> Result<Self> {
+        Self::with_certificate(port, authority, None)
+    }
+
+    fn with_certificate(port: u16, authority: Option<&str>, own: Option<ClientCert>) -> Result<Self> {
         let tls = TlsConfig::builder()
             .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-            .client_cert(Some(ClientCert::new_with_certs(&[certificate(&identity.certificate)?], key)))
+            .client_cert(own)
             .disable_verification(authority.is_none())
-            .root_certs(RootCerts::from(authority.map(certificate).transpose()?))
+            .root_certs(RootCerts::from(authority.map(certificates).transpose()?.unwrap_or_default()))
             .build();
         Ok(Self { port, tls, patience: PATIENCE, header: None })
     }
@@ -140,6 +149,14 @@ impl Reply {
         let words = self.body["message"].as_str().map_or_else(|| self.body.to_string(), str::to_owned);
         Err(format!("{method} {path}: {} {words}", self.status))
     }
+}
+
+fn certificates(pem: &str) -> Result<Vec<Certificate<'static>>> {
+    let all = ureq::tls::parse_pem(pem.as_bytes()).map(|item| match item.map_err(text)? {
+        PemItem::Certificate(certificate) => Ok(certificate),
+        _ => Err("something else than a certificate among the authorities".to_owned()),
+    });
+    all.collect()
 }
 
 fn text(error: ureq::Error) -> String {

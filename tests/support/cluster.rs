@@ -14,6 +14,7 @@ pub mod binaries;
 pub mod client;
 pub mod daemon;
 pub mod identity;
+pub mod joining;
 pub mod kubelet;
 pub mod pki;
 
@@ -22,6 +23,7 @@ pub use audit::AuditEntry;
 pub use client::{Client, Reply};
 pub use daemon::wait_until;
 pub use identity::{Credential, NodeIdentity};
+pub use joining::{Rotation, Token};
 pub use kubelet::Kubelet;
 pub use pki::Validity;
 
@@ -33,8 +35,8 @@ use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// An error here is only ever read by a person, so it is a sentence.
@@ -53,6 +55,8 @@ pub struct Options {
     pub node_monitor_period: Duration,
     /// Addresses besides 127.0.0.1 under which the API server is reached, for tests with networks of their own.
     pub more_addresses: Vec<IpAddr>,
+    /// How long the certificates live that the controller-manager signs.
+    pub signing_duration: Duration,
 }
 
 impl Default for Options {
@@ -62,6 +66,7 @@ impl Default for Options {
             node_startup_grace_period: Duration::from_secs(14),
             node_monitor_period: Duration::from_secs(1),
             more_addresses: Vec::new(),
+            signing_duration: Duration::from_secs(365 * 86_400),
         }
     }
 }
@@ -74,9 +79,12 @@ pub struct Cluster {
     etcd: Daemon,
     etcd_url: String,
     programs: BTreeMap<&'static str, PathBuf>,
-    more_addresses: Vec<IpAddr>,
+    options: Options,
     pki: Pki,
     admin_kubeconfig: PathBuf,
+    /// What kubeadm has made so that boards can join; once.
+    joining: OnceLock<Result<()>>,
+    has_rotated: bool,
     /// How long the start took, without any building.
     pub started_in: Duration,
     next_name: AtomicU32,
@@ -99,7 +107,7 @@ impl Cluster {
             more_addresses: &options.more_addresses,
             certificate: Validity::Now,
         })?;
-        let admin_kubeconfig = identity::write_kubeconfig(&home.path, "admin", &api.url(), &pki.authority, &pki.admin)?;
+        let admin_kubeconfig = identity::write_kubeconfig(&home.path, "admin", &api.url(), &pki.trusted, &pki.admin)?;
         let program = &programs["kube-controller-manager"];
         let mut controller_manager = start_controller_manager(&home, program, &pki, &api, &options)?;
         wait_for_controllers(&api, &mut controller_manager)?;
@@ -109,9 +117,11 @@ impl Cluster {
             etcd,
             etcd_url,
             programs,
-            more_addresses: options.more_addresses,
+            options,
             pki,
             admin_kubeconfig,
+            joining: OnceLock::new(),
+            has_rotated: false,
             started_in: began.elapsed(),
             next_name: AtomicU32::new(1),
             home,
@@ -140,7 +150,7 @@ impl Cluster {
             pki: &self.pki,
             program: &self.programs["kube-apiserver"],
             etcd: &self.etcd_url,
-            more_addresses: &self.more_addresses,
+            more_addresses: &self.options.more_addresses,
             certificate,
         })
     }
@@ -167,38 +177,14 @@ impl Cluster {
         node.renew(&self.pki.authority, credential)
     }
 
+    /// The keys of another client, by the authority that signs now.
+    pub fn client_keys(&self, user: &str, group: Option<&str>) -> Result<pki::Keypair> {
+        self.pki.authority.client(user, group, Validity::Now)
+    }
+
     /// What a server of this cluster could show, with these dates.
     pub fn serving_certificate(&self, validity: Validity) -> Result<pki::Keypair> {
         self.pki.authority.server(&[IpAddr::from([127, 0, 0, 1])], validity)
-    }
-
-    /// A bootstrap token, as `kubeadm token create` makes one: its owner may ask for a node certificate, which
-    /// the controller-manager approves and signs.
-    pub fn bootstrap_token(&self) -> Result<String> {
-        let number = self.next_name.fetch_add(1, Ordering::Relaxed);
-        let (id, secret) = (format!("{number:06x}"), format!("{number:016x}"));
-        for (name, role) in [
-            ("bootstrap-nodes", "system:node-bootstrapper"),
-            ("bootstrap-approval", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
-        ] {
-            let binding = json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}],
-            });
-            let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-            let reply = self.api.admin.request("POST", path, Some(("application/json", &binding)))?;
-            if reply.status != 409 {
-                reply.accepted("POST", path)?;
-            }
-        }
-        let token = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",
-            "metadata": {"name": format!("bootstrap-token-{id}")},
-            "stringData": {"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true"},
-        });
-        self.api.admin.post("/api/v1/namespaces/kube-system/secrets", &token)?;
-        Ok(format!("{id}.{secret}"))
     }
 
     pub fn kubectl_program(&self) -> &Path {
@@ -207,17 +193,22 @@ impl Cluster {
 
     /// What `kubectl` says, run as the administrator.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let output = Command::new(&self.programs["kubectl"])
+        self.run_as_admin("kubectl", arguments)
+    }
+
+    /// What one of the programs says, run as the administrator.
+    fn run_as_admin(&self, program: &str, arguments: &[&str]) -> Result<String> {
+        let output = Command::new(&self.programs[program])
             .args(arguments)
             .env("KUBECONFIG", &self.admin_kubeconfig)
             // Its cache of what the server offers goes below HOME.
             .env("HOME", &self.home.path)
             .output()
-            .map_err(|e| format!("cannot run kubectl: {e}"))?;
+            .map_err(|e| format!("cannot run {program}: {e}"))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        Err(format!("kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+        Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
     }
 
     /// Name and resident KiB of every daemon.
@@ -375,22 +366,23 @@ fn start_controller_manager(
     options: &Options,
 ) -> Result<Daemon> {
     let user = pki.authority.client("system:kube-controller-manager", None, Validity::Now)?;
-    let kubeconfig = identity::write_kubeconfig(&home.path, "controller-manager", &api.url(), &pki.authority, &user)?;
+    let kubeconfig = identity::write_kubeconfig(&home.path, "controller-manager", &api.url(), &pki.trusted, &user)?;
     let mut command = vec![program.display().to_string()];
     let mut set = |flag: &str, value: &dyn std::fmt::Display| command.push(format!("--{flag}={value}"));
     set("kubeconfig", &kubeconfig.display());
     set("leader-elect", &false);
     set("secure-port", &0);
-    set("controllers", &"*,bootstrapsigner,tokencleaner");
+    set("controllers", &"*,bootstrap-signer-controller,token-cleaner-controller");
     // Each controller with the rights of its own role, as in a real cluster. They all fetch their tokens at the
     // start, which takes five seconds at the usual rate.
     set("use-service-account-credentials", &true);
     set("kube-api-qps", &500);
     set("kube-api-burst", &1000);
     set("service-account-private-key-file", &pki.service_account_private_file.display());
-    set("root-ca-file", &pki.authority_file.display());
+    set("root-ca-file", &pki.trusted_file.display());
     set("cluster-signing-cert-file", &pki.authority_file.display());
     set("cluster-signing-key-file", &pki.authority_key_file.display());
+    set("cluster-signing-duration", &format!("{}s", options.signing_duration.as_secs()));
     set("allocate-node-cidrs", &true);
     set("cluster-cidr", &"10.244.0.0/16");
     set("service-cluster-ip-range", &"10.96.0.0/16");

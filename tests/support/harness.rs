@@ -5,9 +5,14 @@
 // The linter keeps clocks out of the agent, not out of tests.
 #![allow(clippy::disallowed_methods)]
 
-use super::cluster::{self, Cluster, Credential, Kubelet, Options, Result, Validity, wait_until};
+use super::cluster::joining::{FLEET_GROUP, KUBEADM_GROUP};
+use super::cluster::{
+    self, AuditEntry, Client, Cluster, Credential, Kubelet, Options, Result, Rotation, Token, Validity, joining, pki,
+    wait_until,
+};
 use super::trials::{Case, Need};
-use serde_json::json;
+use base64::prelude::{BASE64_STANDARD, Engine};
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -32,7 +37,10 @@ pub fn cases() -> Vec<Case> {
         case("harness_serving_certificate_may_be_out_of_date", serving_certificate_may_be_out_of_date),
         case("harness_silent_node_becomes_unknown", silent_node_becomes_unknown),
         case("harness_lease_goes_with_its_node", lease_goes_with_its_node),
+        case("harness_certificates_and_their_authority_change", certificates_and_their_authority_change),
         case("harness_bootstrap_token_gets_a_certificate", bootstrap_token_gets_a_certificate),
+        case("harness_cluster_info_is_for_nobody", cluster_info_is_for_nobody),
+        case("harness_requests_wait_for_an_administrator", requests_wait_for_an_administrator),
         case("harness_daemons_end_with_a_killed_parent", daemons_end_with_a_killed_parent),
     ]
 }
@@ -186,38 +194,149 @@ fn lease_goes_with_its_node(cluster: &Cluster) -> Result<()> {
     })
 }
 
-/// The whole way of a node that has nothing but a token: request, approval, signature.
-fn bootstrap_token_gets_a_certificate(cluster: &Cluster) -> Result<()> {
-    let (token, node) = (cluster.bootstrap_token()?, cluster.node("bootstrapped")?);
+/// A request for a certificate in this name, by a key that nobody keeps.
+fn request_for(name: &str, user: &str) -> Result<Value> {
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(rcgen::DnType::CommonName, node.user.as_str());
     params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(rcgen::DnType::CommonName, rcgen::DnValue::PrintableString(printable(user)?));
     let key = rcgen::KeyPair::generate().map_err(|e| e.to_string())?;
     let request = params.serialize_request(&key).and_then(|r| r.pem()).map_err(|e| e.to_string())?;
-    let object = json!({
-        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": node.name},
+    Ok(json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
         "spec": {
-            "request": base64(request.as_bytes()),
+            "request": BASE64_STANDARD.encode(request),
             "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
             "usages": ["digital signature", "client auth"],
         },
-    });
-    let file = node.dir.join("request.json");
-    fs::write(&file, object.to_string()).map_err(|e| e.to_string())?;
-    cluster.kubectl(&[
-        "--kubeconfig=/dev/null",
-        &format!("--server={}", cluster.api.url()),
-        &format!("--certificate-authority={}", cluster.authority_file().display()),
-        &format!("--token={token}"),
-        "create",
-        &format!("--filename={}", file.display()),
-    ])?;
-    let path = format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{}", node.name);
-    wait_until("an approved and signed certificate", SOON, || {
-        let answer = cluster.api.admin.get(&path)?;
-        answer["status"]["certificate"].as_str().map(drop).ok_or_else(|| answer["status"].to_string())
+    }))
+}
+
+fn printable(text: &str) -> Result<rcgen::string::PrintableString> {
+    text.try_into().map_err(|e: rcgen::Error| e.to_string())
+}
+
+/// The whole way of a node that has nothing but a token: request, approval, signature.
+fn bootstrap_token_gets_a_certificate(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("bootstrapped")?;
+    let token = cluster.token(&[KUBEADM_GROUP], None)?;
+    let client = cluster.api.anonymous()?.with_header("Authorization", &format!("Bearer {token}"));
+    assert_eq!(client.request("GET", &cluster::node_path(&node.name), None)?.status, 404, "kubeadm lets it look");
+    client.post(joining::REQUESTS, &request_for(&node.name, &node.user)?)?;
+    certificate_of(cluster, &node.name)?;
+    let found = cluster.requests_for(&node.name)?;
+    assert_eq!(found.len(), 1, "{found:?}");
+    let asked = wait_until("the request in the audit log", SOON, || {
+        let asked = cluster.api.audit(|e| e.verb == "create" && e.body["metadata"]["name"] == node.name.as_str())?;
+        if asked.len() == 1 { Ok(asked) } else { Err(format!("{asked:?}")) }
+    })?;
+    assert_eq!((asked[0].code, asked[0].user.as_str()), (201, format!("system:bootstrap:{}", token.id).as_str()));
+    // A token that is deleted is no token; the server may remember it for ten seconds.
+    cluster.delete_token(&token)?;
+    wait_until("the token to end", Duration::from_secs(30), || {
+        let reply = client.request("GET", &cluster::node_path(&node.name), None)?;
+        if reply.status == 401 { Ok(()) } else { Err(format!("{} {}", reply.status, reply.body)) }
     })
+}
+
+fn certificate_of(cluster: &Cluster, request: &str) -> Result<String> {
+    wait_until("an approved and signed certificate", SOON, || {
+        let answer = cluster.api.admin.get(&format!("{}/{request}", joining::REQUESTS))?;
+        let pem = answer["status"]["certificate"].as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
+        pem.and_then(|pem| String::from_utf8(pem).ok()).ok_or_else(|| answer["status"].to_string())
+    })
+}
+
+/// In the group of a fleet somebody decides.
+fn requests_wait_for_an_administrator(cluster: &Cluster) -> Result<()> {
+    let (role, group) = ("--clusterrole=system:node-bootstrapper", format!("--group={FLEET_GROUP}"));
+    cluster.kubectl(&["create", "clusterrolebinding", "harness-bootstrappers", role, &group])?;
+    let token = cluster.token(&[FLEET_GROUP], Some(Duration::from_secs(3600)))?;
+    let client = cluster.api.anonymous()?.with_header("Authorization", &format!("Bearer {token}"));
+    let (taken, refused) = (cluster.node("approved")?, cluster.node("denied")?);
+    for node in [&taken, &refused] {
+        client.post(joining::REQUESTS, &request_for(&node.name, &node.user)?)?;
+    }
+    cluster.approve(&taken.name)?;
+    certificate_of(cluster, &taken.name)?;
+    cluster.deny(&refused.name)?;
+    let found = &cluster.requests_for(&refused.name)?[0];
+    assert_eq!(found["status"]["conditions"][0]["type"], "Denied", "{found}");
+    cluster.delete_request(&refused.name)?;
+    assert_eq!(cluster.requests_for(&refused.name)?, Vec::<Value>::new());
+    Ok(())
+}
+
+/// What a board may read before it is anybody: with nothing in its hands, and only so.
+fn cluster_info_is_for_nobody(cluster: &Cluster) -> Result<()> {
+    // RFC 7515 with the content taken out, from an independent implementation.
+    let known = Token { id: "abcdef".to_owned(), secret: "0123456789abcdef".to_owned() };
+    let signature = known.signature("apiVersion: v1\nkind: Config\n");
+    assert_eq!(signature, "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..vH_kT4yiol-nrAWgjfCYqvum5wsKETXe0S7OOp1VgnE");
+    let token = cluster.token(&[KUBEADM_GROUP], Some(Duration::from_secs(3600)))?;
+    let (valid, expired) = (cluster.node("curious")?, cluster.node_at(&cluster.api, "late", Credential::Expired)?);
+    let anonymous = cluster.api.anonymous()?;
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_err(|e| e.to_string())?;
+    for (who, client, code) in [
+        ("system:anonymous", &anonymous, 200),
+        (&format!("system:bootstrap:{}", token.id), &bearer(&anonymous, &token.to_string()), 403),
+        (&valid.user, &valid.client, 403),
+        ("", &expired.client, 401),
+        ("", &bearer(&anonymous, "zzzzzz.0123456789abcdef"), 401),
+    ] {
+        let reply = client.request("GET", joining::CLUSTER_INFO, None)?;
+        assert_eq!(reply.status, code, "{who}: {}", reply.body);
+        // The audit log tells a request that brought nothing from every other one.
+        wait_until(&format!("{who} in the audit log"), SOON, || {
+            let is_it =
+                |e: &AuditEntry| e.uri == joining::CLUSTER_INFO && u128::from(e.received_at_us) > since.as_micros();
+            let found = cluster.api.audit(|e| is_it(e) && e.user == who && e.code == code)?;
+            if found.is_empty() { Err("not yet".to_owned()) } else { Ok(()) }
+        })?;
+    }
+    let said = cluster.kubeadm(&["token", "create", "--print-join-command", "--ttl=1h"])?;
+    let words = format!("kubeadm join 127.0.0.1:{} --token ", cluster.api.port);
+    assert!(said.starts_with(&words) && said.trim().ends_with(cluster.pin()), "{said}");
+    Ok(())
+}
+
+fn bearer(client: &Client, token: &str) -> Client {
+    client.clone().with_header("Authorization", &format!("Bearer {token}"))
+}
+
+/// A cluster of its own: short certificates, and then another authority in three steps.
+fn certificates_and_their_authority_change(_: &Cluster) -> Result<()> {
+    let options = Options { signing_duration: Duration::from_secs(30), ..Options::default() };
+    let mut cluster = Cluster::start(options)?;
+    let (old, new) = (cluster.pin().to_owned(), cluster.other_pin().to_owned());
+    let token = cluster.token(&[KUBEADM_GROUP], None)?;
+    let sign = |cluster: &Cluster, name: &str| -> Result<String> {
+        let client = bearer(&cluster.api.anonymous()?, &token.to_string());
+        client.post(joining::REQUESTS, &request_for(name, &format!("system:node:{name}"))?)?;
+        certificate_of(cluster, name)
+    };
+    let life = |pem: &str| pki::dates(pem).map(|(begin, end)| end - begin);
+    // It is dated five minutes back.
+    assert_eq!(life(&sign(&cluster, "short")?)?, 330);
+    cluster.sign_for(Duration::from_secs(3600))?;
+    assert_eq!(life(&sign(&cluster, "hour")?)?, 3900);
+    let by_old = cluster.client_keys("system:node:by-old", Some("system:nodes"))?;
+    for (to, pins, is_known) in [
+        (Rotation::Announced, vec![&old, &new], true),
+        (Rotation::Signing, vec![&new, &old], true),
+        (Rotation::Over, vec![&new], false),
+    ] {
+        cluster.rotate(to)?;
+        cluster.wait_for_signature(&token)?;
+        assert_eq!(cluster.pin(), *if to == Rotation::Announced { &old } else { &new });
+        let said = cluster.kubeadm(&["token", "create", "--print-join-command", "--ttl=1h"])?;
+        let found: Vec<&str> = said.split_whitespace().filter(|word| word.starts_with("sha256:")).collect();
+        assert_eq!(found, pins, "{to:?}: {said}");
+        sign(&cluster, &format!("{to:?}").to_lowercase())?;
+        let status = cluster.api.client(&by_old)?.request("GET", "/version", None)?.status;
+        assert_eq!(status == 200, is_known, "{to:?}: {status}");
+    }
+    Ok(())
 }
 
 /// This program again, as the parent: SIGKILL leaves it no chance to clean up.
@@ -251,17 +370,6 @@ fn hold() -> Result<()> {
     let pids: Vec<String> = cluster.pids().iter().map(i32::to_string).collect();
     println!("{} {}", cluster.folder().display(), pids.join(" "));
     std::io::stdin().read_line(&mut String::new()).map(drop).map_err(|e| e.to_string())
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let bits = group.iter().fold(0, |bits, b| bits << 8 | usize::from(*b)) << (8 * (3 - group.len()));
-        let digit = |n: usize| char::from(DIGITS[bits >> (18 - 6 * n) & 63]);
-        (0..4).for_each(|n| text.push(if n <= group.len() { digit(n) } else { '=' }));
-    }
-    text
 }
 
 fn bare_node(name: &str) -> serde_json::Value {

@@ -51,7 +51,7 @@ impl NodeIdentity {
         let user = format!("system:node:{name}");
         let (own, trusted) = keys(&user, authority, credential)?;
         let trusted = trusted.as_ref().unwrap_or(authority);
-        let kubeconfig = write_kubeconfig(&dir, "node", &api.url(), trusted, &own)?;
+        let kubeconfig = write_kubeconfig(&dir, "node", &api.url(), &trusted.certificate(), &own)?;
         Ok(Self {
             name: name.to_owned(),
             user,
@@ -104,15 +104,15 @@ fn keys(user: &str, authority: &Authority, credential: Credential) -> Result<(Ke
     Ok((own, (credential == Credential::OtherServerAuthority).then_some(stranger)))
 }
 
-/// Writes NAME.kubeconfig and beside it NAME.crt, NAME.key and NAME-ca.crt, which it names by path.
+/// Writes NAME.kubeconfig (`authorities` is whom it trusts, as PEM) and beside it NAME.crt, NAME.key and NAME-ca.crt, which it names by path.
 pub fn write_kubeconfig(
     dir: &Path,
     name: &str,
     server: &str,
-    authority: &Authority,
+    authorities: &str,
     identity: &Keypair,
 ) -> Result<PathBuf> {
-    let ca = write_private(&dir.join(format!("{name}-ca.crt")), &authority.certificate())?;
+    let ca = write_private(&dir.join(format!("{name}-ca.crt")), authorities)?;
     let certificate = write_private(&dir.join(format!("{name}.crt")), &identity.certificate)?;
     let key = write_private(&dir.join(format!("{name}.key")), &identity.key)?;
     let text = format!(

@@ -3,8 +3,9 @@
 use super::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    KeyUsagePurpose, PublicKeyData, date_time_ymd,
 };
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -40,6 +41,7 @@ impl Keypair {
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     key: String,
+    pin: String,
 }
 
 impl Authority {
@@ -49,8 +51,9 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().map_err(text)?;
         let pem = key.serialize_pem();
+        let pin = pin(&key.subject_public_key_info());
         let issuer = CertifiedIssuer::self_signed(params, key).map_err(text)?;
-        Ok(Self { issuer, key: pem })
+        Ok(Self { issuer, key: pem, pin })
     }
 
     pub fn certificate(&self) -> String {
@@ -60,6 +63,11 @@ impl Authority {
     /// Its private key: the controller-manager signs certificate requests with it.
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// What kubeadm calls `--discovery-token-ca-cert-hash`.
+    pub fn pin(&self) -> &str {
+        &self.pin
     }
 
     /// A client certificate; Kubernetes takes the user from the common name and the group from the organization.
@@ -90,6 +98,25 @@ impl Authority {
             secret: key.serialize_der(),
         })
     }
+}
+
+/// SHA-256 of a public key as a certificate holds it.
+fn pin(public_key_info: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, public_key_info);
+    digest.as_ref().iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// From when on and until when a certificate is valid, in seconds since 1970: its two UTCTimes.
+pub fn dates(certificate: &str) -> Result<(u64, u64)> {
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(text)?;
+    let time = |bytes: &[u8]| {
+        let digits = std::str::from_utf8(bytes.strip_prefix(b"\x17\x0d")?.get(..12)?).ok()?;
+        let at = |n: usize| &digits[2 * n..2 * n + 2];
+        let stamp = format!("20{}-{}-{}T{}:{}:{}Z", at(0), at(1), at(2), at(3), at(4), at(5));
+        super::audit::micros(&stamp).map(|us| us / 1_000_000)
+    };
+    let found = der.windows(30).find_map(|both| Some((time(both)?, time(&both[15..])?)));
+    found.ok_or_else(|| "a certificate without two UTCTimes".to_owned())
 }
 
 /// A private key and its public half, for signing and checking the tokens of service accounts.
