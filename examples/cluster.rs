@@ -3,6 +3,7 @@
 #[path = "../tests/support/cluster.rs"]
 mod cluster;
 
+use cluster::joining::KUBEADM_GROUP;
 use cluster::{Cluster, Options, Result};
 use nix::sys::signal::{SigSet, Signal};
 use std::process::ExitCode;
@@ -37,6 +38,10 @@ fn run() -> Result<()> {
     println!("As the administrator:");
     println!("  export KUBECONFIG={}", cluster.admin_kubeconfig().display());
     println!("  {} get nodes", cluster.kubectl_program().display());
+    println!();
+    println!("As a board that has nothing yet:");
+    let token = cluster.token(&[KUBEADM_GROUP], None)?;
+    println!("  nodepulse join {} --token {token} --ca-hash {}", cluster.api.url(), cluster.pin());
     println!();
     println!("As a node, {}, with its own certificate (for `make run` in another terminal):", node.name);
     println!("  export KUBECONFIG={}", node.kubeconfig.display());
