@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-use super::certificate;
 use super::dial::{dial, set_abort_on_close};
 use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
@@ -16,6 +15,7 @@ use super::tls::Tls;
 use crate::api::{Answer, AuditId, Exchange, Failure, Progress};
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
+use crate::identity::certificate;
 use crate::time::{Up, Wall};
 
 /// Bytes read at once. Answers to heartbeats fit; a deframer that holds no more shrinks back to this.

@@ -11,7 +11,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use zeroize::Zeroizing;
 
-use super::certificate;
 use super::clock::CertificateClock;
 use super::file;
 use super::tls::{self, Identity};
@@ -19,6 +18,7 @@ use crate::agent::CredentialDates;
 use crate::api::failure::Failure;
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::limits;
+use crate::identity::certificate;
 use crate::time::Wall;
 
 /// Where distributions keep the roots they trust: Debian, Fedora, openSUSE, Alpine, Yocto.

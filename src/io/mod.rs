@@ -1,7 +1,6 @@
 //! Owns the clock, the sockets, TLS, signals and the files of the agent.
 
 mod attempt;
-pub mod certificate;
 pub mod clock;
 mod connection;
 pub mod credentials;

@@ -12,8 +12,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use super::certificate;
 use super::clock::CertificateClock;
+use crate::identity::certificate;
 
 /// rustls' own verifier without revocation lists, but for the moment at which it judges.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use super::source::Source;
 use super::tree::sources;
 
 /// A module imports only to its left (`ARCHITECTURE.md`).
-const ORDER: [&str; 9] = ["time", "config", "probe", "node", "api", "journal", "agent", "io", "cli"];
+const ORDER: [&str; 10] = ["time", "config", "probe", "node", "api", "identity", "journal", "agent", "io", "cli"];
 
 /// What the core may not name, and what it takes instead.
 const OUTSIDE: &[(&[&str], &str)] = &[
@@ -24,6 +24,10 @@ const PRINTERS: [&str; 5] = ["println", "eprintln", "print", "eprint", "dbg"];
 
 /// Below `std`, what the core may not name either.
 const OUTSIDE_STD: [&str; 5] = ["fs", "env", "process", "thread", "os"];
+
+/// What only one module of the core may name: parts of libraries that are functions of their arguments.
+const ALLOWED: &[(&str, &str, &[&str])] =
+    &[("identity", "ring", &["digest", "hmac"]), ("identity", "rustls", &["pki_types"])];
 
 /// Only here does the core touch files, below the root it is given.
 const TOUCHES_FILES: &str = "src/probe/root.rs";
@@ -73,7 +77,7 @@ fn purity(sources: &[Source]) -> Vec<String> {
     for source in sources.iter().filter(|source| is_core(source)) {
         let path = &source.path;
         for (place, token) in source.tokens.iter().enumerate() {
-            if token.text == "nix" && path == TOUCHES_FILES {
+            if token.text == "nix" && path == TOUCHES_FILES || is_allowed(source, &token.text) {
                 continue;
             }
             for (_, instead) in OUTSIDE.iter().filter(|(words, _)| words.contains(&token.text.as_str())) {
@@ -87,6 +91,13 @@ fn purity(sources: &[Source]) -> Vec<String> {
             }
         }
         for (segments, line) in source.paths() {
+            if let [library, part, ..] = segments.as_slice()
+                && is_allowed(source, library)
+                && !allowed_parts(source, library).any(|allowed| allowed == *part)
+            {
+                complaints
+                    .push(format!("{path}:{line}: `{library}::{part}` left of io: only its pure parts are allowed"));
+            }
             let ["std", part, rest @ ..] = segments.as_slice() else { continue };
             // The constants of `std::env` are the compiler's, not the environment's.
             let allowed = match *part {
@@ -99,6 +110,15 @@ fn purity(sources: &[Source]) -> Vec<String> {
         }
     }
     complaints
+}
+
+fn is_allowed(source: &Source, library: &str) -> bool {
+    allowed_parts(source, library).next().is_some()
+}
+
+fn allowed_parts(source: &Source, library: &str) -> impl Iterator<Item = &'static str> {
+    let is_meant = move |row: &&(&str, &str, &[&str])| source.module() == Some(row.0) && row.1 == library;
+    ALLOWED.iter().filter(is_meant).flat_map(|(_, _, parts)| parts.iter().copied())
 }
 
 #[test]
@@ -146,4 +166,16 @@ fn a_clock_a_socket_and_a_file_in_the_core_are_caught() {
     }
     assert_eq!(purity(&[Source::new("src/agent/lease.rs", "use std::net::IpAddr; // an Instant")]).len(), 0);
     assert_eq!(purity(&[Source::new("src/probe/root.rs", "use std::fs;")]).len(), 0);
+}
+
+#[test]
+fn of_a_library_with_effects_only_its_pure_parts_may_be_named_and_only_where_that_is_said() {
+    let of = |path: &str, text: &str| purity(&[Source::new(path, text)]).len();
+    assert_eq!(
+        of("src/identity/pin.rs", "use ring::digest::{SHA256, digest};\nuse rustls::pki_types::CertificateDer;"),
+        0
+    );
+    assert_eq!(of("src/identity/pin.rs", "use ring::rand::SystemRandom;"), 1);
+    assert_eq!(of("src/identity/pin.rs", "fn f() { rustls::client::connect() }"), 1);
+    assert_eq!(of("src/agent/lease.rs", "use ring::digest::digest;"), 1);
 }

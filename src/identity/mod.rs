@@ -1,0 +1,19 @@
+//! Turns what a token, a pin and the answers of strangers say into whom to trust, what to ask to be signed and what to keep:
+//! the Node's identity, from its first request to its last renewal.
+//!
+//! Names of rules (JOIN, CSR, ROT, CA, K3S) are those of `docs/conformance.md`. Of ring only digests are used, of rustls only
+//! the reader of PEM: keys are made, kept and used by `io`.
+
+pub mod certificate;
+mod der;
+mod error;
+pub mod pem;
+pub mod renewal;
+#[cfg(test)]
+mod samples;
+
+pub mod signing_request;
+
+pub use error::IdentityError;
+pub use renewal::Renewal;
+pub use signing_request::SigningRequest;

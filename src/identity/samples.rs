@@ -1,0 +1,56 @@
+//! Turns names and years into keys and certificates for the tests of this module, made by rcgen.
+
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, PublicKeyData, SigningKey,
+    date_time_ymd,
+};
+
+/// On P-256.
+pub struct Key(pub KeyPair);
+
+impl Key {
+    pub fn new() -> Key {
+        Key(KeyPair::generate().unwrap())
+    }
+
+    pub fn point(&self) -> &[u8] {
+        self.0.der_bytes()
+    }
+
+    pub fn pkcs8(&self) -> Vec<u8> {
+        self.0.serialize_der()
+    }
+
+    pub fn sign(&self, bytes: &[u8]) -> Vec<u8> {
+        self.0.sign(bytes).unwrap()
+    }
+}
+
+/// As a cluster's signer issues them to Nodes; dates are the first of January.
+pub fn node_params(node: &str, from: i32, to: i32) -> CertificateParams {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(DnType::CommonName, format!("system:node:{node}"));
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params.not_before = date_time_ymd(from, 1, 1);
+    params.not_after = date_time_ymd(to, 1, 1);
+    params
+}
+
+pub fn leaf(node: &str, key: &Key, from: i32, to: i32) -> Vec<u8> {
+    node_params(node, from, to).self_signed(&key.0).unwrap().der().to_vec()
+}
+
+/// The bytes cut at each place, and each of them changed in a few ways.
+pub fn cut_and_changed(bytes: &[u8], mut check: impl FnMut(&[u8])) {
+    (0..bytes.len()).for_each(|end| check(&bytes[..end]));
+    let mut changed = bytes.to_vec();
+    for (at, byte) in bytes.iter().enumerate() {
+        for value in [0, 0x30, 0x7f, 0x80, 0x83, 0x84, 0xff, byte ^ 1, byte.wrapping_add(1)] {
+            changed[at] = value;
+            check(&changed);
+        }
+        changed[at] = *byte;
+    }
+}
