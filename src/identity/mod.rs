@@ -5,6 +5,7 @@
 //! the reader of PEM: keys are made, kept and used by `io`.
 
 pub mod certificate;
+pub mod csr;
 mod der;
 mod error;
 pub mod pem;

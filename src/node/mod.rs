@@ -2,7 +2,7 @@
 
 mod address;
 pub mod board;
-mod bounded;
+pub mod bounded;
 mod capacity;
 pub mod condition;
 pub mod desired;
