@@ -8,6 +8,7 @@ pub mod certificate;
 pub mod csr;
 mod der;
 mod error;
+pub mod files;
 pub mod pem;
 pub mod renewal;
 #[cfg(test)]
