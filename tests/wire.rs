@@ -20,7 +20,7 @@ mod loopback;
 use loopback::{Authority, Listener, Stream, TempFolder, echoing, json_reply, kubeconfig, read_request, version_reply};
 
 fn open(kubeconfig: Kubeconfig) -> Session {
-    Session::open(kubeconfig, "board".to_owned()).unwrap()
+    Session::open(kubeconfig, "/nonexistent", "board").unwrap()
 }
 
 fn ask(session: &Session) -> Answer {

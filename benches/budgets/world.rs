@@ -106,6 +106,7 @@ impl World {
                 self.agent.handle(Input::Written { done: true }, self.now());
             }
             Output::Say(_) | Output::ReloadCredentials | Output::DropConnections | Output::Stopped => {}
+            Output::SendOver(..) | Output::MakeRequest { .. } | Output::KeepCertificate { .. } => {}
         }
         Ok(None)
     }

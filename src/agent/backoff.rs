@@ -13,10 +13,6 @@ pub(super) struct Backoff {
 pub(super) const CEILING: Duration = Duration::from_secs(7);
 
 impl Backoff {
-    pub(super) const fn starting_at(first: Duration) -> Backoff {
-        Backoff::between(first, CEILING)
-    }
-
     pub(super) const fn between(first: Duration, ceiling: Duration) -> Backoff {
         Backoff { first, next: first, ceiling }
     }
@@ -39,7 +35,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_seven_seconds_and_stay_there() {
-        let mut backoff = Backoff::starting_at(Duration::from_millis(100));
+        let mut backoff = Backoff::between(Duration::from_millis(100), CEILING);
         let waits: Vec<_> = (0..9).map(|_| backoff.step().as_millis()).collect();
         assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 7000, 7000]);
         backoff.reset();

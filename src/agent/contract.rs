@@ -3,6 +3,7 @@
 use super::notice::Notice;
 use crate::api::{Answer, Lane, Operation};
 use crate::config::Settings;
+use crate::identity::{CertificateDer, Renewal, SigningRequest};
 use crate::journal::Write;
 use crate::probe::{Facts, Readings};
 use crate::time::{Up, Wall};
@@ -24,6 +25,12 @@ pub enum Input {
     Reloaded(Box<Settings>),
     /// What the client certificate says of itself, at start and after each [`Output::ReloadCredentials`].
     Credentials(CredentialDates),
+    /// The answer to [`Output::MakeRequest`].
+    RequestMade {
+        request: Box<SigningRequest>,
+        /// DER of the ECDSA signature of what it asks.
+        signature: Vec<u8>,
+    },
     /// The end of [`Output::Write`]: all of it is on the disk, or who knows what.
     Written { done: bool },
     /// SIGTERM: [`Output::Stopped`] follows, as soon as nothing is left to write.
@@ -37,6 +44,17 @@ pub struct CredentialDates {
     pub not_before: Option<Wall>,
     /// Last second in which the certificate is valid.
     pub not_after: Option<Wall>,
+    /// When its successor is due (ROT-1); `None` where it is no certificate of this Node.
+    pub renewal: Option<Renewal>,
+}
+
+/// Over what a request of the identity lane goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// The connection of all lanes.
+    InUse,
+    /// A connection like it, with this certificate (the leaf first) and the key of the last request.
+    Candidate { chain: Vec<CertificateDer<'static>> },
 }
 
 /// What to do next.
@@ -47,6 +65,20 @@ pub enum Output {
     Probe,
     /// Send this; answer with the same ticket, exactly once.
     Send(Ticket, Operation),
+    /// The same over another connection than that of all lanes.
+    SendOver(Ticket, Access, Operation),
+    /// Make a key with its request for a certificate, or find those that an earlier process left.
+    MakeRequest {
+        /// Another key than those that there are.
+        is_new: bool,
+    },
+    /// Keep this certificate (the leaf first) with the key of the last request, and use it from now on; answer with
+    /// [`Input::Credentials`].
+    KeepCertificate {
+        chain: Vec<CertificateDer<'static>>,
+        /// When it was received, as far as that is known.
+        received: Option<Wall>,
+    },
     /// Read certificate, key or token again.
     ReloadCredentials,
     /// Close idle connections: what they lead to may be gone.

@@ -21,6 +21,10 @@ impl Credentials {
         std::mem::replace(&mut self.dates, dates) != dates
     }
 
+    pub(super) fn dates(&self) -> CredentialDates {
+        self.dates
+    }
+
     /// Whether to read them again because of this refusal.
     pub(super) fn may_read_again(&mut self, refusal: &Refusal, now: Up) -> bool {
         let may_help = refusal.class() == Class::Rights
@@ -34,7 +38,7 @@ impl Credentials {
 
     /// What to add to a refusal, for people; `right` is what was asked for.
     pub(super) fn advice(&self, refusal: &Refusal, right: &str, node_name: &str, stamp: Option<Wall>) -> String {
-        let CredentialDates { not_before, not_after } = self.dates;
+        let CredentialDates { not_before, not_after, .. } = self.dates;
         match refusal {
             Refusal::Status(StatusError { code: 401, .. }) => match (not_before, not_after, stamp) {
                 (_, Some(end), Some(stamp)) if end < stamp => format!(

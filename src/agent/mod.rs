@@ -3,7 +3,7 @@
 //! The contract (after str0m): [`Agent::handle`] one input, then [`Agent::poll`] until it answers [`Output::Wait`], then
 //! wait for the deadline or the next input, whichever comes first.
 //!
-//! Three lanes, each with at most one request in flight: Lease, status (registration included), events. A lane is asked
+//! Four lanes, each with at most one request in flight: Lease, status (registration included), events, identity. A lane is asked
 //! what it wants only when nothing of its own is in flight, so no lane can wait for another's answer (LSE-16).
 
 mod backoff;
@@ -14,6 +14,7 @@ mod contract;
 mod credentials;
 mod events;
 mod failure_log;
+mod identity;
 mod lease;
 pub mod notice;
 mod outage;
@@ -29,13 +30,13 @@ mod tests;
 mod tries;
 mod wanted;
 
-pub use contract::{Because, CredentialDates, Input, Output, Ticket};
+pub use contract::{Access, Because, CredentialDates, Input, Output, Ticket};
 pub use notice::{Level, Notice};
 pub use status_line::StatusLine;
 
 use std::time::Duration;
 
-use crate::api::{Answer, Lane, Operation};
+use crate::api::{Answer, Lane};
 use crate::config::Settings;
 use crate::config::limits::{REPEATS_PER_MINUTE, REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE};
 use crate::journal::record::cut;
@@ -44,6 +45,7 @@ use crate::time::{Now, Up};
 use bucket::Bucket;
 use events::EventLane;
 use failure_log::RetryReason;
+use identity::IdentityLane;
 use lease::LeaseLane;
 use renewals::LONGEST_ANSWER;
 use shared::{Shared, Step};
@@ -66,7 +68,7 @@ fn requests_per_second(settings: &Settings) -> f64 {
     asked.max(f64::from(REQUESTS_PER_MINUTE - REQUESTS_AT_ONCE - REPEATS_PER_MINUTE) / 60.0)
 }
 
-const LANES: [Lane; 3] = [Lane::Lease, Lane::Status, Lane::Events];
+const LANES: [Lane; 4] = [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity];
 
 /// The core.
 #[derive(Debug)]
@@ -75,6 +77,7 @@ pub struct Agent {
     lease: LeaseLane,
     status: StatusLane,
     events: EventLane,
+    identity: IdentityLane,
     /// Number of the ticket in flight, a place for each lane in the order of [`LANES`].
     in_flight: [Option<u64>; LANES.len()],
     tickets: u64,
@@ -116,6 +119,7 @@ impl Agent {
             lease: LeaseLane::new(),
             status,
             events: EventLane::new(),
+            identity: IdentityLane::new(),
             in_flight: [None; LANES.len()],
             tickets: 0,
             requests,
@@ -148,11 +152,14 @@ impl Agent {
                 }
             }
             Input::Credentials(dates) => {
-                if self.shared.credentials.in_use(dates) {
+                let are_others = self.shared.credentials.in_use(dates);
+                self.identity.credentials_read(are_others, &mut self.shared, now);
+                if are_others {
                     // Who may not tell asks rarely; with another certificate it may.
                     self.events.hurry(RetryReason::Reload, now);
                 }
             }
+            Input::RequestMade { request, signature } => self.identity.request_made(*request, signature, now),
             Input::Written { done } => {
                 let notice = self.shared.records.written(done, now.up);
                 self.shared.say_if(notice);
@@ -194,12 +201,19 @@ impl Agent {
                     let heartbeat_is_near = self.heartbeat_is_near();
                     self.events.poll(&mut self.shared, heartbeat_is_near, now)
                 }
+                Lane::Identity => {
+                    let is_held = self.lease.is_held() && self.lease.last_failure().is_none();
+                    self.identity.poll(&mut self.shared, is_held, now)
+                }
             };
             match step {
                 Step::Send(operation) => {
-                    self.requests.take();
-                    let output = self.send(place, lane, operation, now.up);
-                    self.shared.output(output);
+                    let ticket = self.ticket(place, lane, now.up);
+                    self.shared.output(Output::Send(ticket, operation));
+                }
+                Step::SendOver(access, operation) => {
+                    let ticket = self.ticket(place, lane, now.up);
+                    self.shared.output(Output::SendOver(ticket, access, operation));
                 }
                 Step::Probe if !self.probing => {
                     self.probing = true;
@@ -279,14 +293,16 @@ impl Agent {
         self.lease.hurry(reason, now);
         self.status.hurry(reason, now);
         self.events.hurry(reason, now);
+        self.identity.hurry(reason, now);
     }
 
-    fn send(&mut self, place: usize, lane: Lane, operation: Operation, sent: Up) -> Output {
+    fn ticket(&mut self, place: usize, lane: Lane, sent: Up) -> Ticket {
+        self.requests.take();
         self.tickets += 1;
         if let Some(number) = self.in_flight.get_mut(place) {
             *number = Some(self.tickets);
         }
-        Output::Send(Ticket { lane, number: self.tickets, sent }, operation)
+        Ticket { lane, number: self.tickets, sent }
     }
 
     fn answered(&mut self, ticket: &Ticket, answer: Answer, now: Now) {
@@ -312,6 +328,7 @@ impl Agent {
             }
             Lane::Status => self.status.answered(answer, &mut self.shared, now),
             Lane::Events => self.events.answered(answer, &mut self.shared, now),
+            Lane::Identity => self.identity.answered(answer, &mut self.shared, now),
         }
         if let Some(date) = date {
             self.shared.records.learn_clock(date, now.up);

@@ -1,9 +1,10 @@
 //! What the lanes share: settings, the time of day, who the Node is, how the uplink fares, and the outputs that wait.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use super::clock::ServerClock;
-use super::contract::{Because, Output};
+use super::contract::{Access, Because, Output};
 use super::credentials::Credentials;
 use super::failure_log::InWords;
 use super::notice::{Level, Notice};
@@ -23,6 +24,8 @@ use crate::time::{Now, Up, Wall};
 #[derive(Debug)]
 pub(super) enum Step {
     Send(Operation),
+    /// Over another connection than that of all lanes.
+    SendOver(Access, Operation),
     /// Fresh facts first.
     Probe,
     /// Nothing before this moment.
@@ -72,6 +75,8 @@ pub(super) struct Shared {
     /// Events that are not yet with the event lane.
     pub(super) fresh_events: Vec<NodeEvent>,
     pub(super) credentials: Credentials,
+    /// Since the certificate in use came into use.
+    pub(super) longest_outage: Duration,
     /// Machine words of what is said once in the life of a process.
     said: BTreeSet<&'static str>,
     outputs: VecDeque<Output>,
@@ -93,6 +98,7 @@ impl Shared {
             full_report: FullReport::WithNextRun,
             fresh_events: Vec::new(),
             credentials: Credentials::default(),
+            longest_outage: Duration::ZERO,
             said: BTreeSet::new(),
             outputs: VecDeque::new(),
         }
@@ -184,6 +190,7 @@ impl Shared {
         self.replay.resume(&self.records, lost_since.is_some(), now.up);
         if let Some(since) = lost_since {
             self.full_report = FullReport::AtOnce;
+            self.longest_outage = self.longest_outage.max(now.up - since);
             self.say(
                 Level::Info,
                 "uplink-restored",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::backoff::Backoff;
+use super::backoff::{Backoff, CEILING};
 use super::contract::Because;
 use super::failure_log::{FailureLog, RetryReason};
 use super::shared::Shared;
@@ -25,10 +25,15 @@ pub(super) struct Tries {
 impl Tries {
     /// `what` is tried, for people; the first pause is `first_pause`.
     pub(super) fn of(what: &'static str, first_pause: Duration) -> Tries {
+        Tries::between(what, first_pause, CEILING)
+    }
+
+    /// The same with pauses up to `longest_pause`.
+    pub(super) fn between(what: &'static str, first_pause: Duration, longest_pause: Duration) -> Tries {
         Tries {
             failed: 0,
             postponed: 0,
-            backoff: Backoff::starting_at(first_pause),
+            backoff: Backoff::between(first_pause, longest_pause),
             log: FailureLog::of(what),
             obstacle: None,
         }
@@ -83,7 +88,7 @@ impl Tries {
         Some(wait.min(ceiling))
     }
 
-    /// The pause before the next; each is twice the one before, up to seven seconds.
+    /// The pause before the next; each is twice the one before, up to the longest.
     pub(super) fn pause(&mut self) -> Duration {
         self.backoff.step()
     }

@@ -209,6 +209,7 @@ impl Head {
                 Document::Pods(pods.take(PODS_LISTED).map(name).collect())
             }
             Wanted::Access => Document::Access(self.json::<AccessReview>(body)?.status.allowed),
+            Wanted::Json => Document::Json(body.to_vec()),
             Wanted::Nothing => Document::Nothing,
         })
     }

@@ -10,6 +10,8 @@ pub enum Lane {
     /// Registration, and then NodeStatus.
     Status,
     Events,
+    /// The node's certificate: how it is got, and its successors.
+    Identity,
 }
 
 /// One request. Bodies are JSON, made by `node`.
@@ -49,6 +51,17 @@ pub enum Operation {
         name: String,
         body: String,
     },
+    /// A CertificateSigningRequest (CSR-4).
+    CreateCertificateRequest {
+        body: String,
+    },
+    ReadCertificateRequest {
+        name: String,
+        /// Only whether it is another version by now.
+        metadata_only: bool,
+    },
+    /// The ConfigMap by which a cluster says who it is (JOIN-1).
+    ReadClusterInfo,
     /// Names of pods that are bound to the Node, the first few; for `check`.
     ListPods,
     /// SelfSubjectAccessReview, for `check`.
@@ -85,6 +98,8 @@ pub enum Document {
     Pods(Vec<String>),
     /// SelfSubjectAccessReview: `status.allowed`.
     Access(bool),
+    /// JSON that whoever asked reads.
+    Json(Vec<u8>),
     /// A success whose body nobody reads.
     Nothing,
 }
@@ -101,6 +116,7 @@ pub(super) enum Wanted {
     Version,
     Pods,
     Access,
+    Json,
     Nothing,
 }
 
@@ -110,6 +126,9 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/le
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/*";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const EVENT: &str = "/api/v1/namespaces/default/events/*";
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const REQUEST: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests/*";
+const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName=*&limit=10";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// Pods that are named; of more it is enough to know that there are.
@@ -146,6 +165,14 @@ impl Operation {
             Self::RenewLease { .. } => ("PATCH", LEASE, "patch leases (kube-node-lease)", Wanted::LeaseMetadata),
             Self::CreateEvent { .. } => ("POST", EVENTS, "create events (default)", Wanted::Nothing),
             Self::PatchEvent { .. } => ("PATCH", EVENT, "patch events (default)", Wanted::Nothing),
+            Self::CreateCertificateRequest { .. } => {
+                ("POST", REQUESTS, "create certificatesigningrequests", Wanted::Json)
+            }
+            Self::ReadCertificateRequest { metadata_only: true, .. } => {
+                ("GET", REQUEST, "get certificatesigningrequests", Wanted::Metadata)
+            }
+            Self::ReadCertificateRequest { .. } => ("GET", REQUEST, "get certificatesigningrequests", Wanted::Json),
+            Self::ReadClusterInfo => ("GET", CLUSTER_INFO, "get configmaps (kube-public)", Wanted::Json),
             Self::ListPods => ("GET", PODS, "list pods", Wanted::Pods),
             Self::ReviewAccess { .. } => ("POST", REVIEWS, "create selfsubjectaccessreviews", Wanted::Access),
         }
@@ -165,7 +192,10 @@ impl Operation {
             Self::ReadMetadata | Self::ReadLease | Self::CreateLease { .. } => true,
             _ => false,
         };
-        let name = if let Self::PatchEvent { name, .. } = self { name } else { node_name };
+        let name = match self {
+            Self::PatchEvent { name, .. } | Self::ReadCertificateRequest { name, .. } => name,
+            _ => node_name,
+        };
         self.row().1.replace('*', name) + if has_timeout { "?timeout=10s" } else { "" }
     }
 
@@ -180,7 +210,13 @@ impl Operation {
 
     pub(super) fn body(&self) -> Option<&str> {
         match self {
-            Self::ReadVersion | Self::ReadNode { .. } | Self::ReadMetadata | Self::ReadLease | Self::ListPods => None,
+            Self::ReadVersion
+            | Self::ReadNode { .. }
+            | Self::ReadMetadata
+            | Self::ReadLease
+            | Self::ReadCertificateRequest { .. }
+            | Self::ReadClusterInfo
+            | Self::ListPods => None,
             Self::StripNode => Some(NO_MANAGED_FIELDS),
             Self::CreateNode { body }
             | Self::PatchStatus { body, .. }
@@ -188,6 +224,7 @@ impl Operation {
             | Self::RenewLease { body }
             | Self::CreateEvent { body }
             | Self::PatchEvent { body, .. }
+            | Self::CreateCertificateRequest { body }
             | Self::ReviewAccess { body } => Some(body),
         }
     }
@@ -207,7 +244,7 @@ impl Wanted {
     /// What the request accepts, and its success must be.
     pub(super) fn content_type(self) -> &'static str {
         match self {
-            Wanted::Node | Wanted::Lease | Wanted::Version | Wanted::Access => JSON,
+            Wanted::Node | Wanted::Lease | Wanted::Version | Wanted::Access | Wanted::Json => JSON,
             Wanted::Pods => NAMES_ONLY,
             Wanted::Metadata => METADATA_ONLY,
             Wanted::LeaseMetadata | Wanted::Nothing => PROTOBUF,
@@ -224,7 +261,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn every_wish() -> [Operation; 16] {
+    fn every_wish() -> [Operation; 20] {
         let body = || "{}".to_owned();
         let status = |answer, heartbeat| Operation::PatchStatus { body: body(), answer, heartbeat };
         [
@@ -244,12 +281,16 @@ mod tests {
             Operation::ListPods,
             Operation::ReadMetadata,
             Operation::StripNode,
+            Operation::CreateCertificateRequest { body: body() },
+            Operation::ReadCertificateRequest { name: "node-csr-1".to_owned(), metadata_only: false },
+            Operation::ReadCertificateRequest { name: "node-csr-1".to_owned(), metadata_only: true },
+            Operation::ReadClusterInfo,
         ]
     }
 
     /// Verb and path of everything that the Node authorizer lets `system:node:n1` do and that we have a use for;
-    /// reading `/version` and reviewing one's own access is everybody's.
-    const ALLOWED: [&str; 12] = [
+    /// reading `/version` and reviewing one's own access is everybody's; cluster-info is for those who are nobody yet.
+    const ALLOWED: [&str; 15] = [
         "GET /version",
         "POST /api/v1/nodes",
         "GET /api/v1/nodes/n1",
@@ -262,6 +303,9 @@ mod tests {
         "PATCH /api/v1/namespaces/default/events/n1.1",
         "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
         "GET /api/v1/pods",
+        "POST /apis/certificates.k8s.io/v1/certificatesigningrequests",
+        "GET /apis/certificates.k8s.io/v1/certificatesigningrequests/node-csr-1",
+        "GET /api/v1/namespaces/kube-public/configmaps/cluster-info",
     ];
 
     #[test]

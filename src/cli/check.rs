@@ -101,7 +101,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
         .note("permissions", load::too_open_files(sources, &settings, &kubeconfig)().into_iter().map(|(_, text)| text));
     let look = check.look_at_credentials(&kubeconfig);
     check.sandbox(&settings, &load::files(sources, &settings, Some(&kubeconfig)));
-    let session = Session::open(kubeconfig, node)?;
+    let session = Session::open(kubeconfig, &settings.state_directory, &node)?;
     check.clock();
     if check.credentials(&session, look) && check.server(&session.ask(Operation::ReadVersion)?) {
         check.rights(&session)?;

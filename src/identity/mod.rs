@@ -12,10 +12,11 @@ pub mod files;
 pub mod pem;
 pub mod renewal;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 
 pub mod signing_request;
 
 pub use error::IdentityError;
 pub use renewal::Renewal;
+pub use rustls::pki_types::CertificateDer;
 pub use signing_request::SigningRequest;

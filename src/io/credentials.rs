@@ -13,11 +13,13 @@ use zeroize::Zeroizing;
 
 use super::clock::CertificateClock;
 use super::file;
+use super::identity::Successor;
 use super::tls::{self, Identity};
 use crate::agent::CredentialDates;
 use crate::api::failure::Failure;
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::limits;
+use crate::identity::Renewal;
 use crate::identity::certificate;
 use crate::time::Wall;
 
@@ -41,7 +43,7 @@ pub struct Loaded {
 }
 
 /// Reads and checks everything.
-pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loaded, Failure> {
+pub fn load(kubeconfig: &Kubeconfig, successor: &Successor, clock: Arc<CertificateClock>) -> Result<Loaded, Failure> {
     let mut hasher = DefaultHasher::new();
     let (roots, mut issued) = read_roots(kubeconfig.certificate_authority.as_ref(), &mut hasher)?;
     let mut dates = CredentialDates::default();
@@ -49,9 +51,14 @@ pub fn load(kubeconfig: &Kubeconfig, clock: Arc<CertificateClock>) -> Result<Loa
     let mut identity = None;
     match &kubeconfig.credentials {
         Credentials::Certificate { certificate, key } => {
-            let loaded = read_identity(certificate, key, &mut hasher)?;
-            let validity = loaded.chain.first().and_then(|leaf| certificate::validity(leaf));
-            (dates.not_before, dates.not_after) = validity.unzip();
+            let (loaded, received) = successor.of(read_identity(certificate, key))?;
+            loaded.chain.hash(&mut hasher);
+            loaded.key.secret_der().hash(&mut hasher);
+            if let Some(leaf) = loaded.chain.first() {
+                (dates.not_before, dates.not_after) = certificate::validity(leaf).unzip();
+                let is_ours = certificate::node_name(leaf) == Some(&successor.node_name);
+                dates.renewal = Renewal::of(leaf, received).filter(|_| is_ours);
+            }
             issued = issued.max(dates.not_before);
             identity = Some(loaded);
         }
@@ -121,15 +128,13 @@ fn read_system_roots() -> Result<(String, Vec<u8>), Failure> {
     Ok(((*path).to_owned(), read_file(path, "trusted roots", limits::TRUST_BUNDLE_BYTES)?))
 }
 
-fn read_identity(certificate: &Material, key: &Material, hasher: &mut DefaultHasher) -> Result<Identity, Failure> {
+fn read_identity(certificate: &Material, key: &Material) -> Result<Identity, Failure> {
     let pem = read(certificate, "client-certificate")?;
-    pem.hash(hasher);
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(|| {
         unusable(format!("{} holds no certificate in PEM form", label("client-certificate", certificate)))
     })?;
     let pem = Zeroizing::new(read(key, "client-key")?);
-    pem.hash(hasher);
     let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
         let encrypted = pem.windows(9).any(|window| window == b"ENCRYPTED");
         let why = if encrypted {
@@ -188,7 +193,7 @@ mod tests {
     use crate::io::loopback::{Authority, TempFolder, kubeconfig};
 
     fn failed(kubeconfig: &Kubeconfig) -> String {
-        match load(kubeconfig, CertificateClock::new()) {
+        match load(kubeconfig, &Successor::none("board"), CertificateClock::new()) {
             Err(failure) => failure.to_string(),
             Ok(_) => panic!("these credentials should not load"),
         }
@@ -196,7 +201,8 @@ mod tests {
 
     #[test]
     fn the_dates_of_the_client_certificate_are_told() {
-        let loaded = load(&kubeconfig(&Authority::new(), 1), CertificateClock::new()).unwrap();
+        let loaded =
+            load(&kubeconfig(&Authority::new(), 1), &Successor::none("board"), CertificateClock::new()).unwrap();
         assert_eq!(loaded.dates.not_before.unwrap().to_seconds_stamp(), "2026-01-01T00:00:00Z");
         assert_eq!(loaded.dates.not_after.unwrap().to_seconds_stamp(), "2046-01-01T00:00:00Z");
     }
@@ -210,7 +216,7 @@ mod tests {
             certificate: Material::Data(signed.certificate.pem().into_bytes()),
             key: Material::Data(signed.key.serialize_pem().into_bytes()),
         };
-        let dates = load(&kubeconfig, Arc::clone(&clock)).unwrap().dates;
+        let dates = load(&kubeconfig, &Successor::none("board"), Arc::clone(&clock)).unwrap().dates;
         assert_eq!(Some(clock.at(None)), dates.not_before);
     }
 
@@ -219,7 +225,7 @@ mod tests {
         let clock = CertificateClock::new();
         let authority = Authority::new();
         let (first, second) = (kubeconfig(&authority, 1), kubeconfig(&Authority::new(), 1));
-        let of = |kubeconfig| load(kubeconfig, Arc::clone(&clock)).unwrap().fingerprint;
+        let of = |kubeconfig| load(kubeconfig, &Successor::none("board"), Arc::clone(&clock)).unwrap().fingerprint;
         assert_eq!(of(&first), of(&first));
         assert_ne!(of(&first), of(&second));
     }

@@ -10,6 +10,7 @@ pub mod disk;
 pub mod disk_error;
 pub mod disk_writer;
 pub mod file;
+pub mod identity;
 pub mod inbox;
 pub mod kernel;
 mod known_servers;

@@ -12,6 +12,7 @@ use super::attempt::{Attempt, Attempts, Stage};
 use super::clock::{self, CertificateClock};
 use super::connection::{Connection, NoAnswer, first_hop};
 use super::credentials::{self, Loaded};
+use super::identity::Successor;
 use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::thread::{self, Source};
@@ -20,6 +21,8 @@ use crate::api::exchange::Target;
 use crate::api::{Answer, Exchange, Failure, Operation, Refusal};
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::limits;
+use crate::identity::files::NodePem;
+use crate::identity::pem;
 use crate::time::{Up, Wall};
 
 /// How long a request waits for a connection that is in use: less than a heartbeat would notice, more than an answer
@@ -35,8 +38,8 @@ pub struct Pool {
     reactor: Rc<Reactor>,
     resolver: Rc<Resolver>,
     clock: Arc<CertificateClock>,
-    node_name: String,
     kubeconfig: RefCell<Arc<Kubeconfig>>,
+    successor: RefCell<Successor>,
     /// `None` until the credentials could be read.
     loaded: RefCell<Option<Loaded>>,
     /// Where they are; one reading after the other.
@@ -59,13 +62,13 @@ impl Pool {
         resolver: Rc<Resolver>,
         clock: Arc<CertificateClock>,
         kubeconfig: Kubeconfig,
-        node_name: String,
+        successor: Successor,
     ) -> Pool {
         Pool {
             reactor,
             resolver,
             clock,
-            node_name,
+            successor: RefCell::new(successor),
             kubeconfig: RefCell::new(Arc::new(kubeconfig)),
             loaded: RefCell::default(),
             source: Source::new("credential-reader", 1),
@@ -92,6 +95,28 @@ impl Pool {
         self.read(Some(kubeconfig)).await
     }
 
+    /// One like it that proves with another certificate of the same Node.
+    pub fn with_certificate(&self, identity: &NodePem) -> Pool {
+        let certificate = Material::Data(pem::of_certificates(&identity.chain).into_bytes());
+        let key = Material::Data(identity.text().as_bytes().to_vec());
+        let kubeconfig = Kubeconfig {
+            credentials: Credentials::Certificate { certificate, key },
+            path: String::new(),
+            ..self.kubeconfig.borrow().as_ref().clone()
+        };
+        let (reactor, resolver) = (Rc::clone(&self.reactor), Rc::clone(&self.resolver));
+        let successor = Successor::none(&self.successor.borrow().node_name);
+        Pool::new(reactor, resolver, Arc::clone(&self.clock), kubeconfig, successor)
+    }
+
+    /// From now on this certificate, over the connection that has proved it.
+    pub async fn change_over(&self, identity: Arc<NodePem>, proved: &Pool) -> Result<CredentialDates, Failure> {
+        self.successor.borrow_mut().in_memory = Some(identity);
+        let dates = self.reload().await;
+        *self.idle.borrow_mut() = proved.idle.take();
+        dates
+    }
+
     async fn read(&self, other: Option<Kubeconfig>) -> Result<CredentialDates, Failure> {
         let wanted = other.map_or_else(|| Arc::clone(&self.kubeconfig.borrow()), Arc::new);
         match self.load(Arc::clone(&wanted)).await {
@@ -109,9 +134,10 @@ impl Pool {
     async fn load(&self, known: Arc<Kubeconfig>) -> Result<(Arc<Kubeconfig>, Loaded), Failure> {
         self.token_due.set(clock::up() + TOKEN_PERIOD);
         let clock = Arc::clone(&self.clock);
+        let successor = self.successor.borrow().clone();
         let read = move || {
             let kubeconfig = credentials::read_again(&known).map_or(known, Arc::new);
-            credentials::load(&kubeconfig, clock).map(|loaded| (kubeconfig, loaded))
+            credentials::load(&kubeconfig, &successor, clock).map(|loaded| (kubeconfig, loaded))
         };
         let read = self.reactor.before(clock::up() + thread::FILE_PATIENCE, self.source.ask(read)).await;
         read.and_then(Result::ok).unwrap_or_else(|| {
@@ -252,7 +278,7 @@ impl Pool {
         Target {
             authority: server.authority(),
             path_prefix: server.path_prefix.clone(),
-            node_name: self.node_name.clone(),
+            node_name: self.successor.borrow().node_name.clone(),
             bearer_token: self.loaded.borrow().as_ref().and_then(|loaded| loaded.token.as_deref().cloned()),
         }
     }

@@ -7,6 +7,7 @@
 //! ```
 
 mod board;
+mod identity;
 mod reload;
 
 use std::cell::{Cell, RefCell};
@@ -23,6 +24,7 @@ use super::clock::{self, CertificateClock};
 use super::credentials;
 use super::disk::{JOURNAL, KNOWN_SERVERS};
 use super::disk_writer::{self, DiskWriter, LookAtFiles};
+use super::identity::IdentityFiles;
 use super::inbox::{Flag, Inbox};
 use super::notify::ServiceManager;
 use super::pool::Pool;
@@ -100,8 +102,9 @@ pub fn run(start: Start) -> Result<(), Notice> {
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(known)));
     let clock = CertificateClock::new();
     resolver.known_servers().issued().into_iter().for_each(|moment| clock.passed(moment));
-    let name = start.node_name.clone();
-    let pool = Pool::new(Rc::clone(&reactor), Rc::clone(&resolver), clock, start.kubeconfig, name);
+    let identity = IdentityFiles::new(&start.settings.state_directory, &start.node_name);
+    let successor = identity.successor();
+    let pool = Pool::new(Rc::clone(&reactor), Rc::clone(&resolver), clock, start.kubeconfig, successor);
     let shared = Shared {
         reactor,
         resolver,
@@ -109,6 +112,8 @@ pub fn run(start: Start) -> Result<(), Notice> {
         disk: ManuallyDrop::new(disk),
         inbox: Inbox::default(),
         requests: Default::default(),
+        identity,
+        identity_steps: Inbox::default(),
         settings_source: Source::new("settings-reader", 1),
         disk_source: Source::new("disk-reader", 1),
         node_name: start.node_name,
@@ -123,9 +128,10 @@ pub fn run(start: Start) -> Result<(), Notice> {
         root: start.root,
     };
     let executor = LocalExecutor::new();
-    for lane in [Lane::Lease, Lane::Status, Lane::Events] {
+    for lane in [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity] {
         executor.spawn(shared.serve(lane)).detach();
     }
+    executor.spawn(shared.serve_identity()).detach();
     executor.spawn(shared.watch_signals(signals)).detach();
     executor.spawn(shared.watch_links()).detach();
     executor.spawn(shared.watch_clock()).detach();
@@ -183,10 +189,11 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn open(kubeconfig: Kubeconfig, node_name: String) -> Result<Session, Notice> {
+    pub fn open(kubeconfig: Kubeconfig, state_directory: &str, node_name: &str) -> Result<Session, Notice> {
         let reactor = new_reactor()?;
         let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::default()));
-        let pool = Pool::new(Rc::clone(&reactor), resolver, CertificateClock::new(), kubeconfig, node_name);
+        let successor = IdentityFiles::new(state_directory, node_name).successor();
+        let pool = Pool::new(Rc::clone(&reactor), resolver, CertificateClock::new(), kubeconfig, successor);
         Ok(Session { reactor, pool })
     }
 
@@ -210,7 +217,9 @@ struct Shared {
     disk: ManuallyDrop<DiskWriter>,
     inbox: Inbox<Message>,
     /// What each lane is to ask; the agent gives it nothing more before the answer.
-    requests: [Inbox<(Ticket, Operation)>; 3],
+    requests: [Inbox<(Ticket, Operation)>; 4],
+    identity: IdentityFiles,
+    identity_steps: Inbox<identity::Step>,
     settings_source: Source,
     disk_source: Source,
     node_name: String,
@@ -240,11 +249,12 @@ impl Shared {
     }
 
     fn requests(&self, lane: Lane) -> &Inbox<(Ticket, Operation)> {
-        let [lease, status, events] = &self.requests;
+        let [lease, status, events, identity] = &self.requests;
         match lane {
             Lane::Lease => lease,
             Lane::Status => status,
             Lane::Events => events,
+            Lane::Identity => identity,
         }
     }
 
@@ -356,6 +366,15 @@ impl MainLoop<'_, '_> {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.shared.board_wanted.raise(),
                 Output::Send(ticket, operation) => self.shared.requests(ticket.lane()).push((ticket, operation)),
+                Output::SendOver(ticket, access, operation) => {
+                    self.shared.identity_steps.push(identity::Step::Send(ticket, access, operation));
+                }
+                Output::MakeRequest { is_new } => {
+                    self.shared.identity_steps.push(identity::Step::MakeRequest { is_new });
+                }
+                Output::KeepCertificate { chain, received } => {
+                    self.shared.identity_steps.push(identity::Step::Keep { chain, received });
+                }
                 Output::ReloadCredentials => self.executor.spawn(self.shared.reload_credentials()).detach(),
                 Output::DropConnections => self.shared.pool.drop_idle(),
                 Output::Write(write) => self.executor.spawn(self.shared.write_journal(write)).detach(),

@@ -318,6 +318,9 @@ impl Pair {
                     let delay_us = self.random.between(500, 10_000);
                     self.schedule(delay_us, Event::Facts { board, life });
                 }
+                Output::SendOver(..) | Output::MakeRequest { .. } | Output::KeepCertificate { .. } => {
+                    unreachable!("nobody has a certificate here")
+                }
                 Output::Send(ticket, operation) => self.send(board, ticket, operation),
                 Output::ReloadCredentials => self.schedule(500, Event::Credentials { board, life }),
                 Output::Write(write) => {

@@ -402,6 +402,9 @@ impl World {
                 self.trace.say(|| "   probes the board".to_owned());
                 self.schedule(delay_us, Event::Facts { life });
             }
+            Output::SendOver(..) | Output::MakeRequest { .. } | Output::KeepCertificate { .. } => {
+                unreachable!("nobody has a certificate here")
+            }
             Output::Send(ticket, operation) => self.send(ticket, operation),
             Output::ReloadCredentials => self.schedule(500, Event::Credentials { life }),
             Output::DropConnections => self.trace.say(|| "   drops its connections".to_owned()),

@@ -3,6 +3,7 @@
 mod contest;
 mod events;
 mod gaps;
+mod identity;
 mod lease;
 mod outage;
 mod registration;
@@ -18,7 +19,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::*;
-use crate::api::{Document, Failure, PatchAnswer, Refusal, StatusError};
+use crate::api::{Document, Failure, Operation, PatchAnswer, Refusal, StatusError};
+use crate::identity::CertificateDer;
 use crate::journal::{BootId, Journal, Write};
 use crate::node::Node;
 use crate::node::object::{Lease, LeaseMetadata, LeaseSpec, OwnerReference};
@@ -44,6 +46,12 @@ struct Script {
     probes: Vec<Duration>,
     reloads: usize,
     drops: usize,
+    /// Whether another key was asked for, each time that one was.
+    keys_asked: Vec<bool>,
+    /// Over what a request went that did not go as all others.
+    access: Option<Access>,
+    /// Certificates that are in use from then on.
+    kept: Vec<Vec<CertificateDer<'static>>>,
     disk: Disk,
     stopped: bool,
     /// The Node of a healthy server, once something was written to it.
@@ -110,7 +118,7 @@ impl Script {
         #[rustfmt::skip]
         let script = Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
-            stored: None, lease_version: 7, transitions: 0,
+            stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, kept: Vec::new(),
         };
         script
     }
@@ -146,6 +154,12 @@ impl Script {
                     self.agent.handle(input, self.now());
                 }
                 Output::Send(ticket, operation) => sent.push((ticket, operation)),
+                Output::SendOver(ticket, access, operation) => {
+                    self.access = Some(access);
+                    sent.push((ticket, operation));
+                }
+                Output::MakeRequest { is_new } => self.keys_asked.push(is_new),
+                Output::KeepCertificate { chain, .. } => self.kept.push(chain),
                 Output::ReloadCredentials => self.reloads += 1,
                 Output::DropConnections => self.drops += 1,
                 Output::Write(write) => {

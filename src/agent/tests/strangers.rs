@@ -96,7 +96,7 @@ fn who_may_not_tell_asks_ever_more_rarely_and_forgets_nothing() {
     assert_eq!(kinds(&waiting(&script)), ["changed"]);
     // Another certificate is a reason to ask at once.
     let not_after = Some(START.plus(day * 30));
-    script.agent.handle(Input::Credentials(CredentialDates { not_before: None, not_after }), script.now());
+    script.agent.handle(Input::Credentials(CredentialDates { not_after, ..Default::default() }), script.now());
     answer_all(&mut script, MINUTE, |_| None);
     assert!(waiting(&script).is_empty());
 }

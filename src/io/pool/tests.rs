@@ -12,7 +12,7 @@ use std::sync::mpsc;
 fn pool(kubeconfig: Kubeconfig) -> Pool {
     let reactor = Reactor::new().unwrap();
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::default()));
-    Pool::new(reactor, resolver, CertificateClock::new(), kubeconfig, "board".to_owned())
+    Pool::new(reactor, resolver, CertificateClock::new(), kubeconfig, Successor::none("board"))
 }
 
 fn ask(pool: &Pool) -> Answer {
@@ -393,7 +393,7 @@ fn pool_in_1970(kubeconfig: Kubeconfig, state_directory: &str) -> Pool {
     known.issued().into_iter().for_each(|moment| clock.passed(moment));
     let reactor = Reactor::new().unwrap();
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), known));
-    Pool::new(reactor, resolver, clock, kubeconfig, "board".to_owned())
+    Pool::new(reactor, resolver, clock, kubeconfig, Successor::none("board"))
 }
 
 #[test]

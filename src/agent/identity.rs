@@ -1,0 +1,350 @@
+//! Turns the age of the node's certificate into its successor: a key, its request, an approval, a proof, the change-over.
+//!
+//! ```text
+//!          due           made          201, 409        issued         200, 404         in use
+//! Rest ---------> Making ----> Create ---------> Poll --------> Prove --------> Keep ---------> Rest
+//!  ^                             ^                | ^             |
+//!  |                             '-- gone, 404 ---' '- pending    |
+//!  '------------- denied, failed, wrong, refused: an hour or more-'
+//! ```
+//!
+//! The old certificate stays in use until the server has taken the new one. Each step can be taken once more after a power
+//! cut: `io` keeps the key before the request is sent, and the request's name follows from the key (CSR-2).
+
+use super::backoff::Backoff;
+use super::contract::{Access, Because, Output};
+use super::failure_log::RetryReason;
+use super::notice::Level;
+use super::shared::{Shared, Step};
+use super::tries::Tries;
+use crate::api::{Answer, Class, Document, Operation, Refusal, StatusError};
+use crate::identity::csr::{self, CertificateSigningRequest};
+use crate::identity::{CertificateDer, SigningRequest, certificate};
+use crate::time::{Now, Up, Wall};
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct IdentityLane {
+    stage: Stage,
+    tries: Tries,
+    /// Where the server refuses to be asked (403, 422).
+    refusals: Backoff,
+    /// Where somebody denied it, or the signer could not.
+    denials: Backoff,
+    /// The next key is to be another one.
+    needs_new_key: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The certificate serves; in no case anything sooner than that.
+    Rest {
+        not_before: Up,
+    },
+    /// `io` makes the key.
+    Making,
+    Create(Box<Request>),
+    Poll(Box<Request>, Poll),
+    Prove(Box<Request>, Issued),
+    /// `io` puts it in the place of the old one.
+    Keep,
+}
+
+/// What a certificate is asked for with.
+#[derive(Debug)]
+struct Request {
+    request: SigningRequest,
+    signature: Vec<u8>,
+    /// When to ask, or ask again.
+    at: Up,
+}
+
+/// What the server has, as far as it was read.
+#[derive(Debug)]
+struct Poll {
+    since: Up,
+    /// How often it was looked at.
+    looks: u32,
+    /// uid and resourceVersion; empty before the first look.
+    seen: (String, String),
+    /// The next look is at the whole of it.
+    whole: bool,
+}
+
+#[derive(Debug)]
+struct Issued {
+    chain: Vec<CertificateDer<'static>>,
+    received: Option<Wall>,
+}
+
+/// So many looks come after 1, 2, 4 ... s; those after them each minute, and read metadata alone (CSR-5).
+const QUICK_LOOKS: u32 = 6;
+const SLOW_LOOK: Duration = Duration::from_secs(60);
+/// The same once it has waited for an hour.
+const RARE_LOOK: Duration = Duration::from_secs(300);
+/// After so many looks a person is told that there is something to approve.
+const TOLD_AT_LOOK: u32 = 4;
+/// Where there is no answer, and of the patience that a server may ask for (ROT-4).
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+const HOUR: Duration = Duration::from_secs(3600);
+
+impl IdentityLane {
+    pub(super) fn new() -> IdentityLane {
+        IdentityLane {
+            stage: Stage::Rest { not_before: Up::BOOT },
+            tries: Tries::between("the renewal of the certificate", Duration::from_secs(2), LONGEST_PAUSE),
+            refusals: Backoff::between(Duration::from_secs(300), HOUR * 6),
+            denials: Backoff::between(HOUR, HOUR * 24),
+            needs_new_key: false,
+        }
+    }
+
+    /// `is_held`: the Lease is being renewed, so that the uplink and the certificate in use are good (ROT-3).
+    pub(super) fn poll(&mut self, shared: &mut Shared, is_held: bool, now: Now) -> Step {
+        let Some(at) = self.next_at(shared, is_held, now) else { return Step::Idle };
+        if now.up < at {
+            // The clock may be set meanwhile.
+            return Step::Wait { until: at.min(now.up + HOUR), because: self.because() };
+        }
+        match &self.stage {
+            Stage::Rest { .. } => {
+                self.stage = Stage::Making;
+                shared.output(Output::MakeRequest { is_new: std::mem::take(&mut self.needs_new_key) });
+                Step::Idle
+            }
+            Stage::Making | Stage::Keep => Step::Idle,
+            Stage::Create(made) => {
+                let Request { request, signature, .. } = &**made;
+                let lifetime = shared.settings.certificate_lifetime;
+                let lifetime_seconds = lifetime.map(|span| u32::try_from(span.as_secs()).unwrap_or(u32::MAX));
+                let body = csr::create_body(request, signature, lifetime_seconds);
+                Step::Send(Operation::CreateCertificateRequest { body })
+            }
+            Stage::Poll(made, poll) => {
+                let metadata_only = poll.looks > QUICK_LOOKS && !poll.whole;
+                Step::Send(Operation::ReadCertificateRequest { name: made.request.name(), metadata_only })
+            }
+            Stage::Prove(_, issued) => {
+                Step::SendOver(Access::Candidate { chain: issued.chain.clone() }, Operation::ReadMetadata)
+            }
+        }
+    }
+
+    /// When the next step is due; `None` where something else has to happen first.
+    fn next_at(&self, shared: &Shared, is_held: bool, now: Now) -> Option<Up> {
+        match &self.stage {
+            Stage::Rest { not_before } => {
+                let renewal =
+                    shared.credentials.dates().renewal.filter(|_| is_held && shared.settings.rotate_certificates)?;
+                let (outage, stamp) = (shared.longest_outage, shared.stamp(now)?);
+                let due = renewal.due_after(outage, outage);
+                Some((now.up + due.since(stamp)).max(*not_before))
+            }
+            Stage::Making | Stage::Keep => None,
+            Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _) => Some(request.at),
+        }
+    }
+
+    fn because(&self) -> Because {
+        match &self.stage {
+            Stage::Rest { .. } => Because { what: "the time to renew the certificate", after: None },
+            Stage::Poll(..) if self.tries.last_failure().is_none() => {
+                Because { what: "the approval of the certificate", after: None }
+            }
+            _ => self.tries.because(),
+        }
+    }
+
+    pub(super) fn request_made(&mut self, request: SigningRequest, signature: Vec<u8>, now: Now) {
+        if matches!(self.stage, Stage::Making) {
+            self.stage = Stage::Create(Box::new(Request { request, signature, at: now.up }));
+        }
+    }
+
+    /// Credentials were read; whether they are others than before.
+    pub(super) fn credentials_read(&mut self, are_others: bool, shared: &mut Shared, now: Now) {
+        let was_kept = matches!(self.stage, Stage::Keep);
+        if are_others {
+            shared.longest_outage = Duration::ZERO;
+            self.stage = Stage::Rest { not_before: now.up };
+        } else if was_kept {
+            self.stage = Stage::Rest { not_before: now.up + HOUR };
+        }
+        if let Some(renewal) = shared.credentials.dates().renewal.filter(|_| was_kept && are_others) {
+            let text = format!("a new certificate is in use, valid until {}", renewal.end);
+            shared.say(Level::Info, "certificate-renewed", text);
+        }
+    }
+
+    /// What is worth another try for this reason is tried now.
+    pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
+        match &mut self.stage {
+            Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _)
+                if self.tries.may_retry_for(reason) =>
+            {
+                request.at = now.up;
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
+        let received = answer.date.or_else(|| shared.stamp(now));
+        let stage = std::mem::replace(&mut self.stage, Stage::Rest { not_before: now.up + HOUR });
+        match (stage, answer.result) {
+            (Stage::Create(request), Ok(Document::Json(body))) => {
+                self.look(request, Poll::since(now.up), &body, received, shared, now);
+            }
+            // It is there from before, or somebody else's.
+            (Stage::Create(mut request), Err(refusal)) if refusal.class() == Class::Exists => {
+                request.at = now.up;
+                self.stage = Stage::Poll(request, Poll::since(now.up));
+            }
+            (Stage::Poll(request, poll), Ok(Document::Json(body))) => {
+                self.look(request, poll, &body, received, shared, now);
+            }
+            (Stage::Poll(request, poll), Ok(Document::Metadata { uid, resource_version, .. })) => {
+                let has_changed = poll.seen != (uid, resource_version);
+                self.pending(request, Poll { whole: has_changed, ..poll }, shared, now);
+            }
+            // The cleaner took it: the same key asks again.
+            (Stage::Poll(mut request, _), Err(refusal)) if refusal.class() == Class::Missing => {
+                request.at = now.up;
+                self.stage = Stage::Create(request);
+            }
+            (Stage::Prove(_, issued), result) if proves(&result) => {
+                self.tries.succeeded(shared, now);
+                self.refusals.reset();
+                self.denials.reset();
+                let Issued { chain, received } = issued;
+                shared.output(Output::KeepCertificate { chain, received });
+                self.stage = Stage::Keep;
+            }
+            (Stage::Prove(..), Err(refusal)) if refusal.class() == Class::Rights => {
+                let text = format!(
+                    "the API server does not take the certificate that was issued ({refusal}): the old one \
+                    stays in use; is its signer's CA in the server's --client-ca-file?"
+                );
+                self.start_over("certificate-refused", text, shared, now);
+            }
+            (stage, Err(refusal)) => self.failed(stage, &refusal, shared, now),
+            (_, Ok(_)) => {}
+        }
+    }
+
+    /// What the server has of the request.
+    fn look(
+        &mut self,
+        request: Box<Request>,
+        mut poll: Poll,
+        body: &[u8],
+        received: Option<Wall>,
+        shared: &mut Shared,
+        now: Now,
+    ) {
+        let object = match CertificateSigningRequest::read(body) {
+            Ok(object) => object,
+            Err(error) => return self.start_over(error.word(), error.to_string(), shared, now),
+        };
+        let name = request.request.name();
+        if !object.asks_for(&request.request) {
+            let text = format!(
+                "CertificateSigningRequest {name} is not this board's, although it has its name: asking with \
+                another key"
+            );
+            self.start_over("request-not-ours", text, shared, now);
+            return;
+        }
+        (poll.seen, poll.whole) = ((object.uid, object.resource_version), false);
+        match object.stage {
+            csr::Stage::Pending | csr::Stage::Approved => self.pending(request, poll, shared, now),
+            csr::Stage::Issued(chain) => self.issued(request, Issued { chain, received }, shared, now),
+            csr::Stage::Denied(why) => {
+                let text = format!("{name} was denied ({why}): approve another, kubectl delete csr {name}");
+                self.denied("certificate-denied", text, shared, now);
+            }
+            csr::Stage::Failed(why) => {
+                let text =
+                    format!("the signer could not sign {name} ({why}): look at the log of kube-controller-manager");
+                self.denied("certificate-failed", text, shared, now);
+            }
+        }
+    }
+
+    fn pending(&mut self, mut request: Box<Request>, mut poll: Poll, shared: &mut Shared, now: Now) {
+        self.tries.succeeded(shared, now);
+        let pause = match poll.looks {
+            looks if looks < QUICK_LOOKS => Duration::from_secs(1 << looks),
+            _ if now.up - poll.since < HOUR => SLOW_LOOK * 9 / 10 + shared.random.up_to(SLOW_LOOK / 5),
+            _ => RARE_LOOK * 9 / 10 + shared.random.up_to(RARE_LOOK / 5),
+        };
+        poll.looks += 1;
+        if poll.looks == TOLD_AT_LOOK {
+            let name = request.request.name();
+            let text = format!(
+                "waiting for approval: kubectl certificate approve {name} (compare this name: it is the key's \
+                fingerprint)"
+            );
+            shared.say(Level::Warning, "certificate-pending", text);
+        }
+        request.at = if poll.whole { now.up } else { now.up + pause };
+        self.stage = Stage::Poll(request, poll);
+    }
+
+    fn issued(&mut self, mut request: Box<Request>, issued: Issued, shared: &mut Shared, now: Now) {
+        let floor = issued.received.unwrap_or(Wall::from_unix_seconds(0));
+        let leaf = issued.chain.first().map(AsRef::as_ref).unwrap_or_default();
+        if let Err(error) = certificate::check_issued(leaf, request.request.node(), request.request.key(), floor) {
+            return self.start_over(error.word(), error.to_string(), shared, now);
+        }
+        request.at = now.up;
+        self.stage = Stage::Prove(request, issued);
+    }
+
+    /// Nothing comes of this key: another one, in an hour.
+    fn start_over(&mut self, word: &'static str, text: String, shared: &mut Shared, now: Now) {
+        shared.say(Level::Warning, word, text);
+        self.needs_new_key = true;
+        self.stage = Stage::Rest { not_before: now.up + HOUR };
+    }
+
+    /// The same key asks again, ever more rarely: whoever denied it may change their mind.
+    fn denied(&mut self, word: &'static str, text: String, shared: &mut Shared, now: Now) {
+        shared.say(Level::Warning, word, text);
+        self.stage = Stage::Rest { not_before: now.up + self.denials.step() };
+    }
+
+    fn failed(&mut self, stage: Stage, refusal: &Refusal, shared: &mut Shared, now: Now) {
+        self.tries.failed(refusal, verb_of(&stage), shared, now);
+        let is_refused = matches!(refusal, Refusal::Status(StatusError { code: 400..=428, .. }));
+        let pause = if is_refused {
+            self.refusals.step()
+        } else {
+            self.tries.pause().max(refusal.retry_after().min(LONGEST_PAUSE))
+        };
+        let at = now.up + pause;
+        self.stage = stage;
+        if let Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _) = &mut self.stage {
+            request.at = at;
+        }
+    }
+}
+
+impl Poll {
+    fn since(now: Up) -> Poll {
+        Poll { since: now, looks: 0, seen: Default::default(), whole: false }
+    }
+}
+
+/// Whether the server knew whose certificate this is: a Node that does not exist is none of the certificate's faults.
+fn proves(result: &Result<Document, Refusal>) -> bool {
+    result.as_ref().err().is_none_or(|refusal| refusal.class() == Class::Missing)
+}
+
+fn verb_of(stage: &Stage) -> &'static str {
+    match stage {
+        Stage::Create(_) => "create certificatesigningrequests",
+        Stage::Prove(..) => "get nodes",
+        _ => "get certificatesigningrequests",
+    }
+}

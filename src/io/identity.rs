@@ -1,0 +1,323 @@
+//! Turns what the agent wants of the node's key and certificate into files that a power cut leaves whole (CSR-10, CSR-11).
+//!
+//! ```text
+//! pending.pem   a key whose certificate is asked for       written and synced before the server hears of it
+//! node.pem      certificate and key in use                 written beside itself, synced, renamed
+//! node.pem.old  those before                               a second name of node.pem until it is replaced
+//! ```
+
+use std::cell::RefCell;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::sync::Arc;
+
+use nix::libc::O_NOFOLLOW;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+
+use super::reactor::Reactor;
+use super::thread::{self, Source};
+use super::tls::Identity;
+use super::{clock, file};
+use crate::api::Failure;
+use crate::config::limits;
+use crate::identity::files::{NODE, NodePem, PENDING, Pending, PrivateKey};
+use crate::identity::{SigningRequest, certificate};
+use crate::time::Wall;
+
+/// In the state directory.
+const FOLDER: &str = "identity";
+
+/// The certificate that took the place of the kubeconfig's (ROT-7).
+#[derive(Clone)]
+pub struct Successor {
+    /// Of a Node's identity, where it may be.
+    pub folder: String,
+    /// What the disk did not take.
+    pub in_memory: Option<Arc<NodePem>>,
+    /// Whose it has to be.
+    pub node_name: String,
+}
+
+impl Successor {
+    /// There is none.
+    pub fn none(node_name: &str) -> Successor {
+        Successor { folder: String::new(), in_memory: None, node_name: node_name.to_owned() }
+    }
+
+    /// In use where it is for this Node, and ends later than the kubeconfig's own, or where that one cannot be read.
+    pub fn of(&self, given: Result<Identity, Failure>) -> Result<(Identity, Option<Wall>), Failure> {
+        let kept = self.in_memory.as_deref().cloned().or_else(|| kept_in(&self.folder));
+        let is_ours = |leaf: &CertificateDer<'_>| certificate::node_name(leaf) == Some(&self.node_name);
+        let end = |chain: &[CertificateDer<'_>]| chain.first().and_then(|leaf| Some(certificate::validity(leaf)?.1));
+        let kept = kept.filter(|kept| kept.chain.first().is_some_and(is_ours));
+        let is_later = |kept: &NodePem| match &given {
+            Ok(given) => given.chain.first().is_some_and(is_ours) && end(&kept.chain) >= end(&given.chain),
+            Err(_) => true,
+        };
+        match kept.filter(is_later) {
+            Some(kept) => {
+                let key = PrivatePkcs8KeyDer::from(kept.key.pkcs8().to_vec()).into();
+                Ok((Identity { chain: kept.chain, key }, kept.received))
+            }
+            None => given.map(|given| (given, None)),
+        }
+    }
+}
+
+/// The identity's folder, and what of it is in memory because the disk did not take it.
+pub struct IdentityFiles {
+    folder: Arc<str>,
+    node_name: String,
+    source: Source,
+    /// The key of the last request.
+    pending: RefCell<Option<PrivateKey>>,
+}
+
+/// A request, ready to be sent.
+pub struct Made {
+    pub request: SigningRequest,
+    pub signature: Vec<u8>,
+}
+
+impl IdentityFiles {
+    pub fn new(state_directory: &str, node_name: &str) -> IdentityFiles {
+        IdentityFiles {
+            folder: format!("{state_directory}/{FOLDER}").into(),
+            node_name: node_name.to_owned(),
+            source: Source::new("identity-files", 1),
+            pending: RefCell::default(),
+        }
+    }
+
+    /// What is kept there takes the place of the kubeconfig's certificate.
+    pub fn successor(&self) -> Successor {
+        Successor { folder: self.folder.to_string(), in_memory: None, node_name: self.node_name.clone() }
+    }
+
+    /// A key that an earlier process left, or with `is_new`, and where there is none, another one, with its signed request. Where
+    /// the disk does not take it, it is in memory alone: the next process asks with another.
+    pub async fn make_request(&self, reactor: &Reactor, is_new: bool) -> Result<Made, String> {
+        let (folder, node) = (Arc::clone(&self.folder), self.node_name.clone());
+        let known = self.pending.borrow().clone().filter(|_| !is_new);
+        let find = move || match known {
+            Some(key) => Ok((key, Ok(()))),
+            None => find_or_make(&folder, &node, is_new),
+        };
+        let found = reactor.before(clock::up() + thread::FILE_PATIENCE, self.source.ask(find)).await;
+        let (key, written) = match found {
+            Some(Ok(found)) => found?,
+            _ => (new_key()?, Err("the disk does not answer".to_owned())),
+        };
+        if let Err(why) = written {
+            ::log::warn!(
+                target: "identity-in-memory",
+                "the key of the next certificate is kept in memory alone, as {}/{PENDING} cannot be written: {why}", self.folder
+            );
+        }
+        let made = sign(&self.node_name, &key)?;
+        self.pending.replace(Some(key));
+        Ok(made)
+    }
+
+    /// The certificate with the key of the last request.
+    pub fn with_key(&self, chain: Vec<CertificateDer<'static>>, received: Option<Wall>) -> Option<NodePem> {
+        Some(NodePem { received, chain, key: self.pending.borrow().clone()? })
+    }
+
+    /// Writes what is in use from now on, and forgets what was pending.
+    pub async fn keep(&self, node_pem: Arc<NodePem>) {
+        let folder = Arc::clone(&self.folder);
+        self.pending.take();
+        let why = match self.source.ask(move || keep(&folder, &node_pem)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) | Err(error) => error,
+        };
+        ::log::warn!(
+            target: "identity-in-memory",
+            "the new certificate is in use and kept in memory alone, as {}/{NODE} cannot be written: {why}", self.folder
+        );
+    }
+}
+
+/// Certificate and key of that folder: those in use, or where they are not whole those before, or why there are none.
+pub fn kept_in(folder: &str) -> Option<NodePem> {
+    [NODE.to_owned(), old_name(NODE)].iter().find_map(|name| {
+        let path = format!("{folder}/{name}");
+        let bytes = match file::read(&path, limits::CREDENTIAL_FILE_BYTES) {
+            Ok(bytes) => zeroize::Zeroizing::new(bytes),
+            Err(file::Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(why) => {
+                ::log::warn!(target: "identity-unreadable", "cannot read {path}: {why}");
+                return None;
+            }
+        };
+        NodePem::read(&bytes).inspect_err(|error| ::log::warn!(target: error.word(), "{path}: {error}")).ok()
+    })
+}
+
+/// The key, and whether it is on the disk.
+fn find_or_make(folder: &str, node: &str, is_new: bool) -> Result<(PrivateKey, Result<(), String>), String> {
+    let found = file::read(&format!("{folder}/{PENDING}"), limits::CREDENTIAL_FILE_BYTES).ok();
+    let pending = found.and_then(|bytes| Pending::read(&zeroize::Zeroizing::new(bytes)).ok());
+    // Its certificate is in use, and only the end of the change-over is missing.
+    let is_used = |key: &PrivateKey| kept_in(folder).is_some_and(|kept| kept.key == *key);
+    if let Some(pending) = pending.filter(|pending| !is_new && pending.node == node && !is_used(&pending.key)) {
+        return Ok((pending.key, Ok(())));
+    }
+    let pending = Pending { node: node.to_owned(), key: new_key()? };
+    let written = make_folder(folder).and_then(|()| replace(folder, PENDING, pending.text().as_bytes()));
+    Ok((pending.key, written.map_err(|error| error.to_string())))
+}
+
+fn keep(folder: &str, node_pem: &NodePem) -> io::Result<()> {
+    make_folder(folder)?;
+    let old = format!("{folder}/{}", old_name(NODE));
+    let _ = fs::remove_file(&old);
+    match fs::hard_link(format!("{folder}/{NODE}"), &old) {
+        // FAT has no second names: there, what is renamed is the only one.
+        Ok(()) | Err(_) => replace(folder, NODE, node_pem.text().as_bytes())?,
+    }
+    match fs::remove_file(format!("{folder}/{PENDING}")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => File::open(folder)?.sync_all(),
+    }
+}
+
+/// Only for the agent's own user.
+fn make_folder(folder: &str) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+/// Whole, or not at all: a file beside it takes its name when it is on the disk.
+fn replace(folder: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let (path, new) = (format!("{folder}/{name}"), format!("{folder}/{name}.new"));
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&new)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written.and_then(|()| File::open(folder)?.sync_all())
+}
+
+fn old_name(name: &str) -> String {
+    format!("{name}.old")
+}
+
+fn new_key() -> Result<PrivateKey, String> {
+    let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
+    let pkcs8 = pkcs8.map_err(|_| "the kernel gives no random numbers".to_owned())?;
+    Ok(PrivateKey::new(pkcs8.as_ref()))
+}
+
+fn sign(node_name: &str, key: &PrivateKey) -> Result<Made, String> {
+    let unusable = || "the key cannot be used: remove pending.pem in the identity's folder".to_owned();
+    let random = SystemRandom::new();
+    let pair =
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, key.pkcs8(), &random).map_err(|_| unusable())?;
+    let request = SigningRequest::new(node_name, key.point().ok_or_else(unusable)?);
+    let signature = pair.sign(&random, &request.to_be_signed()).map_err(|_| unusable())?;
+    Ok(Made { request, signature: signature.as_ref().to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::samples;
+    use crate::io::loopback::TempFolder;
+    use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
+    use std::os::unix::fs::PermissionsExt;
+
+    fn make(files: &IdentityFiles, is_new: bool) -> Made {
+        let reactor = Reactor::new().unwrap();
+        reactor.block_on(files.make_request(&reactor, is_new)).unwrap().unwrap()
+    }
+
+    fn keep_now(files: &IdentityFiles, node_pem: NodePem) {
+        Reactor::new().unwrap().block_on(files.keep(Arc::new(node_pem))).unwrap();
+    }
+
+    /// A certificate for the key of the last request, as a signer makes one.
+    fn issued(files: &IdentityFiles) -> NodePem {
+        let key = files.pending.borrow().clone().unwrap();
+        let pair = rcgen::KeyPair::try_from(key.pkcs8()).unwrap();
+        let chain = vec![samples::leaf("n1", &samples::Key(pair), 2026, 2027).into()];
+        files.with_key(chain, Some(Wall::from_unix_seconds(1_767_225_600))).unwrap()
+    }
+
+    fn mode(path: &str) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_key_is_kept_before_anybody_hears_of_it_and_found_again() {
+        let folder = TempFolder::new();
+        let state = folder.path("");
+        let files = IdentityFiles::new(&state, "n1");
+        let first = make(&files, false);
+        let point = files.pending.borrow().clone().unwrap();
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point.point().unwrap())
+            .verify(&first.request.to_be_signed(), &first.signature)
+            .unwrap();
+        assert_eq!((mode(&format!("{state}/identity")), mode(&format!("{state}/identity/{PENDING}"))), (0o700, 0o600));
+        let later = make(&IdentityFiles::new(&state, "n1"), false);
+        assert_eq!(later.request.name(), first.request.name(), "the next process asks for the same");
+        let other = make(&IdentityFiles::new(&state, "n2"), false);
+        assert_ne!(other.request.name(), first.request.name(), "another Node has another key");
+        let fresh = make(&files, true);
+        assert_ne!(fresh.request.key(), first.request.key());
+    }
+
+    #[test]
+    fn what_was_issued_is_kept_with_its_key_and_what_was_before_is_there_when_it_breaks() {
+        let folder = TempFolder::new();
+        let state = folder.path("");
+        let place = format!("{state}/identity");
+        let files = IdentityFiles::new(&state, "n1");
+        assert_eq!(kept_in(&place), None);
+        make(&files, false);
+        let first = issued(&files);
+        keep_now(&files, first.clone());
+        assert_eq!(kept_in(&place).as_ref(), Some(&first));
+        assert_eq!(mode(&format!("{place}/{NODE}")), 0o600);
+        assert!(!fs::exists(format!("{place}/{PENDING}")).unwrap());
+        make(&files, false);
+        let second = issued(&files);
+        assert_ne!(second.key, first.key, "each certificate has a key of its own");
+        keep_now(&files, second.clone());
+        assert_eq!(kept_in(&place), Some(second));
+        fs::write(format!("{place}/{NODE}"), b"received").unwrap();
+        assert_eq!(kept_in(&place), Some(first));
+        let names = fs::read_dir(&place).unwrap().count();
+        assert_eq!(names, 2, "node.pem and node.pem.old, and nothing half done");
+    }
+
+    /// Power went between the two steps of the change-over.
+    #[test]
+    fn a_key_whose_certificate_is_in_use_is_not_asked_with_again() {
+        let folder = TempFolder::new();
+        let state = folder.path("");
+        let files = IdentityFiles::new(&state, "n1");
+        let first = make(&files, false);
+        let pending = fs::read(format!("{state}/identity/{PENDING}")).unwrap();
+        keep_now(&files, issued(&files));
+        fs::write(format!("{state}/identity/{PENDING}"), pending).unwrap();
+        assert_ne!(make(&IdentityFiles::new(&state, "n1"), false).request.name(), first.request.name());
+    }
+
+    #[test]
+    fn without_a_disk_a_key_lasts_as_long_as_the_process() {
+        let folder = TempFolder::new();
+        let files = IdentityFiles::new(&folder.path("none/such"), "n1");
+        let first = make(&files, false);
+        assert_eq!(make(&files, false).request.name(), first.request.name());
+        keep_now(&files, issued(&files));
+        assert_eq!(kept_in(&folder.path("none/such/identity")), None);
+    }
+}
