@@ -73,7 +73,7 @@ lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test cross --test vm -- -D warnings
 	for script in .ci/run tests/run tests/boards/capture tests/recipes/run tests/vm/init tests/vm/forbidden targets/build targets/musl \
-	    targets/kubernetes/enroll targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
+	    targets/kubernetes/enroll targets/kubernetes/names-policy targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
 	    targets/packages/install.sh; do sh -n "$$script" || exit 1; done
 	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done
 	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
@@ -118,7 +118,7 @@ install: build ## Install binary, man page, completions and the cluster's files 
 	install -Dm755 "$(FOLDER)/release/nodepulse" "$(DESTDIR)$(PREFIX)/bin/nodepulse"
 	install -d "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
 	install -m644 targets/kubernetes/*.* "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
-	install -m755 targets/kubernetes/enroll "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
+	install -m755 targets/kubernetes/enroll targets/kubernetes/names-policy "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man8" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
 	    "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
 	install -m644 targets/nodepulse.8 "$(DESTDIR)$(PREFIX)/share/man/man8/nodepulse.8"

@@ -7,6 +7,8 @@ mod cluster;
 #[path = "support/harness.rs"]
 mod harness;
 mod live;
+#[path = "support/pkcs10.rs"]
+mod pkcs10;
 #[path = "support/requests.rs"]
 mod requests;
 #[path = "support/trials.rs"]

@@ -19,6 +19,7 @@ mod credentials;
 mod earlier;
 mod expected;
 mod faults;
+mod fence;
 mod lease;
 mod left;
 mod names;
@@ -49,6 +50,7 @@ pub fn options() -> Options {
 /// The longest first, so that the short ones fill the gaps at the end.
 pub fn cases() -> Vec<Case> {
     let groups = [
+        fence::cases(),
         upgrade::cases(),
         status::cases(),
         lease::cases(),
