@@ -26,6 +26,7 @@ mod names;
 mod overdone;
 mod proxy;
 mod registration;
+mod revoked;
 mod rights;
 mod roads;
 mod start;
@@ -51,6 +52,7 @@ pub fn options() -> Options {
 pub fn cases() -> Vec<Case> {
     let groups = [
         fence::cases(),
+        revoked::cases(),
         upgrade::cases(),
         status::cases(),
         lease::cases(),
