@@ -202,47 +202,14 @@ pub struct Swap {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Lease {
-    pub metadata: LeaseMetadata,
+    pub metadata: Metadata,
     pub spec: LeaseSpec,
-}
-
-/// The metadata of a [`Lease`] that matter.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct LeaseMetadata {
-    #[serde(deserialize_with = "bounded::text")]
-    pub resource_version: String,
-    #[serde(deserialize_with = "bounded::list")]
-    pub owner_references: Vec<OwnerReference>,
-}
-
-/// `metav1.OwnerReference`, as far as it is read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct OwnerReference {
-    #[serde(deserialize_with = "bounded::text")]
-    pub kind: String,
-    #[serde(deserialize_with = "bounded::text")]
-    pub uid: String,
-}
-
-impl Entry for OwnerReference {
-    fn bytes(&self) -> usize {
-        self.kind.len() + self.uid.len()
-    }
-
-    /// One of them says whose the Lease is, however many others there are.
-    fn is_own(&self) -> bool {
-        self.kind == "Node"
-    }
 }
 
 /// `coordination.k8s.io/v1.LeaseSpec`, as far as it is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseSpec {
-    #[serde(deserialize_with = "bounded::optional_text")]
-    pub holder_identity: Option<String>,
     pub lease_duration_seconds: Option<i64>,
     #[serde(deserialize_with = "bounded::optional_text")]
     pub renew_time: Option<String>,

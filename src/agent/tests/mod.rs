@@ -16,14 +16,14 @@ mod unseen;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::api::{Document, Failure, Operation, PatchAnswer, Refusal, StatusError};
 use crate::identity::CertificateDer;
 use crate::journal::{BootId, Journal, Write};
 use crate::node::Node;
-use crate::node::object::{Lease, LeaseMetadata, LeaseSpec, OwnerReference};
+use crate::node::object::Lease;
 use crate::probe::facts::*;
 use crate::time::Wall;
 
@@ -369,19 +369,11 @@ impl Script {
 }
 
 fn lease(owner_uid: Option<&str>) -> Lease {
-    let owner = |uid: &str| OwnerReference { kind: "Node".to_owned(), uid: uid.to_owned() };
-    Lease {
-        metadata: LeaseMetadata {
-            owner_references: owner_uid.map(owner).into_iter().collect(),
-            ..LeaseMetadata::default()
-        },
-        spec: LeaseSpec {
-            holder_identity: Some("n1".to_owned()),
-            lease_duration_seconds: Some(40),
-            renew_time: Some("2025-12-31T23:59:00.000000Z".to_owned()),
-            lease_transitions: None,
-        },
-    }
+    let owner = |uid| json!({ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid });
+    let owners: Vec<Value> = owner_uid.map(owner).into_iter().collect();
+    let spec =
+        json!({ "holderIdentity": "n1", "leaseDurationSeconds": 40, "renewTime": "2025-12-31T23:59:00.000000Z" });
+    serde_json::from_value(json!({ "metadata": { "ownerReferences": owners }, "spec": spec })).unwrap()
 }
 
 fn refused(code: u16, reason: &str) -> Result<Document, Refusal> {
