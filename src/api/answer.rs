@@ -6,6 +6,7 @@ use std::time::Duration;
 use httparse::Response;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::failure::{Failure, cut};
 use super::http::{AuditId, header};
@@ -204,11 +205,17 @@ impl Head {
             Wanted::LeaseMetadata => protobuf::read_metadata(body, false).unwrap_or(Document::Nothing),
             Wanted::Version => Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version)),
             Wanted::Pods => {
-                let pods = self.json::<PodList>(body)?.items.into_iter();
-                let name = |pod: Pod| format!("{}/{}", cut(&pod.metadata.namespace), cut(&pod.metadata.name));
-                Document::Pods(pods.take(PODS_LISTED).map(name).collect())
+                let list: Value = self.json(body)?;
+                let text = |pod: &Value, path| cut(pod.pointer(path).and_then(Value::as_str).unwrap_or_default());
+                let name = |pod| format!("{}/{}", text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
+                let pods = list.get("items").and_then(Value::as_array);
+                Document::Pods(pods.into_iter().flatten().take(PODS_LISTED).map(name).collect())
             }
-            Wanted::Access => Document::Access(self.json::<AccessReview>(body)?.status.allowed),
+            Wanted::Access => {
+                let review: Value = self.json(body)?;
+                let allowed = review.pointer("/status/allowed").and_then(Value::as_bool);
+                Document::Access(allowed.ok_or_else(|| self.not_json("no status.allowed"))?)
+            }
             Wanted::Json => Document::Json(body.to_vec()),
             Wanted::Nothing => Document::Nothing,
         })
@@ -255,34 +262,6 @@ fn essence(content_type: &str) -> &str {
 #[serde(rename_all = "camelCase")]
 struct VersionInfo {
     git_version: String,
-}
-
-#[derive(Deserialize)]
-struct PodList {
-    #[serde(default)]
-    items: Vec<Pod>,
-}
-
-#[derive(Deserialize)]
-struct Pod {
-    metadata: PodMetadata,
-}
-
-#[derive(Deserialize)]
-struct PodMetadata {
-    name: String,
-    #[serde(default)]
-    namespace: String,
-}
-
-#[derive(Deserialize)]
-struct AccessReview {
-    status: AccessReviewStatus,
-}
-
-#[derive(Deserialize)]
-struct AccessReviewStatus {
-    allowed: bool,
 }
 
 #[cfg(test)]
