@@ -58,16 +58,6 @@ enum Telling {
     Repeat,
 }
 
-impl Telling {
-    /// What somebody must be allowed who tells the next one.
-    fn right(self) -> &'static str {
-        match self {
-            Telling::First => "create events",
-            Telling::Repeat => "patch events",
-        }
-    }
-}
-
 const BURST: f64 = 25.0;
 const REFILL_PER_SECOND: f64 = 1.0 / 300.0;
 const REMEMBERED: usize = 16;
@@ -151,10 +141,11 @@ impl EventLane {
             // It may have become known while the event waited (D6).
             uid.clone_into(&mut event.uid);
         }
-        Step::Send(match first.state {
+        let operation = match first.state {
             Telling::First => Operation::CreateEvent { body: event.create_body() },
             Telling::Repeat => Operation::PatchEvent { name: event.name.clone(), body: event.repeat_body() },
-        })
+        };
+        Step::Send(self.tries.asking(operation))
     }
 
     pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
@@ -204,8 +195,8 @@ impl EventLane {
 
     /// Nothing is lost while a record tells of it: it is tried ever more rarely, and what comes after it waits.
     fn keep(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
-        let Some(first) = self.waiting.front_mut() else { return };
-        self.tries.failed(refusal, first.state.right(), shared, now);
+        let Some(first) = self.waiting.front() else { return };
+        self.tries.failed(refusal, shared, now);
         if let Some(wait) = self.tries.postponed(refusal, CEILING) {
             self.not_before = now.up + wait;
             return;
@@ -225,7 +216,7 @@ impl EventLane {
     fn give_up(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
         self.tries.start_over();
         if let Some(lost) = self.waiting.pop_front() {
-            let advice = shared.advise(refusal, lost.state.right(), now);
+            let advice = shared.advise(refusal, self.tries.asked, now);
             if let Some(sequence) = lost.record {
                 shared.replay.told(sequence, &mut shared.records);
             }

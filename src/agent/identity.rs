@@ -118,14 +118,16 @@ impl IdentityLane {
                 let lifetime = shared.settings.certificate_lifetime;
                 let lifetime_seconds = lifetime.map(|span| u32::try_from(span.as_secs()).unwrap_or(u32::MAX));
                 let body = csr::create_body(request, signature, lifetime_seconds);
-                Step::Send(Operation::CreateCertificateRequest { body })
+                Step::Send(self.tries.asking(Operation::CreateCertificateRequest { body }))
             }
             Stage::Poll(made, poll) => {
                 let metadata_only = poll.looks > QUICK_LOOKS && !poll.whole;
-                Step::Send(Operation::ReadCertificateRequest { name: made.request.name(), metadata_only })
+                let operation = Operation::ReadCertificateRequest { name: made.request.name(), metadata_only };
+                Step::Send(self.tries.asking(operation))
             }
             Stage::Prove(_, issued) => {
-                Step::SendOver(Access::Candidate { chain: issued.chain.clone() }, Operation::ReadMetadata)
+                let access = Access::Candidate { chain: issued.chain.clone() };
+                Step::SendOver(access, self.tries.asking(Operation::ReadMetadata))
             }
         }
     }
@@ -315,7 +317,7 @@ impl IdentityLane {
     }
 
     fn failed(&mut self, stage: Stage, refusal: &Refusal, shared: &mut Shared, now: Now) {
-        self.tries.failed(refusal, verb_of(&stage), shared, now);
+        self.tries.failed(refusal, shared, now);
         let is_refused = matches!(refusal, Refusal::Status(StatusError { code: 400..=428, .. }));
         let pause = if is_refused {
             self.refusals.step()
@@ -339,12 +341,4 @@ impl Poll {
 /// Whether the server knew whose certificate this is: a Node that does not exist is none of the certificate's faults.
 fn proves(result: &Result<Document, Refusal>) -> bool {
     result.as_ref().err().is_none_or(|refusal| refusal.class() == Class::Missing)
-}
-
-fn verb_of(stage: &Stage) -> &'static str {
-    match stage {
-        Stage::Create(_) => "create certificatesigningrequests",
-        Stage::Prove(..) => "get nodes",
-        _ => "get certificatesigningrequests",
-    }
 }

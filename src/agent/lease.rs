@@ -136,7 +136,7 @@ impl LeaseLane {
             self.duration_seconds = Some(duration_seconds);
         }
         shared.renewals.sent(now.up);
-        Step::Send(operation)
+        Step::Send(self.tries.asking(operation))
     }
 
     /// Takes an answer. Answers whether somebody deleted the Lease that there was: garbage collection does when its owner,
@@ -268,7 +268,7 @@ impl LeaseLane {
                 return self.try_at(now.up);
             }
         }
-        self.tries.failed(refusal, verb_of(stage), shared, now);
+        self.tries.failed(refusal, shared, now);
         let postponed = self.tries.postponed(refusal, CEILING);
         let wait = postponed.unwrap_or_else(|| self.pause(stage, refusal, shared, now));
         self.try_at(now.up + wait);
@@ -302,12 +302,4 @@ impl LeaseLane {
 
 fn renews(stage: Stage) -> bool {
     matches!(stage, Stage::Adopt | Stage::Renew)
-}
-
-fn verb_of(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Find => "get leases",
-        Stage::Create => "create leases",
-        Stage::Adopt | Stage::Renew => "patch leases",
-    }
 }

@@ -152,7 +152,7 @@ impl StatusLane {
             shared.full_report == FullReport::AtOnce && self.base.node().is_some() && !self.held_back(shared, now);
         match &mut self.stage {
             Stage::Contest(contest) => match contest.operation(now.up) {
-                Some(operation) => Step::Send(operation),
+                Some(operation) => Step::Send(self.tries.asking(operation)),
                 None => Step::Wait { until: contest.ask_at, because: self.tries.because() },
             },
             Stage::Rest { not_before, earliest, latest } => {
@@ -257,7 +257,7 @@ impl StatusLane {
 
     fn ask(&mut self, request: Request, operation: Operation) -> Step {
         self.stage = Stage::Asked(request);
-        Step::Send(operation)
+        Step::Send(self.tries.asking(operation))
     }
 
     fn read(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {

@@ -6,7 +6,7 @@ use super::backoff::{Backoff, CEILING};
 use super::contract::Because;
 use super::failure_log::{FailureLog, RetryReason};
 use super::shared::Shared;
-use crate::api::{Class, Refusal};
+use crate::api::{Class, Operation, Refusal};
 use crate::config::limits::RETRY_AFTER_IN_A_ROW;
 use crate::time::Now;
 
@@ -18,6 +18,8 @@ pub(super) struct Tries {
     postponed: u32,
     backoff: Backoff,
     log: FailureLog,
+    /// What was asked last ([`Operation::label`]): the right that a refusal may be for want of.
+    pub(super) asked: &'static str,
     /// What is in the way though no request failed, for people.
     obstacle: Option<String>,
 }
@@ -35,13 +37,20 @@ impl Tries {
             postponed: 0,
             backoff: Backoff::between(first_pause, longest_pause),
             log: FailureLog::of(what),
+            asked: "",
             obstacle: None,
         }
     }
 
-    /// A try failed, of which the log may say something; `verb` is the right that it needs.
-    pub(super) fn failed(&mut self, refusal: &Refusal, verb: &'static str, shared: &mut Shared, now: Now) {
-        let advice = shared.advise(refusal, verb, now);
+    /// The next try is `operation`.
+    pub(super) fn asking(&mut self, operation: Operation) -> Operation {
+        self.asked = operation.label();
+        operation
+    }
+
+    /// A try failed, of which the log may say something.
+    pub(super) fn failed(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
+        let advice = shared.advise(refusal, self.asked, now);
         self.failed_with(refusal, &advice, shared, now);
     }
 

@@ -144,8 +144,8 @@ const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 /// One empty entry for all there are: from then on only server-side apply is tracked (`managedfields/internal`).
 const NO_MANAGED_FIELDS: &str = r#"{"metadata":{"managedFields":[{}]}}"#;
 
-/// Verb; path, in which `*` is the name of the Node, which is also the Lease's, or of the event; what a person calls it, as
-/// RBAC names verb and resource; what its success brings.
+/// Verb; path, in which `*` is the name of the Node, which is also the Lease's, or of the event; the right that
+/// it needs, as RBAC names verb and resource; what its success brings.
 type Row = (&'static str, &'static str, &'static str, Wanted);
 
 impl Operation {
@@ -160,11 +160,11 @@ impl Operation {
                 ("PATCH", STATUS, "patch nodes/status", Wanted::Node)
             }
             Self::PatchStatus { .. } => ("PATCH", STATUS, "patch nodes/status", Wanted::Metadata),
-            Self::ReadLease => ("GET", LEASE, "get leases (kube-node-lease)", Wanted::Lease),
-            Self::CreateLease { .. } => ("POST", LEASES, "create leases (kube-node-lease)", Wanted::LeaseMetadata),
-            Self::RenewLease { .. } => ("PATCH", LEASE, "patch leases (kube-node-lease)", Wanted::LeaseMetadata),
-            Self::CreateEvent { .. } => ("POST", EVENTS, "create events (default)", Wanted::Nothing),
-            Self::PatchEvent { .. } => ("PATCH", EVENT, "patch events (default)", Wanted::Nothing),
+            Self::ReadLease => ("GET", LEASE, "get leases", Wanted::Lease),
+            Self::CreateLease { .. } => ("POST", LEASES, "create leases", Wanted::LeaseMetadata),
+            Self::RenewLease { .. } => ("PATCH", LEASE, "patch leases", Wanted::LeaseMetadata),
+            Self::CreateEvent { .. } => ("POST", EVENTS, "create events", Wanted::Nothing),
+            Self::PatchEvent { .. } => ("PATCH", EVENT, "patch events", Wanted::Nothing),
             Self::CreateCertificateRequest { .. } => {
                 ("POST", REQUESTS, "create certificatesigningrequests", Wanted::Json)
             }
@@ -172,7 +172,7 @@ impl Operation {
                 ("GET", REQUEST, "get certificatesigningrequests", Wanted::Metadata)
             }
             Self::ReadCertificateRequest { .. } => ("GET", REQUEST, "get certificatesigningrequests", Wanted::Json),
-            Self::ReadClusterInfo => ("GET", CLUSTER_INFO, "get configmaps (kube-public)", Wanted::Json),
+            Self::ReadClusterInfo => ("GET", CLUSTER_INFO, "get configmaps", Wanted::Json),
             Self::ListPods => ("GET", PODS, "list pods", Wanted::Pods),
             Self::ReviewAccess { .. } => ("POST", REVIEWS, "create selfsubjectaccessreviews", Wanted::Access),
         }
@@ -199,7 +199,7 @@ impl Operation {
         self.row().1.replace('*', name) + if has_timeout { "?timeout=10s" } else { "" }
     }
 
-    /// What a person calls this request: `patch nodes/status`, as RBAC would name verb and resource.
+    /// The right that it needs, as RBAC names verb and resource: `patch nodes/status`.
     pub fn label(&self) -> &'static str {
         self.row().2
     }

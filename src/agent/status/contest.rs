@@ -141,9 +141,8 @@ impl StatusLane {
                 contest.looked(node, seen, None, &mut self.tries, shared, now)
             }
             (question, Err(refusal)) => {
-                let verb = if matches!(question, Question::Node) { "get nodes" } else { "get leases" };
                 contest.question = question;
-                self.tries.failed(&refusal, verb, shared, now);
+                self.tries.failed(&refusal, shared, now);
                 contest.ask_at = now.up + self.tries.pause().max(refusal.retry_after().min(CEILING));
                 self.stage = Stage::Contest(contest);
                 return;

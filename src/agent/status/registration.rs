@@ -76,7 +76,7 @@ impl StatusLane {
             (Request::Version, Err(refusal)) => {
                 self.wanted.version_refused(&refusal);
                 if self.wanted.waits_for_version() || !refusal.retry_after().is_zero() {
-                    self.register_failed("get /version", &refusal, shared, now);
+                    self.register_failed(&refusal, shared, now);
                 }
             }
             (Request::Read, Ok(Document::Node(node)))
@@ -87,7 +87,7 @@ impl StatusLane {
             (Request::Read, Err(_)) if is_doubtful && is_missing => self.missing(shared, now),
             (Request::Create, Err(refusal)) if refusal.class() == Class::Exists || is_forbidden(&refusal) => {
                 if is_forbidden(&refusal) {
-                    self.tries.failed(&refusal, "create nodes", shared, now);
+                    self.tries.failed(&refusal, shared, now);
                 }
                 self.base = Base::Exists;
             }
@@ -108,10 +108,7 @@ impl StatusLane {
                 stripped.into_iter().for_each(|node| self.registered(node, shared, now));
                 self.stage = Stage::Decide { not_before: now.up + patience };
             }
-            (request, Err(refusal)) => {
-                let right = if matches!(request, Request::Create) { "create nodes" } else { "get nodes" };
-                self.register_failed(right, &refusal, shared, now);
-            }
+            (_, Err(refusal)) => self.register_failed(&refusal, shared, now),
             (_, Ok(_)) => {
                 self.try_again(Duration::ZERO, now);
             }
@@ -174,8 +171,8 @@ impl StatusLane {
         self.tries = Tries::of(NODE_STATUS, Duration::ZERO);
     }
 
-    fn register_failed(&mut self, right: &'static str, refusal: &Refusal, shared: &mut Shared, now: Now) {
-        self.tries.failed(refusal, right, shared, now);
+    fn register_failed(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
+        self.tries.failed(refusal, shared, now);
         self.try_again(refusal.retry_after().min(CEILING), now);
     }
 

@@ -158,11 +158,6 @@ impl StatusLane {
     }
 
     pub(super) fn refused(&mut self, request: &Request, refusal: &Refusal, shared: &mut Shared, now: Now) {
-        let right = match request {
-            Request::Read => "get nodes",
-            Request::Version => "get /version",
-            _ => "patch nodes/status",
-        };
         let class = refusal.class();
         if class == Class::Missing && shared.settings.register_node && shared.settings.reregister {
             return self.register_again(now.up);
@@ -173,7 +168,7 @@ impl StatusLane {
                 format!("; Node {name} does not exist and this agent may not register it (registerNode, reregister)");
             self.tries.failed_with(refusal, &advice, shared, now);
         } else {
-            self.tries.failed(refusal, right, shared, now);
+            self.tries.failed(refusal, shared, now);
         }
         if let Request::Report { sums_up: true, .. } = request
             && refusal.is_of_content()
