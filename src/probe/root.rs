@@ -58,21 +58,21 @@ impl Root {
         self.kind == Kind::Own
     }
 
-    /// The bytes of one attribute: one read of a page, and one more if that was full, because drivers exist that
-    /// answer a reader who waits for the end with EAGAIN for ever. Never sized by `stat`, which lies about them.
+    /// What a file says, up to `most_bytes`, and whether it goes on. Never sized by `stat`, which lies about these. Drivers exist
+    /// that answer a reader who waits for the end with EAGAIN for ever: what they said before is all.
+    fn read(&self, path: &str, most_bytes: usize) -> Fact<(Vec<u8>, bool)> {
+        let mut bytes = Vec::with_capacity(limits::ATTRIBUTE_BYTES);
+        let end = self.open(path).and_then(|file| file.take(most_bytes as u64).read_to_end(&mut bytes));
+        let is_cut = end.is_err() || bytes.len() == most_bytes;
+        match end {
+            Err(error) if bytes.is_empty() => Err(absent(path, &error)),
+            _ => Ok((bytes, is_cut)),
+        }
+    }
+
+    /// The bytes of one attribute; of more than two pages the beginning.
     pub fn read_attribute(&self, path: &str) -> Fact<Vec<u8>> {
-        let read = || -> io::Result<Vec<u8>> {
-            let file = self.open(path)?;
-            let mut bytes = vec![0; limits::ATTRIBUTE_BYTES];
-            let mut length = read_once(&file, 0, &mut bytes)?;
-            if length == bytes.len() {
-                bytes.resize(2 * length, 0);
-                length += read_once(&file, length, bytes.get_mut(length..).unwrap_or_default())?;
-            }
-            bytes.truncate(length);
-            Ok(bytes)
-        };
-        read().map_err(|error| absent(path, &error))
+        self.read(path, 2 * limits::ATTRIBUTE_BYTES).map(|(bytes, _)| bytes)
     }
 
     /// One attribute as text: trimmed, and without control characters. Nothing left is an absence of its own.
@@ -100,13 +100,7 @@ impl Root {
 
     /// And whether it goes on.
     fn read_lines(&self, path: &str) -> Fact<(String, bool)> {
-        let read = || -> io::Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            self.open(path)?.take(limits::TABLE_BYTES as u64).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        let mut bytes = read().map_err(|error| absent(path, &error))?;
-        let is_cut = bytes.len() == limits::TABLE_BYTES;
+        let (mut bytes, is_cut) = self.read(path, limits::TABLE_BYTES)?;
         if is_cut {
             bytes.truncate(whole_lines(&bytes).len());
         }
@@ -280,12 +274,12 @@ impl OpenFile {
 
     /// What the file says now, as far as it fits into `page`: one system call. A handle that fails is opened again, once.
     pub(super) fn read<'a>(&mut self, root: &Root, page: &'a mut [u8]) -> Fact<&'a str> {
-        let still_open = self.file.as_ref().and_then(|file| read_once(file, 0, page).ok()).filter(|length| *length > 0);
+        let still_open = self.file.as_ref().and_then(|file| read_once(file, page).ok()).filter(|length| *length > 0);
         let length = match still_open {
             Some(length) => length,
             None => {
                 let file = root.open(self.path).map_err(|error| absent(self.path, &error))?;
-                let length = read_once(&file, 0, page).map_err(|error| absent(self.path, &error))?;
+                let length = read_once(&file, page).map_err(|error| absent(self.path, &error))?;
                 self.file = Some(file);
                 length
             }
@@ -300,9 +294,9 @@ impl OpenFile {
     }
 }
 
-fn read_once(file: &File, from: usize, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_once(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
-        match file.read_at(buffer, from as u64) {
+        match file.read_at(buffer, 0) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             answer => return answer,
         }
