@@ -135,14 +135,10 @@ impl Wall {
     pub fn parse_http_date(text: &str) -> Option<Wall> {
         let (_weekday, rest) = text.split_once(", ")?;
         let mut parts = rest.split(' ');
-        let [day] = parse_fields(parts.next()?, '-', [2])?;
-        let month_name = parts.next()?;
-        let month = 1 + MONTHS.iter().position(|month| *month == month_name)? as i64;
-        let [year] = parse_fields(parts.next()?, '-', [4])?;
-        let seconds = parse_clock(parts.next()?)?;
-        let days = days_from_civil(year, month, day)?;
-        (parts.next() == Some("GMT") && parts.next().is_none())
-            .then(|| Wall::from_unix_seconds(days * SECONDS_PER_DAY + seconds))
+        let (day, month, year, clock) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let month = 1 + MONTHS.iter().position(|name| *name == month)?;
+        let is_gmt = parts.eq(["GMT"]);
+        Wall::parse_stamp(&format!("{year}-{month:02}-{day}T{clock}Z")).filter(|_| is_gmt)
     }
 }
 
@@ -193,21 +189,13 @@ fn parse_offset(text: &str) -> Option<i64> {
 /// Days since 1970-01-01 of a date of the proleptic Gregorian calendar (Hinnant, "chrono-compatible low-level date
 /// algorithms"); `None` for a date that does not exist.
 fn days_from_civil(year: i64, month: i64, day: i64) -> Option<i64> {
-    let month_lengths = [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let length = *month_lengths.get(usize::try_from(month - 1).ok()?)?;
-    if !(1..=length).contains(&day) {
-        return None;
-    }
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
+    let shifted_year = if month <= 2 { year - 1 } else { year };
+    let era = shifted_year.div_euclid(400);
+    let year_of_era = shifted_year.rem_euclid(400);
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    Some(era * 146_097 + day_of_era - 719_468)
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+    let days = era * 146_097 + day_of_era - 719_468;
+    (civil_from_days(days) == (year, month, day)).then_some(days)
 }
 
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
