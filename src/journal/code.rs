@@ -163,10 +163,6 @@ impl Writer {
         self.texts.push(text.clone());
     }
 
-    fn wall(&mut self, wall: Wall, previous: &Previous) {
-        self.signed(wall.unix_us().wrapping_sub(previous.wall_us));
-    }
-
     fn record(&mut self, record: &Record, next: u64, previous: &mut Previous) {
         let kind = match record.what {
             Happened::ConditionChanged { .. } => 1,
@@ -188,7 +184,7 @@ impl Writer {
         }
         match &record.what {
             Happened::ConditionChanged { condition, from, to, reason } => {
-                self.bytes.push(code_of(*from) * 3 + code_of(*to));
+                self.bytes.push(*from as u8 * 3 + *to as u8);
                 self.text(condition);
                 self.text(reason);
             }
@@ -203,7 +199,7 @@ impl Writer {
                 self.bytes.extend_from_slice(&old.0.to_le_bytes());
                 self.text(reason);
             }
-            Happened::ClockSet { wall } => self.wall(*wall, previous),
+            Happened::ClockSet { wall } => self.signed(wall.unix_us().wrapping_sub(previous.wall_us)),
             Happened::Dropped { count } => self.number(u64::from(*count)),
         }
     }
@@ -262,10 +258,6 @@ impl Reader<'_> {
         Some(text)
     }
 
-    fn wall(&mut self, previous: &Previous) -> Option<Wall> {
-        Some(Wall::from_unix_us(previous.wall_us.wrapping_add(self.signed()?)))
-    }
-
     /// What version 0.1.0 kept of the Node for the next process (uid, version, Lease, four conditions); no longer of use.
     fn skip_known_node(&mut self) -> Option<()> {
         for _ in 0..2 {
@@ -301,7 +293,7 @@ impl Reader<'_> {
                 self.rest = rest;
                 Happened::BoardRebooted { old: BootId(u128::from_le_bytes(*old)), reason: self.text()? }
             }
-            6 => Happened::ClockSet { wall: self.wall(previous)? },
+            6 => Happened::ClockSet { wall: Wall::from_unix_us(previous.wall_us.wrapping_add(self.signed()?)) },
             7 => Happened::Dropped { count: self.small()? },
             8 => return self.skip_known_node().map(|()| None),
             _ => return None,
@@ -309,14 +301,6 @@ impl Reader<'_> {
         let up = Up::since_boot(Duration::from_micros(up_us));
         let wall = has_wall.then(|| Wall::from_unix_us(previous.wall_us));
         Some(Some(Record { sequence: Sequence(sequence), at: Moment { boot, up, wall }, what }))
-    }
-}
-
-fn code_of(status: Status) -> u8 {
-    match status {
-        Status::True => 0,
-        Status::False => 1,
-        Status::Unknown => 2,
     }
 }
 

@@ -89,12 +89,10 @@ pub fn scan(bytes: &[u8]) -> Scan<'_> {
             scan.frames.push(frame);
             continue;
         }
-        if *byte == 0 {
-            at += leading_zeros(bytes.get(at..).unwrap_or_default());
-        } else {
+        if *byte != 0 {
             damaged_from.get_or_insert(at);
-            at += 1;
         }
+        at += 1;
     }
     if let Some(from) = damaged_from {
         let written = bytes.iter().rposition(|byte| *byte != 0).map_or(from, |last| last + 1);
@@ -103,25 +101,9 @@ pub fn scan(bytes: &[u8]) -> Scan<'_> {
     scan
 }
 
-/// Most of a file may be zeros: they are stepped over by the block.
-fn leading_zeros(bytes: &[u8]) -> usize {
-    const BLOCK: [u8; 64] = [0; 64];
-    let (blocks, _) = bytes.as_chunks();
-    let whole = blocks.iter().take_while(|block| **block == BLOCK).count() * BLOCK.len();
-    whole + bytes.iter().skip(whole).take_while(|byte| **byte == 0).count()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn zeros_end_at_the_first_byte_that_is_none() {
-        for length in 0..300 {
-            assert_eq!(leading_zeros(&vec![0; length]), length);
-            assert_eq!(leading_zeros(&[vec![0; length], vec![1], vec![0; 100]].concat()), length);
-        }
-    }
 
     fn frame(next: u64, payload: &[u8]) -> Vec<u8> {
         encode(next, payload).unwrap()

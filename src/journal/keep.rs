@@ -8,25 +8,19 @@ use super::record::{Happened, Record};
 
 /// The place in `records`, which are in order, of the one to give up; `None` without records.
 pub fn least_needed<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Option<usize> {
-    let find = |is_wanted: &dyn Fn(&Record) -> bool| {
-        let mut middles = records.clone().enumerate().filter(|(_, record)| is_wanted(record));
-        middles.find(|(place, record)| is_middle(records.clone(), *place, record)).map(|(place, _)| place)
+    // What is missed least comes first.
+    let is_of = |kind: u8, place: usize, record: &Record| match kind {
+        0 => !is_kept_longer(&record.what) && is_middle(records.clone(), place, record),
+        1 => is_middle(records.clone(), place, record),
+        2 => !is_kept_longer(&record.what),
+        3 => !matches!(record.what, Happened::Dropped { .. }),
+        _ => true,
     };
-    find(&|record| !is_kept_longer(&record.what))
-        .or_else(|| find(&|record| is_kept_longer(&record.what)))
-        .or_else(|| records.clone().position(|record| !is_kept_longer(&record.what)))
-        .or_else(|| records.clone().position(|record| !matches!(record.what, Happened::Dropped { .. })))
-        .or_else(|| records.clone().next().map(|_| 0))
+    (0..5).find_map(|kind| records.clone().enumerate().position(|(place, record)| is_of(kind, place, record)))
 }
 
 fn is_kept_longer(what: &Happened) -> bool {
-    match what {
-        Happened::ConditionChanged { .. } | Happened::ProcessStarted | Happened::ClockSet { .. } => false,
-        Happened::OutageBegan { .. }
-        | Happened::OutageEnded { .. }
-        | Happened::BoardRebooted { .. }
-        | Happened::Dropped { .. } => true,
-    }
+    !matches!(what, Happened::ConditionChanged { .. } | Happened::ProcessStarted | Happened::ClockSet { .. })
 }
 
 /// Whether the series goes on after it, and began before it. Of what was learned about the clock in one boot only the
@@ -44,11 +38,8 @@ fn is_of_one_series(one: &Record, other: &Record) -> bool {
             Happened::ConditionChanged { condition: other, .. },
         ) => one == other,
         (Happened::ClockSet { .. }, Happened::ClockSet { .. }) => one.at.boot == other.at.boot,
-        (Happened::ProcessStarted, Happened::ProcessStarted)
-        | (Happened::OutageBegan { .. }, Happened::OutageBegan { .. })
-        | (Happened::OutageEnded { .. }, Happened::OutageEnded { .. })
-        | (Happened::BoardRebooted { .. }, Happened::BoardRebooted { .. }) => true,
-        _ => false,
+        (Happened::Dropped { .. }, _) => false,
+        (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
     }
 }
 
