@@ -91,7 +91,11 @@ impl World {
     /// The next thing that the agent does; the lane if that was a request.
     fn step(&mut self) -> Result<Option<Lane>> {
         match self.agent.poll(self.now()) {
-            Output::Probe => self.agent.handle(Input::Facts(Box::new(self.look())), self.now()),
+            Output::Probe => {
+                let probe::Facts { machine, readings, network } = self.look();
+                let board = Some(Box::new((machine, network)));
+                self.agent.handle(Input::Looked { readings: Box::new(readings), board }, self.now());
+            }
             Output::Send(ticket, operation) => {
                 let lane = ticket.lane();
                 self.answer(ticket, operation)?;

@@ -5,7 +5,7 @@ use crate::api::{Answer, Lane, Operation};
 use crate::config::Settings;
 use crate::identity::{CertificateDer, Renewal, SigningRequest};
 use crate::journal::Write;
-use crate::probe::{Facts, Readings};
+use crate::probe::{Machine, Network, Readings};
 use crate::time::{Up, Wall};
 
 /// What happened.
@@ -13,10 +13,8 @@ use crate::time::{Up, Wall};
 pub enum Input {
     /// The deadline of [`Output::Wait`] passed, or the process just started.
     Woke,
-    /// The answer to [`Output::Probe`].
-    Facts(Box<Facts>),
-    /// The same where machine and network are still those of the last [`Input::Facts`].
-    Readings(Box<Readings>),
+    /// The answer to [`Output::Probe`]. Without `board`, machine and network are those of the last one that had them.
+    Looked { readings: Box<Readings>, board: Option<Box<(Machine, Network)>> },
     /// The end of the request that carried this ticket.
     Answered(Ticket, Answer),
     /// An address, a route or a carrier changed: worth trying at once.

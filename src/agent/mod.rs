@@ -50,7 +50,6 @@ use lease::LeaseLane;
 use renewals::LONGEST_ANSWER;
 use shared::{Shared, Step};
 use status::StatusLane;
-use wanted::Observed;
 
 /// A look at everything this often costs nothing, and bounds what a missed input could do.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -132,8 +131,10 @@ impl Agent {
     pub fn handle(&mut self, input: Input, now: Now) {
         match input {
             Input::Woke => {}
-            Input::Facts(facts) => self.observed(Observed::Board(facts), now),
-            Input::Readings(readings) => self.observed(Observed::Readings(readings), now),
+            Input::Looked { readings, board } => {
+                self.probing = false;
+                self.status.observed(*readings, board, &mut self.shared, now);
+            }
             Input::Answered(ticket, answer) => self.answered(&ticket, answer, now),
             Input::LinkChanged => {
                 if self.shared.is_lost() {
@@ -282,11 +283,6 @@ impl Agent {
             place.and_then(|place| self.in_flight.get(place)).is_some_and(Option::is_some)
         };
         flies(Lane::Lease) || flies(Lane::Status) || self.status.runs()
-    }
-
-    fn observed(&mut self, seen: Observed, now: Now) {
-        self.probing = false;
-        self.status.observed(seen, &mut self.shared, now);
     }
 
     fn hurry(&mut self, reason: RetryReason, now: Now) {

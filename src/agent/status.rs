@@ -29,10 +29,11 @@ use super::failure_log::RetryReason;
 use super::lease::Renewal;
 use super::shared::{FullReport, Ownership, Shared, Step};
 use super::tries::Tries;
-use super::wanted::{Observed, WantedNode};
+use super::wanted::WantedNode;
 use crate::api::{Answer, Class, Document, Operation, Refusal};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::object::Node;
+use crate::probe::{Machine, Network, Readings};
 use crate::time::{Now, Up};
 use base::Base;
 use contest::Contest;
@@ -193,8 +194,14 @@ impl StatusLane {
         matches!(self.stage, Stage::Probe | Stage::Decide { .. }) && !self.base.is_registering()
     }
 
-    pub(super) fn observed(&mut self, seen: Observed, shared: &mut Shared, now: Now) {
-        self.wanted.observe(seen, self.base.node(), shared, now);
+    pub(super) fn observed(
+        &mut self,
+        readings: Readings,
+        board: Option<Box<(Machine, Network)>>,
+        shared: &mut Shared,
+        now: Now,
+    ) {
+        self.wanted.observe(readings, board, self.base.node(), shared, now);
         self.looked_at = now.up;
         if matches!(self.stage, Stage::Probe) {
             if !self.base.is_registering() {

@@ -16,7 +16,7 @@ use crate::node::rules::{self, Evidence};
 use crate::node::version::kubelet_version;
 use crate::node::{Board, NodeError, Pressures, Remembered, Update};
 use crate::probe::facts::MemorySource;
-use crate::probe::{Facts, Readings};
+use crate::probe::{Facts, Machine, Network, Readings};
 use crate::time::Now;
 
 #[derive(Debug, Default)]
@@ -37,14 +37,6 @@ pub(super) struct WantedNode {
     complaints: BTreeSet<String>,
 }
 
-/// One look at the board.
-#[derive(Debug)]
-pub(super) enum Observed {
-    Board(Box<Facts>),
-    /// Machine and network are as they were.
-    Readings(Box<Readings>),
-}
-
 /// The Node as it should be, and whether that is worth a PATCH of its own.
 pub(super) struct Wanted {
     pub(super) node: Node,
@@ -62,19 +54,27 @@ impl WantedNode {
         wanted
     }
 
-    pub(super) fn observe(&mut self, seen: Observed, base: Option<&Node>, shared: &mut Shared, now: Now) {
-        let (facts, same_board) = match (seen, self.facts.take()) {
-            (Observed::Board(facts), known) => {
-                let same_board = known.is_some_and(|known| looks_the_same(&known, &facts));
-                (facts, same_board)
+    /// A look at the board; without `board`, machine and network are as they were.
+    pub(super) fn observe(
+        &mut self,
+        readings: Readings,
+        board: Option<Box<(Machine, Network)>>,
+        base: Option<&Node>,
+        shared: &mut Shared,
+        now: Now,
+    ) {
+        let facts = match (self.facts.take(), board) {
+            (Some(mut known), None) => {
+                known.readings = readings;
+                known
             }
-            (Observed::Readings(readings), Some(mut known)) => {
-                let same_board = size(&known.readings) == size(&readings);
-                known.readings = *readings;
-                (known, same_board)
+            (known, Some(board)) => {
+                let (machine, network) = *board;
+                self.settled &= known.is_some_and(|known| known.machine == machine && known.network == network);
+                Box::new(Facts { machine, readings, network })
             }
             // Readings of a board that was never seen whole say nothing.
-            (Observed::Readings(_), None) => return,
+            (None, None) => return,
         };
         let source = facts.readings.memory.as_ref().ok().map(|memory| memory.source);
         if source == Some(MemorySource::MemAvailable) {
@@ -88,11 +88,13 @@ impl WantedNode {
         }
         // The size that was read first counts, from the first look on: also where the disk cannot be read any more once there
         // is a Node to report to.
-        let size_bytes = size(&facts.readings);
-        self.remembered.disk_bytes = self.remembered.disk_bytes.or(size_bytes);
+        if let (None, Ok(system)) = (self.remembered.disk_bytes, &facts.readings.node_file_system) {
+            self.remembered.disk_bytes = Some(system.capacity_bytes);
+            self.settled = false;
+        }
         self.pressures.observe(&shared.settings, &facts.machine, &facts.readings, now.up);
         self.facts = Some(facts);
-        self.settled &= self.judge(base, shared, now) && same_board;
+        self.settled &= self.judge(base, shared, now);
     }
 
     /// Answers whether that is what the last judgement said.
@@ -217,14 +219,4 @@ impl WantedNode {
         }
         self.complaints = problems.iter().map(|problem| problem.subject().to_owned()).collect();
     }
-}
-
-/// Whether two looks at the board make the same Node, pressure aside: readings move all the time, and only the size of
-/// the file system among them is on the Node.
-fn looks_the_same(one: &Facts, other: &Facts) -> bool {
-    one.machine == other.machine && one.network == other.network && size(&one.readings) == size(&other.readings)
-}
-
-fn size(readings: &Readings) -> Option<u64> {
-    readings.node_file_system.as_ref().ok().map(|system| system.capacity_bytes)
 }

@@ -9,6 +9,7 @@ use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
 use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, Progress, Refusal, Target};
 use nodepulse::config::Settings;
 use nodepulse::journal::{BootId, Journal};
+use nodepulse::probe::Facts;
 use nodepulse::time::{Now, Up, Wall};
 
 use super::board::Board;
@@ -193,8 +194,9 @@ impl Pair {
             Event::Wake { board, number } if self.machines[board].waits == number => self.feed(board, Input::Woke),
             Event::Wake { .. } => {}
             Event::Facts { board, life } if self.lives(board, life) => {
-                let facts = facts(&self.machines[board].board, NODE);
-                self.feed(board, Input::Facts(Box::new(facts)));
+                let Facts { machine, readings, network } = facts(&self.machines[board].board, NODE);
+                let whole = Some(Box::new((machine, network)));
+                self.feed(board, Input::Looked { readings: Box::new(readings), board: whole });
             }
             Event::Credentials { board, life } if self.lives(board, life) => {
                 self.feed(board, Input::Credentials(CredentialDates::default()));

@@ -2,6 +2,7 @@
 
 use nodepulse::agent::{Agent, CredentialDates, Input};
 use nodepulse::journal::{BootId, Journal};
+use nodepulse::probe::Facts;
 
 use super::board::Board;
 use super::facts::{facts, readings};
@@ -122,9 +123,10 @@ impl World {
             } == *given
         };
         if self.given.as_ref().is_some_and(is_known) {
-            return Input::Readings(Box::new(readings(board)));
+            return Input::Looked { readings: Box::new(readings(board)), board: None };
         }
         self.given = Some(board.clone());
-        Input::Facts(Box::new(facts(board, &self.plan.name)))
+        let Facts { machine, readings, network } = facts(board, &self.plan.name);
+        Input::Looked { readings: Box::new(readings), board: Some(Box::new((machine, network))) }
     }
 }

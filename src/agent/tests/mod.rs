@@ -135,12 +135,10 @@ impl Script {
 
     /// What the shell would hand over: the whole board only when machine or network changed.
     fn look(&mut self) -> Input {
-        let board = (self.facts.machine.clone(), self.facts.network.clone());
-        if self.given.as_ref() == Some(&board) {
-            return Input::Readings(Box::new(self.facts.readings.clone()));
-        }
-        self.given = Some(board);
-        Input::Facts(Box::new(self.facts.clone()))
+        let whole = (self.facts.machine.clone(), self.facts.network.clone());
+        let board = (self.given.as_ref() != Some(&whole)).then(|| Box::new(whole.clone()));
+        self.given = Some(whole);
+        Input::Looked { readings: Box::new(self.facts.readings.clone()), board }
     }
 
     /// Drains the outputs of this instant: the requests that start, and the deadline.

@@ -8,7 +8,7 @@ use nix::libc::ETIMEDOUT;
 
 use super::super::{clock, network};
 use super::{Input, Message, ReadDisk, Shared};
-use crate::probe::{self, Absent, Facts, Machine, Network, ReadingFiles, StateDisk, Why};
+use crate::probe::{self, Absent, Machine, Network, ReadingFiles, StateDisk, Why};
 
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
 const NAME_LOOKUP: Duration = Duration::from_secs(2);
@@ -61,13 +61,13 @@ impl Shared {
             ::log::info!(target: "recounted", "read again: {}", probe::report::size_of(&board.machine));
             self.board_given.set(false);
         }
-        let readings = board.reading_files.read(disk, self.judges_pids.get());
-        if self.board_given.replace(true) {
-            return Input::Readings(Box::new(readings));
-        }
-        let node_name_addresses = self.name_addresses.borrow().clone().unwrap_or_default();
-        let network = Network { node_name_addresses, ..self.network.borrow().clone() };
-        Input::Facts(Box::new(Facts { machine: board.machine.clone(), readings, network }))
+        let readings = Box::new(board.reading_files.read(disk, self.judges_pids.get()));
+        let whole = || {
+            let node_name_addresses = self.name_addresses.borrow().clone().unwrap_or_default();
+            let network = Network { node_name_addresses, ..self.network.borrow().clone() };
+            Box::new((board.machine.clone(), network))
+        };
+        Input::Looked { readings, board: (!self.board_given.replace(true)).then(whole) }
     }
 
     /// The kernel says that the network has changed, or cannot say that it has not.
