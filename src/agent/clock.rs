@@ -58,9 +58,9 @@ impl ServerClock {
         self.heard.is_some()
     }
 
-    /// Whether to ask once more before anything is dated, which is counted: a Node dated by a clock that nobody has compared,
-    /// or by one reply alone, may be of tomorrow.
-    pub(super) fn asks_again(&mut self) -> bool {
+    /// Answers whether to ask once more before anything is dated, and counts that: a Node dated by a clock that nobody has
+    /// compared, or by one reply alone, may be of tomorrow.
+    pub(super) fn ask_once_more(&mut self) -> bool {
         let wants = !self.was_compared() && self.asked_again < ASKED_FOR_THE_TIME;
         self.asked_again += u32::from(wants);
         wants

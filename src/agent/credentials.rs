@@ -25,8 +25,8 @@ impl Credentials {
         self.dates
     }
 
-    /// Whether to read them again because of this refusal.
-    pub(super) fn may_read_again(&mut self, refusal: &Refusal, now: Up) -> bool {
+    /// Takes a refusal. Answers whether to read them again because of it, which is then not done again for a while.
+    pub(super) fn refused(&mut self, refusal: &Refusal, now: Up) -> bool {
         let may_help = refusal.class() == Class::Rights
             || matches!(&*refusal.word(), "tls-refused-by-peer" | "tls-unknown-issuer" | "credentials-unreadable");
         let reads = may_help && self.read_at.is_none_or(|last| now - last >= SPACING);

@@ -263,7 +263,7 @@ impl Shared {
 
     /// Answers what to add to a refusal for people, and asks for fresh credentials where they may help.
     pub(super) fn advise(&mut self, refusal: &Refusal, right: &'static str, now: Now) -> String {
-        if self.credentials.may_read_again(refusal, now.up) {
+        if self.credentials.refused(refusal, now.up) {
             self.output(Output::ReloadCredentials);
         }
         self.credentials.advice(refusal, right, &self.node_name, self.stamp(now))

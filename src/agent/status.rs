@@ -254,10 +254,11 @@ impl StatusLane {
             Ok(Document::Node(node)) if self.wanted.stranger(&node).is_some() => {
                 self.contest(Some(node), shared, now);
             }
+            Ok(Document::Version(version)) => self.version_told(version, shared, now),
+            Err(refusal) if matches!(request, Request::Version) => self.version_refused(&refusal, shared, now),
             Err(refusal) if self.is_found_large(&request, &refusal, shared) => {}
             result if registers => self.register_answered(&request, result, shared, now),
             Ok(document) => self.accepted(request, document, shared, now),
-            Err(refusal) if matches!(request, Request::Version) => self.version_refused(&refusal, shared, now),
             Err(refusal) => self.refused(&request, &refusal, shared, now),
         }
     }

@@ -69,16 +69,7 @@ impl StatusLane {
         let is_doubtful = matches!(self.base, Base::Doubtful);
         let is_told = result.is_ok() || is_missing;
         match (request, result) {
-            // It is asked again.
-            (Request::Version, Ok(_)) if shared.clock.asks_again() => {}
-            (Request::Read, _) if is_doubtful && is_told && shared.clock.asks_again() => {}
-            (Request::Version, Ok(Document::Version(version))) => self.wanted.server_version = Some(version),
-            (Request::Version, Err(refusal)) => {
-                self.wanted.version_refused(&refusal);
-                if self.wanted.waits_for_version() || !refusal.retry_after().is_zero() {
-                    self.register_failed(&refusal, shared, now);
-                }
-            }
+            (Request::Read, _) if is_doubtful && is_told && shared.clock.ask_once_more() => {}
             (Request::Read, Ok(Document::Node(node)))
                 if self.stands_off("is there, but its status is not found", shared, now) =>
             {
@@ -171,7 +162,7 @@ impl StatusLane {
         self.tries = Tries::of(NODE_STATUS, Duration::ZERO);
     }
 
-    fn register_failed(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
+    pub(super) fn register_failed(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
         self.tries.failed(refusal, shared, now);
         self.try_again(refusal.retry_after().min(CEILING), now);
     }

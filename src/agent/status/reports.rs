@@ -88,18 +88,8 @@ impl StatusLane {
 
     pub(super) fn accepted(&mut self, request: Request, document: Document, shared: &mut Shared, now: Now) {
         match (request, document) {
-            (Request::Version, _) if shared.clock.asks_again() => self.version_due = now.up,
-            (Request::Version, Document::Version(version)) => {
-                self.wanted.server_version = Some(version);
-                self.wanted.unsettle();
-                if std::mem::take(&mut self.is_large) {
-                    self.base.becomes(Base::Outdated);
-                }
-                self.version_pause.reset();
-                self.version_due = now.up + VERSION_FREQUENCY;
-            }
             (Request::Read, Document::Node(node)) => {
-                if shared.clock.asks_again() {
+                if shared.clock.ask_once_more() {
                     self.version_due = now.up;
                 }
                 self.read(node, shared, now);
@@ -146,9 +136,30 @@ impl StatusLane {
         self.rest(shared, now);
     }
 
+    pub(super) fn version_told(&mut self, version: String, shared: &mut Shared, now: Now) {
+        self.version_due = now.up;
+        if shared.clock.ask_once_more() {
+            return;
+        }
+        self.wanted.server_version = Some(version);
+        self.wanted.unsettle();
+        if std::mem::take(&mut self.is_large) {
+            self.base.becomes(Base::Outdated);
+        }
+        self.version_pause.reset();
+        self.version_due = now.up + VERSION_FREQUENCY;
+    }
+
     pub(super) fn version_refused(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
         self.wanted.version_refused(refusal);
-        if self.wanted.waits_for_version() {
+        let is_asked_again = self.wanted.waits_for_version();
+        if self.base.is_registering() {
+            if is_asked_again || !refusal.retry_after().is_zero() {
+                self.register_failed(refusal, shared, now);
+            }
+            return;
+        }
+        if is_asked_again {
             self.version_due = now.up;
             return self.refused(&Request::Version, refusal, shared, now);
         }
