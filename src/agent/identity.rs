@@ -299,6 +299,15 @@ impl IdentityLane {
         if let Err(error) = certificate::check_issued(leaf, request.request.node(), request.request.key(), floor) {
             return self.start_over(error.word(), error.to_string(), shared, now);
         }
+        // An administrator's certificate may outlive what the signer gives: until it no longer does, it stays.
+        let ends = |end: Option<Wall>| end.unwrap_or(Wall::from_unix_seconds(0));
+        let shorter_by = ends(shared.credentials.dates().not_after).since(ends(end_of(leaf)));
+        if !shorter_by.is_zero() {
+            let text = "the certificate that was issued ends before the one in use, which therefore stays";
+            shared.say(Level::Info, "certificate-shorter", text);
+            self.stage = Stage::Rest { not_before: now.up + shorter_by.max(HOUR) };
+            return;
+        }
         request.at = now.up;
         self.stage = Stage::Prove(request, issued);
     }
@@ -341,4 +350,8 @@ impl Poll {
 /// Whether the server knew whose certificate this is: a Node that does not exist is none of the certificate's faults.
 fn proves(result: &Result<Document, Refusal>) -> bool {
     result.as_ref().err().is_none_or(|refusal| refusal.class() == Class::Missing)
+}
+
+fn end_of(leaf: &[u8]) -> Option<Wall> {
+    certificate::validity(leaf).map(|(_, end)| end)
 }

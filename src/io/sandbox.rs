@@ -165,6 +165,7 @@ mod access {
     const READ_FILE: u64 = 1 << 2;
     const READ_DIR: u64 = 1 << 3;
     const REMOVE_FILE: u64 = 1 << 5;
+    const MAKE_DIR: u64 = 1 << 7;
     const MAKE_REG: u64 = 1 << 8;
     const TRUNCATE: u64 = 1 << 14;
 
@@ -180,8 +181,8 @@ mod access {
         first | from(2, 13) | from(3, 14) | from(5, 15)
     }
 
-    /// What the state directory needs: files that are made, written, renamed and removed there.
+    /// What the state directory needs: files that are made, written, renamed and removed there, and one folder.
     pub fn state(version: u32) -> u64 {
-        reading() | ((WRITE_FILE | REMOVE_FILE | MAKE_REG | TRUNCATE) & changing(version))
+        reading() | ((WRITE_FILE | REMOVE_FILE | MAKE_DIR | MAKE_REG | TRUNCATE) & changing(version))
     }
 }

@@ -15,6 +15,8 @@ pub enum Credential {
     Valid,
     Expired,
     NotYetValid,
+    /// Valid, and old enough to be renewed.
+    Due,
     /// Signed by an authority that the server does not know: 401.
     OtherClientAuthority,
     /// The kubeconfig trusts another authority than the server's: no handshake.
@@ -97,6 +99,7 @@ fn keys(user: &str, authority: &Authority, credential: Credential) -> Result<(Ke
     let (validity, issuer) = match credential {
         Credential::Expired => (Validity::Expired, authority),
         Credential::NotYetValid => (Validity::NotYet, authority),
+        Credential::Due => (Validity::Due, authority),
         Credential::OtherClientAuthority => (Validity::Now, &stranger),
         _ => (Validity::Now, authority),
     };

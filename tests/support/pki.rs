@@ -21,6 +21,8 @@ pub enum Validity {
     Expired,
     /// Begins tomorrow.
     NotYet,
+    /// Ends in half a minute: the time to renew it has come.
+    Due,
 }
 
 /// A certificate and its key.
@@ -135,6 +137,7 @@ fn params(name: &str, group: Option<&str>, validity: Validity) -> Result<Certifi
         Validity::Years => (now - HOUR, now + 20 * 365 * DAY),
         Validity::Expired => (now - 2 * DAY, now - DAY),
         Validity::NotYet => (now + DAY, now + 2 * DAY),
+        Validity::Due => (now - HOUR, now + HOUR / 120),
     };
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);

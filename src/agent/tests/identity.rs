@@ -27,8 +27,9 @@ impl Case {
     fn with(certificate: Vec<u8>) -> Case {
         let mut script = Script::new();
         script.register();
-        let renewal = Renewal::of(&certificate, None);
-        let dates = CredentialDates { renewal, ..CredentialDates::default() };
+        let renewal = Renewal::of(&certificate, None).unwrap();
+        let dates =
+            CredentialDates { renewal: Some(renewal), not_after: Some(renewal.end), ..CredentialDates::default() };
         let now = script.now();
         script.agent.handle(Input::Credentials(dates), now);
         script.pass(Duration::from_secs(30));
@@ -249,6 +250,16 @@ fn a_wrong_certificate_is_never_used_and_the_next_try_has_another_key_in_an_hour
         case.script.pass(Duration::from_secs(30));
         assert_eq!((case.script.keys_asked.as_slice(), case.script.kept.len()), (&[false, true][..], 0));
     }
+}
+
+#[test]
+fn a_certificate_that_ends_before_the_one_in_use_is_not_used_and_not_asked_for_again_until_it_would_end_later() {
+    let mut case = Case::with(leaf("n1", &Key::new(), 2020, 2030));
+    case.make();
+    case.play(case.issued(&leaf("n1", &case.key, 2026, 2027)));
+    assert!(case.words().contains(&"certificate-shorter"), "{:?}", case.script.words());
+    assert_eq!(case.requests_within(DAY * 30, &unreachable()), 0);
+    assert_eq!((case.script.keys_asked.len(), case.script.kept.len()), (1, 0));
 }
 
 #[test]

@@ -1,0 +1,30 @@
+//! Turns a real control plane that signs certificates for seconds into proof that a board gets its identity and keeps it.
+
+// The linter keeps clocks out of the agent, not out of tests.
+#![allow(clippy::disallowed_methods)]
+
+#[path = "support/agent.rs"]
+mod agent;
+#[path = "support/cluster.rs"]
+mod cluster;
+#[path = "support/requests.rs"]
+mod requests;
+#[path = "joining/rotation.rs"]
+mod rotation;
+#[path = "support/trials.rs"]
+mod trials;
+
+use cluster::Options;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// A signer dates certificates back by five minutes, so this is how long one is still good when it comes.
+const LIFE: Duration = Duration::from_secs(40);
+
+fn options() -> Options {
+    Options { signing_duration: LIFE, ..Options::default() }
+}
+
+fn main() -> ExitCode {
+    trials::run(trials::PER_TWO_CORES, options, rotation::cases())
+}
