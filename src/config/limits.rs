@@ -33,6 +33,10 @@ pub const NETWORK_MESSAGES: usize = 1024;
 pub const JOIN_SERVERS: usize = 16;
 /// Hashes of CAs that a board may meet.
 pub const CA_HASHES: usize = 8;
+/// CA certificates that are trusted at once (CA-2).
+pub const CA_CERTIFICATES: usize = 8;
+/// Longest answer of a server that is not yet trusted, bytes: with two tokens a cluster-info has 2 KB (JOIN-1).
+pub const CLUSTER_INFO_BYTES: usize = 64 * 1024;
 /// Labels from settings.
 pub const NODE_LABELS: usize = 256;
 /// Taints from settings.

@@ -5,16 +5,19 @@
 //! the reader of PEM: keys are made, kept and used by `io`.
 
 pub mod certificate;
+pub mod cluster_info;
 pub mod csr;
 mod der;
 mod error;
 pub mod files;
 pub mod pem;
+pub mod pin;
 pub mod renewal;
 #[cfg(test)]
 pub(crate) mod samples;
 
 pub mod signing_request;
+pub mod token;
 
 pub use error::IdentityError;
 pub use renewal::Renewal;

@@ -11,10 +11,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::field::Field;
+use super::limits;
 use super::problem::{Origin, Problem};
 use super::yaml::{self, Content, Value};
 
-pub(super) use server::{parse_proxy, parse_server};
+pub(super) use server::parse_proxy;
+pub use server::parse_server;
 
 /// What one context of a kubeconfig says, files not yet read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +139,25 @@ impl Kubeconfig {
             path: path.to_owned(),
         })
     }
+}
+
+/// Server and CA of every cluster that a kubeconfig names, in its order; contexts and users need not be there. Relative paths
+/// as for [`Kubeconfig::parse`].
+pub fn clusters(text: &str, path: &str) -> Result<Vec<(Server, Option<Material>)>, Problem> {
+    let origin = Origin::File(path.to_owned());
+    let (tree, problems) = yaml::parse(text);
+    let file = Field::of_file(&origin, &tree);
+    if let Some((line, wrong)) = problems.into_iter().next() {
+        return Err(Problem { line, ..file.problem(wrong) });
+    }
+    check_kind(&file)?;
+    let read = |item: Field<'_>| {
+        let cluster = item.at("cluster");
+        let server = cluster.at("server");
+        let parsed = parse_server(required(&server)?).map_err(|wrong| server.problem(wrong))?;
+        Ok((parsed, material(&cluster, "certificate-authority")?))
+    };
+    file.at("clusters").items().take(limits::JOIN_SERVERS).map(read).collect()
 }
 
 const UNVERIFIED: &str = "is refused: anybody between this board and the server could take over the node; remove it and set \

@@ -6,7 +6,7 @@ use super::Server;
 use crate::config::labels::is_dns_subdomain;
 
 /// The API server; without a scheme it is https, as in client-go. An error says what to write.
-pub(in crate::config) fn parse_server(url: &str) -> Result<Server, String> {
+pub fn parse_server(url: &str) -> Result<Server, String> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     match scheme.to_ascii_lowercase().as_str() {
         "https" => parse_rest(rest, 443),

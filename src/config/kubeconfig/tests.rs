@@ -113,6 +113,24 @@ fn one_of_several_contexts_is_used() {
 }
 
 #[test]
+fn every_cluster_is_read_without_a_context() {
+    let cluster_info = "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: Q0E=\n    \
+        server: https://10.0.0.1:6443\n  name: \"\"\ncontexts: null\ncurrent-context: \"\"\nkind: Config\nusers: null\n";
+    let expected = (server("10.0.0.1", 6443), Some(Material::Data(b"CA".to_vec())));
+    assert_eq!(clusters(cluster_info, ""), Ok(vec![expected]));
+    let two = "clusters:\n- cluster: {server: a}\n- cluster: {server: 'b:1', certificate-authority: ca.crt}\n";
+    let found = clusters(two, PATH).unwrap();
+    assert_eq!(found[0], (server("a", 443), None));
+    assert_eq!(found[1], (server("b", 1), Some(Material::File("/etc/nodepulse/ca.crt".to_owned()))));
+    assert_eq!(clusters("kind: Config", PATH), Ok(Vec::new()));
+    let wrong = clusters("clusters:\n- name: a\n", PATH).unwrap_err();
+    assert_eq!((wrong.field.as_str(), wrong.text.as_str()), ("clusters[0].cluster.server", "is missing"));
+    assert_eq!(clusters("kind: Pod", PATH).unwrap_err().field, "kind");
+    let many = format!("clusters: [{}]", "{cluster: {server: a}}, ".repeat(100));
+    assert_eq!(clusters(&many, PATH).unwrap().len(), limits::JOIN_SERVERS);
+}
+
+#[test]
 fn a_secret_never_reaches_a_log() {
     let read = parse(&kubeconfig("", "    token: secret")).unwrap();
     assert!(!format!("{read:?}").contains("secret"));
