@@ -6,8 +6,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
-use super::der::{BIT_STRING, OCTET_STRING, SEQUENCE, elements, expect};
+use super::der::{BIT_STRING, INTEGER, OCTET_STRING, SEQUENCE, elements, expect, write};
 use super::{IdentityError, certificate, pem, signing_request};
+use crate::config::kubeconfig::Server;
 use crate::config::limits;
 use crate::time::Wall;
 
@@ -45,6 +46,12 @@ pub struct PrivateKey(Zeroizing<Vec<u8>>);
 impl PrivateKey {
     pub fn new(pkcs8: &[u8]) -> PrivateKey {
         PrivateKey(Zeroizing::new(pkcs8.to_vec()))
+    }
+
+    /// Of a key on P-256 as RFC 5915 has it.
+    pub fn of_sec1(ec_private_key: &[u8]) -> PrivateKey {
+        let (version, key) = (write(INTEGER, &[&[0]]), Zeroizing::new(write(OCTET_STRING, &[ec_private_key])));
+        PrivateKey(Zeroizing::new(write(SEQUENCE, &[&version, &signing_request::key_algorithm(), &key])))
     }
 
     pub fn pkcs8(&self) -> &[u8] {
@@ -131,15 +138,16 @@ fn first_line(text: &[u8]) -> &str {
 }
 
 /// `kubeconfig`: where the API servers are, the one to use first, and whom to trust; with the names that a kubelet gives
-/// (TLS-10), the certificate in [`NODE`] beside it. `servers`: URLs that were checked.
-pub fn kubeconfig(servers: &[String], authorities: &[CertificateDer<'_>]) -> String {
+/// (TLS-10), the certificate in [`NODE`] beside it. [`crate::config::kubeconfig::clusters`] reads all servers again.
+pub fn kubeconfig(servers: &[Server], authorities: &[CertificateDer<'_>]) -> String {
     let authorities = STANDARD.encode(pem::of_certificates(authorities));
     let mut text = "apiVersion: v1\nkind: Config\nclusters:\n".to_owned();
     for (place, server) in servers.iter().enumerate() {
         // The context names the first; the others are its alternatives.
         let number = if place == 0 { String::new() } else { format!("-{}", place + 1) };
+        let (host, prefix) = (server.authority(), &server.path_prefix);
         text += &format!(
-            "- name: default-cluster{number}\n  cluster:\n    server: \"{server}\"\n    \
+            "- name: default-cluster{number}\n  cluster:\n    server: \"https://{host}{prefix}\"\n    \
              certificate-authority-data: {authorities}\n"
         );
     }
@@ -154,7 +162,7 @@ pub fn kubeconfig(servers: &[String], authorities: &[CertificateDer<'_>]) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
+    use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, clusters, parse_server};
     use crate::identity::samples::{self, Key};
 
     fn node_pem(key: &Key) -> NodePem {
@@ -230,7 +238,7 @@ mod tests {
     #[test]
     fn the_kubeconfig_says_what_a_kubelets_says_and_other_servers_beside() {
         let authority = CertificateDer::from(samples::leaf("ca", &Key::new(), 2026, 2036));
-        let servers = ["https://10.0.0.1:6443".to_owned(), "https://[2001:db8::1]:6443/k8s".to_owned()];
+        let servers = ["10.0.0.1:6443", "https://[2001:db8::1]/k8s:'"].map(|url| parse_server(url).unwrap());
         let text = kubeconfig(&servers, &[authority.clone(), authority.clone()]);
         let read = Kubeconfig::parse(&text, "/var/lib/nodepulse/identity/kubeconfig").unwrap();
         assert_eq!((read.server.authority(), read.context.as_str()), ("10.0.0.1:6443".to_owned(), "default-context"));
@@ -238,7 +246,7 @@ mod tests {
         assert_eq!(pem::certificates(pem).collect::<Vec<_>>(), [authority.clone(), authority]);
         let file = Material::File("/var/lib/nodepulse/identity/node.pem".to_owned());
         assert_eq!(read.credentials, Credentials::Certificate { certificate: file.clone(), key: file });
-        let second = Kubeconfig::parse(&text.replace("cluster: default-cluster\n", "cluster: default-cluster-2\n"), "");
-        assert_eq!(second.unwrap().server.path_prefix, "/k8s");
+        let all = clusters(&text, "").unwrap().into_iter();
+        assert_eq!(all.map(|(server, _)| server).collect::<Vec<_>>(), servers);
     }
 }

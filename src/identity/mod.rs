@@ -17,6 +17,7 @@ pub mod renewal;
 pub(crate) mod samples;
 
 pub mod signing_request;
+pub mod supervisor;
 pub mod token;
 
 pub use error::IdentityError;

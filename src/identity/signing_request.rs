@@ -104,8 +104,12 @@ impl SigningRequest {
 
 /// DER of SubjectPublicKeyInfo of a point on P-256, 91 bytes.
 pub(super) fn public_key(point: &[u8]) -> Vec<u8> {
-    let algorithm = [write(OBJECT_IDENTIFIER, &[EC_PUBLIC_KEY]), write(OBJECT_IDENTIFIER, &[P256])].concat();
-    write(SEQUENCE, &[&write(SEQUENCE, &[&algorithm]), &write(BIT_STRING, &[&[0], point])])
+    write(SEQUENCE, &[&key_algorithm(), &write(BIT_STRING, &[&[0], point])])
+}
+
+/// DER of AlgorithmIdentifier of every key that is made here.
+pub(super) fn key_algorithm() -> Vec<u8> {
+    write(SEQUENCE, &[&write(OBJECT_IDENTIFIER, &[EC_PUBLIC_KEY]), &write(OBJECT_IDENTIFIER, &[P256])])
 }
 
 #[cfg(test)]
