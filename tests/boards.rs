@@ -66,7 +66,7 @@ fn node(mut facts: Facts) -> Value {
     (facts.readings.node_file_system, facts.readings.made_read_only) = (Ok(DISK), Ok(None));
     let settings = Settings::default();
     let name = match node_name(&settings, &facts.machine, None) {
-        Ok((name, _)) => name,
+        Ok(found) => found.name,
         Err(refused) => return json!({ "refused": refused.to_string() }),
     };
     let up = Up::since_boot(std::time::Duration::from_secs(60));

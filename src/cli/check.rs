@@ -15,6 +15,7 @@ use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
 use crate::config::plain_text::line;
 use crate::io::sandbox::Sandbox;
 use crate::io::{Session, clock};
+use crate::node::NodeName;
 use crate::node::desired::{delete_pods_command, taint_command};
 use crate::probe::{self, Root};
 
@@ -82,7 +83,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     let settings = loaded.settings;
     let root = Root::new("/");
     let kubeconfig = load::kubeconfig(&settings)?;
-    let (node, remark) = load::node_name(&settings, &probe::machine(&root), &kubeconfig)?;
+    let NodeName { name: node, from, remarks } = load::node_name(&settings, &probe::machine(&root), &kubeconfig)?;
     let mut check = Check {
         findings: Vec::new(),
         kubeconfig: kubeconfig.path.clone(),
@@ -94,8 +95,8 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     check.well("settings", load::settings_path(sources).unwrap_or("no file: defaults and flags"));
     check.note("settings", loaded.notices);
     check.note("board", probe::remarks(&root));
-    check.well("node name", node.as_str());
-    check.note("node name", remark);
+    check.well("node name", format!("{node}, from {from}"));
+    check.note("node name", remarks);
     check.well("kubeconfig", format!("context {}, server https://{}", kubeconfig.context, check.server));
     check
         .note("permissions", load::too_open_files(sources, &settings, &kubeconfig)().into_iter().map(|(_, text)| text));

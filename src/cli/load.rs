@@ -10,7 +10,7 @@ use super::error::CliError;
 use crate::config::kubeconfig::{Kubeconfig, Material};
 use crate::config::{self, Loaded, Settings, limits};
 use crate::io::{credentials, file, network};
-use crate::node;
+use crate::node::{self, NodeName};
 use crate::probe::{self, Facts, Machine, Root};
 use zeroize::Zeroizing;
 
@@ -68,12 +68,8 @@ pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     Kubeconfig::parse(&text, &path).map_err(|problem| CliError::settings(&[problem]))
 }
 
-/// The name of the Node, and where the settings, the client certificate and the host differ about it, a sentence of that.
-pub fn node_name(
-    settings: &Settings,
-    machine: &Machine,
-    kubeconfig: &Kubeconfig,
-) -> Result<(String, Option<String>), CliError> {
+/// The name of the Node.
+pub fn node_name(settings: &Settings, machine: &Machine, kubeconfig: &Kubeconfig) -> Result<NodeName, CliError> {
     let certified = match credentials::node_name(kubeconfig) {
         // A name made up now may not be the one that it says later.
         Err(failure) if settings.hostname_override.is_none() && machine.hostname.is_err() => {
@@ -191,9 +187,9 @@ mod tests {
         let mut machine = node::tests::samples::facts().machine;
         let named = Settings { hostname_override: Some("gate-7".to_owned()), ..Settings::default() };
         machine.hostname = Ok("gate-8".to_owned());
-        assert_eq!(node_name(&Settings::default(), &machine, &kubeconfig).unwrap().0, "gate-8");
+        assert_eq!(node_name(&Settings::default(), &machine, &kubeconfig).unwrap().name, "gate-8");
         machine.hostname = node::tests::samples::absent();
-        assert_eq!(node_name(&named, &machine, &kubeconfig).unwrap().0, "gate-7");
+        assert_eq!(node_name(&named, &machine, &kubeconfig).unwrap().name, "gate-7");
         let error = node_name(&Settings::default(), &machine, &kubeconfig).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/node.crt"), "{error}");
     }

@@ -7,7 +7,7 @@ use super::commands::exit;
 use super::error::CliError;
 use super::load;
 use crate::io::clock;
-use crate::node::{Board, Remembered, Update, condition, initial, kubelet_version, node_name};
+use crate::node::{Board, NodeName, Remembered, Update, condition, initial, kubelet_version, node_name};
 use crate::time::Wall;
 
 /// The Node as JSON, and what could not be filled in, one sentence each.
@@ -16,7 +16,7 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     let settings = loaded.settings;
     let (facts, remarks) = load::facts(root, &settings.state_directory)?;
     let kubeconfig = if root == "/" { load::kubeconfig(&settings).ok() } else { None };
-    let (name, remark) = match kubeconfig {
+    let NodeName { name, remarks: of_name, .. } = match kubeconfig {
         Some(kubeconfig) => load::node_name(&settings, &facts.machine, &kubeconfig)?,
         None => node_name(&settings, &facts.machine, None)?,
     };
@@ -33,7 +33,7 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     let body = crate::node::patch::create_body(&node);
     let node = serde_json::from_str(&body).map_err(|error| CliError::new(exit::SOFTWARE, error))?;
     let mut notes = loaded.notices;
-    notes.extend(remark);
+    notes.extend(of_name);
     notes.extend(remarks);
     notes.extend(problems.iter().map(ToString::to_string));
     Ok((node, notes))

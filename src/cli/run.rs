@@ -12,6 +12,7 @@ use crate::config::kubeconfig::Kubeconfig;
 use crate::io;
 use crate::io::credentials;
 use crate::io::sandbox::Sandbox;
+use crate::node::NodeName;
 use crate::probe::{self, Root};
 
 /// Runs until SIGTERM.
@@ -28,9 +29,9 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let root = Root::new("/");
     warn("board", probe::remarks(&root));
     let machine = probe::machine(&root);
-    let (node_name, remark) = load::node_name(&settings, &machine, &kubeconfig)?;
-    warn("node-name", remark);
-    let (name, state_directory) = (node_name.clone(), settings.state_directory.clone());
+    let NodeName { name: node_name, remarks, .. } = load::node_name(&settings, &machine, &kubeconfig)?;
+    warn("node-name", remarks);
+    let known = (node_name.clone(), settings.hostname_override.clone(), settings.state_directory.clone());
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
         look_at_files: Box::new(load::too_open_files(&sources, &settings, &kubeconfig)),
@@ -41,7 +42,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         machine,
         root,
         read_settings: Arc::new(move |sandbox| {
-            read_again(&sources, &name, &state_directory, sandbox).map_err(|error| error.to_string())
+            read_again(&sources, &known, sandbox).map_err(|error| error.to_string())
         }),
         read_disk: Arc::new(move |is_new| probe::state_disk(&disk_root, &disk_directory, is_new)),
     };
@@ -52,18 +53,19 @@ fn warn(topic: &str, texts: impl IntoIterator<Item = String>) {
     texts.into_iter().for_each(|text| ::log::warn!(target: topic, "{text}"));
 }
 
-/// SIGHUP: the same places again. Name and state directory cannot change under a running agent.
+/// SIGHUP: the same places again. What is `known` cannot change under a running agent: its name, the setting that this may
+/// come from, and its state directory.
 fn read_again(
     sources: &Sources,
-    name: &str,
-    state_directory: &str,
+    (name, wanted, state_directory): &(String, Option<String>, String),
     sandbox: &Sandbox,
 ) -> Result<(Settings, Kubeconfig), CliError> {
     let loaded = load::settings(sources)?;
     let settings = loaded.settings;
     warn("settings", loaded.notices);
-    let is_renamed = settings.hostname_override.as_deref().is_some_and(|wanted| wanted != name);
-    let is_moved = settings.state_directory != state_directory;
+    let is_renamed =
+        settings.hostname_override.as_ref().is_some_and(|other| other != name) && settings.hostname_override != *wanted;
+    let is_moved = settings.state_directory != *state_directory;
     let changed = [("hostnameOverride", is_renamed), ("stateDirectory", is_moved)].into_iter().filter(|(_, is)| *is);
     warn("settings", changed.map(|(key, _)| format!("{key} changed: it takes effect at the next start")));
     let kubeconfig = kubeconfig(&settings);
@@ -72,7 +74,7 @@ fn read_again(
     warn("sandbox", sandbox.outside(&files).into_iter().map(|file| format!("{file} {text}")));
     let kubeconfig = kubeconfig?;
     if let Ok(Some(other)) = credentials::node_name(&kubeconfig)
-        && other != name
+        && other != *name
     {
         let text = format!("the client certificate is for system:node:{other}, and this process stays Node {name}");
         warn("node-name", [text]);

@@ -38,16 +38,23 @@ pub enum CloudProvider {
     External,
 }
 
-/// `hostnameOverride`: lower-cased (ST-6), and a name that an object and a label may have.
+/// What `hostnameOverride` may hold in the place of what a board is told by: its serial number, MAC address, machine-id and
+/// hostname.
+pub const NAME_FACTS: [&str; 4] = ["{serial}", "{mac}", "{machine-id}", "{hostname}"];
+
+/// `hostnameOverride`: lower-cased (ST-6), and a name that an object and a label may have, whatever stands for [`NAME_FACTS`].
 pub(super) fn hostname(field: &Field<'_>, _: &mut Findings) -> Result<Option<String>, Problem> {
-    let name = field.text()?.map(str::to_lowercase);
-    match name {
-        Some(name) if !labels::is_dns_subdomain(&name) || labels::check_value(&name).is_err() => {
-            let text = "must be a DNS name of at most 63 characters: a-z, 0-9, '-' and '.', alphanumeric at both ends";
-            Err(field.problem(format!("{text}, not {}", quoted(&name))))
-        }
-        name => Ok(name),
+    let Some(name) = field.text()?.map(str::to_lowercase) else { return Ok(None) };
+    let shortest = NAME_FACTS.iter().fold(name.clone(), |name, fact| name.replace(fact, "x"));
+    if shortest.contains(['{', '}']) {
+        let text = format!("may hold {} and no other braces, not {}", NAME_FACTS.join(", "), quoted(&name));
+        return Err(field.problem(text));
     }
+    if !labels::is_dns_subdomain(&shortest) || labels::check_value(&shortest).is_err() {
+        let text = "must be a DNS name of at most 63 characters: a-z, 0-9, '-' and '.', alphanumeric at both ends";
+        return Err(field.problem(format!("{text}, not {}", quoted(&name))));
+    }
+    Ok(Some(name))
 }
 
 /// A setting that becomes the value of a label.

@@ -19,7 +19,7 @@ use super::{eviction, eviction::periods, eviction::reclaims, eviction::threshold
 
 pub use super::eviction::{Signal, Threshold};
 pub use super::join_values::{CaHash, Token};
-pub use super::node_values::{CloudProvider, Family, NodeIp};
+pub use super::node_values::{CloudProvider, Family, NAME_FACTS, NodeIp};
 
 /// One row of the table.
 pub struct Setting {
@@ -150,9 +150,9 @@ settings! {
     /// K3S-2.
     k3s_shared_key: bool = false, Ours "k3sSharedKey" "k3s-shared-key" "false", Boolean, boolean,
         "Take a key that a k3s server older than 2025 gives to all its agents alike";
-    /// Lower-cased (ST-6).
+    /// Lower-cased (ST-6); may hold [`NAME_FACTS`].
     hostname_override: Option<String> = None, KubeletFlag "hostnameOverride" "hostname-override" "", Single("NAME"), hostname,
-        "Name of the Node; else the one in its client certificate (system:node:NAME), else the host's";
+        "Name of the Node, such as edge-{serial} (also {mac}, {machine-id}, {hostname}); else its certificate's, else the host's";
     /// ADR-2.
     node_ip: NodeIp = NodeIp::Detect, KubeletFlag "nodeIP" "node-ip" "", Single("ADDRESS"), node_ip,
         "Address of the Node, or one IPv4 and one IPv6 with a comma; 0.0.0.0 or :: prefers that family";
@@ -268,6 +268,11 @@ impl Settings {
         Duration::from_secs(u64::from(self.node_lease_duration_seconds)) / 4
     }
 
+    /// Whether they say how this board gets an identity by itself.
+    pub fn can_join(&self) -> bool {
+        !self.servers.is_empty() || self.bootstrap_kubeconfig.is_some()
+    }
+
     /// Whether a threshold asks for the number of PIDs: none does unless it was set (EVI-1).
     pub fn judges_pids(&self) -> bool {
         [&self.eviction_hard, &self.eviction_soft].iter().any(|all| all.contains_key(&Signal::PidAvailable))
@@ -349,6 +354,9 @@ impl Setting {
                 Err("must be one line without control characters".to_owned())
             }
             (_, Content::Text(_)) => Ok(()),
+            (_, Content::Map(_)) => {
+                Err("must be a single value, not a map (a text that begins with { stands in quotes)".to_owned())
+            }
             _ => Err(format!("must be a single value, not {}", value.kind())),
         }
     }

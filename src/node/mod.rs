@@ -26,7 +26,7 @@ pub use board::{Board, Update};
 pub use desired::{initial, updated};
 pub use error::NodeError;
 pub use event::{Event, NodeEvent};
-pub use name::node_name;
+pub use name::{NodeName, node_name};
 pub use object::{Lease, Node};
 pub use pressure::Pressures;
 pub use remembered::Remembered;

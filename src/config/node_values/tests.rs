@@ -69,6 +69,23 @@ fn a_hostname_is_trimmed_lowered_and_a_name_that_a_label_may_have() {
     let name = |text: &str| flag("hostname-override", text).map(|(settings, _)| settings.hostname_override);
     assert_eq!(name(" Board-7.Local "), Ok(Some("board-7.local".to_owned())));
     assert_eq!(name("  "), Ok(None));
+    for template in ["edge-{serial}", "{mac}", "{hostname}.{machine-id}", "{serial}{serial}"] {
+        assert_eq!(name(template), Ok(Some(template.to_owned())));
+    }
+    assert_eq!(name("Edge-{Serial}"), Ok(Some("edge-{serial}".to_owned())));
+    for text in ["edge-{seriel}", "{", "edge-}", "{serial", "{}"] {
+        let wrong = name(text).unwrap_err();
+        let start = "--hostname-override: may hold {serial}, {mac}, {machine-id}, {hostname} and no other braces, not ";
+        assert_eq!(wrong, [format!("{start}{text:?}")]);
+    }
+    for text in ["-{serial}", "edge_{mac}", "{mac}-"] {
+        assert!(name(text).unwrap_err()[0].contains("must be a DNS name"), "{text}");
+    }
+    is_refused(
+        "hostnameOverride",
+        "{serial}",
+        &[": must be a single value, not a map (a text that begins with { stands in quotes)"],
+    );
     for text in ["board_7", "-board", "a b", "b\u{e4}r", "a..b", &"a".repeat(64)] {
         assert!(name(text).unwrap_err()[0].contains("must be a DNS name of at most 63 characters"), "{text}");
     }
