@@ -17,6 +17,8 @@ use nodepulse::config;
 
 #[path = "cli/hostile.rs"]
 mod hostile;
+#[path = "cli/join.rs"]
+mod join;
 #[path = "support/loopback.rs"]
 mod loopback;
 #[path = "cli/release.rs"]

@@ -11,12 +11,12 @@ use super::error::CliError;
 use super::load;
 use crate::api::{Answer, Class, Document, Operation, Refusal};
 use crate::config::Settings;
-use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
+use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
 use crate::config::plain_text::line;
 use crate::io::sandbox::Sandbox;
 use crate::io::{Session, clock};
-use crate::node::NodeName;
 use crate::node::desired::{delete_pods_command, taint_command};
+use crate::node::{NodeName, node_name};
 use crate::probe::{self, Root};
 
 /// One thing that was looked at.
@@ -82,14 +82,18 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     let loaded = load::settings(sources)?;
     let settings = loaded.settings;
     let root = Root::new("/");
-    let kubeconfig = load::kubeconfig(&settings)?;
-    let NodeName { name: node, from, remarks } = load::node_name(&settings, &probe::machine(&root), &kubeconfig)?;
+    let kubeconfig = load::kubeconfig_or_join(&settings)?;
+    let machine = probe::machine(&root);
+    let NodeName { name: node, from, remarks } = match &kubeconfig {
+        Some(kubeconfig) => load::node_name(&settings, &machine, kubeconfig)?,
+        None => node_name(&settings, &machine, None)?,
+    };
     let mut check = Check {
         findings: Vec::new(),
-        kubeconfig: kubeconfig.path.clone(),
-        server: kubeconfig.server.authority(),
+        kubeconfig: kubeconfig.as_ref().map(|kubeconfig| kubeconfig.path.clone()).unwrap_or_default(),
+        server: kubeconfig.as_ref().map(|kubeconfig| kubeconfig.server.authority()).unwrap_or_default(),
         node: node.clone(),
-        has_token: matches!(kubeconfig.credentials, Credentials::Token(_)),
+        has_token: kubeconfig.as_ref().is_some_and(|of| matches!(of.credentials, Credentials::Token(_))),
         kubernetes_folder: load::kubernetes_folder(&std::env::current_exe().unwrap_or_default()),
     };
     check.well("settings", load::settings_path(sources).unwrap_or("no file: defaults and flags"));
@@ -97,11 +101,18 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     check.note("board", probe::remarks(&root));
     check.well("node name", format!("{node}, from {from}"));
     check.note("node name", remarks);
+    let too_open = load::too_open_files(sources, &settings, kubeconfig.as_ref())();
+    check.note("permissions", too_open.into_iter().map(|(_, text)| text));
+    check.join(&settings);
+    let files = load::files(sources, &settings, kubeconfig.as_ref());
+    let Some(kubeconfig) = kubeconfig else {
+        check.sandbox(&settings, &files);
+        check.clock();
+        return Ok(check.findings);
+    };
     check.well("kubeconfig", format!("context {}, server https://{}", kubeconfig.context, check.server));
-    check
-        .note("permissions", load::too_open_files(sources, &settings, &kubeconfig)().into_iter().map(|(_, text)| text));
     let look = check.look_at_credentials(&kubeconfig);
-    check.sandbox(&settings, &load::files(sources, &settings, Some(&kubeconfig)));
+    check.sandbox(&settings, &files);
     let session = Session::open(kubeconfig, &settings.state_directory, &node)?;
     check.clock();
     if check.credentials(&session, look) && check.server(&session.ask(Operation::ReadVersion)?) {
@@ -149,6 +160,29 @@ impl Check {
 
     fn whoami(&self) -> String {
         format!("kubectl --kubeconfig {} auth whoami", self.kubeconfig)
+    }
+
+    /// What a board without an identity has to join with, and one with an identity to come back with.
+    fn join(&mut self, settings: &Settings) {
+        if !settings.can_join() {
+            return;
+        }
+        match load::token(settings) {
+            Err(wrong) => {
+                let next = "nodepulse help settings  # token, tokenFile, caHash, caFile";
+                self.wrong("join", Verdict::Failed, wrong.to_string(), next);
+            }
+            Ok(None) if settings.bootstrap_kubeconfig.is_none() => {
+                let next = "kubeadm token create --ttl 24h  # an administrator's: then nodepulse join --token TOKEN";
+                self.wrong("join", Verdict::Warning, "there are servers to join, and no token", next);
+            }
+            Ok(_) => {
+                let servers: Vec<String> = settings.servers.iter().map(Server::authority).collect();
+                let of_kubeconfig = settings.bootstrap_kubeconfig.iter().map(String::as_str);
+                let whom: Vec<&str> = of_kubeconfig.chain(servers.iter().map(String::as_str)).collect();
+                self.well("join", format!("by {}", whom.join(", ")));
+            }
+        }
     }
 
     /// What to type to see why credentials cannot be read.

@@ -117,8 +117,9 @@ pub enum Format {
 /// Where settings are read from when `--config` is not given; it may be absent then.
 pub const DEFAULT_CONFIG: &str = "/etc/nodepulse/config.yaml";
 
-/// And from here where that is absent: the partition of a Raspberry Pi that any computer can write before the first start.
-pub const BOOT_CONFIG: &str = "/boot/firmware/nodepulse.yaml";
+/// And from the first of these that is there, where that is absent: the partition of a Raspberry Pi that any computer can
+/// write before the first start, and where others have it.
+pub const BOOT_CONFIGS: [&str; 2] = ["/boot/firmware/nodepulse.yaml", "/boot/nodepulse.yaml"];
 
 /// Read when neither `--kubeconfig` nor the settings name one and it exists.
 pub const DEFAULT_KUBECONFIG: &str = "/etc/nodepulse/kubeconfig";

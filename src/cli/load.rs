@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::args::Sources;
-use super::commands::{BOOT_CONFIG, DEFAULT_CONFIG, DEFAULT_KUBECONFIG, exit};
+use super::commands::{BOOT_CONFIGS, DEFAULT_CONFIG, DEFAULT_KUBECONFIG, exit};
 use super::error::CliError;
 use crate::config::kubeconfig::{Kubeconfig, Material};
+use crate::config::settings::Token;
 use crate::config::{self, Loaded, Settings, limits};
 use crate::io::{credentials, file, network};
 use crate::node::{self, NodeName};
@@ -16,12 +17,15 @@ use zeroize::Zeroizing;
 
 /// The settings file to be read, if any.
 pub fn settings_path(sources: &Sources) -> Option<&str> {
-    match &sources.config {
-        Some(path) => Some(path),
-        None if is_there(DEFAULT_CONFIG) => Some(DEFAULT_CONFIG),
-        // Where only root can look into the boot partition there usually is no such file: one that cannot be seen counts as absent.
-        None => Some(BOOT_CONFIG).filter(|path| Path::new(path).exists()),
+    sources.config.as_deref().or_else(|| first_there(DEFAULT_CONFIG, BOOT_CONFIGS))
+}
+
+fn first_there<'p>(default: &'p str, of_boot: [&'p str; 2]) -> Option<&'p str> {
+    if is_there(default) {
+        return Some(default);
     }
+    // Where only root can look into the boot partition there usually is no such file: one that cannot be seen counts as absent.
+    of_boot.into_iter().find(|path| Path::new(path).exists())
 }
 
 /// `--token-file -`: the token is the first line of `input`, which is there once only, so it stands for a flag from here on.
@@ -42,8 +46,28 @@ pub fn read_token(sources: &mut Sources, input: impl BufRead) -> Result<(), CliE
 /// Settings file and flags, checked together.
 pub fn settings(sources: &Sources) -> Result<Loaded, CliError> {
     let path = settings_path(sources);
-    let text = path.map(|path| text_of(path, "settings file", "--config")).transpose()?;
-    config::settings(path.zip(text.as_deref()), &sources.flags).map_err(|problems| CliError::settings(&problems))
+    let text = path.map(|path| text_of(path, "settings file", "--config", limits::SETTINGS_FILE_BYTES)).transpose()?;
+    let loaded = config::settings(path.zip(text.as_deref()), &sources.flags);
+    let mut loaded = loaded.map_err(|problems| CliError::settings(&problems))?;
+    let settings = &mut loaded.settings;
+    if settings.token.is_none() && settings.bootstrap_kubeconfig.is_none() && settings.token_file.is_none() {
+        settings.token_file = kept("token").filter(|path| is_there(path));
+    }
+    Ok(loaded)
+}
+
+/// Where the service manager keeps what it was given by that name (`LoadCredential=`).
+fn kept(name: &str) -> Option<String> {
+    std::env::var("CREDENTIALS_DIRECTORY").ok().map(|folder| format!("{folder}/{name}"))
+}
+
+/// The token to join with, if there is one, and that these settings say which server may have it.
+pub fn token(settings: &Settings) -> Result<Option<Token>, CliError> {
+    let Some(path) = &settings.token_file else { return Ok(settings.token.clone()) };
+    let text = Zeroizing::new(text_of(path, "token file", "--token-file", limits::CREDENTIAL_FILE_BYTES)?);
+    let token = Token::parse(text.trim()).map_err(str::to_owned);
+    let token = token.and_then(|token| config::join::check_trust(&token, settings).map(|()| token));
+    token.map(Some).map_err(|wrong| CliError::new(exit::CONFIG, format!("the token in {path}: {wrong}")))
 }
 
 /// Path of the kubeconfig that `settings` name, else of the one that the service manager keeps (`LoadCredential=`), else of
@@ -52,19 +76,27 @@ pub fn kubeconfig_path(settings: &Settings) -> Result<String, CliError> {
     if let Some(path) = &settings.kubeconfig {
         return Ok(path.clone());
     }
-    let kept = std::env::var("CREDENTIALS_DIRECTORY").ok().map(|folder| format!("{folder}/kubeconfig"));
-    let found = kept.into_iter().chain([DEFAULT_KUBECONFIG.to_owned()]).find(|path| is_there(path));
+    let found = kept("kubeconfig").into_iter().chain([DEFAULT_KUBECONFIG.to_owned()]).find(|path| is_there(path));
     found.ok_or_else(|| {
         let text = "no kubeconfig: give --kubeconfig FILE, set kubeconfig in the settings, or put it at";
-        let advice = "`nodepulse render` shows the Node without a cluster";
+        let advice = "or join a cluster: nodepulse help join; `nodepulse render` shows the Node without a cluster";
         CliError::new(exit::CONFIG, format!("{text} {DEFAULT_KUBECONFIG}; {advice}"))
     })
+}
+
+/// The same, or nothing where there is none and these settings say how to join a cluster.
+pub fn kubeconfig_or_join(settings: &Settings) -> Result<Option<Kubeconfig>, CliError> {
+    match kubeconfig_path(settings) {
+        Err(_) if settings.can_join() => Ok(None),
+        Err(missing) => Err(missing),
+        Ok(_) => kubeconfig(settings).map(Some),
+    }
 }
 
 /// The kubeconfig at that path.
 pub fn kubeconfig(settings: &Settings) -> Result<Kubeconfig, CliError> {
     let path = kubeconfig_path(settings)?;
-    let text = Zeroizing::new(text_of(&path, "kubeconfig", "--kubeconfig")?);
+    let text = Zeroizing::new(text_of(&path, "kubeconfig", "--kubeconfig", limits::SETTINGS_FILE_BYTES)?);
     Kubeconfig::parse(&text, &path).map_err(|problem| CliError::settings(&[problem]))
 }
 
@@ -85,6 +117,8 @@ pub fn node_name(settings: &Settings, machine: &Machine, kubeconfig: &Kubeconfig
 pub fn files(sources: &Sources, settings: &Settings, kubeconfig: Option<&Kubeconfig>) -> Vec<String> {
     let own = kubeconfig_path(settings).ok();
     let mut files: Vec<&str> = own.as_deref().into_iter().chain(settings_path(sources)).collect();
+    let to_join = [&settings.token_file, &settings.ca_file, &settings.bootstrap_kubeconfig];
+    files.extend(to_join.into_iter().flatten().map(String::as_str));
     if let Some(kubeconfig) = kubeconfig {
         let materials = kubeconfig.certificate_authority.iter().chain(kubeconfig.credentials.materials());
         files.extend(materials.filter_map(Material::path));
@@ -100,18 +134,25 @@ pub fn files(sources: &Sources, settings: &Settings, kubeconfig: Option<&Kubecon
 pub fn too_open_files(
     sources: &Sources,
     settings: &Settings,
-    kubeconfig: &Kubeconfig,
+    kubeconfig: Option<&Kubeconfig>,
 ) -> impl FnOnce() -> Vec<(&'static str, String)> + Send + use<> {
     let own = kubeconfig_path(settings).unwrap_or_default();
-    let secret = kubeconfig.credentials.materials().last().map(|secret| secret.path().map_or(own, str::to_owned));
-    let mut files = files(sources, settings, Some(kubeconfig));
+    let secret = kubeconfig
+        .and_then(|kubeconfig| Some(kubeconfig.credentials.materials().last()?.path().map_or(own, str::to_owned)));
+    let is_flag = sources.flags.iter().any(|(flag, _)| flag == "token");
+    let holds_token = settings.token.is_some() && !is_flag;
+    let mut secrets: Vec<String> = secret.into_iter().collect();
+    secrets.extend(settings_path(sources).filter(|_| holds_token).map(str::to_owned));
+    secrets.extend([&settings.token_file, &settings.bootstrap_kubeconfig].into_iter().flatten().cloned());
+    secrets.dedup();
+    let mut files = files(sources, settings, kubeconfig);
     files.push(settings.state_directory.clone());
-    move || look_at(secret.as_deref(), &files)
+    move || look_at(&secrets, &files)
 }
 
-fn look_at(secret: Option<&str>, files: &[String]) -> Vec<(&'static str, String)> {
+fn look_at(secrets: &[String], files: &[String]) -> Vec<(&'static str, String)> {
     let mode = |path: &str| std::fs::metadata(path).map_or(0, |file| file.permissions().mode());
-    let read = secret.filter(|path| mode(path) & 0o004 != 0).map(|path| {
+    let read = secrets.iter().filter(|path| mode(path) & 0o004 != 0).map(|path| {
         let text =
             format!("{path} holds a secret that every user of this board may read: chmod o-rwx {path}, or on a FAT");
         ("open-secret", text + " partition the mount option umask=0027 with a gid")
@@ -150,8 +191,8 @@ pub fn kubernetes_folder(program: &Path) -> String {
 }
 
 /// One of the files that people write, read to its limit and no further; `flag` names another one.
-fn text_of(path: &str, what: &str, flag: &str) -> Result<String, CliError> {
-    file::read_text(path, limits::SETTINGS_FILE_BYTES).map_err(|why| CliError::file(what, flag, path, &why))
+fn text_of(path: &str, what: &str, flag: &str, limit_bytes: usize) -> Result<String, CliError> {
+    file::read_text(path, limit_bytes).map_err(|why| CliError::file(what, flag, path, &why))
 }
 
 /// True also where this user may not look: the attempt to read the file then says why.
@@ -207,6 +248,52 @@ mod tests {
     }
 
     #[test]
+    fn settings_on_the_boot_partition_are_read_where_there_are_no_others() {
+        let folder = std::env::temp_dir().join(format!("nodepulse-boot-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [etc, firmware, boot] = ["etc", "firmware", "boot"].map(|name| folder.join(name).display().to_string());
+        let found = || first_there(&etc, [&firmware, &boot]).map(|path| path.rsplit('/').next().unwrap().to_owned());
+        assert_eq!(found(), None);
+        for (path, name) in [(&boot, "boot"), (&firmware, "firmware"), (&etc, "etc")] {
+            std::fs::write(path, "").unwrap();
+            assert_eq!(found().as_deref(), Some(name));
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+        assert_eq!((DEFAULT_CONFIG, BOOT_CONFIGS[0]), ("/etc/nodepulse/config.yaml", "/boot/firmware/nodepulse.yaml"));
+    }
+
+    #[test]
+    fn a_token_of_a_file_needs_what_one_of_the_settings_needs() {
+        let folder = std::env::temp_dir().join(format!("nodepulse-token-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("token").display().to_string();
+        let read = |text: &str, ca_file: Option<&str>| {
+            std::fs::write(&path, text).unwrap();
+            let [token_file, ca_file] = [Some(path.as_str()), ca_file].map(|path| path.map(str::to_owned));
+            token(&Settings { token_file, ca_file, ..Settings::default() })
+        };
+        let of_kubeadm = " abcdef.0123456789abcdef\n";
+        assert_eq!(read(of_kubeadm, Some("/ca")).unwrap().unwrap().as_str(), of_kubeadm.trim());
+        let untrusted = read(of_kubeadm, None).unwrap_err().to_string();
+        assert!(untrusted.starts_with(&format!("the token in {path}: nothing says")), "{untrusted}");
+        for wrong in ["", "abcdef.0123456789abcdef\nabcdef.0123456789abcdef", "hunter2"] {
+            let told = read(wrong, Some("/ca")).unwrap_err();
+            assert!(
+                told.code == exit::CONFIG
+                    && !told.to_string().contains("012345")
+                    && !told.to_string().contains("hunter")
+            );
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+        assert!(read_missing(&path).contains("is not there: put it there, or name another with --token-file"));
+        assert_eq!(token(&Settings::default()), Ok(None));
+    }
+
+    fn read_missing(path: &str) -> String {
+        token(&Settings { token_file: Some(path.to_owned()), ..Settings::default() }).unwrap_err().to_string()
+    }
+
+    #[test]
     fn a_token_from_standard_input_is_its_first_line_and_stands_for_the_flag() {
         let sources = |value: &str| Sources {
             config: None,
@@ -259,7 +346,7 @@ mod tests {
         let all = [&kubeconfig, &token, &settings_file, &state];
         let (by_file, by_text) = (user(&format!("{{tokenFile: {token}}}")), user("{token: secret}"));
         let told = |kubeconfig| {
-            let told = too_open_files(&sources, &settings, kubeconfig)().into_iter();
+            let told = too_open_files(&sources, &settings, Some(kubeconfig))().into_iter();
             told.map(|(word, text)| (word, text.split(' ').next().unwrap().to_owned())).collect::<Vec<_>>()
         };
         all.iter().for_each(|path| mode(path, 0o700));
@@ -278,6 +365,35 @@ mod tests {
         }
         std::fs::remove_dir_all(folder).unwrap();
         assert_eq!(told(&user("{}")), []);
+    }
+
+    #[test]
+    fn a_token_that_everybody_may_read_is_named_where_it_lies() {
+        let folder = std::env::temp_dir().join(format!("nodepulse-open-token-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [config, token_file] = ["config.yaml", "token"].map(|name| {
+            let path = folder.join(name).display().to_string();
+            std::fs::write(&path, "").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+            path
+        });
+        let state_directory = folder.display().to_string();
+        let told = |flags: &[&str], settings: Settings| {
+            let flags = flags.iter().map(|flag| ((*flag).to_owned(), "x".to_owned())).collect();
+            let sources = Sources { config: Some(config.clone()), flags };
+            let settings = Settings { state_directory: state_directory.clone(), ..settings };
+            let told = too_open_files(&sources, &settings, None)();
+            told.into_iter().map(|(word, text)| (word, text.split(' ').next().unwrap().to_owned())).collect::<Vec<_>>()
+        };
+        let with_token = || Settings { token: Token::parse("abcdef.0123456789abcdef").ok(), ..Settings::default() };
+        assert_eq!(told(&[], with_token()), [("open-secret", config.clone())]);
+        assert_eq!(told(&["token"], with_token()), [], "it was typed");
+        assert_eq!(told(&[], Settings::default()), []);
+        let of_file = Settings { token_file: Some(token_file.clone()), ..Settings::default() };
+        assert_eq!(told(&[], of_file), [("open-secret", token_file.clone())]);
+        let of_kubeconfig = Settings { bootstrap_kubeconfig: Some(token_file.clone()), ..Settings::default() };
+        assert_eq!(told(&[], of_kubeconfig), [("open-secret", token_file)]);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

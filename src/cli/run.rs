@@ -34,7 +34,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let known = (node_name.clone(), settings.hostname_override.clone(), settings.state_directory.clone());
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
-        look_at_files: Box::new(load::too_open_files(&sources, &settings, &kubeconfig)),
+        look_at_files: Box::new(load::too_open_files(&sources, &settings, Some(&kubeconfig))),
         files: load::files(&sources, &settings, Some(&kubeconfig)),
         settings,
         kubeconfig,
