@@ -3,10 +3,21 @@
 // The linter keeps clocks out of the agent, not out of tests.
 #![allow(clippy::disallowed_methods)]
 
+/// A list of cases, each named as its function is.
+macro_rules! cases {
+    ($needs:expr, $($run:ident),+ $(,)?) => {
+        vec![$(super::trials::Case { name: stringify!($run), needs: $needs, run: $run }),+]
+    };
+}
+
 #[path = "support/agent.rs"]
 mod agent;
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "support/pkcs10.rs"]
+mod pkcs10;
+#[path = "joining/renewal.rs"]
+mod renewal;
 #[path = "support/requests.rs"]
 mod requests;
 #[path = "joining/rotation.rs"]
@@ -26,5 +37,5 @@ fn options() -> Options {
 }
 
 fn main() -> ExitCode {
-    trials::run(trials::PER_TWO_CORES, options, rotation::cases())
+    trials::run(trials::PER_TWO_CORES, options, rotation::cases().into_iter().chain(renewal::cases()).collect())
 }

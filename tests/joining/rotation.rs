@@ -19,7 +19,7 @@ pub fn cases() -> Vec<Case> {
 
 fn certificates_of_forty_seconds_follow_each_other_without_a_gap(cluster: &Cluster) -> Result<()> {
     cluster.make_joinable()?;
-    let node = cluster.node_at(&cluster.api, "renewed", Credential::Due)?;
+    let node = cluster.node_at(&cluster.api, "renewed", Credential::Ending(Duration::from_secs(30)))?;
     let mut agent = Launch::quick(&node).start(cluster)?;
     wait_until_ready(cluster, &node)?;
     agent.wait_for_line(&["certificate-renewed"], SOON)?;

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// More than any test makes it say: a log that grows past this is a fault of its own.
 const LOG_BYTES: usize = 256 * 1024;
+/// How much of it an error quotes.
+const LINES_SHOWN: usize = 15;
 /// How long the end of the program may take.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
@@ -211,7 +213,11 @@ impl Nodepulse {
             }
             let said = self.said()?;
             let found = said.lines().find(|line| words.iter().all(|word| line.contains(word)));
-            found.map(|line| Ok(line.to_owned())).ok_or_else(|| "no such line".to_owned())
+            // A test that has a cluster to itself ends it before anybody could look at the log.
+            let last: Vec<&str> = said.lines().rev().take(LINES_SHOWN).collect();
+            found
+                .map(|line| Ok(line.to_owned()))
+                .ok_or_else(|| format!("no such line, the last first:\n{}", last.join("\n")))
         })?
     }
 

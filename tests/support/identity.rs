@@ -7,6 +7,7 @@ use super::daemon::write_private;
 use super::pki::{Authority, Keypair, Validity};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What a node brings to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,8 +16,8 @@ pub enum Credential {
     Valid,
     Expired,
     NotYetValid,
-    /// Valid, and old enough to be renewed.
-    Due,
+    /// From five minutes ago, for so long from now on.
+    Ending(Duration),
     /// Signed by an authority that the server does not know: 401.
     OtherClientAuthority,
     /// The kubeconfig trusts another authority than the server's: no handshake.
@@ -99,7 +100,7 @@ fn keys(user: &str, authority: &Authority, credential: Credential) -> Result<(Ke
     let (validity, issuer) = match credential {
         Credential::Expired => (Validity::Expired, authority),
         Credential::NotYetValid => (Validity::NotYet, authority),
-        Credential::Due => (Validity::Due, authority),
+        Credential::Ending(life) => (Validity::Ending(life), authority),
         Credential::OtherClientAuthority => (Validity::Now, &stranger),
         _ => (Validity::Now, authority),
     };

@@ -189,6 +189,11 @@ impl Cluster {
 
 /// The certificate authority. What changes the whole cluster is only for a test that has one to itself.
 impl Cluster {
+    /// The one that signs.
+    pub fn authority(&self) -> &super::pki::Authority {
+        &self.pki.authority
+    }
+
     /// The pin of the authority that signs.
     pub fn pin(&self) -> &str {
         self.pki.authority.pin()

@@ -21,8 +21,8 @@ pub enum Validity {
     Expired,
     /// Begins tomorrow.
     NotYet,
-    /// Ends in half a minute: the time to renew it has come.
-    Due,
+    /// From five minutes ago, as signers date, for so long from now on.
+    Ending(Duration),
 }
 
 /// A certificate and its key.
@@ -90,6 +90,13 @@ impl Authority {
         self.sign(&params)
     }
 
+    /// What a signer answers to a request: a client certificate for somebody else's key.
+    pub fn certify(&self, key: &RequestedKey, user: &str, group: Option<&str>, validity: Validity) -> Result<String> {
+        let mut params = params(user, group, validity)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.signed_by(key, &self.issuer).map(|certificate| certificate.pem()).map_err(text)
+    }
+
     fn sign(&self, params: &CertificateParams) -> Result<Keypair> {
         let key = KeyPair::generate().map_err(text)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(text)?;
@@ -106,6 +113,34 @@ impl Authority {
 fn pin(public_key_info: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, public_key_info);
     digest.as_ref().iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// A point of P-256, uncompressed.
+pub struct RequestedKey([u8; 65]);
+
+impl PublicKeyData for RequestedKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+        &rcgen::PKCS_ECDSA_P256_SHA256
+    }
+}
+
+/// The key of a PKCS#10 request in PEM.
+pub fn requested_key(request: &[u8]) -> Result<RequestedKey> {
+    let der = rustls::pki_types::CertificateSigningRequestDer::from_pem_slice(request).map_err(text)?;
+    requested_key_of(&der)
+}
+
+/// The same of DER.
+pub fn requested_key_of(der: &[u8]) -> Result<RequestedKey> {
+    // The curve's name, and a string of 66 bytes of which the first says that all bits count.
+    const CURVE: &[u8] = &[0x06, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7, 3, 66, 0];
+    let at = der.windows(CURVE.len()).position(|window| window == CURVE).ok_or("no key of P-256 in the request")?;
+    let point = der[at + CURVE.len()..].first_chunk().ok_or("a request that is cut off")?;
+    Ok(RequestedKey(*point))
 }
 
 /// From when on and until when a certificate is valid, in seconds since 1970: its two UTCTimes.
@@ -137,7 +172,7 @@ fn params(name: &str, group: Option<&str>, validity: Validity) -> Result<Certifi
         Validity::Years => (now - HOUR, now + 20 * 365 * DAY),
         Validity::Expired => (now - 2 * DAY, now - DAY),
         Validity::NotYet => (now + DAY, now + 2 * DAY),
-        Validity::Due => (now - HOUR, now + HOUR / 120),
+        Validity::Ending(life) => (now - Duration::from_secs(300), now + life),
     };
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
