@@ -419,7 +419,7 @@ fn memory_inside(folder: &str) {
             base = node;
         }
         let mut wanted = base.clone();
-        wanted.status.capacity.get_or_insert_default().insert("cpu".to_owned(), "4".to_owned());
+        wanted.status.capacity.insert("cpu".to_owned(), "4".to_owned());
         let patch = status_patch(&base, &wanted);
         assert!(patch.len() < 1000, "{number}: a patch of {} bytes", patch.len());
     }

@@ -222,7 +222,7 @@ impl Conditions {
 /// Whether a record was made before what the server has.
 fn is_older(recorded: Moment, stored: &Condition, shared: &Shared, now: Now) -> bool {
     let recorded = shared.stamp(now).and_then(|stamp| shared.records.wall_of(recorded, stamp, now.up));
-    let stored = stored.last_transition_time.as_deref().and_then(Wall::parse_stamp);
+    let stored = Wall::parse_stamp(&stored.last_transition_time);
     recorded.zip(stored).is_some_and(|(recorded, stored)| stored.since(recorded) >= STAMP_SECOND)
 }
 

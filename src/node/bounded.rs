@@ -19,19 +19,11 @@ const ENTRY_BYTES: usize = 64;
 
 /// `#[serde(deserialize_with = "bounded::text")]`: cut at [`limits::OBJECT_TEXT_BYTES`].
 pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Text::deserialize(deserializer).map(|text| text.0)
-}
-
-pub fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Option::<Text>::deserialize(deserializer).map(|text| text.map(|text| text.0))
+    Option::<Text>::deserialize(deserializer).map(|text| text.unwrap_or_default().0)
 }
 
 pub fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    Pairs::deserialize(deserializer).map(|pairs| pairs.0)
-}
-
-pub fn optional_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {
-    Option::<Pairs>::deserialize(deserializer).map(|pairs| pairs.map(|pairs| pairs.0))
+    Option::<Pairs>::deserialize(deserializer).map(|pairs| pairs.unwrap_or_default().0)
 }
 
 pub fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
@@ -153,6 +145,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
+#[derive(Default)]
 struct Pairs(BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Pairs {
@@ -241,7 +234,7 @@ mod tests {
         let kept = json!(node).to_string().len();
         assert!(kept < 8 * limits::OBJECT_LIST_BYTES, "{kept} bytes are kept");
         assert!(own.metadata.labels.iter().all(|label| node.metadata.labels.get(label.0) == Some(label.1)));
-        let (capacity, own_capacity) = (node.status.capacity.unwrap(), own.status.capacity.unwrap());
+        let (capacity, own_capacity) = (node.status.capacity, own.status.capacity);
         assert!(own_capacity.iter().all(|resource| capacity.get(resource.0) == Some(resource.1)));
         assert!(own.status.conditions.iter().all(|condition| node.status.conditions.contains(condition)));
         assert_eq!(node.metadata.annotations["nodepulse.dev/own"].len(), limits::OBJECT_TEXT_BYTES);
@@ -255,13 +248,21 @@ mod tests {
         let mut new = old.clone();
         let ready = new.status.conditions.iter_mut().find(|condition| condition.kind == "Ready").unwrap();
         ready.status = "False".to_owned();
-        let capacity = new.status.capacity.as_mut().unwrap();
-        capacity.insert("cpu".to_owned(), "3".to_owned());
+        new.status.capacity.insert("cpu".to_owned(), "3".to_owned());
         let patch: Value = serde_json::from_str(&status_patch(&old, &new)).unwrap();
         assert_eq!(patch["status"]["conditions"], json!([{ "status": "False", "type": "Ready" }]));
         assert_eq!(patch["status"]["capacity"], json!({ "cpu": "3" }));
         assert!(patch.to_string().len() < 8_000, "{}", patch.to_string().len());
         assert_eq!(patch.as_object().unwrap().keys().collect::<Vec<_>>(), ["status"]);
+    }
+
+    #[test]
+    fn what_is_null_is_not_there() {
+        let condition = json!({ "type": "Ready", "status": "True", "lastHeartbeatTime": null, "message": null });
+        let status = json!({ "capacity": null, "conditions": [condition] });
+        let node = Node::deserialize(json!({ "metadata": { "labels": null }, "status": status })).unwrap();
+        let ready = Condition { status: "True".to_owned(), ..Condition::unknown("Ready") };
+        assert_eq!((node.status.conditions, node.status.capacity.len()), (vec![ready], 0));
     }
 
     #[test]

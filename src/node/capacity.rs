@@ -18,14 +18,14 @@ const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
 /// Writes capacity and allocatable in place: resources of others stay, with allocatable equal to capacity (MI-1).
 pub(super) fn set(update: &mut Update, board: &Board, remembered: &mut Remembered) {
-    let mut capacity = update.node.status.capacity.take().unwrap_or_default();
+    let mut capacity = std::mem::take(&mut update.node.status.capacity);
     set_capacity(&mut capacity, board, remembered, update);
-    let mut allocatable = update.node.status.allocatable.take().unwrap_or_default();
+    let mut allocatable = std::mem::take(&mut update.node.status.allocatable);
     let reserved = reservations(board.settings, &capacity);
     update.problems.extend(reserved.iter().filter_map(|(name, reserved)| above_capacity(name, *reserved, &capacity)));
     set_allocatable(&mut allocatable, &capacity, &reserved);
-    update.node.status.capacity = Some(capacity);
-    update.node.status.allocatable = Some(allocatable);
+    update.node.status.capacity = capacity;
+    update.node.status.allocatable = allocatable;
 }
 
 fn set_capacity(capacity: &mut ResourceList, board: &Board, remembered: &mut Remembered, update: &mut Update) {
@@ -161,8 +161,8 @@ mod tests {
         run_on(Node::default(), settings, facts, &mut Remembered::default())
     }
 
-    fn text(list: &Option<ResourceList>) -> String {
-        let pairs: Vec<String> = list.iter().flatten().map(|(name, value)| format!("{name}={value}")).collect();
+    fn text(list: &ResourceList) -> String {
+        let pairs: Vec<String> = list.iter().map(|(name, value)| format!("{name}={value}")).collect();
         pairs.join(" ")
     }
 
@@ -236,7 +236,7 @@ mod tests {
         );
         let (mut settings, mut facts) = (samples::settings(), samples::facts());
         settings.eviction_hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1_000_000_000));
-        let memory = |outcome: &Update| outcome.node.status.allocatable.as_ref().unwrap()["memory"].clone();
+        let memory = |outcome: &Update| outcome.node.status.allocatable["memory"].clone();
         assert_eq!(memory(&run(&settings, &facts)), "15655855616");
         facts.machine.memory_total_bytes = Ok(426_068 * 1024);
         let small_board = run(&samples::settings(), &facts);
@@ -260,7 +260,7 @@ mod tests {
         let (settings, facts) = small();
         let mut node = Node::default();
         let list = |pairs: &[(&str, &str)]| {
-            Some(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
         node.status.capacity = list(&[("vendor.example/dev", "3"), ("vendor.example/owed", "-1"), ("odd", "many")]);
         node.status.allocatable = list(&[("vendor.example/gone", "1"), ("storage", "1")]);
@@ -285,7 +285,7 @@ mod tests {
         let outcome = run_on(stored, &settings, &facts, &mut Remembered::default());
         assert_eq!(text(&outcome.node.status.capacity), "cpu=2 memory=1Ki pods=2");
         assert_eq!(text(&outcome.node.status.allocatable), "cpu=2 memory=1Ki pods=2");
-        let mut remembered = Remembered { sizes: outcome.node.status.capacity.unwrap(), ..Remembered::default() };
+        let mut remembered = Remembered { sizes: outcome.node.status.capacity, ..Remembered::default() };
         let anew = run_on(Node::default(), &settings, &facts, &mut remembered);
         assert_eq!(text(&anew.node.status.capacity), "cpu=2 memory=1Ki pods=110", "a Node that somebody made anew");
         let outcome = run(&settings, &facts);
@@ -309,11 +309,11 @@ mod tests {
         };
         facts.readings.node_file_system = Ok(sized(5000));
         let node = run_on(Node::default(), &settings, &facts, &mut remembered).node;
-        assert_eq!(node.status.capacity.as_ref().unwrap()["ephemeral-storage"], "5000");
+        assert_eq!(node.status.capacity["ephemeral-storage"], "5000");
         remembered.disk_bytes = Some(5000);
         facts.readings.node_file_system = Ok(sized(4000));
         let node = run_on(node, &settings, &facts, &mut remembered).node;
-        assert_eq!(node.status.capacity.as_ref().unwrap()["ephemeral-storage"], "5000");
+        assert_eq!(node.status.capacity["ephemeral-storage"], "5000");
         settings.local_storage_capacity_isolation = false;
         assert_eq!(text(&run(&settings, &facts).node.status.capacity), "cpu=2 memory=1Ki pods=110");
     }

@@ -66,7 +66,7 @@ impl Row {
             Some(_) => Written::Same,
         };
         if written != Written::Same || self.like.is_kubelets() {
-            condition.last_heartbeat_time = Some(stamp.to_seconds_stamp());
+            condition.last_heartbeat_time = stamp.to_seconds_stamp();
         }
         if written != Written::Same || self.like == Like::Ready {
             let Words(reason, text, _) = self.words(*status);
@@ -76,7 +76,7 @@ impl Row {
         }
         let changed = (written != Written::Same).then_some(stamp);
         if let Some(since) = wanted.since.or(changed) {
-            condition.last_transition_time = Some(since.to_seconds_stamp());
+            condition.last_transition_time = since.to_seconds_stamp();
         }
         written
     }
@@ -84,9 +84,8 @@ impl Row {
 
 impl Entry for Condition {
     fn bytes(&self) -> usize {
-        let times = [&self.last_heartbeat_time, &self.last_transition_time].into_iter().flatten();
-        let texts = [&self.kind, &self.status, &self.reason, &self.message].into_iter().chain(times);
-        texts.map(String::len).sum()
+        let texts = [&self.kind, &self.status, &self.reason, &self.message];
+        texts.into_iter().chain([&self.last_heartbeat_time, &self.last_transition_time]).map(String::len).sum()
     }
 
     fn is_own(&self) -> bool {
@@ -108,7 +107,7 @@ pub fn is_ours_by_status_only(condition: &Condition) -> bool {
         |status: Status| status.word() != condition.status && reason(&condition.kind, status) == condition.reason;
     CONTROLLER_REASONS.contains(&condition.reason.as_str())
         || Status::ALL.into_iter().any(is_of)
-        || condition.last_transition_time.is_none()
+        || condition.last_transition_time.is_empty()
 }
 
 #[cfg(test)]
@@ -175,8 +174,8 @@ mod tests {
         assert_eq!(events[0].message, "Node edge-1 status is now: NodeHasSufficientMemory");
         for one in &node.status.conditions {
             assert_eq!(one.status, if one.kind == "Ready" { "True" } else { "False" });
-            assert_eq!(one.last_heartbeat_time.as_deref(), Some(LATER_STAMP));
-            assert_eq!(one.last_transition_time.as_deref(), Some(LATER_STAMP));
+            assert_eq!(one.last_heartbeat_time, LATER_STAMP);
+            assert_eq!(one.last_transition_time, LATER_STAMP);
         }
         assert_eq!(condition(&node, "Ready").reason, "KubeletReady");
         assert_eq!(condition(&node, "Ready").message, "kubelet is posting ready status");
@@ -218,7 +217,7 @@ mod tests {
             assert_eq!(reasons(&events), [bad_event]);
             let now = condition(&node, kind);
             assert_eq!((now.status.as_str(), now.reason.as_str(), now.message.as_str()), ("True", bad, bad_words));
-            assert_eq!(now.last_transition_time.as_deref(), Some(LATER_STAMP));
+            assert_eq!(now.last_transition_time, LATER_STAMP);
             assert_eq!(reasons(&calm(&mut node)), [good_event]);
             let now = condition(&node, kind);
             assert_eq!((now.status.as_str(), now.reason.as_str(), now.message.as_str()), ("False", good, good_words));
@@ -236,8 +235,8 @@ mod tests {
             assert!(run(&mut node, &samples::settings(), &pressures).is_empty());
             let memory = condition(&node, "MemoryPressure");
             assert_eq!((memory.reason.as_str(), memory.message.as_str()), ("Somebody", "else"));
-            assert_eq!(memory.last_heartbeat_time.as_deref(), Some(LATER_STAMP));
-            assert_eq!(memory.last_transition_time.as_deref(), Some(START_STAMP));
+            assert_eq!(memory.last_heartbeat_time, LATER_STAMP);
+            assert_eq!(memory.last_transition_time, START_STAMP);
         }
     }
 
@@ -263,7 +262,7 @@ mod tests {
                     (status.to_owned(), "Theirs".to_owned(), "theirs".to_owned());
             }
             let facts = if is_ready { samples::facts() } else { uncounted() };
-            node.status.capacity.as_mut().unwrap().retain(|name, _| is_ready || name != "cpu");
+            node.status.capacity.retain(|name, _| is_ready || name != "cpu");
             let before = node.status.conditions.iter().find(|one| one.kind == "Ready").cloned();
             assert_eq!(
                 reasons(&look(&mut node, &settings, &facts, &no_pressure())),
@@ -274,8 +273,8 @@ mod tests {
             let expected = if is_ready { ("True", "KubeletReady") } else { ("False", "KubeletNotReady") };
             assert_eq!((ready.status.as_str(), ready.reason.as_str()), expected, "{stored:?}");
             assert_ne!(ready.message, "theirs");
-            let stays = before.filter(|_| told.is_none()).and_then(|before| before.last_transition_time);
-            assert_eq!(ready.last_transition_time, stays.or(Some(LATER_STAMP.to_owned())), "{stored:?}");
+            let stays = before.filter(|_| told.is_none()).map(|before| before.last_transition_time);
+            assert_eq!(ready.last_transition_time, stays.unwrap_or(LATER_STAMP.to_owned()), "{stored:?}");
         }
     }
 
@@ -283,18 +282,18 @@ mod tests {
     fn ready_gets_new_words_on_every_run_and_a_new_transition_only_with_a_new_status() {
         let mut node = samples::node();
         let settings = samples::settings();
-        let capacity = node.status.capacity.take();
+        let capacity = std::mem::take(&mut node.status.capacity);
         assert_eq!(reasons(&look(&mut node, &settings, &uncounted(), &no_pressure())), ["NodeNotReady"]);
         let ready = condition_mut(&mut node, "Ready");
         assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "KubeletNotReady"));
-        assert_eq!(ready.last_transition_time.as_deref(), Some(LATER_STAMP));
-        ready.last_transition_time = Some(START_STAMP.to_owned());
+        assert_eq!(ready.last_transition_time, LATER_STAMP);
+        ready.last_transition_time = START_STAMP.to_owned();
         node.status.capacity.clone_from(&capacity);
-        node.status.capacity.as_mut().unwrap().remove("cpu");
+        node.status.capacity.remove("cpu");
         assert!(look(&mut node, &settings, &uncounted(), &no_pressure()).is_empty());
         let ready = condition(&node, "Ready");
         assert_eq!(ready.message, "missing node capacity for resources: cpu");
-        assert_eq!(ready.last_transition_time.as_deref(), Some(START_STAMP));
+        assert_eq!(ready.last_transition_time, START_STAMP);
         node.status.capacity = capacity;
         assert_eq!(reasons(&calm(&mut node)), ["NodeReady"]);
         assert!(calm(&mut node).is_empty());
@@ -311,7 +310,7 @@ mod tests {
         };
         let mut node = samples::node();
         let settings = samples::settings();
-        node.status.capacity = None;
+        node.status.capacity.clear();
         let missing = "missing node capacity for resources: cpu, memory, ephemeral-storage";
         assert_eq!(message(&mut node, &settings), missing);
         let isolated = Settings { local_storage_capacity_isolation: false, ..settings };
@@ -367,13 +366,13 @@ mod tests {
             let stored = condition(node, "ReadonlyFilesystem");
             (stored.last_heartbeat_time.clone(), stored.last_transition_time.clone())
         };
-        assert_eq!(times(&node), (Some(LATER_STAMP.to_owned()), Some(LATER_STAMP.to_owned())));
+        assert_eq!(times(&node), (LATER_STAMP.to_owned(), LATER_STAMP.to_owned()));
         for one in &mut node.status.conditions {
-            one.last_heartbeat_time = Some(START_STAMP.to_owned());
+            one.last_heartbeat_time = START_STAMP.to_owned();
         }
         assert!(look(&mut node, &settings, &facts, &no_pressure()).is_empty());
-        assert_eq!(times(&node).0.as_deref(), Some(START_STAMP), "nobody makes it Unknown: it has no heartbeat");
-        assert_eq!(condition(&node, "Ready").last_heartbeat_time.as_deref(), Some(LATER_STAMP));
+        assert_eq!(times(&node).0, START_STAMP, "nobody makes it Unknown: it has no heartbeat");
+        assert_eq!(condition(&node, "Ready").last_heartbeat_time, LATER_STAMP);
         facts.readings.made_read_only = Ok(None);
         assert_eq!(reasons(&look(&mut node, &settings, &facts, &no_pressure())), ["FilesystemIsNotReadOnly"]);
         assert_eq!(condition(&node, "ReadonlyFilesystem").message, "Filesystem is not read-only");
@@ -403,7 +402,7 @@ mod tests {
             "NodeReady",
         ];
         assert_eq!(reasons(&calm(&mut node)), events);
-        assert_eq!(condition(&node, "Ready").last_transition_time.as_deref(), Some(LATER_STAMP));
+        assert_eq!(condition(&node, "Ready").last_transition_time, LATER_STAMP);
     }
 
     #[test]
@@ -419,7 +418,7 @@ mod tests {
             for kind in own() {
                 assert_eq!(condition(&node, kind).reason, condition(&expected, kind).reason);
                 assert_eq!(condition(&node, kind).message, condition(&expected, kind).message);
-                assert_eq!(condition(&node, kind).last_transition_time.as_deref(), Some(LATER_STAMP));
+                assert_eq!(condition(&node, kind).last_transition_time, LATER_STAMP);
             }
             assert!(calm(&mut node).is_empty());
         }
@@ -434,7 +433,7 @@ mod tests {
         assert_eq!(calm(&mut node).len(), COUNT);
         for kind in own() {
             assert_eq!(condition(&node, kind).reason, condition(&samples::node(), kind).reason);
-            assert_eq!(condition(&node, kind).last_transition_time.as_deref(), Some(LATER_STAMP));
+            assert_eq!(condition(&node, kind).last_transition_time, LATER_STAMP);
         }
         assert!(calm(&mut node).is_empty());
     }

@@ -245,7 +245,7 @@ mod tests {
     fn a_podless_node_offers_no_pods_and_keeps_pods_and_load_balancers_away() {
         let (settings, facts) = (Settings::default(), samples::facts());
         let node = initial(&samples::board(&settings, &facts, START), &Remembered::default()).node;
-        assert_eq!(node.status.capacity.unwrap()["pods"], "0");
+        assert_eq!(node.status.capacity["pods"], "0");
         assert_eq!(node.metadata.labels["node.kubernetes.io/exclude-from-external-load-balancers"], "podless");
         assert_eq!(taint_texts(&settings), ["nodepulse.dev/podless:NoSchedule", "nodepulse.dev/podless:NoExecute"]);
         assert_eq!(condition(&samples::node(), "Ready").status, "True", "zero pods is a capacity (RDY-3)");
@@ -315,9 +315,9 @@ mod tests {
         assert!(update.changed);
         for one in &update.node.status.conditions {
             let heartbeat = if one.kind == "ReadonlyFilesystem" { START_STAMP } else { LATER_STAMP };
-            assert_eq!(one.last_heartbeat_time.as_deref(), Some(heartbeat), "{}", one.kind);
+            assert_eq!(one.last_heartbeat_time, heartbeat, "{}", one.kind);
             let expected = if one.kind == "Ready" { LATER_STAMP } else { START_STAMP };
-            assert_eq!(one.last_transition_time.as_deref(), Some(expected), "{}", one.kind);
+            assert_eq!(one.last_transition_time, expected, "{}", one.kind);
         }
         let changed = update.conditions.map(|written| written == Written::Changed);
         assert_eq!(changed, [false, false, false, false, true]);
@@ -338,7 +338,7 @@ mod tests {
         facts.machine.memory_total_bytes = Ok(2 * 16_265_484 * 1024);
         let update = samples::run(&samples::node(), &samples::settings(), &facts);
         assert!(update.changed && update.conditions == [Written::Same; COUNT]);
-        assert_eq!(condition(&update.node, "Ready").last_transition_time.as_deref(), Some(START_STAMP));
+        assert_eq!(condition(&update.node, "Ready").last_transition_time, START_STAMP);
     }
 
     #[test]

@@ -69,8 +69,8 @@ pub fn renew_and_adopt_body(
 
 /// When the Lease was last renewed, by whomever: ours must be later (D5). What cannot be read may be later than any.
 pub fn renew_time(lease: &Lease) -> Option<Wall> {
-    let stamp = lease.spec.renew_time.as_deref()?;
-    Some(Wall::parse_stamp(stamp).unwrap_or(Wall::LAST))
+    let stamp = &lease.spec.renew_time;
+    (!stamp.is_empty()).then(|| Wall::parse_stamp(stamp).unwrap_or(Wall::LAST))
 }
 
 fn owner(name: &str, uid: &str) -> Value {

@@ -1,7 +1,7 @@
 //! The parts of the Kubernetes Node, Lease and Event objects that the agent reads or writes, as the API spells them.
 //!
 //! Fields of others are neither read nor kept: every write is a patch, so they survive on the server. What is kept is
-//! bounded, whatever the server sends.
+//! bounded, whatever the server sends. Here as in the API, what is not there, `null` and what is empty are the same.
 
 use std::collections::BTreeMap;
 
@@ -62,10 +62,10 @@ pub type ResourceList = BTreeMap<String, String>;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "bounded::optional_map")]
-    pub capacity: Option<ResourceList>,
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "bounded::optional_map")]
-    pub allocatable: Option<ResourceList>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map")]
+    pub capacity: ResourceList,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map")]
+    pub allocatable: ResourceList,
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
@@ -75,30 +75,29 @@ pub struct NodeStatus {
 }
 
 /// `v1.NodeCondition`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Condition {
     #[serde(rename = "type", deserialize_with = "bounded::text")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     #[serde(deserialize_with = "bounded::text")]
     pub status: String,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "bounded::optional_text")]
-    pub last_heartbeat_time: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "bounded::optional_text")]
-    pub last_transition_time: Option<String>,
-    #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    pub last_heartbeat_time: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    pub last_transition_time: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
     pub reason: String,
-    #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
     pub message: String,
 }
 
 impl Condition {
     /// One of which nobody has said anything yet.
     pub fn unknown(kind: &str) -> Condition {
-        let (status, reason, message) = (Status::Unknown.word().to_owned(), String::new(), String::new());
-        let (last_heartbeat_time, last_transition_time) = (None, None);
-        Condition { kind: kind.to_owned(), status, last_heartbeat_time, last_transition_time, reason, message }
+        let status = Status::Unknown.word().to_owned();
+        Condition { kind: kind.to_owned(), status, ..Condition::default() }
     }
 }
 
@@ -211,8 +210,8 @@ pub struct Lease {
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseSpec {
     pub lease_duration_seconds: Option<i64>,
-    #[serde(deserialize_with = "bounded::optional_text")]
-    pub renew_time: Option<String>,
+    #[serde(deserialize_with = "bounded::text")]
+    pub renew_time: String,
     /// How often it went from one holder to another.
     pub lease_transitions: Option<u64>,
 }

@@ -162,7 +162,7 @@ mod tests {
     /// As an idle report does: no condition that only we have gets one.
     fn beat(node: &mut Node) {
         for one in node.status.conditions.iter_mut().filter(|one| one.kind != "ReadonlyFilesystem") {
-            one.last_heartbeat_time = Some(LATER_STAMP.to_owned());
+            one.last_heartbeat_time = LATER_STAMP.to_owned();
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         memory.status = "True".to_owned();
         memory.reason = "KubeletHasInsufficientMemory".to_owned();
         memory.message = "kubelet has insufficient memory available".to_owned();
-        memory.last_transition_time = Some(LATER_STAMP.to_owned());
+        memory.last_transition_time = LATER_STAMP.to_owned();
         let expected = format!(
             concat!(
                 r#"{{"status":{{{},"conditions":[{{"lastHeartbeatTime":"2026-01-01T00:05:00Z","#,
@@ -263,13 +263,13 @@ mod tests {
     fn metadata_and_removed_resources_ride_in_the_same_patch() {
         let mut new = Node::default();
         new.metadata.labels.insert("kubernetes.io/arch".to_owned(), "arm64".to_owned());
-        new.status.capacity = Some([("cpu".to_owned(), "4".to_owned())].into());
+        new.status.capacity = [("cpu".to_owned(), "4".to_owned())].into();
         let mut old = new.clone();
         old.metadata.labels.insert("kubernetes.io/arch".to_owned(), "amd64".to_owned());
         old.metadata.annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
         old.metadata.annotations.insert("other".to_owned(), "stays".to_owned());
         new.metadata.annotations.insert("other".to_owned(), "stays".to_owned());
-        old.status.capacity.as_mut().unwrap().insert("hugepages-1Gi".to_owned(), "1Gi".to_owned());
+        old.status.capacity.insert("hugepages-1Gi".to_owned(), "1Gi".to_owned());
         let expected = concat!(
             r#"{"metadata":{"annotations":{"volumes.kubernetes.io/controller-managed-attach-detach":null},"#,
             r#""labels":{"kubernetes.io/arch":"arm64"}},"status":{"capacity":{"hugepages-1Gi":null}}}"#

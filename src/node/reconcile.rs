@@ -45,7 +45,7 @@ pub(super) fn reconcile(node: &mut Node, initial: &Metadata, hugepages: &[Hugepa
     let labels = labels.filter(|key| initial.labels.contains_key(*key));
     make_equal(&mut node.metadata.labels, &initial.labels, labels);
     let sizes: Vec<String> = hugepages.iter().map(capacity::hugepages_name).collect();
-    for list in [&mut node.status.capacity, &mut node.status.allocatable].into_iter().flatten() {
+    for list in [&mut node.status.capacity, &mut node.status.allocatable] {
         list.retain(|name, _| !name.starts_with(HUGEPAGES) || sizes.contains(name));
         // As a fresh kubelet would have them.
         for (_, quantity) in list.iter_mut().filter(|(name, _)| was_kubelets && name.contains('/')) {
@@ -73,8 +73,8 @@ pub(super) fn make_equal<'a>(
 /// compare as numbers, times as instants, nothing equals empty, the order of addresses counts.
 pub(super) fn same_status(left: &Node, right: &Node) -> bool {
     let (left, right) = (&left.status, &right.status);
-    same_resources(left.capacity.as_ref(), right.capacity.as_ref())
-        && same_resources(left.allocatable.as_ref(), right.allocatable.as_ref())
+    same_resources(&left.capacity, &right.capacity)
+        && same_resources(&left.allocatable, &right.allocatable)
         && left.conditions.len() == right.conditions.len()
         && left.conditions.iter().all(|one| right.conditions.iter().any(|other| same_condition(one, other)))
         && left.addresses == right.addresses
@@ -82,9 +82,7 @@ pub(super) fn same_status(left: &Node, right: &Node) -> bool {
         && left.node_info == right.node_info
 }
 
-fn same_resources(left: Option<&ResourceList>, right: Option<&ResourceList>) -> bool {
-    let empty = ResourceList::new();
-    let (left, right) = (left.unwrap_or(&empty), right.unwrap_or(&empty));
+fn same_resources(left: &ResourceList, right: &ResourceList) -> bool {
     left.len() == right.len()
         && left.iter().all(|(name, value)| right.get(name).is_some_and(|other| same_quantity(value, other)))
 }
@@ -94,14 +92,13 @@ fn same_quantity(left: &str, right: &str) -> bool {
 }
 
 fn same_condition(left: &Condition, right: &Condition) -> bool {
-    let instant = |stamp: &Option<String>| stamp.as_deref().and_then(Wall::parse_stamp);
-    let transitions = (&left.last_transition_time, &right.last_transition_time);
+    let instant = |one: &Condition| Wall::parse_stamp(&one.last_transition_time);
     left.kind == right.kind
         && left.status == right.status
         && left.reason == right.reason
         && left.message == right.message
-        && (transitions.0 == transitions.1
-            || (instant(transitions.0).is_some() && instant(transitions.0) == instant(transitions.1)))
+        && (left.last_transition_time == right.last_transition_time
+            || (instant(left).is_some() && instant(left) == instant(right)))
 }
 
 #[cfg(test)]
@@ -113,13 +110,13 @@ mod tests {
     use crate::node::tests::samples::{self, condition_mut, foreign_condition};
     use crate::node::version::kubelet_version;
 
-    fn list(pairs: &[(&str, &str)]) -> Option<ResourceList> {
-        Some(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    fn list(pairs: &[(&str, &str)]) -> ResourceList {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
     fn with_labels(pairs: &[(&str, &str)]) -> Node {
         let mut node = Node::default();
-        node.metadata.labels = list(pairs).unwrap();
+        node.metadata.labels = list(pairs);
         node
     }
 
@@ -135,14 +132,8 @@ mod tests {
         reconciled(&with_labels(existing), &initial).map(|node| node.metadata.labels)
     }
 
-    fn with_resources(capacity: Option<ResourceList>, allocatable: Option<ResourceList>) -> Node {
-        let mut node = Node::default();
-        (node.status.capacity, node.status.allocatable) = (capacity, allocatable);
-        node
-    }
-
     /// What the first report of a process makes of this.
-    fn resources_after(capacity: Option<ResourceList>, allocatable: Option<ResourceList>) -> (bool, Node) {
+    fn resources_after(capacity: ResourceList, allocatable: ResourceList) -> (bool, Node) {
         let (settings, facts) = (samples::settings(), samples::facts());
         let mut base = samples::node();
         (base.status.capacity, base.status.allocatable) = (capacity, allocatable);
@@ -159,10 +150,10 @@ mod tests {
     #[test]
     fn default_labels_are_added_and_made_right_and_others_stay() {
         let ours = [("kubernetes.io/hostname", "edge-1"), ("kubernetes.io/arch", "arm64")];
-        assert_eq!(labels_after(&[], &ours), list(&ours));
+        assert_eq!(labels_after(&[], &ours), Some(list(&ours)));
         let stale = [("kubernetes.io/hostname", "old"), ("kubernetes.io/arch", "amd64"), ("team", "blue")];
         let expected = [ours[0], ours[1], ("team", "blue")];
-        assert_eq!(labels_after(&stale, &ours), list(&expected));
+        assert_eq!(labels_after(&stale, &ours), Some(list(&expected)));
         assert_eq!(labels_after(&expected, &ours), None);
     }
 
@@ -176,9 +167,9 @@ mod tests {
         assert_eq!(keys.split_whitespace().count(), 12);
         for key in keys.split_whitespace() {
             let (ours, others) = ([(key, "ours")], [(key, "theirs"), ("team", "blue")]);
-            assert_eq!(labels_after(&others, &ours), list(&[(key, "ours"), ("team", "blue")]), "{key}");
-            assert_eq!(labels_after(&[], &ours), list(&ours), "{key}");
-            assert_eq!(labels_after(&others, &[(key, "")]), list(&[("team", "blue")]), "{key}");
+            assert_eq!(labels_after(&others, &ours), Some(list(&[(key, "ours"), ("team", "blue")])), "{key}");
+            assert_eq!(labels_after(&[], &ours), Some(list(&ours)), "{key}");
+            assert_eq!(labels_after(&others, &[(key, "")]), Some(list(&[("team", "blue")])), "{key}");
         }
         for key in ["node-role.kubernetes.io/edge", "node.kubernetes.io/other", "example.com/zone"] {
             assert_eq!(labels_after(&[(key, "theirs")], &[(key, "ours")]), None, "{key}");
@@ -218,8 +209,8 @@ mod tests {
     fn resources_that_are_not_there_at_all_are_filled_in() {
         let Node { status, .. } = samples::node();
         let (capacity, allocatable) = (status.capacity, status.allocatable);
-        let (empty, full) = (Some(ResourceList::new()), (true, (capacity.clone(), allocatable.clone())));
-        for (capacity, allocatable) in [(None, None), (capacity, None), (None, allocatable), (empty.clone(), empty)] {
+        let (empty, full) = (ResourceList::new(), (true, (capacity.clone(), allocatable.clone())));
+        for (capacity, allocatable) in [(empty.clone(), empty.clone()), (capacity, empty.clone()), (empty, allocatable)] {
             let (changed, node) = resources_after(capacity, allocatable);
             assert_eq!((changed, (node.status.capacity, node.status.allocatable)), full);
         }
@@ -229,11 +220,11 @@ mod tests {
     fn hugepages_are_made_right_by_number_and_removed_when_the_board_has_none_such() {
         let Node { status: right, .. } = samples::node();
         let with = |name: &str, value: Option<&str>| {
-            let changed = |list: &Option<ResourceList>| {
-                let mut list = list.clone().unwrap();
+            let changed = |list: &ResourceList| {
+                let mut list = list.clone();
                 list.remove(name);
                 list.extend(value.map(|value| (name.to_owned(), value.to_owned())));
-                Some(list)
+                list
             };
             (changed(&right.capacity), changed(&right.allocatable))
         };
@@ -257,7 +248,7 @@ mod tests {
     #[test]
     fn extended_resources_of_others_taints_and_status_are_left_alone() {
         let mut existing = samples::node();
-        existing.status.capacity.as_mut().unwrap().insert("vendor.example/dev".to_owned(), "3".to_owned());
+        existing.status.capacity.insert("vendor.example/dev".to_owned(), "3".to_owned());
         existing.spec.unschedulable = true;
         existing.status.addresses.clear();
         existing.status.node_info.kubelet_version = kubelet_version(None);
@@ -272,8 +263,8 @@ mod tests {
     fn a_node_that_a_kubelet_left_loses_its_plugins_and_is_kept_from_load_balancers() {
         let mut existing = samples::node();
         let lamp = || ("vendor.example/lamp".to_owned(), "3".to_owned());
-        existing.status.capacity.as_mut().unwrap().extend([lamp()]);
-        existing.status.allocatable.as_mut().unwrap().extend([lamp()]);
+        existing.status.capacity.extend([lamp()]);
+        existing.status.allocatable.extend([lamp()]);
         let mut initial = samples::node().metadata;
         let (key, value) = NO_LOAD_BALANCER_LABEL;
         initial.labels.insert(key.to_owned(), value.to_owned());
@@ -283,8 +274,8 @@ mod tests {
         let right = reconciled(&existing, &initial).unwrap();
         assert_eq!(right.metadata.labels[key], value);
         for list in [&right.status.capacity, &right.status.allocatable] {
-            assert_eq!(list.as_ref().unwrap()["vendor.example/lamp"], "0");
-            assert_ne!(list.as_ref().unwrap()["cpu"], "0");
+            assert_eq!(list["vendor.example/lamp"], "0");
+            assert_ne!(list["cpu"], "0");
         }
     }
 
@@ -295,14 +286,11 @@ mod tests {
         assert!(same_status(&node, &node));
         let mut other = node.clone();
         other.status.conditions.reverse();
-        condition_mut(&mut other, "Ready").last_heartbeat_time = Some("2027-01-01T00:00:00Z".to_owned());
-        condition_mut(&mut other, "Ready").last_transition_time = Some("2026-01-01T01:00:00.0+01:00".to_owned());
-        let capacity = other.status.capacity.as_mut().unwrap();
-        capacity.insert("cpu".to_owned(), "4000m".to_owned());
+        condition_mut(&mut other, "Ready").last_heartbeat_time = "2027-01-01T00:00:00Z".to_owned();
+        condition_mut(&mut other, "Ready").last_transition_time = "2026-01-01T01:00:00.0+01:00".to_owned();
+        other.status.capacity.insert("cpu".to_owned(), "4000m".to_owned());
         other.metadata.labels.clear();
         assert!(same_status(&node, &other));
-        let empty = with_resources(Some(ResourceList::new()), None);
-        assert!(same_status(&Node::default(), &empty));
     }
 
     #[test]
@@ -311,8 +299,8 @@ mod tests {
             |node| condition_mut(node, "Ready").status = "False".to_owned(),
             |node| condition_mut(node, "Ready").reason = "Other".to_owned(),
             |node| condition_mut(node, "Ready").message = "other".to_owned(),
-            |node| condition_mut(node, "Ready").last_transition_time = Some("2026-01-01T00:00:01Z".to_owned()),
-            |node| condition_mut(node, "Ready").last_transition_time = None,
+            |node| condition_mut(node, "Ready").last_transition_time = "2026-01-01T00:00:01Z".to_owned(),
+            |node| condition_mut(node, "Ready").last_transition_time = String::new(),
             |node| node.status.conditions.push(foreign_condition()),
             |node| node.status.conditions.clear(),
             |node| node.status.addresses.reverse(),

@@ -42,8 +42,8 @@ pub fn report_in_full(base: &Node, wanted: &Node) -> String {
 /// After a PATCH whose answer was lost: all of the status whole, as the server may have either version of each field.
 pub fn whole_status(base: &Node, wanted: &Node) -> String {
     let mut old = without_conditions(base, rules::is_own);
-    old.status.capacity = None;
-    old.status.allocatable = None;
+    old.status.capacity.clear();
+    old.status.allocatable.clear();
     // But for who wrote it: it decides what else goes.
     let kubelet_version = if version::is_kubelets(base) { old.status.node_info.kubelet_version } else { String::new() };
     old.status.node_info = NodeInfo { kubelet_version, ..NodeInfo::default() };

@@ -176,10 +176,9 @@ fn readonly_filesystem(row: &Row, look: &Evidence) -> Judgement {
 /// the server, that is not sure.
 fn ready(_: &Row, look: &Evidence) -> Judgement {
     let Facts { machine, readings, .. } = look.facts;
-    let stored = look.base.and_then(|base| base.status.capacity.as_ref());
     let is_known = |name: &str| match name {
         _ if look.remembered.sizes.contains_key(name) => true,
-        _ if stored.is_some_and(|stored| stored.contains_key(name)) => true,
+        _ if look.base.is_some_and(|base| base.status.capacity.contains_key(name)) => true,
         "cpu" => machine.cpu_count.is_ok(),
         "memory" => machine.memory_total_bytes.is_ok(),
         STORAGE => look.remembered.disk_bytes.is_some() || readings.node_file_system.is_ok(),

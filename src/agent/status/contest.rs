@@ -35,7 +35,7 @@ enum Question {
     /// `seen`: when it was renewed last, at the first look; `None` before that.
     Lease {
         node: Box<Node>,
-        seen: Option<Option<String>>,
+        seen: Option<String>,
     },
 }
 
@@ -60,7 +60,7 @@ impl Contest {
     fn looked(
         &mut self,
         node: Box<Node>,
-        seen: Option<Option<String>>,
+        seen: Option<String>,
         lease: Option<Box<Lease>>,
         tries: &mut Tries,
         shared: &mut Shared,
@@ -76,7 +76,7 @@ impl Contest {
             self.question = Question::Lease { node, seen: Some(spec.renew_time) };
             return None;
         };
-        if spec.renew_time.is_none() || spec.renew_time == seen {
+        if spec.renew_time.is_empty() || spec.renew_time == seen {
             let text = format!("{} does not renew the Lease: this board takes over Node {name}", self.who);
             shared.say(Level::Info, "stranger-gone", text);
             return Some(node);

@@ -25,7 +25,7 @@ fn writes(sent: &[Operation]) -> usize {
 fn look(script: &mut Script, renewed: [&str; 2]) {
     for renew_time in renewed {
         let mut stored = lease(Some("uid1"));
-        stored.spec.renew_time = Some(renew_time.to_owned());
+        stored.spec.renew_time = renew_time.to_owned();
         stored.spec.lease_transitions = Some(script.transitions);
         let (_, operation) = script.play(Lane::Status, Ok(Document::Lease(Box::new(stored))));
         assert_eq!(operation, Operation::ReadLease);

@@ -129,7 +129,7 @@ fn a_conflict_looks_at_the_lease_again_at_once() {
 fn renew_time_never_goes_back_behind_what_the_server_holds() {
     let mut script = Script::new();
     let mut future = lease(Some("uid1"));
-    future.spec.renew_time = Some("2026-06-01T00:00:00.000000Z".to_owned());
+    future.spec.renew_time = "2026-06-01T00:00:00.000000Z".to_owned();
     script.play(Lane::Lease, Ok(Document::Lease(Box::new(future))));
     assert_eq!(renew_time(&script.play_healthy(Lane::Lease).1), "2026-06-01T00:00:00.000001Z");
     assert_eq!(renew_time(&script.play_healthy(Lane::Lease).1), "2026-06-01T00:00:00.000002Z");
@@ -373,7 +373,7 @@ fn a_renew_time_that_has_no_later_one_falls_back_to_the_present_and_two_reports_
     for end in ["9999-12-31T23:59:59.999999Z", "10000-01-01T00:00:00.000000Z"] {
         let mut script = Script::new();
         let mut last = lease(Some("uid1"));
-        last.spec.renew_time = Some(end.to_owned());
+        last.spec.renew_time = end.to_owned();
         script.play(Lane::Lease, Ok(Document::Lease(Box::new(last))));
         let first = script.play_healthy(Lane::Lease).1;
         assert!(renew_time(&first).starts_with("2026-01-01T00:00:0"), "{first:?}");
@@ -388,7 +388,7 @@ fn a_renew_time_that_has_no_later_one_falls_back_to_the_present_and_two_reports_
 fn the_renewal_before_the_last_of_all_stamps_is_still_later() {
     let mut script = Script::new();
     let mut future = lease(Some("uid1"));
-    future.spec.renew_time = Some("9999-12-31T23:59:59.999997Z".to_owned());
+    future.spec.renew_time = "9999-12-31T23:59:59.999997Z".to_owned();
     script.play(Lane::Lease, Ok(Document::Lease(Box::new(future))));
     assert_eq!(renew_time(&script.play_healthy(Lane::Lease).1), "9999-12-31T23:59:59.999998Z");
     assert_eq!(renew_time(&script.play_healthy(Lane::Lease).1), "9999-12-31T23:59:59.999999Z");

@@ -309,7 +309,8 @@ impl Script {
             let text = |name: &str| sent[name].as_str().map(str::to_owned);
             stored.status = text("status").unwrap_or(stored.status.clone());
             stored.reason = text("reason").unwrap_or(stored.reason.clone());
-            stored.last_transition_time = text("lastTransitionTime").or(stored.last_transition_time.clone());
+            stored.last_transition_time =
+                text("lastTransitionTime").unwrap_or(stored.last_transition_time.clone());
         }
         Document::Node(Box::new(node.clone()))
     }

@@ -222,7 +222,7 @@ fn stranger(leases: [&str; 2]) -> (Script, Operation) {
     script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
     for renew_time in leases {
         let mut stored = lease(Some("uid1"));
-        stored.spec.renew_time = Some(renew_time.to_owned());
+        stored.spec.renew_time = renew_time.to_owned();
         let (_, operation) = script.play(Lane::Status, Ok(Document::Lease(Box::new(stored))));
         assert_eq!(operation, Operation::ReadLease);
     }

@@ -127,8 +127,8 @@ pub(crate) fn foreign_condition() -> Condition {
     Condition {
         kind: "KernelDeadlock".to_owned(),
         status: "False".to_owned(),
-        last_heartbeat_time: Some("2025-12-31T00:00:00Z".to_owned()),
-        last_transition_time: Some("2025-12-31T00:00:00Z".to_owned()),
+        last_heartbeat_time: "2025-12-31T00:00:00Z".to_owned(),
+        last_transition_time: "2025-12-31T00:00:00Z".to_owned(),
         reason: "KernelHasNoDeadlock".to_owned(),
         message: "kernel has no deadlock".to_owned(),
     }
