@@ -211,14 +211,14 @@ fn numbers_that_lxcfs_made_up_are_named() {
 }
 
 #[test]
-fn render_prints_the_same_node_as_yaml_and_as_json() {
-    let yaml = nodepulse(&["render", "--hostname-override", "edge-1"]);
-    let json = nodepulse(&["render", "--hostname-override", "edge-1", "-o", "json"]);
-    assert!(yaml.status.success() && json.status.success());
-    assert!(out(&yaml).contains("\n  name: edge-1\n"), "{}", out(&yaml));
-    let node: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
-    assert_eq!(node["metadata"]["name"], "edge-1");
-    assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(5));
+fn render_prints_the_node_that_would_be_registered() {
+    for format in ["text", "json"] {
+        let json = nodepulse(&["render", "--hostname-override", "edge-1", "-o", format]);
+        assert!(json.status.success());
+        let node: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+        assert_eq!(node["metadata"]["name"], "edge-1");
+        assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(5));
+    }
 }
 
 #[test]
@@ -367,8 +367,7 @@ fn the_journal_is_shown_beside_a_running_agent_and_after_it() {
     let json = out(&nodepulse(&["journal", "--file", &file, "-o", "json"]));
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["records"].as_array().map(Vec::len), Some(shown.lines().count() - 1), "{json:#}");
-    let yaml = out(&nodepulse(&["journal", "--file", &file, "-o", "yaml"]));
-    assert!(yaml.contains("sizeBytes: 16384"), "{yaml}");
+    assert_eq!(json["sizeBytes"], 16_384);
 }
 
 /// As its own program read them: `tests/live/earlier.rs` says how these files were made.

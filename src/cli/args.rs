@@ -105,8 +105,7 @@ fn invocation(
     let format = match format.as_deref() {
         None | Some("text") => Format::Text,
         Some("json") => Format::Json,
-        Some("yaml") => Format::Yaml,
-        Some(other) => return Err(format!("unknown format {other:?}: use text, json or yaml")),
+        Some(other) => return Err(format!("unknown format {other:?}: use text or json")),
     };
     let root = value("--root").unwrap_or_else(|| "/".to_owned());
     let sources = Sources { config: value("--config"), flags };

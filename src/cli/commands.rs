@@ -85,7 +85,7 @@ pub const OPTIONS: &[OptionRow] = &[
     OptionRow { usage: "--config FILE", meaning: "Settings file instead of /etc/nodepulse/config.yaml" },
     OptionRow { usage: "--root DIR", meaning: "Read the files of another board below DIR (probe, render)" },
     OptionRow { usage: "--file FILE", meaning: "A journal that is not in stateDirectory (journal)" },
-    OptionRow { usage: "-o, --output FORMAT", meaning: "text, json or yaml (probe, render, journal)" },
+    OptionRow { usage: "-o, --output FORMAT", meaning: "text or json (probe, render, journal)" },
     OptionRow { usage: "-h, --help", meaning: "Explain this command" },
     OptionRow { usage: "-V, --version", meaning: "Show the version" },
 ];
@@ -108,10 +108,9 @@ impl OptionRow {
 /// How facts and objects are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// For people; a Node is YAML.
+    /// For people; a Node is JSON all the same.
     Text,
     Json,
-    Yaml,
 }
 
 /// Where settings are read from when `--config` is not given; it may be absent then.

@@ -4,7 +4,6 @@ pub mod args;
 mod check;
 mod colour;
 pub mod commands;
-mod document;
 mod error;
 pub mod help;
 mod journal;
@@ -47,13 +46,13 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             remarks.iter().for_each(|remark| complain(remark));
             print(&match format {
                 Format::Text => probe::report::to_text(&facts),
-                Format::Json | Format::Yaml => document(&probe::report::to_json(&facts), format),
+                Format::Json => document(&probe::report::to_json(&facts)),
             })?;
         }
         Command::Render => {
             let (node, notes) = render::render(&sources, &root)?;
             notes.iter().for_each(|note| complain(note));
-            print(&document(&node, format))?;
+            print(&document(&node))?;
         }
         Command::Check => {
             let findings = check::check(&sources)?;
@@ -64,7 +63,7 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             let journal = journal::read(file.as_deref(), &sources)?;
             print(&match format {
                 Format::Text => journal.to_text(),
-                Format::Json | Format::Yaml => document(&journal.to_json(), format),
+                Format::Json => document(&journal.to_json()),
             })?;
         }
         Command::Run => {
@@ -76,12 +75,8 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-fn document(value: &serde_json::Value, format: Format) -> String {
-    let text = match format {
-        Format::Json => format!("{value:#}\n"),
-        Format::Yaml | Format::Text => document::to_yaml(value),
-    };
-    plain_text::page(&text).into_owned()
+fn document(value: &serde_json::Value) -> String {
+    plain_text::page(&format!("{value:#}\n")).into_owned()
 }
 
 /// One line on standard error.

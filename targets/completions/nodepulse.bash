@@ -3,7 +3,7 @@
 _nodepulse() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
     local line commands= flags= value=
-    # Lines such as `  -o, --output FORMAT  text, json or yaml` and `  probe  Show what is known of this board`.
+    # Lines such as `  -o, --output FORMAT  text or json` and `  probe  Show what is known of this board`.
     local flag='^  (-., )?(-[-a-z]+)( ([A-Za-z][^ ]*))?' command='^  ([a-z]+) '
     while IFS= read -r line; do
         if [[ $line =~ $flag ]]; then
@@ -19,7 +19,7 @@ _nodepulse() {
     case $previous:$value in
         *:FILE) compopt -o filenames; COMPREPLY=($(compgen -f -- "$current")) ;;
         *:DIR) compopt -o filenames; COMPREPLY=($(compgen -d -- "$current")) ;;
-        *:FORMAT) COMPREPLY=($(compgen -W 'text json yaml' -- "$current")) ;;
+        *:FORMAT) COMPREPLY=($(compgen -W 'text json' -- "$current")) ;;
         *:?*) ;;
         help:) COMPREPLY=($(compgen -W "$commands settings exit-codes" -- "$current")) ;;
         *) COMPREPLY=($(compgen -W "$([[ $current == -* ]] && echo "$flags" || echo "$commands")" -- "$current")) ;;

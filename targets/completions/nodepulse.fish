@@ -19,7 +19,7 @@ for line in (nodepulse help; nodepulse help settings | sed -n '/^  -/{N;s/\n    
             case DIR
                 set -a option -x -a '(__fish_complete_directories)'
             case FORMAT
-                set -a option -x -a 'text json yaml'
+                set -a option -x -a 'text json'
             case '*'
                 set -a option -x
         end

@@ -162,7 +162,6 @@ fn a_board_cannot_write_a_line_of_probe_or_render() {
     for args in [
         vec!["probe", "--root", root],
         vec!["probe", "--root", root, "-o", "json"],
-        vec!["probe", "--root", root, "-o", "yaml"],
         vec!["render", "--root", root, "--hostname-override", "edge-1"],
         vec!["render", "--root", root, "--hostname-override", "edge-1", "-o", "json"],
     ] {

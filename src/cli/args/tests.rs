@@ -65,8 +65,8 @@ fn facts_and_objects_have_formats_and_roots() {
     assert_eq!(parsed("render --zone a"), Ok(invocation(Command::Render, Format::Text, zone())));
     assert_eq!(parsed("--zone a check"), Ok(invocation(Command::Check, Format::Text, zone())));
     assert_eq!(parsed("journal"), Ok(plain(Command::Journal, Format::Text)));
-    let of_file = Invocation { file: Some("j".to_owned()), ..plain(Command::Journal, Format::Yaml) };
-    assert_eq!(parsed("journal --file j -o yaml"), Ok(of_file));
+    let of_file = Invocation { file: Some("j".to_owned()), ..plain(Command::Journal, Format::Json) };
+    assert_eq!(parsed("journal --file j -o json"), Ok(of_file));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_wrong_command_line_is_told_in_one_line_what_to_write() {
         ("run fast", "\"fast\" is one argument too many: see nodepulse help"),
         ("help run now", "\"now\" is one argument too many: see nodepulse help"),
         ("probe --file j", "probe does not take --file: see nodepulse help probe"),
-        ("probe -o xml", "unknown format \"xml\": use text, json or yaml"),
+        ("probe -o xml", "unknown format \"xml\": use text or json"),
     ] {
         assert_eq!(parsed(line), Err(text.to_owned()), "{line}");
     }
