@@ -34,7 +34,6 @@ pub enum Operation {
     PatchStatus {
         body: String,
         answer: PatchAnswer,
-        heartbeat: bool,
     },
     ReadLease,
     CreateLease {
@@ -188,8 +187,8 @@ impl Operation {
     /// 12 bytes are one in ninety of what a renewal costs.
     pub fn path(&self, node_name: &str) -> String {
         let has_timeout = match self {
-            Self::ReadNode { heartbeat } | Self::PatchStatus { heartbeat, .. } => *heartbeat,
-            Self::ReadMetadata | Self::ReadLease | Self::CreateLease { .. } => true,
+            Self::ReadNode { heartbeat } => *heartbeat,
+            Self::PatchStatus { .. } | Self::ReadMetadata | Self::ReadLease | Self::CreateLease { .. } => true,
             _ => false,
         };
         let name = match self {
@@ -261,17 +260,16 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn every_wish() -> [Operation; 20] {
+    fn every_operation() -> [Operation; 19] {
         let body = || "{}".to_owned();
-        let status = |answer, heartbeat| Operation::PatchStatus { body: body(), answer, heartbeat };
+        let status = |answer| Operation::PatchStatus { body: body(), answer };
         [
             Operation::ReadVersion,
             Operation::CreateNode { body: body() },
             Operation::ReadNode { heartbeat: false },
             Operation::ReadNode { heartbeat: true },
-            status(PatchAnswer::Node, false),
-            status(PatchAnswer::Node, true),
-            status(PatchAnswer::Metadata, true),
+            status(PatchAnswer::Node),
+            status(PatchAnswer::Metadata),
             Operation::ReadLease,
             Operation::CreateLease { body: body() },
             Operation::RenewLease { body: body() },
@@ -310,7 +308,7 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_that_a_node_may_not_ask() {
-        for operation in every_wish() {
+        for operation in every_operation() {
             let path = operation.path("n1");
             let request = format!("{} {}", operation.verb(), path.split('?').next().unwrap());
             assert!(ALLOWED.contains(&request.as_str()), "{request}");
@@ -320,10 +318,13 @@ mod tests {
 
     #[test]
     fn heartbeats_but_renewals_carry_their_time_out_and_everything_else_does_not() {
-        for operation in every_wish() {
+        for operation in every_operation() {
             let is_heartbeat = match &operation {
-                Operation::ReadNode { heartbeat } | Operation::PatchStatus { heartbeat, .. } => *heartbeat,
-                Operation::ReadMetadata | Operation::ReadLease | Operation::CreateLease { .. } => true,
+                Operation::ReadNode { heartbeat } => *heartbeat,
+                Operation::PatchStatus { .. }
+                | Operation::ReadMetadata
+                | Operation::ReadLease
+                | Operation::CreateLease { .. } => true,
                 _ => false,
             };
             assert_eq!(operation.path("n1").ends_with("?timeout=10s"), is_heartbeat, "{operation:?}");
@@ -332,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_patch_is_a_strategic_merge_and_other_bodies_are_json() {
-        for operation in every_wish() {
+        for operation in every_operation() {
             let is_patch = operation.verb() == "PATCH";
             let expected = if is_patch { "application/strategic-merge-patch+json" } else { "application/json" };
             assert_eq!(operation.content_type(), expected);
@@ -342,19 +343,19 @@ mod tests {
 
     #[test]
     fn only_what_is_read_is_asked_for_in_json() {
-        let accepts: Vec<_> = every_wish().iter().map(|operation| operation.wanted().content_type()).collect();
+        let accepts: Vec<_> = every_operation().iter().map(|operation| operation.wanted().content_type()).collect();
         assert_eq!(accepts[1], "application/json", "the Node, as the server made it");
-        assert!(accepts[6].contains("PartialObjectMetadata"), "an assertion wants the metadata only");
-        assert_eq!(accepts[14], accepts[6]);
+        assert!(accepts[5].contains("PartialObjectMetadata"), "an assertion wants the metadata only");
+        assert_eq!(accepts[13], accepts[5]);
         assert_eq!(
-            accepts[9], "application/vnd.kubernetes.protobuf",
+            accepts[8], "application/vnd.kubernetes.protobuf",
             "of the answer to a renewal only the version is read"
         );
     }
 
     #[test]
     fn a_label_names_verb_and_resource_as_rbac_does() {
-        for operation in every_wish() {
+        for operation in every_operation() {
             let verb = match operation.verb() {
                 "GET" if operation == Operation::ListPods => "list",
                 "POST" => "create",

@@ -210,7 +210,8 @@ mod tests {
         let Node { status, .. } = samples::node();
         let (capacity, allocatable) = (status.capacity, status.allocatable);
         let (empty, full) = (ResourceList::new(), (true, (capacity.clone(), allocatable.clone())));
-        for (capacity, allocatable) in [(empty.clone(), empty.clone()), (capacity, empty.clone()), (empty, allocatable)] {
+        for (capacity, allocatable) in [(empty.clone(), empty.clone()), (capacity, empty.clone()), (empty, allocatable)]
+        {
             let (changed, node) = resources_after(capacity, allocatable);
             assert_eq!((changed, (node.status.capacity, node.status.allocatable)), full);
         }

@@ -258,9 +258,7 @@ impl Shim {
                 Operation::CreateNode { body: body.replacen("\"machineID\"", "\"machineId\"", 1) }
             }
             Operation::PatchStatus { body, .. } if self.is(Planted::OlderStatusOverNewer) => self.report(body),
-            Operation::PatchStatus { body, answer, heartbeat } => {
-                Operation::PatchStatus { body: self.status_body(&body), answer, heartbeat }
-            }
+            Operation::PatchStatus { body, answer } => Operation::PatchStatus { body: self.status_body(&body), answer },
             other => other,
         }
     }
@@ -292,7 +290,7 @@ impl Shim {
                 body.clone_from(first);
             }
         }
-        Operation::PatchStatus { body, answer: PatchAnswer::Node, heartbeat: true }
+        Operation::PatchStatus { body, answer: PatchAnswer::Node }
     }
 
     fn lease_body(&mut self, body: &str, wall: Option<Wall>) -> String {

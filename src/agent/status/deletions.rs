@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::backoff::Backoff;
 use super::registration::tries_to_register;
 use super::{Base, Stage, StatusLane};
 use crate::api::Refusal;
@@ -11,7 +12,8 @@ use crate::time::Up;
 pub(super) struct Deletions {
     /// Since when the server accepts reports for the Node that there is; `None` before the first.
     accepted_since: Option<Up>,
-    in_a_row: u32,
+    /// Pauses of the next deletions in a row; `None` before the first.
+    pauses: Option<Backoff>,
     /// A Node of ours is gone, or its status is not found: how long to wait before it is made again.
     pause: Option<Duration>,
 }
@@ -21,7 +23,6 @@ const LIVED_LONG: Duration = Duration::from_secs(600);
 /// Before the second registration in a row; it doubles with each further one.
 const SECOND_PAUSE: Duration = Duration::from_secs(7);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-const MOST_DOUBLINGS: u32 = 8;
 
 impl Deletions {
     pub(super) fn report_accepted(&mut self, now: Up) {
@@ -31,12 +32,10 @@ impl Deletions {
     /// It is gone, or its status is not found.
     fn node_deleted(&mut self, now: Up) {
         if self.accepted_since.take().is_some_and(|since| now - since >= LIVED_LONG) {
-            self.in_a_row = 0;
+            self.pauses = None;
         }
-        let doublings = self.in_a_row.checked_sub(1);
-        self.in_a_row = self.in_a_row.saturating_add(1).min(MOST_DOUBLINGS);
-        let pause = |doublings: u32| (SECOND_PAUSE * (1 << doublings)).min(LONGEST_PAUSE);
-        self.pause = Some(doublings.map_or(Duration::ZERO, pause));
+        self.pause = Some(self.pauses.as_mut().map_or(Duration::ZERO, Backoff::step));
+        self.pauses.get_or_insert(Backoff::between(SECOND_PAUSE, LONGEST_PAUSE));
     }
 
     /// Whether it happened, and no Node was made since.

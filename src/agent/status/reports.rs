@@ -56,13 +56,13 @@ impl StatusLane {
             };
             let next_due = self.next_report(wanted.changed, shared, now);
             let sent = self.is_large.then(|| Box::new(wanted.node));
-            let operation = Operation::PatchStatus { body, answer: self.answer(), heartbeat: true };
+            let operation = Operation::PatchStatus { body, answer: self.answer() };
             return self.ask(Request::Report { next_due, sums_up, sent }, operation);
         }
         // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
         if now.up + shared.settings.node_status_update_frequency / 2 >= self.assert_due {
             let body = patch::assertion(base);
-            let operation = Operation::PatchStatus { body, answer: PatchAnswer::Metadata, heartbeat: true };
+            let operation = Operation::PatchStatus { body, answer: PatchAnswer::Metadata };
             return self.ask(Request::Assert, operation);
         }
         self.rest_now(shared, now)

@@ -219,7 +219,7 @@ impl Script {
 
     /// Until the first status report is acknowledged.
     fn register(&mut self) {
-        while !matches!(self.play_healthy(Lane::Status).1, Operation::PatchStatus { heartbeat: true, .. }) {}
+        while !matches!(self.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }) {}
     }
 
     /// Lets time pass with a healthy server, and answers what was sent.
@@ -309,8 +309,7 @@ impl Script {
             let text = |name: &str| sent[name].as_str().map(str::to_owned);
             stored.status = text("status").unwrap_or(stored.status.clone());
             stored.reason = text("reason").unwrap_or(stored.reason.clone());
-            stored.last_transition_time =
-                text("lastTransitionTime").unwrap_or(stored.last_transition_time.clone());
+            stored.last_transition_time = text("lastTransitionTime").unwrap_or(stored.last_transition_time.clone());
         }
         Document::Node(Box::new(node.clone()))
     }

@@ -199,10 +199,9 @@ fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
         script.play(Lane::Status, refused(409, "AlreadyExists"));
         script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
         let looked = script.wall(0).unwrap().to_seconds_stamp();
-        while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { heartbeat: true, .. }) {}
+        while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }) {}
         let told = &script.stored.unwrap().status.conditions[0];
-        let expected =
-            if pressed == Some(true) { ("True", looked) } else { ("False", memory.last_transition_time) };
+        let expected = if pressed == Some(true) { ("True", looked) } else { ("False", memory.last_transition_time) };
         assert_eq!((told.status.as_str(), told.last_transition_time.clone()), expected);
     }
 }
@@ -229,7 +228,7 @@ fn what_was_seen_to_change_before_the_node_was_read_did_so_then_whatever_an_old_
     while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
     script.play(Lane::Status, refused(409, "AlreadyExists"));
     script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
-    while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { heartbeat: true, .. }) {}
+    while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }) {}
     let memory = &script.stored.unwrap().status.conditions[0];
     assert_eq!((memory.status.as_str(), memory.last_transition_time.clone()), ("False", changed));
 }

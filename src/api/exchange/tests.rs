@@ -79,8 +79,7 @@ fn node_of(answer: Answer) -> (String, String) {
 fn a_request_is_written_whole_with_the_headers_it_needs() {
     let mut target = target();
     target.bearer_token = Some("secret".to_owned());
-    let operation =
-        Operation::PatchStatus { body: r#"{"a":1}"#.to_owned(), answer: PatchAnswer::Node, heartbeat: true };
+    let operation = Operation::PatchStatus { body: r#"{"a":1}"#.to_owned(), answer: PatchAnswer::Node };
     let text = String::from_utf8(Exchange::start(operation, &target, audit_id()).0).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let mut lines = head.split("\r\n");
@@ -362,7 +361,7 @@ fn an_answer_that_is_not_the_object_asked_for_is_no_success() {
 
 #[test]
 fn an_assertion_is_answered_with_metadata_only() {
-    let operation = Operation::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata, heartbeat: true };
+    let operation = Operation::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata };
     let body = "k8s\0\n\x17\x12\x15PartialObjectMetadata\x12\x09\n\x07*\x02u12\x017";
     let (answer, _) = read(&operation, &with_length(PROTOBUF, body)).unwrap();
     let (uid, resource_version) = ("u1".to_owned(), "7".to_owned());
@@ -383,10 +382,9 @@ fn of_the_metadata_of_a_long_node_the_beginning_is_enough() {
     let body = [b"k8s\0\n\x17\x12\x15PartialObjectMetadata".to_vec(), part(b"\x12", object.len()), object].concat();
     let mut reply = format!("{PROTOBUF}\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
     reply.extend_from_slice(&body[..limits::METADATA_BODY_BYTES + 4096]);
-    for operation in [
-        Operation::ReadMetadata,
-        Operation::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata, heartbeat: true },
-    ] {
+    for operation in
+        [Operation::ReadMetadata, Operation::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata }]
+    {
         let Ok(Progress::Done { answer, reusable }) = start(operation).feed(&mut reply.clone()) else {
             panic!("no end")
         };
