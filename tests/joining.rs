@@ -14,6 +14,8 @@ macro_rules! cases {
 mod agent;
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "joining/first.rs"]
+mod first;
 #[path = "support/pkcs10.rs"]
 mod pkcs10;
 #[path = "joining/renewal.rs"]
@@ -37,5 +39,6 @@ fn options() -> Options {
 }
 
 fn main() -> ExitCode {
-    trials::run(trials::PER_TWO_CORES, options, rotation::cases().into_iter().chain(renewal::cases()).collect())
+    let cases = [rotation::cases(), renewal::cases(), first::cases()];
+    trials::run(trials::PER_TWO_CORES, options, cases.into_iter().flatten().collect())
 }

@@ -110,7 +110,11 @@ impl World {
                 self.agent.handle(Input::Written { done: true }, self.now());
             }
             Output::Say(_) | Output::ReloadCredentials | Output::DropConnections | Output::Stopped => {}
-            Output::SendOver(..) | Output::MakeRequest { .. } | Output::KeepCertificate { .. } => {}
+            Output::SendOver(..)
+            | Output::ReadMeans(_)
+            | Output::UseCluster { .. }
+            | Output::MakeRequest { .. }
+            | Output::KeepCertificate { .. } => {}
         }
         Ok(None)
     }

@@ -3,6 +3,8 @@
 use super::notice::Notice;
 use crate::api::{Answer, Lane, Operation};
 use crate::config::Settings;
+use crate::config::kubeconfig::Server;
+use crate::config::settings::{CaHash, Token};
 use crate::identity::{CertificateDer, Renewal, SigningRequest};
 use crate::journal::Write;
 use crate::probe::{Machine, Network, Readings};
@@ -21,6 +23,10 @@ pub enum Input {
     LinkChanged,
     /// SIGHUP: new settings; credentials were read before.
     Reloaded(Box<Settings>),
+    /// There is no certificate and no token to be a Node with: the board has to join first (JOIN-*).
+    NotJoined,
+    /// The answer to [`Output::ReadMeans`]; the error says what is missing.
+    Means(Result<Box<Means>, String>),
     /// What the client certificate says of itself, at start and after each [`Output::ReloadCredentials`].
     Credentials(CredentialDates),
     /// The answer to [`Output::MakeRequest`].
@@ -46,6 +52,30 @@ pub struct CredentialDates {
     pub renewal: Option<Renewal>,
 }
 
+/// What a board joins a cluster with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Means {
+    /// API servers, in the order in which they are asked; never empty.
+    pub servers: Vec<Server>,
+    pub token: Token,
+    /// It stands in no file: whoever wants it later has to keep it.
+    pub is_fleeting: bool,
+    pub trust: Trust,
+}
+
+/// By what a board that joins knows the cluster's CA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// By the hash of its key (JOIN-3).
+    Pinned(Vec<CaHash>),
+    /// It has it (JOIN-8).
+    Given(Vec<CertificateDer<'static>>),
+    /// It is the one in use.
+    InUse,
+    /// By nothing: whoever knows the token is the cluster (JOIN-9).
+    Token,
+}
+
 /// Over what a request of the identity lane goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
@@ -53,6 +83,11 @@ pub enum Access {
     InUse,
     /// A connection like it, with this certificate (the leaf first) and the key of the last request.
     Candidate { chain: Vec<CertificateDer<'static>> },
+    /// To this server, which nobody has proven: it hears nothing that is secret, and nothing it says is believed for that
+    /// reason alone (JOIN-1).
+    Unverified { server: Server },
+    /// To this server, proven by these CAs, or by those in use: with the token, or without any credential.
+    Introduced { server: Server, authorities: Option<Vec<CertificateDer<'static>>>, token: Option<Token> },
 }
 
 /// What to do next.
@@ -65,6 +100,10 @@ pub enum Output {
     Send(Ticket, Operation),
     /// The same over another connection than that of all lanes.
     SendOver(Ticket, Access, Operation),
+    /// Read what these settings, and the files that they name, say to join with; answer with [`Input::Means`].
+    ReadMeans(Box<Settings>),
+    /// From now on the cluster is this: API servers, the one to use first, and whom to trust.
+    UseCluster { servers: Vec<Server>, authorities: Vec<CertificateDer<'static>> },
     /// Make a key with its request for a certificate, or find those that an earlier process left.
     MakeRequest {
         /// Another key than those that there are.

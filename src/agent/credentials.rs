@@ -10,15 +10,34 @@ use crate::time::{Up, Wall};
 pub(super) struct Credentials {
     dates: CredentialDates,
     read_at: Option<Up>,
+    /// 401 in a row, from the server itself.
+    unauthorized: u32,
 }
 
 /// They are read again at most this often.
 const SPACING: Duration = Duration::from_secs(30);
 
+/// The first refusal reads them again, so the others are of what was read then.
+const REFUSED_FOR_GOOD: u32 = 3;
+
 impl Credentials {
     /// These are in use now. Answers whether they are others.
     pub(super) fn in_use(&mut self, dates: CredentialDates) -> bool {
-        std::mem::replace(&mut self.dates, dates) != dates
+        let are_others = std::mem::replace(&mut self.dates, dates) != dates;
+        if are_others {
+            self.unauthorized = 0;
+        }
+        are_others
+    }
+
+    /// The server has taken them.
+    pub(super) fn accepted(&mut self) {
+        self.unauthorized = 0;
+    }
+
+    /// Whether the server does not take them, although they were read again (EXP-2).
+    pub(super) fn are_refused(&self) -> bool {
+        self.unauthorized >= REFUSED_FOR_GOOD && self.dates.renewal.is_some()
     }
 
     pub(super) fn dates(&self) -> CredentialDates {
@@ -27,6 +46,9 @@ impl Credentials {
 
     /// Takes a refusal. Answers whether to read them again because of it, which is then not done again for a while.
     pub(super) fn refused(&mut self, refusal: &Refusal, now: Up) -> bool {
+        if matches!(refusal, Refusal::Status(StatusError { code: 401, .. })) {
+            self.unauthorized = self.unauthorized.saturating_add(1);
+        }
         let may_help = refusal.class() == Class::Rights
             || matches!(&*refusal.word(), "tls-refused-by-peer" | "tls-unknown-issuer" | "credentials-unreadable");
         let reads = may_help && self.read_at.is_none_or(|last| now - last >= SPACING);

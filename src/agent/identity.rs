@@ -11,8 +11,12 @@
 //! The old certificate stays in use until the server has taken the new one. Each step can be taken once more after a power
 //! cut: `io` keeps the key before the request is sent, and the request's name follows from the key (CSR-2).
 
+mod join;
+
+use std::time::Duration;
+
 use super::backoff::Backoff;
-use super::contract::{Access, Because, Output};
+use super::contract::{Access, Because, Means, Output};
 use super::failure_log::RetryReason;
 use super::notice::Level;
 use super::shared::{Shared, Step};
@@ -21,7 +25,7 @@ use crate::api::{Answer, Class, Document, Operation, Refusal, StatusError};
 use crate::identity::csr::{self, CertificateSigningRequest};
 use crate::identity::{CertificateDer, SigningRequest, certificate};
 use crate::time::{Now, Up, Wall};
-use std::time::Duration;
+use join::Join;
 
 #[derive(Debug)]
 pub(super) struct IdentityLane {
@@ -33,6 +37,10 @@ pub(super) struct IdentityLane {
     denials: Backoff,
     /// The next key is to be another one.
     needs_new_key: bool,
+    /// There are credentials to be a Node with.
+    is_joined: bool,
+    /// How a server is found and proven that gives the first certificate, or the first after one that has ended.
+    join: Option<Box<Join>>,
 }
 
 #[derive(Debug)]
@@ -41,8 +49,10 @@ enum Stage {
     Rest {
         not_before: Up,
     },
+    /// Looking for a server that is proven.
+    Join,
     /// `io` makes the key.
-    Making,
+    Making(Access),
     Create(Box<Request>),
     Poll(Box<Request>, Poll),
     Prove(Box<Request>, Issued),
@@ -53,6 +63,8 @@ enum Stage {
 /// What a certificate is asked for with.
 #[derive(Debug)]
 struct Request {
+    /// Over what it goes.
+    access: Access,
     request: SigningRequest,
     signature: Vec<u8>,
     /// When to ask, or ask again.
@@ -96,6 +108,26 @@ impl IdentityLane {
             refusals: Backoff::between(Duration::from_secs(300), HOUR * 6),
             denials: Backoff::between(HOUR, HOUR * 24),
             needs_new_key: false,
+            is_joined: true,
+            join: None,
+        }
+    }
+
+    /// Whether other lanes have credentials to ask with.
+    pub(super) fn is_joined(&self) -> bool {
+        self.is_joined
+    }
+
+    /// There are none: the board has to join.
+    pub(super) fn join(&mut self, shared: &mut Shared, now: Now) {
+        self.is_joined = false;
+        self.join = Some(Box::new(Join::first(shared, now.up)));
+        self.stage = Stage::Join;
+    }
+
+    pub(super) fn means_read(&mut self, means: Result<Box<Means>, String>, shared: &mut Shared, now: Now) {
+        if let Some(join) = self.join.as_mut().filter(|join| join.reads()) {
+            join.means_read(means, shared, now);
         }
     }
 
@@ -107,23 +139,28 @@ impl IdentityLane {
             return Step::Wait { until: at.min(now.up + HOUR), because: self.because() };
         }
         match &self.stage {
-            Stage::Rest { .. } => {
-                self.stage = Stage::Making;
-                shared.output(Output::MakeRequest { is_new: std::mem::take(&mut self.needs_new_key) });
+            Stage::Rest { .. } if self.lacks_certificate(shared) => {
+                self.join.get_or_insert_with(|| Box::new(Join::again(now.up)));
+                self.stage = Stage::Join;
                 Step::Idle
             }
-            Stage::Making | Stage::Keep => Step::Idle,
+            Stage::Rest { .. } => self.make(Access::InUse, shared),
+            Stage::Join => match self.join.as_mut().and_then(|join| join.operation(shared)) {
+                Some((access, operation)) => Step::SendOver(access, operation),
+                None => Step::Idle,
+            },
+            Stage::Making(_) | Stage::Keep => Step::Idle,
             Stage::Create(made) => {
-                let Request { request, signature, .. } = &**made;
+                let Request { access, request, signature, .. } = &**made;
                 let lifetime = shared.settings.certificate_lifetime;
                 let lifetime_seconds = lifetime.map(|span| u32::try_from(span.as_secs()).unwrap_or(u32::MAX));
                 let body = csr::create_body(request, signature, lifetime_seconds);
-                Step::Send(self.tries.asking(Operation::CreateCertificateRequest { body }))
+                Step::SendOver(access.clone(), self.tries.asking(Operation::CreateCertificateRequest { body }))
             }
             Stage::Poll(made, poll) => {
                 let metadata_only = poll.looks > QUICK_LOOKS && !poll.whole;
                 let operation = Operation::ReadCertificateRequest { name: made.request.name(), metadata_only };
-                Step::Send(self.tries.asking(operation))
+                Step::SendOver(made.access.clone(), self.tries.asking(operation))
             }
             Stage::Prove(_, issued) => {
                 let access = Access::Candidate { chain: issued.chain.clone() };
@@ -135,6 +172,7 @@ impl IdentityLane {
     /// When the next step is due; `None` where something else has to happen first.
     fn next_at(&self, shared: &Shared, is_held: bool, now: Now) -> Option<Up> {
         match &self.stage {
+            Stage::Rest { not_before } if self.lacks_certificate(shared) => Some(*not_before),
             Stage::Rest { not_before } => {
                 let renewal =
                     shared.credentials.dates().renewal.filter(|_| is_held && shared.settings.rotate_certificates)?;
@@ -142,7 +180,8 @@ impl IdentityLane {
                 let due = renewal.due_after(outage, outage);
                 Some((now.up + due.since(stamp)).max(*not_before))
             }
-            Stage::Making | Stage::Keep => None,
+            Stage::Join => self.join.as_ref().filter(|join| !join.reads()).map(|join| join.at),
+            Stage::Making(_) | Stage::Keep => None,
             Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _) => Some(request.at),
         }
     }
@@ -150,6 +189,10 @@ impl IdentityLane {
     fn because(&self) -> Because {
         match &self.stage {
             Stage::Rest { .. } => Because { what: "the time to renew the certificate", after: None },
+            Stage::Join => {
+                let obstacle = self.join.as_ref().and_then(|join| join.obstacle());
+                Because { what: "joining the cluster", after: obstacle.map(str::to_owned) }
+            }
             Stage::Poll(..) if self.tries.last_failure().is_none() => {
                 Because { what: "the approval of the certificate", after: None }
             }
@@ -158,14 +201,19 @@ impl IdentityLane {
     }
 
     pub(super) fn request_made(&mut self, request: SigningRequest, signature: Vec<u8>, now: Now) {
-        if matches!(self.stage, Stage::Making) {
-            self.stage = Stage::Create(Box::new(Request { request, signature, at: now.up }));
+        if let Stage::Making(access) = &self.stage {
+            let access = access.clone();
+            self.stage = Stage::Create(Box::new(Request { access, request, signature, at: now.up }));
         }
     }
 
     /// Credentials were read; whether they are others than before.
     pub(super) fn credentials_read(&mut self, are_others: bool, shared: &mut Shared, now: Now) {
         let was_kept = matches!(self.stage, Stage::Keep);
+        self.is_joined = true;
+        if are_others {
+            self.join = None;
+        }
         if are_others {
             shared.longest_outage = Duration::ZERO;
             self.stage = Stage::Rest { not_before: now.up };
@@ -180,6 +228,9 @@ impl IdentityLane {
 
     /// What is worth another try for this reason is tried now.
     pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
+        if let Some(join) = &mut self.join {
+            join.hurry(now.up);
+        }
         match &mut self.stage {
             Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _)
                 if self.tries.may_retry_for(reason) =>
@@ -190,10 +241,18 @@ impl IdentityLane {
         }
     }
 
-    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
+    /// `stranger`: who else has written the Node, where one was read.
+    pub(super) fn answered(&mut self, answer: Answer, stranger: Option<String>, shared: &mut Shared, now: Now) {
         let received = answer.date.or_else(|| shared.stamp(now));
         let stage = std::mem::replace(&mut self.stage, Stage::Rest { not_before: now.up + HOUR });
         match (stage, answer.result) {
+            (Stage::Join, result) => {
+                self.stage = Stage::Join;
+                let proven = self.join.as_mut().and_then(|join| join.answered(result, stranger, shared, now));
+                if let Some(access) = proven {
+                    self.make(access, shared);
+                }
+            }
             (Stage::Create(request), Ok(Document::Json(body))) => {
                 self.look(request, Poll::since(now.up), &body, received, shared, now);
             }
@@ -312,6 +371,17 @@ impl IdentityLane {
         self.stage = Stage::Prove(request, issued);
     }
 
+    /// There is none, or the server does not take it any more.
+    fn lacks_certificate(&self, shared: &Shared) -> bool {
+        !self.is_joined || shared.credentials.are_refused()
+    }
+
+    fn make(&mut self, access: Access, shared: &mut Shared) -> Step {
+        self.stage = Stage::Making(access);
+        shared.output(Output::MakeRequest { is_new: std::mem::take(&mut self.needs_new_key) });
+        Step::Idle
+    }
+
     /// Nothing comes of this key: another one, in an hour.
     fn start_over(&mut self, word: &'static str, text: String, shared: &mut Shared, now: Now) {
         shared.say(Level::Warning, word, text);
@@ -326,6 +396,12 @@ impl IdentityLane {
     }
 
     fn failed(&mut self, stage: Stage, refusal: &Refusal, shared: &mut Shared, now: Now) {
+        let is_nobody = matches!(refusal, Refusal::Status(StatusError { code: 401, .. }));
+        if let Some(join) = self.join.as_mut().filter(|_| is_nobody && !matches!(stage, Stage::Prove(..))) {
+            join.token_died(shared, now);
+            self.stage = Stage::Join;
+            return;
+        }
         self.tries.failed(refusal, shared, now);
         let is_refused = matches!(refusal, Refusal::Status(StatusError { code: 400..=428, .. }));
         let pause = if is_refused {

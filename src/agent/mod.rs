@@ -30,13 +30,13 @@ mod tests;
 mod tries;
 mod wanted;
 
-pub use contract::{Access, Because, CredentialDates, Input, Output, Ticket};
+pub use contract::{Access, Because, CredentialDates, Input, Means, Output, Ticket, Trust};
 pub use notice::{Level, Notice};
 pub use status_line::StatusLine;
 
 use std::time::Duration;
 
-use crate::api::{Answer, Lane};
+use crate::api::{Answer, Document, Lane, Operation};
 use crate::config::Settings;
 use crate::config::limits::{REPEATS_PER_MINUTE, REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE};
 use crate::journal::record::cut;
@@ -152,6 +152,13 @@ impl Agent {
                     self.shared.output(Output::Probe);
                 }
             }
+            Input::NotJoined => {
+                self.identity.join(&mut self.shared, now);
+                // Whose the Node is that may be there already, the board says.
+                self.probing = true;
+                self.shared.output(Output::Probe);
+            }
+            Input::Means(means) => self.identity.means_read(means, &mut self.shared, now),
             Input::Credentials(dates) => {
                 let are_others = self.shared.credentials.in_use(dates);
                 self.identity.credentials_read(are_others, &mut self.shared, now);
@@ -187,7 +194,8 @@ impl Agent {
         }
         let mut wait: Option<(Up, Because)> = None;
         for (place, lane) in LANES.into_iter().enumerate() {
-            if self.in_flight.get(place).is_some_and(Option::is_some) {
+            let has_credentials = lane == Lane::Identity || self.identity.is_joined();
+            if !has_credentials || self.in_flight.get(place).is_some_and(Option::is_some) {
                 continue;
             }
             let renewal = self.lease.renewal(&self.shared, now.up);
@@ -208,14 +216,8 @@ impl Agent {
                 }
             };
             match step {
-                Step::Send(operation) => {
-                    let ticket = self.ticket(place, lane, now.up);
-                    self.shared.output(Output::Send(ticket, operation));
-                }
-                Step::SendOver(access, operation) => {
-                    let ticket = self.ticket(place, lane, now.up);
-                    self.shared.output(Output::SendOver(ticket, access, operation));
-                }
+                Step::Send(operation) => self.send(place, lane, None, operation, now.up),
+                Step::SendOver(access, operation) => self.send(place, lane, Some(access), operation, now.up),
                 Step::Probe if !self.probing => {
                     self.probing = true;
                     self.shared.output(Output::Probe);
@@ -292,13 +294,17 @@ impl Agent {
         self.identity.hurry(reason, now);
     }
 
-    fn ticket(&mut self, place: usize, lane: Lane, sent: Up) -> Ticket {
+    fn send(&mut self, place: usize, lane: Lane, access: Option<Access>, operation: Operation, sent: Up) {
         self.requests.take();
         self.tickets += 1;
         if let Some(number) = self.in_flight.get_mut(place) {
             *number = Some(self.tickets);
         }
-        Ticket { lane, number: self.tickets, sent }
+        let ticket = Ticket { lane, number: self.tickets, sent };
+        self.shared.output(match access {
+            Some(access) => Output::SendOver(ticket, access, operation),
+            None => Output::Send(ticket, operation),
+        });
     }
 
     fn answered(&mut self, ticket: &Ticket, answer: Answer, now: Now) {
@@ -324,7 +330,11 @@ impl Agent {
             }
             Lane::Status => self.status.answered(answer, &mut self.shared, now),
             Lane::Events => self.events.answered(answer, &mut self.shared, now),
-            Lane::Identity => self.identity.answered(answer, &mut self.shared, now),
+            Lane::Identity => {
+                let node = if let Ok(Document::Node(node)) = &answer.result { Some(node) } else { None };
+                let stranger = node.and_then(|node| self.status.stranger(node));
+                self.identity.answered(answer, stranger, &mut self.shared, now);
+            }
         }
         if let Some(date) = date {
             self.shared.records.learn_clock(date, now.up);

@@ -154,6 +154,7 @@ impl Shared {
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Now) {
         let is_gap = self.renewals.acknowledged(self.settings.lease_renew_period(), now.up);
+        self.credentials.accepted();
         self.gap(is_gap, now.up);
         self.end_outage(now);
         self.reached(now);

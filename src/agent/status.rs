@@ -226,6 +226,11 @@ impl StatusLane {
         }
     }
 
+    /// Another board that wrote this Node, as far as what is known of both says so.
+    pub(super) fn stranger(&self, node: &Node) -> Option<String> {
+        self.wanted.stranger(node)
+    }
+
     /// Ask before the next assertion is due.
     pub(super) fn node_may_be_gone(&mut self) {
         self.node_may_be_gone = true;

@@ -6,19 +6,19 @@ use nix::unistd::geteuid;
 
 use super::args::Sources;
 use super::error::CliError;
-use super::load::{self, kubeconfig};
+use super::load;
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
 use crate::io;
 use crate::io::credentials;
 use crate::io::sandbox::Sandbox;
-use crate::node::NodeName;
+use crate::node::{self, NodeName};
 use crate::probe::{self, Root};
 
 /// Runs until SIGTERM.
 pub fn run(sources: Sources) -> Result<(), CliError> {
     let loaded = load::settings(&sources)?;
-    let kubeconfig = kubeconfig(&loaded.settings)?;
+    let kubeconfig = load::kubeconfig_or_join(&loaded.settings)?;
     let settings = loaded.settings;
     io::log::start(settings.verbosity);
     warn("settings", loaded.notices);
@@ -29,13 +29,20 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let root = Root::new("/");
     warn("board", probe::remarks(&root));
     let machine = probe::machine(&root);
-    let NodeName { name: node_name, remarks, .. } = load::node_name(&settings, &machine, &kubeconfig)?;
+    let NodeName { name: node_name, remarks, .. } = match &kubeconfig {
+        Some(kubeconfig) => load::node_name(&settings, &machine, kubeconfig)?,
+        None => node::node_name(&settings, &machine, None)?,
+    };
     warn("node-name", remarks);
+    // A card that was moved or cloned: this board joins under its own name (FLEET-1).
+    let kubeconfig =
+        kubeconfig.filter(|kubeconfig| !(settings.can_join() && load::is_of_another(kubeconfig, &node_name)));
     let known = (node_name.clone(), settings.hostname_override.clone(), settings.state_directory.clone());
+    let is_typed = sources.flags.iter().any(|(flag, _)| flag == "token");
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
-        look_at_files: Box::new(load::too_open_files(&sources, &settings, Some(&kubeconfig))),
-        files: load::files(&sources, &settings, Some(&kubeconfig)),
+        look_at_files: Box::new(load::too_open_files(&sources, &settings, kubeconfig.as_ref())),
+        files: load::files(&sources, &settings, kubeconfig.as_ref()),
         settings,
         kubeconfig,
         node_name,
@@ -44,6 +51,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
         read_settings: Arc::new(move |sandbox| {
             read_again(&sources, &known, sandbox).map_err(|error| error.to_string())
         }),
+        read_means: Arc::new(move |settings, in_use| load::means(settings, in_use, is_typed)),
         read_disk: Arc::new(move |is_new| probe::state_disk(&disk_root, &disk_directory, is_new)),
     };
     Ok(io::run(start)?)
@@ -59,7 +67,7 @@ fn read_again(
     sources: &Sources,
     (name, wanted, state_directory): &(String, Option<String>, String),
     sandbox: &Sandbox,
-) -> Result<(Settings, Kubeconfig), CliError> {
+) -> Result<(Settings, Option<Kubeconfig>), CliError> {
     let loaded = load::settings(sources)?;
     let settings = loaded.settings;
     warn("settings", loaded.notices);
@@ -68,12 +76,12 @@ fn read_again(
     let is_moved = settings.state_directory != *state_directory;
     let changed = [("hostnameOverride", is_renamed), ("stateDirectory", is_moved)].into_iter().filter(|(_, is)| *is);
     warn("settings", changed.map(|(key, _)| format!("{key} changed: it takes effect at the next start")));
-    let kubeconfig = kubeconfig(&settings);
-    let files = load::files(sources, &settings, kubeconfig.as_ref().ok());
+    let kubeconfig = load::kubeconfig_or_join(&settings);
+    let files = load::files(sources, &settings, kubeconfig.as_ref().ok().and_then(Option::as_ref));
     let text = "is in a folder that the sandbox does not open: it is read from the next start on";
     warn("sandbox", sandbox.outside(&files).into_iter().map(|file| format!("{file} {text}")));
     let kubeconfig = kubeconfig?;
-    if let Ok(Some(other)) = credentials::node_name(&kubeconfig)
+    if let Some(Ok(Some(other))) = kubeconfig.as_ref().map(credentials::node_name)
         && other != *name
     {
         let text = format!("the client certificate is for system:node:{other}, and this process stays Node {name}");

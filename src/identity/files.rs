@@ -138,9 +138,10 @@ fn first_line(text: &[u8]) -> &str {
 }
 
 /// `kubeconfig`: where the API servers are, the one to use first, and whom to trust; with the names that a kubelet gives
-/// (TLS-10), the certificate in [`NODE`] beside it. [`crate::config::kubeconfig::clusters`] reads all servers again.
-pub fn kubeconfig(servers: &[Server], authorities: &[CertificateDer<'_>]) -> String {
+/// (TLS-10), the certificate in [`NODE`] beside it; `proxy` is an HTTP proxy on the way. [`crate::config::kubeconfig::clusters`] reads all servers again.
+pub fn kubeconfig(servers: &[Server], authorities: &[CertificateDer<'_>], proxy: Option<&Server>) -> String {
     let authorities = STANDARD.encode(pem::of_certificates(authorities));
+    let proxy = proxy.map(|proxy| format!("    proxy-url: \"http://{}\"\n", proxy.with_port())).unwrap_or_default();
     let mut text = "apiVersion: v1\nkind: Config\nclusters:\n".to_owned();
     for (place, server) in servers.iter().enumerate() {
         // The context names the first; the others are its alternatives.
@@ -148,7 +149,7 @@ pub fn kubeconfig(servers: &[Server], authorities: &[CertificateDer<'_>]) -> Str
         let (host, prefix) = (server.authority(), &server.path_prefix);
         text += &format!(
             "- name: default-cluster{number}\n  cluster:\n    server: \"https://{host}{prefix}\"\n    \
-             certificate-authority-data: {authorities}\n"
+             certificate-authority-data: {authorities}\n{proxy}"
         );
     }
     text += &format!(
@@ -239,7 +240,7 @@ mod tests {
     fn the_kubeconfig_says_what_a_kubelets_says_and_other_servers_beside() {
         let authority = CertificateDer::from(samples::leaf("ca", &Key::new(), 2026, 2036));
         let servers = ["10.0.0.1:6443", "https://[2001:db8::1]/k8s:'"].map(|url| parse_server(url).unwrap());
-        let text = kubeconfig(&servers, &[authority.clone(), authority.clone()]);
+        let text = kubeconfig(&servers, &[authority.clone(), authority.clone()], None);
         let read = Kubeconfig::parse(&text, "/var/lib/nodepulse/identity/kubeconfig").unwrap();
         assert_eq!((read.server.authority(), read.context.as_str()), ("10.0.0.1:6443".to_owned(), "default-context"));
         let Some(Material::Data(pem)) = &read.certificate_authority else { panic!("{read:?}") };

@@ -54,3 +54,13 @@ pub fn cut_and_changed(bytes: &[u8], mut check: impl FnMut(&[u8])) {
         changed[at] = *byte;
     }
 }
+
+/// The signature of a kubeconfig in cluster-info by the token of this ID and secret, as the bootstrap signer makes it.
+pub fn signature(kubeconfig: &str, (id, secret): (&str, &str)) -> String {
+    use base64::Engine;
+    let encode = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+    let head = encode(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#).as_bytes());
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());
+    let mac = ring::hmac::sign(&key, format!("{head}.{}", encode(kubeconfig.as_bytes())).as_bytes());
+    format!("{head}..{}", encode(mac.as_ref()))
+}

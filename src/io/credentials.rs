@@ -66,9 +66,15 @@ pub fn load(kubeconfig: &Kubeconfig, successor: &Successor, clock: Arc<Certifica
         Credentials::Anonymous => {}
     }
     clock.credentials_issued(issued);
-    let config = tls::client_config(roots, identity, clock)
+    let config = tls::client_config(Some(roots), identity, clock)
         .map_err(|failure| unusable(format!("client-certificate and client-key: {failure}")))?;
     Ok(Loaded { config, token, dates, fingerprint: hasher.finish() })
+}
+
+/// To hear what a server says that nobody has proven (JOIN-1): there is nothing secret to be said to it.
+pub fn unverified(clock: Arc<CertificateClock>) -> Result<Loaded, Failure> {
+    let config = tls::client_config(None, None, clock).map_err(|failure| unusable(failure.to_string()))?;
+    Ok(Loaded { config, token: None, dates: CredentialDates::default(), fingerprint: 0 })
 }
 
 /// The Node that the client certificate is for, if it is one for Nodes.

@@ -22,13 +22,15 @@ use super::thread::{self, Source};
 use super::tls::Identity;
 use super::{clock, file};
 use crate::api::Failure;
+use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
-use crate::identity::files::{NODE, NodePem, PENDING, Pending, PrivateKey};
+use crate::config::settings::Token;
+use crate::identity::files::{self, NODE, NodePem, PENDING, Pending, PrivateKey};
 use crate::identity::{SigningRequest, certificate};
 use crate::time::Wall;
 
 /// In the state directory.
-const FOLDER: &str = "identity";
+pub const FOLDER: &str = "identity";
 
 /// The certificate that took the place of the kubeconfig's (ROT-7).
 #[derive(Clone)]
@@ -76,6 +78,12 @@ pub struct IdentityFiles {
     pending: RefCell<Option<PrivateKey>>,
 }
 
+/// Beside the certificate that it names.
+pub const KUBECONFIG: &str = "kubeconfig";
+
+/// The token that a board joined with, where it stood in no file.
+pub const TOKEN: &str = "token";
+
 /// A request, ready to be sent.
 pub struct Made {
     pub request: SigningRequest,
@@ -120,6 +128,34 @@ impl IdentityFiles {
         let made = sign(&self.node_name, &key)?;
         self.pending.replace(Some(key));
         Ok(made)
+    }
+
+    /// The kubeconfig of a cluster that the board joins: the first of `servers` in use. It is kept before a certificate is
+    /// asked for, so that the next process finds it beside the certificate.
+    pub async fn use_cluster(
+        &self,
+        servers: &[Server],
+        authorities: &[CertificateDer<'_>],
+        proxy: Option<&Server>,
+    ) -> Option<Kubeconfig> {
+        let text = files::kubeconfig(servers, authorities, proxy);
+        let path = format!("{}/{KUBECONFIG}", self.folder);
+        let kubeconfig = Kubeconfig::parse(&text, &path);
+        let folder = Arc::clone(&self.folder);
+        let write = move || make_folder(&folder).and_then(|()| replace(&folder, KUBECONFIG, text.as_bytes()));
+        if let Ok(Err(why)) | Err(why) = self.source.ask(write).await {
+            ::log::warn!(target: "identity-in-memory", "where the cluster is, is kept in memory alone: cannot write {path}: {why}");
+        }
+        kubeconfig.inspect_err(|problem| ::log::error!(target: "identity-damaged", "{path}: {problem}")).ok()
+    }
+
+    /// For the day when the certificate has ended (EXP-2).
+    pub async fn keep_token(&self, token: Token) {
+        let folder = Arc::clone(&self.folder);
+        let write = move || make_folder(&folder).and_then(|()| replace(&folder, TOKEN, token.as_str().as_bytes()));
+        if let Ok(Err(why)) | Err(why) = self.source.ask(write).await {
+            ::log::warn!(target: "identity-in-memory", "the token is not kept: cannot write {}/{TOKEN}: {why}", self.folder);
+        }
     }
 
     /// The certificate with the key of the last request.

@@ -19,8 +19,9 @@ use super::thread::{self, Source};
 use crate::agent::CredentialDates;
 use crate::api::exchange::Target;
 use crate::api::{Answer, Exchange, Failure, Operation, Refusal};
-use crate::config::kubeconfig::{Credentials, Kubeconfig, Material};
+use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
 use crate::config::limits;
+use crate::config::settings::Token;
 use crate::identity::files::NodePem;
 use crate::identity::pem;
 use crate::time::{Up, Wall};
@@ -33,11 +34,16 @@ const REPEAT_SPACING: Duration = Duration::from_secs(60 / limits::REPEATS_PER_MI
 /// How often a token in a file is read again, as a client in a pod does: its successor comes minutes before its end.
 const TOKEN_PERIOD: Duration = Duration::from_secs(60);
 
+/// Nobody vouches for the server.
+pub struct Unproven;
+
 /// The connections to one API server, and what they prove with.
 pub struct Pool {
     reactor: Rc<Reactor>,
     resolver: Rc<Resolver>,
     clock: Arc<CertificateClock>,
+    /// Whoever answers is heard; nothing secret is said, and nothing is learned of the time.
+    is_unverified: bool,
     kubeconfig: RefCell<Arc<Kubeconfig>>,
     successor: RefCell<Successor>,
     /// `None` until the credentials could be read.
@@ -68,6 +74,7 @@ impl Pool {
             reactor,
             resolver,
             clock,
+            is_unverified: false,
             successor: RefCell::new(successor),
             kubeconfig: RefCell::new(Arc::new(kubeconfig)),
             loaded: RefCell::default(),
@@ -109,6 +116,47 @@ impl Pool {
         Pool::new(reactor, resolver, Arc::clone(&self.clock), kubeconfig, successor)
     }
 
+    /// One to another server of the same network, which is to be proven by these CAs, or with `Err` by nobody; with a token,
+    /// or without any credential.
+    pub fn introduced(&self, server: Server, trust: Result<Material, Unproven>, token: Option<&Token>) -> Pool {
+        let is_unverified = trust.is_err();
+        let credentials = match token.filter(|_| !is_unverified) {
+            Some(token) => Credentials::Token(Material::Data(token.as_str().as_bytes().to_vec())),
+            None => Credentials::Anonymous,
+        };
+        let known = self.kubeconfig.borrow();
+        let kubeconfig = Kubeconfig {
+            server,
+            certificate_authority: trust.ok(),
+            tls_server_name: None,
+            credentials,
+            path: String::new(),
+            ..known.as_ref().clone()
+        };
+        // What is told by who is not proven teaches nothing.
+        let clock = if is_unverified { CertificateClock::new() } else { Arc::clone(&self.clock) };
+        let successor = Successor::none(&self.successor.borrow().node_name);
+        let (reactor, resolver) = (Rc::clone(&self.reactor), Rc::clone(&self.resolver));
+        Pool { is_unverified, ..Pool::new(reactor, resolver, clock, kubeconfig, successor) }
+    }
+
+    /// The server in use; `None` for a board that has yet to join.
+    pub fn server(&self) -> Option<Server> {
+        let kubeconfig = self.kubeconfig.borrow();
+        (!kubeconfig.path.is_empty()).then(|| kubeconfig.server.clone())
+    }
+
+    /// Whom the kubeconfig in use trusts.
+    pub fn authority(&self) -> Option<Material> {
+        self.kubeconfig.borrow().certificate_authority.clone()
+    }
+
+    /// Another cluster from now on; its credentials come later.
+    pub fn use_cluster(&self, kubeconfig: Kubeconfig) {
+        self.kubeconfig.replace(Arc::new(kubeconfig));
+        self.drop_idle();
+    }
+
     /// From now on this certificate, over the connection that has proved it.
     pub async fn change_over(&self, identity: Arc<NodePem>, proved: &Pool) -> Result<CredentialDates, Failure> {
         self.successor.borrow_mut().in_memory = Some(identity);
@@ -135,6 +183,9 @@ impl Pool {
         self.token_due.set(clock::up() + TOKEN_PERIOD);
         let clock = Arc::clone(&self.clock);
         let successor = self.successor.borrow().clone();
+        if self.is_unverified {
+            return credentials::unverified(clock).map(|loaded| (known, loaded));
+        }
         let read = move || {
             let kubeconfig = credentials::read_again(&known).map_or(known, Arc::new);
             credentials::load(&kubeconfig, &successor, clock).map(|loaded| (kubeconfig, loaded))
@@ -295,6 +346,9 @@ impl Pool {
     /// the certificates of both sides were issued in the past; a date that they do not agree on is none, and where that
     /// certificate was believed for want of a clock, it is not believed any more.
     fn dated(&self, mut answer: Answer, certified: Option<(Wall, Wall)>) -> Result<Answer, Failure> {
+        if self.is_unverified {
+            answer.date = None;
+        }
         let (Some(date), Some((from, until))) = (answer.date, certified) else { return Ok(answer) };
         if (from..=until).contains(&date) {
             let ours = self.loaded.borrow().as_ref().and_then(|loaded| loaded.dates.not_before);

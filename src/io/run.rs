@@ -34,26 +34,30 @@ use super::sandbox::Sandbox;
 use super::thread::Source;
 use super::watches::{ClockWatch, LinkWatch, Request, Signals};
 use super::{log, network, no_kernel, thread};
-use crate::agent::{Agent, Because, CredentialDates, Input, Notice, Output, Ticket};
+use crate::agent::{Agent, Because, CredentialDates, Input, Means, Notice, Output, Ticket};
 use crate::api::{Answer, Failure, Lane, Operation};
 use crate::config::Settings;
-use crate::config::kubeconfig::Kubeconfig;
+use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::journal::{self, BootId};
 use crate::probe::{self, Machine, Network, ReadingFiles, Root, StateDisk};
 use crate::time::Up;
 use board::Board;
+use identity::Identity;
 use reload::Reread;
 
 /// Everything the loop begins with.
 pub struct Start {
     pub settings: Settings,
-    pub kubeconfig: Kubeconfig,
+    /// `None`: the board has to join first.
+    pub kubeconfig: Option<Kubeconfig>,
     pub node_name: String,
     /// Where the files of the board are.
     pub root: Root,
     pub machine: Machine,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem. What the sandbox hides is told by it.
     pub read_settings: ReadSettings,
+    /// What these settings say to join with; takes the server in use, if there is one.
+    pub read_means: ReadMeans,
     /// The file system of the state directory, for every status run; takes whether it may be another one.
     pub read_disk: ReadDisk,
     /// What of the files below every user may read or change.
@@ -63,7 +67,8 @@ pub struct Start {
 }
 
 /// These two may hang, with the file system that they ask.
-type ReadSettings = Arc<dyn Fn(&Sandbox) -> Result<(Settings, Kubeconfig), String> + Send + Sync>;
+type ReadSettings = Arc<dyn Fn(&Sandbox) -> Result<(Settings, Option<Kubeconfig>), String> + Send + Sync>;
+type ReadMeans = Arc<dyn Fn(&Settings, Option<Server>) -> Result<Means, String> + Send + Sync>;
 type ReadDisk = Arc<dyn Fn(bool) -> StateDisk + Send + Sync>;
 
 /// What the tasks of this thread tell the loop.
@@ -95,6 +100,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
     log::set_ceiling();
     let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
     let reactor = new_reactor()?;
+    let identity = Identity::new(&start);
     let (disk, journal, known) = disk_writer::open(&reactor, &start.settings, boot, start.look_at_files)?;
     let sandbox = enter_sandbox(&start.settings, &start.files, !disk.is_silent());
     let signals =
@@ -102,9 +108,8 @@ pub fn run(start: Start) -> Result<(), Notice> {
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(known)));
     let clock = CertificateClock::new();
     resolver.known_servers().issued().into_iter().for_each(|moment| clock.passed(moment));
-    let identity = IdentityFiles::new(&start.settings.state_directory, &start.node_name);
-    let successor = identity.successor();
-    let pool = Pool::new(Rc::clone(&reactor), Rc::clone(&resolver), clock, start.kubeconfig, successor);
+    let (successor, kubeconfig) = (identity.files.successor(), start.kubeconfig.unwrap_or_else(Kubeconfig::of_nobody));
+    let pool = Pool::new(Rc::clone(&reactor), Rc::clone(&resolver), clock, kubeconfig, successor);
     let shared = Shared {
         reactor,
         resolver,
@@ -113,7 +118,6 @@ pub fn run(start: Start) -> Result<(), Notice> {
         inbox: Inbox::default(),
         requests: Default::default(),
         identity,
-        identity_steps: Inbox::default(),
         settings_source: Source::new("settings-reader", 1),
         disk_source: Source::new("disk-reader", 1),
         node_name: start.node_name,
@@ -218,8 +222,7 @@ struct Shared {
     inbox: Inbox<Message>,
     /// What each lane is to ask; the agent gives it nothing more before the answer.
     requests: [Inbox<(Ticket, Operation)>; 4],
-    identity: IdentityFiles,
-    identity_steps: Inbox<identity::Step>,
+    identity: Identity,
     settings_source: Source,
     disk_source: Source,
     node_name: String,
@@ -327,8 +330,12 @@ struct MainLoop<'a, 'shared> {
 impl MainLoop<'_, '_> {
     /// Boxed, as each layer of the executor would have all of it on the stack once more, which never shrinks again: 100 KB.
     async fn run(mut self: Box<Self>) {
-        self.executor.spawn(self.shared.reload_credentials()).detach();
-        self.handle(Input::Woke);
+        if self.shared.identity.is_joined {
+            self.executor.spawn(self.shared.reload_credentials()).detach();
+            self.handle(Input::Woke);
+        } else {
+            self.handle(Input::NotJoined);
+        }
         loop {
             let Some(until) = self.drain() else { return };
             let until = self.tell_manager().map_or(until, |due| due.min(until));
@@ -367,13 +374,17 @@ impl MainLoop<'_, '_> {
                 Output::Probe => self.shared.board_wanted.raise(),
                 Output::Send(ticket, operation) => self.shared.requests(ticket.lane()).push((ticket, operation)),
                 Output::SendOver(ticket, access, operation) => {
-                    self.shared.identity_steps.push(identity::Step::Send(ticket, access, operation));
+                    self.shared.identity.wants(identity::Step::Send(ticket, access, operation));
+                }
+                Output::ReadMeans(settings) => self.shared.identity.wants(identity::Step::ReadMeans(settings)),
+                Output::UseCluster { servers, authorities } => {
+                    self.shared.identity.wants(identity::Step::UseCluster { servers, authorities });
                 }
                 Output::MakeRequest { is_new } => {
-                    self.shared.identity_steps.push(identity::Step::MakeRequest { is_new });
+                    self.shared.identity.wants(identity::Step::MakeRequest { is_new });
                 }
                 Output::KeepCertificate { chain, received } => {
-                    self.shared.identity_steps.push(identity::Step::Keep { chain, received });
+                    self.shared.identity.wants(identity::Step::Keep { chain, received });
                 }
                 Output::ReloadCredentials => self.executor.spawn(self.shared.reload_credentials()).detach(),
                 Output::DropConnections => self.shared.pool.drop_idle(),

@@ -320,7 +320,11 @@ impl Pair {
                     let delay_us = self.random.between(500, 10_000);
                     self.schedule(delay_us, Event::Facts { board, life });
                 }
-                Output::SendOver(..) | Output::MakeRequest { .. } | Output::KeepCertificate { .. } => {
+                Output::SendOver(..)
+                | Output::ReadMeans(_)
+                | Output::UseCluster { .. }
+                | Output::MakeRequest { .. }
+                | Output::KeepCertificate { .. } => {
                     unreachable!("nobody has a certificate here")
                 }
                 Output::Send(ticket, operation) => self.send(board, ticket, operation),

@@ -402,7 +402,11 @@ impl World {
                 self.trace.say(|| "   probes the board".to_owned());
                 self.schedule(delay_us, Event::Facts { life });
             }
-            Output::SendOver(..) | Output::MakeRequest { .. } | Output::KeepCertificate { .. } => {
+            Output::SendOver(..)
+            | Output::ReadMeans(_)
+            | Output::UseCluster { .. }
+            | Output::MakeRequest { .. }
+            | Output::KeepCertificate { .. } => {
                 unreachable!("nobody has a certificate here")
             }
             Output::Send(ticket, operation) => self.send(ticket, operation),

@@ -38,7 +38,8 @@ const OTHER_MACHINE: &str =
 /// What the program is started with.
 pub struct Launch<'a> {
     identity: &'a NodeIdentity,
-    kubeconfig: PathBuf,
+    /// `None`: the settings say how to join.
+    kubeconfig: Option<PathBuf>,
     settings: BTreeMap<String, String>,
     flags: Vec<String>,
     /// File of the machine, and what it says instead.
@@ -60,7 +61,7 @@ impl<'a> Launch<'a> {
     pub fn with_defaults(identity: &'a NodeIdentity) -> Self {
         Self {
             identity,
-            kubeconfig: identity.kubeconfig.clone(),
+            kubeconfig: Some(identity.kubeconfig.clone()),
             settings: BTreeMap::from([("stateDirectory".to_owned(), identity.dir.join("state").display().to_string())]),
             flags: Vec::new(),
             board: Vec::new(),
@@ -83,7 +84,13 @@ impl<'a> Launch<'a> {
     }
 
     pub fn kubeconfig(mut self, file: &Path) -> Self {
-        file.clone_into(&mut self.kubeconfig);
+        self.kubeconfig = Some(file.to_owned());
+        self
+    }
+
+    /// Without anything but what the settings say to join with, and what an earlier process has kept.
+    pub fn without_kubeconfig(mut self) -> Self {
+        self.kubeconfig = None;
         self
     }
 
@@ -129,11 +136,8 @@ impl<'a> Launch<'a> {
             command.extend(["nsenter".to_owned(), format!("--target={pid}"), "--net".to_owned(), "--mount".to_owned()]);
         }
         command.extend(self.program);
-        command.extend([
-            "run".to_owned(),
-            format!("--config={}", agent.settings_file.display()),
-            format!("--kubeconfig={}", self.kubeconfig.display()),
-        ]);
+        command.extend(["run".to_owned(), format!("--config={}", agent.settings_file.display())]);
+        command.extend(self.kubeconfig.map(|file| format!("--kubeconfig={}", file.display())));
         command.extend(self.is_named.then(|| format!("--hostname-override={}", self.identity.name)));
         command.extend(self.flags);
         let daemon = Daemon::start(cluster.home(), &name, &command)?;

@@ -4,6 +4,7 @@ mod contest;
 mod events;
 mod gaps;
 mod identity;
+mod join;
 mod lease;
 mod outage;
 mod registration;
@@ -19,7 +20,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{Document, Failure, Operation, PatchAnswer, Refusal, StatusError};
+use crate::api::{Failure, PatchAnswer, Refusal, StatusError};
+use crate::config::kubeconfig::Server;
 use crate::identity::CertificateDer;
 use crate::journal::{BootId, Journal, Write};
 use crate::node::Node;
@@ -52,6 +54,10 @@ struct Script {
     access: Option<Access>,
     /// Certificates that are in use from then on.
     kept: Vec<Vec<CertificateDer<'static>>>,
+    /// How often somebody asked what there is to join with.
+    means_asked: usize,
+    /// The cluster that the board joins.
+    cluster: Option<(Vec<Server>, Vec<CertificateDer<'static>>)>,
     disk: Disk,
     stopped: bool,
     /// The Node of a healthy server, once something was written to it.
@@ -119,6 +125,7 @@ impl Script {
         let script = Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
             stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, kept: Vec::new(),
+            means_asked: 0, cluster: None,
         };
         script
     }
@@ -156,6 +163,8 @@ impl Script {
                     self.access = Some(access);
                     sent.push((ticket, operation));
                 }
+                Output::ReadMeans(_) => self.means_asked += 1,
+                Output::UseCluster { servers, authorities } => self.cluster = Some((servers, authorities)),
                 Output::MakeRequest { is_new } => self.keys_asked.push(is_new),
                 Output::KeepCertificate { chain, .. } => self.kept.push(chain),
                 Output::ReloadCredentials => self.reloads += 1,

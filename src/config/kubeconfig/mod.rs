@@ -48,8 +48,16 @@ pub struct Server {
 impl Server {
     /// `host:port` as a `Host` header wants it: IPv6 in brackets, default port 443 left out.
     pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == 443 { host } else { format!("{host}:{}", self.port) }
+        if self.port == 443 { self.bracketed() } else { self.with_port() }
+    }
+
+    /// `host:port`, IPv6 in brackets.
+    pub fn with_port(&self) -> String {
+        format!("{}:{}", self.bracketed(), self.port)
+    }
+
+    fn bracketed(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
 }
 
@@ -106,6 +114,19 @@ impl Credentials {
 }
 
 impl Kubeconfig {
+    /// That of a board which has yet to join: nothing can be asked with it.
+    pub fn of_nobody() -> Kubeconfig {
+        Kubeconfig {
+            server: Server { host: "not-joined.invalid".to_owned(), port: 443, path_prefix: String::new() },
+            certificate_authority: Some(Material::Data(Vec::new())),
+            tls_server_name: None,
+            proxy: None,
+            credentials: Credentials::Anonymous,
+            context: String::new(),
+            path: String::new(),
+        }
+    }
+
     /// Reads the file's `current-context`. Relative paths are joined to the folder of `path`, where the kubeconfig stands.
     /// JSON is read as well: it is YAML.
     pub fn parse(text: &str, path: &str) -> Result<Kubeconfig, Problem> {

@@ -56,7 +56,14 @@ impl Shared {
         let (read, sandbox) = (Arc::clone(read), Arc::clone(sandbox));
         let read = self.settings_source.ask(move || read(&sandbox));
         match self.reactor.before(clock::up() + thread::FILE_PATIENCE, read).await.and_then(Result::ok) {
-            Some(Ok((settings, kubeconfig))) => Ok((Box::new(settings), self.pool.replace(kubeconfig).await)),
+            Some(Ok((settings, kubeconfig))) => {
+                let replaced = match kubeconfig {
+                    Some(kubeconfig) => self.pool.replace(kubeconfig).await,
+                    // The board joins, or has joined.
+                    None => self.pool.reload().await,
+                };
+                Ok((Box::new(settings), replaced))
+            }
             Some(Err(problems)) => Err(Refused::Wrong(problems)),
             None => Err(Refused::Silent),
         }

@@ -131,7 +131,8 @@ fn run_changed(
             // It would hold for every test of this process.
             settings: Settings { sandbox: false, ..settings },
             files: Vec::new(),
-            kubeconfig,
+            kubeconfig: Some(kubeconfig),
+            read_means: Arc::new(|_, _| Err("nothing to join with".to_owned())),
             node_name: "board".to_owned(),
             root: Root::new("/nonexistent"),
             machine: machine(),
@@ -139,7 +140,7 @@ fn run_changed(
             look_at_files: Box::new(Vec::new),
             read_settings: Arc::new(move |_| {
                 reloaded.send(()).unwrap();
-                Ok((Settings::default(), for_reload.clone()))
+                Ok((Settings::default(), Some(for_reload.clone())))
             }),
         };
         change(&mut start);
@@ -287,7 +288,7 @@ fn settings_that_did_not_answer_are_used_as_soon_as_they_do() {
         while clock::up() < answers_at {
             std::thread::park_timeout(answers_at - clock::up());
         }
-        Ok((hasty(), moved.clone()))
+        Ok((hasty(), Some(moved.clone())))
     };
     let running =
         run_changed(hasty(), kubeconfig(&authority, server.port), |start| start.read_settings = Arc::new(read));

@@ -1,0 +1,286 @@
+//! A board with a token: whom it asks in which order, what each answer means, and what is never said to whom.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+use super::*;
+use crate::config::kubeconfig::parse_server;
+use crate::config::settings::{CaHash, Token};
+use crate::identity::samples::{Key, leaf, signature};
+use crate::identity::{Renewal, SigningRequest, files, pem, pin};
+
+const TOKEN: &str = "abcdef.0123456789abcdef";
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What somebody answers who is asked which cluster it is.
+type Answerer<'a> = &'a dyn Fn(&Case) -> Result<Document, Refusal>;
+
+struct Case {
+    script: Script,
+    authority: CertificateDer<'static>,
+    servers: Vec<Server>,
+    trust: Option<Trust>,
+}
+
+impl Case {
+    fn new() -> Case {
+        let mut script = Script::new();
+        let now = script.now();
+        script.agent.handle(Input::NotJoined, now);
+        let servers = ["https://one:6443", "https://two:6443"].map(|url| parse_server(url).unwrap());
+        let authority = CertificateDer::from(leaf("kubernetes", &Key::new(), 2025, 2035));
+        Case { script, authority, servers: servers.to_vec(), trust: None }
+    }
+
+    fn pinned(&self) -> Vec<CaHash> {
+        vec![pin::of(&self.authority).unwrap()]
+    }
+
+    /// Lets time pass until somebody asks what to join with, and says it.
+    fn introduce(&mut self) {
+        let asked = self.script.means_asked;
+        for _ in 0..1000 {
+            let (sent, until) = self.script.drain();
+            assert!(sent.is_empty(), "{sent:?}");
+            if self.script.means_asked > asked {
+                let trust = self.trust.clone().unwrap_or_else(|| Trust::Pinned(self.pinned()));
+                let token = Token::parse(TOKEN).unwrap();
+                let means = Means { servers: self.servers.clone(), token, is_fleeting: false, trust };
+                let now = self.script.now();
+                return self.script.agent.handle(Input::Means(Ok(Box::new(means))), now);
+            }
+            self.script.up = self.script.up.max(until.as_duration());
+        }
+        panic!("nobody asks");
+    }
+
+    fn info(&self, authorities: &[CertificateDer<'_>], secret: &str) -> Result<Document, Refusal> {
+        let servers = [parse_server("https://10.0.0.1:6443").unwrap()];
+        let kubeconfig = files::kubeconfig(&servers, authorities, None);
+        let signature = signature(&kubeconfig, ("abcdef", secret));
+        let map = json!({ "data": { "kubeconfig": kubeconfig, "jws-kubeconfig-abcdef": signature } });
+        Ok(Document::Json(map.to_string().into_bytes()))
+    }
+
+    fn signed(&self) -> Result<Document, Refusal> {
+        self.info(std::slice::from_ref(&self.authority), "0123456789abcdef")
+    }
+
+    fn play(&mut self, result: Result<Document, Refusal>) -> (u128, Operation) {
+        self.script.play(Lane::Identity, result)
+    }
+
+    fn words(&mut self) -> Vec<&'static str> {
+        let (sent, _) = self.script.drain();
+        assert!(sent.is_empty(), "{sent:?}");
+        self.script.words()
+    }
+
+    /// As far as the request for a certificate.
+    fn proven(&mut self) {
+        self.introduce();
+        self.play(self.signed());
+        self.play(self.signed());
+        self.play(refused(403, "Forbidden"));
+    }
+
+    fn is_token_said(&self) -> bool {
+        matches!(&self.script.access, Some(Access::Introduced { token: Some(_), .. }))
+    }
+}
+
+#[test]
+fn a_board_with_a_token_asks_in_order_and_is_a_node_only_when_it_has_its_certificate() {
+    let mut case = Case::new();
+    case.introduce();
+    let (_, discover) = case.play(case.signed());
+    assert_eq!(discover, Operation::ReadClusterInfo);
+    assert_eq!(case.script.access, Some(Access::Unverified { server: case.servers[0].clone() }));
+    assert_eq!(case.script.cluster, None, "nobody is proven");
+    let (_, confirm) = case.play(case.signed());
+    let authorities = Some(vec![case.authority.clone()]);
+    let introduced =
+        |token| Access::Introduced { server: case.servers[0].clone(), authorities: authorities.clone(), token };
+    assert_eq!((confirm, case.script.access.clone()), (Operation::ReadClusterInfo, Some(introduced(None))));
+    let proven = introduced(Some(Token::parse(TOKEN).unwrap()));
+    let (_, look) = case.play(refused(404, "NotFound"));
+    assert_eq!((look, case.script.access.clone()), (Operation::ReadNode { heartbeat: false }, Some(proven.clone())));
+    let (servers, authorities) = case.script.cluster.clone().unwrap();
+    let hosts: Vec<_> = servers.iter().map(|server| server.host.as_str()).collect();
+    assert_eq!((hosts, authorities), (vec!["one", "two", "10.0.0.1"], vec![case.authority.clone()]), "JOIN-7");
+    assert!(case.words().iter().all(|word| *word != "registered"));
+    let key = Key::new();
+    let request = SigningRequest::new("n1", key.point());
+    let now = case.script.now();
+    case.script.agent.handle(Input::RequestMade { request: Box::new(request.clone()), signature: vec![0x30, 0] }, now);
+    let mut text = String::new();
+    let certificate = leaf("n1", &key, 2026, 2028);
+    pem::write(&mut text, pem::CERTIFICATE, &certificate);
+    let issued = json!({
+        "metadata": { "uid": "csr-1", "resourceVersion": "5" },
+        "spec": {
+            "request": STANDARD.encode(request.pem(&[0x30, 0])),
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        },
+        "status": { "conditions": [{ "type": "Approved" }], "certificate": STANDARD.encode(text) },
+    });
+    let (_, create) = case.play(Ok(Document::Json(issued.to_string().into_bytes())));
+    assert!(matches!(create, Operation::CreateCertificateRequest { .. }));
+    assert_eq!(case.script.access, Some(proven), "the token asks for it");
+    case.play(refused(404, "NotFound"));
+    assert!(matches!(case.script.access, Some(Access::Candidate { .. })));
+    case.words();
+    assert_eq!(case.script.kept.len(), 1);
+    let dates = CredentialDates { renewal: Renewal::of(&certificate, None), ..CredentialDates::default() };
+    let now = case.script.now();
+    case.script.agent.handle(Input::Credentials(dates), now);
+    case.script.register();
+    assert!(case.script.words().contains(&"registered"));
+}
+
+#[test]
+fn of_what_nobody_has_proven_only_pinned_certificates_are_kept() {
+    let mut case = Case::new();
+    case.introduce();
+    let theirs = CertificateDer::from(leaf("attacker", &Key::new(), 2025, 2035));
+    case.play(case.info(&[theirs, case.authority.clone()], "0123456789abcdef"));
+    case.play(case.signed());
+    let expected = Some(vec![case.authority.clone()]);
+    assert!(
+        matches!(&case.script.access, Some(Access::Introduced { authorities, token: None, .. }) if *authorities == expected)
+    );
+}
+
+#[test]
+fn whoever_is_not_proven_never_hears_the_token() {
+    let theirs = || CertificateDer::from(leaf("attacker", &Key::new(), 2025, 2035));
+    let mixed = |case: &Case| case.info(&[theirs()], "0123456789abcdef");
+    let answers: [(&str, Answerer<'_>); 8] = [
+        ("pin-mismatch", &mixed),
+        ("signature-wrong", &|case| case.info(std::slice::from_ref(&case.authority), "0123456789abcdeg")),
+        ("token-unknown", &|_| Ok(Document::Json(json!({ "data": { "kubeconfig": "" } }).to_string().into_bytes()))),
+        ("answer-malformed", &|_| Ok(Document::Json(b"1".to_vec()))),
+        ("anonymous-refused", &|_| refused(401, "Unauthorized")),
+        ("anonymous-refused", &|_| refused(403, "Forbidden")),
+        ("no-cluster-info", &|_| refused(404, "NotFound")),
+        ("join-failing", &|_| unreachable()),
+    ];
+    for (word, answer) in answers {
+        let mut case = Case::new();
+        let mut moments = Vec::new();
+        for _ in 0..6 {
+            case.introduce();
+            let result = answer(&case);
+            moments.push(case.play(result).0);
+            assert!(!case.is_token_said(), "{word}");
+        }
+        assert!(case.words().contains(&word), "{word}: {:?}", case.script.words());
+        let first_minute = moments.iter().filter(|at| **at < moments[0] + 60_000).count();
+        assert!(first_minute <= 6, "{word}: {first_minute} in the first minute");
+        assert_eq!(case.script.cluster, None, "{word}");
+        let told = case.script.said.iter().filter(|notice| notice.word == word).count();
+        assert!(told <= 3, "{word} is told {told} times");
+        assert!(case.script.said.iter().all(|notice| !notice.text.contains("0123456789abcde")), "the secret is told");
+    }
+}
+
+#[test]
+fn servers_take_turns() {
+    let mut case = Case::new();
+    let mut hosts = Vec::new();
+    for _ in 0..4 {
+        case.introduce();
+        case.play(unreachable());
+        let Some(Access::Unverified { server }) = &case.script.access else { panic!("{:?}", case.script.access) };
+        hosts.push(server.host.clone());
+    }
+    assert_eq!(hosts, ["one", "two", "one", "two"]);
+}
+
+#[test]
+fn with_a_ca_nobody_unproven_is_asked_and_no_cluster_info_is_needed() {
+    let mut case = Case::new();
+    case.trust = Some(Trust::Given(vec![case.authority.clone()]));
+    case.introduce();
+    case.play(refused(401, "Unauthorized"));
+    assert!(matches!(&case.script.access, Some(Access::Introduced { token: None, .. })));
+    assert_eq!(case.play(refused(403, "Forbidden")).1, Operation::ReadNode { heartbeat: false });
+    case.words();
+    assert_eq!(case.script.keys_asked, [false]);
+}
+
+#[test]
+fn a_name_that_another_board_is_ready_under_is_not_taken() {
+    for (is_ready, serial, keys) in [(true, "another", 0), (false, "another", 1), (true, "c3dd000000000001", 1)] {
+        let mut node = registered_node();
+        let status = if is_ready { "True" } else { "Unknown" };
+        node.status
+            .conditions
+            .iter_mut()
+            .filter(|one| one.kind == "Ready")
+            .for_each(|one| one.status = status.to_owned());
+        node.metadata.annotations.insert("nodepulse.dev/board-serial".to_owned(), serial.to_owned());
+        let mut case = Case::new();
+        case.introduce();
+        case.play(case.signed());
+        case.play(case.signed());
+        case.play(Ok(Document::Node(Box::new(node))));
+        assert_eq!(case.words().contains(&"name-taken"), keys == 0, "{is_ready} {serial}");
+        assert_eq!(case.script.keys_asked.len(), keys, "{is_ready} {serial}");
+    }
+}
+
+#[test]
+fn a_token_that_dies_on_the_way_is_asked_for_again_and_the_key_stays() {
+    let mut case = Case::new();
+    case.proven();
+    case.words();
+    let request = SigningRequest::new("n1", Key::new().point());
+    let now = case.script.now();
+    case.script.agent.handle(Input::RequestMade { request: Box::new(request), signature: vec![0x30, 0] }, now);
+    case.play(refused(401, "Unauthorized"));
+    assert!(case.words().contains(&"token-unknown"), "{:?}", case.script.words());
+    case.proven();
+    case.words();
+    assert_eq!(case.script.keys_asked, [false, false]);
+}
+
+/// A few requests with a certificate that is refused are enough to know; the files are read again before.
+#[test]
+fn a_node_whose_certificate_has_ended_goes_back_with_the_token_ever_more_rarely() {
+    let mut script = Script::new();
+    script.register();
+    let renewal = Renewal::of(&leaf("n1", &Key::new(), 2025, 2027), None);
+    let now = script.now();
+    script.agent.handle(Input::Credentials(CredentialDates { renewal, ..CredentialDates::default() }), now);
+    let mut case = Case { script, ..Case::new() };
+    let mut tries = Vec::new();
+    let end = case.script.up + HOUR * 48;
+    while case.script.up < end {
+        let asked = case.script.means_asked;
+        let (sent, until) = case.script.drain();
+        if case.script.means_asked > asked {
+            tries.push(case.script.up.as_secs());
+            let token = Token::parse(TOKEN).unwrap();
+            let means = Means { servers: case.servers.clone(), token, is_fleeting: false, trust: Trust::InUse };
+            let now = case.script.now();
+            case.script.agent.handle(Input::Means(Ok(Box::new(means))), now);
+            continue;
+        }
+        if sent.is_empty() {
+            case.script.up = case.script.up.max(until.as_duration()).min(end);
+        }
+        for (ticket, operation) in sent {
+            let is_ours = ticket.lane() == Lane::Identity;
+            assert!(!is_ours || operation == Operation::ReadClusterInfo, "{operation:?}");
+            let nobody_knows = Document::Json(json!({ "data": { "kubeconfig": "" } }).to_string().into_bytes());
+            let result = if is_ours { Ok(nobody_knows) } else { refused(401, "Unauthorized") };
+            case.script.answer(ticket, result);
+        }
+    }
+    assert!(case.script.reloads >= 1);
+    let within = |from: u64, to: u64| tries.iter().filter(|at| (from * 3600..to * 3600).contains(*at)).count();
+    assert!((60..=140).contains(&within(0, 24)), "{} on the first day", within(0, 24));
+    assert!((15..=35).contains(&within(25, 48)), "{} on the second", within(25, 48));
+}
