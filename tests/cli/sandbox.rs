@@ -119,7 +119,9 @@ fn is_refused(at: &impl Fn(&str) -> String, sandbox: &Sandbox) {
         ] {
             assert_eq!(File::create(&file).err().map(|error| error.kind()), denied, "{file}");
         }
-        assert_eq!(fs::create_dir(at("state/folder")).err().map(|error| error.kind()), denied);
+        assert_eq!(fs::create_dir(at("elsewhere/folder")).err().map(|error| error.kind()), denied);
+        let link = std::os::unix::fs::symlink("/etc/passwd", at("state/link"));
+        assert_eq!(link.err().map(|error| error.kind()), denied);
         assert_eq!(fs::remove_file(at("credentials/key")).err().map(|error| error.kind()), denied);
     } else {
         assert_eq!(sandbox.outside(&outside), [""; 0]);
