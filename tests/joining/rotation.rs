@@ -13,8 +13,7 @@ const WATCHED: Duration = Duration::from_secs(90);
 const LONGEST_GAP: Duration = Duration::from_millis(2500);
 
 pub fn cases() -> Vec<Case> {
-    let name = "certificates_of_forty_seconds_follow_each_other_without_a_gap";
-    vec![Case { name, needs: &[], run: certificates_of_forty_seconds_follow_each_other_without_a_gap }]
+    cases![&[], certificates_of_forty_seconds_follow_each_other_without_a_gap]
 }
 
 fn certificates_of_forty_seconds_follow_each_other_without_a_gap(cluster: &Cluster) -> Result<()> {
