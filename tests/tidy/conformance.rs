@@ -161,7 +161,7 @@ fn a_row_without_a_reason_or_a_test_is_caught() {
     let complaints = |row: &str| every_row_is_complete(row).len();
     assert_eq!(complaints("| REG-2 | x | Same | `t` |"), 0);
     assert_eq!(complaints("| REG-2 | x | Same |  |"), 1, "in scope, no test");
-    assert_eq!(complaints("| TLS-2 | x | Later: with certificate rotation |  |"), 0, "out of scope");
+    assert_eq!(complaints("| IMG-1 | x | Later: with a container runtime |  |"), 0, "out of scope");
     assert_eq!(complaints("| REG-2 | x | Later: with certificate rotation | `t` |"), 1, "in scope");
     assert_eq!(complaints("| REG-2 | x | Different: | `t` |"), 1, "no reason");
     assert_eq!(complaints("| REG-2 | x | Perhaps | `t` |"), 1, "no verdict");
