@@ -118,6 +118,20 @@ impl IdentityLane {
         self.is_joined
     }
 
+    /// How far a board without credentials is, for people, and whether somebody has to do something about it.
+    pub(super) fn joining(&self) -> (bool, String) {
+        let step = match &self.stage {
+            Stage::Poll(made, poll) if poll.looks >= TOLD_AT_LOOK => {
+                return (true, format!("waiting for approval: kubectl certificate approve {}", made.request.name()));
+            }
+            Stage::Join | Stage::Rest { .. } => "finding out which cluster it is",
+            Stage::Making(_) | Stage::Create(_) | Stage::Poll(..) => "asking for a certificate",
+            Stage::Prove(..) | Stage::Keep => "trying the certificate",
+        };
+        let obstacle = self.join.as_ref().and_then(|join| join.obstacle()).or(self.tries.last_failure());
+        (obstacle.is_some(), obstacle.unwrap_or(step).to_owned())
+    }
+
     /// There are none: the board has to join.
     pub(super) fn join(&mut self, shared: &mut Shared, now: Now) {
         self.is_joined = false;

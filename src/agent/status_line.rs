@@ -15,6 +15,10 @@ impl Agent {
     /// How the Node fares now.
     pub fn status_line(&self) -> StatusLine {
         let name = &self.shared.node_name;
+        if !self.identity.is_joined() {
+            let (is_settled, step) = self.identity.joining();
+            return StatusLine { is_settled, text: format!("Node {name} is joining: {step}") };
+        }
         let (is_settled, text) = match (self.lease.last_failure(), self.status.last_failure()) {
             (_, None) if self.status.lacks_node() => (false, format!("registering Node {name}")),
             (_, Some(why)) if self.status.lacks_node() => (true, format!("Node {name} is not registered: {why}")),

@@ -176,6 +176,8 @@ fn whoever_is_not_proven_never_hears_the_token() {
             assert!(!case.is_token_said(), "{word}");
         }
         assert!(case.words().contains(&word), "{word}: {:?}", case.script.words());
+        let line = case.script.agent.status_line();
+        assert!(line.is_settled && line.text.starts_with("Node n1 is joining: "), "{}", line.text);
         let first_minute = moments.iter().filter(|at| **at < moments[0] + 60_000).count();
         assert!(first_minute <= 6, "{word}: {first_minute} in the first minute");
         assert_eq!(case.script.cluster, None, "{word}");
