@@ -149,7 +149,7 @@ pub(super) fn event_of(record: &Record, node: &str, uid: &str, records: &Records
     let at = match records.time_of(record, stamp, now) {
         RecordTime::At(wall) => wall,
         RecordTime::NotBefore(wall) => {
-            what.message.push_str(" (the board had no clock then: when it was is not known)");
+            what.message.push_str(" (the board had no clock then, so its time is not known)");
             wall
         }
     };

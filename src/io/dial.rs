@@ -99,7 +99,7 @@ pub fn set_abort_on_close(socket: &impl AsFd, aborts: bool) -> Result<(), Errno>
     setsockopt(socket, sockopt::Linger, &linger)
 }
 
-/// No keep-alive: the heartbeat is the probe, and what it sends is given up after `TCP_USER_TIMEOUT`.
+/// No keep-alive: a heartbeat shows whether the connection works, and what it sends is given up after `TCP_USER_TIMEOUT`.
 fn begin(reactor: &Rc<Reactor>, address: SocketAddr) -> Result<Watched<TcpStream>, Errno> {
     let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let socket = socket(family, SockType::Stream, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC, None)?;

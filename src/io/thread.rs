@@ -32,7 +32,7 @@ impl Source {
     pub async fn ask<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let ticket = Arc::clone(&self.asked);
         if Arc::strong_count(&ticket) > self.most_threads + 1 {
-            return Err(io::Error::other("those begun earlier still hang"));
+            return Err(io::Error::other("earlier calls have not come back yet"));
         }
         let value = Arc::new(Mutex::new(None));
         let for_thread = Arc::clone(&value);
@@ -89,7 +89,7 @@ mod tests {
         let begun = clock::up();
         for _ in 0..100 {
             let refused = reactor.block_on(source.ask(|| -> u8 { panic!("a second thread") })).unwrap();
-            assert_eq!(refused.unwrap_err().to_string(), "those begun earlier still hang");
+            assert_eq!(refused.unwrap_err().to_string(), "earlier calls have not come back yet");
         }
         assert!(clock::up() - begun < 10 * PATIENCE, "nobody waits again");
         drop(release);

@@ -111,7 +111,10 @@ impl StatusLane {
     fn suspect(&self, contest: &mut Contest, node: Box<Node>, shared: &mut Shared, now: Now) {
         let who = self.wanted.stranger(&node).map_or_else(|| TWIN.to_owned(), |who| who.to_string());
         if !self.tries.is_hindered() {
-            let text = format!("Node {} was written by {who}: checking whether it still lives", shared.node_name);
+            let text = format!(
+                "Node {} was written by {who}: looking whether that one still renews its Lease",
+                shared.node_name
+            );
             shared.say(Level::Warning, "stranger", text);
         }
         contest.who = who;

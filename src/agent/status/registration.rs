@@ -20,7 +20,7 @@ use crate::node::object::Node;
 use crate::node::patch::create_body;
 use crate::time::{Now, Up};
 
-const VERSION_UNKNOWN: &str = "nobody says which version the API server has: registering without; kubeletVersion follows it as soon as GET /version is answered";
+const VERSION_UNKNOWN: &str = "the API server's version is not known yet: registering without it; kubeletVersion follows as soon as GET /version is answered";
 
 /// Each pause is twice the one before, from 100 ms on (REG-2).
 pub(super) fn tries_to_register() -> Tries {

@@ -15,7 +15,7 @@ type Checked = Result<(), String>;
 /// What waited in an outage is told at most this often.
 const REPLAY_SPACING_US: i64 = 1_000_000;
 /// What an event says whose time is that of its telling.
-const NO_TIME: &str = " (the board had no clock then: when it was is not known)";
+const NO_TIME: &str = " (the board had no clock then, so its time is not known)";
 const OVERDUE_US: i64 = 10_000_000;
 pub const FOREVER: i64 = i64::MAX / 2;
 
