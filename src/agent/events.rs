@@ -221,7 +221,7 @@ impl EventLane {
                 shared.replay.told(sequence, &mut shared.records);
             }
             let text = format!("event {} dropped: {refusal}{advice}", lost.event.reason);
-            shared.say(Level::Warning, "event-dropped", text);
+            shared.say(Level::Warn, "event-dropped", text);
         }
     }
 
@@ -277,7 +277,7 @@ impl EventLane {
             place.and_then(|place| self.waiting.remove(place));
             self.dropped = self.dropped.saturating_add(1);
             let text = format!("the queue of events is full: {} dropped so far, oldest first", self.dropped);
-            shared.say(Level::Warning, "events-dropped", text);
+            shared.say(Level::Warn, "events-dropped", text);
         }
         self.waiting.push_back(Waiting { event, record: None, state });
     }

@@ -52,7 +52,7 @@ impl FailureLog {
         let what = self.what;
         let class = refusal.class();
         let Some(current) = &mut self.current else {
-            let notice = Notice::new(Level::Warning, "failing", format!("{what} failed: {text}"));
+            let notice = Notice::new(Level::Warn, "failing", format!("{what} failed: {text}"));
             self.current = Some(Current { since: now, said: vec![(kind, now)], unsaid: 0, failures: 1, text, class });
             return Some(notice);
         };
@@ -77,7 +77,7 @@ impl FailureLog {
         }
         current.said.push((kind, now));
         current.unsaid = 0;
-        Some(Notice::new(Level::Warning, "still-failing", text))
+        Some(Notice::new(Level::Warn, "still-failing", text))
     }
 
     /// A try succeeded. Answers the line to say when that ends a run of failures.

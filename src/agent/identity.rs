@@ -360,7 +360,7 @@ impl IdentityLane {
                 "waiting for approval: kubectl certificate approve {name} (compare this name: it is the key's \
                 fingerprint)"
             );
-            shared.say(Level::Warning, "certificate-pending", text);
+            shared.say(Level::Warn, "certificate-pending", text);
         }
         request.at = if poll.whole { now.up } else { now.up + pause };
         self.stage = Stage::Poll(request, poll);
@@ -398,14 +398,14 @@ impl IdentityLane {
 
     /// Nothing comes of this key: another one, in an hour.
     fn start_over(&mut self, word: &'static str, text: String, shared: &mut Shared, now: Now) {
-        shared.say(Level::Warning, word, text);
+        shared.say(Level::Warn, word, text);
         self.needs_new_key = true;
         self.stage = Stage::Rest { not_before: now.up + HOUR };
     }
 
     /// The same key asks again, ever more rarely: whoever denied it may change their mind.
     fn denied(&mut self, word: &'static str, text: String, shared: &mut Shared, now: Now) {
-        shared.say(Level::Warning, word, text);
+        shared.say(Level::Warn, word, text);
         self.stage = Stage::Rest { not_before: now.up + self.denials.step() };
     }
 

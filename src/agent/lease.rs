@@ -159,7 +159,7 @@ impl LeaseLane {
                     if known.is_some_and(|known| known != transitions) {
                         let text = "another board or process has taken over the Lease: writing nothing before it is known \
                                     whose Node this is";
-                        shared.say(Level::Warning, "lease-taken", text);
+                        shared.say(Level::Warn, "lease-taken", text);
                         shared.node = Ownership::Contested;
                     }
                 }
@@ -260,7 +260,7 @@ impl LeaseLane {
         };
         if let Some(next_stage) = next_stage {
             if (stage, next_stage) == (Stage::Renew, Stage::Create) {
-                shared.say(Level::Warning, "lease-missing", "somebody deleted the Lease: creating it again");
+                shared.say(Level::Warn, "lease-missing", "somebody deleted the Lease: creating it again");
             }
             self.stage = next_stage;
             self.turns += 1;

@@ -320,7 +320,7 @@ impl Agent {
         let date = answer.date.filter(|date| !is_late || stamp.is_none_or(|stamp| stamp < *date));
         let date = date.filter(|date| self.shared.clock.is_confirmed(*date, now));
         if let Some(skew) = date.and_then(|date| self.shared.clock.believe(date, now)) {
-            self.shared.say(Level::Warning, "clock-skew", skew);
+            self.shared.say(Level::Warn, "clock-skew", skew);
         }
         match ticket.lane {
             Lane::Lease => {

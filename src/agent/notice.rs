@@ -2,22 +2,16 @@
 
 use std::fmt;
 
+pub use log::Level;
+
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
+    /// How much it matters.
     pub level: Level,
     /// The machine word, stable: `registered`, `lease-renewed`, `status-sent` ...
     pub word: &'static str,
     pub text: String,
-}
-
-/// How much it matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    Error,
-    Warning,
-    Info,
-    Debug,
 }
 
 impl Notice {

@@ -138,7 +138,7 @@ impl Records {
         } else {
             let text = "the journal cannot be written: what changes while the server cannot be reached is kept in \
                         memory only and lost with the process, until stateDirectory can be written";
-            Notice::new(Level::Warning, "journal-unwritable", text)
+            Notice::new(Level::Warn, "journal-unwritable", text)
         })
     }
 

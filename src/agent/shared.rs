@@ -137,7 +137,7 @@ impl Shared {
             "Node {name} is longer than {most_bytes} bytes, so it is reported without being read, and what others change on it \
              goes unseen: take away what is not needed, kubectl get node {name} -o json shows it"
         );
-        self.say(Level::Warning, "node-too-large", text);
+        self.say(Level::Warn, "node-too-large", text);
     }
 
     pub(super) fn stamp(&self, now: Now) -> Option<Wall> {

@@ -84,7 +84,7 @@ impl WantedNode {
         if identity::has_no_id(&facts.machine) {
             let text = "this board has no serial number, no MAC address that stays and no machine-id: another one with its \
                         credentials is noticed only once it renews the same Lease";
-            shared.say_once(Level::Warning, "nameless-board", text);
+            shared.say_once(Level::Warn, "nameless-board", text);
         }
         // The size that was read first counts, from the first look on: also where the disk cannot be read any more once there
         // is a Node to report to.
@@ -198,7 +198,7 @@ impl WantedNode {
         self.complain(problems, shared);
         let normal = if base.is_some() { Level::Info } else { Level::Debug };
         for event in events {
-            let level = if event.warning { Level::Warning } else { normal };
+            let level = if event.warning { Level::Warn } else { normal };
             shared.say(level, "node-event", format!("{}: {}", event.reason, event.message));
             shared.fresh_events.push(event);
         }
@@ -214,7 +214,7 @@ impl WantedNode {
     fn complain(&mut self, problems: Vec<NodeError>, shared: &mut Shared) {
         for problem in &problems {
             if !self.complaints.contains(problem.subject()) {
-                shared.say(Level::Warning, problem.word(), problem.to_string());
+                shared.say(Level::Warn, problem.word(), problem.to_string());
             }
         }
         self.complaints = problems.iter().map(|problem| problem.subject().to_owned()).collect();

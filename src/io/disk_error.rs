@@ -13,7 +13,7 @@ pub const MISSING: &str = "state-missing";
 pub const SILENT: &str = "state-silent";
 
 fn notice(word: &'static str, text: String) -> Notice {
-    Notice::new(Level::Warning, word, text)
+    Notice::new(Level::Warn, word, text)
 }
 
 /// `pid`: the process that has the directory, where the kernel tells.

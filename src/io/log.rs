@@ -11,7 +11,7 @@ use nix::sys::stat::fstat;
 
 use super::clock;
 use super::stderr::Lines;
-use crate::agent::{Notice, notice};
+use crate::agent::Notice;
 use crate::config::{limits, plain_text};
 use crate::time::{Now, Up};
 
@@ -51,13 +51,7 @@ pub fn set_ceiling() {
 
 /// One line for one notice.
 pub fn say(notice: &Notice) {
-    let level = match notice.level {
-        notice::Level::Error => Level::Error,
-        notice::Level::Warning => Level::Warn,
-        notice::Level::Info => Level::Info,
-        notice::Level::Debug => Level::Debug,
-    };
-    log::log!(target: notice.word, level, "{notice}");
+    log::log!(target: notice.word, notice.level, "{notice}");
 }
 
 /// `JOURNAL_STREAM` is `device:inode` of the journal's socket; standard error may have been redirected since.

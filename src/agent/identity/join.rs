@@ -300,7 +300,7 @@ impl Join {
         let was_told = self.obstacle.take().filter(|(told, _, at)| *told == word && now.up - *at < TOLD_EVERY);
         let told_at = was_told.map_or(now.up, |(_, _, at)| at);
         if told_at == now.up {
-            shared.say(Level::Warning, word, text.clone());
+            shared.say(Level::Warn, word, text.clone());
         }
         self.obstacle = Some((word, text, told_at));
         self.step = Step::Means { is_asked: false };

@@ -115,7 +115,7 @@ impl StatusLane {
                 "Node {} was written by {who}: looking whether that one still renews its Lease",
                 shared.node_name
             );
-            shared.say(Level::Warning, "stranger", text);
+            shared.say(Level::Warn, "stranger", text);
         }
         contest.who = who;
         contest.question = Question::Lease { node, seen: None };

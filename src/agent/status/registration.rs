@@ -116,10 +116,10 @@ impl StatusLane {
         }
         if was_ours {
             let text = format!("Node {} was deleted: registering it again", shared.node_name);
-            shared.say(Level::Warning, "node-deleted", text);
+            shared.say(Level::Warn, "node-deleted", text);
         }
         if self.wanted.server_version.is_none() {
-            shared.say(Level::Warning, "version-unknown", VERSION_UNKNOWN);
+            shared.say(Level::Warn, "version-unknown", VERSION_UNKNOWN);
             // The version we were tested with is good enough.
             self.wanted.server_version = Some(String::new());
         }
@@ -130,7 +130,7 @@ impl StatusLane {
     fn stands_off(&mut self, what: &str, shared: &mut Shared, now: Now) -> bool {
         let Some(pause) = self.deletions.take_pause() else { return false };
         let text = format!("Node {} {what}: tried again in {} s", shared.node_name, pause.as_secs());
-        shared.say(Level::Warning, "node-deleted", text.as_str());
+        shared.say(Level::Warn, "node-deleted", text.as_str());
         self.tries.hindered(&text);
         self.base = Base::Missing;
         self.stage = Stage::resting_until(now.up + pause);

@@ -184,11 +184,7 @@ impl StatusLane {
         if let Request::Report { sums_up: true, .. } = request
             && refusal.is_of_content()
         {
-            shared.say(
-                Level::Warning,
-                "summary-refused",
-                "the summary of the last outage is left out of the next report",
-            );
+            shared.say(Level::Warn, "summary-refused", "the summary of the last outage is left out of the next report");
             shared.replay.summary_is_done(&mut shared.records);
         }
         let was_outdated = matches!(self.base, Base::Outdated(_));

@@ -409,7 +409,7 @@ fn a_reservation_above_the_capacity_is_told_once_in_words() {
     script.pass(Duration::from_secs(1000));
     let told: Vec<_> = script.said.iter().filter(|notice| notice.word == "reserved-above-capacity").collect();
     assert!(
-        matches!(told[..], [one] if one.level == Level::Warning && one.text.contains("of memory are reserved")),
+        matches!(told[..], [one] if one.level == Level::Warn && one.text.contains("of memory are reserved")),
         "{told:?}"
     );
 }
