@@ -6,11 +6,10 @@ use std::time::Duration;
 use httparse::Response;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::failure::{Failure, cut};
 use super::http::{AuditId, header};
-use super::operation::{Document, PODS_LISTED, Wanted};
+use super::operation::{Document, Wanted};
 use super::protobuf::{self, StatusText};
 use crate::config::limits;
 use crate::node::object::Node;
@@ -204,19 +203,7 @@ impl Head {
             Wanted::Lease => Document::Lease(self.json(body)?),
             Wanted::LeaseMetadata => protobuf::read_metadata(body, false).unwrap_or(Document::Nothing),
             Wanted::Version => Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version)),
-            Wanted::Pods => {
-                let list: Value = self.json(body)?;
-                let text = |pod: &Value, path| cut(pod.pointer(path).and_then(Value::as_str).unwrap_or_default());
-                let name = |pod| format!("{}/{}", text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
-                let pods = list.get("items").and_then(Value::as_array);
-                Document::Pods(pods.into_iter().flatten().take(PODS_LISTED).map(name).collect())
-            }
-            Wanted::Access => {
-                let review: Value = self.json(body)?;
-                let allowed = review.pointer("/status/allowed").and_then(Value::as_bool);
-                Document::Access(allowed.ok_or_else(|| self.not_json("no status.allowed"))?)
-            }
-            Wanted::Json => Document::Json(body.to_vec()),
+            Wanted::Names | Wanted::Json => Document::Json(body.to_vec()),
             Wanted::Nothing => Document::Nothing,
         })
     }

@@ -93,10 +93,6 @@ pub enum Document {
     Lease(Box<Lease>),
     /// `gitVersion`, such as `v1.36.3`.
     Version(String),
-    /// `namespace/name` of each pod.
-    Pods(Vec<String>),
-    /// SelfSubjectAccessReview: `status.allowed`.
-    Access(bool),
     /// JSON that whoever asked reads.
     Json(Vec<u8>),
     /// A success whose body nobody reads.
@@ -113,8 +109,8 @@ pub(super) enum Wanted {
     /// The same of a Lease, where the answer has them.
     LeaseMetadata,
     Version,
-    Pods,
-    Access,
+    /// Of each object of a list.
+    Names,
     Json,
     Nothing,
 }
@@ -130,8 +126,6 @@ const REQUEST: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests/*
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName=*&limit=10";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-/// Pods that are named; of more it is enough to know that there are.
-pub const PODS_LISTED: usize = 10;
 const JSON: &str = "application/json";
 /// The smallest answer where nobody reads the body, or no more of it than the version.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -172,8 +166,8 @@ impl Operation {
             }
             Self::ReadCertificateRequest { .. } => ("GET", REQUEST, "get certificatesigningrequests", Wanted::Json),
             Self::ReadClusterInfo => ("GET", CLUSTER_INFO, "get configmaps", Wanted::Json),
-            Self::ListPods => ("GET", PODS, "list pods", Wanted::Pods),
-            Self::ReviewAccess { .. } => ("POST", REVIEWS, "create selfsubjectaccessreviews", Wanted::Access),
+            Self::ListPods => ("GET", PODS, "list pods", Wanted::Names),
+            Self::ReviewAccess { .. } => ("POST", REVIEWS, "create selfsubjectaccessreviews", Wanted::Json),
         }
     }
 
@@ -243,8 +237,8 @@ impl Wanted {
     /// What the request accepts, and its success must be.
     pub(super) fn content_type(self) -> &'static str {
         match self {
-            Wanted::Node | Wanted::Lease | Wanted::Version | Wanted::Access | Wanted::Json => JSON,
-            Wanted::Pods => NAMES_ONLY,
+            Wanted::Node | Wanted::Lease | Wanted::Version | Wanted::Json => JSON,
+            Wanted::Names => NAMES_ONLY,
             Wanted::Metadata => METADATA_ONLY,
             Wanted::LeaseMetadata | Wanted::Nothing => PROTOBUF,
         }

@@ -337,7 +337,6 @@ fn healthy(operation: &Operation) -> Document {
         Operation::PatchStatus { answer: crate::api::PatchAnswer::Metadata, .. } => metadata("rv1"),
         Operation::PatchStatus { .. } => Document::Node(Box::new(registered_node())),
         Operation::ReadLease => Document::Lease(Box::new(lease(Some("uid1")))),
-        Operation::ReviewAccess { .. } => Document::Access(true),
         _ => Document::Nothing,
     }
 }
