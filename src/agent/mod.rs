@@ -45,6 +45,7 @@ use crate::time::{Now, Up};
 use bucket::Bucket;
 use events::EventLane;
 use failure_log::RetryReason;
+use heapless::LinearMap;
 use identity::IdentityLane;
 use lease::LeaseLane;
 use renewals::LONGEST_ANSWER;
@@ -69,6 +70,13 @@ fn requests_per_second(settings: &Settings) -> f64 {
 
 const LANES: [Lane; 4] = [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity];
 
+/// Takes a further deadline; the first one decides, with its reason.
+fn sooner(wait: &mut Option<(Up, Because)>, until: Up, because: Because) {
+    if wait.as_ref().is_none_or(|(first, _)| until < *first) {
+        *wait = Some((until, because));
+    }
+}
+
 /// The core.
 #[derive(Debug)]
 pub struct Agent {
@@ -77,8 +85,8 @@ pub struct Agent {
     status: StatusLane,
     events: EventLane,
     identity: IdentityLane,
-    /// Number of the ticket in flight, a place for each lane in the order of [`LANES`].
-    in_flight: [Option<u64>; LANES.len()],
+    /// Number of the ticket of each lane that has one.
+    in_flight: LinearMap<Lane, u64, { LANES.len() }>,
     tickets: u64,
     /// How many requests may still go: no refusal whatever makes them more.
     requests: Bucket,
@@ -119,7 +127,7 @@ impl Agent {
             status,
             events: EventLane::new(),
             identity: IdentityLane::new(),
-            in_flight: [None; LANES.len()],
+            in_flight: LinearMap::new(),
             tickets: 0,
             requests,
             probing: false,
@@ -148,15 +156,12 @@ impl Agent {
                 self.shared.say(Level::Info, "reloaded", "settings read again");
                 self.hurry(RetryReason::Reload, now);
                 // By other thresholds the board may be another, whatever status waits for.
-                if !std::mem::replace(&mut self.probing, true) {
-                    self.shared.output(Output::Probe);
-                }
+                self.probe();
             }
             Input::NotJoined => {
                 self.identity.join(&mut self.shared, now);
                 // Whose the Node is that may be there already, the board says.
-                self.probing = true;
-                self.shared.output(Output::Probe);
+                self.probe();
             }
             Input::Means(means) => self.identity.means_read(means, &mut self.shared, now),
             Input::Credentials(dates) => {
@@ -193,9 +198,9 @@ impl Agent {
             return output;
         }
         let mut wait: Option<(Up, Because)> = None;
-        for (place, lane) in LANES.into_iter().enumerate() {
+        for lane in LANES {
             let has_credentials = lane == Lane::Identity || self.identity.is_joined();
-            if !has_credentials || self.in_flight.get(place).is_some_and(Option::is_some) {
+            if !has_credentials || self.in_flight.contains_key(&lane) {
                 continue;
             }
             let renewal = self.lease.renewal(&self.shared, now.up);
@@ -216,26 +221,18 @@ impl Agent {
                 }
             };
             match step {
-                Step::Send(operation) => self.send(place, lane, None, operation, now.up),
-                Step::SendOver(access, operation) => self.send(place, lane, Some(access), operation, now.up),
-                Step::Probe if !self.probing => {
-                    self.probing = true;
-                    self.shared.output(Output::Probe);
-                }
-                Step::Probe | Step::Idle => {}
-                Step::Wait { until, because } => {
-                    if wait.as_ref().is_none_or(|(earliest, _)| until < *earliest) {
-                        wait = Some((until, because));
-                    }
-                }
+                Step::Send(operation) => self.send(lane, None, operation, now.up),
+                Step::SendOver(access, operation) => self.send(lane, Some(access), operation, now.up),
+                Step::Probe => self.probe(),
+                Step::Idle => {}
+                Step::Wait { until, because } => sooner(&mut wait, until, because),
             }
         }
         let look = self.status.look_due(&self.shared, self.lease.renewal(&self.shared, now.up));
-        if !self.probing && now.up >= look {
-            self.probing = true;
-            self.shared.output(Output::Probe);
-        } else if !self.probing && wait.as_ref().is_none_or(|(earliest, _)| look < *earliest) {
-            wait = Some((look, Because { what: "a look at the board", after: None }));
+        if now.up >= look {
+            self.probe();
+        } else if !self.probing {
+            sooner(&mut wait, look, Because { what: "a look at the board", after: None });
         }
         if let Some(write) = self.shared.records.next_write(now.up) {
             self.shared.output(Output::Write(write));
@@ -244,13 +241,18 @@ impl Agent {
         if let Some(output) = self.shared.next_output() {
             return output;
         }
+        if let Some(due) = self.shared.records.deadline(now.up) {
+            sooner(&mut wait, due, Because { what: "the journal", after: None });
+        }
         let answers = Because { what: "the answer to a request in flight", after: None };
         let (until, because) = wait.unwrap_or((now.up + LONGEST_WAIT, answers));
-        match self.shared.records.deadline(now.up) {
-            Some(due) if due < until => {
-                Output::Wait { until: due, because: Because { what: "the journal", after: None } }
-            }
-            _ => Output::Wait { until, because },
+        Output::Wait { until, because }
+    }
+
+    /// The board is to be looked at, once.
+    fn probe(&mut self) {
+        if !std::mem::replace(&mut self.probing, true) {
+            self.shared.output(Output::Probe);
         }
     }
 
@@ -280,11 +282,7 @@ impl Agent {
 
     /// A Lease or status request is in flight, or its moment has come.
     fn heartbeat_is_near(&self) -> bool {
-        let flies = |lane: Lane| {
-            let place = LANES.iter().position(|one| *one == lane);
-            place.and_then(|place| self.in_flight.get(place)).is_some_and(Option::is_some)
-        };
-        flies(Lane::Lease) || flies(Lane::Status) || self.status.runs()
+        [Lane::Lease, Lane::Status].iter().any(|lane| self.in_flight.contains_key(lane)) || self.status.runs()
     }
 
     fn hurry(&mut self, reason: RetryReason, now: Now) {
@@ -294,12 +292,11 @@ impl Agent {
         self.identity.hurry(reason, now);
     }
 
-    fn send(&mut self, place: usize, lane: Lane, access: Option<Access>, operation: Operation, sent: Up) {
+    fn send(&mut self, lane: Lane, access: Option<Access>, operation: Operation, sent: Up) {
         self.requests.take();
         self.tickets += 1;
-        if let Some(number) = self.in_flight.get_mut(place) {
-            *number = Some(self.tickets);
-        }
+        // There is room for every lane.
+        let _ = self.in_flight.insert(lane, self.tickets);
         let ticket = Ticket { lane, number: self.tickets, sent };
         self.shared.output(match access {
             Some(access) => Output::SendOver(ticket, access, operation),
@@ -308,11 +305,10 @@ impl Agent {
     }
 
     fn answered(&mut self, ticket: &Ticket, answer: Answer, now: Now) {
-        let place = LANES.iter().position(|lane| *lane == ticket.lane);
-        let Some(number) = place.and_then(|place| self.in_flight.get_mut(place)) else { return };
-        if number.take_if(|number| *number == ticket.number).is_none() {
+        if self.in_flight.get(&ticket.lane) != Some(&ticket.number) {
             return;
         }
+        self.in_flight.remove(&ticket.lane);
         // An old time is better than none: without any, nothing is sent that would bring a new one. And it is later now than
         // it says: better than an earlier one as well.
         let is_late = now.up - ticket.sent > LONGEST_ANSWER;
