@@ -18,7 +18,7 @@ use super::records::{RecordTime, Records};
 use crate::journal::{Happened, Record, Sequence, Status};
 use crate::node::NodeEvent;
 use crate::node::event::{Event, digest};
-use crate::node::report::LastOutage;
+use crate::node::report::last_outage;
 use crate::node::rules;
 use crate::time::{Up, Wall};
 
@@ -205,7 +205,7 @@ pub(super) fn summary_of(end: &Record, records: &Records, stamp: Wall, now: Up) 
     let Happened::OutageEnded { cause, changes, dropped } = &end.what else { return None };
     let wall_of = |record: &Record| records.wall_of(record.at, stamp, now);
     let (from, to) = (began(end, records).and_then(wall_of), wall_of(end));
-    Some(LastOutage { from, to, cause, changes: *changes, dropped: *dropped }.annotation())
+    Some(last_outage(from, to, cause, *changes, *dropped))
 }
 
 #[cfg(test)]

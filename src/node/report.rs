@@ -11,26 +11,11 @@ use crate::time::Wall;
 /// Annotation of the Node: the last outage, as JSON text.
 pub const LAST_OUTAGE: &str = "nodepulse.dev/last-outage";
 
-/// What there is to know of the last outage at a glance.
-#[derive(Debug, Clone, Copy)]
-pub struct LastOutage<'a> {
-    /// When the API server was reached last, and when again; `None` where the board had no clock.
-    pub from: Option<Wall>,
-    pub to: Option<Wall>,
-    /// Machine word of the first failure.
-    pub cause: &'a str,
-    /// Changes of conditions that are told of, and records that made room for others.
-    pub changes: u32,
-    pub dropped: u32,
-}
-
-impl LastOutage<'_> {
-    /// What stands under [`LAST_OUTAGE`].
-    pub fn annotation(&self) -> String {
-        let stamp = |wall: Option<Wall>| wall.map(Wall::to_seconds_stamp);
-        let (from, to, cause) = (stamp(self.from), stamp(self.to), self.cause);
-        json!({ "from": from, "to": to, "cause": cause, "changes": self.changes, "dropped": self.dropped }).to_string()
-    }
+/// What stands under [`LAST_OUTAGE`]: when the API server was reached last, and when again (`None` where the board had no clock),
+/// the machine word of the first failure, the changes of conditions that are told of, and the records that made room for others.
+pub fn last_outage(from: Option<Wall>, to: Option<Wall>, cause: &str, changes: u32, dropped: u32) -> String {
+    let [from, to] = [from, to].map(|wall| wall.map(Wall::to_seconds_stamp));
+    json!({ "from": from, "to": to, "cause": cause, "changes": changes, "dropped": dropped }).to_string()
 }
 
 /// After a gap: what differs, and every condition whole that the node controller may have written, whatever the server believes
@@ -109,9 +94,9 @@ mod tests {
     #[test]
     fn an_outage_is_summed_up_in_one_annotation_of_json_text() {
         let (from, to) = (Wall::from_unix_seconds(1_767_225_600), Wall::from_unix_seconds(1_767_225_690));
-        let outage = LastOutage { from: Some(from), to: Some(to), cause: "timed-out", changes: 3, dropped: 0 };
+        let outage = last_outage(Some(from), Some(to), "timed-out", 3, 0);
         let expected = json!({ "from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:01:30Z", "cause": "timed-out",
             "changes": 3, "dropped": 0 });
-        assert_eq!(serde_json::from_str::<Value>(&outage.annotation()).unwrap(), expected);
+        assert_eq!(serde_json::from_str::<Value>(&outage).unwrap(), expected);
     }
 }
