@@ -238,33 +238,29 @@ pub(super) fn of_table<T>(path: &str, table: &Fact<String>, parse: impl FnOnce(&
 }
 
 impl Why {
+    /// The machine word, and the sentence.
+    fn words(&self) -> (&'static str, String) {
+        match self {
+            Why::NoSuchFile => ("no-such-file", "no such file".to_owned()),
+            Why::NotPermitted => ("not-permitted", "permission denied".to_owned()),
+            Why::Empty => ("empty", "empty".to_owned()),
+            Why::Errno(errno) => ("read-failed", format!("read failed: {}", std::io::Error::from_raw_os_error(*errno))),
+            Why::Malformed(what) => ("malformed", format!("malformed: {what}")),
+            Why::Implausible(what) => ("implausible", format!("implausible: {what}")),
+            Why::Masked => ("masked", "hidden by a container engine".to_owned()),
+            Why::Unasked => ("unasked", "no threshold asks for it".to_owned()),
+        }
+    }
+
     /// The machine word.
     pub fn word(&self) -> &'static str {
-        match self {
-            Why::NoSuchFile => "no-such-file",
-            Why::NotPermitted => "not-permitted",
-            Why::Empty => "empty",
-            Why::Errno(_) => "read-failed",
-            Why::Malformed(_) => "malformed",
-            Why::Implausible(_) => "implausible",
-            Why::Masked => "masked",
-            Why::Unasked => "unasked",
-        }
+        self.words().0
     }
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Why::NoSuchFile => f.write_str("no such file"),
-            Why::NotPermitted => f.write_str("permission denied"),
-            Why::Empty => f.write_str("empty"),
-            Why::Errno(errno) => write!(f, "read failed: {}", std::io::Error::from_raw_os_error(*errno)),
-            Why::Malformed(what) => write!(f, "malformed: {what}"),
-            Why::Implausible(what) => write!(f, "implausible: {what}"),
-            Why::Masked => f.write_str("hidden by a container engine"),
-            Why::Unasked => f.write_str("no threshold asks for it"),
-        }
+        f.write_str(&self.words().1)
     }
 }
 

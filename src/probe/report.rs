@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::facts::{Absent, Fact, Facts, FileSystem, Interface, InterfaceAddress, Machine, MemorySource, Pids};
+use super::facts::{Absent, Fact, Facts, FileSystem, Interface, InterfaceAddress, Machine, Pids};
 use crate::config::plain_text;
 
 /// All facts, in camel case. An absent one is `{"absent": word, "path": ..., "why": ...}`.
@@ -37,7 +37,8 @@ pub fn to_text(facts: &Facts) -> String {
     page.line("cpus", &machine.cpu_count, u32::to_string);
     page.line("memory", &machine.memory_total_bytes, |bytes| size(*bytes));
     page.line("available", &readings.memory, |memory| {
-        format!("{} ({})", size(memory.available_bytes), source(memory.source))
+        let source = json!(memory.source);
+        format!("{} ({})", size(memory.available_bytes), source.as_str().unwrap_or_default())
     });
     page.line("swap", &machine.swap_total_bytes, |bytes| size(*bytes));
     if let Ok(reason) = &machine.reset_reason {
@@ -98,14 +99,6 @@ impl Page {
 
     fn finish(self) -> String {
         if self.absent.is_empty() { self.known } else { format!("{}absent\n{}", self.known, self.absent) }
-    }
-}
-
-fn source(source: MemorySource) -> &'static str {
-    match source {
-        MemorySource::CgroupV2 => "cgroup-v2",
-        MemorySource::CgroupV1 => "cgroup-v1",
-        MemorySource::MemAvailable => "mem-available",
     }
 }
 
