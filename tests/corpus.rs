@@ -1,6 +1,10 @@
 //! Turns what the fuzzer has found worth keeping into a test of its own: `make fuzz` begins with these files, and here
 //! each goes through the same check.
 
+#[path = "../fuzz/checks/certificate.rs"]
+mod certificate;
+#[path = "../fuzz/checks/identity.rs"]
+mod identity;
 #[path = "../fuzz/checks/journal.rs"]
 mod journal;
 #[path = "../fuzz/checks/kubeconfig.rs"]
@@ -49,4 +53,14 @@ fn the_kept_replies_say_the_same_whole_and_in_pieces() {
 #[test]
 fn the_kept_settings_are_read_and_printed_and_read_again() {
     replay("settings", settings::check);
+}
+
+#[test]
+fn the_kept_certificates_and_keys_are_read_within_themselves() {
+    replay("certificate", certificate::check);
+}
+
+#[test]
+fn the_kept_files_of_an_identity_and_answers_of_strangers_are_read_or_told_in_a_sentence() {
+    replay("identity", identity::check);
 }
