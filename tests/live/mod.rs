@@ -25,6 +25,7 @@ mod left;
 mod names;
 mod overdone;
 mod proxy;
+mod recipes;
 mod registration;
 mod revoked;
 mod rights;
@@ -53,6 +54,7 @@ pub fn cases() -> Vec<Case> {
     let groups = [
         fence::cases(),
         revoked::cases(),
+        recipes::cases(),
         upgrade::cases(),
         status::cases(),
         lease::cases(),
