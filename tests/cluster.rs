@@ -6,11 +6,15 @@ mod agent;
 mod cluster;
 #[path = "support/harness.rs"]
 mod harness;
+#[path = "support/http1.rs"]
+mod http1;
 mod live;
 #[path = "support/pkcs10.rs"]
 mod pkcs10;
 #[path = "support/requests.rs"]
 mod requests;
+#[path = "support/supervisor.rs"]
+mod supervisor;
 #[path = "support/trials.rs"]
 mod trials;
 

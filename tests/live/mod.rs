@@ -20,6 +20,7 @@ mod earlier;
 mod expected;
 mod faults;
 mod fence;
+mod k3s;
 mod lease;
 mod left;
 mod names;
@@ -54,6 +55,7 @@ pub fn cases() -> Vec<Case> {
     let groups = [
         fence::cases(),
         revoked::cases(),
+        k3s::cases(),
         recipes::cases(),
         upgrade::cases(),
         status::cases(),

@@ -91,6 +91,8 @@ pub struct ApiServerSetup<'a> {
     pub more_addresses: &'a [IpAddr],
     /// The dates of its serving certificate.
     pub certificate: Validity,
+    /// Whoever shows a certificate of this authority says in headers who asks.
+    pub front_proxy: Option<PathBuf>,
 }
 
 impl ApiServer {
@@ -282,6 +284,11 @@ fn arguments(setup: &ApiServerSetup, files: &ServerFiles, port: u16) -> Vec<Stri
     set("service-account-issuer", &"https://kubernetes.default.svc");
     set("service-account-key-file", &pki.service_account_public_file.display());
     set("service-account-signing-key-file", &pki.service_account_private_file.display());
+    if let Some(file) = &setup.front_proxy {
+        set("requestheader-client-ca-file", &file.display());
+        set("requestheader-username-headers", &"X-Remote-User");
+        set("requestheader-group-headers", &"X-Remote-Group");
+    }
     set("audit-policy-file", &files.policy.display());
     set("audit-log-path", &files.audit_log.display());
     // One file: a log that is rotated away cannot be read on.

@@ -23,8 +23,8 @@ pub struct Client {
     port: u16,
     tls: TlsConfig,
     patience: Duration,
-    /// One more header of each request.
-    header: Option<(&'static str, String)>,
+    /// More headers of each request.
+    headers: Vec<(&'static str, String)>,
 }
 
 /// An answer of the server. A body that is not JSON is kept as a string.
@@ -56,7 +56,7 @@ impl Client {
             .disable_verification(authority.is_none())
             .root_certs(RootCerts::from(authority.map(certificates).transpose()?.unwrap_or_default()))
             .build();
-        Ok(Self { port, tls, patience: PATIENCE, header: None })
+        Ok(Self { port, tls, patience: PATIENCE, headers: Vec::new() })
     }
 
     /// The same with another limit for each request.
@@ -65,13 +65,20 @@ impl Client {
     }
 
     /// The same with one more header in each request.
-    pub fn with_header(self, name: &'static str, value: &str) -> Self {
-        Self { header: Some((name, value.to_owned())), ..self }
+    pub fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
     }
 
     /// The answer of the server, whatever its status; `Err` if there was none.
     pub fn request(&self, method: &str, path: &str, body: Option<(&str, &Value)>) -> Result<Reply> {
+        let body = body.map(|(kind, value)| (kind, value.to_string().into_bytes()));
         self.exchange(method, path, body).map_err(|e| format!("{method} {path}: {e}"))
+    }
+
+    /// The same with bytes of any kind.
+    pub fn send(&self, method: &str, path: &str, kind: &str, bytes: &[u8]) -> Result<Reply> {
+        self.exchange(method, path, Some((kind, bytes.to_vec()))).map_err(|e| format!("{method} {path}: {e}"))
     }
 
     /// The object at a path; `None` if there is none.
@@ -108,7 +115,7 @@ impl Client {
         &self,
         method: &str,
         path: &str,
-        body: Option<(&str, &Value)>,
+        body: Option<(&str, Vec<u8>)>,
     ) -> std::result::Result<Reply, ureq::Error> {
         let agent: Agent = Agent::config_builder()
             .tls_config(self.tls.clone())
@@ -121,12 +128,12 @@ impl Client {
             .build()
             .into();
         let mut request = Request::builder().method(method).uri(format!("https://127.0.0.1:{}{path}", self.port));
-        if let Some((name, value)) = &self.header {
+        for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
         let mut reply = match body {
             None => agent.run(request.body(())?)?,
-            Some((kind, value)) => agent.run(request.header("Content-Type", kind).body(value.to_string())?)?,
+            Some((kind, bytes)) => agent.run(request.header("Content-Type", kind).body(bytes)?)?,
         };
         let bytes = reply.body_mut().with_config().limit(u64::MAX).read_to_vec()?;
         let body = serde_json::from_slice(&bytes)

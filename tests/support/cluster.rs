@@ -106,6 +106,7 @@ impl Cluster {
             etcd: &etcd_url,
             more_addresses: &options.more_addresses,
             certificate: Validity::Now,
+            front_proxy: None,
         })?;
         let admin_kubeconfig = identity::write_kubeconfig(&home.path, "admin", &api.url(), &pki.trusted, &pki.admin)?;
         let program = &programs["kube-controller-manager"];
@@ -145,6 +146,17 @@ impl Cluster {
     /// Another API server over the same etcd, for a test that stops, kills or freezes it, or that wants
     /// a serving certificate with other dates.
     pub fn api_server(&self, certificate: Validity) -> Result<ApiServer> {
+        self.start_api_server(certificate, None)
+    }
+
+    /// One that believes what a client with a certificate of this authority says of its own clients.
+    pub fn api_server_behind(&self, front_proxy: &pki::Authority) -> Result<ApiServer> {
+        let number = self.next_name.fetch_add(1, Ordering::Relaxed);
+        let file = self.home.write(&format!("trusted-front-proxy-{number}.crt"), &front_proxy.certificate())?;
+        self.start_api_server(Validity::Now, Some(file))
+    }
+
+    fn start_api_server(&self, certificate: Validity, front_proxy: Option<PathBuf>) -> Result<ApiServer> {
         ApiServer::start(&ApiServerSetup {
             home: &self.home,
             pki: &self.pki,
@@ -152,6 +164,7 @@ impl Cluster {
             etcd: &self.etcd_url,
             more_addresses: &self.options.more_addresses,
             certificate,
+            front_proxy,
         })
     }
 

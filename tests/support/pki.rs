@@ -21,6 +21,10 @@ pub enum Validity {
     Expired,
     /// Begins tomorrow.
     NotYet,
+    /// From an hour ago, for a year.
+    Year,
+    /// From three hundred days ago, for a year from now on: dated from the birth of its CA.
+    FromBirth,
     /// From five minutes ago, as signers date, for so long from now on.
     Ending(Duration),
 }
@@ -60,6 +64,10 @@ impl Authority {
 
     pub fn certificate(&self) -> String {
         self.issuer.pem()
+    }
+
+    pub fn der(&self) -> CertificateDer<'static> {
+        self.issuer.der().clone()
     }
 
     /// Its private key: the controller-manager signs certificate requests with it.
@@ -172,6 +180,8 @@ fn params(name: &str, group: Option<&str>, validity: Validity) -> Result<Certifi
         Validity::Years => (now - HOUR, now + 20 * 365 * DAY),
         Validity::Expired => (now - 2 * DAY, now - DAY),
         Validity::NotYet => (now + DAY, now + 2 * DAY),
+        Validity::Year => (now - HOUR, now + 365 * DAY),
+        Validity::FromBirth => (now - 300 * DAY, now + 365 * DAY),
         Validity::Ending(life) => (now - Duration::from_secs(300), now + life),
     };
     params.distinguished_name = rcgen::DistinguishedName::new();
