@@ -214,9 +214,12 @@ impl IdentityLane {
         }
     }
 
-    pub(super) fn request_made(&mut self, request: SigningRequest, signature: Vec<u8>, now: Now) {
+    pub(super) fn request_made(&mut self, request: SigningRequest, signature: Vec<u8>, shared: &mut Shared, now: Now) {
         if let Stage::Making(access) = &self.stage {
             let access = access.clone();
+            let level = if access == Access::InUse { Level::Debug } else { Level::Info };
+            let text = format!("asking for a certificate: {} (the key's fingerprint)", request.name());
+            shared.say(level, "certificate-asked", text);
             self.stage = Stage::Create(Box::new(Request { access, request, signature, at: now.up }));
         }
     }
@@ -224,6 +227,7 @@ impl IdentityLane {
     /// Credentials were read; whether they are others than before.
     pub(super) fn credentials_read(&mut self, are_others: bool, shared: &mut Shared, now: Now) {
         let was_kept = matches!(self.stage, Stage::Keep);
+        let word = if self.join.is_some() { "certificate-issued" } else { "certificate-renewed" };
         self.is_joined = true;
         if are_others {
             self.join = None;
@@ -236,7 +240,7 @@ impl IdentityLane {
         }
         if let Some(renewal) = shared.credentials.dates().renewal.filter(|_| was_kept && are_others) {
             let text = format!("a new certificate is in use, valid until {}", renewal.end);
-            shared.say(Level::Info, "certificate-renewed", text);
+            shared.say(Level::Info, word, text);
         }
     }
 

@@ -172,7 +172,9 @@ impl Agent {
                     self.events.hurry(RetryReason::Reload, now);
                 }
             }
-            Input::RequestMade { request, signature } => self.identity.request_made(*request, signature, now),
+            Input::RequestMade { request, signature } => {
+                self.identity.request_made(*request, signature, &mut self.shared, now)
+            }
             Input::Written { done } => {
                 let notice = self.shared.records.written(done, now.up);
                 self.shared.say_if(notice);

@@ -95,7 +95,7 @@ fn a_board_whose_certificate_has_ended_comes_back_with_the_token(cluster: &Clust
         if now.as_secs() > end + 2 { Ok(()) } else { Err(format!("it ends at {end}, it is {}", now.as_secs())) }
     })?;
     let mut agent = joining(cluster, &node, &token, cluster.pin()).start(cluster)?;
-    agent.wait_for_line(&["certificate-renewed"], Duration::from_secs(60))?;
+    agent.wait_for_line(&["certificate-issued"], Duration::from_secs(60))?;
     agent.wait_for_line(&["lease-held"], SOON)?;
     agent.check()
 }
