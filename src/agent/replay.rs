@@ -153,8 +153,9 @@ pub(super) fn event_of(record: &Record, node: &str, uid: &str, records: &Records
             wall
         }
     };
-    let boot = record.at.boot.0.to_be_bytes();
-    let number = digest(&[boot.as_slice(), record.sequence.0.to_be_bytes().as_slice()].concat());
+    // A board boots once in each boot, however often its disk forgets that it was told.
+    let sequence = if let Happened::BoardRebooted { .. } = record.what { 0 } else { record.sequence.0 };
+    let number = digest(&[record.at.boot.0.to_be_bytes().as_slice(), sequence.to_be_bytes().as_slice()].concat());
     Event::new(node, uid, &what, at, number)
 }
 

@@ -334,6 +334,23 @@ fn a_reboot_is_told_once_by_the_journal_that_remembers_the_boot_before() {
 }
 
 #[test]
+fn a_reboot_that_no_disk_remembers_is_told_once_all_the_same() {
+    let script = settled();
+    let up = script.up;
+    let mut names = Vec::new();
+    let mut script = script.restart(BootId(2), up);
+    for _ in 0..2 {
+        script.disk.fails = true;
+        let told = events(&timed(&mut script, Duration::from_secs(60)));
+        let rebooted = told.iter().find(|(_, event)| event["reason"] == "Rebooted").unwrap();
+        names.push(rebooted.1["metadata"]["name"].clone());
+        let up = script.up + Duration::from_secs(5);
+        script = script.restart(BootId(2), up);
+    }
+    assert_eq!(names[0], names[1], "the server has it already");
+}
+
+#[test]
 fn a_record_is_forgotten_when_its_event_was_accepted_and_not_before() {
     let mut script = settled();
     script.press_memory(true);
