@@ -320,6 +320,9 @@ impl Agent {
         if let Some(skew) = date.and_then(|date| self.shared.clock.believe(date, now)) {
             self.shared.say(Level::Warn, "clock-skew", skew);
         }
+        if answer.result.is_ok() {
+            self.shared.outage.heard(now.up);
+        }
         match ticket.lane {
             Lane::Lease => {
                 if self.lease.answered(answer, &mut self.shared, now) {

@@ -52,6 +52,13 @@ impl Outage {
         self.lost.take().map(|(since, _)| since)
     }
 
+    /// The server did what it was asked, whatever that was: an outage has not begun yet.
+    pub(super) fn heard(&mut self, now: Up) {
+        if self.lost.is_none() {
+            self.reached_at = now;
+        }
+    }
+
     /// A renewal, or while there is no Node its registration, found no server. Answers whether an outage is recorded.
     pub(super) fn lost(&mut self, word: &str, records: &mut Records, now: Now) -> bool {
         let (since, _) = self.lost.get_or_insert_with(|| (now.up, word.to_owned()));

@@ -124,6 +124,20 @@ fn an_outage_is_recorded_with_its_first_failure_and_the_moment_the_server_was_la
 }
 
 #[test]
+fn a_report_that_was_accepted_between_two_renewals_says_that_the_outage_began_later() {
+    let settings = Settings { node_lease_duration_seconds: 400, ..Settings::default() };
+    let mut script = Script::with(settings);
+    script.register();
+    script.pass(Duration::from_secs(30));
+    script.play_healthy(Lane::Lease);
+    let (asserted_ms, _) = script.play_healthy(Lane::Status);
+    script.offline(Duration::from_secs(130));
+    let records = waiting(&script);
+    assert_eq!(kinds(&records), ["began"]);
+    assert_eq!(records[0].at.up.as_duration().as_millis(), asserted_ms);
+}
+
+#[test]
 fn a_change_that_comes_while_no_server_is_found_begins_the_outage_at_once() {
     let mut script = settled();
     script.play(Lane::Lease, unreachable());
