@@ -88,12 +88,9 @@ impl StatusLane {
 
     pub(super) fn accepted(&mut self, request: Request, document: Document, shared: &mut Shared, now: Now) {
         match (request, document) {
-            (Request::Read, Document::Node(node)) => {
-                if shared.clock.ask_once_more() {
-                    self.version_due = now.up;
-                }
-                self.read(node, shared, now);
-            }
+            // What tells that there is a Node waits as well: its Lease would be dated by nobody but the board.
+            (Request::Read, Document::Node(_)) if shared.clock.ask_once_more() => self.version_due = now.up,
+            (Request::Read, Document::Node(node)) => self.read(node, shared, now),
             (Request::Report { next_due, sums_up, sent }, document) => {
                 self.report_due = Some(next_due);
                 if sums_up {

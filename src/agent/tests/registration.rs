@@ -257,6 +257,32 @@ fn without_register_node_nothing_is_created_and_the_node_is_waited_for() {
 }
 
 #[test]
+fn without_register_node_no_lease_is_dated_by_a_clock_that_nobody_has_compared() {
+    let mut script = Script::with(Settings { register_node: false, ..Settings::default() });
+    script.clock_error_seconds = 3600;
+    // Nobody says the version, and the Node comes with a wrong time.
+    let (ticket, read) = loop {
+        match script.next(Lane::Status) {
+            (ticket, Operation::ReadVersion) => script.answer_unreachable(ticket),
+            other => break other,
+        }
+    };
+    let date = Wall::parse_http_date("Fri, 01 Jun 2035 00:00:00 GMT");
+    let result = Ok(script.document(&read));
+    script.agent.handle(Input::Answered(ticket, Answer { date, result }), script.now());
+    let (asked, _) = script.drain();
+    let lanes: Vec<Lane> = asked.iter().map(|(ticket, _)| ticket.lane()).collect();
+    assert_eq!(lanes, [Lane::Status], "the time is asked for first: {asked:?}");
+    for (ticket, operation) in asked {
+        let reply = script.reply(&operation);
+        script.answer(ticket, reply);
+    }
+    script.play_healthy(Lane::Lease);
+    let renewed = body_of(&script.next(Lane::Lease).1)["spec"]["renewTime"].clone();
+    assert_eq!(renewed, script.wall(0).unwrap().to_micro_stamp());
+}
+
+#[test]
 fn a_deleted_node_is_registered_again_and_its_lease_gets_the_new_owner() {
     let mut script = Script::new();
     script.register();
