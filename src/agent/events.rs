@@ -84,18 +84,18 @@ impl EventLane {
 
     /// `heartbeat_is_near`: one is on its way, or about to be, and what waited since an outage stands back.
     pub(super) fn poll(&mut self, shared: &mut Shared, heartbeat_is_near: bool, now: Now) -> Step {
-        let Some(stamp) = shared.stamp(now) else { return Step::Idle };
-        for event in std::mem::take(&mut shared.fresh_events) {
-            self.take_in(event, shared, stamp, now.up);
-        }
+        // Whether the board's clock is right, only a server can say, and an event that was told with a wrong time keeps it.
+        // (One that knows our Node by now does not say.)
+        let has_answered = shared.clock.was_compared() || shared.node_uid().is_some();
+        let Some(stamp) = shared.stamp(now).filter(|_| has_answered) else { return Step::Idle };
         if shared.node == Ownership::Contested {
             return Step::Idle;
         }
         self.fetch(shared, now);
-        // Whether the board's clock is right, only a server can say, and an event that was told with a wrong time keeps it.
-        // (One that knows our Node by now does not say.)
-        let has_answered = shared.clock.was_compared() || shared.node_uid().is_some();
-        let Some(first) = self.waiting.front_mut().filter(|_| has_answered) else { return Step::Idle };
+        for event in std::mem::take(&mut shared.fresh_events) {
+            self.take_in(event, shared, stamp, now.up);
+        }
+        let Some(first) = self.waiting.front_mut() else { return Step::Idle };
         let replay = &shared.replay;
         let may_tell_at = if first.record.is_some() { replay.may_tell_at() } else { Some(replay.quiet_until()) };
         let Some(may_tell_at) = may_tell_at.filter(|_| !shared.is_lost()) else {
@@ -153,11 +153,14 @@ impl EventLane {
         let Some(first) = self.waiting.front_mut() else { return };
         let is_recorded = first.record.is_some();
         let Err(refusal) = answer.result else {
-            return self.delivered(shared, now);
+            if let Some(event) = self.delivered(shared, now) {
+                self.remember(event);
+            }
+            return;
         };
         match refusal.class() {
-            // An earlier try was done, and its answer lost.
-            Class::Exists => self.delivered(shared, now),
+            // An earlier try was done, and its answer lost. How often it was seen since, only who told that knows.
+            Class::Exists => drop(self.delivered(shared, now)),
             // The server forgot it (events expire): the same name again (EVT-5).
             Class::Missing if first.state == Telling::Repeat => first.state = Telling::First,
             // This one would be refused each time, and would keep the others from being told.
@@ -178,19 +181,23 @@ impl EventLane {
         }
     }
 
-    fn delivered(&mut self, shared: &mut Shared, now: Now) {
+    /// Answers what was.
+    fn delivered(&mut self, shared: &mut Shared, now: Now) -> Option<Event> {
         self.tries.succeeded(shared, now);
-        if let Some(done) = self.waiting.pop_front() {
-            if let Some(sequence) = done.record {
-                shared.replay.told(sequence, &mut shared.records);
-            }
-            self.delivered.retain(|event| event.name != done.event.name);
-            if self.delivered.is_full() {
-                self.delivered.remove(0);
-            }
-            // There is room: the oldest just went.
-            let _ = self.delivered.push(done.event);
+        let done = self.waiting.pop_front()?;
+        if let Some(sequence) = done.record {
+            shared.replay.told(sequence, &mut shared.records);
         }
+        Some(done.event)
+    }
+
+    fn remember(&mut self, event: Event) {
+        self.delivered.retain(|known| known.name != event.name);
+        if self.delivered.is_full() {
+            self.delivered.remove(0);
+        }
+        // There is room: the oldest just went.
+        let _ = self.delivered.push(event);
     }
 
     /// Nothing is lost while a record tells of it: it is tried ever more rarely, and what comes after it waits.

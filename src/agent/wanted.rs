@@ -200,7 +200,10 @@ impl WantedNode {
         for event in events {
             let level = if event.warning { Level::Warn } else { normal };
             shared.say(level, "node-event", format!("{}: {}", event.reason, event.message));
-            shared.fresh_events.push(event);
+            // Of what nobody can date yet, once is enough.
+            if !shared.fresh_events.contains(&event) {
+                shared.fresh_events.push(event);
+            }
         }
         Some(Wanted { node, changed: changed || self.conditions.has_unacknowledged() })
     }

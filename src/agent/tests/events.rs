@@ -135,6 +135,33 @@ fn an_event_that_exists_counts_as_delivered() {
 }
 
 #[test]
+fn how_often_an_event_that_exists_was_seen_nobody_knows_so_it_is_told_anew() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    happen(&mut script, "again");
+    script.play(Lane::Events, refused(409, "AlreadyExists"));
+    happen(&mut script, "again");
+    let (_, next) = script.play_healthy(Lane::Events);
+    assert!(matches!(next, Operation::CreateEvent { .. }), "{next:?}");
+}
+
+#[test]
+fn no_event_is_dated_by_a_clock_that_nobody_has_compared() {
+    let mut script = Script::new();
+    script.clock_error_seconds = -86_400;
+    happen(&mut script, "early");
+    script.drain();
+    script.up += Duration::from_secs(3);
+    let early = loop {
+        let body = body_of(&script.play_healthy(Lane::Events).1);
+        if body["message"] == "early" {
+            break body;
+        }
+    };
+    assert_eq!(early["lastTimestamp"], script.wall(0).unwrap().to_seconds_stamp());
+}
+
+#[test]
 fn an_event_the_server_refuses_is_dropped_and_said() {
     let mut script = Script::new();
     script.play(Lane::Events, refused(422, "Invalid"));
