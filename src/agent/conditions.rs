@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
+use super::replay::Unreported;
 use super::shared::Shared;
 use crate::journal::record::cut;
-use crate::journal::{Happened, Moment, Record, Status};
+use crate::journal::{Happened, Moment, Record, Sequence, Status};
 use crate::node::NodeEvent;
 use crate::node::condition::{self, Written};
 use crate::node::object::{Condition, Node};
@@ -51,6 +52,8 @@ enum Basis {
 #[derive(Debug, Clone, Copy)]
 struct Change {
     at: Moment,
+    /// Of its record; `None` where others wrote the Node and no record tells of it.
+    record: Option<Sequence>,
     /// It is in the report that was made last.
     is_reported: bool,
 }
@@ -68,7 +71,7 @@ impl Conditions {
             let Some((_, believed)) = all.find(|(kind, _)| kind == condition) else { continue };
             believed.status = Some(*to);
             believed.basis = Basis::Record(record.at);
-            believed.change = Some(Change { at: record.at, is_reported: false });
+            believed.change = Some(Change { at: record.at, record: Some(record.sequence), is_reported: false });
         }
         conditions
     }
@@ -186,7 +189,7 @@ impl Conditions {
                 Some(_) if believed.status.is_some_and(|believed| believed != status) => {}
                 Some(change) if wanted.since.is_none() => change.at = shared.records.moment(at),
                 change if has_base => {
-                    change.get_or_insert(Change { at: shared.records.moment(at), is_reported: false });
+                    change.get_or_insert(Change { at: shared.records.moment(at), record: None, is_reported: false });
                 }
                 _ => {}
             }
@@ -199,6 +202,11 @@ impl Conditions {
             }
         }
         events
+    }
+
+    /// The records of the changes that wait for their acknowledgement.
+    pub(super) fn unreported(&self) -> Unreported {
+        std::array::from_fn(|place| self.all.get(place)?.change?.record)
     }
 
     /// Whether a change waits for its acknowledgement.
@@ -234,11 +242,11 @@ impl Believed {
     fn change(&mut self, kind: &'static str, from: Status, to: Status, shared: &mut Shared, at: Now) {
         let reason = rules::reason(kind, to);
         let what = Happened::ConditionChanged { condition: cut(kind), from, to, reason: cut(reason) };
-        let at = shared.record_change(what, rules::transition(&shared.node_name, kind, to), at);
+        let record = shared.record_change(what, rules::transition(&shared.node_name, kind, to), at);
         self.status = Some(to);
         if self.basis == Basis::FirstLook {
             self.basis = Basis::Known;
         }
-        self.change = Some(Change { at, is_reported: false });
+        self.change = Some(Change { at: record.at, record: Some(record.sequence), is_reported: false });
     }
 }

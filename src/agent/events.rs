@@ -12,6 +12,7 @@ use super::bucket::Bucket;
 use super::contract::Because;
 use super::failure_log::RetryReason;
 use super::notice::Level;
+use super::replay::Unreported;
 use super::shared::{Ownership, Shared, Step};
 use super::tries::Tries;
 use crate::api::{Answer, Class, Operation, Refusal, StatusError};
@@ -148,29 +149,30 @@ impl EventLane {
         Step::Send(self.tries.asking(operation))
     }
 
-    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
+    /// `unreported`: what has to be remembered although it was told.
+    pub(super) fn answered(&mut self, answer: Answer, unreported: &Unreported, shared: &mut Shared, now: Now) {
         self.is_sent = false;
         let Some(first) = self.waiting.front_mut() else { return };
         let is_recorded = first.record.is_some();
         let Err(refusal) = answer.result else {
-            if let Some(event) = self.delivered(shared, now) {
+            if let Some(event) = self.delivered(unreported, shared, now) {
                 self.remember(event);
             }
             return;
         };
         match refusal.class() {
             // An earlier try was done, and its answer lost. How often it was seen since, only who told that knows.
-            Class::Exists => drop(self.delivered(shared, now)),
+            Class::Exists => drop(self.delivered(unreported, shared, now)),
             // The server forgot it (events expire): the same name again (EVT-5).
             Class::Missing if first.state == Telling::Repeat => first.state = Telling::First,
             // This one would be refused each time, and would keep the others from being told.
-            _ if refusal.is_of_content() => self.give_up(&refusal, shared, now),
+            _ if refusal.is_of_content() => self.give_up(&refusal, unreported, shared, now),
             _ if is_recorded => self.keep(&refusal, shared, now),
             Class::After(_) if self.tries.may_postpone() => self.keep(&refusal, shared, now),
             Class::Unreachable | Class::Rights if self.tries.failed + 1 < TRIES_PER_EVENT => {
                 self.keep(&refusal, shared, now)
             }
-            _ => self.give_up(&refusal, shared, now),
+            _ => self.give_up(&refusal, unreported, shared, now),
         }
     }
 
@@ -182,11 +184,11 @@ impl EventLane {
     }
 
     /// Answers what was.
-    fn delivered(&mut self, shared: &mut Shared, now: Now) -> Option<Event> {
+    fn delivered(&mut self, unreported: &Unreported, shared: &mut Shared, now: Now) -> Option<Event> {
         self.tries.succeeded(shared, now);
         let done = self.waiting.pop_front()?;
         if let Some(sequence) = done.record {
-            shared.replay.told(sequence, &mut shared.records);
+            shared.replay.told(sequence, unreported, &mut shared.records);
         }
         Some(done.event)
     }
@@ -220,12 +222,12 @@ impl EventLane {
     }
 
     /// EVT-7: an event that the server refuses is dropped, and said.
-    fn give_up(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
+    fn give_up(&mut self, refusal: &Refusal, unreported: &Unreported, shared: &mut Shared, now: Now) {
         self.tries.start_over();
         if let Some(lost) = self.waiting.pop_front() {
             let advice = shared.advise(refusal, self.tries.asked, now);
             if let Some(sequence) = lost.record {
-                shared.replay.told(sequence, &mut shared.records);
+                shared.replay.told(sequence, unreported, &mut shared.records);
             }
             let text = format!("event {} dropped: {refusal}{advice}", lost.event.reason);
             shared.say(Level::Warn, "event-dropped", text);

@@ -330,13 +330,14 @@ impl Agent {
                 }
             }
             Lane::Status => self.status.answered(answer, &mut self.shared, now),
-            Lane::Events => self.events.answered(answer, &mut self.shared, now),
+            Lane::Events => self.events.answered(answer, &self.status.unreported(), &mut self.shared, now),
             Lane::Identity => {
                 let node = if let Ok(Document::Node(node)) = &answer.result { Some(node) } else { None };
                 let stranger = node.and_then(|node| self.status.stranger(node));
                 self.identity.answered(answer, stranger, &mut self.shared, now);
             }
         }
+        self.shared.replay.forget_reported(&self.status.unreported(), &mut self.shared.records);
         if let Some(date) = date {
             self.shared.records.learn_clock(date, now.up);
         }

@@ -72,6 +72,11 @@ impl Records {
         }
     }
 
+    /// It has accepted what was told of one that waits on.
+    pub(super) fn keep_told(&mut self) {
+        self.journal.was_told();
+    }
+
     /// What was learned of a clock that no waiting record needs.
     fn idle_clock(&self) -> Option<Sequence> {
         let is_clock = |record: &&Record| matches!(record.what, Happened::ClockSet { .. });

@@ -19,7 +19,7 @@ use crate::journal::{Happened, Record, Sequence, Status};
 use crate::node::NodeEvent;
 use crate::node::event::{Event, digest};
 use crate::node::report::last_outage;
-use crate::node::rules;
+use crate::node::rules::{self, COUNT};
 use crate::time::{Up, Wall};
 
 #[derive(Debug)]
@@ -31,7 +31,13 @@ pub(super) struct Replay {
     fleet_offset: Duration,
     /// The end of an outage whose event was accepted, or refused for good, and whose annotation is still owed.
     summary: Option<Sequence>,
+    /// Changes of conditions whose events were, and which no report that was accepted has said yet: what a process after this
+    /// one would take for new.
+    unreported: heapless::Vec<Sequence, COUNT>,
 }
+
+/// The records of changes that no report that was accepted has said yet.
+pub(super) type Unreported = [Option<Sequence>; COUNT];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
@@ -50,7 +56,8 @@ const SPACING: Duration = Duration::from_secs(1);
 impl Replay {
     pub(super) fn new(records: &Records, node_name: &str) -> Replay {
         let pace = if records.waiting().next().is_some() { Pace::Held } else { Pace::Live };
-        Replay { pace, quiet_until: Up::BOOT, fleet_offset: fleet_offset(node_name, SPREAD), summary: None }
+        let fleet_offset = fleet_offset(node_name, SPREAD);
+        Replay { pace, quiet_until: Up::BOOT, fleet_offset, summary: None, unreported: heapless::Vec::new() }
     }
 
     pub(super) fn is_live(&self) -> bool {
@@ -101,7 +108,8 @@ impl Replay {
 
     /// The record to tell next: the first that waits and has something to tell.
     pub(super) fn next<'a>(&self, records: &'a Records) -> Option<&'a Record> {
-        records.waiting().find(|record| record.what.is_told()).filter(|record| self.summary != Some(record.sequence))
+        let is_next = |record: &&Record| record.what.is_told() && !self.unreported.contains(&record.sequence);
+        records.waiting().find(is_next).filter(|record| self.summary != Some(record.sequence))
     }
 
     /// The end of the outage whose annotation is owed.
@@ -110,14 +118,27 @@ impl Replay {
     }
 
     /// What was told of this record was accepted, or refused for good.
-    pub(super) fn told(&mut self, sequence: Sequence, records: &mut Records) {
+    pub(super) fn told(&mut self, sequence: Sequence, unreported: &Unreported, records: &mut Records) {
         let is_end = |record: &Record| matches!(record.what, Happened::OutageEnded { .. });
         if records.waiting().any(|record| record.sequence == sequence && is_end(record)) {
             self.summary = Some(sequence);
-        } else {
+        } else if !unreported.contains(&Some(sequence)) || self.unreported.push(sequence).is_err() {
             records.forget(sequence);
+        } else {
+            records.keep_told();
         }
         self.look_for_end(records);
+    }
+
+    /// What has been reported by now need not be remembered for that.
+    pub(super) fn forget_reported(&mut self, unreported: &Unreported, records: &mut Records) {
+        self.unreported.retain(|sequence| {
+            let is_unreported = unreported.contains(&Some(*sequence));
+            if !is_unreported {
+                records.forget(*sequence);
+            }
+            is_unreported
+        });
     }
 
     /// The annotation was accepted, or refused for good: nothing is left to tell of this outage.

@@ -15,7 +15,7 @@ use super::renewals::Renewals;
 use super::replay::{self, Replay};
 use crate::api::{Class, Operation, Refusal};
 use crate::config::{Settings, limits};
-use crate::journal::{Happened, Journal, Moment, Sequence};
+use crate::journal::{Happened, Journal, Record, Sequence};
 use crate::node::Event;
 use crate::node::NodeEvent;
 use crate::time::{Now, Up, Wall};
@@ -227,13 +227,13 @@ impl Shared {
     }
 
     /// Keeps what happened `at` that moment; where no server is found, as part of an outage.
-    pub(super) fn record(&mut self, what: Happened, at: Now) -> Moment {
+    pub(super) fn record(&mut self, what: Happened, at: Now) -> Record {
         let at = self.dated(at);
-        self.records.record(at, what).at
+        self.records.record(at, what)
     }
 
     /// The same for a change of a condition, which the log tells at once, as an event.
-    pub(super) fn record_change(&mut self, what: Happened, event: NodeEvent, at: Now) -> Moment {
+    pub(super) fn record_change(&mut self, what: Happened, event: NodeEvent, at: Now) -> Record {
         let dated = self.dated(at);
         if self.outage.changes(&mut self.records, dated) {
             self.replay.wait_for_server();

@@ -27,6 +27,7 @@ use std::time::Duration;
 use super::backoff::Backoff;
 use super::failure_log::RetryReason;
 use super::lease::Renewal;
+use super::replay::Unreported;
 use super::shared::{FullReport, Ownership, Shared, Step};
 use super::tries::Tries;
 use super::wanted::WantedNode;
@@ -229,6 +230,11 @@ impl StatusLane {
     /// Another board that wrote this Node, as far as what is known of both says so.
     pub(super) fn stranger(&self, node: &Node) -> Option<String> {
         self.wanted.stranger(node)
+    }
+
+    /// The records of changes that no report that was accepted has said yet.
+    pub(super) fn unreported(&self) -> Unreported {
+        self.wanted.unreported()
     }
 
     /// Ask before the next assertion is due.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::conditions::Conditions;
 use super::notice::Level;
+use super::replay::Unreported;
 use super::shared::Shared;
 use crate::api::{Refusal, StatusError};
 use crate::config::limits::TRIES_PER_RUN;
@@ -116,6 +117,10 @@ impl WantedNode {
         self.conditions.node_known(node, shared, now);
         // What was not sure without it may be now.
         self.judge(Some(node), shared, now);
+    }
+
+    pub(super) fn unreported(&self) -> Unreported {
+        self.conditions.unreported()
     }
 
     /// Whether another look would find nothing to send: the Node need not be made again to know that.

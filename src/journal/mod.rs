@@ -131,6 +131,11 @@ impl Journal {
         }
     }
 
+    /// One was sent that waits on: the one that is sent next may be that of how many were dropped.
+    pub fn was_told(&mut self) {
+        self.may_merge = false;
+    }
+
     /// Something that was added or forgotten is not on disk yet.
     pub fn has_unwritten(&self) -> bool {
         self.has_unwritten_records()

@@ -334,6 +334,48 @@ fn a_reboot_is_told_once_by_the_journal_that_remembers_the_boot_before() {
 }
 
 #[test]
+fn a_change_that_was_told_and_not_reported_is_none_to_the_next_process() {
+    let mut script = settled();
+    script.press_memory(true);
+    let mut told = None;
+    while told.is_none() {
+        let (sent, until) = script.drain();
+        script.up = if sent.is_empty() { until.as_duration() } else { script.up };
+        for (ticket, operation) in sent {
+            // The report is lost with the process.
+            if ticket.lane() != Lane::Status {
+                let reply = script.reply(&operation);
+                script.answer(ticket, reply);
+            }
+            told = told.or(matches!(operation, Operation::CreateEvent { .. }).then_some(operation));
+        }
+    }
+    let told = told.unwrap();
+    assert_eq!(kinds(&waiting(&script)), ["changed"]);
+    let up = script.up + Duration::from_secs(30);
+    let mut script = script.restart(BOOT, up);
+    script.press_memory(true);
+    let (ticket, report) = loop {
+        let (ticket, operation) = script.next(Lane::Status);
+        if matches!(operation, Operation::PatchStatus { .. }) {
+            break (ticket, operation);
+        }
+        let is_there = matches!(operation, Operation::CreateNode { .. });
+        let reply = if is_there { refused(409, "AlreadyExists") } else { script.reply(&operation) };
+        script.answer(ticket, reply);
+    };
+    let since = body_of(&report)["status"]["conditions"][0]["lastTransitionTime"].clone();
+    assert_eq!(since, body_of(&told)["firstTimestamp"], "{report:?}");
+    let reply = script.reply(&report);
+    script.answer(ticket, reply);
+    let again = events(&timed(&mut script, Duration::from_secs(60)));
+    let pressed = again.iter().filter(|(_, event)| event["reason"] == "NodeHasInsufficientMemory");
+    let names: Vec<_> = pressed.map(|(_, event)| event["metadata"]["name"].clone()).collect();
+    assert_eq!(names, [body_of(&told)["metadata"]["name"].clone()], "the server has it already");
+    assert!(waiting(&script).is_empty());
+}
+
+#[test]
 fn a_reboot_that_no_disk_remembers_is_told_once_all_the_same() {
     let script = settled();
     let up = script.up;
