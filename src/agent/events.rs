@@ -93,8 +93,8 @@ impl EventLane {
             return Step::Idle;
         }
         self.fetch(shared, now);
-        for event in std::mem::take(&mut shared.fresh_events) {
-            self.take_in(event, shared, stamp, now.up);
+        for (came, event) in std::mem::take(&mut shared.fresh_events) {
+            self.take_in(event, shared, stamp.minus(now.up - came), now.up);
         }
         let Some(first) = self.waiting.front_mut() else { return Step::Idle };
         let replay = &shared.replay;

@@ -72,8 +72,8 @@ pub(super) struct Shared {
     pub(super) replay: Replay,
     pub(super) renewals: Renewals,
     pub(super) full_report: FullReport,
-    /// Events that are not yet with the event lane.
-    pub(super) fresh_events: Vec<NodeEvent>,
+    /// Events that are not yet with the event lane, and when they came.
+    pub(super) fresh_events: Vec<(Up, NodeEvent)>,
     pub(super) credentials: Credentials,
     /// Since the certificate in use came into use.
     pub(super) longest_outage: Duration,

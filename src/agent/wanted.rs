@@ -206,8 +206,8 @@ impl WantedNode {
             let level = if event.warning { Level::Warn } else { normal };
             shared.say(level, "node-event", format!("{}: {}", event.reason, event.message));
             // Of what nobody can date yet, once is enough.
-            if !shared.fresh_events.contains(&event) {
-                shared.fresh_events.push(event);
+            if !shared.fresh_events.iter().any(|(_, known)| *known == event) {
+                shared.fresh_events.push((now.up, event));
             }
         }
         Some(Wanted { node, changed: changed || self.conditions.has_unacknowledged() })

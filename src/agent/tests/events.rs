@@ -48,7 +48,8 @@ fn play_all(script: &mut Script) -> Vec<Operation> {
 
 fn happen(script: &mut Script, message: &str) {
     let message = message.to_owned();
-    script.agent.shared.fresh_events.push(NodeEvent { warning: true, reason: "Test", message });
+    let came = script.now().up;
+    script.agent.shared.fresh_events.push((came, NodeEvent { warning: true, reason: "Test", message }));
 }
 
 #[test]
@@ -158,7 +159,22 @@ fn no_event_is_dated_by_a_clock_that_nobody_has_compared() {
             break body;
         }
     };
-    assert_eq!(early["lastTimestamp"], script.wall(0).unwrap().to_seconds_stamp());
+    assert_eq!(early["lastTimestamp"], START.to_seconds_stamp());
+}
+
+#[test]
+fn an_event_that_waits_for_the_answer_to_another_keeps_its_time() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    happen(&mut script, "first");
+    let (ticket, _) = script.next(Lane::Events);
+    let came = script.wall(0).unwrap().to_seconds_stamp();
+    happen(&mut script, "second");
+    script.drain();
+    script.up += Duration::from_secs(9);
+    script.answer(ticket, Ok(Document::Nothing));
+    let (_, second) = script.next(Lane::Events);
+    assert_eq!(body_of(&second)["firstTimestamp"], came);
 }
 
 #[test]
@@ -231,7 +247,8 @@ fn a_thousand_events_of_one_type_are_a_burst_and_no_flood() {
     script.register();
     for number in 0..1000 {
         let (reason, message) = (["One", "Two", "Three", "Four", "Five"][number % 5], format!("number {number}"));
-        script.agent.shared.fresh_events.push(NodeEvent { warning: true, reason, message });
+        let came = script.now().up;
+        script.agent.shared.fresh_events.push((came, NodeEvent { warning: true, reason, message }));
     }
     let sent = (0..3).map(|_| play_all(&mut script).len()).sum::<usize>();
     assert!((20..=35).contains(&sent), "{sent}");
@@ -244,7 +261,8 @@ fn events_are_sent_no_faster_than_the_settings_allow() {
     let start_ms = script.up.as_millis();
     for reason in ["A", "B", "C", "D", "E", "F"] {
         let message = "a test".to_owned();
-        script.agent.shared.fresh_events.push(NodeEvent { warning: true, reason, message });
+        let came = script.now().up;
+        script.agent.shared.fresh_events.push((came, NodeEvent { warning: true, reason, message }));
     }
     let times: Vec<_> = (0..6).map(|_| script.play_healthy(Lane::Events).0).collect();
     assert_eq!(times[..3], [start_ms; 3]);
@@ -271,7 +289,12 @@ fn refuse_events(script: &mut Script, span: Duration) {
 /// What is told of that memory suffices, somebody having written it otherwise.
 fn tell_that_memory_suffices(script: &mut Script) -> Vec<Value> {
     let message = "Node n1 status is now: NodeHasSufficientMemory".to_owned();
-    script.agent.shared.fresh_events.push(NodeEvent { warning: false, reason: "NodeHasSufficientMemory", message });
+    let came = script.now().up;
+    script
+        .agent
+        .shared
+        .fresh_events
+        .push((came, NodeEvent { warning: false, reason: "NodeHasSufficientMemory", message }));
     let told = script.pass(Duration::from_secs(900));
     let is_event = |told: &&Operation| matches!(told, Operation::CreateEvent { .. } | Operation::PatchEvent { .. });
     let of_memory = told.iter().filter(is_event).map(body_of);
