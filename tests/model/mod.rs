@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 
 use controller::Controllers;
 use http::{Request, Response, http_date};
-use problem::Problem;
+use problem::{Problem, Words};
 use rights::Caller;
 use route::{Form, Route, Verb};
 use schema::{Path, Shape};
@@ -98,8 +98,9 @@ impl ModelServer {
     /// An answer of the server that has nothing to do with what was asked: a fault.
     pub fn refuse(&mut self, bytes: &[u8], problem: Problem, now_us: i64) -> Response {
         let request = Request::parse(bytes).ok().flatten().map(|(request, _)| request);
-        let audit_id = request.as_ref().and_then(|request| request.header("audit-id"));
-        self.respond(Form::JSON, audit_id, Err(problem), now_us)
+        let header = |name| request.as_ref().and_then(|request| request.header(name));
+        let form = Form::accepted(header("accept")).unwrap_or(Form::JSON);
+        self.respond(form, header("audit-id"), Err(problem), now_us)
     }
 
     fn serve(&mut self, request: &Request, caller: &Caller, now_us: i64) -> Result<Success, Problem> {
@@ -269,12 +270,19 @@ impl ModelServer {
                 }
                 // Errors ignore the transform: they come as JSON then (wire notes, 3).
                 let protobuf = form.protobuf && !form.metadata_only;
-                let body =
-                    if protobuf { protobuf::encode_status(problem) } else { encode(&problem.status(), Form::JSON) };
+                let body = match problem.words {
+                    Words::Plain => format!("{}\n", problem.message).into_bytes(),
+                    Words::Status if protobuf => protobuf::encode_status(problem),
+                    Words::Status => encode(&problem.status(), Form::JSON),
+                };
                 (problem.code, body, protobuf)
             }
         };
-        let content_type = if protobuf { "application/vnd.kubernetes.protobuf" } else { "application/json" };
+        let content_type = match &result {
+            Err(Problem { words: Words::Plain, .. }) => "text/plain; charset=utf-8",
+            _ if protobuf => "application/vnd.kubernetes.protobuf",
+            _ => "application/json",
+        };
         headers.push(("Content-Type", content_type.to_owned()));
         headers.push(("X-Kubernetes-Pf-Flowschema-Uid", "4d1a7f0c-5a0e-4c9e-8a0a-3d7f2f1f6a01".to_owned()));
         headers.push(("X-Kubernetes-Pf-Prioritylevel-Uid", "9c5b0f1e-0d7c-4a55-9e0b-6f2f3f1f6a02".to_owned()));

@@ -12,11 +12,21 @@ pub struct Problem {
     pub message: String,
     /// Seconds, as the header says them.
     pub retry_after: Option<u32>,
+    pub words: Words,
+}
+
+/// In which form a refusal is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    /// As a `Status`, in the form that was asked for.
+    Status,
+    /// By what stands before everything that knows of objects (priority and fairness, max-in-flight, a panic): `http.Error`.
+    Plain,
 }
 
 impl Problem {
     fn new(code: u16, reason: &'static str, message: String) -> Problem {
-        Problem { code, reason, message, retry_after: None }
+        Problem { code, reason, message, retry_after: None, words: Words::Status }
     }
 
     pub fn unauthorized() -> Problem {
@@ -88,7 +98,12 @@ impl Problem {
             504 => ("Timeout", "injected: request did not complete within the allotted timeout"),
             _ => ("InternalError", "injected: Internal error occurred: etcdserver: leader changed"),
         };
-        Problem { code, reason, message: message.to_owned(), retry_after }
+        Problem { code, reason, message: message.to_owned(), retry_after, words: Words::Status }
+    }
+
+    /// The same said in plain words.
+    pub fn in_plain_words(self) -> Problem {
+        Problem { words: Words::Plain, ..self }
     }
 
     /// The body.

@@ -397,3 +397,27 @@ fn a_request_that_is_no_request_is_400_and_every_answer_has_its_headers() {
         assert!(text.contains(header), "{header} in {text}");
     }
 }
+
+#[test]
+fn who_is_too_busy_says_so_in_plain_words_or_as_a_status_in_the_form_that_was_asked_for() {
+    let mut server = ModelServer::default();
+    let protobuf = "Accept: application/vnd.kubernetes.protobuf\r\n";
+    let busy = Problem::injected(429, Some(1));
+    for (accept, problem, content_type, body) in [
+        (
+            protobuf,
+            busy.clone().in_plain_words(),
+            "text/plain; charset=utf-8",
+            &b"Too many requests, please try again later.\n"[..],
+        ),
+        (protobuf, busy.clone(), "application/vnd.kubernetes.protobuf", b"k8s\0"),
+        ("", busy, "application/json", b"{"),
+    ] {
+        let request = format!("GET /version HTTP/1.1\r\nHost: x\r\nAudit-ID: abc\r\n{accept}\r\n");
+        let response = server.refuse(request.as_bytes(), problem, NOW);
+        let header = |name| response.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+        assert_eq!((response.code, header("Retry-After"), header("Audit-Id")), (429, Some("1"), Some("abc")));
+        assert_eq!(header("Content-Type"), Some(content_type));
+        assert!(response.body.starts_with(body), "{}", String::from_utf8_lossy(&response.body));
+    }
+}

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::random::Random;
 use crate::model::http::Response;
-use crate::model::problem::Problem;
+use crate::model::problem::{Problem, Words};
 use crate::model::protobuf;
 
 const CODES: [u16; 22] =
@@ -40,7 +40,8 @@ impl Stranger {
     pub fn answer(self, true_answer: &Response) -> Vec<u8> {
         let reason = [(404, "NotFound"), (409, "AlreadyExists"), (401, "Unauthorized"), (403, "Forbidden")];
         let reason = reason.into_iter().find(|(code, _)| *code == self.code).map_or("Invalid", |(_, reason)| reason);
-        let problem = Problem { code: self.code, reason, message: "a stranger says so".to_owned(), retry_after: None };
+        let message = "a stranger says so".to_owned();
+        let problem = Problem { code: self.code, reason, message, retry_after: None, words: Words::Status };
         let (content_type, body) = match self.looks {
             0 => return REDIRECT.to_vec(),
             1 => ("text/html; charset=utf-8", b"<html>Please log in, or go away</html>".to_vec()),
