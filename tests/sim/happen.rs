@@ -3,6 +3,7 @@
 use nodepulse::agent::Input;
 use nodepulse::api::Failure;
 
+use super::judge::conditions::MONITORED;
 use super::judge::events::FOREVER;
 use super::plan::Happening;
 use super::settings::settings;
@@ -136,6 +137,7 @@ impl World {
     fn sizes_changed(&mut self, was_sized: bool) {
         let (wall_us, by) = (self.server_wall_us(), self.teller());
         if was_sized != self.board.is_sized() {
+            self.resized_us = Some(wall_us);
             self.events.may_be_told("Ready", None, wall_us, FOREVER, by);
         }
     }
@@ -150,10 +152,16 @@ impl World {
 
     /// Somebody wrote the conditions, or the Node is gone, or new: whoever repairs that tells of it.
     pub fn touched(&mut self) {
-        let (wall_us, by) = (self.server_wall_us(), self.teller());
-        self.conditions.touched(wall_us);
-        for kind in ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"] {
-            self.events.may_be_told(kind, None, wall_us, FOREVER, by);
+        self.conditions.touched(self.server_wall_us());
+        self.was_touched = true;
+        self.repair_may_be_told();
+    }
+
+    /// By each process once, until a report is accepted.
+    pub fn repair_may_be_told(&mut self) {
+        let by = self.teller();
+        for kind in MONITORED {
+            self.events.repair_may_be_told(kind, by);
         }
     }
 

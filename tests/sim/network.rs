@@ -7,6 +7,7 @@ use nodepulse::agent::{Input, Ticket};
 use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, Progress, Refusal};
 use nodepulse::time::Wall;
 
+use super::judge::conditions::TOLERANCE_US;
 use super::judge::wire::{Lane, Said};
 use super::plan::{FAULTS, Fault};
 use super::planted::Planted;
@@ -37,6 +38,8 @@ pub struct Orders {
     /// It comes when nobody waits for it any more, or for the second time.
     pub stray: bool,
     pub reply: Reply,
+    /// What the answer takes longer than others.
+    pub back_us: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,6 +54,15 @@ pub enum Reply {
     Stranger(Stranger),
 }
 
+/// What a request is after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// What anybody may ask: an answer to it is no sign of being known.
+    Version,
+    Reading,
+    Writing,
+}
+
 /// A request that somebody waits for.
 #[derive(Debug)]
 pub struct Flight {
@@ -61,8 +73,7 @@ pub struct Flight {
     operation: Option<Operation>,
     /// The event that it tells, and which repeat.
     letter: Option<(String, u64)>,
-    /// `GET /version`.
-    is_open: bool,
+    asks: Asks,
     sent_us: u64,
     exchange: Exchange,
 }
@@ -96,25 +107,37 @@ impl World {
         if self.shim.is(Planted::StatusBlocksLease) && is_of_lease && self.flights.waits_for(Lane::Status) {
             return self.schedule(100_000, Event::Held { ticket, operation });
         }
+        let is_of_node = matches!(
+            operation,
+            Operation::ReadNode { .. } | Operation::PatchStatus { .. } | Operation::CreateNode { .. }
+        );
+        if is_of_node && self.shim.is_doubt_forgotten(self.now_us) {
+            return self.schedule(1_000_000, Event::Held { ticket, operation });
+        }
         let given_up = self.shim.has_given_up && matches!(operation, Operation::CreateNode { .. });
         let (wall, server_us) = (self.now().wall, self.server_wall_us());
         let operation = self.shim.operation(operation, wall, server_us);
-        if self.shim.puts_off(&operation, server_us) {
+        if self.shim.puts_off(&operation, server_us, self.was_touched && self.is_repaired()) {
             return self.schedule(100, Event::SaidTold { ticket });
         }
         let put_off = self.shim.comes_after(&operation);
+        let put_off = if self.shim.is(Planted::ChangesToldTogether) { self.tell_put_off(put_off) } else { put_off };
         let kept = self.shim.is(Planted::Impatient).then(|| operation.clone());
         self.trace.say(|| format!("-> {operation:?}"));
         let audit_id = AuditId::new(u128::from(self.random.next()));
         let (bytes, exchange) = Exchange::start(operation, &self.target, audit_id);
-        let is_open = bytes.starts_with(b"GET /version ");
+        let asks = match &bytes {
+            bytes if bytes.starts_with(b"GET /version ") => Asks::Version,
+            bytes if bytes.starts_with(b"GET ") => Asks::Reading,
+            _ => Asks::Writing,
+        };
         let (lane, letter) = self.check_request(&bytes);
         self.trace.mix(&bytes);
         self.flights.count += 1;
         let number = self.flights.count;
         self.flights.open.insert(
             number,
-            Flight { lane, ticket: Some(ticket), operation: kept, letter, is_open, sent_us: self.now_us, exchange },
+            Flight { lane, ticket: Some(ticket), operation: kept, letter, asks, sent_us: self.now_us, exchange },
         );
         let checked = self.watch.sent(lane, number, self.now_us);
         self.check(checked);
@@ -129,11 +152,15 @@ impl World {
         if !given_up {
             self.decide_fate(number, lane, bytes);
         }
-        if let Some(first) = put_off {
-            let (bytes, _) = Exchange::start(first, &self.target, audit_id);
-            self.check_request(&bytes);
-            self.serve(&bytes, false);
-        }
+        self.tell_put_off(put_off);
+    }
+
+    /// A planted fault: nobody waits for an answer.
+    fn tell_put_off(&mut self, put_off: Option<Operation>) -> Option<Operation> {
+        let (bytes, _) = Exchange::start(put_off?, &self.target, AuditId::new(0));
+        self.check_request(&bytes);
+        self.serve(&bytes, false);
+        None
     }
 
     fn decide_fate(&mut self, flight: u64, lane: Lane, bytes: Vec<u8>) {
@@ -173,7 +200,11 @@ impl World {
                 orders.done = fault == Fault::DoneAndRefused;
                 orders.refuse = Some(self.draw_problem(orders.done));
             }
-            Some(Fault::Slow) => delay_us += self.random.between(1_000_000, 9_000_000),
+            Some(Fault::Slow) => {
+                let slow_us = self.random.between(1_000_000, 9_000_000);
+                let is_back = self.random.per_mille(500);
+                *(if is_back { &mut orders.back_us } else { &mut delay_us }) += slow_us;
+            }
             Some(Fault::HalfClosed) => orders.reply = Reply::Closed,
             Some(Fault::Garbage) => orders.reply = Reply::Garbage,
             Some(Fault::Stranger) => {
@@ -205,7 +236,10 @@ impl World {
         let code = if done { self.random.pick(&[500, 502, 504]) } else { self.random.pick(&CODES) };
         let may_wait = code == 429 || code >= 500;
         let wait = self.random.pick(&[1, 2, 5, 30, 3600]);
-        Problem::injected(code, (may_wait && self.random.per_mille(500)).then_some(wait))
+        let problem = Problem::injected(code, (may_wait && self.random.per_mille(500)).then_some(wait));
+        // Too busy, or a panic: said before anything that knows of objects is asked.
+        let is_plain = [429, 500].contains(&code) && self.random.per_mille(500);
+        if is_plain { problem.in_plain_words() } else { problem }
     }
 
     fn draw_failure(&mut self) -> Failure {
@@ -256,8 +290,8 @@ impl World {
                 (self.random.pick(&[PORTAL, REDIRECT, HALF_JSON, b"SSH-2.0-OpenSSH_9.2\r\n"]).to_vec(), true)
             }
         };
-        let latency_us = self.latency_us();
-        self.schedule(latency_us, Event::Deliver { flight, bytes, closes, by_stranger, said });
+        let back_us = self.latency_us() + orders.back_us;
+        self.schedule(back_us, Event::Deliver { flight, bytes, closes, by_stranger, said });
     }
 
     /// The server does it. What it finds wrong with a request of ours is a violation: only faults may refuse so, and a
@@ -291,6 +325,9 @@ impl World {
         }
         if request.path.contains("/nodes") && (stray || response.code == 201) {
             self.touched();
+        }
+        if request.path.contains("/nodes") && !stray && response.is_success() {
+            self.shown = self.stored_statuses();
         }
         if !surprised && [400, 403, 405, 406, 415, 422].contains(&response.code) {
             let body: String = String::from_utf8_lossy(&response.body).chars().filter(|c| !c.is_control()).collect();
@@ -342,14 +379,18 @@ impl World {
     }
 
     fn end(&mut self, flight: Flight, mut answer: Answer, said: Said) {
-        let Flight { lane, ticket, operation, letter, is_open, sent_us, exchange: _ } = flight;
+        let Flight { lane, ticket, operation, letter, asks, sent_us, exchange: _ } = flight;
         self.trace.say(|| match &answer.result {
             Ok(_) => format!("<- {lane:?} done"),
             Err(refusal) => format!("<- {lane:?} {refusal}"),
         });
+        self.shim.hear(&mut answer);
         self.check_understood(&answer, said);
+        if lane == Lane::Lease && said.is_missing() {
+            self.shim.lease_gone_us = Some(self.now_us);
+        }
         self.watch.answered(lane, said, self.now_us);
-        self.note_reached(lane, said, is_open);
+        self.note_reached(lane, said, asks);
         if let Some((name, count)) = letter
             && (said == Said::Done
                 || matches!(said, Said::Refused { code: 400 | 413 | 422, .. } | Said::Refused { is_there: true, .. }))
@@ -361,7 +402,7 @@ impl World {
         }
         self.has_missed_node |= lane == Lane::Status && said.is_missing();
         if matches!(answer.result, Ok(Document::Node(_))) {
-            self.conditions.node_read();
+            self.note_read();
         }
         self.shim.answer(lane, &mut answer);
         match (ticket, operation) {
@@ -383,8 +424,11 @@ impl World {
             self.dates_heard.0 += u64::from(self.now_us <= sent_us + PATIENCE_US);
             return right;
         }
-        // Two in a row bear each other out, whatever is said after them.
-        self.dates_heard.0 = if self.dates_heard.0 < 2 { 0 } else { self.dates_heard.0 };
+        // Two in a row bear each other out, whatever is said after them, but for a board's clock that is as wrong (90890).
+        let wall = self.now().wall.map(|wall| wall.unix_us() - self.server_wall_us());
+        let is_borne_out = wall.is_some_and(|wall_off_us| (wall_off_us - off_us).abs() <= TOLERANCE_US);
+        self.was_deceived |= is_borne_out;
+        self.dates_heard.0 = if self.dates_heard.0 < 2 || is_borne_out { 0 } else { self.dates_heard.0 };
         let said = Wall::from_unix_us(right.unix_us() + off_us);
         self.trace.say(|| format!("   the answer says that it is {said}"));
         said

@@ -23,6 +23,7 @@ pub enum Fault {
     Refused,
     /// Done, and then answered as if it were not.
     DoneAndRefused,
+    /// On its way there, or its answer on the way back.
     Slow,
     Hung,
     HalfClosed,
@@ -209,6 +210,10 @@ impl Plan {
     pub fn clock_is_right(&self) -> bool {
         let is_stepped = self.happenings.contains_key(&Happening::ClockStep);
         self.clock_known_from_us == Some(0) && self.clock_offset_us == 0 && !is_stepped
+    }
+
+    pub fn is_disk_slow(&self) -> bool {
+        [Happening::DiskFull, Happening::DiskSlow].iter().any(|kind| self.happenings.contains_key(kind))
     }
 
     pub fn describe(&self) -> String {

@@ -83,9 +83,17 @@ pub enum Planted {
     LeaseOfAnotherLength,
     /// The annotation of the last outage counts one change more.
     OutageMiscounted,
+    /// After others wrote the Node, a change that waited is told after one of much later.
+    ChangesToldInAnotherOrder,
+    /// After others wrote the Node, two changes that waited are told in one moment.
+    ChangesToldTogether,
+    /// A Lease that is gone says nothing of the Node (undoes LSE-14).
+    DoubtForgotten,
+    /// What a server says that is too busy to speak of objects is nobody's word.
+    PlainWordsUnheard,
 }
 
-pub const PLANTED: [Planted; 36] = [
+pub const PLANTED: [Planted; 40] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -122,6 +130,10 @@ pub const PLANTED: [Planted; 36] = [
     Planted::NothingReserved,
     Planted::LeaseOfAnotherLength,
     Planted::OutageMiscounted,
+    Planted::ChangesToldInAnotherOrder,
+    Planted::ChangesToldTogether,
+    Planted::DoubtForgotten,
+    Planted::PlainWordsUnheard,
 ];
 
 impl Planted {
@@ -164,6 +176,10 @@ impl Planted {
             Planted::NothingReserved => "the allocatable is",
             Planted::LeaseOfAnotherLength => "the Lease says",
             Planted::OutageMiscounted => "last-outage is",
+            Planted::ChangesToldInAnotherOrder => "out of order",
+            Planted::ChangesToldTogether => "is told 0 ms after another one",
+            Planted::DoubtForgotten => "nobody asks whether the Node is",
+            Planted::PlainWordsUnheard => "is understood as",
         }
     }
 }
@@ -184,6 +200,7 @@ pub struct Shim {
     first_report: Option<String>,
     reports: u64,
     pub has_given_up: bool,
+    pub lease_gone_us: Option<u64>,
     pub sends: u64,
     /// An event that waited, until a later one is told, and the time that it tells.
     put_off: Option<Operation>,
@@ -204,14 +221,38 @@ impl Shim {
         self.fault.is_some()
     }
 
-    /// Once, an event that has waited for long, of which only a record can tell. Answers whether it waits on.
-    pub fn puts_off(&mut self, operation: &Operation, server_us: i64) -> bool {
+    /// Whether the Node is asked for later, as somebody would who does not know what a Lease that is gone means.
+    pub fn is_doubt_forgotten(&self, now_us: u64) -> bool {
+        let is_fresh = self.lease_gone_us.is_some_and(|gone_us| now_us < gone_us + 30_000_000);
+        self.is(Planted::DoubtForgotten) && is_fresh
+    }
+
+    /// An answer as the faulty agent would have understood it.
+    pub fn hear(&mut self, answer: &mut Answer) {
+        if let Err(Refusal::Status(status)) = &answer.result
+            && self.is(Planted::PlainWordsUnheard)
+            && status.reason.is_empty()
+        {
+            answer.result = Err(Refusal::Failed(Failure::new("answer-unconfirmed", "without a Status")));
+        }
+    }
+
+    /// Once, an event that has waited for long, of which only a record can tell. `is_mended`: somebody else wrote the Node,
+    /// and that is put right. Answers whether it waits on.
+    pub fn puts_off(&mut self, operation: &Operation, server_us: i64, is_mended: bool) -> bool {
         let Operation::CreateEvent { body } = operation else { return false };
-        if !self.is(Planted::ToldInAnotherOrder) || self.put_off_us.is_some() {
+        if self.put_off_us.is_some() {
             return false;
         }
         let (reason, stamp_us) = told_by(body);
-        let is_first = reason == "Starting" && stamp_us < server_us - 45_000_000;
+        let is_change = reason.starts_with("NodeHas") && is_mended;
+        let (is_chosen, waited_us) = match self.fault {
+            Some(Planted::ToldInAnotherOrder) => (reason == "Starting", 45_000_000),
+            Some(Planted::ChangesToldInAnotherOrder) => (is_change, 45_000_000),
+            Some(Planted::ChangesToldTogether) => (is_change, 25_000_000),
+            _ => return false,
+        };
+        let is_first = is_chosen && stamp_us < server_us - waited_us;
         if is_first {
             (self.put_off, self.put_off_us) = (Some(operation.clone()), Some(stamp_us));
         }
@@ -221,7 +262,8 @@ impl Shim {
     /// What was put off, where this tells of something much later.
     pub fn comes_after(&mut self, operation: &Operation) -> Option<Operation> {
         let (Operation::CreateEvent { body }, Some(put_off_us)) = (operation, self.put_off_us) else { return None };
-        self.put_off.take_if(|_| told_by(body).1 > put_off_us + 45_000_000)
+        let later_us = if self.is(Planted::ChangesToldTogether) { 0 } else { 45_000_000 };
+        self.put_off.take_if(|_| told_by(body).1 > put_off_us + later_us)
     }
 
     /// The board as the faulty agent would see it.

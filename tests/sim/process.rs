@@ -6,7 +6,7 @@ use nodepulse::probe::Facts;
 
 use super::board::Board;
 use super::facts::{facts, readings};
-use super::judge::conditions::{Moment, Remains, TOLERANCE_US};
+use super::judge::conditions::{How, KINDS, Moment, Remains, TOLERANCE_US};
 use super::judge::events::{FOREVER, Teller};
 use super::planted::Planted;
 use super::settings::settings;
@@ -54,13 +54,17 @@ impl World {
         if named.is_some_and(|named| named != self.board.boot_id) {
             self.events.may_be_told("Rebooted", None, at_us, FOREVER, by);
         }
+        if !self.is_repaired() {
+            self.repair_may_be_told();
+        }
         self.events.happened("Starting", None, at_us, by, true);
         self.events.may_be_told("Schedulable", None, at_us, FOREVER, by);
     }
 
     /// Who tells, just now.
     pub fn teller(&self) -> Teller {
-        Teller { life: self.life, boot: self.boots, is_dated: self.is_dated() }
+        let (is_dated, was_deceived) = (self.is_dated(), self.was_deceived);
+        Teller { life: self.life, boot: self.boots, is_dated, was_deceived }
     }
 
     /// The board's clock is near the server's, or the agent heard the time twice: one witness is none.
@@ -74,7 +78,7 @@ impl World {
         self.agent = None;
         self.life += 1;
         self.is_stopping = false;
-        self.dates_heard.0 = 0;
+        (self.dates_heard.0, self.was_deceived) = (0, false);
         self.has_missed_node = false;
         self.flights.forget_all();
         self.watch.process_ended();
@@ -105,9 +109,17 @@ impl World {
     pub fn look(&mut self) {
         let (by, server_us) = (self.teller(), self.server_wall_us());
         let moment = Moment { now_us: self.now_us, server_us, is_dated: by.is_dated };
-        for change in self.conditions.look(&self.board, &self.plan.wanted.eviction, moment) {
-            self.trace.say(|| format!("    {} is {} from now on", change.kind, change.status));
-            self.events.changed(change, server_us, by);
+        for seen in self.conditions.look(&self.board, &self.plan.wanted.eviction, moment) {
+            if seen.how != How::Again {
+                self.trace.say(|| format!("    {} is {} from now on", seen.kind, seen.status));
+            }
+            self.events.seen(seen, server_us, by);
+            let stored = self.stored_statuses();
+            let says = KINDS.iter().position(|kind| *kind == seen.kind).and_then(|place| stored[place].as_deref());
+            if seen.how != How::Changed && says.is_none_or(|says| says == "Unknown") {
+                // What could not be read, a Node calls Unknown: that it is no more is a change (seed 75).
+                self.events.may_be_told(seen.kind, Some(seen.status), server_us, server_us, by);
+            }
         }
     }
 

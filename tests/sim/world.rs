@@ -9,7 +9,7 @@ use nodepulse::api::{Answer, Document, Failure, Operation, Target};
 use nodepulse::time::Up;
 
 use super::board::Board;
-use super::judge::conditions::Conditions;
+use super::judge::conditions::{Conditions, KINDS};
 use super::judge::events::Events;
 use super::judge::excuse::{Excuse, Excuses};
 use super::judge::requests::{Reach, Reported};
@@ -126,6 +126,8 @@ pub struct World {
     pub told: BTreeMap<&'static str, String>,
     pub reach: Reach,
     pub reported: Option<Reported>,
+    /// Statuses of our conditions on the Node that the server showed last.
+    pub shown: [Option<String>; KINDS.len()],
     /// Counts restarts of the board.
     pub boots: u64,
     /// The process was asked to end.
@@ -144,6 +146,8 @@ pub struct World {
     pub server_frozen_until_us: u64,
     /// Who answers in the server's place, and until when.
     pub stranger_until_us: Option<(u64, Stranger)>,
+    /// The board's clock and a wrong answer agreed in this process.
+    pub was_deceived: bool,
     /// The server itself told this process that the Node is not there.
     pub has_missed_node: bool,
     pub asleep_until_us: u64,
@@ -165,6 +169,10 @@ pub struct World {
     pub was_faultless: bool,
     /// How many minutes more what waits may take to be told.
     pub patience: u64,
+    /// When the board's sizes were last read again, or no more.
+    pub resized_us: Option<i64>,
+    /// Somebody else wrote conditions, or made or removed the Node.
+    pub was_touched: bool,
 }
 
 impl World {
@@ -193,6 +201,7 @@ impl World {
             told: BTreeMap::new(),
             reach: Reach::default(),
             reported: None,
+            shown: [const { None }; KINDS.len()],
             boots: 0,
             is_stopping: false,
             dates_heard: (0, 0),
@@ -212,7 +221,7 @@ impl World {
                 bearer_token: None,
             },
             flights: Flights::default(),
-            watch: Watch::new(plan.faults.is_empty(), &plan.wanted),
+            watch: Watch::new(plan.faults.is_empty(), plan.is_disk_slow(), &plan.wanted),
             shim: Shim::new(fault),
             trace,
             violation: None,
@@ -220,6 +229,7 @@ impl World {
             server_down_until_us: 0,
             server_frozen_until_us: 0,
             stranger_until_us: None,
+            was_deceived: false,
             has_missed_node: false,
             asleep_until_us: 0,
             is_asleep: false,
@@ -233,6 +243,8 @@ impl World {
             largest_agent_bytes: 0,
             was_faultless: plan.faults.is_empty(),
             patience: 0,
+            resized_us: None,
+            was_touched: false,
             plan,
         }
     }
@@ -282,8 +294,8 @@ impl World {
         self.now_us = moment_us;
         self.trace.at(moment_us);
         if self.agent.is_some() && !self.is_asleep && !self.is_stopping {
-            let checked = self.watch.is_lease_in_time(self.now_us);
-            self.check(checked);
+            let in_time = self.watch.is_lease_in_time(self.now_us);
+            self.check(in_time.and_then(|()| self.watch.is_node_asked_for(self.now_us)));
         }
         self.happens(event);
         true

@@ -9,6 +9,8 @@ use super::thresholds::Rounds;
 pub const TOLERANCE_US: i64 = 13_000_000;
 
 pub const KINDS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", READONLY];
+/// What the lifecycle controller writes, too (NLC-1).
+pub const MONITORED: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 /// No kubelet has it: nobody makes it Unknown, and its heartbeat is that of its last change (NPD-1).
 pub const READONLY: &str = "ReadonlyFilesystem";
 const SIGNALS: [&[Signal]; 4] = [&[Signal::Memory], &[Signal::Disk, Signal::Inodes], &[Signal::Pids], &[]];
@@ -30,6 +32,8 @@ struct Condition {
     /// The present process has not judged it yet, as one before it has.
     is_first_look: bool,
     has_judged: bool,
+    /// What the Node said of it last when this process read it.
+    read: Option<String>,
     transitions: u64,
     /// Since a clock that was wrong in a boot that is over, or in a process that died before that was on disk.
     is_unknowable: bool,
@@ -58,33 +62,45 @@ pub struct Moment {
     pub is_dated: bool,
 }
 
-/// A condition that a look found to be another.
+/// A condition that a look found to be another, or a first look as an earlier process had left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct Seen {
     pub kind: &'static str,
     pub status: &'static str,
+    pub how: How,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
     /// What was before was found by the same process.
-    pub is_certain: bool,
+    Changed,
+    /// What was before, this process is yet to learn.
+    Otherwise,
+    /// Nothing has changed since an earlier process looked, of which this one may know nothing.
+    Again,
 }
 
 impl Conditions {
     /// The agent is told of this board.
-    pub fn look(&mut self, board: &Board, eviction: &Eviction, at: Moment) -> Vec<Change> {
-        let mut changes = Vec::new();
+    pub fn look(&mut self, board: &Board, eviction: &Eviction, at: Moment) -> Vec<Seen> {
+        let mut seen = Vec::new();
         for ((kind, signals), condition) in KINDS.into_iter().zip(SIGNALS).zip(&mut self.all) {
-            let is_certain = !condition.is_first_look;
+            let is_first_look = condition.is_first_look;
             let status = if kind == READONLY {
                 Some(if board.made_read_only { "True" } else { "False" })
             } else {
                 condition.rounds.look(signals, board, eviction, at.now_us)
             };
-            if let Some(status) = status
-                && condition.becomes(status, at)
-            {
-                changes.push(Change { kind, status, is_certain });
-            }
+            let Some(status) = status else { continue };
+            let how = match (condition.becomes(status, at), is_first_look) {
+                (true, false) => How::Changed,
+                (true, true) => How::Otherwise,
+                (false, true) => How::Again,
+                (false, false) => continue,
+            };
+            seen.push(Seen { kind, status, how });
         }
-        changes
+        seen
     }
 
     /// `remains`: where the change of a condition to this status is still found, made at that moment of the server's clock.
@@ -93,6 +109,7 @@ impl Conditions {
             condition.rounds = Rounds::default();
             condition.is_first_look = true;
             condition.has_judged = false;
+            condition.read = None;
             let word = condition.status.unwrap_or_default();
             let remains =
                 if condition.transitions == 0 { Remains::OnDisk } else { remains(kind, condition.since_us, word) };
@@ -111,11 +128,25 @@ impl Conditions {
         }
     }
 
-    /// The agent is told what the server has.
-    pub fn node_read(&mut self) {
+    /// A Node is made while no two have said the same time: what it says of the past may be of any day (seed 8332).
+    pub fn made_undated(&mut self) {
         for condition in &mut self.all {
-            condition.rests_on_node = false;
+            condition.is_unknowable = true;
         }
+    }
+
+    /// The agent is told what the server has: the status of each condition.
+    pub fn node_read(&mut self, statuses: [Option<String>; KINDS.len()]) {
+        for (condition, status) in self.all.iter_mut().zip(statuses) {
+            condition.rests_on_node = false;
+            condition.read = status.filter(|word| ["True", "False"].contains(&word.as_str())).or(condition.read.take());
+        }
+    }
+
+    /// What the Node said when this process read it.
+    pub fn read(&self, kind: &str) -> Option<&str> {
+        let place = KINDS.iter().position(|known| *known == kind)?;
+        self.all[place].read.as_deref()
     }
 
     /// The present process has found out nothing about it.

@@ -5,9 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::conditions::{Change, TOLERANCE_US};
-use super::excuse::{Excuse, Excuses};
-use super::matching::matched;
+use super::conditions::{How, Seen, TOLERANCE_US};
 use super::node::WORDS;
 
 type Checked = Result<(), String>;
@@ -17,6 +15,8 @@ const REPLAY_SPACING_US: i64 = 1_000_000;
 /// What an event says whose time is that of its telling.
 const NO_TIME: &str = " (the board had no clock then, so its time is not known)";
 const OVERDUE_US: i64 = 10_000_000;
+/// So many ends of one outage are looked back at.
+const RESTORED_IN_A_ROW: usize = 200;
 pub const FOREVER: i64 = i64::MAX / 2;
 
 /// What an event tells of: a condition and its status, or the thing itself.
@@ -34,6 +34,8 @@ pub struct Teller {
     pub boot: u64,
     /// The board's clock is right, or this process has heard what is.
     pub is_dated: bool,
+    /// Its clock and a wrong answer once agreed (seed 66454): two witnesses are all that there are.
+    pub was_deceived: bool,
 }
 
 /// Something that happened.
@@ -48,22 +50,25 @@ pub struct Happening {
     pub is_certain: bool,
     /// It has to be on disk before it is told.
     pub is_recorded: bool,
+    /// The last process that found it, and whether that one knows what was before.
+    pub found_by: Teller,
+    is_known: bool,
     is_synced: bool,
 }
 
 /// One sighting: an event under its name, and which repeat of it.
 #[derive(Debug, Clone)]
-struct Told {
-    subject: Subject,
-    stamp_us: i64,
+pub struct Told {
+    pub subject: Subject,
+    pub stamp_us: i64,
     sent_us: i64,
-    by: Teller,
+    pub by: Teller,
     /// It says that nobody knows when it was.
-    has_no_time: bool,
+    pub has_no_time: bool,
     /// That its message begins with.
     number: u64,
     /// The server has it, or said that it never will.
-    is_settled: bool,
+    pub is_settled: bool,
 }
 
 /// An event on its way.
@@ -79,8 +84,8 @@ pub struct Letter<'a> {
 
 #[derive(Debug, Default)]
 pub struct Events {
-    happened: Vec<Happening>,
-    told: BTreeMap<(String, u64), Told>,
+    pub(super) happened: Vec<Happening>,
+    pub(super) told: BTreeMap<(String, u64), Told>,
     /// Reason and message of each name.
     names: BTreeMap<String, (String, String)>,
     /// The present process told of something that had waited.
@@ -108,20 +113,53 @@ impl Events {
             by,
             is_certain,
             is_recorded: true,
+            found_by: by,
+            is_known: true,
             is_synced: false,
         });
     }
 
-    /// The server is back, which is known for certain in this span.
-    pub fn restored(&mut self, from_us: i64, to_us: i64, by: Teller) {
-        self.happened("UplinkRestored", None, from_us, by, true);
-        if let Some(last) = self.happened.last_mut() {
-            last.to_us = to_us;
+    /// The server is back, for certain or in the eyes of some.
+    pub fn restored(&mut self, at_us: i64, by: Teller, is_certain: bool) {
+        self.happened("UplinkRestored", None, at_us, by, is_certain);
+    }
+
+    /// Until then it may be said when the server was back.
+    pub fn restored_by(&mut self, at_us: i64, life: u64) {
+        let is_open = |one: &&mut Happening| one.by.life == life && one.subject.of == "UplinkRestored";
+        for one in self.happened.iter_mut().rev().take(RESTORED_IN_A_ROW).filter(is_open) {
+            if one.is_certain {
+                break;
+            }
+            one.to_us = at_us;
         }
     }
 
-    pub fn changed(&mut self, change: Change, at_us: i64, by: Teller) {
-        self.happened(change.kind, Some(change.status), at_us, by, change.is_certain);
+    pub fn seen(&mut self, seen: Seen, at_us: i64, by: Teller) {
+        match seen.how {
+            How::Changed => self.happened(seen.kind, Some(seen.status), at_us, by, true),
+            How::Otherwise => {
+                self.happened(seen.kind, Some(seen.status), at_us, by, false);
+                if let Some(last) = self.happened.last_mut() {
+                    last.is_known = false;
+                }
+            }
+            // Who learns only now what was before it dates it by its own first look, if no record says more (seed 3944).
+            How::Again => {
+                let mut of_kind = self.happened.iter_mut().rev().filter(|one| one.subject.of == seen.kind);
+                let last = of_kind.find(|one| one.is_recorded);
+                if let Some(last) = last.filter(|last| !last.is_certain && !last.is_synced) {
+                    (last.to_us, last.found_by, last.is_known) = (at_us, by, false);
+                }
+            }
+        }
+    }
+
+    /// The process learns what was before its first look.
+    pub fn node_read(&mut self, life: u64) {
+        for one in self.happened.iter_mut().rev().filter(|one| one.found_by.life == life) {
+            one.is_known = true;
+        }
     }
 
     /// It may be told, once, at any time from then on.
@@ -147,17 +185,39 @@ impl Events {
             by,
             is_certain: false,
             is_recorded: false,
+            found_by: by,
+            is_known: true,
             is_synced: true,
         });
     }
 
+    /// Somebody else wrote it: whoever repairs that tells of it, in the moment of the repair, once the server has answered.
+    pub fn repair_may_be_told(&mut self, of: &'static str, by: Teller) {
+        self.may_be_told(of, None, FOREVER, FOREVER, by);
+    }
+
+    /// The server answers, so that the process may learn what others wrote.
+    pub fn answered(&mut self, now_us: i64) {
+        let is_pending = |one: &&mut Happening| one.from_us == FOREVER;
+        for one in self.happened.iter_mut().filter(is_pending) {
+            one.from_us = now_us;
+        }
+    }
+
+    /// A report says all of these again: nobody has anything more to tell of what others wrote.
+    pub fn repaired(&mut self, kinds: &[&str], now_us: i64) {
+        let is_open =
+            |one: &&mut Happening| !one.is_recorded && one.to_us == FOREVER && kinds.contains(&one.subject.of);
+        for one in self.happened.iter_mut().filter(is_open) {
+            one.to_us = now_us;
+        }
+    }
+
     /// A write that began then is on disk, and with it whatever happened before it began.
     pub fn synced(&mut self, life: u64, began_us: i64) {
-        let is_in = |one: &&mut Happening| one.by.life == life && one.is_recorded && one.from_us <= began_us;
-        for one in self.happened.iter_mut().rev().filter(is_in) {
-            if one.is_synced {
-                break;
-            }
+        let is_of_life = |one: &&mut Happening| one.found_by.life == life && one.is_recorded;
+        let is_in = |one: &&mut Happening| one.is_known && one.from_us <= began_us;
+        for one in self.happened.iter_mut().rev().filter(is_of_life).filter(is_in) {
             one.is_synced = true;
         }
     }
@@ -196,7 +256,8 @@ impl Events {
 
     /// What the last change says that is on disk.
     pub fn last_synced(&self, of: &str) -> Option<&'static str> {
-        let mut synced = self.happened.iter().rev().filter(|one| one.is_recorded && one.is_synced);
+        // What a first look found may be no change to the process, and then has no record (seed 28719).
+        let mut synced = self.happened.iter().rev().filter(|one| one.is_recorded && one.is_synced && one.is_certain);
         synced.find(|one| one.subject.of == of).and_then(|one| one.subject.word)
     }
 
@@ -274,6 +335,9 @@ impl Events {
         if self.may_be_unrecorded(subject, stamp_us) || self.may_have_any_time(subject, by) {
             return Ok(());
         }
+        if self.is_learned_late(subject, stamp_us) {
+            return Ok(());
+        }
         if let Some(last_us) = self.last_told_us.replace(stamp_us).filter(|last_us| stamp_us < last_us - TOLERANCE_US) {
             let late_s = (last_us - stamp_us) / 1_000_000;
             return Err(format!("{subject:?} is told out of order, {late_s} s late"));
@@ -300,10 +364,21 @@ impl Events {
         unrecorded.any(is_then)
     }
 
+    /// Order is that in which the process learned of it: what a first look found is a change only since what was before is
+    /// known (seed 17799).
+    fn is_learned_late(&self, subject: Subject, stamp_us: i64) -> bool {
+        let is_then = |one: &&Happening| {
+            subject.word.is_some() && one.is_recorded && !one.is_certain && fits(one.subject, subject)
+        };
+        let mut others = self.happened.iter().filter(is_then);
+        others.any(|one| (one.from_us - TOLERANCE_US..=one.to_us + TOLERANCE_US).contains(&stamp_us))
+    }
+
     /// One of its kind happened at a time that nobody can know any more.
     fn may_have_any_time(&self, subject: Subject, by: Teller) -> bool {
         let mut others = self.happened.iter().filter(|one| fits(one.subject, subject));
-        others.any(|one| one.by.boot != by.boot && !one.by.is_dated)
+        let is_over = |one: Teller| one.boot != by.boot && !one.is_dated;
+        others.any(|one| is_over(one.by) || is_over(one.found_by))
     }
 
     fn check_spacing(&mut self, subject: Subject, stamp_us: i64, by: Teller, now_us: i64) -> Checked {
@@ -354,83 +429,6 @@ impl Events {
         let is_change = |one: &&Happening| one.is_recorded && one.is_certain && one.subject.word.is_some();
         self.happened.iter().filter(is_change).filter(|one| (from_us..=to_us).contains(&one.from_us)).count() as u64
     }
-
-    /// In the end: what was told happened, and what happened was told.
-    pub fn judge(&self, excuses: &mut Excuses) -> Checked {
-        let is_of_happening = |told: &Told| told.is_settled && told.subject.of != "RecordsDropped";
-        let told: Vec<(&(String, u64), &Told)> = self.told.iter().filter(|(_, told)| is_of_happening(told)).collect();
-        let mut fit: Vec<Vec<usize>> = Vec::new();
-        for (key, one) in &told {
-            let of_subject = (0..self.happened.len()).filter(|place| fits(self.happened[*place].subject, one.subject));
-            let of_subject: Vec<usize> = of_subject.collect();
-            let dated = of_subject.iter().copied().filter(|place| is_at(&self.happened[*place], one));
-            let mut candidates: Vec<usize> = dated.collect();
-            if candidates.len() < of_subject.len() {
-                let loose = of_subject.iter().copied().filter(|place| !candidates.contains(place));
-                let loose: Vec<usize> = loose.filter(|place| excused(&self.happened[*place], one).is_some()).collect();
-                candidates.extend(loose);
-            }
-            if candidates.is_empty() {
-                let times: Vec<i64> =
-                    of_subject.iter().map(|place| (one.stamp_us - self.happened[*place].from_us) / 1_000_000).collect();
-                return Err(format!(
-                    "{key:?} tells of {:?} at a time when there was none: off by {times:?} s",
-                    one.subject
-                ));
-            }
-            fit.push(candidates);
-        }
-        let happened_of = matched(&fit, self.happened.len());
-        if let Some(place) = happened_of.iter().position(Option::is_none) {
-            return Err(format!("{:?} tells of {:?} once more than it happened", told[place].0, told[place].1.subject));
-        }
-        for (place, one) in told.iter().enumerate() {
-            let Some(happening) = happened_of[place].map(|happening| &self.happened[happening]) else { continue };
-            if !is_at(happening, one.1)
-                && let Some(excuse) = excused(happening, one.1)
-                && !excuses.allow(excuse, true)
-            {
-                return Err(format!("{:?} tells of {:?} with another time", one.0, one.1.subject));
-            }
-        }
-        self.judge_forgotten(&fit)
-    }
-
-    /// Each that is certain has one that tells of it, but for those that the agent says it gave up.
-    fn judge_forgotten(&self, fit: &[Vec<usize>]) -> Checked {
-        let certain: Vec<usize> = (0..self.happened.len()).filter(|place| self.happened[*place].is_certain).collect();
-        let tellers = |happening: &usize| {
-            fit.iter().enumerate().filter(|(_, fit)| fit.contains(happening)).map(|(place, _)| place).collect()
-        };
-        let fit: Vec<Vec<usize>> = certain.iter().map(tellers).collect();
-        let told_by = matched(&fit, self.told.len());
-        let untold = told_by.iter().filter(|by| by.is_none()).count() as u64;
-        let dropped = self.dropped();
-        if untold > dropped {
-            let last = told_by.iter().rposition(Option::is_none).map(|place| &self.happened[certain[place]]);
-            return Err(format!(
-                "{untold} happenings were never told, {} are counted as dropped; the last is {last:?}",
-                dropped
-            ));
-        }
-        Ok(())
-    }
-
-    /// Whatever made room for others: of each condition the first and the last change of those that were certain are told.
-    pub fn judge_first_and_last(&self) -> Checked {
-        for (kind, ..) in WORDS {
-            let is_change = |one: &&Happening| one.is_certain && one.subject.of == kind;
-            let mut changes = self.happened.iter().filter(is_change);
-            for one in [changes.next(), changes.next_back()].into_iter().flatten() {
-                let tells = |told: &Told| fits(one.subject, told.subject) && told.is_settled;
-                let mut told = self.told.values().filter(|told| tells(told));
-                if !told.any(|told| is_at(one, told) || excused(one, told).is_some()) {
-                    return Err(format!("an outermost change was not told: {one:?}"));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A disk that is silent for so long has failed: from memory the agent goes on (design 4).
@@ -438,22 +436,8 @@ fn is_overdue(happening: &Happening, now_us: i64) -> bool {
     now_us - happening.from_us >= OVERDUE_US
 }
 
-fn fits(happened: Subject, told: Subject) -> bool {
+pub fn fits(happened: Subject, told: Subject) -> bool {
     happened.of == told.of && (happened.word.is_none() || happened.word == told.word)
-}
-
-/// The time that is told is that of the happening.
-fn is_at(happening: &Happening, told: &Told) -> bool {
-    let from_us = happening.from_us - TOLERANCE_US;
-    !told.has_no_time
-        && (from_us..=happening.to_us.saturating_add(TOLERANCE_US)).contains(&told.stamp_us)
-        && (happening.by.life <= told.by.life || !happening.is_recorded)
-}
-
-/// Nobody can know it: the board had no clock in the boot that is over, or a wrong one.
-fn excused(happening: &Happening, told: &Told) -> Option<Excuse> {
-    let is_lost = happening.by.boot != told.by.boot && !happening.by.is_dated && happening.is_recorded;
-    is_lost.then_some(Excuse::TimeIsLost)
 }
 
 fn words(message: &str) -> String {

@@ -7,17 +7,22 @@ use std::fmt;
 pub enum Excuse {
     /// Somebody else wrote the condition, or made the Node anew: whoever repairs that dates it with the repair.
     WrittenByOthers,
-    /// The process died before the change was synced, or the clock of a boot that is over was wrong: nobody knows when.
+    /// The process died before the change was synced, or the clock of a boot that is over was wrong: nobody knows when. Or
+    /// two witnesses agreed on a wrong time, or there were none when a Node was made.
     TimeIsLost,
     /// A board without a clock counts back from a `Date`, which has whole seconds: told again, a time may be a second off.
     /// One whose clock is stepped, or is right but for some seconds, counts back from another clock than before.
     DatedAnew,
     /// What a first look found has been so for who knows how long: a Node that was made later may say so of its making.
     NeverChanged,
+    /// EVT-5: a sighting that is counted on an event of before has no name of its own. A process that dies before that is
+    /// on disk leaves one after it that tells it under its own.
+    ToldAsRepeat,
 }
 
 impl Excuse {
-    pub const ALL: [Excuse; 4] = [Excuse::WrittenByOthers, Excuse::TimeIsLost, Excuse::DatedAnew, Excuse::NeverChanged];
+    pub const ALL: [Excuse; 5] =
+        [Excuse::WrittenByOthers, Excuse::TimeIsLost, Excuse::DatedAnew, Excuse::NeverChanged, Excuse::ToldAsRepeat];
 
     /// A world that needs it.
     pub fn seed(self) -> u64 {
@@ -26,6 +31,7 @@ impl Excuse {
             Excuse::TimeIsLost => 11,
             Excuse::DatedAnew => 161,
             Excuse::NeverChanged => 1587,
+            Excuse::ToldAsRepeat => 695,
         }
     }
 }

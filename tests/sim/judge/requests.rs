@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::super::network::Asks;
 use super::super::world::World;
-use super::conditions::{KINDS, READONLY, TOLERANCE_US};
+use super::conditions::{KINDS, MONITORED, READONLY, TOLERANCE_US};
 use super::events::{FOREVER, Letter};
 use super::excuse::Excuse;
 use super::node::Expected;
@@ -102,6 +103,11 @@ impl World {
         let path = path.split('?').next().unwrap_or_default();
         let is_excused = self.storage.is_excused(self.now_us);
         let mut key = None;
+        if path.contains("/leases") {
+            self.watch.asks_for_lease(method == "PATCH" && !body.contains("ownerReferences"));
+        } else if path.contains("/nodes") {
+            self.watch.asks_for_node();
+        }
         let checked = if method == "GET" {
             Ok(())
         } else if path.contains("/leases") {
@@ -152,6 +158,9 @@ impl World {
             // That it is no more will be told.
             self.events.may_be_told("Ready", Some("True"), 0, FOREVER, by);
         }
+        if !by.is_dated {
+            self.conditions.made_undated();
+        }
         self.told.clear();
         self.check_report(body, true, true)
     }
@@ -179,6 +188,10 @@ impl World {
             {
                 return Err(format!("{kind} is told to be {status}, in truth it is {truth}"));
             }
+            if self.conditions.is_unread(kind) {
+                // What it says of what it could not read is not its own word (seed 27422).
+                continue;
+            }
             let before = self.told.insert(kind, status.to_owned());
             let is_change = before.is_some_and(|before| before != status);
             if is_change && !is_excused && !self.events.is_last_ready(kind, status, self.life, self.server_wall_us()) {
@@ -188,15 +201,29 @@ impl World {
         Ok(())
     }
 
-    /// What this process could not read yet is what the server has, or what the disk knows; what came after that was lost
-    /// with an earlier process. A Node must say something: if nobody knows anything, Unknown.
+    /// What this process could not read yet is what the server has, or had when it was asked (seed 28719), or what the disk
+    /// knows; what came after that was lost with an earlier process. A Node must say something: if nobody knows anything,
+    /// Unknown.
     fn may_be_told_unread(&self, kind: &str, status: &str, truth: &str, is_birth: bool) -> bool {
         let stored = self.server.node(&self.plan.name).filter(|_| !is_birth).and_then(|node| condition(node, kind));
         let stored =
             stored.and_then(|stored| stored["status"].as_str()).filter(|word| ["True", "False"].contains(word));
         let is_known = stored.map_or_else(|| self.events.was(kind, status), |stored| stored == status);
+        let is_known = is_known || self.conditions.read(kind) == Some(status);
         let is_lost = self.events.last_synced(kind) != Some(truth);
         self.conditions.is_unread(kind) && (is_lost && is_known || status == "Unknown" && stored.is_none())
+    }
+
+    /// The agent is told what the server has.
+    pub fn note_read(&mut self) {
+        self.conditions.node_read(std::mem::take(&mut self.shown));
+        self.events.node_read(self.life);
+    }
+
+    pub fn stored_statuses(&self) -> [Option<String>; KINDS.len()] {
+        let node = self.server.node(&self.plan.name);
+        let stored = |kind| node.and_then(|node| condition(node, kind)).and_then(|stored| stored["status"].as_str());
+        KINDS.map(|kind| stored(kind).map(str::to_owned))
     }
 
     /// `surprised`: something that came late may have been there before it.
@@ -231,6 +258,9 @@ impl World {
                 reported => *reported = Some(Reported { at_us, is_late: stray }),
             }
         }
+        if request.path.contains("/nodes") && !stray && self.is_repaired() {
+            self.events.repaired(&MONITORED, self.server_wall_us());
+        }
         if request.path.ends_with("/status") && !stray {
             let checked = self.check_transitions(&before.conditions);
             self.check(checked);
@@ -248,6 +278,15 @@ impl World {
                 self.violated(format!("renewTime falls on the server: {:?} then {stored:?}", before.renewed_us));
             }
         }
+    }
+
+    /// Every condition that others write says what the agent says of it, and why.
+    pub fn is_repaired(&self) -> bool {
+        let node = self.server.node(&self.plan.name);
+        MONITORED.iter().all(|kind| {
+            let reason = node.and_then(|node| condition(node, kind)).and_then(|stored| stored["reason"].as_str());
+            reason.is_some_and(|reason| !["", "NodeStatusUnknown", "NodeStatusNeverUpdated"].contains(&reason))
+        })
     }
 
     /// Status of each condition, and when it came to it, as far as the server knows that from us.
@@ -275,6 +314,9 @@ impl World {
             let off_us = (new.since_us - old.since_us).abs();
             // It may have been another in between, of which the server was not told.
             let is_true = self.conditions.is_about(kind, new.since_us) && off_us > TOLERANCE_US;
+            // So may Ready, where what cannot be read any more had been read for a while (seed 89455).
+            let is_resized = !self.board.is_sized() || self.resized_us.is_some_and(|at_us| at_us > old.since_us);
+            let is_true = is_true || kind == "Ready" && is_resized;
             // An assertion on a Node that somebody made anew has no time.
             let was_dated = !old.reason.is_empty() && old.since_us > 0;
             let is_anew = new.status == old.status && off_us > 0 && was_dated && !is_true;
@@ -299,45 +341,53 @@ impl World {
         stamp::parse(self.server.lease(&self.plan.name)?["spec"]["renewTime"].as_str()?)
     }
 
-    /// Whether the server is there: the end of an outage is told.
-    /// `is_open`: anybody may ask that, so it is no sign of being known.
-    pub fn note_reached(&mut self, lane: Lane, said: Said, is_open: bool) {
+    /// Whether the server is there: the end of an outage is told. An answer may end it, and a renewal does at the latest
+    /// (seed 26215).
+    pub fn note_reached(&mut self, lane: Lane, said: Said, asks: Asks) {
+        let is_renewal = lane == Lane::Lease && asks == Asks::Writing;
         let (by, wall_us) = (self.teller(), self.server_wall_us());
+        if !matches!(said, Said::Nothing { .. }) {
+            self.events.answered(wall_us);
+        }
         let reach = &mut self.reach;
         match said {
             Said::Nothing { .. } => {
-                reach.failures += 1;
+                reach.has_failed = true;
                 // What keeps the Node alive says how long that has been so.
                 if lane == Lane::Lease {
-                    reach.failed_us.get_or_insert(wall_us);
-                    reach.last_failed_us = wall_us;
-                    reach.renewals_failed += 1;
+                    let failing = reach.failing.get_or_insert(Failing { first_us: wall_us, ..Failing::default() });
+                    failing.last_us = wall_us;
+                    failing.renewals += 1;
                 }
             }
-            Said::Done if is_open => {}
-            Said::Refused { .. } => {
-                // Whether that ends an outage depends on what it refuses.
-                reach.was_refused = true;
-                if reach.failures > 0 || !reach.has_begun {
-                    self.events.may_be_told("UplinkRestored", None, wall_us, wall_us + 1, by);
+            Said::Done if asks == Asks::Version => {}
+            Said::Refused { .. } | Said::Done if said != Said::Done || !is_renewal => {
+                // Whether that ends an outage depends on what it refuses; and where other requests get through, or some,
+                // Leases alone may be lost.
+                if reach.has_failed || !reach.has_begun {
+                    self.events.restored(wall_us, by, false);
+                }
+                if let Some(failing) = &mut reach.failing {
+                    failing.is_doubtful = true;
+                }
+                if said == Said::Done {
+                    reach.done_us = Some(wall_us);
+                    reach.has_failed = reach.failing.is_some();
                 }
             }
-            Said::Done => {
+            Said::Refused { .. } | Said::Done => {
                 let lost_us = reach.done_us.replace(wall_us);
-                let failures = std::mem::take(&mut reach.failures);
-                let renewals_failed = std::mem::take(&mut reach.renewals_failed);
-                let was_refused = std::mem::take(&mut reach.was_refused);
-                let tried_us = reach.failed_us.take().map_or(0, |first_us| reach.last_failed_us - first_us);
-                let is_certain = tried_us > CERTAIN_OUTAGE_US && renewals_failed > 2 && !was_refused;
+                let is_certain = reach.failing.take().is_some_and(Failing::is_outage);
                 let lost_us = lost_us.filter(|_| is_certain);
+                if is_certain || reach.has_failed || !reach.has_begun {
+                    self.events.restored(wall_us, by, lost_us.is_some());
+                }
+                self.events.restored_by(wall_us, by.life);
                 if let Some(lost_us) = lost_us {
-                    self.events.restored(wall_us, wall_us + RESTORED_US, by);
                     self.events.missed_us = Some((lost_us, wall_us));
                     reach.outage_us = Some((lost_us, wall_us));
-                } else if failures > 0 || !reach.has_begun {
-                    self.events.may_be_told("UplinkRestored", None, wall_us, wall_us + 1, by);
                 }
-                reach.has_begun = true;
+                (reach.has_begun, reach.has_failed) = (true, false);
             }
         }
     }
@@ -345,8 +395,6 @@ impl World {
 
 /// A `Date` has whole seconds.
 const ROUNDED_US: i64 = 1_000_000;
-/// A renewal follows at the latest, which leaves no doubt that the server is back.
-const RESTORED_US: i64 = 30_000_000;
 /// Nobody is in doubt that this is an outage.
 const CERTAIN_OUTAGE_US: i64 = 60_000_000;
 
@@ -364,14 +412,27 @@ pub struct Reach {
     /// It was reached by this process.
     has_begun: bool,
     done_us: Option<i64>,
-    failures: u32,
-    /// The same of Lease requests, and when the first and the last of them failed.
-    renewals_failed: u32,
-    failed_us: Option<i64>,
-    last_failed_us: i64,
-    was_refused: bool,
+    /// Something failed since then.
+    has_failed: bool,
+    failing: Option<Failing>,
     /// The last outage that is certain: from the last answer before it to the first after it.
     pub outage_us: Option<(i64, i64)>,
+}
+
+/// Lease requests that found no server, one after the other.
+#[derive(Debug, Clone, Copy, Default)]
+struct Failing {
+    first_us: i64,
+    last_us: i64,
+    renewals: u32,
+    /// Others got an answer meanwhile.
+    is_doubtful: bool,
+}
+
+impl Failing {
+    fn is_outage(self) -> bool {
+        self.last_us - self.first_us > CERTAIN_OUTAGE_US && self.renewals > 2 && !self.is_doubtful
+    }
 }
 
 impl Reach {

@@ -24,6 +24,14 @@ const STUCK_WAITS: u32 = 2;
 /// With nothing in flight the status lane looks at the board every 10.4 s, or registration obeys Retry-After up to 30 s.
 const LONGEST_IDLE_US: u64 = 30_000_000;
 const SECOND_US: u64 = 1_000_000;
+/// A look at the board, at its slowest, comes before a request for the Node.
+const LOOKED_WITHIN_US: u64 = 2_500_000;
+/// A disk that is silent for ten seconds has failed (design 4): the write that is under way, and the one behind it.
+const LONGEST_WRITES_US: u64 = 21_000_000;
+/// Longest patience of the status lane.
+const STATUS_PATIENCE_S: u64 = 30;
+/// D1: a Node that is not found again and again is looked for at least every five minutes.
+const STOOD_OFF_US: u64 = 310_000_000;
 /// Pressure is judged so often, however rarely status is sent (EVI-6).
 const LOOK_US: u64 = 10 * SECOND_US;
 
@@ -86,6 +94,19 @@ impl Said {
     }
 }
 
+/// LSE-14: a Lease that is gone was collected with its Node, perhaps, and whether there is one is asked as soon as the
+/// status lane is free (D1), however that fared.
+#[derive(Debug, Default)]
+struct Doubt {
+    since_us: Option<u64>,
+    /// When a request for the Node must have been sent.
+    due_us: Option<u64>,
+    /// Who was asked for patience has it.
+    patient_until_us: u64,
+    /// A Node that was not found may be stood off from.
+    missed_us: Option<u64>,
+}
+
 /// What was seen of the agent so far.
 #[derive(Debug, Default)]
 pub struct Watch {
@@ -110,6 +131,11 @@ pub struct Watch {
     is_contested: bool,
     /// How many answers may still bring that out.
     came_late: u32,
+    /// The Lease request in flight is nothing but a renewal.
+    is_plain_renewal: bool,
+    doubt: Doubt,
+    /// What is reported waits for the disk for so long, where the disk is slow.
+    disk_us: u64,
     not_before_us: BTreeMap<Lane, u64>,
     postponements: BTreeMap<Lane, u32>,
     stuck_waits: u32,
@@ -134,14 +160,15 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(is_faultless: bool, wanted: &Wanted) -> Watch {
+    pub fn new(is_faultless: bool, is_disk_slow: bool, wanted: &Wanted) -> Watch {
         let renew_us = u64::from(wanted.lease_s) * SECOND_US / 4;
         let lease_spacing_us = renew_us / 100 * 104 + SLACK_US;
         let pause_us = renew_us.min(wanted.update_us).min(LOOK_US) / 100 * 99;
         let heartbeats = 60 * SECOND_US / renew_us + 60 * SECOND_US / wanted.update_us;
         let most_per_minute = REQUESTS_PER_MINUTE.max(REQUESTS_PER_MINUTE * heartbeats as usize / 12);
         let update_us = wanted.update_us;
-        Watch { is_faultless, lease_spacing_us, most_per_minute, pause_us, update_us, ..Watch::default() }
+        let disk_us = if is_disk_slow { LONGEST_WRITES_US } else { 0 };
+        Watch { disk_us, is_faultless, lease_spacing_us, most_per_minute, pause_us, update_us, ..Watch::default() }
     }
 
     /// The process is gone, and everything in flight with it.
@@ -157,6 +184,8 @@ impl Watch {
         self.owner_in_doubt = false;
         self.is_contested = false;
         self.came_late = 0;
+        self.is_plain_renewal = false;
+        self.doubt = Doubt::default();
         self.stuck_waits = 0;
         self.probing = false;
         self.left_us = self.reached_us.take().or(self.left_us);
@@ -180,6 +209,54 @@ impl Watch {
     /// The machine slept: what was due then is due now.
     pub fn resumed(&mut self, now_us: u64) {
         self.lease_due_us = self.lease_due_us.map(|due| due.max(now_us + SLACK_US));
+        self.doubt.due_us = self.doubt.due_us.map(|due| due.max(now_us + LOOKED_WITHIN_US));
+    }
+
+    /// The next Lease request is a renewal and nothing else.
+    pub fn asks_for_lease(&mut self, is_plain_renewal: bool) {
+        self.is_plain_renewal = is_plain_renewal;
+    }
+
+    /// The Node, not the version, is asked for, or written.
+    pub fn asks_for_node(&mut self) {
+        (self.doubt.since_us, self.doubt.due_us) = (None, None);
+    }
+
+    fn doubts(&mut self, lane: Lane, said: Said, now_us: u64) {
+        let doubt = &mut self.doubt;
+        if lane == Lane::Status {
+            let asked_s = match said {
+                Said::Done => 0,
+                Said::Nothing { retry_after_s } | Said::Refused { retry_after_s, .. } => retry_after_s.unwrap_or(0),
+            };
+            let patient_us = now_us + asked_s.min(STATUS_PATIENCE_S) * SECOND_US;
+            doubt.patient_until_us = doubt.patient_until_us.max(patient_us);
+            doubt.missed_us = if said.is_missing() { Some(now_us) } else { doubt.missed_us };
+        }
+        if matches!(said, Said::Nothing { .. }) {
+            // Where no server is found, the Lease goes first.
+            (doubt.since_us, doubt.due_us) = (None, None);
+        }
+        let is_stood_off = doubt.missed_us.is_some_and(|missed_us| now_us < missed_us + STOOD_OFF_US);
+        let is_gone = lane == Lane::Lease && self.is_plain_renewal && said.is_missing();
+        if is_gone && !is_stood_off && !self.node_missing && !self.is_contested && !self.owner_in_doubt {
+            doubt.since_us = Some(now_us);
+        }
+        if doubt.since_us.is_some() && !self.in_flight.contains_key(&Lane::Status) {
+            let due_us = now_us.max(doubt.patient_until_us) + LOOKED_WITHIN_US + self.disk_us;
+            doubt.due_us.get_or_insert(due_us);
+        }
+    }
+
+    /// Looked at with every event, before it happens.
+    pub fn is_node_asked_for(&self, now_us: u64) -> Checked {
+        match self.doubt.due_us {
+            Some(due_us) if now_us > due_us + SHARE_US && !self.in_flight.contains_key(&Lane::Status) => Err(format!(
+                "the Lease is gone, and nobody asks whether the Node is: that was due at {:.3} s",
+                due_us as f64 / 1e6
+            )),
+            _ => Ok(()),
+        }
     }
 
     pub fn probes(&mut self) -> Checked {
@@ -266,6 +343,7 @@ impl Watch {
             }
             self.lease_due_us = Some(now_us + if is_done { self.lease_spacing_us } else { LEASE_BACKOFF_US });
         }
+        self.doubts(lane, said, now_us);
         if matches!(said, Said::Nothing { .. }) {
             // It is away again, or still.
             self.comeback = None;

@@ -1,0 +1,135 @@
+//! Turns everything that happened and everything that was told of it, in the end, into "each once, with its own time".
+
+use super::conditions::TOLERANCE_US;
+use super::events::{Events, Happening, Teller, Told, fits};
+use super::excuse::{Excuse, Excuses};
+use super::matching::matched;
+use super::node::WORDS;
+
+type Checked = Result<(), String>;
+
+/// Name and count, and what was told under them.
+type Sighting<'a> = (&'a (String, u64), &'a Told);
+
+impl Events {
+    /// In the end: what was told happened, and what happened was told.
+    pub fn judge(&self, excuses: &mut Excuses) -> Checked {
+        let is_of_happening = |told: &Told| told.is_settled && told.subject.of != "RecordsDropped";
+        let mut told: Vec<Sighting> = self.told.iter().filter(|(_, told)| is_of_happening(told)).collect();
+        let mut fit = self.fit(&told)?;
+        let mut happened_of = matched(&fit, self.happened.len());
+        if happened_of.contains(&None) && excuses.allow(Excuse::ToldAsRepeat, self.has_told_anew()) {
+            told.retain(|one| !self.is_told_anew(one));
+            fit = self.fit(&told)?;
+            happened_of = matched(&fit, self.happened.len());
+        }
+        if let Some(place) = happened_of.iter().position(Option::is_none) {
+            return Err(format!("{:?} tells of {:?} once more than it happened", told[place].0, told[place].1.subject));
+        }
+        for (place, one) in told.iter().enumerate() {
+            let Some(happening) = happened_of[place].map(|happening| &self.happened[happening]) else { continue };
+            if !is_at(happening, one.1)
+                && let Some(excuse) = excused(happening, one.1)
+                && !excuses.allow(excuse, true)
+            {
+                return Err(format!("{:?} tells of {:?} with another time", one.0, one.1.subject));
+            }
+        }
+        self.judge_forgotten(&fit)
+    }
+
+    /// A sighting that a process counted on an event of before, and that the one after it tells under a name of its own: it
+    /// cannot know that (seed 695).
+    fn is_told_anew(&self, one: &Sighting) -> bool {
+        let ((_, count), one) = one;
+        let counted = |((_, count), other): Sighting| {
+            *count > 1
+                && other.is_settled
+                && other.subject == one.subject
+                && other.by.life < one.by.life
+                && (other.stamp_us - one.stamp_us).abs() <= TOLERANCE_US
+        };
+        *count == 1 && self.told.iter().any(counted)
+    }
+
+    fn has_told_anew(&self) -> bool {
+        self.told.iter().any(|one| self.is_told_anew(&one))
+    }
+
+    /// For each that was told what it may be.
+    fn fit(&self, told: &[Sighting]) -> Result<Vec<Vec<usize>>, String> {
+        let mut fit: Vec<Vec<usize>> = Vec::new();
+        for (key, one) in told {
+            let of_subject = (0..self.happened.len()).filter(|place| fits(self.happened[*place].subject, one.subject));
+            let of_subject: Vec<usize> = of_subject.collect();
+            let dated = of_subject.iter().copied().filter(|place| is_at(&self.happened[*place], one));
+            let mut candidates: Vec<usize> = dated.collect();
+            if candidates.len() < of_subject.len() {
+                let loose = of_subject.iter().copied().filter(|place| !candidates.contains(place));
+                let loose: Vec<usize> = loose.filter(|place| excused(&self.happened[*place], one).is_some()).collect();
+                candidates.extend(loose);
+            }
+            if candidates.is_empty() {
+                let times: Vec<i64> =
+                    of_subject.iter().map(|place| (one.stamp_us - self.happened[*place].from_us) / 1_000_000).collect();
+                return Err(format!(
+                    "{key:?} tells of {:?} at a time when there was none: off by {times:?} s",
+                    one.subject
+                ));
+            }
+            fit.push(candidates);
+        }
+        Ok(fit)
+    }
+
+    /// Each that is certain has one that tells of it, but for those that the agent says it gave up.
+    fn judge_forgotten(&self, fit: &[Vec<usize>]) -> Checked {
+        let certain: Vec<usize> = (0..self.happened.len()).filter(|place| self.happened[*place].is_certain).collect();
+        let tellers = |happening: &usize| {
+            fit.iter().enumerate().filter(|(_, fit)| fit.contains(happening)).map(|(place, _)| place).collect()
+        };
+        let fit: Vec<Vec<usize>> = certain.iter().map(tellers).collect();
+        let told_by = matched(&fit, self.told.len());
+        let untold = told_by.iter().filter(|by| by.is_none()).count() as u64;
+        let dropped = self.dropped();
+        if untold > dropped {
+            let last = told_by.iter().rposition(Option::is_none).map(|place| &self.happened[certain[place]]);
+            return Err(format!(
+                "{untold} happenings were never told, {} are counted as dropped; the last is {last:?}",
+                dropped
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whatever made room for others: of each condition the first and the last change of those that were certain are told.
+    pub fn judge_first_and_last(&self) -> Checked {
+        for (kind, ..) in WORDS {
+            let is_change = |one: &&Happening| one.is_certain && one.subject.of == kind;
+            let mut changes = self.happened.iter().filter(is_change);
+            for one in [changes.next(), changes.next_back()].into_iter().flatten() {
+                let tells = |told: &Told| fits(one.subject, told.subject) && told.is_settled;
+                let mut told = self.told.values().filter(|told| tells(told));
+                if !told.any(|told| is_at(one, told) || excused(one, told).is_some()) {
+                    return Err(format!("an outermost change was not told: {one:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The time that is told is that of the happening.
+fn is_at(happening: &Happening, told: &Told) -> bool {
+    let from_us = happening.from_us - TOLERANCE_US;
+    !told.has_no_time
+        && (from_us..=happening.to_us.saturating_add(TOLERANCE_US)).contains(&told.stamp_us)
+        && (happening.by.life <= told.by.life || !happening.is_recorded)
+}
+
+/// Nobody can know it: the board had no clock in the boot that is over, or a wrong one.
+fn excused(happening: &Happening, told: &Told) -> Option<Excuse> {
+    let is_over = |by: Teller| by.boot != told.by.boot && !by.is_dated;
+    let is_lost = (is_over(happening.by) || is_over(happening.found_by)) && happening.is_recorded;
+    (is_lost || told.by.was_deceived).then_some(Excuse::TimeIsLost)
+}
