@@ -1,7 +1,7 @@
 //! Turns everything that happened and everything that was told of it, in the end, into "each once, with its own time".
 
 use super::conditions::TOLERANCE_US;
-use super::events::{Events, Happening, Teller, Told, fits};
+use super::events::{Events, Happening, Told, fits};
 use super::excuse::{Excuse, Excuses};
 use super::matching::matched;
 use super::node::WORDS;
@@ -129,7 +129,6 @@ fn is_at(happening: &Happening, told: &Told) -> bool {
 
 /// Nobody can know it: the board had no clock in the boot that is over, or a wrong one.
 fn excused(happening: &Happening, told: &Told) -> Option<Excuse> {
-    let is_over = |by: Teller| by.boot != told.by.boot && !by.is_dated;
-    let is_lost = (is_over(happening.by) || is_over(happening.found_by)) && happening.is_recorded;
+    let is_lost = happening.by.boot != told.by.boot && !happening.by.is_dated && happening.is_recorded;
     (is_lost || told.by.was_deceived).then_some(Excuse::TimeIsLost)
 }

@@ -50,8 +50,9 @@ pub struct Happening {
     pub is_certain: bool,
     /// It has to be on disk before it is told.
     pub is_recorded: bool,
-    /// The last process that found it, and whether that one knows what was before.
-    pub found_by: Teller,
+    /// It is the repair of what others wrote.
+    is_repair: bool,
+    /// Who found it knows what was before.
     is_known: bool,
     is_synced: bool,
 }
@@ -113,7 +114,7 @@ impl Events {
             by,
             is_certain,
             is_recorded: true,
-            found_by: by,
+            is_repair: false,
             is_known: true,
             is_synced: false,
         });
@@ -144,12 +145,13 @@ impl Events {
                     last.is_known = false;
                 }
             }
-            // Who learns only now what was before it dates it by its own first look, if no record says more (seed 3944).
+            // Who learns only now what was before it dates it by its own first look, if no record says more, and tells it
+            // whether or not one before it did (seeds 3944, 48834).
             How::Again => {
-                let mut of_kind = self.happened.iter_mut().rev().filter(|one| one.subject.of == seen.kind);
+                let mut of_kind = self.happened.iter().rev().filter(|one| one.subject.of == seen.kind);
                 let last = of_kind.find(|one| one.is_recorded);
-                if let Some(last) = last.filter(|last| !last.is_certain && !last.is_synced) {
-                    (last.to_us, last.found_by, last.is_known) = (at_us, by, false);
+                if last.is_some_and(|last| !last.is_certain && !last.is_synced) {
+                    self.seen(Seen { how: How::Otherwise, ..seen }, at_us, by);
                 }
             }
         }
@@ -157,7 +159,7 @@ impl Events {
 
     /// The process learns what was before its first look.
     pub fn node_read(&mut self, life: u64) {
-        for one in self.happened.iter_mut().rev().filter(|one| one.found_by.life == life) {
+        for one in self.happened.iter_mut().rev().filter(|one| one.by.life == life) {
             one.is_known = true;
         }
     }
@@ -185,7 +187,7 @@ impl Events {
             by,
             is_certain: false,
             is_recorded: false,
-            found_by: by,
+            is_repair: from_us == FOREVER,
             is_known: true,
             is_synced: true,
         });
@@ -215,7 +217,7 @@ impl Events {
 
     /// A write that began then is on disk, and with it whatever happened before it began.
     pub fn synced(&mut self, life: u64, began_us: i64) {
-        let is_of_life = |one: &&mut Happening| one.found_by.life == life && one.is_recorded;
+        let is_of_life = |one: &&mut Happening| one.by.life == life && one.is_recorded;
         let is_in = |one: &&mut Happening| one.is_known && one.from_us <= began_us;
         for one in self.happened.iter_mut().rev().filter(is_of_life).filter(is_in) {
             one.is_synced = true;
@@ -377,8 +379,7 @@ impl Events {
     /// One of its kind happened at a time that nobody can know any more.
     fn may_have_any_time(&self, subject: Subject, by: Teller) -> bool {
         let mut others = self.happened.iter().filter(|one| fits(one.subject, subject));
-        let is_over = |one: Teller| one.boot != by.boot && !one.is_dated;
-        others.any(|one| is_over(one.by) || is_over(one.found_by))
+        others.any(|one| one.by.boot != by.boot && !one.by.is_dated)
     }
 
     fn check_spacing(&mut self, subject: Subject, stamp_us: i64, by: Teller, now_us: i64) -> Checked {
