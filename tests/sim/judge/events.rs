@@ -207,9 +207,8 @@ impl Events {
     }
 
     /// A report says all of these again: nobody has anything more to tell of what others wrote.
-    pub fn repaired(&mut self, kinds: &[&str], now_us: i64) {
-        let is_open =
-            |one: &&mut Happening| !one.is_recorded && one.to_us == FOREVER && kinds.contains(&one.subject.of);
+    pub fn repaired(&mut self, now_us: i64) {
+        let is_open = |one: &&mut Happening| one.is_repair && one.to_us == FOREVER;
         for one in self.happened.iter_mut().filter(is_open) {
             one.to_us = now_us;
         }

@@ -259,7 +259,7 @@ impl World {
             }
         }
         if request.path.contains("/nodes") && !stray && self.is_repaired() {
-            self.events.repaired(&MONITORED, self.server_wall_us());
+            self.events.repaired(self.server_wall_us());
         }
         if request.path.ends_with("/status") && !stray {
             let checked = self.check_transitions(&before.conditions);
