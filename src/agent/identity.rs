@@ -428,6 +428,11 @@ impl IdentityLane {
             self.tries.pause().max(refusal.retry_after().min(LONGEST_PAUSE))
         };
         let at = now.up + pause;
+        if is_nobody && !matches!(stage, Stage::Prove(..)) {
+            // The certificate has ended while its successor was on its way: the token may be the way to it. The key waits.
+            self.stage = Stage::Rest { not_before: now.up + self.tries.pause() };
+            return;
+        }
         self.stage = stage;
         if let Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _) = &mut self.stage {
             request.at = at;
