@@ -16,6 +16,14 @@ mod agent;
 mod cluster;
 #[path = "joining/first.rs"]
 mod first;
+#[path = "support/http1.rs"]
+mod http1;
+#[path = "support/impostor.rs"]
+mod impostor;
+#[path = "joining/join.rs"]
+mod join;
+#[path = "joining/oracle.rs"]
+mod oracle;
 #[path = "support/pkcs10.rs"]
 mod pkcs10;
 #[path = "joining/renewal.rs"]
@@ -39,6 +47,6 @@ fn options() -> Options {
 }
 
 fn main() -> ExitCode {
-    let cases = [rotation::cases(), renewal::cases(), first::cases()];
+    let cases = [join::cases(), rotation::cases(), renewal::cases(), first::cases(), oracle::cases()];
     trials::run(trials::PER_TWO_CORES, options, cases.into_iter().flatten().collect())
 }

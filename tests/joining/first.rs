@@ -20,11 +20,16 @@ pub fn cases() -> Vec<Case> {
 
 /// Settings to join this cluster with.
 fn joining<'a>(cluster: &Cluster, node: &'a NodeIdentity, token: &Token, pin: &str) -> Launch<'a> {
-    Launch::quick(node)
+    joining_at(&cluster.api.url(), node, token, &[pin])
+}
+
+/// The same of a server that may be another's.
+pub fn joining_at<'a>(server: &str, node: &'a NodeIdentity, token: &Token, pins: &[&str]) -> Launch<'a> {
+    let launch = Launch::quick(node)
         .without_kubeconfig()
-        .set("servers", &format!("['{}']", cluster.api.url()))
-        .set("token", &format!("'{token}'"))
-        .set("caHash", &format!("'{pin}'"))
+        .set("servers", &format!("['{server}']"))
+        .set("token", &format!("'{token}'"));
+    if pins.is_empty() { launch } else { launch.set("caHash", &format!("['{}']", pins.join("', '"))) }
 }
 
 fn start(cluster: &Cluster, hint: &str) -> Result<(NodeIdentity, Token, Nodepulse)> {
