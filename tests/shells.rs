@@ -10,8 +10,11 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Trial};
 
 /// What is typed after the program's name, and what one Tab makes of it.
-const TYPED: [(&str, &str); 8] = [
+const TYPED: [(&str, &str); 11] = [
     ("rend", "render "),
+    ("joi", "join "),
+    ("ident", "identity "),
+    ("join --ca-ha", "join --ca-hash="),
     ("run --node-la", "run --node-labels="),
     ("check --config /et", "check --config /etc/"),
     ("probe -o j", "probe -o json "),

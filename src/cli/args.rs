@@ -47,7 +47,7 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Invocation, String>
     let mut words = Vec::new();
     // By their long names.
     let mut options = Vec::new();
-    let mut flags = Vec::new();
+    let mut flags: Vec<(String, String)> = Vec::new();
     while let Some(arg) = parser.next().map_err(from_lexopt)? {
         let written = match arg {
             Arg::Value(word) => {
@@ -57,20 +57,39 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Invocation, String>
             Arg::Short(letter) => format!("-{letter}"),
             Arg::Long(name) => format!("--{name}"),
         };
-        if let Some(row) = OPTIONS.iter().find(|row| row.names().any(|name| name == written)) {
+        if written == "--json" {
+            options.push(("--output", "json".to_owned()));
+        } else if let Some(row) = OPTIONS.iter().find(|row| row.names().any(|name| name == written)) {
             let value = if row.takes_value() { value_of(&written, &mut parser)? } else { String::new() };
             options.push((row.long_name(), value));
         } else {
             flags.push(setting(&written, &mut parser)?);
         }
     }
+    let mut tokens = flags.iter().filter(|(flag, _)| flag == "token").map(|(_, token)| token);
+    let first = tokens.next();
+    if tokens.any(|token| Some(token) != first) {
+        return Err(
+            "two different tokens are given: one does both, discovery and bootstrap; give that alone".to_owned()
+        );
+    }
     invocation(&words, options, flags)
 }
 
+/// What kubeadm calls some of the settings in the line that `kubeadm token create --print-join-command` prints.
+const KUBEADM: [(&str, &str); 5] = [
+    ("--discovery-token", "--token"),
+    ("--tls-bootstrap-token", "--token"),
+    ("--discovery-token-ca-cert-hash", "--ca-hash"),
+    ("--discovery-token-unsafe-skip-ca-verification", "--unsafe-skip-ca-verification"),
+    ("--node-name", "--hostname-override"),
+];
+
 /// The name of a setting's flag, and its value.
 fn setting(written: &str, parser: &mut lexopt::Parser) -> Result<(String, String), String> {
+    let ours = KUBEADM.iter().find(|(name, _)| *name == written).map_or(written, |(_, ours)| ours);
     // `--v=4` is how most people write the kubelet's verbosity.
-    let setting = Setting::by_flag(written.trim_start_matches('-')).ok_or_else(|| unknown_option(written))?;
+    let setting = Setting::by_flag(ours.trim_start_matches('-')).ok_or_else(|| unknown_option(written))?;
     let value = match parser.optional_value() {
         Some(value) => into_text(value, written)?,
         None if setting.form == Form::Boolean => "true".to_owned(),
@@ -82,13 +101,20 @@ fn setting(written: &str, parser: &mut lexopt::Parser) -> Result<(String, String
 fn invocation(
     words: &[String],
     options: Vec<(&str, String)>,
-    flags: Vec<(String, String)>,
+    mut flags: Vec<(String, String)>,
 ) -> Result<Invocation, String> {
     // The last one counts if one was given twice.
     let value = |name: &str| options.iter().rfind(|(option, _)| *option == name).map(|(_, value)| value.clone());
     let (word, more) = words.split_first().map_or((None, words), |(word, more)| (Some(word), more));
     let row = word.map_or(Ok(RUN), |word| CommandRow::by_name(word).ok_or_else(|| unknown_command(word)))?;
-    let (topic, extra) = if row.command == Command::Help { (more.first(), more.get(1)) } else { (None, more.first()) };
+    let (topic, extra) = match row.command {
+        Command::Help => (more.first(), more.get(1)),
+        Command::Join => (None, None),
+        _ => (None, more.first()),
+    };
+    if row.command == Command::Join {
+        flags.extend(more.iter().map(|server| ("servers".to_owned(), server.clone())));
+    }
     if let Some(extra) = extra {
         return Err(format!("{extra:?} is one argument too many: see nodepulse help"));
     }

@@ -4,6 +4,10 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     Run,
+    Join,
+    Identity,
+    Renew,
+    Leave,
     Probe,
     Render,
     Check,
@@ -40,6 +44,20 @@ const SHOW: &[&str] = &["--config", "--root", "--output"];
 /// Every command, in the order of the help text.
 pub const COMMANDS: &[&CommandRow] = &[
     RUN,
+    &command(
+        Command::Join,
+        "join SERVER...",
+        "Join a cluster with a token: run until the Node is Ready",
+        &["--config"],
+    ),
+    &command(
+        Command::Identity,
+        "identity",
+        "Show whose certificate this is, and when it is renewed",
+        &["--config", "--output"],
+    ),
+    &command(Command::Renew, "renew", "Renew the certificate now", &["--config"]),
+    &command(Command::Leave, "leave", "Leave the cluster, and do not join it again", &["--config"]),
     &command(Command::Probe, "probe", "Show what is known about this board, and why the rest is not", SHOW),
     &command(Command::Render, "render", "Show the Node that would be registered; nothing is sent", SHOW),
     &command(Command::Check, "check", "Test settings, server, clock, certificates and permissions", &["--config"]),
@@ -85,7 +103,7 @@ pub const OPTIONS: &[OptionRow] = &[
     OptionRow { usage: "--config FILE", meaning: "Settings file instead of /etc/nodepulse/config.yaml" },
     OptionRow { usage: "--root DIR", meaning: "Read the files of another board below DIR (probe, render)" },
     OptionRow { usage: "--file FILE", meaning: "A journal that is not in stateDirectory (journal)" },
-    OptionRow { usage: "-o, --output FORMAT", meaning: "text or json (probe, render, journal)" },
+    OptionRow { usage: "-o, --output FORMAT", meaning: "text or json (probe, render, identity, journal)" },
     OptionRow { usage: "-h, --help", meaning: "Explain this command" },
     OptionRow { usage: "-V, --version", meaning: "Show the version" },
 ];

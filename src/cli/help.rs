@@ -7,8 +7,20 @@ use crate::config::settings::{DefinedBy, SETTINGS};
 
 /// Columns of the narrowest terminal that help is made for.
 pub const WIDTH: usize = 80;
-/// The settings that the first screen names: what most boards need.
-const FIRST: [&str; 2] = ["kubeconfig", "nodeLabels"];
+/// The settings that the help of `join` names.
+const TO_JOIN: [&str; 8] = [
+    "token",
+    "tokenFile",
+    "caHash",
+    "caFile",
+    "unsafeSkipCaVerification",
+    "bootstrapKubeconfig",
+    "hostnameOverride",
+    "stateDirectory",
+];
+const KUBEADMS_LINE: &str = "The line of kubeadm token create --print-join-command does as well, with nodepulse in the place of \
+    kubeadm. To a service that is to join by itself the same settings are given in its file: what stands on a command \
+    line, others see in the list of processes.";
 
 /// The text of a topic (a command, `settings`, `exit-codes`, or nothing for all), with a line feed at its end.
 pub fn help(topic: &str) -> Option<String> {
@@ -33,15 +45,12 @@ fn heading(text: &str) -> String {
 fn main() -> String {
     let mut text = "Makes this Linux board a live Kubernetes Node, and keeps it one. Runs no pods.\n\n".to_owned();
     text += &heading("Usage: nodepulse [COMMAND] [OPTION]... [SETTING]...");
-    text.extend(COMMANDS.iter().map(|row| entry(row.usage, row.meaning, 14)));
+    text.extend(COMMANDS.iter().map(|row| entry(row.usage, row.meaning, 16)));
     text += "\n";
     text += &heading("Options");
     text.extend(OPTIONS.iter().map(|row| entry(row.usage, row.meaning, 21)));
     text += "\n";
-    text += &heading("Settings (keys of the file, or flags, which win)");
-    let first = SETTINGS.iter().filter(|setting| FIRST.contains(&setting.name));
-    text.extend(first.map(|setting| format!("  {}\n", setting.usage())));
-    text + &format!("All {}: nodepulse help settings\n", SETTINGS.len())
+    text + &format!("{} settings, keys of the file or flags, which win: nodepulse help settings\n", SETTINGS.len())
 }
 
 fn command_help(row: &CommandRow) -> String {
@@ -49,10 +58,16 @@ fn command_help(row: &CommandRow) -> String {
     let mut text = format!("{}\n\n{}", row.meaning, heading(&format!("Usage: nodepulse {}{more}", row.usage)));
     let options = OPTIONS.iter().filter(|option| row.takes(option.long_name()));
     text.extend(options.map(|option| entry(option.usage, option.meaning, 21)));
+    if row.command == Command::Join {
+        let named = SETTINGS.iter().filter(|setting| TO_JOIN.contains(&setting.name));
+        text.extend(named.map(|setting| format!("  {}\n", setting.usage())));
+        text += "\n";
+        text.extend(wrap(KUBEADMS_LINE, WIDTH).iter().map(|line| format!("{line}\n")));
+    }
     if row.takes_settings() {
         text += "\nSettings: nodepulse help settings\n";
     }
-    if matches!(row.command, Command::Check | Command::Run) {
+    if matches!(row.command, Command::Check | Command::Run | Command::Join) {
         text += "Exit codes: nodepulse help exit-codes\n";
     }
     text
@@ -128,6 +143,22 @@ mod tests {
         }
         for row in OPTIONS {
             assert!(text.contains(row.usage) && text.contains(row.meaning), "{}", row.usage);
+        }
+    }
+
+    #[test]
+    fn the_help_of_each_command_is_one_screen() {
+        for row in COMMANDS {
+            assert!(plain(row.name()).lines().count() <= 24, "{}", row.name());
+        }
+        let text = plain("join");
+        for written in [
+            "Usage: nodepulse join SERVER... [OPTION]...",
+            "--token TOKEN",
+            "--ca-hash sha256:HASH,...",
+            "--print-join-command",
+        ] {
+            assert!(text.contains(written), "{text}");
         }
     }
 

@@ -40,9 +40,14 @@ pub fn read_token(sources: &mut Sources, input: impl BufRead) -> Result<(), CliE
     let token = read.ok().map(|_| line.trim().to_owned()).filter(|token| !token.is_empty()).ok_or_else(|| {
         CliError::new(exit::USAGE, "--token-file -: standard input has no line with a token: write one, or name a file")
     })?;
-    sources.flags.retain(|(flag, _)| flag != "token-file");
-    sources.flags.push(("token".to_owned(), token));
+    stand_for(sources, &token);
     Ok(())
+}
+
+/// From here on this is the token, and no file.
+pub fn stand_for(sources: &mut Sources, token: &str) {
+    sources.flags.retain(|(flag, _)| flag != "token-file");
+    sources.flags.push(("token".to_owned(), token.to_owned()));
 }
 
 /// Settings file and flags, checked together.

@@ -6,9 +6,13 @@ mod colour;
 pub mod commands;
 mod error;
 pub mod help;
+mod identity;
+mod join;
 mod journal;
+mod leave;
 mod load;
 mod render;
+mod renew;
 mod run;
 
 use std::ffi::OsString;
@@ -66,8 +70,17 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
                 Format::Json => document(&journal.to_json()),
             })?;
         }
-        Command::Run => {
-            let ended = run::run(sources);
+        Command::Identity => {
+            let identity = identity::read(&sources)?;
+            print(&match format {
+                Format::Text => identity.to_text(),
+                Format::Json => document(&identity.to_json()),
+            })?;
+        }
+        Command::Renew => renew::renew(&sources)?,
+        Command::Leave => print(&leave::leave(&sources)?)?,
+        Command::Run | Command::Join => {
+            let ended = if command == Command::Join { join::join(sources) } else { run::run(sources) };
             log::logger().flush();
             ended?;
         }

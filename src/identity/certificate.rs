@@ -33,18 +33,27 @@ pub fn validity(der: &[u8]) -> Option<(Wall, Wall)> {
 
 /// NAME of a certificate for user `system:node:NAME` in group `system:nodes`, whom an API server lets be no other Node.
 pub fn node_name(der: &[u8]) -> Option<&str> {
-    let (mut user, mut is_node) = ("", false);
-    for (_, attribute) in elements(parts(der)?.subject).flat_map(|(_, set)| elements(set)) {
+    let subject = parts(der)?.subject;
+    let is_node = attributes(subject).any(|(kind, value)| kind == ORGANIZATION && value == "system:nodes");
+    common_name(subject)?.strip_prefix("system:node:").filter(|_| is_node)
+}
+
+/// CN of who has signed it.
+pub fn issuer(der: &[u8]) -> Option<&str> {
+    common_name(parts(der)?.issuer)
+}
+
+/// As for the server, the last one counts.
+fn common_name(name: &[u8]) -> Option<&str> {
+    attributes(name).filter(|(kind, _)| *kind == COMMON_NAME).last().map(|(_, value)| value)
+}
+
+/// Types and values of a Name, up to the first that is cut; what is no text is an empty one.
+fn attributes(name: &[u8]) -> impl Iterator<Item = (&[u8], &str)> {
+    elements(name).flat_map(|(_, set)| elements(set)).map_while(|(_, attribute)| {
         let mut parts = elements(attribute).map(|(_, content)| content);
-        let (kind, value) = (parts.next()?, std::str::from_utf8(parts.next()?).unwrap_or_default());
-        match kind {
-            // As for the server, the last one counts.
-            COMMON_NAME => user = value,
-            ORGANIZATION => is_node |= value == "system:nodes",
-            _ => {}
-        }
-    }
-    user.strip_prefix("system:node:").filter(|_| is_node)
+        Some((parts.next()?, std::str::from_utf8(parts.next()?).unwrap_or_default()))
+    })
 }
 
 /// SubjectPublicKeyInfo as it stands in the certificate, tag and length included: what a pin is the digest of.
@@ -89,6 +98,7 @@ fn excludes_clients(extensions: &[u8]) -> bool {
 
 /// What of a certificate is read: contents, but the whole of the public key.
 struct Parts<'a> {
+    issuer: &'a [u8],
     validity: &'a [u8],
     subject: &'a [u8],
     public_key: &'a [u8],
@@ -101,14 +111,21 @@ fn parts(der: &[u8]) -> Option<Parts<'_>> {
     if let Some((_, rest)) = expect(fields, VERSION) {
         fields = rest;
     }
-    for _serial_signature_issuer in 0..3 {
+    for _serial_signature in 0..2 {
         fields = element(fields)?.2;
     }
+    let (issuer, fields) = expect(fields, SEQUENCE)?;
     let (validity, rest) = expect(fields, SEQUENCE)?;
     let (subject, rest) = expect(rest, SEQUENCE)?;
     let (public_key, rest) = whole(rest)?;
     let extensions = elements(rest).find(|(tag, _)| *tag == EXTENSIONS).and_then(|(_, list)| expect(list, SEQUENCE));
-    Some(Parts { validity, subject, public_key, extensions: extensions.map(|found| found.0).unwrap_or_default() })
+    Some(Parts {
+        issuer,
+        validity,
+        subject,
+        public_key,
+        extensions: extensions.map(|found| found.0).unwrap_or_default(),
+    })
 }
 
 /// `YYMMDDHHMMSSZ` up to 2049, `YYYYMMDDHHMMSSZ` from 2050 on (RFC 5280 4.1.2.5).
@@ -160,6 +177,8 @@ mod tests {
             params.distinguished_name = DistinguishedName::new();
             subject.iter().for_each(|(kind, value)| params.distinguished_name.push(kind.clone(), *value));
             let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            let user = subject.iter().find(|(kind, _)| *kind == DnType::CommonName).map(|(_, user)| *user);
+            assert_eq!(issuer(certificate.der()), user, "it has signed itself");
             node_name(certificate.der()).map(str::to_owned)
         };
         let (user, group) = ((DnType::CommonName, "system:node:gate-7"), (DnType::OrganizationName, "system:nodes"));
@@ -227,7 +246,8 @@ mod tests {
     fn a_certificate_cut_or_changed_anywhere_never_panics() {
         let (der, key) = (samples::leaf("gate-7", &Key::new(), 2026, 2036), Key::new());
         samples::cut_and_changed(&der, |changed| {
-            let _ = (validity(changed), node_name(changed), public_key(changed), verdict(changed, &key));
+            let _ =
+                (validity(changed), node_name(changed), issuer(changed), public_key(changed), verdict(changed, &key));
         });
         assert_eq!(validity(&der[..40]), None);
     }

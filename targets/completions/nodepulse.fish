@@ -5,7 +5,7 @@ complete -c nodepulse -n '__fish_seen_subcommand_from help' -a 'settings exit-co
 
 # The meaning of a setting stands below it; of an option and a command beside it.
 for line in (nodepulse help; nodepulse help settings | sed -n '/^  -/{N;s/\n    /  /;p;}')
-    if string match -rq '^  (?<command>[a-z]+)(?: .TOPIC.)?  +(?<meaning>.*)' -- $line
+    if string match -rq '^  (?<command>[a-z]+)(?: \S+)?  +(?<meaning>.*)' -- $line
         complete -c nodepulse -n __fish_use_subcommand -a $command -d $meaning
         complete -c nodepulse -n '__fish_seen_subcommand_from help' -a $command -d $meaning
     else if string match -rq '^  (?:-(?<letter>.), )?(?<dashes>--?)(?<name>[-a-z]+)(?:.=true.false.)?(?: (?<value>[A-Za-z][^ ]*))?  +(?<meaning>.*)' -- $line

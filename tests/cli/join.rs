@@ -1,7 +1,11 @@
 //! Turns what people type to join a cluster into what they see, without a cluster.
 
+use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+
+use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair, date_time_ymd};
 
 use crate::{Folder, err, nodepulse, out};
 
@@ -90,5 +94,144 @@ fn a_template_that_this_board_cannot_fill_is_refused() {
     assert!(said.contains("hostnameOverride edge-{serial} needs what this board does not say"), "{said}");
     let board = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/boards/rpi4");
     let output = nodepulse(&["render", "--hostname-override", "edge-{serial}", "--root", board]);
-    assert!(out(&output).contains(r#""name": "edge-10000000d15c0ffe""#), "{}{}", out(&output), err(&output));
+    assert!(out(&output).contains("\"name\": \"edge-10000000d15c0ffe\""), "{}{}", out(&output), err(&output));
+}
+
+/// An identity as the agent keeps it: the certificate of a Node, and its key.
+fn identity(folder: &Folder, node: &str, years: (i32, i32)) -> String {
+    let (authority, key) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
+    let named = |names: &[(DnType, &str)]| {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.distinguished_name = DistinguishedName::new();
+        names.iter().for_each(|(kind, name)| params.distinguished_name.push(kind.clone(), *name));
+        params
+    };
+    let issuer = Issuer::new(named(&[(DnType::CommonName, "the-cluster")]), authority);
+    let user = format!("system:node:{node}");
+    let mut params = named(&[(DnType::OrganizationName, "system:nodes"), (DnType::CommonName, &user)]);
+    (params.not_before, params.not_after) = (date_time_ymd(years.0, 1, 1), date_time_ymd(years.1, 1, 1));
+    let certificate = params.signed_by(&key, &issuer).expect("a certificate");
+    fs::create_dir_all(folder.path("state/identity")).expect("a folder");
+    let text = format!("received 2026-01-01T00:05:00Z\n{}{}", certificate.pem(), key.serialize_pem());
+    folder.write("state/identity/node.pem", &text)
+}
+
+#[test]
+fn identity_says_who_this_board_is_and_never_its_key() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    let show = |more: &[&str]| nodepulse(&[&["identity", "--state-directory", &state][..], more].concat());
+    assert_eq!(out(&show(&[])), "node         none: this board has no certificate\n");
+    let path = identity(&folder, "edge-7", (2026, 2036));
+    let output = show(&[]);
+    let said = out(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    for line in [
+        "node         edge-7\n",
+        "issuer       the-cluster\n",
+        "received     2026-01-01T00:05:00Z\n",
+        "ends         2036-01-01T00:00:00Z\n",
+        &format!("key          {path}\n"),
+    ] {
+        assert!(said.contains(line), "{line:?} is not in\n{said}");
+    }
+    let renewed = said.lines().find_map(|line| line.strip_prefix("renewed      ")).expect("when").to_owned();
+    assert!(("2029-01-01".."2030-01-02").contains(&&renewed[..10]), "{renewed}");
+    let json: serde_json::Value = serde_json::from_slice(&show(&["--json"]).stdout).expect("JSON");
+    assert_eq!((&json["certificate"]["node"], &json["certificate"]["renewed"]), (&"edge-7".into(), &renewed.into()));
+    assert!(out(&show(&["--rotate-certificates=false"])).contains("renewed      never: rotateCertificates is false\n"));
+    let key = fs::read_to_string(&path).expect("a file");
+    let secret = key.lines().rev().nth(1).expect("a line of the key");
+    for output in [show(&[]), show(&["--json"])] {
+        assert!(!out(&output).contains(secret) && !(out(&output) + &err(&output)).contains("PRIVATE"));
+    }
+    identity(&folder, "edge-7", (2020, 2021));
+    assert!(out(&show(&[])).ends_with("expired\n"), "{}", out(&show(&[])));
+    fs::write(&path, key.replacen("CERTIFICATE", "CERTIFIED", 2)).expect("a file");
+    let output = show(&[]);
+    assert_eq!(output.status.code(), Some(70));
+    assert!(err(&output).contains(&path) && !err(&output).contains(secret), "{}", err(&output));
+}
+
+#[test]
+fn a_request_that_waits_is_named_with_the_command_that_approves_it() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("state/identity")).expect("a folder");
+    let key = KeyPair::generate().expect("a key").serialize_pem();
+    folder.write("state/identity/pending.pem", &format!("nodepulse pending 1 edge-7\n{key}"));
+    let said = out(&nodepulse(&["identity", "--state-directory", &folder.path("state")]));
+    assert!(said.contains("waiting      edge-7, for: kubectl certificate approve node-csr-"), "{said}");
+}
+
+#[test]
+fn who_leaves_forgets_everything_and_says_what_an_administrator_has_to_do() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    let leave = || nodepulse(&["leave", "--state-directory", &state]);
+    let output = leave();
+    assert_eq!(output.status.code(), Some(78));
+    assert!(err(&output).contains("there is no cluster to leave"), "{}", err(&output));
+    let path = identity(&folder, "edge-7", (2026, 2036));
+    for name in ["node.pem.old", "pending.pem", "kubeconfig", "token", "mine"] {
+        folder.write(&format!("state/identity/{name}"), "x");
+    }
+    fs::remove_file(folder.path("state/identity/kubeconfig")).expect("it was there");
+    let output = leave();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("kubectl delete node edge-7\n"), "{}", out(&output));
+    let mut left: Vec<_> = fs::read_dir(folder.path("state/identity"))
+        .expect("a folder")
+        .map(|file| file.expect("a file").file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["left", "mine"]);
+    assert!(!PathBuf::from(path).exists());
+    let said = out(&nodepulse(&["identity", "--state-directory", &state]));
+    assert!(said.contains("this board has left its cluster"), "{said}");
+    assert_eq!(leave().status.code(), Some(78));
+}
+
+#[test]
+fn what_a_renewal_needs_is_said() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    let renew = |more: &[&str]| {
+        let output = nodepulse(&[&["renew", "--state-directory", &state][..], more].concat());
+        (output.status.code(), err(&output))
+    };
+    let (code, said) = renew(&[]);
+    assert!(code == Some(78) && said.contains("no certificate that could be renewed"), "{said}");
+    identity(&folder, "edge-7", (2026, 2036));
+    let (code, said) = renew(&["--rotate-certificates=false"]);
+    assert!(code == Some(78) && said.contains("rotateCertificates is false"), "{said}");
+    let (code, said) = renew(&[]);
+    assert!(code == Some(70) && said.contains(&format!("no agent runs with {state}")), "{said}");
+}
+
+#[test]
+fn join_says_what_it_lacks() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    let join = |more: &[&str]| nodepulse(&[&["join", "--state-directory", &state][..], more].concat());
+    let lacking = |more: &[&str], code: i32, text: &str| {
+        let output = join(more);
+        assert_eq!(output.status.code(), Some(code), "{}", err(&output));
+        assert!(err(&output).contains(text), "{}", err(&output));
+        is_silent_about_the_token(&output);
+    };
+    lacking(&[], 64, "join needs a server: nodepulse join https://SERVER:6443 --token TOKEN");
+    lacking(&["10.0.0.1:6443"], 64, "join needs a token: --token TOKEN");
+    lacking(&["10.0.0.1:6443", "--token", TOKEN], 78, "--token: nothing says which server may have it");
+    lacking(&["http://10.0.0.1", "--token", TOKEN, "--ca-hash", HASH], 78, "http:// is refused");
+    lacking(
+        &["10.0.0.1:6443", "--token", TOKEN, "--discovery-token-ca-cert-hash", "sha256:12"],
+        78,
+        "64 hexadecimal digits",
+    );
+    lacking(
+        &["10.0.0.1:6443", "--discovery-token", "abcdef.0123456789abcdeF", "--ca-hash", HASH],
+        78,
+        "is neither a token of",
+    );
+    assert!(!PathBuf::from(state).exists(), "nothing was done");
 }

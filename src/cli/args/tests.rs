@@ -70,6 +70,52 @@ fn facts_and_objects_have_formats_and_roots() {
 }
 
 #[test]
+fn a_board_joins_servers_with_a_token() {
+    let line = "join https://a:6443 b:6443 --token T --ca-hash sha256:1 --ca-hash sha256:2 --token-file -";
+    let flags = [
+        ("token", "T"),
+        ("ca-hash", "sha256:1"),
+        ("ca-hash", "sha256:2"),
+        ("token-file", "-"),
+        ("servers", "https://a:6443"),
+        ("servers", "b:6443"),
+    ];
+    assert_eq!(parsed(line), Ok(invocation(Command::Join, Format::Text, sources(None, &flags))));
+    assert_eq!(parsed("join"), Ok(invocation(Command::Join, Format::Text, Sources::default())));
+    for (word, command) in [("identity", Command::Identity), ("renew", Command::Renew), ("leave", Command::Leave)] {
+        let line = format!("{word} --state-directory /s");
+        let of = sources(None, &[("state-directory", "/s")]);
+        assert_eq!(parsed(&line), Ok(invocation(command, Format::Text, of)));
+    }
+    for json in ["identity -o json", "identity --json", "--json identity"] {
+        assert_eq!(parsed(json), Ok(invocation(Command::Identity, Format::Json, Sources::default())));
+    }
+}
+
+/// As kubeadm v1.36.3 prints it, and with the flags that this stands for.
+#[test]
+fn the_line_that_kubeadm_prints_is_understood() {
+    let hash = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let token = "abcdef.0123456789abcdef";
+    let joined = [("token", token), ("ca-hash", hash), ("servers", "10.0.0.1:6443")];
+    let line = format!("join 10.0.0.1:6443 --token {token} --discovery-token-ca-cert-hash {hash} ");
+    assert_eq!(parsed(&line), Ok(invocation(Command::Join, Format::Text, sources(None, &joined))));
+    let line = format!("join 10.0.0.1:6443 --discovery-token={token} --tls-bootstrap-token {token} --node-name n1");
+    let joined = [("token", token), ("token", token), ("hostname-override", "n1"), ("servers", "10.0.0.1:6443")];
+    assert_eq!(parsed(&line), Ok(invocation(Command::Join, Format::Text, sources(None, &joined))));
+    let skipped = parsed("join a:1 --discovery-token-unsafe-skip-ca-verification").unwrap().sources;
+    assert_eq!(skipped, sources(None, &[("unsafe-skip-ca-verification", "true"), ("servers", "a:1")]));
+    let two = parsed(&format!("join a:1 --discovery-token {token} --tls-bootstrap-token zzzzzz.0123456789abcdef"));
+    assert!(two.is_err_and(|wrong| wrong.starts_with("two different tokens") && !wrong.contains("0123")));
+}
+
+#[test]
+fn no_token_is_in_the_debug_text_of_a_command_line() {
+    let found = parsed("join a:1 --token abcdef.0123456789abcdef --discovery-token abcdef.0123456789abcdef").unwrap();
+    assert!(!format!("{found:?} {found:#?}").contains("0123"), "{found:?}");
+}
+
+#[test]
 fn help_is_where_people_look_for_it() {
     for (line, command, topic) in [
         ("--help", Command::Help, ""),
@@ -111,6 +157,9 @@ fn a_wrong_command_line_is_told_in_one_line_what_to_write() {
         ("run fast", "\"fast\" is one argument too many: see nodepulse help"),
         ("help run now", "\"now\" is one argument too many: see nodepulse help"),
         ("probe --file j", "probe does not take --file: see nodepulse help probe"),
+        ("check --json", "check does not take --output: see nodepulse help check"),
+        ("renew now", "\"now\" is one argument too many: see nodepulse help"),
+        ("join a:1 --tokn x", "unknown option \"--tokn\": did you mean --token?"),
         ("probe -o xml", "unknown format \"xml\": use text or json"),
     ] {
         assert_eq!(parsed(line), Err(text.to_owned()), "{line}");
