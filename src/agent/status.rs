@@ -185,6 +185,12 @@ impl StatusLane {
         self.base.is_registering() || matches!(self.stage, Stage::Contest(_))
     }
 
+    /// Whether the server has the Node as Ready, as far as it said last.
+    pub(super) fn is_ready(&self) -> bool {
+        let conditions = self.base.node().map(|node| node.status.conditions.as_slice()).unwrap_or_default();
+        conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True")
+    }
+
     /// What the last answer to it said, or to a report, if that failed; or what else is in the way.
     pub(super) fn last_failure(&self) -> Option<&str> {
         self.tries.last_failure()

@@ -29,6 +29,11 @@ impl Agent {
         StatusLine { is_settled, text }
     }
 
+    /// Whether the Node is Ready and will be, as long as this goes on.
+    pub fn is_ready(&self) -> bool {
+        self.lease.is_held() && self.status.is_ready()
+    }
+
     fn reached(&self, name: &str) -> String {
         let lease = if self.lease.is_held() {
             format!("Lease renewed every {} s", self.shared.settings.lease_renew_period().as_secs())

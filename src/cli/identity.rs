@@ -15,12 +15,9 @@ use crate::config::plain_text::line;
 use crate::config::{Settings, limits};
 use crate::identity::files::{NODE, NodePem, PENDING, Pending};
 use crate::identity::{Renewal, SigningRequest, certificate, pem};
-use crate::io::identity::{FOLDER, kept_in};
+use crate::io::identity::{KUBECONFIG, LEFT, kept_in};
 use crate::io::{clock, file};
 use crate::time::Wall;
-
-/// In the identity's folder where the board was told to leave its cluster.
-pub const LEFT: &str = "left";
 
 /// What the files say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +59,7 @@ pub struct Request {
 /// Everything that the files of these settings say.
 pub fn read(sources: &Sources) -> Result<Identity, CliError> {
     let settings = load::settings(sources)?.settings;
-    let folder = folder(&settings);
+    let folder = load::identity_folder(&settings);
     may_look_into(&folder)?;
     let kubeconfig = match load::kubeconfig_path(&settings) {
         Ok(_) => Some(load::kubeconfig(&settings)?),
@@ -82,10 +79,6 @@ pub fn read(sources: &Sources) -> Result<Identity, CliError> {
         is_renewed: settings.rotate_certificates,
         has_left: read_if_there(&format!("{folder}/{LEFT}"))?.is_some(),
     })
-}
-
-pub fn folder(settings: &Settings) -> String {
-    format!("{}/{FOLDER}", settings.state_directory)
 }
 
 /// A given certificate goes before our own, unless ours is its successor: the same Node, and a later end (ROT-7).
@@ -109,7 +102,7 @@ fn servers(settings: &Settings, kubeconfig: Option<&Kubeconfig>) -> Vec<String> 
     if let Some(kubeconfig) = kubeconfig {
         return vec![kubeconfig.server.authority()];
     }
-    let path = format!("{}/kubeconfig", folder(settings));
+    let path = format!("{}/{KUBECONFIG}", load::identity_folder(settings));
     let text = file::read_text(&path, limits::SETTINGS_FILE_BYTES).ok();
     let joined = text.and_then(|text| clusters(&text, &path).ok()).filter(|joined| !joined.is_empty());
     match joined {

@@ -7,8 +7,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use super::args::Sources;
 use super::commands::exit;
 use super::error::CliError;
-use super::{identity, leave, load, run};
+use super::{leave, load, run};
 use crate::config::Settings;
+use crate::io::identity::LEFT;
 
 /// Of the service, as the packages make it.
 const SERVICE_USER: &str = "nodepulse";
@@ -32,11 +33,10 @@ pub fn join(mut sources: Sources) -> Result<(), CliError> {
         }
     }
     become_service(&settings)?;
-    let folder = identity::folder(&settings);
-    leave::come_back(&folder).map_err(|error| {
-        CliError::new(exit::SOFTWARE, format!("cannot remove {folder}/{}: {error}", identity::LEFT))
-    })?;
-    run::run(sources)
+    let folder = load::identity_folder(&settings);
+    leave::come_back(&folder)
+        .map_err(|error| CliError::new(exit::SOFTWARE, format!("cannot remove {folder}/{}: {error}", LEFT)))?;
+    run::run(sources, true)
 }
 
 /// Where root joins a board for its service, everything is done as the service's user: no file of it belongs to another, at

@@ -7,9 +7,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use super::args::Sources;
 use super::commands::exit;
 use super::error::CliError;
-use super::identity::{self, LEFT};
-use super::load;
+use super::{identity, load};
 use crate::io::disk::Disk;
+use crate::io::identity::LEFT;
 
 /// What an identity is made of, the secrets first; what else is there stays.
 const FILES: [&str; 7] =
@@ -25,7 +25,7 @@ pub fn leave(sources: &Sources) -> Result<String, CliError> {
     };
     // Held until the end: an agent that runs would write anew what is removed here.
     let (_disk, ..) = Disk::open(&settings.state_directory)?;
-    let folder = identity::folder(&settings);
+    let folder = load::identity_folder(&settings);
     forget(&folder, &node).map_err(|error| {
         let code = if error.kind() == ErrorKind::PermissionDenied { exit::NO_PERMISSION } else { exit::SOFTWARE };
         CliError::new(

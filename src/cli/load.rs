@@ -98,16 +98,32 @@ pub fn kubeconfig_or_join(settings: &Settings) -> Result<Option<Kubeconfig>, Cli
         Ok(_) => return kubeconfig(settings).map(Some),
         Err(missing) => missing,
     };
+    let left = format!("{}/{}", identity_folder(settings), identity::LEFT);
     match joined(settings) {
         Some(joined) => Ok(Some(joined)),
-        None if settings.can_join() => Ok(None),
+        None if settings.can_join() && Path::new(&left).exists() => {
+            let text = "this board has left its cluster, and joins none by itself: nodepulse join SERVER --token TOKEN ends that, or";
+            Err(CliError::new(exit::CONFIG, format!("{text}: rm {left}")))
+        }
+        None if settings.can_join() => check_token(settings).map(|()| None),
         None => Err(missing),
     }
 }
 
+/// A token that is there is one, and it is said who may have it; what is not there yet may come.
+fn check_token(settings: &Settings) -> Result<(), CliError> {
+    let is_to_come = settings.token_file.as_ref().is_some_and(|path| !Path::new(path).exists());
+    if is_to_come { Ok(()) } else { token(settings).map(|_| ()) }
+}
+
+/// Where the files of this board's identity are.
+pub fn identity_folder(settings: &Settings) -> String {
+    format!("{}/{}", settings.state_directory, identity::FOLDER)
+}
+
 /// That of a board which has joined, and has its certificate still.
 fn joined(settings: &Settings) -> Option<Kubeconfig> {
-    let folder = format!("{}/{}", settings.state_directory, identity::FOLDER);
+    let folder = identity_folder(settings);
     let path = format!("{folder}/{}", identity::KUBECONFIG);
     let text = file::read_text(&path, limits::SETTINGS_FILE_BYTES).ok()?;
     let kubeconfig = Kubeconfig::parse(&text, &path).ok()?;
@@ -127,7 +143,7 @@ pub fn means(settings: &Settings, in_use: Option<Server>, is_flag: bool) -> Resu
     if let Some(path) = &settings.bootstrap_kubeconfig {
         return means_of_kubeconfig(path);
     }
-    let kept = format!("{}/{}/{}", settings.state_directory, identity::FOLDER, identity::TOKEN);
+    let kept = format!("{}/{}", identity_folder(settings), identity::TOKEN);
     let token = match token(settings).map_err(|error| error.to_string())? {
         Some(token) => token,
         None => {

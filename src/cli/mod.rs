@@ -80,7 +80,7 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
         Command::Renew => renew::renew(&sources)?,
         Command::Leave => print(&leave::leave(&sources)?)?,
         Command::Run | Command::Join => {
-            let ended = if command == Command::Join { join::join(sources) } else { run::run(sources) };
+            let ended = if command == Command::Join { join::join(sources) } else { run::run(sources, false) };
             log::logger().flush();
             ended?;
         }

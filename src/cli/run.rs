@@ -15,8 +15,8 @@ use crate::io::sandbox::Sandbox;
 use crate::node::{self, NodeName};
 use crate::probe::{self, Root};
 
-/// Runs until SIGTERM.
-pub fn run(sources: Sources) -> Result<(), CliError> {
+/// Runs until SIGTERM, or for a person who joins until the Node is Ready.
+pub fn run(sources: Sources, ends_when_ready: bool) -> Result<(), CliError> {
     let loaded = load::settings(&sources)?;
     let kubeconfig = load::kubeconfig_or_join(&loaded.settings)?;
     let settings = loaded.settings;
@@ -41,6 +41,7 @@ pub fn run(sources: Sources) -> Result<(), CliError> {
     let is_typed = sources.flags.iter().any(|(flag, _)| flag == "token");
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
+        ends_when_ready,
         look_at_files: Box::new(load::too_open_files(&sources, &settings, kubeconfig.as_ref())),
         files: load::files(&sources, &settings, kubeconfig.as_ref()),
         settings,

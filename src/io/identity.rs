@@ -83,6 +83,8 @@ pub const KUBECONFIG: &str = "kubeconfig";
 
 /// The token that a board joined with, where it stood in no file.
 pub const TOKEN: &str = "token";
+/// There where the board was told to leave its cluster: it does not join one by itself.
+pub const LEFT: &str = "left";
 
 /// A request, ready to be sent.
 pub struct Made {

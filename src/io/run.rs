@@ -60,6 +60,8 @@ pub struct Start {
     pub read_means: ReadMeans,
     /// The file system of the state directory, for every status run; takes whether it may be another one.
     pub read_disk: ReadDisk,
+    /// A person waits for the Node, and somebody else keeps it Ready from then on.
+    pub ends_when_ready: bool,
     /// What of the files below every user may read or change.
     pub look_at_files: LookAtFiles,
     /// Files that will be read again: settings, kubeconfig, and what that names.
@@ -159,6 +161,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         manager: ServiceManager::new(|name| std::env::var_os(name), clock::up()),
         refused: None,
         suspended: clock::suspended(),
+        ends_when_ready: start.ends_when_ready,
         because: RefCell::default(),
     });
     let ended = shared.reactor.block_on(executor.run(main_loop.run()));
@@ -324,6 +327,7 @@ struct MainLoop<'a, 'shared> {
     refused: Option<String>,
     /// For how long the machine was suspended until the last turn, since it was booted.
     suspended: Duration,
+    ends_when_ready: bool,
     because: RefCell<Option<Because>>,
 }
 
@@ -338,6 +342,13 @@ impl MainLoop<'_, '_> {
         }
         loop {
             let Some(until) = self.drain() else { return };
+            if self.ends_when_ready && self.agent.is_ready() {
+                self.ends_when_ready = false;
+                let name = &self.shared.node_name;
+                ::log::info!(target: "joined", "Node {name} is Ready; its service keeps it so: systemctl enable --now nodepulse");
+                self.handle(Input::Stopping);
+                continue;
+            }
             let until = self.tell_manager().map_or(until, |due| due.min(until));
             let due = until.max(clock::up());
             let message = self.shared.reactor.before(until, self.shared.inbox.next()).await;

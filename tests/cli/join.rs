@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair, date_time_ymd};
 
-use crate::{Folder, err, nodepulse, out};
+use crate::{Folder, Running, err, nodepulse, out};
 
 const TOKEN: &str = "abcdef.0123456789abcdef";
 const HASH: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -70,12 +70,10 @@ fn check_says_what_a_board_that_has_not_joined_would_join_with() {
     assert!(out(&output).contains("there are servers to join, and no token"), "{}", out(&output));
     folder.write("token", "hunter2");
     let output = nodepulse(&[&check[..], &["--token-file", &token]].concat());
-    assert_eq!(output.status.code(), Some(70));
-    let said = out(&output);
-    assert!(
-        said.contains(&format!("the token in {token}: is neither a token of kubeadm")) && !said.contains("hunter2"),
-        "{said}"
-    );
+    assert_eq!(output.status.code(), Some(78));
+    let said = out(&output) + &err(&output);
+    let wrong = format!("the token in {token}: is neither a token of kubeadm");
+    assert!(said.contains(&wrong) && !said.contains("hunter2"), "{said}");
 }
 
 #[test]
@@ -189,6 +187,15 @@ fn who_leaves_forgets_everything_and_says_what_an_administrator_has_to_do() {
     let said = out(&nodepulse(&["identity", "--state-directory", &state]));
     assert!(said.contains("this board has left its cluster"), "{said}");
     assert_eq!(leave().status.code(), Some(78));
+    // The image's token does not bring it back; a person does.
+    let settings = ["--servers=127.0.0.1:1", "--token", TOKEN, "--ca-hash", HASH, "--state-directory", &state];
+    let output = nodepulse(&[&["run"][..], &settings].concat());
+    assert_eq!(output.status.code(), Some(78), "{}", err(&output));
+    assert!(err(&output).contains("this board has left its cluster, and joins none by itself"), "{}", err(&output));
+    let mut agent = Running::start(&[&["join", "--hostname-override=edge-7"][..], &settings].concat());
+    agent.wait_for("127.0.0.1:1");
+    assert!(!PathBuf::from(folder.path("state/identity/left")).exists());
+    assert!(agent.seen.iter().all(|line| !line.contains("abcdef.0123")), "{:?}", agent.seen);
 }
 
 #[test]
@@ -234,4 +241,24 @@ fn join_says_what_it_lacks() {
         "is neither a token of",
     );
     assert!(!PathBuf::from(state).exists(), "nothing was done");
+}
+
+/// What root joins belongs to the service from the first file on.
+#[test]
+fn root_joins_as_the_user_whose_state_directory_it_is() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let folder = Folder::new();
+    let state = folder.path("state");
+    fs::create_dir_all(&state).expect("a folder");
+    std::os::unix::fs::chown(&folder.0, Some(65_534), Some(65_534)).expect("an owner");
+    std::os::unix::fs::chown(&state, Some(65_534), Some(65_534)).expect("an owner");
+    let args = ["join", "127.0.0.1:1", "--token", TOKEN, "--ca-hash", HASH, "--state-directory", &state];
+    let mut agent = Running::start(&[&args[..], &["--hostname-override=edge-7", "--sandbox=false"]].concat());
+    agent.wait_for("127.0.0.1:1");
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.child.id())).expect("a status");
+    for line in ["Uid:\t65534\t65534\t65534\t65534\n", "Gid:\t65534\t65534\t65534\t65534\n", "Groups:\t65534 \n"] {
+        assert!(status.contains(line), "{status}");
+    }
 }

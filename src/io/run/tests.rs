@@ -15,7 +15,7 @@ use super::*;
 use crate::io::loopback::{
     Authority, Listener, Stream, TempFolder, echoing, json_reply, kubeconfig, read_request, version_reply,
 };
-use crate::probe::facts::{Absent, Why};
+use crate::probe::facts::{Absent, FileSystem, Why};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -138,6 +138,7 @@ fn run_changed(
             machine: machine(),
             read_disk: Arc::new(|_| StateDisk { file_system: absent(), may_hang: false, real_path: None }),
             look_at_files: Box::new(Vec::new),
+            ends_when_ready: false,
             read_settings: Arc::new(move |_| {
                 reloaded.send(()).unwrap();
                 Ok((Settings::default(), Some(for_reload.clone())))
@@ -169,6 +170,28 @@ fn a_board_registers_gets_its_lease_and_stops_when_asked() {
     wait_for(&seen, "POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
     assert_eq!(server.accepted(), 1, "all lanes share one connection");
     running.stop();
+}
+
+#[test]
+fn who_only_waits_for_the_node_is_told_by_the_end() {
+    let authority = Authority::new();
+    let (server, seen) = api_server(&authority);
+    let settings = Settings { state_directory: "/nonexistent/state".to_owned(), ..Settings::default() };
+    // Without a capacity the Node would not be Ready.
+    let disk =
+        FileSystem { capacity_bytes: 1 << 30, available_bytes: 1 << 29, inodes: 9, inodes_free: 9, read_only: false };
+    let read_disk = move |_| StateDisk { file_system: Ok(disk), may_hang: false, real_path: None };
+    let running = run_changed(settings, kubeconfig(&authority, server.port), move |start| {
+        (start.read_disk, start.ends_when_ready) = (Arc::new(read_disk), true);
+    });
+    wait_for(&seen, "POST /api/v1/nodes ");
+    wait_for(&seen, "POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
+    let start = clock::up();
+    while !running.ended.is_finished() {
+        assert!(clock::up() - start < PATIENCE, "it goes on, though the Node is Ready");
+        std::thread::yield_now();
+    }
+    assert_eq!(running.ended.join().unwrap(), Ok(()));
 }
 
 #[test]
