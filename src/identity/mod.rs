@@ -1,8 +1,9 @@
 //! Turns what a token, a pin and the answers of strangers say into whom to trust, what to ask to be signed and what to keep:
 //! the Node's identity, from its first request to its last renewal.
 //!
-//! Names of rules (JOIN, CSR, ROT, CA, K3S) are those of `docs/conformance.md`. Of ring only digests are used, of rustls only
-//! the reader of PEM: keys are made, kept and used by `io`.
+//! Its rules have names: JOIN (from a token to trust), CSR (a request and its certificate), ROT (renewal), CA (a cluster's new
+//! one), K3S (k3s and rke2). Of ring only digests are used, of rustls only the reader of PEM: keys are made, kept and used by
+//! `io`.
 
 pub mod certificate;
 pub mod cluster_info;
@@ -15,7 +16,6 @@ pub mod pin;
 pub mod renewal;
 #[cfg(test)]
 pub(crate) mod samples;
-
 pub mod signing_request;
 pub mod supervisor;
 pub mod token;

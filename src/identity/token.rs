@@ -46,11 +46,9 @@ impl<'t> Kind<'t> {
 
 impl<'t> BootstrapToken<'t> {
     fn read(bearer: &'t str) -> Option<BootstrapToken<'t>> {
+        Token::parse(bearer).ok().filter(|token| !token.has_pin())?;
         let (id, secret) = bearer.split_once('.')?;
-        let is_of = |part: &str, length| {
-            part.len() == length && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-        };
-        (is_of(id, 6) && is_of(secret, 16)).then_some(BootstrapToken { id, secret, bearer })
+        Some(BootstrapToken { id, secret, bearer })
     }
 
     /// `Authorization`, for a connection that is verified (JOIN-5).
