@@ -7,11 +7,9 @@ use std::path::Path;
 use super::args::Sources;
 use super::commands::{BOOT_CONFIGS, DEFAULT_CONFIG, DEFAULT_KUBECONFIG, exit};
 use super::error::CliError;
-use crate::agent::{Means, Trust};
-use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
+use crate::config::kubeconfig::{Kubeconfig, Material};
 use crate::config::settings::Token;
 use crate::config::{self, Loaded, Settings, limits};
-use crate::identity::{CertificateDer, pem};
 use crate::io::{credentials, file, identity, network};
 use crate::node::{self, NodeName};
 use crate::probe::{self, Facts, Machine, Root};
@@ -135,61 +133,6 @@ pub fn is_of_another(kubeconfig: &Kubeconfig, node_name: &str) -> bool {
     let is_joined = kubeconfig.path.ends_with(&format!("{}/{}", identity::FOLDER, identity::KUBECONFIG));
     let certified = credentials::node_name(kubeconfig).unwrap_or_default();
     is_joined && certified.is_some_and(|certified| certified != node_name)
-}
-
-/// What to join a cluster with (JOIN-*); `in_use` is the server of one that this board has joined. `is_flag`: the token was
-/// typed.
-pub fn means(settings: &Settings, in_use: Option<Server>, is_flag: bool) -> Result<Means, String> {
-    if let Some(path) = &settings.bootstrap_kubeconfig {
-        return means_of_kubeconfig(path);
-    }
-    let kept = format!("{}/{}", identity_folder(settings), identity::TOKEN);
-    let token = match token(settings).map_err(|error| error.to_string())? {
-        Some(token) => token,
-        None => {
-            let text = file::read_text(&kept, limits::CREDENTIAL_FILE_BYTES).map_err(|_| NO_TOKEN.to_owned())?;
-            Token::parse(text.trim()).map_err(|wrong| format!("the token in {kept}: {wrong}"))?
-        }
-    };
-    let trust = match (&settings.ca_file, &in_use) {
-        (_, Some(_)) => Trust::InUse,
-        (Some(path), _) => Trust::Given(certificates(path)?),
-        (None, _) if !settings.ca_hash.is_empty() => Trust::Pinned(settings.ca_hash.clone()),
-        (None, _) => Trust::Token,
-    };
-    let mut servers = settings.servers.clone();
-    servers.extend(in_use.filter(|server| !settings.servers.contains(server)));
-    if servers.is_empty() {
-        return Err("there is no server to join: set servers, or give it to nodepulse join".to_owned());
-    }
-    Ok(Means { servers, token, is_fleeting: is_flag && settings.keep_token, trust })
-}
-
-const NO_TOKEN: &str = "there is no token to join with: set token or tokenFile, or run nodepulse join on this board";
-
-fn means_of_kubeconfig(path: &str) -> Result<Means, String> {
-    let wrong = |what: &str| format!("bootstrapKubeconfig {path} {what}");
-    let text =
-        file::read_text(path, limits::SETTINGS_FILE_BYTES).map_err(|why| wrong(&format!("cannot be read: {why}")))?;
-    let kubeconfig = Kubeconfig::parse(&Zeroizing::new(text), path).map_err(|problem| problem.to_string())?;
-    let bytes = |material: &Material| match material {
-        Material::Data(bytes) => Ok(bytes.clone()),
-        Material::File(path) => file::read(path, limits::CREDENTIAL_FILE_BYTES).map_err(|why| format!("{path}: {why}")),
-    };
-    let Credentials::Token(token) = &kubeconfig.credentials else { return Err(wrong("has no token")) };
-    let token = Zeroizing::new(bytes(token)?);
-    let token = Token::parse(String::from_utf8_lossy(&token).trim())
-        .map_err(|what| wrong(&format!("has a token that {what}")))?;
-    let authority = kubeconfig.certificate_authority.as_ref().ok_or_else(|| wrong("has no certificate-authority"))?;
-    let authorities = pem::certificates(&bytes(authority)?).take(limits::CA_CERTIFICATES).collect();
-    Ok(Means { servers: vec![kubeconfig.server], token, is_fleeting: false, trust: Trust::Given(authorities) })
-}
-
-fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let bytes =
-        file::read(path, limits::CREDENTIAL_FILE_BYTES).map_err(|why| format!("cannot read caFile {path}: {why}"))?;
-    let found: Vec<_> = pem::certificates(&bytes).take(limits::CA_CERTIFICATES).collect();
-    if found.is_empty() { Err(format!("caFile {path} holds no certificate in PEM form")) } else { Ok(found) }
 }
 
 /// The kubeconfig at that path.

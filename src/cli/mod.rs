@@ -11,6 +11,7 @@ mod join;
 mod journal;
 mod leave;
 mod load;
+mod means;
 mod render;
 mod renew;
 mod run;

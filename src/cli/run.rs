@@ -7,6 +7,7 @@ use nix::unistd::geteuid;
 use super::args::Sources;
 use super::error::CliError;
 use super::load;
+use super::means::means;
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
 use crate::io;
@@ -52,7 +53,7 @@ pub fn run(sources: Sources, ends_when_ready: bool) -> Result<(), CliError> {
         read_settings: Arc::new(move |sandbox| {
             read_again(&sources, &known, sandbox).map_err(|error| error.to_string())
         }),
-        read_means: Arc::new(move |settings, in_use| load::means(settings, in_use, is_typed)),
+        read_means: Arc::new(move |settings, in_use| means(settings, in_use, is_typed)),
         read_disk: Arc::new(move |is_new| probe::state_disk(&disk_root, &disk_directory, is_new)),
     };
     Ok(io::run(start)?)

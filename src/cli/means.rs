@@ -1,0 +1,97 @@
+//! Turns settings, and the files that they name, into what a board joins a cluster with (JOIN-*).
+
+use zeroize::Zeroizing;
+
+use super::load;
+use crate::agent::{Means, Trust};
+use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
+use crate::config::settings::Token;
+use crate::config::{Settings, limits};
+use crate::identity::{CertificateDer, pem};
+use crate::io::{file, identity};
+
+/// `in_use` is the server of one that this board has joined. `is_flag`: the token was
+/// typed.
+pub fn means(settings: &Settings, in_use: Option<Server>, is_flag: bool) -> Result<Means, String> {
+    if let Some(path) = &settings.bootstrap_kubeconfig {
+        return means_of_kubeconfig(path);
+    }
+    let kept = format!("{}/{}", load::identity_folder(settings), identity::TOKEN);
+    let token = match load::token(settings).map_err(|error| error.to_string())? {
+        Some(token) => token,
+        None => {
+            let text = file::read_text(&kept, limits::CREDENTIAL_FILE_BYTES).map_err(|_| NO_TOKEN.to_owned())?;
+            Token::parse(text.trim()).map_err(|wrong| format!("the token in {kept}: {wrong}"))?
+        }
+    };
+    let trust = match (&settings.ca_file, &in_use) {
+        (_, Some(_)) => Trust::InUse,
+        (Some(path), _) => Trust::Given(certificates(path)?),
+        (None, _) if !settings.ca_hash.is_empty() => Trust::Pinned(settings.ca_hash.clone()),
+        (None, _) if settings.unsafe_skip_ca_verification => Trust::Token,
+        (None, _) => return Err(NO_TRUST.to_owned()),
+    };
+    let mut servers = settings.servers.clone();
+    servers.extend(in_use.filter(|server| !settings.servers.contains(server)));
+    if servers.is_empty() {
+        return Err("there is no server to join: set servers, or give it to nodepulse join".to_owned());
+    }
+    Ok(Means { servers, token, is_fleeting: is_flag && settings.keep_token, trust })
+}
+
+const NO_TRUST: &str =
+    "nothing says which server may have the token: set caHash or caFile, or run nodepulse join on this board";
+const NO_TOKEN: &str = "there is no token to join with: set token or tokenFile, or run nodepulse join on this board";
+
+fn means_of_kubeconfig(path: &str) -> Result<Means, String> {
+    let wrong = |what: &str| format!("bootstrapKubeconfig {path} {what}");
+    let text =
+        file::read_text(path, limits::SETTINGS_FILE_BYTES).map_err(|why| wrong(&format!("cannot be read: {why}")))?;
+    let kubeconfig = Kubeconfig::parse(&Zeroizing::new(text), path).map_err(|problem| problem.to_string())?;
+    let bytes = |material: &Material| match material {
+        Material::Data(bytes) => Ok(bytes.clone()),
+        Material::File(path) => file::read(path, limits::CREDENTIAL_FILE_BYTES).map_err(|why| format!("{path}: {why}")),
+    };
+    let Credentials::Token(token) = &kubeconfig.credentials else { return Err(wrong("has no token")) };
+    let token = Zeroizing::new(bytes(token)?);
+    let token = Token::parse(String::from_utf8_lossy(&token).trim())
+        .map_err(|what| wrong(&format!("has a token that {what}")))?;
+    let authority = kubeconfig.certificate_authority.as_ref().ok_or_else(|| wrong("has no certificate-authority"))?;
+    let authorities = pem::certificates(&bytes(authority)?).take(limits::CA_CERTIFICATES).collect();
+    Ok(Means { servers: vec![kubeconfig.server], token, is_fleeting: false, trust: Trust::Given(authorities) })
+}
+
+fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let bytes =
+        file::read(path, limits::CREDENTIAL_FILE_BYTES).map_err(|why| format!("cannot read caFile {path}: {why}"))?;
+    let found: Vec<_> = pem::certificates(&bytes).take(limits::CA_CERTIFICATES).collect();
+    if found.is_empty() { Err(format!("caFile {path} holds no certificate in PEM form")) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::CaHash;
+
+    fn settings() -> Settings {
+        let servers = vec![crate::config::kubeconfig::parse_server("https://one:6443").unwrap()];
+        let token = Token::parse("abcdef.0123456789abcdef").ok();
+        Settings { servers, token, state_directory: "/nonexistent".to_owned(), ..Settings::default() }
+    }
+
+    #[test]
+    fn a_token_is_for_a_server_that_something_proves() {
+        assert_eq!(means(&settings(), None, false).unwrap_err(), NO_TRUST);
+        let pin = CaHash { digest: [1; 32] };
+        let pinned = Settings { ca_hash: vec![pin], ..settings() };
+        assert_eq!(means(&pinned, None, true).unwrap().trust, Trust::Pinned(vec![pin]));
+        let unsafe_one = Settings { unsafe_skip_ca_verification: true, ..settings() };
+        assert_eq!(means(&unsafe_one, None, false).unwrap().trust, Trust::Token);
+        let in_use = crate::config::kubeconfig::parse_server("https://two:6443").ok();
+        let back = means(&settings(), in_use.clone(), false).unwrap();
+        assert_eq!((back.trust, back.servers.last()), (Trust::InUse, in_use.as_ref()), "the CA that it joined with");
+        assert!(means(&pinned, None, true).unwrap().is_fleeting && !back.is_fleeting);
+        let without = Settings { token: None, ..pinned };
+        assert_eq!(means(&without, None, false).unwrap_err(), NO_TOKEN);
+    }
+}
