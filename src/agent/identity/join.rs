@@ -177,6 +177,9 @@ impl Join {
                 match &step {
                     // Whoever has the CA, or had it, needs no cluster-info (JOIN-8).
                     Step::Confirm { authorities } => {
+                        if let Some(authorities) = authorities {
+                            self.use_cluster(None, authorities, shared);
+                        }
                         self.step = Step::Look { authorities: authorities.clone() };
                         None
                     }
@@ -232,17 +235,22 @@ impl Join {
         let Cluster { server, authorities } = self.signed(body)?;
         self.say("its cluster-info is signed with the token".to_owned(), shared);
         if !is_in_use {
-            let own = self.server().into_iter().chain(self.means.iter().flat_map(|means| &means.servers));
-            let mut servers: Vec<Server> = Vec::new();
-            for server in own.chain([&server]) {
-                if !servers.contains(server) {
-                    servers.push(server.clone());
-                }
-            }
-            shared.output(Output::UseCluster { servers, authorities: authorities.clone() });
+            self.use_cluster(Some(&server), &authorities, shared);
         }
         self.step = Step::Look { authorities: (!is_in_use).then_some(authorities) };
         Ok(())
+    }
+
+    /// The given servers in their order, the one that answered first; what cluster-info names is the last resort (JOIN-7).
+    fn use_cluster(&self, named: Option<&Server>, authorities: &[CertificateDer<'static>], shared: &mut Shared) {
+        let own = self.server().into_iter().chain(self.means.iter().flat_map(|means| &means.servers));
+        let mut servers: Vec<Server> = Vec::new();
+        for server in own.chain(named) {
+            if !servers.contains(server) {
+                servers.push(server.clone());
+            }
+        }
+        shared.output(Output::UseCluster { servers, authorities: authorities.to_vec() });
     }
 
     fn signed(&self, body: &[u8]) -> Result<Cluster, IdentityError> {
