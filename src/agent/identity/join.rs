@@ -122,6 +122,11 @@ impl Join {
 
     pub(super) fn means_read(&mut self, means: Result<Box<Means>, String>, shared: &mut Shared, now: Now) {
         match means {
+            Ok(means) if matches!(Kind::of(&means.token), Some(Kind::Supervisor(_))) => {
+                let text = "this is a token of k3s or rke2, whose own way to join is not built in yet: give this board a kubeconfig \
+                    (targets/kubernetes/enroll on a machine of an administrator)";
+                self.hindered("k3s-token", text.to_owned(), LONG_PAUSE, shared, now);
+            }
             Ok(means) => {
                 self.step = match &means.trust {
                     Trust::Pinned(_) | Trust::Token => Step::Discover,

@@ -188,6 +188,21 @@ fn whoever_is_not_proven_never_hears_the_token() {
 }
 
 #[test]
+fn a_token_of_k3s_is_told_and_nobody_is_asked() {
+    let mut case = Case::new();
+    let asked = case.script.means_asked;
+    while case.script.means_asked == asked {
+        let (_, until) = case.script.drain();
+        case.script.up = case.script.up.max(until.as_duration());
+    }
+    let token = Token::parse(&format!("K10{}::node:secret", "0f".repeat(32))).unwrap();
+    let means = Means { servers: case.servers.clone(), token, is_fleeting: false, trust: Trust::InUse };
+    let now = case.script.now();
+    case.script.agent.handle(Input::Means(Ok(Box::new(means))), now);
+    assert!(case.words().contains(&"k3s-token"), "{:?}", case.script.words());
+}
+
+#[test]
 fn servers_take_turns() {
     let mut case = Case::new();
     let mut hosts = Vec::new();
