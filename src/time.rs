@@ -135,10 +135,13 @@ impl Wall {
     pub fn parse_http_date(text: &str) -> Option<Wall> {
         let (_weekday, rest) = text.split_once(", ")?;
         let mut parts = rest.split(' ');
-        let (day, month, year, clock) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let month = 1 + MONTHS.iter().position(|name| *name == month)?;
-        let is_gmt = parts.eq(["GMT"]);
-        Wall::parse_stamp(&format!("{year}-{month:02}-{day}T{clock}Z")).filter(|_| is_gmt)
+        let [day] = parse_fields(parts.next()?, '-', [2])?;
+        let month_name = parts.next()?;
+        let month = 1 + MONTHS.iter().position(|month| *month == month_name)? as i64;
+        let [year] = parse_fields(parts.next()?, '-', [4])?;
+        let seconds = parse_clock(parts.next()?)?;
+        let days = days_from_civil(year, month, day)?;
+        parts.eq(["GMT"]).then(|| Wall::from_unix_seconds(days * SECONDS_PER_DAY + seconds))
     }
 }
 

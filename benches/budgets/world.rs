@@ -10,7 +10,7 @@ use nodepulse::config::Settings;
 use nodepulse::journal::{BootId, Journal, Write};
 use nodepulse::node::object::Node;
 use nodepulse::probe::facts::{MemorySource, MemoryUse};
-use nodepulse::probe::{self, Root};
+use nodepulse::probe::{self, Facts, Machine, Network, Readings, Root};
 use nodepulse::time::{Now, Up, Wall};
 
 use super::cluster::Result;
@@ -32,7 +32,9 @@ pub struct World {
     agent: Agent,
     target: Target,
     up: Duration,
-    facts: probe::Facts,
+    /// Before it is given.
+    board: Option<Box<(Machine, Network)>>,
+    readings: Readings,
     node: Option<Box<Node>>,
     pub is_offline: bool,
     /// How often the memory runs short or is enough again; `None`: never.
@@ -45,7 +47,7 @@ impl World {
     pub fn new() -> World {
         // A pressure ends when it ends, so that there may be a change a minute.
         let settings = Settings { eviction_pressure_transition_period: Duration::ZERO, ..Settings::default() };
-        let facts = probe::facts(&Root::new("/"), &settings.state_directory);
+        let Facts { machine, network, readings } = probe::facts(&Root::new("/"), &settings.state_directory);
         let target = Target {
             authority: "127.0.0.1:6443".to_owned(),
             path_prefix: String::new(),
@@ -58,7 +60,8 @@ impl World {
             agent: Agent::new(settings, "board".to_owned(), 1, journal, "", start),
             target,
             up: Duration::ZERO,
-            facts,
+            board: Some(Box::new((machine, network))),
+            readings,
             node: None,
             is_offline: false,
             changes_every: None,
@@ -92,9 +95,9 @@ impl World {
     fn step(&mut self) -> Result<Option<Lane>> {
         match self.agent.poll(self.now()) {
             Output::Probe => {
-                let probe::Facts { machine, readings, network } = self.look();
-                let board = Some(Box::new((machine, network)));
-                self.agent.handle(Input::Looked { readings: Box::new(readings), board }, self.now());
+                // As the shell does it: the whole board once, and then what moves.
+                let board = self.board.take();
+                self.agent.handle(Input::Looked { readings: Box::new(self.look()), board }, self.now());
             }
             Output::Send(ticket, operation) => {
                 let lane = ticket.lane();
@@ -119,14 +122,14 @@ impl World {
         Ok(None)
     }
 
-    fn look(&self) -> probe::Facts {
-        let mut facts = self.facts.clone();
+    fn look(&self) -> Readings {
+        let mut readings = self.readings.clone();
         if let Some(period) = self.changes_every {
             let is_short = (self.up.as_secs() / period.as_secs().max(1)).is_multiple_of(2);
             let available_bytes = if is_short { 0 } else { u64::from(u32::MAX) };
-            facts.readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::MemAvailable });
+            readings.memory = Ok(MemoryUse { available_bytes, source: MemorySource::MemAvailable });
         }
-        facts
+        readings
     }
 
     fn answer(&mut self, ticket: Ticket, operation: Operation) -> Result<()> {
