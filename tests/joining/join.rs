@@ -2,7 +2,7 @@
 //! way, and tells its token to nobody who is not proven (JOIN-*, CSR-8, EXP-*).
 
 use super::agent::Nodepulse;
-use super::cluster::joining::{KUBEADM_GROUP, Token};
+use super::cluster::joining::{CLUSTER_INFO, KUBEADM_GROUP, Token};
 use super::cluster::pki::{Authority, Validity};
 use super::cluster::{Cluster, NodeIdentity, Options, Result, wait_until};
 use super::first::joining_at;
@@ -30,6 +30,7 @@ pub fn cases() -> Vec<Case> {
         a_cluster_info_that_was_changed_is_told_and_no_token_sent,
         a_server_whose_date_is_outside_its_certificate_is_told_nothing,
         a_name_that_another_board_holds_is_left_alone,
+        a_cluster_without_cluster_info_is_joined_with_its_ca_in_a_file,
     ]
 }
 
@@ -256,4 +257,21 @@ fn a_board_whose_token_has_ended_as_well_comes_back_when_it_is_valid_again(_: &C
     let since = now_us();
     agent.signal(Signal::SIGHUP)?;
     is_renewing(&cluster, &node, &mut agent, since)
+}
+
+fn a_cluster_without_cluster_info_is_joined_with_its_ca_in_a_file(_: &Cluster) -> Result<()> {
+    let cluster = own_cluster(YEAR)?;
+    let token = cluster.token(&[KUBEADM_GROUP], None)?;
+    cluster.api.admin.delete(CLUSTER_INFO)?;
+    let (_, mut agent) = start(&cluster, "uninformed", &token, &[cluster.pin()])?;
+    agent.wait_for_line(&["no-cluster-info", "--ca-file"], SOON)?;
+    assert!(!was_used(&cluster, &token)?);
+    drop(agent);
+    let node = cluster.node("with-file")?;
+    let launch = joining_at(&cluster.api.url(), &node, &token, &[]);
+    let mut agent = launch.set("caFile", &cluster.authority_file().display().to_string()).start(&cluster)?;
+    cluster
+        .wait_for_condition(&node.name, "Ready", "True", SOON)
+        .map_err(|e| format!("{e}\n{}", agent.said().unwrap_or_default()))?;
+    agent.check()
 }
