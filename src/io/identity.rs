@@ -37,7 +37,7 @@ pub const FOLDER: &str = "identity";
 pub struct Successor {
     /// Of a Node's identity, where it may be.
     pub folder: String,
-    /// What the disk did not take.
+    /// What was read there, or what the disk did not take.
     pub in_memory: Option<Arc<NodePem>>,
     /// Whose it has to be.
     pub node_name: String,
@@ -49,9 +49,14 @@ impl Successor {
         Successor { folder: String::new(), in_memory: None, node_name: node_name.to_owned() }
     }
 
+    /// Whether the folder has to be looked into: that may take for ever.
+    pub fn is_on_disk(&self) -> bool {
+        self.in_memory.is_none() && !self.folder.is_empty()
+    }
+
     /// In use where it is for this Node, and ends later than the kubeconfig's own, or where that one cannot be read.
     pub fn of(&self, given: Result<Identity, Failure>) -> Result<(Identity, Option<Wall>), Failure> {
-        let kept = self.in_memory.as_deref().cloned().or_else(|| kept_in(&self.folder));
+        let kept = self.in_memory.as_deref().cloned();
         let is_ours = |leaf: &CertificateDer<'_>| certificate::node_name(leaf) == Some(&self.node_name);
         let end = |chain: &[CertificateDer<'_>]| chain.first().and_then(|leaf| Some(certificate::validity(leaf)?.1));
         let kept = kept.filter(|kept| kept.chain.first().is_some_and(is_ours));

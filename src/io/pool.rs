@@ -12,7 +12,7 @@ use super::attempt::{Attempt, Attempts, Stage};
 use super::clock::{self, CertificateClock};
 use super::connection::{Connection, NoAnswer, first_hop};
 use super::credentials::{self, Loaded};
-use super::identity::Successor;
+use super::identity::{self, Successor};
 use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::thread::{self, Source};
@@ -51,6 +51,8 @@ pub struct Pool {
     /// Where they are; one reading after the other.
     source: Source,
     reading: Mutex<()>,
+    /// Where the successor of the kubeconfig's certificate is: the state directory, which may hang although they do not.
+    successor_source: Source,
     /// When a token in a file is read again.
     token_due: Cell<Up>,
     /// The kept connection. There is never a second: of two, the one that becomes idle last is closed.
@@ -79,6 +81,7 @@ impl Pool {
             kubeconfig: RefCell::new(Arc::new(kubeconfig)),
             loaded: RefCell::default(),
             source: Source::new("credential-reader", 1),
+            successor_source: Source::new("identity-reader", 1),
             reading: Mutex::new(()),
             token_due: Cell::new(Up::BOOT),
             idle: RefCell::default(),
@@ -181,11 +184,17 @@ impl Pool {
     /// What the files say, which may stand on a file system that hangs: nothing else waits for that.
     async fn load(&self, known: Arc<Kubeconfig>) -> Result<(Arc<Kubeconfig>, Loaded), Failure> {
         self.token_due.set(clock::up() + TOKEN_PERIOD);
-        let clock = Arc::clone(&self.clock);
-        let successor = self.successor.borrow().clone();
         if self.is_unverified {
-            return credentials::unverified(clock).map(|loaded| (known, loaded));
+            return credentials::unverified(Arc::clone(&self.clock)).map(|loaded| (known, loaded));
         }
+        let mut successor = self.successor.borrow().clone();
+        if successor.is_on_disk() {
+            let (folder, patience) = (successor.folder.clone(), clock::up() + thread::FILE_PATIENCE);
+            let kept = self.successor_source.ask(move || identity::kept_in(&folder));
+            let kept = self.reactor.before(patience, kept).await.and_then(Result::ok).flatten();
+            successor.in_memory = kept.map(Arc::new);
+        }
+        let clock = Arc::clone(&self.clock);
         let read = move || {
             let kubeconfig = credentials::read_again(&known).map_or(known, Arc::new);
             credentials::load(&kubeconfig, &successor, clock).map(|loaded| (kubeconfig, loaded))
