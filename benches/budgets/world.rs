@@ -114,7 +114,7 @@ impl World {
             }
             Output::Say(_) | Output::ReloadCredentials | Output::DropConnections | Output::Stopped => {}
             Output::SendOver(..)
-            | Output::ReadMeans(_)
+            | Output::ReadMeans
             | Output::UseCluster { .. }
             | Output::MakeRequest { .. }
             | Output::KeepCertificate { .. } => {}

@@ -100,8 +100,8 @@ pub enum Output {
     Send(Ticket, Operation),
     /// The same over another connection than that of all lanes.
     SendOver(Ticket, Access, Operation),
-    /// Read what these settings, and the files that they name, say to join with; answer with [`Input::Means`].
-    ReadMeans(Box<Settings>),
+    /// Read what the settings, and the files that they name, say to join with; answer with [`Input::Means`].
+    ReadMeans,
     /// From now on the cluster is this: API servers, the one to use first, and whom to trust.
     UseCluster { servers: Vec<Server>, authorities: Vec<CertificateDer<'static>> },
     /// Make a key with its request for a certificate, or find those that an earlier process left.

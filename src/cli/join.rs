@@ -1,6 +1,6 @@
 //! Turns a server and a token into a board that is a Node of that cluster: the agent itself, run by a person until it is.
 
-use nix::unistd::{Gid, Uid, User, chown, geteuid, setgid, setgroups, setuid};
+use nix::unistd::{Gid, Uid, chown, geteuid, setgid, setgroups, setuid};
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 
@@ -8,11 +8,14 @@ use super::args::Sources;
 use super::commands::exit;
 use super::error::CliError;
 use super::{leave, load, run};
-use crate::config::Settings;
+use crate::config::{Settings, limits};
+use crate::io::file;
 use crate::io::identity::LEFT;
 
 /// Of the service, as the packages make it.
 const SERVICE_USER: &str = "nodepulse";
+/// Who the users of this board are.
+const PASSWORDS: &str = "/etc/passwd";
 
 /// Runs the agent, which joins; before that, says what is missing.
 pub fn join(mut sources: Sources) -> Result<(), CliError> {
@@ -48,13 +51,12 @@ fn become_service(settings: &Settings) -> Result<(), CliError> {
     let directory = settings.state_directory.as_str();
     let owner = match fs::metadata(directory) {
         Ok(found) => Some((Uid::from_raw(found.uid()), Gid::from_raw(found.gid()))),
-        Err(_) => match User::from_name(SERVICE_USER) {
-            Ok(Some(user)) => {
-                make_directory(directory, user.uid, user.gid)?;
-                Some((user.uid, user.gid))
-            }
-            _ => None,
-        },
+        Err(_) => {
+            let passwords = file::read_text(PASSWORDS, limits::TABLE_BYTES).unwrap_or_default();
+            let service = service_user(&passwords);
+            service.map_or(Ok(()), |(user, group)| make_directory(directory, user, group))?;
+            service
+        }
     };
     let Some((user, group)) = owner.filter(|(user, _)| !user.is_root()) else { return Ok(()) };
     let became = setgroups(&[group]).and_then(|()| setgid(group)).and_then(|()| setuid(user));
@@ -63,8 +65,33 @@ fn become_service(settings: &Settings) -> Result<(), CliError> {
     })
 }
 
+/// User and group of the service, where there is one, by `name:password:user:group:...`. libc's way to ask would bring all of
+/// its buffered files along: 10 kB.
+fn service_user(passwords: &str) -> Option<(Uid, Gid)> {
+    let fields = passwords.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    fields.filter(|fields| fields.first() == Some(&SERVICE_USER)).find_map(|fields| {
+        let number = |place: usize| fields.get(place)?.parse().ok();
+        Some((Uid::from_raw(number(2)?), Gid::from_raw(number(3)?)))
+    })
+}
+
 fn make_directory(directory: &str, user: Uid, group: Gid) -> Result<(), CliError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     let made = made.and_then(|()| chown(directory, Some(user), Some(group)).map_err(Into::into));
     made.map_err(|error| CliError::new(exit::SOFTWARE, format!("cannot make {directory}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_of_the_service_is_the_one_of_its_name() {
+        let passwords =
+            "root:x:0:0:root:/root:/bin/sh\nnodepulse2:x:7:8::/:\nnodepulse:x:998:997:agent:/:/sbin/nologin\n";
+        assert_eq!(service_user(passwords), Some((Uid::from_raw(998), Gid::from_raw(997))));
+        for other in ["", "nodepulse", "nodepulse:x:one:1", "nodepulse2:x:7:8::/:"] {
+            assert_eq!(service_user(other), None, "{other}");
+        }
+    }
 }

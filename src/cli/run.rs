@@ -40,6 +40,8 @@ pub fn run(sources: Sources, ends_when_ready: bool) -> Result<(), CliError> {
         kubeconfig.filter(|kubeconfig| !(settings.can_join() && load::is_of_another(kubeconfig, &node_name)));
     let known = (node_name.clone(), settings.hostname_override.clone(), settings.state_directory.clone());
     let is_typed = sources.flags.iter().any(|(flag, _)| flag == "token");
+    let sources = Arc::new(sources);
+    let sources_of_means = Arc::clone(&sources);
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
         ends_when_ready,
@@ -53,7 +55,10 @@ pub fn run(sources: Sources, ends_when_ready: bool) -> Result<(), CliError> {
         read_settings: Arc::new(move |sandbox| {
             read_again(&sources, &known, sandbox).map_err(|error| error.to_string())
         }),
-        read_means: Arc::new(move |settings, in_use| means(settings, in_use, is_typed)),
+        read_means: Arc::new(move |in_use| {
+            let loaded = load::settings(&sources_of_means).map_err(|error| error.to_string())?;
+            means(&loaded.settings, in_use, is_typed)
+        }),
         read_disk: Arc::new(move |is_new| probe::state_disk(&disk_root, &disk_directory, is_new)),
     };
     Ok(io::run(start)?)

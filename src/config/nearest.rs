@@ -20,8 +20,8 @@ fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Opt
     if word.len() > LONGEST_WORD {
         return None;
     }
-    let word = word.to_lowercase();
-    let mistakes = |candidate: &str| strsim::osa_distance(&word, &candidate.to_lowercase());
+    let word = word.to_ascii_lowercase();
+    let mistakes = |candidate: &str| strsim::osa_distance(&word, &candidate.to_ascii_lowercase());
     let nearest =
         candidates.into_iter().map(|candidate| (mistakes(candidate), candidate)).min_by_key(|(count, _)| *count);
     nearest.filter(|(count, _)| *count <= (word.chars().count() / 3).max(1)).map(|(_, candidate)| candidate)

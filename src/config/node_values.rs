@@ -44,7 +44,7 @@ pub const NAME_FACTS: [&str; 4] = ["{serial}", "{mac}", "{machine-id}", "{hostna
 
 /// `hostnameOverride`: lower-cased (ST-6), and a name that an object and a label may have, whatever stands for [`NAME_FACTS`].
 pub(super) fn hostname(field: &Field<'_>, _: &mut Findings) -> Result<Option<String>, Problem> {
-    let Some(name) = field.text()?.map(str::to_lowercase) else { return Ok(None) };
+    let Some(name) = field.text()?.map(str::to_ascii_lowercase) else { return Ok(None) };
     let shortest = NAME_FACTS.iter().fold(name.clone(), |name, fact| name.replace(fact, "x"));
     if shortest.contains(['{', '}']) {
         let text = format!("may hold {} and no other braces, not {}", NAME_FACTS.join(", "), quoted(&name));
@@ -147,7 +147,7 @@ fn address_of(kind: &str, address: &str) -> Result<(String, String), String> {
     let (is_good, expected) = if kind.ends_with("IP") {
         (address.parse::<IpAddr>().is_ok(), "an IP address")
     } else {
-        (labels::is_dns_subdomain(&address.to_lowercase()), "a DNS name")
+        (labels::is_dns_subdomain(&address.to_ascii_lowercase()), "a DNS name")
     };
     if !is_good {
         return Err(format!("the address of type {kind} must be {expected}, not {}", quoted(address)));

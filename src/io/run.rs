@@ -56,7 +56,7 @@ pub struct Start {
     pub machine: Machine,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem. What the sandbox hides is told by it.
     pub read_settings: ReadSettings,
-    /// What these settings say to join with; takes the server in use, if there is one.
+    /// What the settings say to join with; takes the server in use, if there is one.
     pub read_means: ReadMeans,
     /// The file system of the state directory, for every status run; takes whether it may be another one.
     pub read_disk: ReadDisk,
@@ -70,7 +70,7 @@ pub struct Start {
 
 /// These two may hang, with the file system that they ask.
 type ReadSettings = Arc<dyn Fn(&Sandbox) -> Result<(Settings, Option<Kubeconfig>), String> + Send + Sync>;
-type ReadMeans = Arc<dyn Fn(&Settings, Option<Server>) -> Result<Means, String> + Send + Sync>;
+type ReadMeans = Arc<dyn Fn(Option<Server>) -> Result<Means, String> + Send + Sync>;
 type ReadDisk = Arc<dyn Fn(bool) -> StateDisk + Send + Sync>;
 
 /// What the tasks of this thread tell the loop.
@@ -387,7 +387,7 @@ impl MainLoop<'_, '_> {
                 Output::SendOver(ticket, access, operation) => {
                     self.shared.identity.wants(identity::Step::Send(ticket, access, operation));
                 }
-                Output::ReadMeans(settings) => self.shared.identity.wants(identity::Step::ReadMeans(settings)),
+                Output::ReadMeans => self.shared.identity.wants(identity::Step::ReadMeans),
                 Output::UseCluster { servers, authorities } => {
                     self.shared.identity.wants(identity::Step::UseCluster { servers, authorities });
                 }

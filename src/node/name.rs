@@ -95,14 +95,14 @@ fn expanded(template: &str, machine: &Machine) -> Result<String, NodeError> {
             );
             NodeError::new("node-name-missing", text)
         })?;
-        let plain = fact.trim().to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+        let plain = fact.trim().to_ascii_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
         name = name.replace(key, plain.trim_matches('-'));
     }
     Ok(name)
 }
 
 fn checked(name: &str) -> Result<String, NodeError> {
-    let name = name.trim().to_lowercase();
+    let name = name.trim().to_ascii_lowercase();
     let wrong = if name.is_empty() {
         "it is empty"
     } else if name.len() > NAME_MAX {

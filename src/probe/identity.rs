@@ -145,7 +145,7 @@ pub(super) fn machine_id(text: String) -> Result<String, Why> {
 
 /// Trimmed and lower-cased (ST-6). Names that a board gets when nobody gave it one would make all boards one Node.
 pub(super) fn hostname(text: &str) -> Result<String, Why> {
-    let name = text.to_lowercase();
+    let name = text.to_ascii_lowercase();
     if name == "(none)" || name == "localhost" || name.starts_with("localhost.") {
         return Err(Why::Implausible(format!("{name:?} is what an unnamed machine is called")));
     }

@@ -321,7 +321,7 @@ impl Pair {
                     self.schedule(delay_us, Event::Facts { board, life });
                 }
                 Output::SendOver(..)
-                | Output::ReadMeans(_)
+                | Output::ReadMeans
                 | Output::UseCluster { .. }
                 | Output::MakeRequest { .. }
                 | Output::KeepCertificate { .. } => {

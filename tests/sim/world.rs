@@ -415,7 +415,7 @@ impl World {
                 self.schedule(delay_us, Event::Facts { life });
             }
             Output::SendOver(..)
-            | Output::ReadMeans(_)
+            | Output::ReadMeans
             | Output::UseCluster { .. }
             | Output::MakeRequest { .. }
             | Output::KeepCertificate { .. } => {

@@ -102,7 +102,7 @@ impl Join {
     pub(super) fn operation(&mut self, shared: &mut Shared) -> Option<(Access, Operation)> {
         let Some((means, server)) = self.means.as_ref().and_then(|means| Some((means, self.server()?))) else {
             self.step = Step::Means { is_asked: true };
-            shared.output(Output::ReadMeans(Box::new(shared.settings.clone())));
+            shared.output(Output::ReadMeans);
             return None;
         };
         let introduced = |authorities: &Option<_>, token| Access::Introduced {

@@ -10,7 +10,6 @@ use rustls::pki_types::CertificateDer;
 use super::{Inbox, Input, Message, ReadMeans, Shared, Start, clock, thread};
 use crate::agent::{Access, Means, Ticket};
 use crate::api::{Answer, Operation, Refusal};
-use crate::config::Settings;
 use crate::config::kubeconfig::{Material, Server};
 use crate::config::settings::Token;
 use crate::identity::pem;
@@ -22,7 +21,7 @@ use crate::time::Wall;
 /// One step of the lane; it wants the next only when it has heard of this one.
 pub(super) enum Step {
     Send(Ticket, Access, Operation),
-    ReadMeans(Box<Settings>),
+    ReadMeans,
     UseCluster { servers: Vec<Server>, authorities: Vec<CertificateDer<'static>> },
     MakeRequest { is_new: bool },
     Keep { chain: Vec<CertificateDer<'static>>, received: Option<Wall> },
@@ -91,7 +90,7 @@ impl Shared {
                     let pool = introduced.as_ref().map_or(&self.pool, |(_, pool)| pool);
                     Input::Answered(ticket, pool.exchange(operation).await)
                 }
-                Step::ReadMeans(settings) => Input::Means(self.read_means(settings).await),
+                Step::ReadMeans => Input::Means(self.read_means().await),
                 Step::UseCluster { servers, authorities } => {
                     let proxy = self.identity.proxy.as_ref();
                     if let Some(kubeconfig) = self.identity.files.use_cluster(&servers, &authorities, proxy).await {
@@ -141,10 +140,10 @@ impl Shared {
         })
     }
 
-    async fn read_means(&self, settings: Box<Settings>) -> Result<Box<Means>, String> {
+    async fn read_means(&self) -> Result<Box<Means>, String> {
         let read = Arc::clone(&self.identity.read_means);
         let server = self.pool.server();
-        let reading = self.settings_source.ask(move || read(&settings, server));
+        let reading = self.settings_source.ask(move || read(server));
         let means = self.reactor.before(clock::up() + thread::FILE_PATIENCE, reading).await;
         let silent = || Err("a file that says how to join does not answer".to_owned());
         let means = means.and_then(Result::ok).unwrap_or_else(silent)?;
