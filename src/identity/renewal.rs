@@ -32,8 +32,8 @@ impl Renewal {
         let (first, _) = digest.as_ref().split_first_chunk::<4>()?;
         // (0.3 + 0.1 * drawn / 2^32) of the life; no life is longer than ten thousand years, which fits.
         let tenths = (3_u128 << 32) + u128::from(u32::from_be_bytes(*first));
-        let elapsed_us = (end.since(start).as_micros() * tenths / 10) >> 32;
-        let due = start.plus(Duration::from_micros(u64::try_from(elapsed_us).unwrap_or(u64::MAX)));
+        let tenths_us = u64::try_from((end.since(start).as_micros() * tenths) >> 32).unwrap_or(u64::MAX);
+        let due = start.plus(Duration::from_micros(tenths_us / 10));
         Some(Renewal { start, end, due })
     }
 
