@@ -188,7 +188,8 @@ impl Pool {
             return credentials::unverified(Arc::clone(&self.clock)).map(|loaded| (known, loaded));
         }
         let mut successor = self.successor.borrow().clone();
-        if successor.is_on_disk() {
+        let has_certificate = matches!(known.credentials, Credentials::Certificate { .. });
+        if has_certificate && successor.is_on_disk() {
             let (folder, patience) = (successor.folder.clone(), clock::up() + thread::FILE_PATIENCE);
             let kept = self.successor_source.ask(move || identity::kept_in(&folder));
             let kept = self.reactor.before(patience, kept).await.and_then(Result::ok).flatten();
