@@ -187,8 +187,7 @@ impl StatusLane {
 
     /// Whether the server has the Node as Ready, as far as it said last.
     pub(super) fn is_ready(&self) -> bool {
-        let conditions = self.base.node().map(|node| node.status.conditions.as_slice()).unwrap_or_default();
-        conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True")
+        self.base.node().is_some_and(Node::is_ready)
     }
 
     /// What the last answer to it said, or to a report, if that failed; or what else is in the way.

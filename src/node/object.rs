@@ -93,6 +93,13 @@ pub struct Condition {
     pub message: String,
 }
 
+impl Node {
+    /// Whether its condition Ready is True.
+    pub fn is_ready(&self) -> bool {
+        self.status.conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True")
+    }
+}
+
 impl Condition {
     /// One of which nobody has said anything yet.
     pub fn unknown(kind: &str) -> Condition {

@@ -159,7 +159,7 @@ impl Join {
                 self.confirmed(&body, authorities.is_none(), shared).err()
             }
             (Step::Look { authorities }, Ok(Document::Node(node))) => {
-                let is_ready = node.status.conditions.iter().any(|one| one.kind == "Ready" && one.status == "True");
+                let is_ready = node.is_ready();
                 match stranger.filter(|_| is_ready) {
                     None => return self.proven(authorities.clone()),
                     Some(who) => {

@@ -132,11 +132,7 @@ impl Kubeconfig {
     pub fn parse(text: &str, path: &str) -> Result<Kubeconfig, Problem> {
         let origin = Origin::File(path.to_owned());
         let (tree, problems) = yaml::parse(text);
-        let file = Field::of_file(&origin, &tree);
-        if let Some((line, wrong)) = problems.into_iter().next() {
-            return Err(Problem { line, ..file.problem(wrong) });
-        }
-        check_kind(&file)?;
+        let file = checked(Field::of_file(&origin, &tree), problems.into_iter().next())?;
         let name = file.at("current-context").text()?.ok_or_else(|| file.problem(no_context(&file)))?;
         let context = entry(&file, "contexts", "context", name)?;
         let cluster = entry(&file, "clusters", "cluster", required(&context.at("cluster"))?)?;
@@ -167,11 +163,7 @@ impl Kubeconfig {
 pub fn clusters(text: &str, path: &str) -> Result<Vec<(Server, Option<Material>)>, Problem> {
     let origin = Origin::File(path.to_owned());
     let (tree, problems) = yaml::parse(text);
-    let file = Field::of_file(&origin, &tree);
-    if let Some((line, wrong)) = problems.into_iter().next() {
-        return Err(Problem { line, ..file.problem(wrong) });
-    }
-    check_kind(&file)?;
+    let file = checked(Field::of_file(&origin, &tree), problems.into_iter().next())?;
     let read = |item: Field<'_>| {
         let cluster = item.at("cluster");
         let server = cluster.at("server");
@@ -227,6 +219,15 @@ fn credentials(user: &Field<'_>) -> Result<Credentials, Problem> {
         Some(_) => Err(token.problem("has spaces or characters that no token has")),
         None => Ok(Credentials::Anonymous),
     }
+}
+
+/// The file, where it is YAML and of this kind; `first` is what is wrong with the YAML, and in which line.
+fn checked<'a>(file: Field<'a>, first: Option<(u32, String)>) -> Result<Field<'a>, Problem> {
+    if let Some((line, wrong)) = first {
+        return Err(Problem { line, ..file.problem(wrong) });
+    }
+    check_kind(&file)?;
+    Ok(file)
 }
 
 fn check_kind(file: &Field<'_>) -> Result<(), Problem> {
