@@ -89,6 +89,10 @@ fn record(cluster: &Cluster) -> Result<Recording> {
     let doubted = [&pair.kubelet.identity.name, &podless.name].map(|name| reaction::doubt(cluster, name));
     let [doubted_kubelet, doubted_nodepulse] = doubted;
     let kubelet_left = doubted_kubelet?.gone()?;
+    // The taints that came of it go a little later, and are no reaction to what comes next.
+    wait_until("the controllers to be through with it", SOON, || {
+        settled(&cluster.get_node(&pair.kubelet.identity.name)?)
+    })?;
     // The other one is waited for while there is enough to do.
     let reactions = reaction::provoke_all(&mut pair)?;
     pair.check()?;

@@ -48,12 +48,12 @@ fn matches(pattern: &str, text: &str) -> bool {
 const SHOWN_WHOLE: usize = 40;
 
 /// What the comparisons of this run have to say, in the order of their titles.
-static REPORTS: Mutex<Vec<(&str, String)>> = Mutex::new(Vec::new());
+static REPORTS: Mutex<Vec<(&str, String, Result<()>)>> = Mutex::new(Vec::new());
 
 /// The verdict, whose table is kept for `print_reports`.
 pub fn judge(title: &'static str, kubelet: &Leaves, nodepulse: &Leaves, rows: &[Row]) -> Result<()> {
     let (text, verdict) = verdict(title, kubelet, nodepulse, rows);
-    REPORTS.lock().unwrap_or_else(PoisonError::into_inner).push((title, text));
+    REPORTS.lock().unwrap_or_else(PoisonError::into_inner).push((title, text, verdict.clone()));
     verdict
 }
 
@@ -104,12 +104,11 @@ fn cut(text: &str, characters: usize) -> String {
     }
 }
 
-/// Everything that was compared in this run.
+/// Everything that was compared in this run; what is wrong comes last, where whoever sees only the end of a log finds it.
 pub fn print_reports() {
     let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
     reports.sort();
     println!("What differs: where, what the kubelet has, what nodepulse has (- is nothing), below the reason\n");
-    for (_, text) in reports.drain(..) {
-        println!("{text}");
-    }
+    reports.iter().for_each(|(_, text, _)| println!("{text}"));
+    reports.drain(..).filter_map(|(_, _, verdict)| verdict.err()).for_each(|wrong| println!("{wrong}"));
 }
