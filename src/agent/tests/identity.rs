@@ -302,3 +302,42 @@ fn after_an_outage_of_more_than_a_day_a_certificate_is_renewed_at_a_tenth_of_its
     case.script.pass(Duration::from_secs(120));
     assert_eq!(case.script.keys_asked, [false], "14 percent are gone, and the next outage may be longer");
 }
+
+/// The server says 401 to everybody: only the token brings another certificate then (EXP-2).
+#[test]
+fn a_certificate_that_ends_while_its_successor_is_on_its_way_sends_its_board_back_to_the_token() {
+    for is_made in [false, true] {
+        let mut case = Case::due();
+        case.make();
+        if is_made {
+            case.play(case.shown(json!({})));
+        }
+        let end = case.script.up + HOUR;
+        while case.script.means_asked == 0 {
+            assert!(case.script.up < end, "made {is_made}: nobody asks for the token: {:?}", case.script.words());
+            let (sent, until) = case.script.drain();
+            if sent.is_empty() {
+                case.script.up = case.script.up.max(until.as_duration());
+            }
+            for (ticket, _) in sent {
+                case.script.answer(ticket, refused(401, "Unauthorized"));
+            }
+        }
+        assert_eq!((case.script.keys_asked.as_slice(), case.script.kept.len()), (&[false][..], 0), "the key waits");
+    }
+}
+
+#[test]
+fn a_certificate_that_did_not_come_into_use_is_asked_for_again_in_an_hour() {
+    let mut case = Case::due();
+    case.make();
+    case.play(case.issued(&case.ours()));
+    case.play(Ok(metadata("rv1")));
+    case.script.drain();
+    assert_eq!(case.script.kept.len(), 1);
+    let (dates, now) = (case.script.agent.shared.credentials.dates(), case.script.now());
+    case.script.agent.handle(Input::Credentials(dates), now);
+    assert_eq!(case.requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
+    case.script.pass(Duration::from_secs(30));
+    assert_eq!(case.script.keys_asked, [false, false]);
+}

@@ -8,10 +8,11 @@ use std::time::Duration;
 use rustls::pki_types::CertificateDer;
 
 use super::{Inbox, Input, Message, ReadMeans, Shared, Start, clock, thread};
-use crate::agent::{Access, Means, Ticket};
+use crate::agent::{Access, CredentialDates, Means, Ticket};
 use crate::api::{Answer, Operation, Refusal};
 use crate::config::kubeconfig::{Material, Server};
 use crate::config::settings::Token;
+use crate::identity::files::NodePem;
 use crate::identity::pem;
 use crate::io::credentials;
 use crate::io::identity::{IdentityFiles, Made};
@@ -107,21 +108,33 @@ impl Shared {
                     Input::RequestMade { request: Box::new(request), signature }
                 }
                 Step::Keep { chain, received } => {
-                    let node_pem = self.identity.files.with_key(chain, received).map(Arc::new);
-                    let (Some(node_pem), Some((_, proved))) = (node_pem, proving.take()) else { continue };
-                    let mut dates = self.pool.change_over(Arc::clone(&node_pem), &proved).await;
-                    self.identity.files.keep(node_pem).await;
-                    loop {
-                        match dates {
-                            Ok(dates) => break Input::Credentials(dates),
-                            // The CA cannot be read just now.
-                            Err(_) => self.reactor.sleep_until(clock::up() + PAUSE).await,
-                        }
-                        dates = self.pool.reload().await;
-                    }
+                    let node_pem = self.identity.files.with_key(chain, received);
+                    let proved = proving.take().map(|(_, proved)| proved);
+                    Input::Credentials(self.keep(node_pem.zip(proved)).await)
                 }
             };
             self.inbox.push(Message::Input(input));
+        }
+    }
+
+    /// What is in use from then on: where nobody has proved another one, what was before.
+    async fn keep(&self, proved: Option<(NodePem, Rc<Pool>)>) -> CredentialDates {
+        let mut dates = match proved {
+            Some((node_pem, proved)) => {
+                let node_pem = Arc::new(node_pem);
+                let dates = self.pool.change_over(Arc::clone(&node_pem), &proved).await;
+                self.identity.files.keep(node_pem).await;
+                dates
+            }
+            None => self.pool.reload().await,
+        };
+        loop {
+            match dates {
+                Ok(dates) => return dates,
+                // The CA cannot be read just now.
+                Err(_) => self.reactor.sleep_until(clock::up() + PAUSE).await,
+            }
+            dates = self.pool.reload().await;
         }
     }
 
