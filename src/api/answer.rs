@@ -168,6 +168,8 @@ impl Head {
     /// Whether this may be the API server's own word, as far as a head can show it (D14).
     pub(super) fn confirm(&self, wanted: Wanted) -> Result<(), Failure> {
         match self.audit_id {
+            // No API server; the connection has proven who it is, or nothing is believed of it but what a hash vouches for.
+            _ if wanted == Wanted::HandedOut => Ok(()),
             Echo::Missing => Err(self.unconfirmed("an Audit-Id")),
             Echo::Another if self.is_success() => Err(self.unconfirmed("our Audit-ID")),
             _ if self.is_success()
@@ -182,7 +184,8 @@ impl Head {
     /// `body` is complete; for a success nobody reads it is empty.
     pub(super) fn into_answer(self, wanted: Wanted, body: &[u8]) -> Result<Answer, Failure> {
         let date = self.date;
-        let result = if self.is_success() { Ok(self.document(wanted, body)?) } else { Err(self.refusal(body)?) };
+        let result =
+            if self.is_success() { Ok(self.document(wanted, body)?) } else { Err(self.refusal(wanted, body)?) };
         Ok(Answer { date, result })
     }
 
@@ -204,6 +207,7 @@ impl Head {
             Wanted::LeaseMetadata => protobuf::read_metadata(body, false).unwrap_or(Document::Nothing),
             Wanted::Version => Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version)),
             Wanted::Names | Wanted::Json => Document::Json(body.to_vec()),
+            Wanted::HandedOut => Document::HandedOut(body.to_vec()),
             Wanted::Nothing => Document::Nothing,
         })
     }
@@ -223,15 +227,16 @@ impl Head {
         Failure::new("reply-not-json", text)
     }
 
-    fn refusal(self, body: &[u8]) -> Result<Refusal, Failure> {
+    fn refusal(self, wanted: Wanted, body: &[u8]) -> Result<Refusal, Failure> {
         // Which of the two it is, their first bytes say; what is asked for in one comes in the other at times.
         let status = protobuf::read_status(body).or_else(|| serde_json::from_slice::<StatusText>(body).ok());
         let is_in_trouble = self.audit_id == Echo::Ours && matches!(self.code, 429 | 500..);
+        let may_be_plain = is_in_trouble || wanted == Wanted::HandedOut;
         let status = match status {
             Some(status) if status.kind == "Status" => status,
             // Too busy, shutting down, a panic, a time-out: it says so before anything that knows of objects is asked, and
             // repeats our Audit-ID all the same.
-            status if is_in_trouble => status.unwrap_or_else(|| StatusText::saying(body)),
+            status if may_be_plain => status.unwrap_or_else(|| StatusText::saying(body)),
             _ => return Err(self.unconfirmed("a Status")),
         };
         let (code, retry_after, reason, message) =

@@ -164,7 +164,8 @@ impl Reply {
 fn request(operation: &Operation, target: &Target, audit_id: &AuditId) -> Vec<u8> {
     let token = target.bearer_token.as_deref().unwrap_or_default();
     let (path, body) = (operation.path(&target.node_name), operation.body().unwrap_or_default());
-    let known_bytes = target.authority.len() + target.path_prefix.len() + token.len() + body.len();
+    let headers = operation.headers();
+    let known_bytes = target.authority.len() + target.path_prefix.len() + token.len() + headers.len() + body.len();
     let mut bytes = Vec::with_capacity(512 + known_bytes);
     let mut put = |texts: &[&str]| texts.iter().for_each(|text| bytes.extend_from_slice(text.as_bytes()));
     put(&[operation.verb(), " ", &target.path_prefix, &path, " HTTP/1.1\r\nhost: ", &target.authority]);
@@ -179,7 +180,8 @@ fn request(operation: &Operation, target: &Target, audit_id: &AuditId) -> Vec<u8
     if !token.is_empty() {
         put(&["authorization: Bearer ", token, "\r\n"]);
     }
-    put(&["\r\n", body]);
+    put(&[headers, "\r\n"]);
+    bytes.extend_from_slice(body);
     bytes
 }
 

@@ -13,4 +13,4 @@ pub use answer::{Answer, Class, Refusal, StatusError};
 pub use exchange::{Exchange, Progress, Target, USER_AGENT};
 pub use failure::Failure;
 pub use http::AuditId;
-pub use operation::{Document, Lane, Operation, PatchAnswer};
+pub use operation::{Document, Lane, Operation, PatchAnswer, SupervisorRequest};

@@ -1,5 +1,7 @@
 //! What the agent may want of the API server, each operation one row: its verb and path, its name and what its success brings.
 
+use zeroize::Zeroizing;
+
 use crate::config::limits;
 use crate::node::object::{Lease, Node};
 
@@ -61,12 +63,30 @@ pub enum Operation {
     },
     /// The ConfigMap by which a cluster says who it is (JOIN-1).
     ReadClusterInfo,
+    /// What the supervisor of k3s or rke2 is asked, which is no API server (K3S-1 to K3S-3).
+    AskSupervisor(SupervisorRequest),
     /// Names of pods that are bound to the Node, the first few; for `check`.
     ListPods,
     /// SelfSubjectAccessReview, for `check`.
     ReviewAccess {
         body: String,
     },
+}
+
+/// A request to a supervisor; nothing prints what is secret in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SupervisorRequest {
+    pub path: String,
+    /// Whole lines of the head: who asks, and what proves it.
+    pub headers: Zeroizing<String>,
+    /// DER of a PKCS#10, of a POST; empty for a GET.
+    pub body: Vec<u8>,
+}
+
+impl std::fmt::Debug for SupervisorRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SupervisorRequest({})", self.path)
+    }
 }
 
 /// How much of the Node a status PATCH wants back.
@@ -95,6 +115,8 @@ pub enum Document {
     Version(String),
     /// JSON that whoever asked reads.
     Json(Vec<u8>),
+    /// The same of what a supervisor handed out: PEM or JSON.
+    HandedOut(Vec<u8>),
     /// A success whose body nobody reads.
     Nothing,
 }
@@ -112,6 +134,8 @@ pub(super) enum Wanted {
     /// Of each object of a list.
     Names,
     Json,
+    /// Whatever a supervisor says: it knows of no Audit-ID.
+    HandedOut,
     Nothing,
 }
 
@@ -127,6 +151,8 @@ const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-in
 const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName=*&limit=10";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const JSON: &str = "application/json";
+const PKCS10: &str = "application/pkcs10";
+const ANYTHING: &str = "*/*";
 /// The smallest answer where nobody reads the body, or no more of it than the version.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// In protobuf, which is shorter, managedFields above all.
@@ -166,6 +192,8 @@ impl Operation {
             }
             Self::ReadCertificateRequest { .. } => ("GET", REQUEST, "get certificatesigningrequests", Wanted::Json),
             Self::ReadClusterInfo => ("GET", CLUSTER_INFO, "get configmaps", Wanted::Json),
+            Self::AskSupervisor(request) if request.body.is_empty() => ("GET", "*", "get settings", Wanted::HandedOut),
+            Self::AskSupervisor(_) => ("POST", "*", "create certificates", Wanted::HandedOut),
             Self::ListPods => ("GET", PODS, "list pods", Wanted::Names),
             Self::ReviewAccess { .. } => ("POST", REVIEWS, "create selfsubjectaccessreviews", Wanted::Json),
         }
@@ -187,6 +215,7 @@ impl Operation {
         };
         let name = match self {
             Self::PatchEvent { name, .. } | Self::ReadCertificateRequest { name, .. } => name,
+            Self::AskSupervisor(request) => &request.path,
             _ => node_name,
         };
         self.row().1.replace('*', name) + if has_timeout { "?timeout=10s" } else { "" }
@@ -201,7 +230,7 @@ impl Operation {
         self.row().3
     }
 
-    pub(super) fn body(&self) -> Option<&str> {
+    pub(super) fn body(&self) -> Option<&[u8]> {
         match self {
             Self::ReadVersion
             | Self::ReadNode { .. }
@@ -210,7 +239,8 @@ impl Operation {
             | Self::ReadCertificateRequest { .. }
             | Self::ReadClusterInfo
             | Self::ListPods => None,
-            Self::StripNode => Some(NO_MANAGED_FIELDS),
+            Self::AskSupervisor(request) => Some(request.body.as_slice()).filter(|body| !body.is_empty()),
+            Self::StripNode => Some(NO_MANAGED_FIELDS.as_bytes()),
             Self::CreateNode { body }
             | Self::PatchStatus { body, .. }
             | Self::CreateLease { body }
@@ -218,12 +248,21 @@ impl Operation {
             | Self::CreateEvent { body }
             | Self::PatchEvent { body, .. }
             | Self::CreateCertificateRequest { body }
-            | Self::ReviewAccess { body } => Some(body),
+            | Self::ReviewAccess { body } => Some(body.as_bytes()),
         }
     }
 
+    /// Lines of the head that only this one has.
+    pub(super) fn headers(&self) -> &str {
+        if let Self::AskSupervisor(request) = self { &request.headers } else { "" }
+    }
+
     pub(super) fn content_type(&self) -> &'static str {
-        if self.verb() == "PATCH" { STRATEGIC_MERGE } else { JSON }
+        match self {
+            Self::AskSupervisor(_) => PKCS10,
+            _ if self.verb() == "PATCH" => STRATEGIC_MERGE,
+            _ => JSON,
+        }
     }
 
     /// Whether it says which program asks. A renewal does not, as nine in ten requests are renewals and 29 bytes are one in
@@ -239,6 +278,7 @@ impl Wanted {
         match self {
             Wanted::Node | Wanted::Lease | Wanted::Version | Wanted::Json => JSON,
             Wanted::Names => NAMES_ONLY,
+            Wanted::HandedOut => ANYTHING,
             Wanted::Metadata => METADATA_ONLY,
             Wanted::LeaseMetadata | Wanted::Nothing => PROTOBUF,
         }
@@ -254,7 +294,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn every_operation() -> [Operation; 19] {
+    fn every_operation() -> [Operation; 21] {
         let body = || "{}".to_owned();
         let status = |answer| Operation::PatchStatus { body: body(), answer };
         [
@@ -277,12 +317,26 @@ mod tests {
             Operation::ReadCertificateRequest { name: "node-csr-1".to_owned(), metadata_only: false },
             Operation::ReadCertificateRequest { name: "node-csr-1".to_owned(), metadata_only: true },
             Operation::ReadClusterInfo,
+            of_supervisor("config", b""),
+            of_supervisor("client-kubelet.crt", b"DER"),
         ]
     }
 
+    fn of_supervisor(what: &str, body: &[u8]) -> Operation {
+        let headers = Zeroizing::new("k3s-Node-Password: secret\r\n".to_owned());
+        let path = format!("/v1-k3s/{what}");
+        Operation::AskSupervisor(SupervisorRequest { path, headers, body: body.to_vec() })
+    }
+
+    #[test]
+    fn nothing_secret_of_a_request_to_a_supervisor_is_printed() {
+        assert_eq!(format!("{:?}", of_supervisor("config", b"")), "AskSupervisor(SupervisorRequest(/v1-k3s/config))");
+    }
+
     /// Verb and path of everything that the Node authorizer lets `system:node:n1` do and that we have a use for;
-    /// reading `/version` and reviewing one's own access is everybody's; cluster-info is for those who are nobody yet.
-    const ALLOWED: [&str; 15] = [
+    /// reading `/version` and reviewing one's own access is everybody's; cluster-info is for those who are nobody yet; what a
+    /// supervisor is asked, no API server is.
+    const ALLOWED: [&str; 17] = [
         "GET /version",
         "POST /api/v1/nodes",
         "GET /api/v1/nodes/n1",
@@ -298,6 +352,8 @@ mod tests {
         "POST /apis/certificates.k8s.io/v1/certificatesigningrequests",
         "GET /apis/certificates.k8s.io/v1/certificatesigningrequests/node-csr-1",
         "GET /api/v1/namespaces/kube-public/configmaps/cluster-info",
+        "GET /v1-k3s/config",
+        "POST /v1-k3s/client-kubelet.crt",
     ];
 
     #[test]
@@ -329,7 +385,11 @@ mod tests {
     fn a_patch_is_a_strategic_merge_and_other_bodies_are_json() {
         for operation in every_operation() {
             let is_patch = operation.verb() == "PATCH";
-            let expected = if is_patch { "application/strategic-merge-patch+json" } else { "application/json" };
+            let expected = match operation {
+                Operation::AskSupervisor(_) => "application/pkcs10",
+                _ if is_patch => "application/strategic-merge-patch+json",
+                _ => "application/json",
+            };
             assert_eq!(operation.content_type(), expected);
             assert_eq!(operation.body().is_some(), operation.verb() != "GET", "{operation:?}");
         }

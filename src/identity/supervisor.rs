@@ -9,108 +9,86 @@ use zeroize::Zeroizing;
 use super::files::PrivateKey;
 use super::{IdentityError, pem};
 use crate::api::failure::cut;
+use crate::api::{Operation, StatusError, SupervisorRequest};
 use crate::config::kubeconfig::{Server, parse_server};
 use crate::config::limits;
 
 /// Where rke2's supervisor listens; k3s' is on the port of the API.
 const PORT_OF_RKE2: u16 = 9345;
 
-/// Asked for on a connection that trusts nobody yet, without any credential (K3S-1).
-pub const CA_CERTIFICATES: &str = "/cacerts";
-
-/// Whose supervisor it is: it stands in paths and headers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Distribution {
-    K3s,
-    Rke2,
+/// Asked on a connection that trusts nobody yet, and then on one that is verified, both times without any credential (K3S-1):
+/// the answer is the bundle of CAs.
+pub fn ask_authorities() -> Operation {
+    ask("/cacerts".to_owned(), String::new(), Vec::new())
 }
 
-/// One request to the supervisor; nothing prints it.
-pub struct Request {
-    pub verb: &'static str,
-    pub path: String,
-    /// Name and value; secrets are among the values.
-    pub headers: Vec<(String, Zeroizing<String>)>,
-    pub body: Vec<u8>,
+/// `headers`: whole lines.
+fn ask(path: String, headers: String, body: Vec<u8>) -> Operation {
+    Operation::AskSupervisor(SupervisorRequest { path, headers: Zeroizing::new(headers), body })
 }
 
-/// What proves the board to the supervisor.
+/// Whose supervisor it is: it stands in paths, in headers and in the names of Secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proof {
-    Token,
-    /// For a renewal (K3S-6).
+pub struct Distribution(&'static str);
+
+/// For what a supervisor is asked, as far as that decides what its refusal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Where the API is, with the token.
+    Place,
+    /// The first certificate, with the token.
     Certificate,
+    /// The next one, with the certificate in use (K3S-6).
+    Renewal,
 }
 
 impl Distribution {
-    pub fn of(server: &Server) -> Distribution {
-        if server.port == PORT_OF_RKE2 { Distribution::Rke2 } else { Distribution::K3s }
+    /// By the port of its supervisor.
+    pub fn of(port: u16) -> Distribution {
+        Distribution(if port == PORT_OF_RKE2 { "rke2" } else { "k3s" })
     }
 
-    fn prefix(self) -> &'static str {
-        match self {
-            Distribution::K3s => "k3s",
-            Distribution::Rke2 => "rke2",
-        }
-    }
-
-    /// A certificate for `node` (K3S-2). `password`: 32 hexadecimal digits, the same for as long as the Node is ours.
-    /// `addresses`: of the Node, with commas. `request`: DER of a PKCS#10. `authorization`: as the token says, none where the
-    /// connection shows the certificate that is to be renewed.
+    /// A certificate for `node` (K3S-2). `password`: the same for as long as the Node is ours. `request`: DER of a PKCS#10.
+    /// `authorization`: as the token says; none where the connection shows the certificate that is to be renewed.
     pub fn ask_certificate(
         self,
         node: &str,
         password: &str,
-        addresses: &str,
         request: Vec<u8>,
         authorization: Option<Zeroizing<String>>,
-    ) -> Request {
-        let mut asked = self.ask("client-kubelet.crt", authorization);
-        for (name, value) in [("Name", node), ("Password", password), ("IP", addresses)] {
-            let header = format!("{}-Node-{name}", self.prefix());
-            asked.headers.push((header, Zeroizing::new(value.to_owned())));
-        }
-        Request { verb: "POST", body: request, ..asked }
+    ) -> Operation {
+        let Distribution(name) = self;
+        let headers = format!("{name}-Node-Name: {node}\r\n{name}-Node-Password: {password}\r\n");
+        ask(format!("/v1-{name}/client-kubelet.crt"), headers + &authorized(authorization), request)
     }
 
-    /// The CAs of the API server, as PEM (K3S-3).
-    pub fn ask_server_authorities(self, authorization: Option<Zeroizing<String>>) -> Request {
-        self.ask("server-ca.crt", authorization)
+    /// For [`read_api_port`] (K3S-3).
+    pub fn ask_settings(self, authorization: Option<Zeroizing<String>>) -> Operation {
+        ask(format!("/v1-{}/config", self.0), authorized(authorization), Vec::new())
     }
 
     /// For [`read_api_servers`] (K3S-3).
-    pub fn ask_api_servers(self, authorization: Option<Zeroizing<String>>) -> Request {
-        self.ask("apiservers", authorization)
+    pub fn ask_api_servers(self, authorization: Option<Zeroizing<String>>) -> Operation {
+        ask(format!("/v1-{}/apiservers", self.0), authorized(authorization), Vec::new())
     }
 
-    /// For [`read_api_port`]; only rke2's differs from the supervisor's (K3S-3).
-    pub fn ask_settings(self, authorization: Option<Zeroizing<String>>) -> Request {
-        self.ask("config", authorization)
-    }
-
-    fn ask(self, what: &str, authorization: Option<Zeroizing<String>>) -> Request {
-        let headers = authorization.map(|value| ("Authorization".to_owned(), value));
-        let path = format!("/v1-{}/{what}", self.prefix());
-        Request { verb: "GET", path, headers: headers.into_iter().collect(), body: Vec::new() }
-    }
-
-    /// What a refusal of the certificate for `node` means (K3S-5). `said`: its body.
-    pub fn refused(self, code: u16, said: &str, node: &str, proof: Proof) -> IdentityError {
-        let (name, said) = (self.prefix(), cut(said.trim()));
-        let (word, text) = match (code, proof) {
-            (401, Proof::Token) => (
-                "token-unknown",
-                format!(
-                    "{name} does not take this token; its server has the right one in /var/lib/rancher/{name}/server/token"
-                ),
-            ),
-            (401, Proof::Certificate) => (
+    /// What a refusal means (K3S-5); `node` is who was to get a certificate.
+    pub fn refused(self, refusal: &StatusError, node: &str, asked: Asked) -> IdentityError {
+        let (Distribution(name), code, said) = (self, refusal.code, cut(refusal.message.trim()));
+        let (word, text) = match (code, asked) {
+            (401, Asked::Renewal) => (
                 "certificate-refused",
                 format!(
                     "{name} does not take this certificate, or there is no Node {node}: it is registered, then asked again"
                 ),
             ),
-            (403, _) => (
+            (401, _) => (
+                "token-unknown",
+                format!(
+                    "{name} does not take this token; its server has the right one in /var/lib/rancher/{name}/server/token"
+                ),
+            ),
+            (403, Asked::Certificate | Asked::Renewal) => (
                 "node-password-differs",
                 format!(
                     "another board has been {node} ({said}); if this one replaces it: \
@@ -122,6 +100,10 @@ impl Distribution {
         };
         IdentityError::SupervisorRefused(word, text)
     }
+}
+
+fn authorized(authorization: Option<Zeroizing<String>>) -> String {
+    authorization.map(|value| format!("authorization: {}\r\n", *value)).unwrap_or_default()
 }
 
 /// The chain of an answer to [`Distribution::ask_certificate`], leaf first, and the key where one comes with it: the same for
@@ -149,14 +131,17 @@ pub fn read_api_servers(body: &[u8]) -> Result<Vec<Server>, IdentityError> {
     Ok(servers.iter().filter_map(|server| parse_server(server).ok()).take(limits::JOIN_SERVERS).collect())
 }
 
-/// Port of the API beside rke2's supervisor.
-pub fn read_api_port(body: &[u8]) -> Result<u16, IdentityError> {
+/// Port of the API, where it is another than the supervisor's: as rke2 has it.
+pub fn read_api_port(body: &[u8]) -> Result<Option<u16>, IdentityError> {
     #[derive(Deserialize)]
     struct Settings {
         #[serde(rename = "HTTPSPort")]
         https_port: u16,
+        #[serde(rename = "SupervisorPort")]
+        supervisor_port: u16,
     }
-    read_json::<Settings>(body).map(|settings| settings.https_port)
+    let Settings { https_port, supervisor_port } = read_json(body)?;
+    Ok(Some(https_port).filter(|port| *port != supervisor_port))
 }
 
 fn read_json<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, IdentityError> {
@@ -173,46 +158,25 @@ mod tests {
 
     const HASH: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    fn header(request: &Request, name: &str) -> Option<String> {
-        let found = request.headers.iter().find(|(other, _)| other == name);
-        found.map(|(_, value)| value.to_string())
+    fn asked(operation: &Operation) -> (&'static str, &str, &str) {
+        let Operation::AskSupervisor(request) = operation else { panic!("{operation:?}") };
+        (operation.verb(), &request.path, &request.headers)
     }
 
     #[test]
-    fn a_certificate_is_asked_for_with_name_password_addresses_and_token_and_renewed_without_a_token() {
+    fn a_certificate_is_asked_for_with_name_password_and_token_and_renewed_without_a_token() {
         let token = Token::parse(&format!("K10{HASH}::server:secret")).unwrap();
         let Some(Kind::Supervisor(token)) = Kind::of(&token) else { panic!("another kind") };
-        let ask = |authorization| {
-            Distribution::Rke2.ask_certificate("n1", "0f1e", "10.0.0.1,fd00::1", b"DER".to_vec(), authorization)
-        };
+        let ask = |authorization| Distribution::of(9345).ask_certificate("n1", "0f1e", b"DER".to_vec(), authorization);
         let request = ask(Some(token.authorization()));
-        assert_eq!((request.verb, request.path.as_str()), ("POST", "/v1-rke2/client-kubelet.crt"));
-        assert_eq!(request.body, b"DER");
-        assert_eq!(header(&request, "Authorization").as_deref(), Some("Basic bm9kZTpzZWNyZXQ="), "node:secret");
-        let expected = [("rke2-Node-Name", "n1"), ("rke2-Node-Password", "0f1e"), ("rke2-Node-IP", "10.0.0.1,fd00::1")];
-        for (name, value) in expected {
-            assert_eq!(header(&request, name).as_deref(), Some(value));
-        }
-        let renewal = ask(None);
-        assert_eq!((renewal.headers.len(), header(&renewal, "Authorization")), (3, None));
-        let others = [
-            Distribution::K3s.ask_server_authorities(Some(token.authorization())),
-            Distribution::K3s.ask_api_servers(Some(token.authorization())),
-            Distribution::K3s.ask_settings(Some(token.authorization())),
-        ];
-        assert_eq!(
-            others.each_ref().map(|request| (request.verb, request.path.as_str(), request.headers.len())),
-            [("GET", "/v1-k3s/server-ca.crt", 1), ("GET", "/v1-k3s/apiservers", 1), ("GET", "/v1-k3s/config", 1)]
-        );
-    }
-
-    #[test]
-    fn the_port_says_whose_supervisor_it_is() {
-        let of = |url| Distribution::of(&parse_server(url).unwrap());
-        assert_eq!(
-            ["https://a:6443", "a", "a:9345"].map(of),
-            [Distribution::K3s, Distribution::K3s, Distribution::Rke2]
-        );
+        let who = "rke2-Node-Name: n1\r\nrke2-Node-Password: 0f1e\r\n";
+        let shown = "authorization: Basic bm9kZTpzZWNyZXQ=\r\n";
+        assert_eq!(asked(&request), ("POST", "/v1-rke2/client-kubelet.crt", &*(who.to_owned() + shown)), "node:secret");
+        assert_eq!(asked(&ask(None)).2, who);
+        let (k3s, authorization) = (Distribution::of(443), || Some(token.authorization()));
+        assert_eq!(asked(&k3s.ask_settings(authorization())), ("GET", "/v1-k3s/config", shown));
+        assert_eq!(asked(&k3s.ask_api_servers(authorization())), ("GET", "/v1-k3s/apiservers", shown));
+        assert_eq!(asked(&ask_authorities()), ("GET", "/cacerts", ""), "nobody has proven who it is");
     }
 
     #[test]
@@ -243,21 +207,27 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_word_and_what_to_do() {
-        let of = |code, proof| Distribution::K3s.refused(code, "said\n", "n1", proof);
-        for (code, proof, word) in [
-            (400, Proof::Token, "supervisor-refused"),
-            (401, Proof::Token, "token-unknown"),
-            (401, Proof::Certificate, "certificate-refused"),
-            (403, Proof::Token, "node-password-differs"),
-            (429, Proof::Certificate, "supervisor-busy"),
-            (503, Proof::Token, "supervisor-busy"),
-            (500, Proof::Token, "supervisor-refused"),
+        let of = |code, message: &str, asked| {
+            let (reason, retry_after, message) = (String::new(), None, message.to_owned());
+            Distribution::of(6443).refused(&StatusError { code, reason, message, retry_after }, "n1", asked)
+        };
+        for (code, asked, word) in [
+            (400, Asked::Certificate, "supervisor-refused"),
+            (401, Asked::Place, "token-unknown"),
+            (401, Asked::Certificate, "token-unknown"),
+            (401, Asked::Renewal, "certificate-refused"),
+            (403, Asked::Place, "supervisor-refused"),
+            (403, Asked::Certificate, "node-password-differs"),
+            (403, Asked::Renewal, "node-password-differs"),
+            (429, Asked::Renewal, "supervisor-busy"),
+            (503, Asked::Place, "supervisor-busy"),
+            (500, Asked::Certificate, "supervisor-refused"),
         ] {
-            assert_eq!(of(code, proof).word(), word, "{code}");
+            assert_eq!(of(code, "said\n", asked).word(), word, "{code}");
         }
-        let told = of(403, Proof::Token).to_string();
+        let told = of(403, "unable to verify hash", Asked::Certificate).to_string();
         assert!(told.contains("kubectl -n kube-system delete secret n1.node-password.k3s"), "{told}");
-        let long = Distribution::K3s.refused(500, &"x".repeat(100_000), "n1", Proof::Token).to_string();
+        let long = of(500, &"x".repeat(100_000), Asked::Place).to_string();
         assert!(long.len() < 2 * limits::FOREIGN_TEXT_CHARS, "{}", long.len());
     }
 
@@ -266,8 +236,10 @@ mod tests {
         let servers = read_api_servers(br#"["10.0.0.1:6443", "[fd00::1]:6443", "http://x", "a b"]"#).unwrap();
         assert_eq!(servers.iter().map(Server::authority).collect::<Vec<_>>(), ["10.0.0.1:6443", "[fd00::1]:6443"]);
         assert_eq!(read_api_servers(b"null").unwrap_err().word(), "answer-malformed");
-        assert_eq!(read_api_port(br#"{"HTTPSPort":6443,"SupervisorPort":9345,"Other":[1]}"#), Ok(6443));
-        assert_eq!(read_api_port(br#"{"HTTPSPort":70000}"#).unwrap_err().word(), "answer-malformed");
+        let of =
+            |port: u32| read_api_port(format!(r#"{{"HTTPSPort":{port},"SupervisorPort":9345,"O":[1]}}"#).as_bytes());
+        assert_eq!((of(6443), of(9345)), (Ok(Some(6443)), Ok(None)));
+        assert_eq!(of(70_000).unwrap_err().word(), "answer-malformed");
         assert_eq!(read_api_port(b"").unwrap_err().word(), "answer-malformed");
     }
 }

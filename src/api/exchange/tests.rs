@@ -1,7 +1,7 @@
 //! Turns replies as servers, portals and broken lines send them into what one exchange makes of them.
 
 use super::*;
-use crate::api::{Class, Document, PatchAnswer, Refusal, StatusError};
+use crate::api::{Class, Document, PatchAnswer, Refusal, StatusError, SupervisorRequest};
 use crate::time::Wall;
 use std::time::Duration;
 
@@ -485,4 +485,16 @@ fn no_bytes_make_an_exchange_panic() {
             }
         }
     }
+}
+
+#[test]
+fn a_supervisor_is_shown_who_asks_and_knows_of_no_audit_id() {
+    let headers = "k3s-Node-Name: n1\r\n".to_owned().into();
+    let operation = Operation::AskSupervisor(SupervisorRequest { path: "/p".to_owned(), headers, body: vec![0xff] });
+    let bytes = Exchange::start(operation.clone(), &target(), audit_id()).0;
+    assert!(bytes.ends_with(b"\r\ncontent-length: 1\r\nk3s-Node-Name: n1\r\n\r\n\xff"), "{}", bytes.escape_ascii());
+    let (answer, _) = read(&operation, &with_length("HTTP/1.1 200 OK\r\nContent-Type: text/plain", "PEM")).unwrap();
+    assert_eq!(answer.result, Ok(Document::HandedOut(b"PEM".to_vec())));
+    let (answer, _) = read(&operation, &with_length("HTTP/1.1 403 Forbidden", "no")).unwrap();
+    assert_eq!((refused(answer.clone()).code, refused(answer).message), (403, "no".to_owned()));
 }
