@@ -16,6 +16,36 @@ use crate::time::Wall;
 pub const NODE: &str = "node.pem";
 pub const PENDING: &str = "pending.pem";
 
+/// One step of a change to a file of the folder; its texts follow the file's name. Between any two steps the power may go, and
+/// with it whatever no step has synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileStep {
+    /// Where it is there.
+    Remove(&'static str),
+    /// A new file, for its owner alone.
+    Write(&'static str),
+    Sync(&'static str),
+    /// It takes the file's own name, and the place of what had that.
+    Rename(&'static str),
+    /// A second name of the file, where the file system knows of such (FAT does not).
+    Link(&'static str),
+    /// The names in the folder.
+    SyncFolder,
+}
+
+/// Whole, or not at all: what is written aside takes the name when it is on the disk.
+pub const REPLACE: [FileStep; 5] = [
+    FileStep::Remove(".new"),
+    FileStep::Write(".new"),
+    FileStep::Sync(".new"),
+    FileStep::Rename(".new"),
+    FileStep::SyncFolder,
+];
+/// Before [`NODE`] is replaced: the one before stays under another name.
+pub const SET_ASIDE: [FileStep; 2] = [FileStep::Remove(".old"), FileStep::Link(".old")];
+/// What nobody needs any more, [`PENDING`].
+pub const FORGET: [FileStep; 2] = [FileStep::Remove(""), FileStep::SyncFolder];
+
 const RECEIVED: &str = "received ";
 const PENDING_LINE: &str = "nodepulse pending 1 ";
 /// `[1]` of ECPrivateKey (RFC 5915).

@@ -25,7 +25,7 @@ use crate::api::Failure;
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
 use crate::config::settings::Token;
-use crate::identity::files::{self, NODE, NodePem, PENDING, Pending, PrivateKey};
+use crate::identity::files::{self, FileStep, NODE, NodePem, PENDING, Pending, PrivateKey};
 use crate::identity::{SigningRequest, certificate};
 use crate::time::Wall;
 
@@ -217,36 +217,47 @@ fn find_or_make(folder: &str, node: &str, is_new: bool) -> Result<(PrivateKey, R
 
 fn keep(folder: &str, node_pem: &NodePem) -> io::Result<()> {
     make_folder(folder)?;
-    let old = format!("{folder}/{}", old_name(NODE));
-    let _ = fs::remove_file(&old);
-    match fs::hard_link(format!("{folder}/{NODE}"), &old) {
-        // FAT has no second names: there, what is renamed is the only one.
-        Ok(()) | Err(_) => replace(folder, NODE, node_pem.text().as_bytes())?,
-    }
-    match fs::remove_file(format!("{folder}/{PENDING}")) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => File::open(folder)?.sync_all(),
-    }
+    let _ = perform(&files::SET_ASIDE, folder, NODE, &[]);
+    replace(folder, NODE, node_pem.text().as_bytes())?;
+    perform(&files::FORGET, folder, PENDING, &[])
 }
 
 /// Only for the agent's own user.
 fn make_folder(folder: &str) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made,
+        Err(error) => Err(error),
+        // Its name is in the folder above.
+        Ok(()) => File::open(format!("{folder}/.."))?.sync_all(),
     }
 }
 
-/// Whole, or not at all: a file beside it takes its name when it is on the disk.
+/// Whole, or not at all.
 fn replace(folder: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let (path, new) = (format!("{folder}/{name}"), format!("{folder}/{name}.new"));
-    let _ = fs::remove_file(&new);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&new)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, &path));
+    let written = perform(&files::REPLACE, folder, name, bytes);
     if written.is_err() {
-        let _ = fs::remove_file(&new);
+        let _ = perform(&[FileStep::Remove(".new")], folder, name, &[]);
     }
-    written.and_then(|()| File::open(folder)?.sync_all())
+    written
+}
+
+fn perform(steps: &[FileStep], folder: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let path = |suffix: &str| format!("{folder}/{name}{suffix}");
+    steps.iter().try_for_each(|step| match *step {
+        FileStep::Remove(suffix) => match fs::remove_file(path(suffix)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+        FileStep::Write(suffix) => {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600).custom_flags(O_NOFOLLOW);
+            options.open(path(suffix))?.write_all(bytes)
+        }
+        FileStep::Sync(suffix) => File::open(path(suffix))?.sync_all(),
+        FileStep::Rename(suffix) => fs::rename(path(suffix), path("")),
+        FileStep::Link(suffix) => fs::hard_link(path(""), path(suffix)),
+        FileStep::SyncFolder => File::open(folder)?.sync_all(),
+    })
 }
 
 fn old_name(name: &str) -> String {
