@@ -1,6 +1,6 @@
 //! What the lanes share: settings, the time of day, who the Node is, how the uplink fares, and the outputs that wait.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::clock::ServerClock;
@@ -78,7 +78,7 @@ pub(super) struct Shared {
     /// Since the certificate in use came into use.
     pub(super) longest_outage: Duration,
     /// Machine words of what is said once in the life of a process.
-    said: BTreeSet<&'static str>,
+    said: Vec<&'static str>,
     outputs: VecDeque<Output>,
 }
 
@@ -99,7 +99,7 @@ impl Shared {
             fresh_events: Vec::new(),
             credentials: Credentials::default(),
             longest_outage: Duration::ZERO,
-            said: BTreeSet::new(),
+            said: Vec::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -146,7 +146,8 @@ impl Shared {
 
     /// What a person need hear only once, whatever its text is.
     pub(super) fn say_once(&mut self, level: Level, word: &'static str, text: impl Into<String>) {
-        if self.said.insert(word) {
+        if !self.said.contains(&word) {
+            self.said.push(word);
             self.say(level, word, text);
         }
     }

@@ -1,7 +1,5 @@
 //! Turns looks at the board, as they come in, into the Node that should be there now.
 
-use std::collections::BTreeSet;
-
 use super::conditions::Conditions;
 use super::notice::Level;
 use super::replay::Unreported;
@@ -35,7 +33,7 @@ pub(super) struct WantedNode {
     /// The Node may have been there before us: the next report puts right what is as no registration would leave it.
     reconciles: bool,
     /// What there were complaints about in the log.
-    complaints: BTreeSet<String>,
+    complaints: Vec<String>,
 }
 
 /// The Node as it should be, and whether that is worth a PATCH of its own.
@@ -221,7 +219,7 @@ impl WantedNode {
 
     fn complain(&mut self, problems: Vec<NodeError>, shared: &mut Shared) {
         for problem in &problems {
-            if !self.complaints.contains(problem.subject()) {
+            if !self.complaints.iter().any(|subject| subject == problem.subject()) {
                 shared.say(Level::Warn, problem.word(), problem.to_string());
             }
         }

@@ -1,7 +1,8 @@
 //! Reads the kubelet's four eviction maps into thresholds (EVI-1, EVI-2).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
+
+use heapless::LinearMap;
 
 use super::field::Field;
 use super::nearest::unknown;
@@ -29,6 +30,9 @@ pub enum Threshold {
     SmallBoardMemory,
 }
 
+/// Something for each signal, or for some of them.
+pub type PerSignal<T> = LinearMap<Signal, T, 4>;
+
 /// EVI-1, with D7's memory threshold, which has no text in a file; none of PIDs.
 pub(super) const DEFAULTS: [(Signal, Threshold); 3] = [
     (Signal::MemoryAvailable, Threshold::SmallBoardMemory),
@@ -54,7 +58,7 @@ const RUNTIME_SIGNALS: [&str; 5] = [
 ];
 
 /// What each signal has to fall below to mean pressure; `0%` and `100%` switch a signal off.
-pub(super) fn thresholds(map: &Field<'_>, findings: &mut Findings) -> Result<BTreeMap<Signal, Threshold>, Problem> {
+pub(super) fn thresholds(map: &Field<'_>, findings: &mut Findings) -> Result<PerSignal<Threshold>, Problem> {
     Ok(each_signal(map, findings, |entry| match threshold(entry)? {
         Threshold::Percentage(0.0 | 100.0) => Ok(None),
         Threshold::Quantity(amount) if amount <= 0 => {
@@ -64,12 +68,12 @@ pub(super) fn thresholds(map: &Field<'_>, findings: &mut Findings) -> Result<BTr
     }))
 }
 
-pub(super) fn periods(map: &Field<'_>, findings: &mut Findings) -> Result<BTreeMap<Signal, Duration>, Problem> {
+pub(super) fn periods(map: &Field<'_>, findings: &mut Findings) -> Result<PerSignal<Duration>, Problem> {
     Ok(each_signal(map, findings, |entry| span(entry).map(Some)))
 }
 
 /// `evictionMinimumReclaim`: a quantity may be zero, a percentage may not.
-pub(super) fn reclaims(map: &Field<'_>, findings: &mut Findings) -> Result<BTreeMap<Signal, Threshold>, Problem> {
+pub(super) fn reclaims(map: &Field<'_>, findings: &mut Findings) -> Result<PerSignal<Threshold>, Problem> {
     Ok(each_signal(map, findings, |entry| match threshold(entry)? {
         Threshold::Percentage(0.0) => Err(entry.problem("must be more than 0%")),
         Threshold::Quantity(amount) if amount < 0 => Err(entry.problem("must not be negative")),
@@ -91,11 +95,12 @@ fn each_signal<T>(
     map: &Field<'_>,
     findings: &mut Findings,
     read: impl Fn(&Field<'_>) -> Result<Option<T>, Problem>,
-) -> BTreeMap<Signal, T> {
-    let mut all = BTreeMap::new();
+) -> PerSignal<T> {
+    let mut all = PerSignal::new();
     for (key, entry) in map.entries() {
         if let Some((_, signal)) = SIGNALS.iter().find(|(name, _)| *name == key) {
-            all.extend(findings.accept(read(&entry)).flatten().map(|value| (*signal, value)));
+            let read = findings.accept(read(&entry)).flatten();
+            read.map(|value| all.insert(*signal, value));
         } else if RUNTIME_SIGNALS.contains(&key) {
             findings.notice(entry.problem("has no effect: there are no images, containers or pods here"));
         } else {
@@ -141,7 +146,7 @@ mod tests {
         }
     }
 
-    fn hard(body: &str) -> BTreeMap<Signal, Threshold> {
+    fn hard(body: &str) -> PerSignal<Threshold> {
         load(body).unwrap().eviction_hard
     }
 
@@ -153,20 +158,20 @@ mod tests {
     /// EVI-2.
     #[test]
     fn one_key_drops_all_other_defaults_unless_they_are_merged() {
-        assert_eq!(hard(""), BTreeMap::from([MEMORY, NODEFS, INODES]));
-        assert_eq!(hard("evictionHard: {pid.available: 100}"), BTreeMap::from([PIDS]));
-        assert_eq!(hard("evictionHard: {}"), BTreeMap::new());
-        assert_eq!(hard("evictionHard: null"), BTreeMap::from([MEMORY, NODEFS, INODES]));
+        assert_eq!(hard(""), PerSignal::from_iter([MEMORY, NODEFS, INODES]));
+        assert_eq!(hard("evictionHard: {pid.available: 100}"), PerSignal::from_iter([PIDS]));
+        assert_eq!(hard("evictionHard: {}"), PerSignal::new());
+        assert_eq!(hard("evictionHard: null"), PerSignal::from_iter([MEMORY, NODEFS, INODES]));
         let merged = "mergeDefaultEvictionSettings: true\n";
-        let all = BTreeMap::from([MEMORY, NODEFS, INODES, PIDS]);
+        let all = PerSignal::from_iter([MEMORY, NODEFS, INODES, PIDS]);
         assert_eq!(hard(&format!("{merged}evictionHard: {{pid.available: 100}}")), all);
-        let fewer = BTreeMap::from([MEMORY, INODES]);
+        let fewer = PerSignal::from_iter([MEMORY, INODES]);
         assert_eq!(hard(&format!("evictionHard: {{nodefs.available: 0%}}\n{merged}")), fewer);
     }
 
     #[test]
     fn no_and_all_percent_switch_a_signal_off() {
-        assert_eq!(hard("evictionHard: {memory.available: 0%, nodefs.available: 100%}"), BTreeMap::new());
+        assert_eq!(hard("evictionHard: {memory.available: 0%, nodefs.available: 100%}"), PerSignal::new());
     }
 
     #[test]
@@ -178,7 +183,7 @@ mod tests {
             ("12.5%", Threshold::Percentage(12.5)),
         ] {
             let read = hard(&format!("evictionHard: {{memory.available: {text}}}"));
-            assert_eq!(read, BTreeMap::from([(Signal::MemoryAvailable, threshold)]), "{text}");
+            assert_eq!(read, PerSignal::from_iter([(Signal::MemoryAvailable, threshold)]), "{text}");
         }
     }
 
@@ -217,10 +222,13 @@ mod tests {
         assert_eq!(problems, [format!("f:4: evictionSoft.memory.available: {text}")]);
         let graced = "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 90s}";
         let settings = load(graced).unwrap();
-        assert_eq!(settings.eviction_soft, BTreeMap::from([(Signal::MemoryAvailable, Threshold::Quantity(1 << 30))]));
+        assert_eq!(
+            settings.eviction_soft,
+            PerSignal::from_iter([(Signal::MemoryAvailable, Threshold::Quantity(1 << 30))])
+        );
         assert_eq!(
             settings.eviction_soft_grace_period,
-            BTreeMap::from([(Signal::MemoryAvailable, Duration::from_secs(90))])
+            PerSignal::from_iter([(Signal::MemoryAvailable, Duration::from_secs(90))])
         );
         let problems = load("evictionSoftGracePeriod: {memory.available: 90}").unwrap_err();
         assert!(problems[0].starts_with("f:3: evictionSoftGracePeriod.memory.available: \"90\" has no unit"));
@@ -230,7 +238,7 @@ mod tests {
     fn a_minimum_reclaim_may_be_nothing_but_not_a_share_of_nothing() {
         let reclaim = |text: &str| load(&format!("evictionMinimumReclaim: {{nodefs.available: {text}}}"));
         let read = reclaim("0Mi").unwrap().eviction_minimum_reclaim;
-        assert_eq!(read, BTreeMap::from([(Signal::NodefsAvailable, Threshold::Quantity(0))]));
+        assert_eq!(read, PerSignal::from_iter([(Signal::NodefsAvailable, Threshold::Quantity(0))]));
         for (text, wrong) in [("0%", "must be more than 0%"), ("-1", "must not be negative")] {
             assert_eq!(reclaim(text).unwrap_err(), [format!("f:3: evictionMinimumReclaim.nodefs.available: {wrong}")]);
         }

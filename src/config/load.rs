@@ -181,7 +181,7 @@ impl Reading {
         }
         let last = |name: &str| self.given.iter().rfind(|given| given.setting.name == name).map(Given::field);
         if let Some(hard) = last("evictionHard").filter(|_| settings.merge_default_eviction_settings) {
-            settings.eviction_hard.extend(eviction::defaults_not_in(&hard));
+            settings.eviction_hard = eviction::defaults_not_in(&hard).chain(settings.eviction_hard).collect();
         }
         if let Some(soft) = last("evictionSoft") {
             for signal in settings.eviction_soft.keys() {

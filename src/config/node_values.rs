@@ -1,7 +1,9 @@
 //! Reads the settings that describe the Node: its name, labels, taints, addresses and reservations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
+
+use heapless::LinearMap;
 
 use super::field::Field;
 use super::labels;
@@ -194,34 +196,34 @@ fn parse_ip_sloppily(text: &str) -> Option<IpAddr> {
 
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 
+/// How much of what can be reserved.
+pub type Reserved = LinearMap<&'static str, Quantity, 4>;
+
 /// `kubeReserved`, `systemReserved` (ALC-3).
-pub(super) fn reserved(field: &Field<'_>, findings: &mut Findings) -> Result<BTreeMap<String, Quantity>, Problem> {
+pub(super) fn reserved(field: &Field<'_>, findings: &mut Findings) -> Result<Reserved, Problem> {
     let read = |key: &str, value: &Value| {
-        if !RESERVABLE.contains(&key) {
+        let Some(name) = RESERVABLE.into_iter().find(|name| *name == key) else {
             return Err(format!("cannot be reserved: use {}", RESERVABLE.join(", ")));
-        }
+        };
         let text = value.as_text().ok_or_else(|| format!("must be a quantity, not {}", value.kind()))?;
         match Quantity::parse(text)? {
             quantity if quantity.is_negative() => Err(format!("must not be negative, as {} is", quoted(text))),
-            quantity => Ok((key.to_owned(), quantity)),
+            quantity => Ok((name, quantity)),
         }
     };
-    let mut reserved = BTreeMap::new();
-    for (key, entry) in field.entries() {
-        reserved.extend(findings.accept(read(key, entry.value).map_err(|wrong| entry.problem(wrong))));
-    }
-    Ok(reserved)
+    let read = |(key, entry): (&str, Field<'_>)| read(key, entry.value).map_err(|wrong| entry.problem(wrong));
+    Ok(field.entries().filter_map(|entry| findings.accept(read(entry))).collect())
 }
 
 /// `reservedSystemCPUs`: how many CPUs a list such as `0-3,5` names.
 pub(super) fn reserved_cpus(field: &Field<'_>, _: &mut Findings) -> Result<Option<u32>, Problem> {
     let Some(text) = field.text()? else { return Ok(None) };
     let cpu = |text: &str| text.parse::<u32>().ok().filter(|cpu| *cpu < limits::CPUS && !text.starts_with('+'));
-    let mut cpus = BTreeSet::new();
+    let mut ranges = Vec::new();
     for range in text.split(',').map(str::trim) {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         match (cpu(first), cpu(last)) {
-            (Some(first), Some(last)) if first <= last => cpus.extend(first..=last),
+            (Some(first), Some(last)) if first <= last => ranges.push(first..=last),
             _ => {
                 let (most, shown) = (limits::CPUS - 1, quoted(text));
                 return Err(
@@ -230,7 +232,8 @@ pub(super) fn reserved_cpus(field: &Field<'_>, _: &mut Findings) -> Result<Optio
             }
         }
     }
-    Ok(u32::try_from(cpus.len()).ok())
+    let named = (0..limits::CPUS).filter(|cpu| ranges.iter().any(|range| range.contains(cpu))).count();
+    Ok(u32::try_from(named).ok())
 }
 
 /// `journalQuota`: a quantity of bytes within what the journal can do with.

@@ -11,15 +11,14 @@ use super::limits;
 use super::node_values::{address_list, cloud_provider, hostname, journal_quota, label_value, node_ip, node_labels};
 use super::node_values::{reserved, reserved_cpus, taint_list};
 use super::problem::{Findings, Problem};
-use super::quantity::Quantity;
 use super::taint::Taint;
 use super::values::{absolute_path, at_least, boolean, number, path, text};
 use super::yaml::{Content, Entry, Value};
 use super::{eviction, eviction::periods, eviction::reclaims, eviction::thresholds};
 
-pub use super::eviction::{Signal, Threshold};
+pub use super::eviction::{PerSignal, Signal, Threshold};
 pub use super::join_values::{CaHash, Token};
-pub use super::node_values::{CloudProvider, Family, NAME_FACTS, NodeIp};
+pub use super::node_values::{CloudProvider, Family, NAME_FACTS, NodeIp, Reserved};
 
 /// One row of the table.
 pub struct Setting {
@@ -204,29 +203,29 @@ settings! {
         Kubelet "mergeDefaultEvictionSettings" "merge-default-eviction-settings" "false", Boolean, boolean,
         "Keep the defaults of the signals that evictionHard does not name";
     /// EVI-1, D7.
-    eviction_hard: BTreeMap<Signal, Threshold> = BTreeMap::from(eviction::DEFAULTS),
+    eviction_hard: PerSignal<Threshold> = PerSignal::from_iter(eviction::DEFAULTS),
         Kubelet "evictionHard" "eviction-hard"
         "nodefs.available: 10%, nodefs.inodesFree: 5%, memory.available: the lesser of 100Mi and 10%",
         Map("SIGNAL", '<', "AMOUNT"), thresholds,
         "Limits below which a pressure condition becomes True; one key removes all defaults";
     /// EVI-6.
-    eviction_soft: BTreeMap<Signal, Threshold> = BTreeMap::new(),
+    eviction_soft: PerSignal<Threshold> = PerSignal::new(),
         Kubelet "evictionSoft" "eviction-soft" "", Map("SIGNAL", '<', "AMOUNT"), thresholds,
         "As evictionHard; each signal needs a grace period, but its condition becomes True at once";
-    eviction_soft_grace_period: BTreeMap<Signal, Duration> = BTreeMap::new(),
+    eviction_soft_grace_period: PerSignal<Duration> = PerSignal::new(),
         Kubelet "evictionSoftGracePeriod" "eviction-soft-grace-period" "", Map("SIGNAL", '=', "DURATION"), periods,
         "How long a soft limit must be passed before evictionMinimumReclaim applies to it";
-    eviction_minimum_reclaim: BTreeMap<Signal, Threshold> = BTreeMap::new(),
+    eviction_minimum_reclaim: PerSignal<Threshold> = PerSignal::new(),
         Kubelet "evictionMinimumReclaim" "eviction-minimum-reclaim" "", Map("SIGNAL", '=', "AMOUNT"), reclaims,
         "How far above its limit a signal has to rise before its condition becomes False";
     eviction_pressure_transition_period: Duration = Duration::from_secs(300),
         Kubelet "evictionPressureTransitionPeriod" "eviction-pressure-transition-period" "5m0s",
         Single("DURATION"), at_least(Duration::ZERO),
         "How long a pressure condition stays True after the pressure has ended";
-    kube_reserved: BTreeMap<String, Quantity> = BTreeMap::new(),
+    kube_reserved: Reserved = Reserved::new(),
         Kubelet "kubeReserved" "kube-reserved" "", Map("RESOURCE", '=', "QUANTITY"), reserved,
         "Subtracted from allocatable: cpu, memory, ephemeral-storage, pid";
-    system_reserved: BTreeMap<String, Quantity> = BTreeMap::new(),
+    system_reserved: Reserved = Reserved::new(),
         Kubelet "systemReserved" "system-reserved" "", Map("RESOURCE", '=', "QUANTITY"), reserved,
         "Also subtracted from allocatable: cpu, memory, ephemeral-storage, pid";
     /// Their number (ALC-3).

@@ -17,10 +17,11 @@
 //! 0.1.0 kept the server's own dates, as `past`. One that was wrong locked the board out, so they are not read any more.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::Duration;
+
+use heapless::LinearMap;
 
 use super::disk::KNOWN_SERVERS;
 use super::file;
@@ -38,7 +39,7 @@ const ISSUED_STEP: Duration = Duration::from_secs(24 * 3600);
 struct Content {
     issued: Option<Wall>,
     /// By name of the server or proxy; the address that worked last comes first.
-    servers: BTreeMap<String, Vec<IpAddr>>,
+    servers: LinearMap<String, Vec<IpAddr>, { limits::REMEMBERED_SERVERS }>,
 }
 
 /// What is known of servers now, and what of it is on disk.
@@ -80,9 +81,7 @@ impl KnownServers {
         }
         addresses.truncate(limits::SERVER_ADDRESSES);
         // Two for each kubeconfig that this process has seen; the file has room for these.
-        if known.servers.len() < limits::REMEMBERED_SERVERS || known.servers.contains_key(host) {
-            known.servers.insert(host.to_owned(), addresses);
-        }
+        let _ = known.servers.insert(host.to_owned(), addresses);
     }
 
     /// A server answered at this address.
@@ -166,15 +165,17 @@ impl Content {
             match line.split(' ').collect::<Vec<_>>().as_slice() {
                 ["issued", stamp] => content.issued = Some(Wall::parse_stamp(stamp)?),
                 ["address", host, ip] => {
-                    let addresses = content.servers.entry((*host).to_owned()).or_default();
-                    addresses.push(ip.parse().ok()?);
+                    let ip = ip.parse().ok()?;
+                    match content.servers.get_mut(*host) {
+                        Some(addresses) => addresses.push(ip),
+                        None => drop(content.servers.insert((*host).to_owned(), vec![ip]).ok()?),
+                    }
                 }
                 // Another version may keep more.
                 _ => {}
             }
         }
-        let is_small = content.servers.len() <= limits::REMEMBERED_SERVERS
-            && content.servers.values().all(|addresses| addresses.len() <= limits::SERVER_ADDRESSES);
+        let is_small = content.servers.values().all(|addresses| addresses.len() <= limits::SERVER_ADDRESSES);
         is_small.then_some(content)
     }
 }

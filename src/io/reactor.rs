@@ -5,7 +5,6 @@
 //! three system calls more each). An event only says "try again"; what is believed ready is kept per descriptor.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::AsFd;
@@ -36,10 +35,14 @@ const WAKE_KEY: u64 = 0;
 pub struct Reactor {
     epoll: Epoll,
     wake: Arc<WakeFlag>,
-    sources: RefCell<BTreeMap<u64, Source>>,
-    timers: RefCell<BTreeMap<(Up, u64), Waker>>,
+    sources: RefCell<Vec<(u64, Source)>>,
+    /// In no order: there is one for each thing under way, and few of those.
+    timers: RefCell<Vec<(Timer, Waker)>>,
     next_key: Cell<u64>,
 }
+
+/// A deadline, and what tells equal deadlines apart.
+type Timer = (Up, u64);
 
 /// What is believed of one descriptor, and who waits for it.
 #[derive(Default)]
@@ -117,7 +120,7 @@ impl Reactor {
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
         self.epoll.add(&descriptor, EpollEvent::new(flags, key))?;
         let source = Source::default();
-        self.sources.borrow_mut().insert(key, source);
+        self.sources.borrow_mut().push((key, source));
         Ok(Watched { descriptor, key, reactor: Rc::clone(self) })
     }
 
@@ -160,7 +163,7 @@ impl Reactor {
     }
 
     fn until_timer(&self) -> EpollTimeout {
-        let Some(deadline) = self.timers.borrow().keys().next().map(|(deadline, _)| *deadline) else {
+        let Some(deadline) = self.timers.borrow().iter().map(|((deadline, _), _)| *deadline).min() else {
             return EpollTimeout::NONE;
         };
         // Rounded up: a millisecond too early would cost one more round.
@@ -170,7 +173,7 @@ impl Reactor {
 
     fn note(&self, key: u64, flags: EpollFlags) {
         let mut sources = self.sources.borrow_mut();
-        let Some(source) = sources.get_mut(&key) else { return };
+        let Some(source) = source_of(&mut sources, key) else { return };
         let ended = flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
         source.hung_up |= ended || flags.contains(EpollFlags::EPOLLRDHUP);
         if source.hung_up || flags.contains(EpollFlags::EPOLLIN) {
@@ -189,10 +192,18 @@ impl Reactor {
             return;
         }
         let now = clock::up();
-        while let Some(first) = timers.first_entry().filter(|first| first.key().0 <= now) {
-            first.remove().wake();
+        let passed = |timers: &[(Timer, Waker)]| {
+            let passed = timers.iter().enumerate().filter(|(_, ((deadline, _), _))| *deadline <= now);
+            passed.min_by_key(|(_, (timer, _))| *timer).map(|(first, _)| first)
+        };
+        while let Some(first) = passed(&timers) {
+            timers.swap_remove(first).1.wake();
         }
     }
+}
+
+fn source_of(sources: &mut [(u64, Source)], key: u64) -> Option<&mut Source> {
+    sources.iter_mut().find(|(known, _)| *known == key).map(|(_, source)| source)
 }
 
 /// A descriptor of the reactor; dropping it ends the watch.
@@ -249,24 +260,24 @@ impl<F: AsFd> Watched<F> {
 
     /// Whether something, or the end of the stream, came since the last [`Watched::set_drained`].
     pub fn may_be_readable(&self) -> bool {
-        self.reactor.sources.borrow().get(&self.key).is_some_and(|source| source.readable)
+        source_of(&mut self.reactor.sources.borrow_mut(), self.key).is_some_and(|source| source.readable)
     }
 
     fn set(&self, change: impl FnOnce(&mut Source)) {
-        self.reactor.sources.borrow_mut().get_mut(&self.key).map(change).unwrap_or_default();
+        source_of(&mut self.reactor.sources.borrow_mut(), self.key).map(change).unwrap_or_default();
     }
 
     /// One more read; after many of them at the next look at the clock and at the kernel's news.
     fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut sources = self.reactor.sources.borrow_mut();
-        let Some(source) = sources.get_mut(&self.key) else { return Poll::Ready(()) };
+        let Some(source) = source_of(&mut sources, self.key) else { return Poll::Ready(()) };
         source.reads += 1;
         if source.reads <= limits::READS_PER_TURN {
             return Poll::Ready(());
         }
         source.reads = 0;
         // A deadline that has passed already.
-        self.reactor.timers.borrow_mut().insert((Up::BOOT, self.reactor.take_key()), context.waker().clone());
+        self.reactor.timers.borrow_mut().push(((Up::BOOT, self.reactor.take_key()), context.waker().clone()));
         Poll::Pending
     }
 
@@ -276,7 +287,7 @@ impl<F: AsFd> Watched<F> {
         context: &mut Context<'_>,
     ) -> Poll<()> {
         let mut sources = self.reactor.sources.borrow_mut();
-        let Some(source) = sources.get_mut(&self.key) else { return Poll::Ready(()) };
+        let Some(source) = source_of(&mut sources, self.key) else { return Poll::Ready(()) };
         let (ready, waker) = side(source);
         if ready {
             return Poll::Ready(());
@@ -290,15 +301,14 @@ impl<F: AsFd> Drop for Watched<F> {
     fn drop(&mut self) {
         // It can only fail for a descriptor that is gone already.
         let _ = self.reactor.epoll.delete(&self.descriptor);
-        self.reactor.sources.borrow_mut().remove(&self.key);
+        self.reactor.sources.borrow_mut().retain(|(key, _)| *key != self.key);
     }
 }
 
 /// Made by [`Reactor::sleep_until`].
 pub struct Sleep<'a> {
     reactor: &'a Reactor,
-    /// Deadline, and what tells equal deadlines apart.
-    timer: (Up, u64),
+    timer: Timer,
 }
 
 impl Future for Sleep<'_> {
@@ -307,17 +317,18 @@ impl Future for Sleep<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut timers = self.reactor.timers.borrow_mut();
         // Timers that fired are removed: one that is listed has not passed, which saves a look at the clock.
-        if !timers.contains_key(&self.timer) && clock::up() >= self.timer.0 {
-            return Poll::Ready(());
+        match timers.iter_mut().find(|(timer, _)| *timer == self.timer) {
+            Some((_, waker)) => waker.clone_from(context.waker()),
+            None if clock::up() >= self.timer.0 => return Poll::Ready(()),
+            None => timers.push((self.timer, context.waker().clone())),
         }
-        timers.insert(self.timer, context.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Sleep<'_> {
     fn drop(&mut self) {
-        self.reactor.timers.borrow_mut().remove(&self.timer);
+        self.reactor.timers.borrow_mut().retain(|(timer, _)| *timer != self.timer);
     }
 }
 

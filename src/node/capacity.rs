@@ -1,7 +1,5 @@
 //! Turns machine facts and reservations into capacity and allocatable (MI-*, ALC-*).
 
-use std::collections::BTreeMap;
-
 use super::board::{Board, Update};
 use super::error::NodeError;
 use super::object::ResourceList;
@@ -10,7 +8,7 @@ use super::remembered::Remembered;
 use super::rules::REQUIRED;
 use crate::config::labels;
 use crate::config::quantity::Quantity;
-use crate::config::settings::{Settings, Signal};
+use crate::config::settings::{Reserved, Settings, Signal};
 use crate::probe::facts::Hugepages;
 
 pub(super) const HUGEPAGES: &str = "hugepages-";
@@ -75,23 +73,23 @@ fn pods(settings: &Settings, cpu_count: Option<u32>) -> u64 {
     }
 }
 
-/// ALC-1: what settings reserve, and what hard eviction keeps free of memory and of the node file system.
-fn reservations(settings: &Settings, capacity: &ResourceList) -> BTreeMap<String, Quantity> {
+/// ALC-1: what settings reserve, and what hard eviction keeps free of memory and of the node file system. There is room
+/// for all that can be reserved.
+fn reservations(settings: &Settings, capacity: &ResourceList) -> Reserved {
+    let sum = |all: &Reserved, name: &str, more: Quantity| all.get(name).map_or(more, |before| before.plus(more));
     let mut reserved = settings.system_reserved.clone();
     for (name, more) in &settings.kube_reserved {
-        let sum = reserved.get(name).map_or(*more, |reserved| reserved.plus(*more));
-        reserved.insert(name.clone(), sum);
+        let _ = reserved.insert(name, sum(&reserved, name, *more));
     }
     if let Some(cores) = settings.reserved_system_cpus {
-        reserved.insert("cpu".to_owned(), Quantity::from_count(u64::from(cores)));
+        let _ = reserved.insert("cpu", Quantity::from_count(u64::from(cores)));
     }
     let kept_free = [(Signal::MemoryAvailable, "memory"), (Signal::NodefsAvailable, EPHEMERAL_STORAGE)];
     for (signal, name) in kept_free {
         let total = capacity.get(name).and_then(|text| Quantity::parse(text).ok()).map(|total| total.value());
         let kept = settings.eviction_hard.get(&signal).and_then(|threshold| threshold_value(*threshold, total));
         let Some(kept) = kept.and_then(|bytes| u64::try_from(bytes).ok()).map(Quantity::from_bytes) else { continue };
-        let sum = reserved.get(name).map_or(kept, |reserved| reserved.plus(kept));
-        reserved.insert(name.to_owned(), sum);
+        let _ = reserved.insert(name, sum(&reserved, name, kept));
     }
     reserved
 }
@@ -108,10 +106,10 @@ fn above_capacity(name: &str, reserved: Quantity, capacity: &ResourceList) -> Op
 }
 
 /// MI-9. What cannot be read as a quantity was put there by others and is repeated as it is.
-fn set_allocatable(allocatable: &mut ResourceList, capacity: &ResourceList, reservations: &BTreeMap<String, Quantity>) {
+fn set_allocatable(allocatable: &mut ResourceList, capacity: &ResourceList, reservations: &Reserved) {
     allocatable.retain(|name, _| capacity.contains_key(name) || !is_extended_resource(name));
     for (name, text) in capacity {
-        let reserved = reservations.get(name).copied().unwrap_or(Quantity::from_count(0));
+        let reserved = reservations.get(name.as_str()).copied().unwrap_or(Quantity::from_count(0));
         let left = Quantity::parse(text).map_or_else(|_| text.clone(), |all| all.minus_floored(reserved).to_string());
         allocatable.insert(name.clone(), left);
     }
@@ -197,11 +195,11 @@ mod tests {
     fn allocatable_is_capacity_minus_reservations() {
         let (mut settings, facts) = small();
         for (name, amount) in [("cpu", "1m"), ("memory", "1"), ("pods", "1"), ("foo", "1")] {
-            settings.system_reserved.insert(name.to_owned(), quantity(amount));
+            settings.system_reserved.insert(name, quantity(amount)).unwrap();
         }
         let outcome = run(&settings, &facts);
         assert_eq!(text(&outcome.node.status.allocatable), "cpu=1999m memory=1023 pods=109");
-        settings.kube_reserved.insert("cpu".to_owned(), quantity("250m"));
+        settings.kube_reserved.insert("cpu", quantity("250m")).unwrap();
         assert_eq!(text(&run(&settings, &facts).node.status.allocatable), "cpu=1749m memory=1023 pods=109");
         settings.reserved_system_cpus = Some(1);
         assert_eq!(text(&run(&settings, &facts).node.status.allocatable), "cpu=1 memory=1023 pods=109");
@@ -210,7 +208,7 @@ mod tests {
     #[test]
     fn a_reservation_larger_than_the_machine_leaves_nothing_of_that_resource_alone() {
         let (mut settings, facts) = small();
-        settings.kube_reserved.insert("cpu".to_owned(), quantity("40"));
+        settings.kube_reserved.insert("cpu", quantity("40")).unwrap();
         let outcome = run(&settings, &facts);
         assert_eq!(text(&outcome.node.status.allocatable), "cpu=0 memory=1Ki pods=110");
         let told: Vec<String> = outcome.problems.iter().map(ToString::to_string).collect();
@@ -218,7 +216,7 @@ mod tests {
             told.iter().any(|text| text.starts_with("40 of cpu are reserved (") && text.contains("only 2:")),
             "{told:?}"
         );
-        settings.kube_reserved.insert("cpu".to_owned(), quantity("2"));
+        settings.kube_reserved.insert("cpu", quantity("2")).unwrap();
         let words: Vec<&str> = run(&settings, &facts).problems.iter().map(NodeError::word).collect();
         assert!(!words.contains(&"reserved-above-capacity"), "exactly all of it is no more than there is: {words:?}");
     }
@@ -235,7 +233,7 @@ mod tests {
             "cpu=4 ephemeral-storage=96626364666 hugepages-2Mi=0 memory=16163084Ki pods=110"
         );
         let (mut settings, mut facts) = (samples::settings(), samples::facts());
-        settings.eviction_hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1_000_000_000));
+        settings.eviction_hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1_000_000_000)).unwrap();
         let memory = |outcome: &Update| outcome.node.status.allocatable["memory"].clone();
         assert_eq!(memory(&run(&settings, &facts)), "15655855616");
         facts.machine.memory_total_bytes = Ok(426_068 * 1024);

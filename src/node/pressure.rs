@@ -1,6 +1,6 @@
 //! Turns readings of the board into pressures, with the hysteresis of the kubelet's eviction manager (EVI-1..9).
 
-use std::collections::BTreeMap;
+use heapless::LinearMap;
 
 use super::object::Status;
 use crate::config::limits::JUDGEMENT_KEPT;
@@ -31,7 +31,7 @@ pub struct Pressure {
     /// What could not be read then.
     pub absent: Option<Absent>,
     /// The thresholds that were met then.
-    met: BTreeMap<Rule, Met>,
+    met: LinearMap<Rule, Met, 4>,
     /// When one was met last, within the transition period.
     met_at: Option<Up>,
     /// Since when there is nothing to judge from.
@@ -39,7 +39,7 @@ pub struct Pressure {
 }
 
 /// Which threshold of the settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rule {
     signal: Signal,
     is_soft: bool,
@@ -102,7 +102,7 @@ impl Pressure {
                 let since = met.map_or(up, |met| met.since);
                 let grace = settings.eviction_soft_grace_period.get(&signal).filter(|_| is_soft);
                 let is_settled = grace.is_none_or(|grace| up - since >= *grace);
-                self.met.insert(rule, Met { since, is_settled });
+                let _ = self.met.insert(rule, Met { since, is_settled });
             }
         }
         let period = settings.eviction_pressure_transition_period;
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn a_signal_without_data_is_never_met_and_never_enough() {
         let mut bench = Bench::new();
-        bench.settings.eviction_hard.insert(Signal::PidAvailable, Threshold::Quantity(i64::MAX));
+        bench.settings.eviction_hard.insert(Signal::PidAvailable, Threshold::Quantity(i64::MAX)).unwrap();
         bench.unread();
         assert_eq!(bench.judged_after(MINUTE), Judged::default(), "nobody can say yet");
         let unknown = Some(Status::Unknown);
@@ -328,7 +328,7 @@ mod tests {
         assert!(Bench::new().disk(full(false)).now().disk);
         assert!(!Bench::new().disk(full(true)).now().disk);
         let mut bench = Bench::new();
-        bench.settings.eviction_hard.insert(Signal::NodefsInodesFree, Threshold::Quantity(1000));
+        bench.settings.eviction_hard.insert(Signal::NodefsInodesFree, Threshold::Quantity(1000)).unwrap();
         assert!(!bench.disk(|system| (system.inodes, system.inodes_free) = (0, 0)).now().disk);
     }
 
@@ -337,7 +337,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.readings.pids = Ok(Pids { limit: 123, used: 719 });
         assert!(!bench.now().pid);
-        bench.settings.eviction_hard.insert(Signal::PidAvailable, Threshold::Percentage(5.0));
+        bench.settings.eviction_hard.insert(Signal::PidAvailable, Threshold::Percentage(5.0)).unwrap();
         assert_eq!(bench.now(), Pressed { pid: true, ..Pressed::default() });
     }
 
@@ -361,8 +361,8 @@ mod tests {
     fn a_threshold_once_met_stays_met_until_the_minimum_is_reclaimed() {
         let mut bench = Bench::new();
         bench.settings.eviction_pressure_transition_period = Duration::ZERO;
-        bench.settings.eviction_hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1000));
-        bench.settings.eviction_minimum_reclaim.insert(Signal::MemoryAvailable, Threshold::Quantity(500));
+        bench.settings.eviction_hard.insert(Signal::MemoryAvailable, Threshold::Quantity(1000)).unwrap();
+        bench.settings.eviction_minimum_reclaim.insert(Signal::MemoryAvailable, Threshold::Quantity(500)).unwrap();
         assert!(!bench.memory(1499).now().memory, "the minimum does not count before the threshold was met");
         assert!(bench.memory(999).now().memory);
         assert!(bench.memory(1499).after(MINUTE).memory);
@@ -375,9 +375,9 @@ mod tests {
         let mut bench = Bench::new();
         bench.settings.eviction_pressure_transition_period = Duration::ZERO;
         bench.settings.eviction_hard.clear();
-        bench.settings.eviction_soft.insert(Signal::NodefsAvailable, Threshold::Quantity(1000));
-        bench.settings.eviction_soft_grace_period.insert(Signal::NodefsAvailable, 2 * MINUTE);
-        bench.settings.eviction_minimum_reclaim.insert(Signal::NodefsAvailable, Threshold::Quantity(500));
+        bench.settings.eviction_soft.insert(Signal::NodefsAvailable, Threshold::Quantity(1000)).unwrap();
+        bench.settings.eviction_soft_grace_period.insert(Signal::NodefsAvailable, 2 * MINUTE).unwrap();
+        bench.settings.eviction_minimum_reclaim.insert(Signal::NodefsAvailable, Threshold::Quantity(500)).unwrap();
         let available = |bytes| move |system: &mut FileSystem| system.available_bytes = bytes;
         assert!(bench.disk(available(999)).now().disk);
         assert!(!bench.disk(available(1200)).after(MINUTE).disk, "the grace period had not passed");

@@ -162,7 +162,7 @@ fn mac_addresses(root: &Root) -> Vec<Candidate> {
         .collect();
     let mut holders = BTreeMap::new();
     for (address, ..) in found.iter().filter(|(_, is_on_top, _)| !is_on_top) {
-        *holders.entry(address.clone().unwrap_or_default()).or_insert(0_u32) += 1;
+        *holders.entry(address.clone().unwrap_or_default()).or_insert(0_usize) += 1;
     }
     let candidate = |(text, is_on_top, name): (Fact<String>, bool, String)| {
         let address = text.as_deref().unwrap_or_default();

@@ -6,7 +6,7 @@
 //! /proc/net/dev                     eth0: 81935104  211312    0    0    0     0          0         0 ...
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::facts::{Interface, InterfaceAddress, Network};
@@ -38,13 +38,10 @@ pub fn network(root: &Root) -> Network {
     default_routes.extend(routes::defaults_v6(&table("ipv6_route")));
     let used =
         |name: &str| name == "lo" || found.contains_key(name) || routes.iter().any(|route| route.interface == name);
-    let matters: BTreeSet<&str> = found
-        .keys()
-        .map(String::as_str)
-        .chain(default_routes.iter().map(|route| route.interface.as_str()))
-        .chain(["lo"])
-        .collect();
-    let names = within_limit(names(root, &table("dev"), &matters), |name| matters.contains(name.as_str()));
+    let matters = |name: &str| {
+        name == "lo" || found.contains_key(name) || default_routes.iter().any(|route| route.interface == name)
+    };
+    let names = within_limit(names(root, &table("dev"), matters), |name| matters(name));
     let mut interfaces: Vec<Interface> = names.iter().map(|name| interface(root, name, used(name))).collect();
     for interface in &mut interfaces {
         interface.addresses = found.remove(&interface.name).unwrap_or_default();
@@ -67,8 +64,8 @@ pub fn within_limit<T>(mut interfaces: Vec<T>, matters: impl Fn(&T) -> bool) -> 
 }
 
 /// In the order of their index, as the kernel numbers them; without sysfs in the order of `/proc/net/dev`.
-fn names(root: &Root, dev: &str, matters: &BTreeSet<&str>) -> Vec<String> {
-    let indexed = indexed_names(root, |name| matters.contains(name));
+fn names(root: &Root, dev: &str, matters: impl Fn(&str) -> bool) -> Vec<String> {
+    let indexed = indexed_names(root, matters);
     if !indexed.is_empty() {
         return indexed;
     }

@@ -1,6 +1,5 @@
 //! Turns what a person asked into the settings of the agent: the words of the agent for it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nodepulse::config::Settings;
@@ -48,21 +47,21 @@ pub fn settings(wanted: &Wanted) -> Settings {
         kube_reserved: reserved(wanted.kube_reserved),
         system_reserved: reserved(wanted.system_reserved),
         journal_quota_bytes: wanted.journal_quota_bytes,
-        eviction_hard: BTreeMap::new(),
+        eviction_hard: settings::PerSignal::new(),
         eviction_pressure_transition_period: Duration::from_micros(wanted.eviction.transition_us),
         ..Settings::default()
     };
     with_thresholds(settings, wanted)
 }
 
-fn reserved(reserved: Reserved) -> BTreeMap<String, Quantity> {
+fn reserved(reserved: Reserved) -> settings::Reserved {
     let all = [
         ("cpu", format!("{}m", reserved.cpu_milli), reserved.cpu_milli),
         ("memory", reserved.memory_bytes.to_string(), reserved.memory_bytes),
         ("ephemeral-storage", reserved.storage_bytes.to_string(), reserved.storage_bytes),
     ];
     let all = all.into_iter().filter(|(_, _, amount)| *amount > 0);
-    all.filter_map(|(name, text, _)| Some((name.to_owned(), Quantity::parse(&text).ok()?))).collect()
+    all.filter_map(|(name, text, _)| Some((name, Quantity::parse(&text).ok()?))).collect()
 }
 
 fn with_thresholds(mut settings: Settings, wanted: &Wanted) -> Settings {
@@ -76,12 +75,12 @@ fn with_thresholds(mut settings: Settings, wanted: &Wanted) -> Settings {
         match threshold.grace_us {
             None => drop(settings.eviction_hard.insert(signal, amount(threshold.below))),
             Some(grace_us) => {
-                settings.eviction_soft.insert(signal, amount(threshold.below));
-                settings.eviction_soft_grace_period.insert(signal, Duration::from_micros(grace_us));
+                let _ = settings.eviction_soft.insert(signal, amount(threshold.below));
+                let _ = settings.eviction_soft_grace_period.insert(signal, Duration::from_micros(grace_us));
             }
         }
         if let Some(reclaim) = threshold.reclaim {
-            settings.eviction_minimum_reclaim.insert(signal, amount(reclaim));
+            let _ = settings.eviction_minimum_reclaim.insert(signal, amount(reclaim));
         }
     }
     settings

@@ -403,7 +403,7 @@ fn a_cordon_its_end_and_another_cordon_are_three_events_without_a_report_in_betw
 #[test]
 fn a_reservation_above_the_capacity_is_told_once_in_words() {
     let mut settings = Settings::default();
-    settings.system_reserved.insert("memory".to_owned(), crate::config::quantity::Quantity::from_bytes(200 << 30));
+    settings.system_reserved.insert("memory", crate::config::quantity::Quantity::from_bytes(200 << 30)).unwrap();
     let mut script = Script::with(settings);
     script.register();
     script.pass(Duration::from_secs(1000));

@@ -407,7 +407,7 @@ fn the_table_tells_the_truth_about_defaults() {
     }
     let given = flags(&[("eviction-hard", "nodefs.available<10%,nodefs.inodesFree<5%,memory.available<100Mi")]);
     let mut hard = settings(None, &given).unwrap().settings.eviction_hard;
-    hard.insert(Signal::MemoryAvailable, Threshold::SmallBoardMemory);
+    hard.insert(Signal::MemoryAvailable, Threshold::SmallBoardMemory).unwrap();
     assert_eq!(hard, Settings::default().eviction_hard);
 }
 
