@@ -32,6 +32,13 @@ impl Up {
     }
 }
 
+/// Seconds since boot to a tenth: `123.4`. Whole numbers only: what prints a float is nine kilobytes of program.
+impl fmt::Display for Up {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0.as_secs(), self.0.subsec_millis() / 100)
+    }
+}
+
 impl Add<Duration> for Up {
     type Output = Up;
     fn add(self, span: Duration) -> Up {

@@ -95,9 +95,8 @@ fn number_of_records(records: usize) -> String {
 
 /// The wall time, or how long after which boot.
 fn when(at: &Moment) -> String {
-    let seconds = at.up.as_duration().as_secs_f64();
     let boot = || at.boot.to_string().chars().take(8).collect::<String>();
-    at.wall.map_or_else(|| format!("{seconds:.1} s after boot {}", boot()), Wall::to_seconds_stamp)
+    at.wall.map_or_else(|| format!("{} s after boot {}", at.up, boot()), Wall::to_seconds_stamp)
 }
 
 /// What happened: its kind and fields for programs, a sentence for people.

@@ -79,7 +79,7 @@ impl Layout {
         match (self, now.wall) {
             (Layout::Journal, _) => format!("<{priority}>{word}: {text}\n"),
             (Layout::Plain, Some(wall)) => format!("{wall} {name} {word}: {text}\n"),
-            (Layout::Plain, None) => format!("+{:.1}s {name} {word}: {text}\n", now.up.as_duration().as_secs_f64()),
+            (Layout::Plain, None) => format!("+{}s {name} {word}: {text}\n", now.up),
         }
     }
 }

@@ -429,8 +429,7 @@ impl MainLoop<'_, '_> {
             return;
         }
         let after = because.after.as_ref().map(|after| format!(", {after}")).unwrap_or_default();
-        let seconds = (until - clock::up()).as_secs_f64();
-        ::log::debug!(target: "waiting", "{seconds:.1} s: {}{after}", because.what);
+        ::log::debug!(target: "waiting", "{} s: {}{after}", Up::since_boot(until - clock::up()), because.what);
         self.because.replace(Some(because));
     }
 
