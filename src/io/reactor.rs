@@ -192,13 +192,9 @@ impl Reactor {
             return;
         }
         let now = clock::up();
-        let passed = |timers: &[(Timer, Waker)]| {
-            let passed = timers.iter().enumerate().filter(|(_, ((deadline, _), _))| *deadline <= now);
-            passed.min_by_key(|(_, (timer, _))| *timer).map(|(first, _)| first)
-        };
-        while let Some(first) = passed(&timers) {
-            timers.swap_remove(first).1.wake();
-        }
+        timers.sort_unstable_by_key(|(timer, _)| *timer);
+        let passed = timers.partition_point(|((deadline, _), _)| *deadline <= now);
+        timers.drain(..passed).for_each(|(_, waker)| waker.wake());
     }
 }
 
