@@ -36,7 +36,7 @@ pub use status_line::StatusLine;
 
 use std::time::Duration;
 
-use crate::api::{Answer, Document, Lane, Operation};
+use crate::api::{Answer, Document, Lane, Operation, Refusal};
 use crate::config::Settings;
 use crate::config::limits::{REPEATS_PER_MINUTE, REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE};
 use crate::journal::record::cut;
@@ -59,6 +59,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
 const CEILING: Because = Because { what: "the ceiling of requests in a minute", after: None };
+
+/// How often a board asks whose identity was revoked (REV-1).
+const REVOKED_PAUSE: Duration = Duration::from_secs(3600);
+const REVOKED: Because = Because { what: "the end of a revocation", after: None };
 
 /// Besides those at once and those that are repeated, in the long run: three and a half times what heartbeats ask for in
 /// peace, which is the ceiling by default. Whoever sets heartbeats of a second gets them, and a NodeStatus beside them.
@@ -90,6 +94,8 @@ pub struct Agent {
     tickets: u64,
     /// How many requests may still go: no refusal whatever makes them more.
     requests: Bucket,
+    /// An administrator has revoked the identity: nothing is asked before.
+    revoked_until: Up,
     probing: bool,
     end: End,
 }
@@ -130,6 +136,7 @@ impl Agent {
             in_flight: LinearMap::new(),
             tickets: 0,
             requests,
+            revoked_until: Up::BOOT,
             probing: false,
             end: End::NotYet,
         }
@@ -154,6 +161,7 @@ impl Agent {
                 self.shared.settings = *settings;
                 self.requests.set(f64::from(REQUESTS_AT_ONCE), requests_per_second(&self.shared.settings));
                 self.shared.say(Level::Info, "reloaded", "settings read again");
+                self.revoked_until = now.up;
                 self.hurry(RetryReason::Reload, now);
                 // By other thresholds the board may be another, whatever status waits for.
                 self.probe();
@@ -168,6 +176,7 @@ impl Agent {
                 let are_others = self.shared.credentials.in_use(dates);
                 self.identity.credentials_read(are_others, &mut self.shared, now);
                 if are_others {
+                    self.revoked_until = now.up;
                     // Who may not tell asks rarely; with another certificate it may.
                     self.events.hurry(RetryReason::Reload, now);
                 }
@@ -210,6 +219,7 @@ impl Agent {
             let left = if lane == Lane::Lease { 0 } else { REQUESTS_OF_LEASE };
             let pause = self.requests.wait(f64::from(left), now.up);
             let step = match lane {
+                _ if now.up < self.revoked_until => Step::Wait { until: self.revoked_until, because: REVOKED },
                 _ if !pause.is_zero() => Step::Wait { until: now.up + pause, because: CEILING },
                 Lane::Lease => self.lease.poll(&mut self.shared, now),
                 Lane::Status => self.status.poll(&mut self.shared, renewal, now),
@@ -306,6 +316,19 @@ impl Agent {
         });
     }
 
+    /// Whatever lane was told so first: all of them wait.
+    fn revoked(&mut self, refusal: &Refusal, now: Now) {
+        if now.up >= self.revoked_until {
+            self.revoked_until = now.up + self.shared.random.jittered(REVOKED_PAUSE);
+            let name = &self.shared.node_name;
+            let text = format!(
+                "{refusal}; asking again in an hour, or at SIGHUP; what lets it in again: kubectl -n kube-system patch configmap \
+                nodepulse-revoked -p '{{\"data\":{{\"{name}\":null}}}}'"
+            );
+            self.shared.say(Level::Warn, "revoked", text);
+        }
+    }
+
     fn answered(&mut self, ticket: &Ticket, answer: Answer, now: Now) {
         if self.in_flight.get(&ticket.lane) != Some(&ticket.number) {
             return;
@@ -320,8 +343,10 @@ impl Agent {
         if let Some(skew) = date.and_then(|date| self.shared.clock.believe(date, now)) {
             self.shared.say(Level::Warn, "clock-skew", skew);
         }
-        if answer.result.is_ok() {
-            self.shared.outage.heard(now.up);
+        match &answer.result {
+            Ok(_) => self.shared.outage.heard(now.up),
+            Err(refusal) if refusal.is_revocation() => self.revoked(refusal, now),
+            Err(_) => {}
         }
         match ticket.lane {
             Lane::Lease => {

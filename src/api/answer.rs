@@ -42,6 +42,9 @@ pub struct StatusError {
     pub retry_after: Option<Duration>,
 }
 
+/// In the message of that policy.
+const REVOKED: &str = "identity is revoked";
+
 /// What a refusal means for the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
@@ -74,6 +77,11 @@ impl Refusal {
     /// server knows or likes us too little (401, 403: rights, quotas, a namespace that ends), or what we do (404, 405, 415).
     pub fn is_of_content(&self) -> bool {
         matches!(self, Refusal::Status(StatusError { code: 400 | 413 | 422, .. }))
+    }
+
+    /// Whether an administrator has revoked this Node's identity, by the policy of `targets/kubernetes/revoked.yaml` (REV-1).
+    pub fn is_revocation(&self) -> bool {
+        matches!(self, Refusal::Status(StatusError { code: 422, message, .. }) if message.contains(REVOKED))
     }
 
     /// Whether the server has more to say of the Node than is taken in.

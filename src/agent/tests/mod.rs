@@ -9,6 +9,7 @@ mod lease;
 mod outage;
 mod registration;
 mod replay;
+mod revoked;
 mod status;
 mod status_line;
 mod strangers;
