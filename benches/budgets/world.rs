@@ -117,6 +117,7 @@ impl World {
             | Output::ReadMeans
             | Output::UseCluster { .. }
             | Output::MakeRequest { .. }
+            | Output::TakeKey(_)
             | Output::KeepCertificate { .. } => {}
         }
         Ok(None)

@@ -5,6 +5,8 @@ use crate::api::{Answer, Lane, Operation};
 use crate::config::Settings;
 use crate::config::kubeconfig::Server;
 use crate::config::settings::{CaHash, Token};
+use crate::identity::files::PrivateKey;
+use crate::identity::supervisor::NodePassword;
 use crate::identity::{CertificateDer, Renewal, SigningRequest};
 use crate::journal::Write;
 use crate::probe::{Machine, Network, Readings};
@@ -34,6 +36,8 @@ pub enum Input {
         request: Box<SigningRequest>,
         /// DER of the ECDSA signature of what it asks.
         signature: Vec<u8>,
+        /// Where the certificates of this cluster come from a supervisor (K3S-2).
+        node_password: Option<NodePassword>,
     },
     /// The end of [`Output::Write`]: all of it is on the disk, or who knows what.
     Written { done: bool },
@@ -83,6 +87,8 @@ pub enum Access {
     InUse,
     /// A connection like it, with this certificate (the leaf first) and the key of the last request.
     Candidate { chain: Vec<CertificateDer<'static>> },
+    /// To the supervisor at this port of the API server, with the certificate in use (K3S-6).
+    Supervisor { port: u16 },
     /// To this server, which nobody has proven: it hears nothing that is secret, and nothing it says is believed for that
     /// reason alone (JOIN-1).
     Unverified { server: Server },
@@ -102,13 +108,22 @@ pub enum Output {
     SendOver(Ticket, Access, Operation),
     /// Read what the settings, and the files that they name, say to join with; answer with [`Input::Means`].
     ReadMeans,
-    /// From now on the cluster is this: API servers, the one to use first, and whom to trust.
-    UseCluster { servers: Vec<Server>, authorities: Vec<CertificateDer<'static>> },
+    /// From now on the cluster is this.
+    UseCluster {
+        /// API servers, the one to use first.
+        servers: Vec<Server>,
+        /// Whom to trust.
+        authorities: Vec<CertificateDer<'static>>,
+        /// Port of the supervisor that gives out its certificates, if one does: it is to be shown a password of this board.
+        supervisor: Option<u16>,
+    },
     /// Make a key with its request for a certificate, or find those that an earlier process left.
     MakeRequest {
         /// Another key than those that there are.
         is_new: bool,
     },
+    /// From now on this is the key of the last request: it came with the certificate (K3S-2).
+    TakeKey(PrivateKey),
     /// Keep this certificate (the leaf first) with the key of the last request, and use it from now on; answer with
     /// [`Input::Credentials`].
     KeepCertificate {

@@ -12,8 +12,11 @@
 //! cut: `io` keeps the key before the request is sent, and the request's name follows from the key (CSR-2).
 
 mod join;
+mod supervised;
 
 use std::time::Duration;
+
+use zeroize::Zeroizing;
 
 use super::backoff::Backoff;
 use super::contract::{Access, Because, Means, Output};
@@ -23,6 +26,7 @@ use super::shared::{Shared, Step};
 use super::tries::Tries;
 use crate::api::{Answer, Class, Document, Operation, Refusal, StatusError};
 use crate::identity::csr::{self, CertificateSigningRequest};
+use crate::identity::supervisor::NodePassword;
 use crate::identity::{CertificateDer, SigningRequest, certificate};
 use crate::time::{Now, Up, Wall};
 use join::Join;
@@ -67,6 +71,8 @@ struct Request {
     access: Access,
     request: SigningRequest,
     signature: Vec<u8>,
+    /// For a supervisor, who gives the certificate out at once; `None`: an API server is asked.
+    node_password: Option<NodePassword>,
     /// When to ask, or ask again.
     at: Up,
 }
@@ -165,11 +171,9 @@ impl IdentityLane {
             },
             Stage::Making(_) | Stage::Keep => Step::Idle,
             Stage::Create(made) => {
-                let Request { access, request, signature, .. } = &**made;
-                let lifetime = shared.settings.certificate_lifetime;
-                let lifetime_seconds = lifetime.map(|span| u32::try_from(span.as_secs()).unwrap_or(u32::MAX));
-                let body = csr::create_body(request, signature, lifetime_seconds);
-                Step::SendOver(access.clone(), self.tries.asking(Operation::CreateCertificateRequest { body }))
+                let authorization = self.join.as_ref().and_then(|join| join.authorization());
+                let operation = made.operation(authorization, shared.settings.certificate_lifetime);
+                Step::SendOver(made.access.clone(), self.tries.asking(operation))
             }
             Stage::Poll(made, poll) => {
                 let metadata_only = poll.looks > QUICK_LOOKS && !poll.whole;
@@ -214,13 +218,24 @@ impl IdentityLane {
         }
     }
 
-    pub(super) fn request_made(&mut self, request: SigningRequest, signature: Vec<u8>, shared: &mut Shared, now: Now) {
+    pub(super) fn request_made(
+        &mut self,
+        request: SigningRequest,
+        signature: Vec<u8>,
+        node_password: Option<NodePassword>,
+        shared: &mut Shared,
+        now: Now,
+    ) {
         if let Stage::Making(access) = &self.stage {
             let access = access.clone();
             let level = if access == Access::InUse { Level::Debug } else { Level::Info };
             let text = format!("asking for a certificate: {} (the key's fingerprint)", request.name());
             shared.say(level, "certificate-asked", text);
-            self.stage = Stage::Create(Box::new(Request { access, request, signature, at: now.up }));
+            let access = match &node_password {
+                Some(known) if access == Access::InUse => Access::Supervisor { port: known.port },
+                _ => access,
+            };
+            self.stage = Stage::Create(Box::new(Request { access, request, signature, node_password, at: now.up }));
         }
     }
 
@@ -273,6 +288,12 @@ impl IdentityLane {
             }
             (Stage::Create(request), Ok(Document::Json(body))) => {
                 self.look(request, Poll::since(now.up), &body, received, shared, now);
+            }
+            (Stage::Create(request), Ok(Document::HandedOut(body))) => {
+                self.handed_out(request, &body, received, shared, now);
+            }
+            (Stage::Create(request), Err(Refusal::Status(status))) if request.node_password.is_some() => {
+                self.refused_by_supervisor(request, status, shared, now);
             }
             // It is there from before, or somebody else's.
             (Stage::Create(mut request), Err(refusal)) if refusal.class() == Class::Exists => {
@@ -437,6 +458,18 @@ impl IdentityLane {
         if let Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _) = &mut self.stage {
             request.at = at;
         }
+    }
+}
+
+impl Request {
+    /// `authorization`: of a board that has no certificate to show to a supervisor.
+    fn operation(&self, authorization: Option<Zeroizing<String>>, lifetime: Option<Duration>) -> Operation {
+        let Request { request, signature, .. } = self;
+        if let Some(password) = &self.node_password {
+            return password.ask_certificate(request.node(), request.der(signature), authorization);
+        }
+        let lifetime_seconds = lifetime.map(|span| u32::try_from(span.as_secs()).unwrap_or(u32::MAX));
+        Operation::CreateCertificateRequest { body: csr::create_body(request, signature, lifetime_seconds) }
     }
 }
 

@@ -181,8 +181,8 @@ impl Agent {
                     self.events.hurry(RetryReason::Reload, now);
                 }
             }
-            Input::RequestMade { request, signature } => {
-                self.identity.request_made(*request, signature, &mut self.shared, now)
+            Input::RequestMade { request, signature, node_password } => {
+                self.identity.request_made(*request, signature, node_password, &mut self.shared, now)
             }
             Input::Written { done } => {
                 let notice = self.shared.records.written(done, now.up);

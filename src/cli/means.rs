@@ -16,7 +16,8 @@ pub fn means(settings: &Settings, in_use: Option<Server>, is_flag: bool) -> Resu
     if let Some(path) = &settings.bootstrap_kubeconfig {
         return means_of_kubeconfig(path);
     }
-    let kept = format!("{}/{}", load::identity_folder(settings), identity::TOKEN);
+    let folder = load::identity_folder(settings);
+    let kept = format!("{folder}/{}", identity::TOKEN);
     let token = match load::token(settings).map_err(|error| error.to_string())? {
         Some(token) => token,
         None => {
@@ -27,11 +28,15 @@ pub fn means(settings: &Settings, in_use: Option<Server>, is_flag: bool) -> Resu
     let trust = match (&settings.ca_file, &in_use) {
         (_, Some(_)) => Trust::InUse,
         (Some(path), _) => Trust::Given(certificates(path)?),
+        // It has the hash of the CA in it.
+        (None, _) if token.has_pin() => Trust::Token,
         (None, _) if !settings.ca_hash.is_empty() => Trust::Pinned(settings.ca_hash.clone()),
         (None, _) if settings.unsafe_skip_ca_verification => Trust::Token,
         (None, _) => return Err(NO_TRUST.to_owned()),
     };
     let mut servers = settings.servers.clone();
+    let supervisor = identity::password_in(&folder).filter(|_| token.has_pin());
+    let in_use = in_use.map(|server| Server { port: supervisor.map_or(server.port, |known| known.port), ..server });
     servers.extend(in_use.filter(|server| !settings.servers.contains(server)));
     if servers.is_empty() {
         return Err("there is no server to join: set servers, or give it to nodepulse join".to_owned());

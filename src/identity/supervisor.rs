@@ -42,24 +42,61 @@ pub enum Asked {
     Renewal,
 }
 
+/// `node-password`: what shows a supervisor that this board is the one which was first under its name, and where that
+/// supervisor listens. Nothing prints it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NodePassword {
+    /// 32 hexadecimal digits.
+    password: Zeroizing<String>,
+    /// Beside the API server.
+    pub port: u16,
+}
+
+impl NodePassword {
+    pub fn new(random: [u8; 16], port: u16) -> NodePassword {
+        let mut password = Zeroizing::new(String::with_capacity(2 * random.len()));
+        random.iter().for_each(|byte| *password += &format!("{byte:02x}"));
+        NodePassword { password, port }
+    }
+
+    /// With the password that there was, if there was one.
+    pub fn like(self, known: Option<&NodePassword>) -> NodePassword {
+        let password = known.map_or(self.password, |known| known.password.clone());
+        NodePassword { password, ..self }
+    }
+
+    /// The password, then line `port`.
+    pub fn text(&self) -> Zeroizing<String> {
+        Zeroizing::new(format!("{}\nport {}\n", *self.password, self.port))
+    }
+
+    /// Whole, or nothing.
+    pub fn read(text: &[u8]) -> Option<NodePassword> {
+        let (password, port) = std::str::from_utf8(text).ok()?.strip_suffix('\n')?.split_once("\nport ")?;
+        let is_whole = password.len() == 32 && password.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let password = Zeroizing::new(password.to_owned());
+        Some(NodePassword { password, port: port.parse().ok()? }).filter(|_| is_whole)
+    }
+
+    /// A certificate for `node` (K3S-2). `request`: DER of a PKCS#10. `authorization`: as the token says; none where the
+    /// connection shows the certificate that is to be renewed.
+    pub fn ask_certificate(&self, node: &str, request: Vec<u8>, authorization: Option<Zeroizing<String>>) -> Operation {
+        let (Distribution(name), password) = (Distribution::of(self.port), self.password.as_str());
+        let headers = format!("{name}-Node-Name: {node}\r\n{name}-Node-Password: {password}\r\n");
+        ask(format!("/v1-{name}/client-kubelet.crt"), headers + &authorized(authorization), request)
+    }
+}
+
+impl std::fmt::Debug for NodePassword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NodePassword(.., {})", self.port)
+    }
+}
+
 impl Distribution {
     /// By the port of its supervisor.
     pub fn of(port: u16) -> Distribution {
         Distribution(if port == PORT_OF_RKE2 { "rke2" } else { "k3s" })
-    }
-
-    /// A certificate for `node` (K3S-2). `password`: the same for as long as the Node is ours. `request`: DER of a PKCS#10.
-    /// `authorization`: as the token says; none where the connection shows the certificate that is to be renewed.
-    pub fn ask_certificate(
-        self,
-        node: &str,
-        password: &str,
-        request: Vec<u8>,
-        authorization: Option<Zeroizing<String>>,
-    ) -> Operation {
-        let Distribution(name) = self;
-        let headers = format!("{name}-Node-Name: {node}\r\n{name}-Node-Password: {password}\r\n");
-        ask(format!("/v1-{name}/client-kubelet.crt"), headers + &authorized(authorization), request)
     }
 
     /// For [`read_api_port`] (K3S-3).
@@ -167,9 +204,10 @@ mod tests {
     fn a_certificate_is_asked_for_with_name_password_and_token_and_renewed_without_a_token() {
         let token = Token::parse(&format!("K10{HASH}::server:secret")).unwrap();
         let Some(Kind::Supervisor(token)) = Kind::of(&token) else { panic!("another kind") };
-        let ask = |authorization| Distribution::of(9345).ask_certificate("n1", "0f1e", b"DER".to_vec(), authorization);
+        let password = NodePassword::new([0x0f; 16], 9345);
+        let ask = |authorization| password.ask_certificate("n1", b"DER".to_vec(), authorization);
         let request = ask(Some(token.authorization()));
-        let who = "rke2-Node-Name: n1\r\nrke2-Node-Password: 0f1e\r\n";
+        let who = "rke2-Node-Name: n1\r\nrke2-Node-Password: 0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f\r\n";
         let shown = "authorization: Basic bm9kZTpzZWNyZXQ=\r\n";
         assert_eq!(asked(&request), ("POST", "/v1-rke2/client-kubelet.crt", &*(who.to_owned() + shown)), "node:secret");
         assert_eq!(asked(&ask(None)).2, who);
@@ -177,6 +215,17 @@ mod tests {
         assert_eq!(asked(&k3s.ask_settings(authorization())), ("GET", "/v1-k3s/config", shown));
         assert_eq!(asked(&k3s.ask_api_servers(authorization())), ("GET", "/v1-k3s/apiservers", shown));
         assert_eq!(asked(&ask_authorities()), ("GET", "/cacerts", ""), "nobody has proven who it is");
+    }
+
+    #[test]
+    fn a_password_is_32_digits_that_nothing_prints_and_is_read_whole_or_not_at_all() {
+        let password = NodePassword::new([0xa5; 16], 9345);
+        let text = password.text();
+        assert_eq!(*text, format!("{}\nport 9345\n", "a5".repeat(16)));
+        assert_eq!(NodePassword::read(text.as_bytes()), Some(password.clone()));
+        assert_eq!(format!("{password:?}"), "NodePassword(.., 9345)");
+        (0..text.len()).for_each(|end| assert_eq!(NodePassword::read(&text.as_bytes()[..end]), None, "{end}"));
+        samples::cut_and_changed(text.as_bytes(), |changed| drop(NodePassword::read(changed)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! pending.pem   a key whose certificate is asked for       written and synced before the server hears of it
 //! node.pem      certificate and key in use                 written beside itself, synced, renamed
 //! node.pem.old  those before                               a second name of node.pem until it is replaced
+//! node-password what a supervisor knows the board by       written and synced before the supervisor hears of it
 //! ```
 
 use std::cell::RefCell;
@@ -13,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::sync::Arc;
 
 use nix::libc::O_NOFOLLOW;
-use ring::rand::SystemRandom;
+use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
@@ -26,6 +27,7 @@ use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
 use crate::config::settings::Token;
 use crate::identity::files::{self, FileStep, NODE, NodePem, PENDING, Pending, PrivateKey};
+use crate::identity::supervisor::NodePassword;
 use crate::identity::{SigningRequest, certificate};
 use crate::time::Wall;
 
@@ -81,6 +83,8 @@ pub struct IdentityFiles {
     source: Source,
     /// The key of the last request.
     pending: RefCell<Option<PrivateKey>>,
+    /// Where this process has joined; else it is looked for on the disk.
+    node_password: RefCell<Option<NodePassword>>,
 }
 
 /// Beside the certificate that it names.
@@ -88,6 +92,8 @@ pub const KUBECONFIG: &str = "kubeconfig";
 
 /// The token that a board joined with, where it stood in no file.
 pub const TOKEN: &str = "token";
+/// There where certificates come from a supervisor (K3S-2).
+pub const NODE_PASSWORD: &str = "node-password";
 /// There where the board was told to leave its cluster: it does not join one by itself.
 pub const LEFT: &str = "left";
 
@@ -95,6 +101,7 @@ pub const LEFT: &str = "left";
 pub struct Made {
     pub request: SigningRequest,
     pub signature: Vec<u8>,
+    pub node_password: Option<NodePassword>,
 }
 
 impl IdentityFiles {
@@ -104,6 +111,7 @@ impl IdentityFiles {
             node_name: node_name.to_owned(),
             source: Source::new("identity-files", 1),
             pending: RefCell::default(),
+            node_password: RefCell::default(),
         }
     }
 
@@ -117,14 +125,19 @@ impl IdentityFiles {
     pub async fn make_request(&self, reactor: &Reactor, is_new: bool) -> Result<Made, String> {
         let (folder, node) = (Arc::clone(&self.folder), self.node_name.clone());
         let known = self.pending.borrow().clone().filter(|_| !is_new);
-        let find = move || match known {
-            Some(key) => Ok((key, Ok(()))),
-            None => find_or_make(&folder, &node, is_new),
+        let known_password = self.node_password.borrow().clone();
+        let find = move || {
+            let password = known_password.or_else(|| password_in(&folder));
+            let key = match known {
+                Some(key) => Ok((key, Ok(()))),
+                None => find_or_make(&folder, &node, is_new),
+            };
+            key.map(|key| (key, password))
         };
         let found = reactor.before(clock::up() + thread::FILE_PATIENCE, self.source.ask(find)).await;
-        let (key, written) = match found {
+        let ((key, written), node_password) = match found {
             Some(Ok(found)) => found?,
-            _ => (new_key()?, Err("the disk does not answer".to_owned())),
+            _ => ((new_key()?, Err(SILENT.to_owned())), self.node_password.borrow().clone()),
         };
         if let Err(why) = written {
             ::log::warn!(
@@ -132,9 +145,43 @@ impl IdentityFiles {
                 "the key of the next certificate is kept in memory alone, as {}/{PENDING} cannot be written: {why}", self.folder
             );
         }
-        let made = sign(&self.node_name, &key)?;
+        let (request, signature) = sign(&self.node_name, &key)?;
         self.pending.replace(Some(key));
-        Ok(made)
+        Ok(Made { request, signature, node_password })
+    }
+
+    /// What was issued is for this key, which came with it.
+    pub fn take_key(&self, key: PrivateKey) {
+        self.pending.replace(Some(key));
+    }
+
+    /// Whether the cluster's certificates come from a supervisor, at this port: then there is a password from now on, the same
+    /// as before where there was one. Where the disk does not take it, it is in memory alone.
+    pub async fn supervise(&self, reactor: &Reactor, port: Option<u16>) {
+        let folder = Arc::clone(&self.folder);
+        let (known, fresh) = (self.node_password.take(), port.and_then(new_password));
+        let keep = {
+            let fresh = fresh.clone();
+            move || {
+                let known = known.or_else(|| password_in(&folder));
+                let wanted = fresh.map(|fresh| fresh.like(known.as_ref()));
+                let written = keep_password(&folder, wanted.as_ref());
+                (wanted, written)
+            }
+        };
+        let kept = reactor.before(clock::up() + thread::FILE_PATIENCE, self.source.ask(keep)).await;
+        let (wanted, written) = match kept {
+            Some(Ok((wanted, written))) => (wanted, written.map_err(|error| error.to_string())),
+            _ => (fresh, Err(SILENT.to_owned())),
+        };
+        if let Err(why) = written {
+            ::log::warn!(
+                target: "identity-in-memory",
+                "the node password is kept in memory alone, as {}/{NODE_PASSWORD} cannot be written ({why}): after a restart \
+                 the server takes this board for another", self.folder
+            );
+        }
+        self.node_password.replace(wanted);
     }
 
     /// The kubeconfig of a cluster that the board joins: the first of `servers` in use. It is kept before a certificate is
@@ -199,6 +246,29 @@ pub fn kept_in(folder: &str) -> Option<NodePem> {
         };
         NodePem::read(&bytes).inspect_err(|error| ::log::warn!(target: error.word(), "{path}: {error}")).ok()
     })
+}
+
+const SILENT: &str = "the disk does not answer";
+
+/// What is shown to the supervisor of the cluster that this board has joined.
+pub fn password_in(folder: &str) -> Option<NodePassword> {
+    let text = file::read(&format!("{folder}/{NODE_PASSWORD}"), limits::CREDENTIAL_FILE_BYTES).ok()?;
+    NodePassword::read(&zeroize::Zeroizing::new(text))
+}
+
+fn new_password(port: u16) -> Option<NodePassword> {
+    let mut random = [0; 16];
+    SystemRandom::new().fill(&mut random).ok().map(|()| NodePassword::new(random, port))
+}
+
+/// `None`: there is to be none.
+fn keep_password(folder: &str, wanted: Option<&NodePassword>) -> io::Result<()> {
+    match wanted {
+        Some(wanted) if password_in(folder).as_ref() == Some(wanted) => Ok(()),
+        Some(wanted) => make_folder(folder).and_then(|()| replace(folder, NODE_PASSWORD, wanted.text().as_bytes())),
+        None if password_in(folder).is_none() => Ok(()),
+        None => perform(&files::FORGET, folder, NODE_PASSWORD, &[]),
+    }
 }
 
 /// The key, and whether it is on the disk.
@@ -270,14 +340,14 @@ fn new_key() -> Result<PrivateKey, String> {
     Ok(PrivateKey::new(pkcs8.as_ref()))
 }
 
-fn sign(node_name: &str, key: &PrivateKey) -> Result<Made, String> {
+fn sign(node_name: &str, key: &PrivateKey) -> Result<(SigningRequest, Vec<u8>), String> {
     let unusable = || "the key cannot be used: remove pending.pem in the identity's folder".to_owned();
     let random = SystemRandom::new();
     let pair =
         EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, key.pkcs8(), &random).map_err(|_| unusable())?;
     let request = SigningRequest::new(node_name, key.point().ok_or_else(unusable)?);
     let signature = pair.sign(&random, &request.to_be_signed()).map_err(|_| unusable())?;
-    Ok(Made { request, signature: signature.as_ref().to_vec() })
+    Ok((request, signature.as_ref().to_vec()))
 }
 
 #[cfg(test)]
@@ -363,6 +433,53 @@ mod tests {
         keep_now(&files, issued(&files));
         fs::write(format!("{state}/identity/{PENDING}"), pending).unwrap();
         assert_ne!(make(&IdentityFiles::new(&state, "n1"), false).request.name(), first.request.name());
+    }
+
+    #[test]
+    fn a_supervisor_is_shown_the_same_password_for_as_long_as_the_disk_has_it_and_an_api_server_none() {
+        let folder = TempFolder::new();
+        let state = folder.path("");
+        let path = format!("{state}/identity/{NODE_PASSWORD}");
+        let supervise = |port| {
+            let (files, reactor) = (IdentityFiles::new(&state, "n1"), Reactor::new().unwrap());
+            reactor.block_on(files.supervise(&reactor, port)).unwrap();
+            let in_memory = make(&files, false).node_password;
+            // The next process, which has joined.
+            assert_eq!(make(&IdentityFiles::new(&state, "n1"), false).node_password, in_memory);
+            assert_eq!(fs::exists(&path).unwrap(), port.is_some());
+            in_memory
+        };
+        let first = supervise(Some(6443)).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        let moved = supervise(Some(9345)).unwrap();
+        assert_eq!((moved.port, moved == first), (9345, false));
+        assert_eq!(supervise(Some(6443)), Some(first.clone()), "only the port was another");
+        assert_eq!(supervise(None), None, "an API server's own certificates from now on");
+        assert_ne!(supervise(Some(6443)), Some(first));
+    }
+
+    #[test]
+    fn a_password_that_the_disk_does_not_take_lasts_as_long_as_the_process() {
+        let folder = TempFolder::new();
+        let files = IdentityFiles::new(&folder.path("none/such"), "n1");
+        let reactor = Reactor::new().unwrap();
+        reactor.block_on(files.supervise(&reactor, Some(6443))).unwrap();
+        let first = make(&files, false).node_password;
+        assert!(first.is_some());
+        reactor.block_on(files.supervise(&reactor, Some(6443))).unwrap();
+        assert_eq!(make(&files, false).node_password, first);
+    }
+
+    #[test]
+    fn a_key_that_comes_with_its_certificate_is_kept_with_it() {
+        let folder = TempFolder::new();
+        let state = folder.path("");
+        let files = IdentityFiles::new(&state, "n1");
+        make(&files, false);
+        let shared = new_key().unwrap();
+        files.take_key(shared.clone());
+        keep_now(&files, issued(&files));
+        assert_eq!(kept_in(&format!("{state}/identity")).map(|kept| kept.key), Some(shared));
     }
 
     #[test]

@@ -143,6 +143,16 @@ impl Pool {
         Pool { is_unverified, ..Pool::new(reactor, resolver, clock, kubeconfig, successor) }
     }
 
+    /// One to the supervisor beside the API server, with the certificate in use.
+    pub fn supervisor(&self, port: u16) -> Pool {
+        let known = self.kubeconfig.borrow().as_ref().clone();
+        let server = Server { port, ..known.server.clone() };
+        // In no file, or what that says would be read again.
+        let kubeconfig = Kubeconfig { server, path: String::new(), ..known };
+        let (reactor, resolver) = (Rc::clone(&self.reactor), Rc::clone(&self.resolver));
+        Pool::new(reactor, resolver, Arc::clone(&self.clock), kubeconfig, self.successor.borrow().clone())
+    }
+
     /// The server in use; `None` for a board that has yet to join.
     pub fn server(&self) -> Option<Server> {
         let kubeconfig = self.kubeconfig.borrow();

@@ -388,9 +388,10 @@ impl MainLoop<'_, '_> {
                     self.shared.identity.wants(identity::Step::Send(ticket, access, operation));
                 }
                 Output::ReadMeans => self.shared.identity.wants(identity::Step::ReadMeans),
-                Output::UseCluster { servers, authorities } => {
-                    self.shared.identity.wants(identity::Step::UseCluster { servers, authorities });
+                Output::UseCluster { servers, authorities, supervisor } => {
+                    self.shared.identity.wants(identity::Step::UseCluster { servers, authorities, supervisor });
                 }
+                Output::TakeKey(key) => self.shared.identity.wants(identity::Step::TakeKey(key)),
                 Output::MakeRequest { is_new } => {
                     self.shared.identity.wants(identity::Step::MakeRequest { is_new });
                 }

@@ -324,6 +324,7 @@ impl Pair {
                 | Output::ReadMeans
                 | Output::UseCluster { .. }
                 | Output::MakeRequest { .. }
+                | Output::TakeKey(_)
                 | Output::KeepCertificate { .. } => {
                     unreachable!("nobody has a certificate here")
                 }

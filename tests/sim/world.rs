@@ -418,6 +418,7 @@ impl World {
             | Output::ReadMeans
             | Output::UseCluster { .. }
             | Output::MakeRequest { .. }
+            | Output::TakeKey(_)
             | Output::KeepCertificate { .. } => {
                 unreachable!("nobody has a certificate here")
             }

@@ -1,13 +1,19 @@
-//! Turns a token, and what is known of a cluster's CA, into an API server that is proven: only then is anything secret said.
+//! Turns a token, and what is known of a cluster's CA, into a server that is proven: only then is anything secret said.
 //!
 //! ```text
-//!         read              pinned               signed              ours, free
-//! Means -------> Discover -----------> Confirm -----------> Look ----------------> a key, a request for a certificate
-//!   ^            (nobody proven)       (proven, nobody)     (proven, the token)
+//!         read              pinned               confirmed           taken             located
+//! Means -------> Discover -----------> Confirm -----------> Look -----------> Locate -----------> a key, a request for
+//!   ^            (nobody proven)       (proven, nobody)     (proven, token)   (the same)            a certificate
 //!   '---------------- anything else: after seconds to minutes, with the next server ----------------'
+//!
+//! a token of      Discover, Confirm: who is it?                   Look                    Locate
+//! kubeadm         cluster-info, signed with the token             the Node: is it free?
+//! k3s and rke2    /cacerts, of which the token has the hash       the port of the API     its other servers
 //! ```
 
 use std::time::Duration;
+
+use zeroize::Zeroizing;
 
 use super::super::backoff::Backoff;
 use super::super::contract::{Access, Means, Output, Trust};
@@ -15,9 +21,11 @@ use super::super::notice::Level;
 use super::super::shared::Shared;
 use crate::api::{Class, Document, Operation, Refusal, StatusError};
 use crate::config::kubeconfig::Server;
+use crate::config::limits;
 use crate::identity::cluster_info::{self, Cluster, ClusterInfo};
-use crate::identity::token::{BootstrapToken, Kind};
-use crate::identity::{CertificateDer, IdentityError, pin};
+use crate::identity::supervisor::{self, Asked, Distribution};
+use crate::identity::token::Kind;
+use crate::identity::{CertificateDer, IdentityError, pem, pin};
 use crate::time::{Now, Up};
 
 #[derive(Debug)]
@@ -39,6 +47,9 @@ pub(super) struct Join {
     obstacle: Option<(&'static str, String, Up)>,
 }
 
+/// CAs that prove the server; `None`: those in use.
+type Authorities = Option<Vec<CertificateDer<'static>>>;
+
 #[derive(Debug)]
 enum Step {
     /// `io` reads token and CA.
@@ -46,12 +57,26 @@ enum Step {
         is_asked: bool,
     },
     Discover,
-    Confirm {
-        authorities: Option<Vec<CertificateDer<'static>>>,
+    Confirm(Authorities),
+    Look(Authorities),
+    /// `port`: of the API, where it is not the supervisor's.
+    Locate {
+        authorities: Authorities,
+        port: Option<u16>,
     },
-    Look {
-        authorities: Option<Vec<CertificateDer<'static>>>,
-    },
+}
+
+/// Why a step is not followed by the next one.
+enum Stop {
+    Failed(Refusal),
+    /// A machine word, and a sentence.
+    Hindered(&'static str, String),
+}
+
+impl From<IdentityError> for Stop {
+    fn from(error: IdentityError) -> Stop {
+        Stop::Hindered(error.word(), error.to_string())
+    }
 }
 
 /// Anything that a person has to change.
@@ -105,33 +130,37 @@ impl Join {
             shared.output(Output::ReadMeans);
             return None;
         };
-        let introduced = |authorities: &Option<_>, token| Access::Introduced {
+        let introduced = |authorities: &Authorities, token| Access::Introduced {
             server: server.clone(),
-            authorities: Clone::clone(authorities),
+            authorities: authorities.clone(),
             token,
         };
-        Some(match &self.step {
-            Step::Means { .. } => return None,
-            Step::Discover => (Access::Unverified { server: server.clone() }, Operation::ReadClusterInfo),
-            Step::Confirm { authorities } => (introduced(authorities, None), Operation::ReadClusterInfo),
-            Step::Look { authorities } => {
+        let supervisor = self.supervisor();
+        let who_is_it =
+            || if supervisor.is_some() { supervisor::ask_authorities() } else { Operation::ReadClusterInfo };
+        Some(match (&self.step, supervisor) {
+            (Step::Means { .. }, _) => return None,
+            (Step::Discover, _) => (Access::Unverified { server: server.clone() }, who_is_it()),
+            (Step::Confirm(authorities), _) => (introduced(authorities, None), who_is_it()),
+            (Step::Look(authorities), Some(of)) => {
+                (introduced(authorities, None), of.ask_settings(self.authorization()))
+            }
+            (Step::Look(authorities), None) => {
                 (introduced(authorities, Some(means.token.clone())), Operation::ReadNode { heartbeat: false })
+            }
+            (Step::Locate { authorities, .. }, of) => {
+                (introduced(authorities, None), of?.ask_api_servers(self.authorization()))
             }
         })
     }
 
     pub(super) fn means_read(&mut self, means: Result<Box<Means>, String>, shared: &mut Shared, now: Now) {
         match means {
-            Ok(means) if matches!(Kind::of(&means.token), Some(Kind::Supervisor(_))) => {
-                let text = "this is a token of k3s or rke2, whose own way to join is not built in yet: give this board a kubeconfig \
-                    (targets/kubernetes/enroll on a machine of an administrator)";
-                self.hindered("k3s-token", text.to_owned(), LONG_PAUSE, shared, now);
-            }
             Ok(means) => {
                 self.step = match &means.trust {
                     Trust::Pinned(_) | Trust::Token => Step::Discover,
-                    Trust::Given(authorities) => Step::Confirm { authorities: Some(authorities.clone()) },
-                    Trust::InUse => Step::Confirm { authorities: None },
+                    Trust::Given(authorities) => Step::Confirm(Some(authorities.clone())),
+                    Trust::InUse => Step::Confirm(None),
                 };
                 self.means = Some(means);
                 self.at = now.up;
@@ -153,66 +182,83 @@ impl Join {
     ) -> Option<Access> {
         self.at = now.up;
         let step = std::mem::replace(&mut self.step, Step::Means { is_asked: false });
-        let refused = match (&step, result) {
-            (Step::Discover, Ok(Document::Json(body))) => self.discovered(&body, shared).err(),
-            (Step::Confirm { authorities }, Ok(Document::Json(body))) => {
-                self.confirmed(&body, authorities.is_none(), shared).err()
-            }
-            (Step::Look { authorities }, Ok(Document::Node(node))) => {
-                let is_ready = node.is_ready();
-                match stranger.filter(|_| is_ready) {
-                    None => return self.proven(authorities.clone()),
-                    Some(who) => {
-                        let text = format!(
-                            "Node {} is {who}, and it is Ready: give this board another name, or switch the \
-                            other off",
-                            shared.node_name
-                        );
-                        self.hindered("name-taken", text, LONG_PAUSE, shared, now);
-                        return None;
-                    }
-                }
-            }
-            (Step::Look { authorities }, Err(Refusal::Status(StatusError { code: 403 | 404, .. }))) => {
-                return self.proven(authorities.clone());
-            }
-            (Step::Discover | Step::Confirm { .. }, Err(Refusal::Status(StatusError { code, .. })))
-                if cluster_info::refused(code).is_some() =>
-            {
-                match &step {
-                    // Whoever has the CA, or had it, needs no cluster-info (JOIN-8).
-                    Step::Confirm { authorities } => {
-                        if let Some(authorities) = authorities {
-                            self.use_cluster(None, authorities, shared);
-                        }
-                        self.step = Step::Look { authorities: authorities.clone() };
-                        None
-                    }
-                    _ => cluster_info::refused(code),
-                }
-            }
-            (_, Err(refusal)) => {
-                self.failed(&refusal, shared, now);
-                None
-            }
-            _ => None,
+        let next = match result {
+            Ok(document) => self.took(step, document, stranger, shared),
+            Err(Refusal::Status(status)) => self.was_refused(step, status, shared),
+            Err(failed) => Err(Stop::Failed(failed)),
         };
-        if let Some(error) = refused {
-            let pause = match error {
-                IdentityError::TokenUnknown(_) => self.pause_for_token(shared, now),
-                _ => LONG_PAUSE,
-            };
-            self.hindered(error.word(), error.to_string(), pause, shared, now);
+        next.unwrap_or_else(|why| {
+            self.stop(why, shared, now);
+            None
+        })
+    }
+
+    fn took(
+        &mut self,
+        step: Step,
+        document: Document,
+        stranger: Option<String>,
+        shared: &mut Shared,
+    ) -> Result<Option<Access>, Stop> {
+        match (step, document) {
+            (Step::Discover, Document::Json(body) | Document::HandedOut(body)) => self.discovered(&body, shared)?,
+            (Step::Confirm(authorities), Document::Json(body) | Document::HandedOut(body)) => {
+                self.confirmed(&body, authorities.is_none(), shared)?;
+            }
+            (Step::Look(authorities), Document::Node(node)) => {
+                if let Some(who) = stranger.filter(|_| node.is_ready()) {
+                    let text = format!(
+                        "Node {} is {who}, and it is Ready: give this board another name, or switch the other off",
+                        shared.node_name
+                    );
+                    return Err(Stop::Hindered("name-taken", text));
+                }
+                return Ok(self.proven(authorities));
+            }
+            (Step::Look(authorities), Document::HandedOut(body)) => {
+                self.say("it takes the token".to_owned(), shared);
+                self.step = Step::Locate { authorities, port: supervisor::read_api_port(&body)? };
+            }
+            (Step::Locate { authorities, port }, Document::HandedOut(body)) => {
+                return Ok(self.located(authorities, port, &supervisor::read_api_servers(&body)?, shared));
+            }
+            // Nothing that was asked for.
+            _ => {}
         }
-        None
+        Ok(None)
+    }
+
+    fn was_refused(&mut self, step: Step, status: StatusError, shared: &mut Shared) -> Result<Option<Access>, Stop> {
+        match (step, self.supervisor(), status.code) {
+            // It is older than that question.
+            (Step::Locate { authorities, port }, _, 404) => Ok(self.located(authorities, port, &[], shared)),
+            (_, Some(supervisor), _) => Err(supervisor.refused(&status, &shared.node_name, Asked::Place).into()),
+            (Step::Look(authorities), _, 403 | 404) => Ok(self.proven(authorities)),
+            (Step::Discover, _, code) if let Some(error) = cluster_info::refused(code) => Err(error.into()),
+            // Whoever has the CA, or had it, needs no cluster-info (JOIN-8).
+            (Step::Confirm(authorities), _, code) if cluster_info::refused(code).is_some() => {
+                if let Some(authorities) = &authorities {
+                    self.use_cluster(None, &[], authorities, shared);
+                }
+                self.step = Step::Look(authorities);
+                Ok(None)
+            }
+            _ => Err(Stop::Failed(Refusal::Status(status))),
+        }
     }
 
     /// The server does not take the token that cluster-info was signed with a moment ago.
     pub(super) fn token_died(&mut self, shared: &mut Shared, now: Now) {
-        let id = self.token().map(|token| token.id.to_owned()).unwrap_or_default();
-        let error = IdentityError::TokenUnknown(id);
-        let pause = self.pause_for_token(shared, now);
-        self.hindered(error.word(), error.to_string(), pause, shared, now);
+        let id = match self.kind() {
+            Some(Kind::Bootstrap(token)) => token.id.to_owned(),
+            _ => String::new(),
+        };
+        self.refused(IdentityError::TokenUnknown(id), shared, now);
+    }
+
+    /// No certificate comes of the server that was proven.
+    pub(super) fn refused(&mut self, error: IdentityError, shared: &mut Shared, now: Now) {
+        self.stop(error.into(), shared, now);
     }
 
     /// Settings, token or link may be others now.
@@ -222,53 +268,107 @@ impl Join {
         }
     }
 
+    /// What shows a supervisor the token; `None` for an API server.
+    pub(super) fn authorization(&self) -> Option<Zeroizing<String>> {
+        match self.kind()? {
+            Kind::Supervisor(token) => Some(token.authorization()),
+            Kind::Bootstrap(_) => None,
+        }
+    }
+
     /// Nothing is kept of this answer but certificates that are pinned (JOIN-3).
     fn discovered(&mut self, body: &[u8], shared: &mut Shared) -> Result<(), IdentityError> {
-        let cluster = self.signed(body)?;
+        let cluster = self.cluster(body, false)?;
         let pinned = match self.means.as_ref().map(|means| &means.trust) {
             Some(Trust::Pinned(pins)) => pin::pinned(&cluster.authorities, pins)?,
             _ => cluster.authorities,
         };
         let first = pinned.first().and_then(|authority| pin::of(authority)).map(|pin| pin.to_string());
         self.say(format!("its CA is {}", first.unwrap_or_default()), shared);
-        self.step = Step::Confirm { authorities: Some(pinned) };
+        self.step = Step::Confirm(Some(pinned));
         Ok(())
     }
 
     /// Now the whole bundle is the cluster's (JOIN-4).
     fn confirmed(&mut self, body: &[u8], is_in_use: bool, shared: &mut Shared) -> Result<(), IdentityError> {
-        let Cluster { server, authorities } = self.signed(body)?;
+        let Cluster { server, authorities } = self.cluster(body, true)?;
+        if self.supervisor().is_some() {
+            // Where the API is, it says to who shows the token.
+            self.step = Step::Look(Some(authorities));
+            return Ok(());
+        }
         self.say("its cluster-info is signed with the token".to_owned(), shared);
         if !is_in_use {
-            self.use_cluster(Some(&server), &authorities, shared);
+            self.use_cluster(None, &[server], &authorities, shared);
         }
-        self.step = Step::Look { authorities: (!is_in_use).then_some(authorities) };
+        self.step = Step::Look((!is_in_use).then_some(authorities));
         Ok(())
     }
 
-    /// The given servers in their order, the one that answered first; what cluster-info names is the last resort (JOIN-7).
-    fn use_cluster(&self, named: Option<&Server>, authorities: &[CertificateDer<'static>], shared: &mut Shared) {
-        let own = self.server().into_iter().chain(self.means.iter().flat_map(|means| &means.servers));
+    /// `port`: of the API. `named`: API servers that the supervisor knows.
+    fn located(
+        &mut self,
+        authorities: Authorities,
+        port: Option<u16>,
+        named: &[Server],
+        shared: &mut Shared,
+    ) -> Option<Access> {
+        let supervisor = self.server()?.port;
+        self.use_cluster(Some((supervisor, port.unwrap_or(supervisor))), named, authorities.as_ref()?, shared);
+        self.proven(authorities)
+    }
+
+    /// The given servers in their order, the one that answered first; those that it names are the last resort (JOIN-7).
+    /// `ports`: of its supervisor, and of the API beside it.
+    fn use_cluster(
+        &self,
+        ports: Option<(u16, u16)>,
+        named: &[Server],
+        authorities: &[CertificateDer<'static>],
+        shared: &mut Shared,
+    ) {
+        let own = self.server().into_iter().chain(self.means.iter().flat_map(|means| &means.servers)).cloned();
+        let own = own.map(|server| match ports {
+            Some((supervisor, port)) if server.port == supervisor => Server { port, ..server },
+            _ => server,
+        });
         let mut servers: Vec<Server> = Vec::new();
-        for server in own.chain(named) {
-            if !servers.contains(server) {
-                servers.push(server.clone());
+        for server in own.chain(named.iter().cloned()).take(limits::JOIN_SERVERS) {
+            if !servers.contains(&server) {
+                servers.push(server);
             }
         }
-        shared.output(Output::UseCluster { servers, authorities: authorities.to_vec() });
+        let supervisor = ports.map(|(supervisor, _)| supervisor);
+        shared.output(Output::UseCluster { servers, authorities: authorities.to_vec(), supervisor });
     }
 
-    fn signed(&self, body: &[u8]) -> Result<Cluster, IdentityError> {
-        let info = ClusterInfo::read(body)?;
-        let token = self.token().ok_or_else(|| IdentityError::AnswerMalformed("a token of k3s".to_owned()))?;
-        info.check_signature(token)?;
-        info.cluster()
+    /// What an answer says of the cluster, as far as the token vouches for it, or who gave it `is_proven`.
+    fn cluster(&self, body: &[u8], is_proven: bool) -> Result<Cluster, IdentityError> {
+        let malformed = |what: &str| IdentityError::AnswerMalformed(what.to_owned());
+        match self.kind().ok_or_else(|| malformed("no token"))? {
+            Kind::Bootstrap(token) => {
+                let info = ClusterInfo::read(body)?;
+                info.check_signature(token)?;
+                info.cluster()
+            }
+            Kind::Supervisor(token) => {
+                let authorities = match is_proven {
+                    true => pem::certificates(body).take(limits::CA_CERTIFICATES).collect(),
+                    false => pin::vouched_by_token(body, token.hash)?,
+                };
+                let server = self.server().filter(|_| !authorities.is_empty());
+                let server = server.ok_or_else(|| malformed("no certificate"))?.clone();
+                Ok(Cluster { server, authorities })
+            }
+        }
     }
 
-    fn proven(&mut self, authorities: Option<Vec<CertificateDer<'static>>>) -> Option<Access> {
+    fn proven(&mut self, authorities: Authorities) -> Option<Access> {
         self.obstacle = None;
         let (server, token) = (self.server()?.clone(), self.means.as_ref()?.token.clone());
-        Some(Access::Introduced { server, authorities, token: Some(token) })
+        // A supervisor is shown it by each request.
+        let token = Some(token).filter(|_| self.supervisor().is_none());
+        Some(Access::Introduced { server, authorities, token })
     }
 
     /// Each step is told, but not again and again while something is in the way.
@@ -283,20 +383,30 @@ impl Join {
         servers.get(self.turn.checked_rem(servers.len())?)
     }
 
-    fn token(&self) -> Option<BootstrapToken<'_>> {
-        match Kind::of(&self.means.as_ref()?.token)? {
-            Kind::Bootstrap(token) => Some(token),
-            Kind::Supervisor(_) => None,
-        }
+    fn kind(&self) -> Option<Kind<'_>> {
+        Kind::of(&self.means.as_ref()?.token)
     }
 
-    fn failed(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
-        let pause = match refusal.class() {
-            Class::Rights => return self.token_died(shared, now),
-            _ => shared.random.up_to(self.unreachable.step()).max(refusal.retry_after().min(LONG_PAUSE)),
+    /// Whose supervisor is asked; `None`: an API server is.
+    fn supervisor(&self) -> Option<Distribution> {
+        self.authorization()?;
+        Some(Distribution::of(self.server()?.port))
+    }
+
+    fn stop(&mut self, why: Stop, shared: &mut Shared, now: Now) {
+        let unreachable = |join: &mut Join, shared: &mut Shared| shared.random.up_to(join.unreachable.step());
+        let (word, text, pause) = match why {
+            Stop::Failed(refusal) if refusal.class() == Class::Rights => return self.token_died(shared, now),
+            Stop::Failed(refusal) => {
+                let pause = unreachable(self, shared).max(refusal.retry_after().min(LONG_PAUSE));
+                let server = self.server().map(Server::authority).unwrap_or_default();
+                ("join-failing", format!("{server}: {refusal}"), pause)
+            }
+            Stop::Hindered(word @ "token-unknown", text) => (word, text, self.pause_for_token(shared, now)),
+            Stop::Hindered(word @ "supervisor-busy", text) => (word, text, unreachable(self, shared)),
+            Stop::Hindered(word, text) => (word, text, LONG_PAUSE),
         };
-        let server = self.server().map(Server::authority).unwrap_or_default();
-        self.hindered("join-failing", format!("{server}: {refusal}"), pause, shared, now);
+        self.hindered(word, text, pause, shared, now);
     }
 
     /// Whoever has been a Node asks every quarter of an hour for a day, then every hour, each time spread (EXP-3).

@@ -40,7 +40,11 @@ impl Case {
 
     /// Hands over the key that was asked for last.
     fn make(&mut self) {
-        let input = Input::RequestMade { request: Box::new(self.request.clone()), signature: vec![0x30, 0] };
+        let input = Input::RequestMade {
+            request: Box::new(self.request.clone()),
+            signature: vec![0x30, 0],
+            node_password: None,
+        };
         let now = self.script.now();
         self.script.agent.handle(input, now);
     }

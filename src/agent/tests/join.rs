@@ -113,7 +113,10 @@ fn a_board_with_a_token_asks_in_order_and_is_a_node_only_when_it_has_its_certifi
     let key = Key::new();
     let request = SigningRequest::new("n1", key.point());
     let now = case.script.now();
-    case.script.agent.handle(Input::RequestMade { request: Box::new(request.clone()), signature: vec![0x30, 0] }, now);
+    case.script.agent.handle(
+        Input::RequestMade { request: Box::new(request.clone()), signature: vec![0x30, 0], node_password: None },
+        now,
+    );
     let mut text = String::new();
     let certificate = leaf("n1", &key, 2026, 2028);
     pem::write(&mut text, pem::CERTIFICATE, &certificate);
@@ -188,21 +191,6 @@ fn whoever_is_not_proven_never_hears_the_token() {
 }
 
 #[test]
-fn a_token_of_k3s_is_told_and_nobody_is_asked() {
-    let mut case = Case::new();
-    let asked = case.script.means_asked;
-    while case.script.means_asked == asked {
-        let (_, until) = case.script.drain();
-        case.script.up = case.script.up.max(until.as_duration());
-    }
-    let token = Token::parse(&format!("K10{}::node:secret", "0f".repeat(32))).unwrap();
-    let means = Means { servers: case.servers.clone(), token, is_fleeting: false, trust: Trust::InUse };
-    let now = case.script.now();
-    case.script.agent.handle(Input::Means(Ok(Box::new(means))), now);
-    assert!(case.words().contains(&"k3s-token"), "{:?}", case.script.words());
-}
-
-#[test]
 fn servers_take_turns() {
     let mut case = Case::new();
     let mut hosts = Vec::new();
@@ -255,7 +243,9 @@ fn a_token_that_dies_on_the_way_is_asked_for_again_and_the_key_stays() {
     case.words();
     let request = SigningRequest::new("n1", Key::new().point());
     let now = case.script.now();
-    case.script.agent.handle(Input::RequestMade { request: Box::new(request), signature: vec![0x30, 0] }, now);
+    case.script
+        .agent
+        .handle(Input::RequestMade { request: Box::new(request), signature: vec![0x30, 0], node_password: None }, now);
     case.play(refused(401, "Unauthorized"));
     assert!(case.words().contains(&"token-unknown"), "{:?}", case.script.words());
     case.proven();

@@ -13,6 +13,7 @@ mod revoked;
 mod status;
 mod status_line;
 mod strangers;
+mod supervised;
 mod unseen;
 
 use std::net::IpAddr;
@@ -24,6 +25,7 @@ use super::*;
 use crate::api::{Failure, PatchAnswer, Refusal, StatusError};
 use crate::config::kubeconfig::Server;
 use crate::identity::CertificateDer;
+use crate::identity::files::PrivateKey;
 use crate::journal::{BootId, Journal, Write};
 use crate::node::Node;
 use crate::node::object::Lease;
@@ -59,6 +61,10 @@ struct Script {
     means_asked: usize,
     /// The cluster that the board joins.
     cluster: Option<(Vec<Server>, Vec<CertificateDer<'static>>)>,
+    /// Port of what gives out its certificates.
+    supervisor: Option<u16>,
+    /// Those that came with a certificate.
+    keys_taken: Vec<PrivateKey>,
     disk: Disk,
     stopped: bool,
     /// The Node of a healthy server, once something was written to it.
@@ -126,7 +132,7 @@ impl Script {
         let script = Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
             stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, kept: Vec::new(),
-            means_asked: 0, cluster: None,
+            means_asked: 0, cluster: None, supervisor: None, keys_taken: Vec::new(),
         };
         script
     }
@@ -165,7 +171,11 @@ impl Script {
                     sent.push((ticket, operation));
                 }
                 Output::ReadMeans => self.means_asked += 1,
-                Output::UseCluster { servers, authorities } => self.cluster = Some((servers, authorities)),
+                Output::UseCluster { servers, authorities, supervisor } => {
+                    self.cluster = Some((servers, authorities));
+                    self.supervisor = supervisor;
+                }
+                Output::TakeKey(key) => self.keys_taken.push(key),
                 Output::MakeRequest { is_new } => self.keys_asked.push(is_new),
                 Output::KeepCertificate { chain, .. } => self.kept.push(chain),
                 Output::ReloadCredentials => self.reloads += 1,

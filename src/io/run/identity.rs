@@ -12,7 +12,7 @@ use crate::agent::{Access, CredentialDates, Means, Ticket};
 use crate::api::{Answer, Operation, Refusal};
 use crate::config::kubeconfig::{Material, Server};
 use crate::config::settings::Token;
-use crate::identity::files::NodePem;
+use crate::identity::files::{NodePem, PrivateKey};
 use crate::identity::pem;
 use crate::io::credentials;
 use crate::io::identity::{IdentityFiles, Made};
@@ -23,8 +23,9 @@ use crate::time::Wall;
 pub(super) enum Step {
     Send(Ticket, Access, Operation),
     ReadMeans,
-    UseCluster { servers: Vec<Server>, authorities: Vec<CertificateDer<'static>> },
+    UseCluster { servers: Vec<Server>, authorities: Vec<CertificateDer<'static>>, supervisor: Option<u16> },
     MakeRequest { is_new: bool },
+    TakeKey(PrivateKey),
     Keep { chain: Vec<CertificateDer<'static>>, received: Option<Wall> },
 }
 
@@ -85,15 +86,18 @@ impl Shared {
                     Input::Answered(ticket, answer)
                 }
                 Step::Send(ticket, access, operation) => {
-                    if introduced.as_ref().is_none_or(|(known, _)| *known != access) {
+                    // A certificate in use is another one with each renewal.
+                    let is_fresh = matches!(access, Access::Supervisor { .. });
+                    if is_fresh || introduced.as_ref().is_none_or(|(known, _)| *known != access) {
                         introduced = self.introduce(&access).map(|pool| (access, Rc::new(pool)));
                     }
                     let pool = introduced.as_ref().map_or(&self.pool, |(_, pool)| pool);
                     Input::Answered(ticket, pool.exchange(operation).await)
                 }
                 Step::ReadMeans => Input::Means(self.read_means().await),
-                Step::UseCluster { servers, authorities } => {
+                Step::UseCluster { servers, authorities, supervisor } => {
                     let proxy = self.identity.proxy.as_ref();
+                    self.identity.files.supervise(&self.reactor, supervisor).await;
                     if let Some(kubeconfig) = self.identity.files.use_cluster(&servers, &authorities, proxy).await {
                         self.pool.use_cluster(kubeconfig);
                     }
@@ -104,10 +108,15 @@ impl Shared {
                     continue;
                 }
                 Step::MakeRequest { is_new } => {
-                    let Made { request, signature } = self.make_request(is_new).await;
-                    Input::RequestMade { request: Box::new(request), signature }
+                    let Made { request, signature, node_password } = self.make_request(is_new).await;
+                    Input::RequestMade { request: Box::new(request), signature, node_password }
+                }
+                Step::TakeKey(key) => {
+                    self.identity.files.take_key(key);
+                    continue;
                 }
                 Step::Keep { chain, received } => {
+                    introduced = None;
                     let node_pem = self.identity.files.with_key(chain, received);
                     let proved = proving.take().map(|(_, proved)| proved);
                     Input::Credentials(self.keep(node_pem.zip(proved)).await)
@@ -148,6 +157,7 @@ impl Shared {
                 let trust = given.or_else(|| self.pool.authority()).ok_or(Unproven);
                 self.pool.introduced(server.clone(), trust, token.as_ref())
             }
+            Access::Supervisor { port } => self.pool.supervisor(*port),
             Access::Unverified { server } => self.pool.introduced(server.clone(), Err(Unproven), None),
             Access::InUse | Access::Candidate { .. } => return None,
         })
