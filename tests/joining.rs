@@ -12,8 +12,12 @@ macro_rules! cases {
 
 #[path = "support/agent.rs"]
 mod agent;
+#[path = "joining/clones.rs"]
+mod clones;
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "joining/disks.rs"]
+mod disks;
 #[path = "joining/first.rs"]
 mod first;
 #[path = "support/http1.rs"]
@@ -34,6 +38,8 @@ mod requests;
 mod rotation;
 #[path = "support/trials.rs"]
 mod trials;
+#[path = "joining/ways.rs"]
+mod ways;
 
 use cluster::Options;
 use std::process::ExitCode;
@@ -47,6 +53,15 @@ fn options() -> Options {
 }
 
 fn main() -> ExitCode {
-    let cases = [join::cases(), rotation::cases(), renewal::cases(), first::cases(), oracle::cases()];
+    let cases = [
+        disks::cases(),
+        ways::cases(),
+        clones::cases(),
+        join::cases(),
+        rotation::cases(),
+        renewal::cases(),
+        first::cases(),
+        oracle::cases(),
+    ];
     trials::run(trials::PER_TWO_CORES, options, cases.into_iter().flatten().collect())
 }

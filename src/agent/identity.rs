@@ -190,6 +190,8 @@ impl IdentityLane {
     /// When the next step is due; `None` where something else has to happen first.
     fn next_at(&self, shared: &Shared, is_held: bool, now: Now) -> Option<Up> {
         match &self.stage {
+            // What its renewal waits for is no matter any more.
+            Stage::Rest { .. } if self.join.is_none() && self.lacks_certificate(shared) => Some(now.up),
             Stage::Rest { not_before } if self.lacks_certificate(shared) => Some(*not_before),
             Stage::Rest { not_before } => {
                 let renewal =

@@ -7,7 +7,7 @@
 //! node-password what a supervisor knows the board by       written and synced before the supervisor hears of it
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -85,6 +85,8 @@ pub struct IdentityFiles {
     pending: RefCell<Option<PrivateKey>>,
     /// Where this process has joined; else it is looked for on the disk.
     node_password: RefCell<Option<NodePassword>>,
+    /// Its certificate is in use: where the disk did not take that, the key is on it still.
+    is_used: Cell<bool>,
 }
 
 /// Beside the certificate that it names.
@@ -112,6 +114,7 @@ impl IdentityFiles {
             source: Source::new("identity-files", 1),
             pending: RefCell::default(),
             node_password: RefCell::default(),
+            is_used: Cell::default(),
         }
     }
 
@@ -124,6 +127,7 @@ impl IdentityFiles {
     /// the disk does not take it, it is in memory alone: the next process asks with another.
     pub async fn make_request(&self, reactor: &Reactor, is_new: bool) -> Result<Made, String> {
         let (folder, node) = (Arc::clone(&self.folder), self.node_name.clone());
+        let is_new = is_new || self.is_used.get();
         let known = self.pending.borrow().clone().filter(|_| !is_new);
         let known_password = self.node_password.borrow().clone();
         let find = move || {
@@ -147,6 +151,7 @@ impl IdentityFiles {
         }
         let (request, signature) = sign(&self.node_name, &key)?;
         self.pending.replace(Some(key));
+        self.is_used.set(false);
         Ok(Made { request, signature, node_password })
     }
 
@@ -221,6 +226,7 @@ impl IdentityFiles {
     pub async fn keep(&self, node_pem: Arc<NodePem>) {
         let folder = Arc::clone(&self.folder);
         self.pending.take();
+        self.is_used.set(true);
         let why = match self.source.ask(move || keep(&folder, &node_pem)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) | Err(error) => error,

@@ -34,14 +34,14 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-fn own_cluster(signing_duration: Duration) -> Result<Cluster> {
+pub fn own_cluster(signing_duration: Duration) -> Result<Cluster> {
     Cluster::start(Options { signing_duration, ..Options::default() })
 }
 
-const YEAR: Duration = Duration::from_secs(365 * 86_400);
+pub const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// A group of this test alone, whose requests nobody approves by himself.
-fn group(cluster: &Cluster, name: &str) -> Result<String> {
+pub fn group(cluster: &Cluster, name: &str) -> Result<String> {
     let group = format!("system:bootstrappers:{name}");
     let (role, bound) = ("--clusterrole=system:node-bootstrapper", format!("--group={group}"));
     cluster.kubectl(&["create", "clusterrolebinding", name, role, &bound])?;

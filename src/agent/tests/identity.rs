@@ -277,6 +277,29 @@ fn a_certificate_that_the_server_refuses_leaves_the_old_one_in_use() {
     assert_eq!(case.script.kept.len(), 0);
 }
 
+/// A renewal that was denied waits for an hour, one that would be shorter for years: the token is the way back all the same.
+#[test]
+fn a_certificate_that_is_refused_while_its_renewal_rests_is_no_reason_to_wait() {
+    for is_denied in [true, false] {
+        let mut case = Case::with(leaf("n1", &Key::new(), 2020, if is_denied { 2027 } else { 2030 }));
+        case.make();
+        let denied = json!({ "conditions": [{ "type": "Denied", "reason": "KubectlDeny", "message": "" }] });
+        let shorter = leaf("n1", &case.key, 2026, 2027);
+        case.play(if is_denied { case.shown(denied) } else { case.issued(&shorter) });
+        let patience = case.script.up + HOUR / 6;
+        while case.script.up < patience && case.script.means_asked == 0 {
+            let (sent, until) = case.script.drain();
+            if sent.is_empty() {
+                case.script.up = patience.min(until.as_duration().max(case.script.up));
+            }
+            for (ticket, _) in sent {
+                case.script.answer(ticket, refused(401, "Unauthorized"));
+            }
+        }
+        assert_eq!(case.script.means_asked, 1, "{:?}", case.script.words());
+    }
+}
+
 #[test]
 fn no_answer_is_waited_for_ever_longer_and_a_refusal_for_minutes_to_hours() {
     for (result, most) in [
