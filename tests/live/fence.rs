@@ -331,6 +331,8 @@ fn a_fence_is_not_printed_for_what_is_no_name(_: &Cluster) -> Result<()> {
         &["edge\n"],
         &[&long],
         &["edge-", "system:masters"],
+        &["edge-", "system:bootstrappers:"],
+        &["edge-", "system:bootstrappers:a-"],
         &["edge-", "system:bootstrappers:a'b"],
         &["edge-", "system:bootstrappers:a", "more"],
     ] {

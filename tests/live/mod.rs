@@ -13,6 +13,7 @@ macro_rules! cases {
     };
 }
 
+mod attacks;
 mod check;
 mod clocks;
 mod credentials;
@@ -33,6 +34,7 @@ mod rights;
 mod roads;
 mod start;
 mod status;
+mod thief;
 mod throttled;
 mod upgrade;
 
@@ -53,6 +55,7 @@ pub fn options() -> Options {
 /// The longest first, so that the short ones fill the gaps at the end.
 pub fn cases() -> Vec<Case> {
     let groups = [
+        attacks::cases(),
         fence::cases(),
         revoked::cases(),
         k3s::cases(),
