@@ -28,11 +28,17 @@ mod stamps;
 mod trials;
 
 use cluster::Options;
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 /// An emulated machine has no core to spare.
 const AT_ONCE: usize = 1;
 
+/// Under the name, too, by which a guest of ours calls it.
+fn options() -> Options {
+    Options { more_addresses: vec![IpAddr::from([10, 0, 2, 2])], ..Options::default() }
+}
+
 fn main() -> ExitCode {
-    trials::run(AT_ONCE, Options::default, cases::all())
+    trials::run(AT_ONCE, options, cases::all())
 }

@@ -29,16 +29,16 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// A board at work, and what the test did to it.
-struct Trial<'a> {
+pub struct Trial<'a> {
     cluster: &'a Cluster,
     node: &'a NodeIdentity,
-    machine: Machine,
+    pub machine: Machine,
     stamps: Stamps,
 }
 
 impl<'a> Trial<'a> {
     /// Switched on, known by its name, and Ready.
-    fn begin(cluster: &'a Cluster, node: &'a NodeIdentity, boot: Boot, names: [&str; 2]) -> Result<Self> {
+    pub fn begin(cluster: &'a Cluster, node: &'a NodeIdentity, boot: Boot, names: [&str; 2]) -> Result<Self> {
         let (stamps, began) = (Stamps::begin(), Instant::now());
         let machine = boot.start(cluster)?;
         let mut trial = Self { cluster, node, machine, stamps };
@@ -54,7 +54,7 @@ impl<'a> Trial<'a> {
         Ok(trial)
     }
 
-    fn renews(&self) -> Result<()> {
+    pub fn renews(&self) -> Result<()> {
         let since_us = now_us();
         let is_new = |e: &AuditEntry| is_renewal(e) && e.received_at_us > since_us;
         let found =
@@ -116,7 +116,7 @@ impl<'a> Trial<'a> {
         serde_json::from_str(&noted).map_err(|e| format!("{noted}: {e}"))
     }
 
-    fn end(mut self) -> Result<()> {
+    pub fn end(mut self) -> Result<()> {
         self.renews()?;
         sandbox::refuses(&mut self.machine)?;
         let looked_at = self.stamps.are_true(self.cluster, self.node).map_err(|e| self.machine.with_console(&e))?;

@@ -12,6 +12,7 @@ macro_rules! cases {
 
 mod boards;
 mod clocks;
+mod joining;
 mod sleep;
 
 use super::board::Board;
@@ -36,7 +37,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 pub fn all() -> Vec<Case> {
-    [clocks::cases(), sleep::cases(), boards::cases()].into_iter().flatten().collect()
+    [clocks::cases(), sleep::cases(), boards::cases(), joining::cases()].into_iter().flatten().collect()
 }
 
 fn boot<'a>(board: &'a Board, node: &'a NodeIdentity) -> Boot<'a> {

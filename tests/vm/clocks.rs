@@ -1,8 +1,8 @@
 //! Boards whose clock is wrong when they are switched on: what they say to the server is dated right all the same.
 
-use super::super::board::{Board, PC};
+use super::super::board::PC;
 use super::super::cluster::{Cluster, NodeIdentity, Result};
-use super::super::machine::Machine;
+use super::super::machine::{Boot, Machine};
 use super::super::requests::{is_renewal, wait_for_requests};
 use super::super::stamps::Stamps;
 use super::{Case, READY_WITHIN, SLACK_SECONDS, boot, wait_until_ready};
@@ -18,7 +18,7 @@ pub fn cases() -> Vec<Case> {
 
 fn a_board_in_1970_is_ready_with_true_stamps(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("in-1970")?;
-    let machine = becomes_ready(cluster, &PC, &node, Wall::from_unix_seconds(0))?;
+    let machine = becomes_ready(cluster, boot(&PC, &node), &node, Wall::from_unix_seconds(0))?;
     let skews = machine.agent_said().iter().filter(|line| line.contains("clock is")).count();
     assert_eq!(skews, 0, "a board without a clock was told that its clock is off:\n{}", machine.said());
     Ok(())
@@ -27,17 +27,17 @@ fn a_board_in_1970_is_ready_with_true_stamps(cluster: &Cluster) -> Result<()> {
 fn a_board_a_day_ahead_is_ready_with_true_stamps(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("ahead")?;
     let tomorrow = Wall::from_unix_seconds(now_seconds()?.saturating_add(DAY_SECONDS));
-    let machine = becomes_ready(cluster, &PC, &node, tomorrow)?;
+    let machine = becomes_ready(cluster, boot(&PC, &node), &node, tomorrow)?;
     let skews = machine.agent_said().iter().filter(|line| line.contains("s ahead of the server's")).count();
     assert_eq!(skews, 1, "who sets a clock that is off must hear of it, once:\n{}", machine.said());
     Ok(())
 }
 
 /// A board that shows `clock` when it is switched on: Ready, renewing, dated right; and its clock goes on as it was.
-fn becomes_ready(cluster: &Cluster, board: &Board, node: &NodeIdentity, clock: Wall) -> Result<Machine> {
+pub fn becomes_ready(cluster: &Cluster, boot: Boot, node: &NodeIdentity, clock: Wall) -> Result<Machine> {
     let stamps = Stamps::begin();
     let shown = clock.to_seconds_stamp();
-    let mut machine = boot(board, node).clock(shown.trim_end_matches('Z').to_owned()).start(cluster)?;
+    let mut machine = boot.clock(shown.trim_end_matches('Z').to_owned()).start(cluster)?;
     let (before, up) = machine.clocks()?;
     let off = (before - up - clock.unix_seconds()).abs();
     assert!(off <= 60, "the board was to begin at {shown}, and began {off} s from it");

@@ -3,7 +3,7 @@
 use super::archive::Archive;
 use super::board::Board;
 use super::cluster::daemon::{Daemon, tail, write_private};
-use super::cluster::{Cluster, NodeIdentity, Result, wait_until};
+use super::cluster::{Cluster, NodeIdentity, Result, Token, wait_until};
 use super::monitor;
 use super::requests::now_us;
 use super::sandbox;
@@ -38,18 +38,35 @@ pub struct Boot<'a> {
     clock: Option<String>,
     port: Option<u16>,
     kernel_words: &'static str,
+    /// It has no kubeconfig: its settings say how to join.
+    joins: bool,
+    /// Its settings are on the card that its firmware starts from.
+    has_card: bool,
 }
 
 impl<'a> Boot<'a> {
     pub fn new(board: &'a Board, node: &'a NodeIdentity) -> Self {
         let settings = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n".to_owned();
-        Self { board, node, settings, clock: None, port: None, kernel_words: "" }
+        Self { board, node, settings, clock: None, port: None, kernel_words: "", joins: false, has_card: false }
     }
 
     /// A key of the settings file; the value is YAML.
     pub fn set(mut self, key: &str, yaml: &str) -> Self {
         self.settings.push_str(&format!("{key}: {yaml}\n"));
         self
+    }
+
+    /// Nothing but a token, and whom to trust with it.
+    pub fn joining(self, cluster: &Cluster, token: &Token) -> Self {
+        let server = format!("['https://{HOST}:{}']", cluster.api.port);
+        let pins = format!("['{}']", cluster.pin());
+        let boot = self.set("servers", &server).set("token", &format!("'{token}'")).set("caHash", &pins);
+        Self { joins: true, ..boot }
+    }
+
+    /// Its settings are where a person writes them who has nothing but a card reader: on the FAT partition.
+    pub fn with_settings_on_its_card(self) -> Self {
+        Self { has_card: true, ..self }
     }
 
     /// What its clock shows when it is switched on: `2026-01-01T00:00:00`.
@@ -115,6 +132,11 @@ impl<'a> Boot<'a> {
             set(&["-drive", &format!("if=none,id=state,format=raw,file={}", disk.display())]);
             set(&["-device", &format!("{kind},drive=state")]);
         }
+        if self.has_card {
+            let card = file("card");
+            make_card(&card, &self.settings)?;
+            set(&["-drive", &format!("if=sd,format=raw,file={}", card.display())]);
+        }
         let daemon = Daemon::start(cluster.home(), &format!("{name}-qemu"), &command)?;
         Ok(Machine { daemon, console, wires, asked, has_landlock: self.kernel_words.is_empty() })
     }
@@ -135,6 +157,14 @@ impl<'a> Boot<'a> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             archive.file(&format!("modules/{name}"), read(&path)?);
         }
+        if self.has_card {
+            archive.file("etc/card", "");
+        } else {
+            archive.file("etc/nodepulse/config.yaml", &self.settings);
+        }
+        if self.joins {
+            return Ok(archive.finish());
+        }
         // The kubeconfig names its files by path: each is where it is here.
         for path in [&self.node.certificate, &self.node.key, &self.node.authority] {
             archive.file(&path.display().to_string(), read(path)?);
@@ -145,7 +175,6 @@ impl<'a> Boot<'a> {
         let named = String::from_utf8_lossy(&read(&kubeconfig)?)
             .replace("    server: ", "    tls-server-name: localhost\n    server: ");
         archive.file("etc/nodepulse/kubeconfig", named);
-        archive.file("etc/nodepulse/config.yaml", &self.settings);
         Ok(archive.finish())
     }
 }
@@ -268,6 +297,14 @@ impl Machine {
         Ok(asked_us.saturating_sub(Duration::from_secs_f64(since.max(0.0)).as_micros() as u64))
     }
 
+    /// Starts the agent, whose power then goes in the moment that `cut` waits for (`cut_at_line`, `cut_at_file` in `init`): before
+    /// anything else is synced. Waits until it is there again.
+    pub fn start_agent_until_power_fails(&mut self, cut: &str) -> Result<()> {
+        let before = self.count_lines(&["init: ready"]);
+        self.tell(&format!("{cut}; start"))?;
+        self.wait_for_another(&["init: ready"], before, BOOT_WITHIN).map(drop)
+    }
+
     /// As if somebody pressed the button; waits until it is there again.
     pub fn reset(&mut self) -> Result<()> {
         let before = self.count_lines(&["init: ready"]);
@@ -281,13 +318,37 @@ impl Machine {
     }
 }
 
+/// A card as a Raspberry Pi's: a table of partitions, and one with FAT32, on which stand the settings.
+fn make_card(path: &Path, settings: &str) -> Result<()> {
+    const CARD_BYTES: u64 = 64 * 1024 * 1024;
+    const BEGIN: u32 = 2048;
+    const FAT32: u8 = 0x0c;
+    let sectors = u32::try_from(CARD_BYTES / 512).map_err(|e| e.to_string())? - BEGIN;
+    let mut table = vec![0; 512];
+    table[450] = FAT32;
+    table[454..458].copy_from_slice(&BEGIN.to_le_bytes());
+    table[458..462].copy_from_slice(&sectors.to_le_bytes());
+    table[510..].copy_from_slice(&[0x55, 0xaa]);
+    fs::write(path, table).map_err(|e| e.to_string())?;
+    let file = fs::OpenOptions::new().write(true).open(path).map_err(|e| e.to_string())?;
+    file.set_len(CARD_BYTES).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = write_private(&path.with_extension("yaml"), settings)?.display().to_string();
+    let (card, blocks) = (path.display().to_string(), (sectors / 2).to_string());
+    run("mkfs.vfat", &["-F", "32", "--offset", &BEGIN.to_string(), &card, &blocks])?;
+    run("mcopy", &["-i", &format!("{card}@@{}", u64::from(BEGIN) * 512), &text, "::nodepulse.yaml"])
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    let search = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let made = Command::new(program).args(arguments).env("PATH", search).output();
+    let made = made.map_err(|e| format!("{program}: {e}"))?;
+    if made.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&made.stderr).into_owned()) }
+}
+
 /// An empty disk with a file system that every kernel here knows.
 fn make_disk(path: &Path) -> Result<()> {
     write_private(path, "")?;
     let file = fs::OpenOptions::new().write(true).open(path).map_err(|e| e.to_string())?;
     file.set_len(DISK_BYTES).map_err(|e| format!("{}: {e}", path.display()))?;
-    let search = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let mut make = Command::new("mkfs.ext4");
-    let made = make.args(["-q", "-F"]).arg(path).env("PATH", search).output().map_err(|e| format!("mkfs.ext4: {e}"))?;
-    if made.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&made.stderr).into_owned()) }
+    run("mkfs.ext4", &["-q", "-F", &path.display().to_string()])
 }
