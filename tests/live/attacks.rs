@@ -140,7 +140,9 @@ fn others_are_not_touched(prey: &Prey) -> Result<()> {
     let mut tries = prey.for_nobody()?;
     let other = node_path("edge-2");
     let labels = |key: &str| json!({"metadata": {"labels": {key: "x"}}});
-    let whole = prey.cluster.get_node("edge-2")?;
+    let mut whole = prey.cluster.get_node("edge-2")?;
+    // Whatever the controllers have written since.
+    whole["metadata"]["resourceVersion"] = Value::Null;
     for (kind, body) in [
         (STRATEGIC, labels("a")),
         (MERGE, labels("a")),

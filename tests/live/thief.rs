@@ -159,6 +159,7 @@ impl Prey {
     pub fn for_nobody(&self) -> Result<Vec<Try>> {
         let system = "/api/v1/namespaces/kube-system";
         let mut waiting = self.cluster.api.admin.get(&format!("{REQUESTS}/waiting"))?;
+        waiting["metadata"]["resourceVersion"] = Value::Null;
         waiting["status"]["conditions"] =
             json!([{"type": "Approved", "status": "True", "reason": "Mine", "message": ""}]);
         let approved = json!({"status": {"conditions": waiting["status"]["conditions"]}});
