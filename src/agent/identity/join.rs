@@ -125,6 +125,10 @@ impl Join {
 
     /// What to ask now, if that is another server than before.
     pub(super) fn operation(&mut self, shared: &mut Shared) -> Option<(Access, Operation)> {
+        if matches!(self.step, Step::Means { .. }) {
+            // What a server was proven with before, for a certificate that did not come, is read again.
+            self.means = None;
+        }
         let Some((means, server)) = self.means.as_ref().and_then(|means| Some((means, self.server()?))) else {
             self.step = Step::Means { is_asked: true };
             shared.output(Output::ReadMeans);

@@ -253,6 +253,35 @@ fn a_token_that_dies_on_the_way_is_asked_for_again_and_the_key_stays() {
     assert_eq!(case.script.keys_asked, [false, false]);
 }
 
+/// Whatever becomes of the first request, a board goes on from the token.
+#[test]
+fn a_board_whose_first_request_is_denied_asks_again_from_the_token_on() {
+    for (kind, waits) in [("Denied", 1), ("Failed", 1)] {
+        let mut case = Case::new();
+        for hours in [0, waits, waits * 2] {
+            let since = case.script.up;
+            case.proven();
+            let waited = case.script.up - since;
+            assert!(waited >= HOUR * hours && waited < HOUR * hours + HOUR / 10, "{waited:?}");
+            case.words();
+            let request = SigningRequest::new("n1", Key::new().point());
+            let packed = STANDARD.encode(request.pem(&[0x30, 0]));
+            let now = case.script.now();
+            case.script.agent.handle(
+                Input::RequestMade { request: Box::new(request), signature: vec![0x30, 0], node_password: None },
+                now,
+            );
+            let conditions = json!([{ "type": "Approved" }, { "type": kind, "reason": "KubectlDeny" }]);
+            let object = json!({
+                "spec": { "request": packed, "signerName": "kubernetes.io/kube-apiserver-client-kubelet" },
+                "status": { "conditions": conditions },
+            });
+            case.play(Ok(Document::Json(object.to_string().into_bytes())));
+            case.words();
+        }
+    }
+}
+
 /// A few requests with a certificate that is refused are enough to know; the files are read again before.
 #[test]
 fn a_node_whose_certificate_has_ended_goes_back_with_the_token_ever_more_rarely() {
