@@ -10,8 +10,9 @@ use crate::time::{Up, Wall};
 pub(super) struct Credentials {
     dates: CredentialDates,
     read_at: Option<Up>,
-    /// 401 in a row, from the server itself.
+    /// 401 in a row, from the server itself, and when the last one came.
     unauthorized: u32,
+    unauthorized_at: Option<Up>,
 }
 
 /// They are read again at most this often.
@@ -40,6 +41,13 @@ impl Credentials {
         self.unauthorized >= REFUSED_FOR_GOOD && self.dates.renewal.is_some()
     }
 
+    /// When they were last refused, where they have ended as well: there is no hope then that the server will take them.
+    /// `stamp`: by its clock.
+    pub(super) fn ended_at(&self, stamp: Option<Wall>) -> Option<Up> {
+        let end = self.dates.renewal.filter(|_| self.are_refused())?.end;
+        self.unauthorized_at.filter(|_| stamp.is_some_and(|stamp| end < stamp))
+    }
+
     pub(super) fn dates(&self) -> CredentialDates {
         self.dates
     }
@@ -48,6 +56,7 @@ impl Credentials {
     pub(super) fn refused(&mut self, refusal: &Refusal, now: Up) -> bool {
         if matches!(refusal, Refusal::Status(StatusError { code: 401, .. })) {
             self.unauthorized = self.unauthorized.saturating_add(1);
+            self.unauthorized_at = Some(now);
         }
         let may_help = refusal.class() == Class::Rights
             || matches!(&*refusal.word(), "tls-refused-by-peer" | "tls-unknown-issuer" | "credentials-unreadable");

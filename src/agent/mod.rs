@@ -49,6 +49,7 @@ use heapless::LinearMap;
 use identity::IdentityLane;
 use lease::LeaseLane;
 use renewals::LONGEST_ANSWER;
+use replay::fleet_offset;
 use shared::{Shared, Step};
 use status::StatusLane;
 
@@ -63,6 +64,10 @@ const CEILING: Because = Because { what: "the ceiling of requests in a minute", 
 /// How often a board asks whose identity was revoked (REV-1).
 const REVOKED_PAUSE: Duration = Duration::from_secs(3600);
 const REVOKED: Because = Because { what: "the end of a revocation", after: None };
+
+/// How often the other lanes try a certificate that has ended (EXP-1): the clock that says so may have been wrong.
+const ENDED_PAUSE: Duration = Duration::from_secs(15 * 60);
+const ENDED: Because = Because { what: "another certificate", after: None };
 
 /// Besides those at once and those that are repeated, in the long run: three and a half times what heartbeats ask for in
 /// peace, which is the ceiling by default. Whoever sets heartbeats of a second gets them, and a NodeStatus beside them.
@@ -209,6 +214,9 @@ impl Agent {
             return output;
         }
         let mut wait: Option<(Up, Because)> = None;
+        let ended = self.shared.credentials.ended_at(self.shared.stamp(now));
+        let ended_until =
+            ended.map_or(now.up, |at| at + ENDED_PAUSE + fleet_offset(&self.shared.node_name, ENDED_PAUSE));
         for lane in LANES {
             let has_credentials = lane == Lane::Identity || self.identity.is_joined();
             if !has_credentials || self.in_flight.contains_key(&lane) {
@@ -220,6 +228,9 @@ impl Agent {
             let pause = self.requests.wait(f64::from(left), now.up);
             let step = match lane {
                 _ if now.up < self.revoked_until => Step::Wait { until: self.revoked_until, because: REVOKED },
+                Lane::Lease | Lane::Status | Lane::Events if now.up < ended_until => {
+                    Step::Wait { until: ended_until, because: ENDED }
+                }
                 _ if !pause.is_zero() => Step::Wait { until: now.up + pause, because: CEILING },
                 Lane::Lease => self.lease.poll(&mut self.shared, now),
                 Lane::Status => self.status.poll(&mut self.shared, renewal, now),

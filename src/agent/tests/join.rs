@@ -287,12 +287,13 @@ fn a_board_whose_first_request_is_denied_asks_again_from_the_token_on() {
 fn a_node_whose_certificate_has_ended_goes_back_with_the_token_ever_more_rarely() {
     let mut script = Script::new();
     script.register();
-    let renewal = Renewal::of(&leaf("n1", &Key::new(), 2025, 2027), None);
+    let renewal = Renewal::of(&leaf("n1", &Key::new(), 2024, 2025), None);
     let now = script.now();
     script.agent.handle(Input::Credentials(CredentialDates { renewal, ..CredentialDates::default() }), now);
     let mut case = Case { script, ..Case::new() };
-    let mut tries = Vec::new();
-    let end = case.script.up + HOUR * 48;
+    let (mut tries, mut with_certificate) = (Vec::new(), Vec::new());
+    let began = case.script.up;
+    let end = began + HOUR * 48;
     while case.script.up < end {
         let asked = case.script.means_asked;
         let (sent, until) = case.script.drain();
@@ -309,6 +310,7 @@ fn a_node_whose_certificate_has_ended_goes_back_with_the_token_ever_more_rarely(
         }
         for (ticket, operation) in sent {
             let is_ours = ticket.lane() == Lane::Identity;
+            with_certificate.extend((!is_ours).then_some(case.script.up));
             assert!(!is_ours || operation == Operation::ReadClusterInfo, "{operation:?}");
             let nobody_knows = Document::Json(json!({ "data": { "kubeconfig": "" } }).to_string().into_bytes());
             let result = if is_ours { Ok(nobody_knows) } else { refused(401, "Unauthorized") };
@@ -319,4 +321,7 @@ fn a_node_whose_certificate_has_ended_goes_back_with_the_token_ever_more_rarely(
     let within = |from: u64, to: u64| tries.iter().filter(|at| (from * 3600..to * 3600).contains(*at)).count();
     assert!((60..=140).contains(&within(0, 24)), "{} on the first day", within(0, 24));
     assert!((15..=35).contains(&within(25, 48)), "{} on the second", within(25, 48));
+    // A certificate that has ended by the server's own clock is of no use: that it is shown at all is for a clock that was wrong.
+    let later = with_certificate.iter().filter(|at| **at > began + HOUR / 4).count();
+    assert!((48..=48 * 8 * 3).contains(&later), "{later} requests with a certificate that has ended");
 }
