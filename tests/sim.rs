@@ -16,6 +16,7 @@ mod sim {
     pub mod clocks;
     pub mod facts;
     pub mod happen;
+    pub mod identity;
     pub mod judge;
     pub mod long;
     pub mod network;

@@ -103,6 +103,13 @@ impl ModelServer {
         self.respond(form, header("audit-id"), Err(problem), now_us)
     }
 
+    /// What another part of the cluster found for a request, as this server says it.
+    pub fn show(&mut self, request: &Request, result: Result<(u16, Value), Problem>, now_us: i64) -> Response {
+        let form = Form::accepted(request.header("accept"));
+        let result = form.clone().and_then(|_| result.map(|(code, object)| (code, Shown::Made(object))));
+        self.respond(form.unwrap_or(Form::JSON), request.header("audit-id"), result, now_us)
+    }
+
     fn serve(&mut self, request: &Request, caller: &Caller, now_us: i64) -> Result<Success, Problem> {
         let route = Route::of(request)?;
         caller.authorize(&route)?;

@@ -1,0 +1,236 @@
+//! Turns the agent's requests into answers of the cluster, or of somebody who stands between and is not the cluster.
+
+use std::time::Duration;
+
+use nodepulse::agent::{Access, Input, Ticket};
+use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, Progress, Refusal, Target};
+use nodepulse::identity::CertificateDer;
+
+use super::cluster::Authority;
+use super::der;
+use super::judge::Way;
+use super::machine::Flight;
+use super::planted::Fault;
+use super::world::{Event, SECOND_US, World};
+use crate::model::http::{Request, Response};
+use crate::model::problem::Problem;
+
+const PATIENCE_US: u64 = 10 * SECOND_US;
+
+/// Somebody to whom a board's connections go instead of to the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intruder {
+    /// Has another board's token, and puts a CA of its own beside the cluster's.
+    MixesCas,
+    /// The same with its own CA alone.
+    OwnCa,
+    /// Has no token.
+    Forges,
+    Silent,
+}
+
+pub const INTRUDERS: [Intruder; 4] = [Intruder::MixesCas, Intruder::OwnCa, Intruder::Forges, Intruder::Silent];
+
+/// A request and over what it goes.
+#[derive(Clone)]
+pub struct Letter {
+    pub bytes: Vec<u8>,
+    /// Keys of the CAs by which the server is verified; `None`: it is not.
+    trust: Option<Vec<Vec<u8>>>,
+    leaf: Option<Vec<u8>>,
+}
+
+impl World {
+    pub fn send(&mut self, board: usize, ticket: Ticket, access: Option<Access>, operation: Operation) {
+        let machine = &self.machines[board];
+        let (in_use, is_of_identity) = (machine.shell.authorities.clone(), access.is_some());
+        let (trusted, leaf, token) = match access.unwrap_or(Access::InUse) {
+            Access::InUse if machine.shell.identity.is_none() => {
+                return self.violated(format!("{} is sent without an identity", operation.label()));
+            }
+            Access::InUse => (in_use, machine.shell.leaf(), None),
+            Access::Candidate { .. } if self.is(Fault::OldDroppedEarly) => {
+                let answer = Answer { date: None, result: Ok(Document::Nothing) };
+                return self.answer(board, 1_000, Input::Answered(ticket, answer));
+            }
+            Access::Candidate { chain } => (in_use, chain.first().map(|leaf| leaf.to_vec()), None),
+            Access::Supervisor { .. } => return self.violated("there is no supervisor".to_owned()),
+            Access::Unverified { .. } => {
+                let token = self.is(Fault::TokenBeforeVerification).then(|| super::cluster::TOKEN.to_owned());
+                (None, None, token)
+            }
+            Access::Introduced { authorities, token, .. } => {
+                let token = token.map(|token| token.as_str().to_owned());
+                (authorities.map(|given| self.with_unpinned(given)).or(in_use), None, token)
+            }
+        };
+        if let Some(trusted) = &trusted {
+            self.check_trust(&trusted.clone());
+        }
+        let operation = self.spoilt(operation);
+        self.say_sent(board, &operation, trusted.is_some(), token.is_some());
+        let target = Target {
+            authority: "api.example:6443".to_owned(),
+            path_prefix: String::new(),
+            node_name: self.machines[board].node.clone(),
+            bearer_token: token,
+        };
+        let (bytes, exchange) = Exchange::start(operation, &target, AuditId::new(1));
+        let keys = |trusted: Vec<CertificateDer<'static>>| trusted.iter().filter_map(|one| der::key_of(one)).collect();
+        let letter = Letter { bytes, trust: trusted.map(keys), leaf };
+        self.requests += 1;
+        let (flight, life) = (self.requests, self.machines[board].life);
+        self.machines[board].flights.insert(flight, Flight { ticket, exchange });
+        self.schedule(PATIENCE_US, Event::Fail { board, life, flight, word: "timed-out" });
+        if self.is_linked(board) {
+            let delay_us = self.random.between(2_000, 120_000);
+            self.schedule(delay_us, Event::Arrive { board, life, flight, letter });
+        }
+        let cuts = self.plan.cuts_after_request_per_mille;
+        if is_of_identity && self.peace_us.is_none() && self.random.per_mille(cuts) {
+            let delay_us = self.random.below(400_000);
+            self.schedule(delay_us, Event::PowerCut { board, life });
+        }
+    }
+
+    fn say_sent(&mut self, board: usize, operation: &Operation, is_verified: bool, has_token: bool) {
+        let how = match (is_verified, has_token) {
+            (false, _) => " to whoever answers",
+            (true, true) => " with the token",
+            (true, false) => "",
+        };
+        let label = operation.label();
+        self.say(|| format!("board {board} -> {label}{how}"));
+    }
+
+    /// As an agent would that takes a bundle for proven when one of it is.
+    fn with_unpinned(&self, mut given: Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>> {
+        if self.is(Fault::UnpinnedKept) && self.machines.iter().any(|machine| machine.intruder.is_some()) {
+            given.push(CertificateDer::from(self.foreign.der.clone()));
+        }
+        given
+    }
+
+    fn spoilt(&mut self, operation: Operation) -> Operation {
+        match operation {
+            Operation::CreateCertificateRequest { body } if self.is(Fault::TwoRequestsForOneKey) => {
+                let name = format!("node-csr-{}-", self.requests);
+                Operation::CreateCertificateRequest { body: body.replacen("node-csr-", &name, 1) }
+            }
+            other => other,
+        }
+    }
+
+    pub fn arrive(&mut self, board: usize, life: u64, flight: u64, letter: &Letter) {
+        let is_silent = self.api_down_until_us > self.now_us && self.random.per_mille(500);
+        if !self.is_linked(board) || is_silent {
+            return;
+        }
+        let intruder = self.machines[board].intruder.filter(|(until_us, _)| *until_us > self.now_us);
+        let intruder = intruder.map(|(_, intruder)| intruder);
+        let certified = if intruder.is_some() { &self.foreign.key } else { &self.cluster.serves.key };
+        if letter.trust.as_ref().is_some_and(|trust| !trust.contains(certified)) {
+            return self.schedule(5_000, Event::Fail { board, life, flight, word: "tls-unknown-issuer" });
+        }
+        let Ok(Some((request, _))) = Request::parse(&letter.bytes) else {
+            return self.violated("not one whole request".to_owned());
+        };
+        let way = Way {
+            is_verified: letter.trust.is_some(),
+            is_cluster: intruder.is_none(),
+            has_certificate: letter.leaf.is_some(),
+        };
+        let wall_us = self.wall_us();
+        let checked = self.judge.sent(board, &request, way, wall_us);
+        self.check(checked);
+        let response = match intruder {
+            Some(Intruder::Silent) => return,
+            Some(intruder) => self.answer_of(intruder, &request),
+            None if self.api_down_until_us > self.now_us => {
+                self.cluster.api.show(&request, Err(Problem::injected(503, None)), wall_us)
+            }
+            None => self.answer_of_cluster(board, &request, letter),
+        };
+        let line = format!("    {} {} -> {}", request.method, request.path, response.code);
+        self.say(|| line);
+        let delay_us = self.random.between(2_000, 120_000);
+        self.schedule(delay_us, Event::Deliver { board, life, flight, bytes: response.to_bytes() });
+    }
+
+    fn answer_of_cluster(&mut self, board: usize, request: &Request, letter: &Letter) -> Response {
+        let wall_us = self.wall_us();
+        let machine = &self.machines[board];
+        let is_request = request.path.ends_with("/certificatesigningrequests");
+        if is_request {
+            let has_disk = !machine.folder.refuses && !machine.shell.is_pending_in_memory();
+            let pending = machine.folder.read_synced("pending.pem").unwrap_or_default();
+            let cluster = &self.cluster;
+            let is_over = |key: &[u8]| cluster.spoiled.contains(key) || cluster.has_ended(key, wall_us);
+            let checked = self.judge.asks(board, &request.body, (pending, has_disk), is_over);
+            self.check(checked);
+        }
+        let response = self.cluster.answer(request, letter.leaf.as_deref(), wall_us);
+        if response.code == 401 {
+            self.judge.unauthorized(board);
+        }
+        if request.path.contains("/leases") && request.method != "GET" && response.is_success() {
+            (self.machines[board].renewed_us, self.renewed) = (Some(wall_us), Some(board));
+        }
+        if request.path.contains("/certificatesigningrequests/") && self.is_bad(request) {
+            self.machines[board].was_denied = true;
+            let is_first = self.judge.refused(board, wall_us);
+            if is_first && self.is(Fault::AsksAgainAtOnce) {
+                for second in 1..6 {
+                    let again = Event::Arrive { board, life: 0, flight: 0, letter: letter.clone() };
+                    self.schedule(second * SECOND_US, again);
+                }
+            }
+        }
+        response
+    }
+
+    /// Nothing comes of the request that is read.
+    fn is_bad(&self, request: &Request) -> bool {
+        let name = request.path.rsplit('/').next().unwrap_or_default();
+        self.cluster.asked.get(name).is_some_and(|asked| asked.is_hopeless(&self.cluster.spoiled))
+    }
+
+    fn answer_of(&mut self, intruder: Intruder, request: &Request) -> Response {
+        let wall_us = self.wall_us();
+        let own = [self.foreign.clone()];
+        let both: Vec<Authority> = self.cluster.published.iter().cloned().chain(own.clone()).collect();
+        let info = match intruder {
+            Intruder::MixesCas => self.cluster.cluster_info(&both, Some("0123456789abcdef"), wall_us),
+            Intruder::OwnCa => self.cluster.cluster_info(&own, Some("0123456789abcdef"), wall_us),
+            Intruder::Forges | Intruder::Silent => self.cluster.cluster_info(&own, Some("anotherguessedse"), wall_us),
+        };
+        self.cluster.api.show(request, Ok((200, info)), wall_us)
+    }
+
+    pub fn deliver(&mut self, board: usize, life: u64, flight: u64, mut bytes: Vec<u8>) {
+        if !self.lives(board, life) || !self.is_linked(board) {
+            return;
+        }
+        let Some(Flight { ticket, mut exchange }) = self.machines[board].flights.remove(&flight) else {
+            return;
+        };
+        let answer = match exchange.feed(&mut bytes) {
+            Ok(Progress::Done { answer, .. }) => answer,
+            Ok(Progress::NeedMore) => return self.violated("a whole reply was not understood".to_owned()),
+            Err(failure) => Answer { date: None, result: Err(Refusal::Failed(failure)) },
+        };
+        self.feed(board, Input::Answered(ticket, answer));
+    }
+
+    pub fn fail(&mut self, board: usize, life: u64, flight: u64, word: &'static str) {
+        if !self.lives(board, life) {
+            return;
+        }
+        let Some(Flight { ticket, .. }) = self.machines[board].flights.remove(&flight) else { return };
+        let failure = match word {
+            "timed-out" => Failure::timed_out(Duration::from_micros(PATIENCE_US)),
+            word => Failure::new(word, "the server's certificate is by nobody whom this board goes by"),
+        };
+        self.feed(board, Input::Answered(ticket, Answer { date: None, result: Err(Refusal::Failed(failure)) }));
+    }
+}

@@ -1,0 +1,97 @@
+//! Turns chance into what a world of identities is like: boards and their clocks, how long a certificate lives, how often
+//! something goes wrong.
+
+use super::super::random::Random;
+
+const MINUTE_US: u64 = 60_000_000;
+const YEAR_US: i64 = 365 * 86_400_000_000;
+
+/// The wall clock of a board: how far from the truth, or that it has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    None,
+    Off(i64),
+}
+
+impl Clock {
+    pub fn wall_us(self, true_us: i64) -> Option<i64> {
+        match self {
+            Clock::None => None,
+            Clock::Off(by_us) => Some(true_us + by_us),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Names of the boards.
+    pub nodes: Vec<String>,
+    pub clocks: Vec<Clock>,
+    /// The second board begins with a copy of the first one's card.
+    pub clones: bool,
+    /// Of a certificate.
+    pub life_us: u64,
+    pub lease_s: u32,
+    /// When peace comes.
+    pub trouble_us: u64,
+    /// A person types the token, which stands in no file of the card.
+    pub is_token_typed: bool,
+    /// It is made after the boards are switched on.
+    pub is_token_late: bool,
+    /// Of a thousand changes of files, how many are cut by the power.
+    pub cuts_per_mille: u64,
+    /// Of a thousand requests of the identity, how many are followed by a power cut.
+    pub cuts_after_request_per_mille: u64,
+    /// Boards that are stolen.
+    pub revokes: bool,
+    pub intrudes: bool,
+}
+
+impl Plan {
+    /// The same with a second board that has a copy of the first one's card, and another name.
+    pub fn of_two_names(self) -> Plan {
+        let nodes = vec!["edge-0".to_owned(), "edge-1".to_owned()];
+        Plan { nodes, clocks: vec![self.clocks[0]; 2], clones: true, ..self }
+    }
+
+    /// Many boards to which nothing happens, but that their certificates have ended.
+    pub fn fleet(boards: usize) -> Plan {
+        Plan {
+            nodes: (0..boards).map(|number| format!("edge-{number}")).collect(),
+            clocks: vec![Clock::Off(0); boards],
+            clones: false,
+            life_us: 365 * 24 * 60 * MINUTE_US,
+            lease_s: 2400,
+            trouble_us: u64::MAX / 2,
+            is_token_typed: false,
+            is_token_late: true,
+            cuts_per_mille: 0,
+            cuts_after_request_per_mille: 0,
+            revokes: false,
+            intrudes: false,
+        }
+    }
+
+    pub fn new(random: &mut Random) -> Plan {
+        let (boards, life_us) = (random.pick(&[1, 1, 2]), random.pick(&[60, 120, 240, 480]) * MINUTE_US);
+        let clones = boards == 2 && random.per_mille(600);
+        let is_renamed = random.per_mille(500);
+        let name = |number: usize| if clones && !is_renamed { "edge-0".to_owned() } else { format!("edge-{number}") };
+        let clocks = [Clock::Off(0), Clock::Off(0), Clock::Off(-56 * YEAR_US), Clock::Off(73 * YEAR_US), Clock::None];
+        let lives = random.pick(&[1, 2, 3]);
+        Plan {
+            nodes: (0..boards).map(name).collect(),
+            clocks: (0..boards).map(|_| random.pick(&clocks)).collect(),
+            clones,
+            life_us,
+            lease_s: u32::try_from(life_us / MINUTE_US).unwrap_or_default() * 4,
+            trouble_us: life_us * lives,
+            is_token_typed: random.per_mille(200),
+            is_token_late: random.per_mille(200),
+            cuts_per_mille: random.pick(&[0, 30, 200]),
+            cuts_after_request_per_mille: random.pick(&[0, 10, 60]),
+            revokes: random.per_mille(100),
+            intrudes: random.per_mille(400),
+        }
+    }
+}

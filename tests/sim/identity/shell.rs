@@ -1,0 +1,240 @@
+//! Turns what the agent wants of keys and files into a folder that a power cut leaves as disks do: what the shell does, in the
+//! steps that the agent's own code names.
+
+use nodepulse::agent::{CredentialDates, Input, Means, Trust};
+use nodepulse::config::kubeconfig::parse_server;
+use nodepulse::config::settings::{CaHash, Token};
+use nodepulse::identity::files::{FORGET, FileStep, NODE, NodePem, PENDING, Pending, PrivateKey, REPLACE, SET_ASIDE};
+use nodepulse::identity::{CertificateDer, Renewal, SigningRequest};
+use nodepulse::time::Wall;
+
+use super::cluster::{self, TOKEN};
+use super::der;
+use super::folder::End;
+use super::planted::Fault;
+use super::world::World;
+
+const KUBECONFIG: &str = "kubeconfig";
+const TOKEN_FILE: &str = "token";
+const OLD: &str = "node.pem.old";
+/// What reading and writing a file takes.
+const FILE_US: u64 = 10_000;
+
+/// What a process knows.
+#[derive(Default)]
+pub struct Shell {
+    /// In use.
+    pub identity: Option<NodePem>,
+    /// Whom it goes by.
+    pub authorities: Option<Vec<CertificateDer<'static>>>,
+    pending: Option<PrivateKey>,
+    /// The certificate of the last key is in use.
+    is_used: bool,
+    /// The disk did not take it.
+    is_in_memory: bool,
+    /// It is to be kept as soon as the cluster is known.
+    typed: Option<Token>,
+}
+
+impl Shell {
+    pub fn is_pending_in_memory(&self) -> bool {
+        self.pending.is_some() && self.is_in_memory
+    }
+
+    pub fn leaf(&self) -> Option<Vec<u8>> {
+        self.identity.as_ref()?.chain.first().map(|leaf| leaf.to_vec())
+    }
+
+    fn dates(&self) -> CredentialDates {
+        let Some((leaf, received)) = self.leaf().zip(self.identity.as_ref().map(|identity| identity.received)) else {
+            return CredentialDates::default();
+        };
+        let life = Renewal::of(&leaf, None);
+        CredentialDates {
+            not_before: life.map(|life| life.start),
+            not_after: life.map(|life| life.end),
+            renewal: Renewal::of(&leaf, received),
+        }
+    }
+}
+
+impl World {
+    /// What a process that starts finds, and says to its agent first.
+    pub fn find_identity(&mut self, board: usize) -> Input {
+        let folder = &self.machines[board].folder;
+        let checked = self.judge.starts(board, [folder.read(NODE), folder.read(OLD)]);
+        self.check(checked);
+        if self.is(Fault::RenewalLost) {
+            self.machines[board].folder.change(&FORGET, PENDING, &[], None);
+        }
+        let machine = &mut self.machines[board];
+        let kubeconfig = machine.folder.read(KUBECONFIG).and_then(|text| serde_json::from_slice(text).ok());
+        let authorities: Option<Vec<Vec<u8>>> = kubeconfig;
+        let kept = [NODE, OLD].iter().find_map(|name| NodePem::read(machine.folder.read(name)?).ok());
+        let is_ours = |kept: &NodePem| {
+            let node = kept.chain.first().and_then(|leaf| self.cluster.issued.get(leaf.as_ref()));
+            self.fault == Some(Fault::NameOfAnother) || node.is_some_and(|issued| issued.node == machine.node)
+        };
+        match (authorities, kept.filter(is_ours)) {
+            (Some(authorities), Some(kept)) => {
+                machine.shell.identity = Some(kept);
+                machine.shell.authorities = Some(authorities.into_iter().map(CertificateDer::from).collect());
+                Input::Credentials(machine.shell.dates())
+            }
+            _ => Input::NotJoined,
+        }
+    }
+
+    /// The board has been in the cluster, with a certificate that ends then.
+    pub fn provision(&mut self, board: usize, until_us: i64) {
+        let point = cluster::point(&mut self.random);
+        let key = PrivateKey::of_sec1(&der::private_key(&point));
+        let leaf = self.cluster.issue(&self.machines[board].node, &der::key_info(&point), until_us);
+        self.judge.kept(board, &leaf);
+        let node_pem = NodePem { received: None, chain: vec![CertificateDer::from(leaf)], key }.text();
+        let authorities = serde_json::to_vec(&[&self.cluster.serves.der]).unwrap_or_default();
+        let folder = &mut self.machines[board].folder;
+        folder.change(&REPLACE, NODE, node_pem.as_bytes(), None);
+        folder.change(&REPLACE, KUBECONFIG, &authorities, None);
+    }
+
+    pub fn reload(&mut self, board: usize) {
+        if self.machines[board].shell.identity.is_none() {
+            // There is nothing to be read.
+            return;
+        }
+        let dates = self.machines[board].shell.dates();
+        self.answer(board, FILE_US, Input::Credentials(dates));
+    }
+
+    pub fn read_means(&mut self, board: usize) {
+        let is_typed = self.plan.is_token_typed;
+        let machine = &mut self.machines[board];
+        let trust = match machine.shell.authorities {
+            Some(_) => Trust::InUse,
+            None => Trust::Pinned(self.cluster.pinned.iter().map(|pin| CaHash { digest: *pin }).collect()),
+        };
+        let kept = machine.folder.read(TOKEN_FILE).is_some();
+        let servers = ["https://one:6443", "https://two:6443"].into_iter().filter_map(|url| parse_server(url).ok());
+        let means = Token::parse(TOKEN).map(|token| {
+            // Whoever joins a board by hand does so until it has joined.
+            machine.shell.typed = (is_typed && !kept).then(|| token.clone());
+            Box::new(Means { servers: servers.collect(), token, is_fleeting: is_typed, trust })
+        });
+        self.answer(board, FILE_US, Input::Means(means.map_err(str::to_owned)));
+    }
+
+    pub fn use_cluster(&mut self, board: usize, authorities: Vec<CertificateDer<'static>>) {
+        self.check_trust(&authorities);
+        let ders: Vec<&[u8]> = authorities.iter().map(AsRef::as_ref).collect();
+        let text = serde_json::to_vec(&ders).unwrap_or_default();
+        let typed = self.machines[board].shell.typed.take();
+        self.machines[board].shell.authorities = Some(authorities);
+        let end = self.write(board, &[(&REPLACE, KUBECONFIG, &text)]);
+        if let (Some(token), true) = (typed, !matches!(end, End::PowerCut(_))) {
+            self.write(board, &[(&REPLACE, TOKEN_FILE, token.as_str().as_bytes())]);
+        }
+    }
+
+    pub fn make_request(&mut self, board: usize, is_new: bool) {
+        let shell = &mut self.machines[board].shell;
+        let is_new = std::mem::take(&mut shell.is_used) || is_new;
+        let known = shell.pending.clone().filter(|_| !is_new);
+        let key = match known.or_else(|| self.found_key(board, is_new)) {
+            Some(key) => key,
+            None => {
+                let point = cluster::point(&mut self.random);
+                let key = PrivateKey::of_sec1(&der::private_key(&point));
+                let pending = Pending { node: self.machines[board].node.clone(), key: key.clone() };
+                let mut end = End::Refused;
+                if !self.is(Fault::KeyInMemory) {
+                    end = self.write(board, &[(&REPLACE, PENDING, pending.text().as_bytes())]);
+                }
+                if let End::PowerCut(_) = end {
+                    return;
+                }
+                self.machines[board].shell.is_in_memory = end == End::Refused && !self.is(Fault::KeyInMemory);
+                key
+            }
+        };
+        let request = SigningRequest::new(&self.machines[board].node, key.point().unwrap_or_default());
+        self.machines[board].shell.pending = Some(key);
+        let made = Input::RequestMade { request: Box::new(request), signature: vec![1; 70], node_password: None };
+        self.answer(board, FILE_US, made);
+    }
+
+    /// A key that an earlier process left, whose certificate is not in use.
+    fn found_key(&mut self, board: usize, is_new: bool) -> Option<PrivateKey> {
+        let machine = &mut self.machines[board];
+        let kept = [NODE, OLD].iter().find_map(|name| NodePem::read(machine.folder.read(name)?).ok());
+        if let (Some(Fault::KeyReused), Some(kept)) = (self.fault, &kept) {
+            return Some(kept.key.clone());
+        }
+        let pending = machine.folder.read(PENDING).filter(|_| !is_new).and_then(|text| Pending::read(text).ok())?;
+        let is_used = kept.is_some_and(|kept| kept.key == pending.key);
+        (pending.node == machine.node && !is_used).then_some(pending.key)
+    }
+
+    pub fn keep(&mut self, board: usize, chain: Vec<CertificateDer<'static>>, received: Option<Wall>) {
+        let leaf = chain.first().map(|leaf| leaf.to_vec()).unwrap_or_default();
+        let checked = self.judge.keeps(self.cluster.taken.contains(&leaf));
+        self.check(checked);
+        let shell = &mut self.machines[board].shell;
+        let Some(key) = shell.pending.take() else {
+            return self.violated("a certificate is kept for which there is no key".to_owned());
+        };
+        let node_pem = NodePem { received, chain, key };
+        let text = node_pem.text();
+        (shell.identity, shell.is_used) = (Some(node_pem), true);
+        let dates = shell.dates();
+        let steps: [(&[FileStep], &str, &[u8]); 3] =
+            [(&SET_ASIDE, NODE, &[]), (&REPLACE, NODE, text.as_bytes()), (&FORGET, PENDING, &[])];
+        match self.write(board, &steps) {
+            End::PowerCut(_) => return,
+            End::Done => self.judge.kept(board, &leaf),
+            End::Refused => self.judge.uses(board, &leaf),
+        }
+        self.answer(board, FILE_US, Input::Credentials(dates));
+    }
+
+    /// One change after the other, up to a power cut; that a file has no second name does no harm.
+    fn write(&mut self, board: usize, changes: &[(&[FileStep], &str, &[u8])]) -> End {
+        let steps: usize = changes.iter().map(|(steps, ..)| steps.len()).sum();
+        let mut left = (self.peace_us.is_none() && self.random.per_mille(self.plan.cuts_per_mille))
+            .then(|| self.random.below(steps as u64 + 1) as usize);
+        for (steps, name, bytes) in changes {
+            let is_unsynced = self.is(Fault::RenamedUnsynced) && *name == NODE;
+            let wanted = |step: &&FileStep| !(is_unsynced && matches!(step, FileStep::Sync(_)));
+            let steps: Vec<FileStep> = steps.iter().filter(wanted).copied().collect();
+            let end = self.machines[board].folder.change(&steps, name, bytes, left);
+            left = left.map(|left| left.saturating_sub(steps.len()));
+            let is_needed = steps.contains(&FileStep::SyncFolder);
+            match end {
+                End::PowerCut(step) => {
+                    self.say(|| format!("    in the change of {name}, before {:?}", steps.get(step)));
+                    self.cut_power(board);
+                    return end;
+                }
+                End::Refused if is_needed => {
+                    self.machines[board].folder.change(&[FileStep::Remove(".new")], name, &[], None);
+                    return end;
+                }
+                End::Refused | End::Done => {}
+            }
+        }
+        if left.is_some() {
+            // All of it is on the disk, and nobody was told.
+            self.cut_power(board);
+            return End::PowerCut(steps);
+        }
+        End::Done
+    }
+
+    /// Nobody but the cluster's own.
+    pub fn check_trust(&mut self, authorities: &[CertificateDer<'static>]) {
+        let authorities = authorities.iter().map(|authority| authority.to_vec()).collect();
+        let own = self.cluster.own.iter().map(|authority| authority.der.clone()).collect();
+        let checked = self.judge.trusts(&authorities, &own);
+        self.check(checked);
+    }
+}
