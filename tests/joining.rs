@@ -16,6 +16,8 @@ mod agent;
 mod clones;
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "joining/commands.rs"]
+mod commands;
 #[path = "joining/disks.rs"]
 mod disks;
 #[path = "joining/first.rs"]
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         ways::cases(),
         clones::cases(),
         join::cases(),
+        commands::cases(),
         rotation::cases(),
         renewal::cases(),
         first::cases(),

@@ -118,6 +118,7 @@ impl World {
             | Output::UseCluster { .. }
             | Output::MakeRequest { .. }
             | Output::TakeKey(_)
+            | Output::Told(_)
             | Output::KeepCertificate { .. } => {}
         }
         Ok(None)

@@ -39,6 +39,8 @@ pub enum Input {
         /// Where the certificates of this cluster come from a supervisor (K3S-2).
         node_password: Option<NodePassword>,
     },
+    /// A person wants the certificate's successor now (ROT-2); answer with [`Output::Told`].
+    Renew,
     /// The end of [`Output::Write`]: all of it is on the disk, or who knows what.
     Written { done: bool },
     /// SIGTERM: [`Output::Stopped`] follows, as soon as nothing is left to write.
@@ -139,6 +141,8 @@ pub enum Output {
     Write(Write),
     /// Nothing is left to do: the process may end. Comes once, after [`Input::Stopping`].
     Stopped,
+    /// What came of [`Input::Renew`], or why nothing does, in one sentence.
+    Told(Result<String, String>),
     /// Something a person wants to know.
     Say(Notice),
     /// Nothing to do until then, or until an input.

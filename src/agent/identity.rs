@@ -11,6 +11,7 @@
 //! The old certificate stays in use until the server has taken the new one. Each step can be taken once more after a power
 //! cut: `io` keeps the key before the request is sent, and the request's name follows from the key (CSR-2).
 
+mod asked;
 mod join;
 mod supervised;
 
@@ -43,6 +44,8 @@ pub(super) struct IdentityLane {
     needs_new_key: bool,
     /// There are credentials to be a Node with.
     is_joined: bool,
+    /// A person waits to be told what comes of it.
+    is_asked: bool,
     /// How a server is found and proven that gives the first certificate, or the first after one that has ended.
     join: Option<Box<Join>>,
 }
@@ -115,6 +118,7 @@ impl IdentityLane {
             denials: Backoff::between(HOUR, HOUR * 24),
             needs_new_key: false,
             is_joined: true,
+            is_asked: false,
             join: None,
         }
     }
@@ -257,6 +261,7 @@ impl IdentityLane {
         }
         if let Some(renewal) = shared.credentials.dates().renewal.filter(|_| was_kept && are_others) {
             let text = format!("a new certificate is in use, valid until {}", renewal.end);
+            self.tell(Ok(text.clone()), shared);
             shared.say(Level::Info, word, text);
         }
     }
@@ -381,13 +386,13 @@ impl IdentityLane {
             _ => RARE_LOOK * 9 / 10 + shared.random.up_to(RARE_LOOK / 5),
         };
         poll.looks += 1;
-        if poll.looks == TOLD_AT_LOOK {
+        if poll.looks == TOLD_AT_LOOK || (self.is_asked && poll.looks > TOLD_AT_LOOK) {
             let name = request.request.name();
             let text = format!(
                 "waiting for approval: kubectl certificate approve {name} (compare this name: it is the key's \
                 fingerprint)"
             );
-            shared.say(Level::Warn, "certificate-pending", text);
+            self.warn("certificate-pending", text, shared);
         }
         request.at = if poll.whole { now.up } else { now.up + pause };
         self.stage = Stage::Poll(request, poll);
@@ -404,6 +409,7 @@ impl IdentityLane {
         let shorter_by = ends(shared.credentials.dates().not_after).since(ends(end_of(leaf)));
         if !shorter_by.is_zero() {
             let text = "the certificate that was issued ends before the one in use, which therefore stays";
+            self.tell(Err(text.to_owned()), shared);
             shared.say(Level::Info, "certificate-shorter", text);
             self.stage = Stage::Rest { not_before: now.up + shorter_by.max(HOUR) };
             return;
@@ -425,14 +431,14 @@ impl IdentityLane {
 
     /// Nothing comes of this key: another one, in an hour.
     fn start_over(&mut self, word: &'static str, text: String, shared: &mut Shared, now: Now) {
-        shared.say(Level::Warn, word, text);
+        self.warn(word, text, shared);
         self.needs_new_key = true;
         self.stage = Stage::Rest { not_before: now.up + HOUR };
     }
 
     /// The same key asks again, ever more rarely: whoever denied it may change their mind.
     fn denied(&mut self, word: &'static str, text: String, shared: &mut Shared, now: Now) {
-        shared.say(Level::Warn, word, text);
+        self.warn(word, text, shared);
         self.stage = Stage::Rest { not_before: now.up + self.denials.step() };
     }
 
@@ -443,6 +449,7 @@ impl IdentityLane {
             self.stage = Stage::Join;
             return;
         }
+        self.tell(Err(refusal.to_string()), shared);
         self.tries.failed(refusal, shared, now);
         let is_refused = matches!(refusal, Refusal::Status(StatusError { code: 400..=428, .. }));
         let pause = if is_refused {

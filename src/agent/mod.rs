@@ -189,6 +189,10 @@ impl Agent {
             Input::RequestMade { request, signature, node_password } => {
                 self.identity.request_made(*request, signature, node_password, &mut self.shared, now)
             }
+            Input::Renew => {
+                let is_held = self.is_renewing();
+                self.identity.renew(is_held, &mut self.shared, now);
+            }
             Input::Written { done } => {
                 let notice = self.shared.records.written(done, now.up);
                 self.shared.say_if(notice);
@@ -239,7 +243,7 @@ impl Agent {
                     self.events.poll(&mut self.shared, heartbeat_is_near, now)
                 }
                 Lane::Identity => {
-                    let is_held = self.lease.is_held() && self.lease.last_failure().is_none();
+                    let is_held = self.is_renewing();
                     self.identity.poll(&mut self.shared, is_held, now)
                 }
             };
@@ -301,6 +305,11 @@ impl Agent {
         }
         self.end = End::Said;
         Output::Stopped
+    }
+
+    /// The Lease is being renewed: uplink and credentials are good.
+    fn is_renewing(&self) -> bool {
+        self.lease.is_held() && self.lease.last_failure().is_none()
     }
 
     /// A Lease or status request is in flight, or its moment has come.

@@ -45,6 +45,8 @@ pub enum Operation {
     RenewLease {
         body: String,
     },
+    /// Of a board that leaves its cluster (REV-3).
+    DeleteLease,
     CreateEvent {
         body: String,
     },
@@ -182,6 +184,7 @@ impl Operation {
             Self::ReadLease => ("GET", LEASE, "get leases", Wanted::Lease),
             Self::CreateLease { .. } => ("POST", LEASES, "create leases", Wanted::LeaseMetadata),
             Self::RenewLease { .. } => ("PATCH", LEASE, "patch leases", Wanted::LeaseMetadata),
+            Self::DeleteLease => ("DELETE", LEASE, "delete leases", Wanted::Nothing),
             Self::CreateEvent { .. } => ("POST", EVENTS, "create events", Wanted::Nothing),
             Self::PatchEvent { .. } => ("PATCH", EVENT, "patch events", Wanted::Nothing),
             Self::CreateCertificateRequest { .. } => {
@@ -236,6 +239,7 @@ impl Operation {
             | Self::ReadNode { .. }
             | Self::ReadMetadata
             | Self::ReadLease
+            | Self::DeleteLease
             | Self::ReadCertificateRequest { .. }
             | Self::ReadClusterInfo
             | Self::ListPods => None,
@@ -294,7 +298,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn every_operation() -> [Operation; 21] {
+    fn every_operation() -> [Operation; 22] {
         let body = || "{}".to_owned();
         let status = |answer| Operation::PatchStatus { body: body(), answer };
         [
@@ -319,6 +323,7 @@ mod tests {
             Operation::ReadClusterInfo,
             of_supervisor("config", b""),
             of_supervisor("client-kubelet.crt", b"DER"),
+            Operation::DeleteLease,
         ]
     }
 
@@ -336,7 +341,7 @@ mod tests {
     /// Verb and path of everything that the Node authorizer lets `system:node:n1` do and that we have a use for;
     /// reading `/version` and reviewing one's own access is everybody's; cluster-info is for those who are nobody yet; what a
     /// supervisor is asked, no API server is.
-    const ALLOWED: [&str; 17] = [
+    const ALLOWED: [&str; 18] = [
         "GET /version",
         "POST /api/v1/nodes",
         "GET /api/v1/nodes/n1",
@@ -345,6 +350,7 @@ mod tests {
         "GET /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1",
         "POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
         "PATCH /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1",
+        "DELETE /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1",
         "POST /api/v1/namespaces/default/events",
         "PATCH /api/v1/namespaces/default/events/n1.1",
         "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
@@ -391,7 +397,7 @@ mod tests {
                 _ => "application/json",
             };
             assert_eq!(operation.content_type(), expected);
-            assert_eq!(operation.body().is_some(), operation.verb() != "GET", "{operation:?}");
+            assert_eq!(operation.body().is_some(), !["GET", "DELETE"].contains(&operation.verb()), "{operation:?}");
         }
     }
 
@@ -411,6 +417,7 @@ mod tests {
     fn a_label_names_verb_and_resource_as_rbac_does() {
         for operation in every_operation() {
             let verb = match operation.verb() {
+                "DELETE" => "delete",
                 "GET" if operation == Operation::ListPods => "list",
                 "POST" => "create",
                 "PATCH" => "patch",

@@ -98,11 +98,12 @@ pub fn kubeconfig_or_join(settings: &Settings) -> Result<Option<Kubeconfig>, Cli
     };
     let left = format!("{}/{}", identity_folder(settings), identity::LEFT);
     match joined(settings) {
-        Some(joined) => Ok(Some(joined)),
-        None if settings.can_join() && Path::new(&left).exists() => {
+        // Also where a power cut kept some of the identity.
+        joined if (joined.is_some() || settings.can_join()) && Path::new(&left).exists() => {
             let text = "this board has left its cluster, and joins none by itself: nodepulse join SERVER --token TOKEN ends that, or";
             Err(CliError::new(exit::CONFIG, format!("{text}: rm {left}")))
         }
+        Some(joined) => Ok(Some(joined)),
         None if settings.can_join() => check_token(settings).map(|()| None),
         None => Err(missing),
     }

@@ -78,7 +78,7 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
                 Format::Json => document(&identity.to_json()),
             })?;
         }
-        Command::Renew => renew::renew(&sources)?,
+        Command::Renew => print(&renew::renew(&sources)?)?,
         Command::Leave => print(&leave::leave(&sources)?)?,
         Command::Run | Command::Join => {
             let ended = if command == Command::Join { join::join(sources) } else { run::run(sources, false) };

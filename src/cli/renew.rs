@@ -1,13 +1,14 @@
-//! Turns a wish for a new certificate into what stands in its way.
+//! Turns a wish for a new certificate into what the agent that runs made of it, or into what stands in its way.
 
 use super::args::Sources;
 use super::commands::exit;
 use super::error::CliError;
 use super::{identity, load};
+use crate::io::control::{self, Order};
 use crate::io::disk::Disk;
 
 /// Who renews is the agent that runs: it has the connection, and keeps the old certificate until the new one is proven.
-pub fn renew(sources: &Sources) -> Result<(), CliError> {
+pub fn renew(sources: &Sources) -> Result<String, CliError> {
     let settings = load::settings(sources)?.settings;
     let refused = |text: &str| Err(CliError::new(exit::CONFIG, text));
     let Some(certificate) = identity::read(sources)?.certificate else {
@@ -23,13 +24,18 @@ pub fn renew(sources: &Sources) -> Result<(), CliError> {
             "rotateCertificates is false: set it to true, and the agent renews the certificate when it is due",
         );
     }
-    let due = certificate.life.due;
-    // Its error names the process that has the directory.
-    match Disk::open(&settings.state_directory) {
-        Ok(_) => {
-            let text = format!("no agent runs with {}: start it (systemctl start nodepulse)", settings.state_directory);
-            Err(CliError::new(exit::SOFTWARE, format!("{text}; it renews the certificate by itself from {due} on")))
-        }
-        Err(running) => Err(running.into()),
+    let (due, directory) = (certificate.life.due, &settings.state_directory);
+    let Some(agent) = control::connect(directory) else {
+        // Its error names a process that has the directory and cannot be asked.
+        Disk::open(directory)?;
+        let text = format!("no agent runs with {directory}: start it (systemctl start nodepulse)");
+        let text = format!("{text}; it renews the certificate by itself from {due} on");
+        return Err(CliError::new(exit::SOFTWARE, text));
+    };
+    let silent = || format!("the agent says nothing: nodepulse identity shows what it has; it renews from {due} on");
+    match control::ask(agent, Order::Renew).ok().flatten() {
+        Some(Ok(done)) => Ok(format!("{done}\n")),
+        Some(Err(why)) => Err(CliError::new(exit::SOFTWARE, why)),
+        None => Err(CliError::new(exit::SOFTWARE, silent())),
     }
 }

@@ -41,9 +41,14 @@ impl Renewal {
     /// what is left. `silence`: the outage that has just ended; after a day the next may be the last chance. Never before a
     /// tenth of the life has gone.
     pub fn due_after(&self, longest_outage: Duration, silence: Duration) -> Wall {
-        let earliest = self.start.plus(self.life() / 10);
+        let earliest = self.earliest();
         let due = self.due.min(self.end.minus(longest_outage.saturating_mul(3)));
         if silence > DAY { earliest } else { due.max(earliest) }
+    }
+
+    /// Whoever wants it, it is not renewed before: a tenth of the life has gone then (ROT-2).
+    pub fn earliest(&self) -> Wall {
+        self.start.plus(self.life() / 10)
     }
 
     /// From when on people are warned of its end.

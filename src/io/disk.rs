@@ -46,6 +46,11 @@ pub struct Disk {
 }
 
 impl Disk {
+    /// The directory, where this process has its lock.
+    pub fn own_directory(&self) -> Option<&File> {
+        self.directory.as_deref()
+    }
+
     /// Opens the directory, which is made if only it is missing, and reads the journal. The only error is that another
     /// process has it: that one goes on, so this one must not. With any other problem there is a disk that may work later,
     /// no bytes, and what is to be told.
@@ -175,7 +180,7 @@ impl Disk {
     }
 
     fn directory(&self) -> Result<&File, Notice> {
-        self.directory.as_deref().ok_or_else(|| self.failed("open", "", Errno::ENOENT))
+        self.own_directory().ok_or_else(|| self.failed("open", "", Errno::ENOENT))
     }
 
     /// What has the journal's name, if anything. Only a plain file may.

@@ -1,10 +1,12 @@
 //! Turns a write into a thread that does it: no heartbeat waits for a disk.
 
 use std::cell::Cell;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::clock;
+use super::control;
 use super::disk::{Disk, JOURNAL};
 use super::disk_error;
 use super::known_servers::KnownServers;
@@ -20,21 +22,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Looks at files, the state directory among them, and answers what is to be told of them, each with its machine word.
 pub type LookAtFiles = Box<dyn FnOnce() -> Vec<(&'static str, String)> + Send>;
 
-/// The disk of the agent, and what an earlier process left there: records to be told, and where servers were found. The
-/// only error is that another process has the state directory.
+/// The disk of the agent, and what an earlier process left there: records to be told, and where servers were found; and the
+/// socket there that commands ask over, where there can be one. The only error is that another process has the state directory.
 pub fn open(
     reactor: &Reactor,
     settings: &Settings,
     boot: BootId,
     look: LookAtFiles,
-) -> Result<(DiskWriter, Journal, KnownServers), Notice> {
+) -> Result<(DiskWriter, Journal, KnownServers, Option<OwnedFd>), Notice> {
     let source = Source::new("state-directory", 1);
     let directory = settings.state_directory.clone();
-    let read = source.ask(move || (Disk::open(&directory), KnownServers::read(&directory), look()));
+    let read = source.ask(move || {
+        let opened = Disk::open(&directory);
+        let control = opened.as_ref().ok().and_then(|(disk, ..)| control::listen_in(disk.own_directory()?).ok());
+        (opened, KnownServers::read(&directory), look(), control)
+    });
     let answer = reactor.block_on(reactor.before(clock::up() + PATIENCE, read));
-    let (opened, known, remarks) = match answer {
+    let (opened, known, remarks, control) = match answer {
         Ok(Some(Ok(answer))) => answer,
-        _ => (Ok(Disk::silent(&settings.state_directory)), KnownServers::default(), Vec::new()),
+        _ => (Ok(Disk::silent(&settings.state_directory)), KnownServers::default(), Vec::new(), None),
     };
     for (word, remark) in remarks {
         ::log::warn!(target: word, "{remark}");
@@ -50,7 +56,7 @@ pub fn open(
     let disk = Arc::new(Mutex::new(disk));
     let writer = DiskWriter { source, disk, turn: smol::lock::Mutex::default(), told: Cell::default() };
     problem.into_iter().for_each(|problem| writer.tell(&problem));
-    Ok((writer, journal, known))
+    Ok((writer, journal, known, control))
 }
 
 /// One write after the other.

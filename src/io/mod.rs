@@ -3,6 +3,7 @@
 mod attempt;
 pub mod clock;
 mod connection;
+pub mod control;
 pub mod credentials;
 mod crypto;
 mod dial;

@@ -14,6 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::ManuallyDrop;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use smol::LocalExecutor;
 
 use super::clock::{self, CertificateClock};
+use super::control::{Control, Order};
 use super::credentials;
 use super::disk::{JOURNAL, KNOWN_SERVERS};
 use super::disk_writer::{self, DiskWriter, LookAtFiles};
@@ -103,10 +105,9 @@ pub fn run(start: Start) -> Result<(), Notice> {
     let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
     let reactor = new_reactor()?;
     let identity = Identity::new(&start);
-    let (disk, journal, known) = disk_writer::open(&reactor, &start.settings, boot, start.look_at_files)?;
+    let (disk, journal, known, control) = disk_writer::open(&reactor, &start.settings, boot, start.look_at_files)?;
     let sandbox = enter_sandbox(&start.settings, &start.files, !disk.is_silent());
-    let signals =
-        Signals::new(&reactor).map_err(|error| no_kernel("no-signals", "the kernel gives no signalfd", &error))?;
+    let signals = Signals::new(&reactor).map_err(|e| no_kernel("no-signals", "the kernel gives no signalfd", &e))?;
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(known)));
     let clock = CertificateClock::new();
     resolver.known_servers().issued().into_iter().for_each(|moment| clock.passed(moment));
@@ -131,6 +132,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         board_wanted: Flag::default(),
         board_given: Cell::new(false),
         reload_wanted: Flag::default(),
+        control: Control::default(),
         root: start.root,
     };
     let executor = LocalExecutor::new();
@@ -138,6 +140,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         executor.spawn(shared.serve(lane)).detach();
     }
     executor.spawn(shared.serve_identity()).detach();
+    executor.spawn(shared.serve_control(control)).detach();
     executor.spawn(shared.watch_signals(signals)).detach();
     executor.spawn(shared.watch_links()).detach();
     executor.spawn(shared.watch_clock()).detach();
@@ -152,8 +155,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
     };
     executor.spawn(shared.read_board(board)).detach();
     executor.spawn(shared.read_again(start.read_settings, Arc::new(sandbox))).detach();
-    let seed = RandomState::new().build_hasher().finish();
-    let agent = Agent::new(start.settings, shared.node_name.clone(), seed, journal, &reset_reason, clock::now());
+    let agent = Agent::new(start.settings, shared.node_name.clone(), seed(), journal, &reset_reason, clock::now());
     let main_loop = Box::new(MainLoop {
         agent,
         shared: &shared,
@@ -167,6 +169,11 @@ pub fn run(start: Start) -> Result<(), Notice> {
     let ended = shared.reactor.block_on(executor.run(main_loop.run()));
     shared.pool.drop_idle();
     ended.map_err(cannot_sleep)
+}
+
+/// Of all jitter: another one in each process.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 fn new_reactor() -> Result<Rc<Reactor>, Notice> {
@@ -241,6 +248,7 @@ struct Shared {
     board_given: Cell<bool>,
     /// Somebody sent SIGHUP.
     reload_wanted: Flag,
+    control: Control,
 }
 
 impl Shared {
@@ -261,6 +269,19 @@ impl Shared {
             Lane::Status => status,
             Lane::Events => events,
             Lane::Identity => identity,
+        }
+    }
+
+    /// What a command asks, over the control socket.
+    async fn serve_control(&self, listener: Option<OwnedFd>) {
+        let ask = |order| {
+            self.inbox.push(match order {
+                Order::Renew => Message::Input(Input::Renew),
+                Order::Stop => Message::Signal(Request::Stop),
+            });
+        };
+        if let Some(listener) = listener {
+            self.control.serve(&self.reactor, listener, ask).await;
         }
     }
 
@@ -401,6 +422,7 @@ impl MainLoop<'_, '_> {
                 Output::ReloadCredentials => self.executor.spawn(self.shared.reload_credentials()).detach(),
                 Output::DropConnections => self.shared.pool.drop_idle(),
                 Output::Write(write) => self.executor.spawn(self.shared.write_journal(write)).detach(),
+                Output::Told(told) => self.shared.control.answer(told),
                 Output::Stopped => return None,
                 Output::Say(notice) => log::say(&notice),
                 Output::Wait { until, because } => {

@@ -47,6 +47,17 @@ fn without_conditions(base: &Node, is_forgotten: fn(&str) -> bool) -> Node {
     old
 }
 
+/// Of a board that leaves its cluster (REV-3): it is not Ready, and will not be.
+pub fn left(name: &str, stamp: Wall) -> String {
+    let at = stamp.to_seconds_stamp();
+    let message = format!("this board has left the cluster: kubectl delete node {name}");
+    let ready = json!({
+        "type": "Ready", "status": "False", "reason": "Left", "message": message,
+        "lastHeartbeatTime": at, "lastTransitionTime": at,
+    });
+    json!({ "status": { "conditions": [ready] } }).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair, date_time_ymd};
 
 use crate::{Folder, Running, err, nodepulse, out};
@@ -187,6 +188,13 @@ fn who_leaves_forgets_everything_and_says_what_an_administrator_has_to_do() {
     let said = out(&nodepulse(&["identity", "--state-directory", &state]));
     assert!(said.contains("this board has left its cluster"), "{said}");
     assert_eq!(leave().status.code(), Some(78));
+    // Nor does what a power cut may have kept of it.
+    let kubeconfig = joined_to_nowhere(&folder);
+    let output = nodepulse(&["run", "--state-directory", &state]);
+    assert_eq!(output.status.code(), Some(78), "{}", err(&output));
+    assert!(err(&output).contains("this board has left its cluster"), "{}", err(&output));
+    fs::remove_file(kubeconfig).expect("it is there");
+    fs::remove_file(folder.path("state/identity/node.pem")).expect("it is there");
     // The image's token does not bring it back; a person does.
     let settings = ["--servers=127.0.0.1:1", "--token", TOKEN, "--ca-hash", HASH, "--state-directory", &state];
     let output = nodepulse(&[&["run"][..], &settings].concat());
@@ -196,6 +204,45 @@ fn who_leaves_forgets_everything_and_says_what_an_administrator_has_to_do() {
     agent.wait_for("127.0.0.1:1");
     assert!(!PathBuf::from(folder.path("state/identity/left")).exists());
     assert!(agent.seen.iter().all(|line| !line.contains("abcdef.0123")), "{:?}", agent.seen);
+}
+
+/// The identity of edge-7 in a cluster that nobody answers for; the path of its kubeconfig.
+fn joined_to_nowhere(folder: &Folder) -> String {
+    identity(folder, "edge-7", (2026, 2036));
+    let own = KeyPair::generate().expect("a key");
+    let authority = CertificateParams::new(Vec::new()).expect("parameters").self_signed(&own).expect("a certificate");
+    let authority = BASE64_STANDARD.encode(authority.pem());
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+         clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1', certificate-authority-data: {authority}}}}}]\n\
+         users: [{{name: a, user: {{client-certificate: node.pem, client-key: node.pem}}}}]\n"
+    );
+    folder.write("state/identity/kubeconfig", &text)
+}
+
+#[test]
+fn an_agent_that_runs_is_asked_and_without_a_link_it_is_said_what_was_not_done() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    joined_to_nowhere(&folder);
+    let mut agent = Running::start(&["run", "--state-directory", &state]);
+    agent.wait_for("127.0.0.1:1");
+    let output = nodepulse(&["renew", "--state-directory", &state]);
+    assert_eq!(output.status.code(), Some(70));
+    assert!(err(&output).contains("no Lease is being renewed just now"), "{}", err(&output));
+    assert!(agent.child.try_wait().expect("a state").is_none());
+    let output = nodepulse(&["leave", "--state-directory", &state]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let said = out(&output);
+    for line in [
+        "Node edge-7 and its Lease stay as they are, as nobody could be told: cannot connect to 127.0.0.1",
+        "edge-7 has forgotten its identity, and joins no more by itself\n",
+        "kubectl delete node edge-7\n",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert_eq!(agent.child.wait().expect("an end").code(), Some(0));
+    assert!(!fs::exists(folder.path("state/identity/node.pem")).expect("a look"));
 }
 
 #[test]

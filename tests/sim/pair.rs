@@ -325,6 +325,7 @@ impl Pair {
                 | Output::UseCluster { .. }
                 | Output::MakeRequest { .. }
                 | Output::TakeKey(_)
+                | Output::Told(_)
                 | Output::KeepCertificate { .. } => {
                     unreachable!("nobody has a certificate here")
                 }

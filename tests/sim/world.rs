@@ -419,6 +419,7 @@ impl World {
             | Output::UseCluster { .. }
             | Output::MakeRequest { .. }
             | Output::TakeKey(_)
+            | Output::Told(_)
             | Output::KeepCertificate { .. } => {
                 unreachable!("nobody has a certificate here")
             }

@@ -246,6 +246,15 @@ impl Nodepulse {
     }
 
     /// SIGKILL, as the out-of-memory killer would.
+    /// What `nodepulse COMMAND` with the same settings answers: its exit code, and all that it says.
+    pub fn command(&self, command: &str) -> Result<(i32, String)> {
+        let config = format!("--config={}", self.settings_file.display());
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_nodepulse")).args([command, &config]).output();
+        let output = output.map_err(|e| e.to_string())?;
+        let said = [output.stdout, output.stderr].concat();
+        Ok((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned()))
+    }
+
     pub fn kill(&mut self) -> Result<()> {
         self.running()?.kill()
     }

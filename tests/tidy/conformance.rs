@@ -41,7 +41,7 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("EVT", 1..=9),
     ("SHD", 1..=3),
     ("TLS", 1..=19),
-    ("REV", 1..=1),
+    ("REV", 1..=3),
     ("NLC", 1..=6),
     ("AUT", 1..=14),
     // Where this program differs from a kubelet on purpose.

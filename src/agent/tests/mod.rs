@@ -57,6 +57,8 @@ struct Script {
     access: Option<Access>,
     /// Certificates that are in use from then on.
     kept: Vec<Vec<CertificateDer<'static>>>,
+    /// What a person was told.
+    told: Vec<Result<String, String>>,
     /// How often somebody asked what there is to join with.
     means_asked: usize,
     /// The cluster that the board joins.
@@ -132,7 +134,7 @@ impl Script {
         let script = Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
             stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, kept: Vec::new(),
-            means_asked: 0, cluster: None, supervisor: None, keys_taken: Vec::new(),
+            means_asked: 0, cluster: None, supervisor: None, keys_taken: Vec::new(), told: Vec::new(),
         };
         script
     }
@@ -186,6 +188,7 @@ impl Script {
                         self.agent.handle(Input::Written { done }, self.now());
                     }
                 }
+                Output::Told(told) => self.told.push(told),
                 Output::Stopped => self.stopped = true,
                 Output::Say(notice) => self.said.push(notice),
                 Output::Wait { until, .. } => return (sent, until),

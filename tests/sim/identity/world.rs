@@ -330,7 +330,7 @@ impl World {
                 self.say(|| format!("board {board} says {}: {}", notice.word, notice.text));
             }
             Output::TakeKey(_) => self.violated("a key is taken from somebody".to_owned()),
-            Output::DropConnections | Output::Stopped | Output::Wait { .. } => {}
+            Output::DropConnections | Output::Told(_) | Output::Stopped | Output::Wait { .. } => {}
         }
     }
 

@@ -1,0 +1,43 @@
+//! Turns a person's wish for another certificate into the lane's next step, and what comes of it into a sentence for them.
+
+use super::super::contract::{Access, Output};
+use super::super::notice::Level;
+use super::super::shared::Shared;
+use super::{IdentityLane, Stage};
+use crate::time::Now;
+
+impl IdentityLane {
+    /// A person wants a successor now (ROT-2). What is under way goes on, and is told to them as well.
+    pub(in crate::agent) fn renew(&mut self, is_held: bool, shared: &mut Shared, now: Now) {
+        self.is_asked = true;
+        let (life, stamp) = (shared.credentials.dates().renewal, shared.stamp(now));
+        match (&mut self.stage, life.zip(stamp)) {
+            (Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _), _) => request.at = now.up,
+            (Stage::Rest { .. }, Some((life, stamp))) if is_held && stamp >= life.earliest() => {
+                self.make(Access::InUse, shared);
+            }
+            (Stage::Rest { .. }, Some((life, _))) if is_held => {
+                let text = format!("the certificate is a new one: it is not renewed before {}", life.earliest());
+                self.tell(Err(text), shared);
+            }
+            (Stage::Rest { .. } | Stage::Join, _) => {
+                let text = "no Lease is being renewed just now, and so no certificate: see what the log says, and ask again then";
+                self.tell(Err(text.to_owned()), shared);
+            }
+            (Stage::Making(_) | Stage::Keep, _) => {}
+        }
+    }
+
+    /// Whoever waits for it is told, once.
+    pub(super) fn tell(&mut self, told: Result<String, String>, shared: &mut Shared) {
+        if std::mem::take(&mut self.is_asked) {
+            shared.output(Output::Told(told));
+        }
+    }
+
+    /// Said in the log, and to whoever waits.
+    pub(super) fn warn(&mut self, word: &'static str, text: String, shared: &mut Shared) {
+        self.tell(Err(text.clone()), shared);
+        shared.say(Level::Warn, word, text);
+    }
+}
