@@ -17,7 +17,7 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-services test-recipes upgrade \
+.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-fleet test-services test-recipes upgrade \
     packages lint deny fmt cluster bench sim mutants fuzz board install clean
 
 help: ## What each target does
@@ -58,6 +58,9 @@ test-cross: ## Each binary that ships, on its processor emulated: what it says, 
 test-vm: ## Whole boards, emulated with kernels of their own: their clock, their link, their power (minutes each)
 	@VM=1 ./tests/run --test vm $(ARGS)
 
+test-fleet: ## Two hundred boards with one token, switched on together: Ready, and what each cost
+	@FLEET=1 ./tests/run --test fleet -- --nocapture $(ARGS)
+
 upgrade: ## An earlier release lives on the real cluster, then this program goes on from what it left: make upgrade FROM=PROGRAM
 	@test -x "$(FROM)" || { echo 'usage: make upgrade FROM=PROGRAM (KEEP=tests/live/earlier keeps what it leaves)' >&2; exit 64; }
 	@UPGRADE_FROM="$(abspath $(FROM))" UPGRADE_KEEP="$(KEEP)" ./tests/run --test cluster -- earlier_version
@@ -71,7 +74,7 @@ test-services: ## Each service file under its service manager, in namespaces of 
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked --test cross --test vm -- -D warnings
+	$(CARGO) clippy --locked --test cross --test vm --test fleet -- -D warnings
 	for script in .ci/run tests/run tests/boards/capture tests/recipes/run tests/vm/init tests/vm/forbidden targets/build targets/musl \
 	    targets/kubernetes/enroll targets/kubernetes/names-policy targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
 	    targets/packages/install.sh; do sh -n "$$script" || exit 1; done

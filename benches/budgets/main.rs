@@ -11,6 +11,7 @@ mod card;
 mod cluster;
 mod day;
 mod heap;
+mod joined;
 mod outage;
 mod process;
 mod programs;
@@ -40,8 +41,9 @@ use wire::{Capture, Exchange, Kind, Sees};
 const DAY_SECONDS: f64 = 86_400.0;
 
 /// `--bench` is what cargo says to every benchmark.
-const ARGUMENTS: [&str; 6] = [outage::QUICK, "--outage", "--heap", "--targets", outage::INSIDE, "--bench"];
-const USAGE: &str = "make bench ARGS='[--quick] [--outage | --heap | --targets]'; benches/README.md explains each";
+const ARGUMENTS: [&str; 7] = [outage::QUICK, "--outage", "--heap", "--join", "--targets", outage::INSIDE, "--bench"];
+const USAGE: &str =
+    "make bench ARGS='[--quick] [--outage | --heap | --join | --targets]'; benches/README.md explains each";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     let ended = match () {
         () if has("--heap") => print_heap(),
         () if has(outage::INSIDE) => outage::inside(is_quick),
+        () if has("--join") => programs::nodepulse().and_then(|(program, _)| joined::measure(&program)),
         () if has("--targets") => only_targets(),
         () => run(is_quick, has("--outage")),
     };

@@ -12,6 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::cluster::daemon::Daemon;
+use super::cluster::joining::KUBEADM_GROUP;
 use super::cluster::{AuditEntry, Cluster, Kubelet, NodeIdentity, Result, binaries};
 use super::process::Usage;
 
@@ -51,23 +52,42 @@ enum Running {
 impl Subject {
     pub fn nodepulse(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
         let identity = cluster.node(NAME)?;
-        let settings = identity.dir.join("config.yaml");
-        let text = format!(
-            "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nnodeLeaseDurationSeconds: {}\nstateDirectory: {}\n",
-            4 * seconds_per_renewal,
-            identity.dir.join("state").display()
-        );
-        fs::write(&settings, text).map_err(|e| e.to_string())?;
         let kubeconfig = identity.kubeconfig_via(&url(cluster, ADDRESSES[0]))?;
+        let flag = format!("--kubeconfig={}", kubeconfig.display());
+        Self::start(cluster, identity, program, ADDRESSES[0], &settings(seconds_per_renewal), &[flag])
+    }
+
+    /// The same without a kubeconfig.
+    pub fn joined(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
+        let token = cluster.token(&[KUBEADM_GROUP], None)?;
+        let text = format!(
+            "{}servers: ['{}']\ntoken: '{token}'\ncaHash: ['{}']\n",
+            settings(seconds_per_renewal),
+            url(cluster, ADDRESSES[1]),
+            cluster.pin()
+        );
+        Self::start(cluster, cluster.node(NAME)?, program, ADDRESSES[1], &text, &[])
+    }
+
+    fn start(
+        cluster: &Cluster,
+        identity: NodeIdentity,
+        program: &Path,
+        address: Ipv4Addr,
+        settings: &str,
+        flags: &[String],
+    ) -> Result<Subject> {
+        let file = identity.dir.join("config.yaml");
+        let text = format!("{settings}stateDirectory: {}\n", identity.dir.join("state").display());
+        fs::write(&file, text).map_err(|e| e.to_string())?;
         let command = [
             program.display().to_string(),
             "run".to_owned(),
-            format!("--config={}", settings.display()),
-            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--config={}", file.display()),
             format!("--hostname-override={}", identity.name),
         ];
-        let daemon = Daemon::start(cluster.home(), &identity.name, &command)?;
-        Subject::new("nodepulse", identity, ADDRESSES[0], program, daemon)
+        let daemon = Daemon::start(cluster.home(), &identity.name, &[&command, flags].concat())?;
+        Subject::new("nodepulse", identity, address, program, daemon)
     }
 
     pub fn kube_rs(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
@@ -139,6 +159,11 @@ impl Subject {
         let created = created.ok_or_else(|| format!("{} never created its Node", self.title))?;
         Ok(created.completed_at_us.saturating_sub(self.started_us) / 1000)
     }
+}
+
+fn settings(seconds_per_renewal: u32) -> String {
+    let head = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nnodeLeaseDurationSeconds: ";
+    format!("{head}{}\n", 4 * seconds_per_renewal)
 }
 
 fn url(cluster: &Cluster, address: Ipv4Addr) -> String {

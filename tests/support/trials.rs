@@ -37,6 +37,8 @@ pub enum Need {
     Emulator,
     /// The programs of some targets, and kernels to boot them on.
     Machines,
+    /// The program that ships, for this machine's processor.
+    Program,
 }
 
 /// One test: it passes if it returns `Ok` and does not panic.
@@ -120,6 +122,7 @@ fn check(need: Need, kubelet: &Result<()>) -> Result<()> {
         Need::Networks => networks().clone(),
         Need::Emulator => named(&["CROSS_BIN", "CROSS_QEMU"], "test-cross"),
         Need::Machines => named(&["VM_BIN", "VM_PARTS"], "test-vm"),
+        Need::Program => named(&["FLEET_BIN"], "test-fleet"),
         Need::Openssl => answers("openssl", "version"),
         Need::Bindfs => answers("bindfs", "--version").and_then(|()| match std::fs::metadata("/dev/fuse") {
             Ok(_) => Ok(()),
