@@ -4,6 +4,7 @@ use super::agent::{Launch, Nodepulse};
 use super::cluster::joining::{KUBEADM_GROUP, Token};
 use super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use super::requests::{SOON, wait_until_ready};
+use super::rotation::connections;
 use super::trials::Case;
 use std::time::Duration;
 
@@ -51,7 +52,11 @@ fn a_token_and_a_hash_make_a_board_a_node_with_one_request(cluster: &Cluster) ->
     assert!(by_token.iter().all(|e| !e.uri.contains("cluster-info")), "it is for nobody's eyes but nobody's");
     let said = agent.said()?;
     assert!(!said.contains(&token.secret), "the secret is in the log");
-    Ok(())
+    // The connections that it joined over are closed: each is memory, here and at the server.
+    wait_until("one connection", SOON, || match connections(agent.pid(), cluster.api.port)? {
+        1 => Ok(()),
+        many => Err(format!("there are {many}")),
+    })
 }
 
 fn a_board_that_has_joined_needs_no_settings_any_more(cluster: &Cluster) -> Result<()> {

@@ -63,7 +63,7 @@ fn requests_of(cluster: &Cluster, node: &NodeIdentity) -> Result<Vec<String>> {
 }
 
 /// Connections of a process to a port that are open.
-fn connections(pid: Option<i32>, port: u16) -> Result<usize> {
+pub fn connections(pid: Option<i32>, port: u16) -> Result<usize> {
     let folder = format!("/proc/{}", pid.ok_or("it has ended")?);
     let read = |path: &str| std::fs::read_to_string(format!("{folder}/{path}")).map_err(|e| format!("{path}: {e}"));
     let files = std::fs::read_dir(format!("{folder}/fd")).map_err(|e| e.to_string())?;
