@@ -14,6 +14,7 @@ use crate::api::{Answer, Class, Document, Operation, Refusal};
 use crate::config::Settings;
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
 use crate::config::plain_text::line;
+use crate::config::settings::Token;
 use crate::io::sandbox::Sandbox;
 use crate::io::{Session, clock};
 use crate::node::desired::{delete_pods_command, taint_command};
@@ -177,14 +178,15 @@ impl Check {
                 self.wrong("join", Verdict::Failed, wrong.to_string(), next);
             }
             Ok(None) if settings.bootstrap_kubeconfig.is_none() => {
-                let next = "kubeadm token create --ttl 24h  # an administrator's: then nodepulse join --token TOKEN";
+                let next = "kubeadm token create --ttl 24h  # or k3s token create; then nodepulse join --token TOKEN";
                 self.wrong("join", Verdict::Warning, "there are servers to join, and no token", next);
             }
-            Ok(_) => {
+            Ok(token) => {
                 let servers: Vec<String> = settings.servers.iter().map(Server::authority).collect();
                 let of_kubeconfig = settings.bootstrap_kubeconfig.iter().map(String::as_str);
                 let whom: Vec<&str> = of_kubeconfig.chain(servers.iter().map(String::as_str)).collect();
-                self.well("join", format!("by {}", whom.join(", ")));
+                let of = token.filter(Token::has_pin).map_or("", |_| ", with a token of k3s or rke2");
+                self.well("join", format!("by {}{of}", whom.join(", ")));
             }
         }
     }

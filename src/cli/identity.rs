@@ -14,8 +14,9 @@ use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server, clust
 use crate::config::plain_text::line;
 use crate::config::{Settings, limits};
 use crate::identity::files::{NODE, NodePem, PENDING, Pending};
+use crate::identity::supervisor::Distribution;
 use crate::identity::{Renewal, SigningRequest, certificate, pem};
-use crate::io::identity::{KUBECONFIG, LEFT, kept_in};
+use crate::io::identity::{KUBECONFIG, LEFT, kept_in, password_in};
 use crate::io::{clock, file};
 use crate::time::Wall;
 
@@ -28,6 +29,8 @@ pub struct Identity {
     pub pending: Option<Request>,
     /// `HOST:PORT`, in the order in which they are tried.
     servers: Vec<String>,
+    /// Port of the supervisor that gives the certificates out; `None`: the API server does.
+    supervisor: Option<u16>,
     /// `rotateCertificates`.
     is_renewed: bool,
     /// The board was told to leave its cluster.
@@ -76,6 +79,7 @@ pub fn read(sources: &Sources) -> Result<Identity, CliError> {
         certificate: newer(given, own),
         pending,
         servers: servers(&settings, kubeconfig.as_ref()),
+        supervisor: password_in(&folder).map(|known| known.port),
         is_renewed: settings.rotate_certificates,
         has_left: read_if_there(&format!("{folder}/{LEFT}"))?.is_some(),
     })
@@ -191,8 +195,18 @@ impl Identity {
         if !self.servers.is_empty() {
             say("servers", &self.servers.join(", "));
         }
+        if let Some(port) = self.supervisor {
+            let name = Distribution::of(port).name();
+            say("supervisor", &format!("{name}, port {port}: the certificates come from it"));
+        }
         if let Some(Request { node, name }) = &self.pending {
-            say("waiting", &format!("{node}, for: kubectl certificate approve {name}"));
+            say(
+                "waiting",
+                &match self.supervisor {
+                    Some(_) => format!("{node}, for its supervisor"),
+                    None => format!("{node}, for: kubectl certificate approve {name}"),
+                },
+            );
         }
         let now = clock::now().wall;
         let ended = self.certificate.as_ref().filter(|certificate| now.is_some_and(|now| certificate.life.end < now));
@@ -220,6 +234,7 @@ impl Identity {
             })),
             "pending": self.pending.as_ref().map(|of| json!({"node": of.node, "request": of.name})),
             "servers": self.servers,
+            "supervisor": self.supervisor.map(|port| json!({"program": Distribution::of(port).name(), "port": port})),
             "left": self.has_left,
         })
     }

@@ -31,7 +31,7 @@ pub fn join(mut sources: Sources) -> Result<(), CliError> {
         None if settings.bootstrap_kubeconfig.is_some() => {}
         None => {
             let text = "join needs a token: --token TOKEN, or --token-file - and the token on standard input; an administrator \
-                makes one with: kubeadm token create --print-join-command";
+                makes one with: kubeadm token create --print-join-command, or k3s token create";
             return Err(CliError::new(exit::USAGE, text));
         }
     }

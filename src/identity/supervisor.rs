@@ -99,6 +99,11 @@ impl Distribution {
         Distribution(if port == PORT_OF_RKE2 { "rke2" } else { "k3s" })
     }
 
+    /// As it calls itself in paths.
+    pub fn name(self) -> &'static str {
+        self.0
+    }
+
     /// For [`read_api_port`] (K3S-3).
     pub fn ask_settings(self, authorization: Option<Zeroizing<String>>) -> Operation {
         ask(format!("/v1-{}/config", self.0), authorized(authorization), Vec::new())

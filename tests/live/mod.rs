@@ -34,6 +34,7 @@ mod rights;
 mod roads;
 mod start;
 mod status;
+mod supervised;
 mod thief;
 mod throttled;
 mod upgrade;
@@ -59,6 +60,7 @@ pub fn cases() -> Vec<Case> {
         fence::cases(),
         revoked::cases(),
         k3s::cases(),
+        supervised::cases(),
         recipes::cases(),
         upgrade::cases(),
         status::cases(),

@@ -153,7 +153,11 @@ pub fn requested_key_of(der: &[u8]) -> Result<RequestedKey> {
 
 /// From when on and until when a certificate is valid, in seconds since 1970: its two UTCTimes.
 pub fn dates(certificate: &str) -> Result<(u64, u64)> {
-    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(text)?;
+    dates_of(&CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(text)?)
+}
+
+/// The same of DER.
+pub fn dates_of(der: &[u8]) -> Result<(u64, u64)> {
     let time = |bytes: &[u8]| {
         let digits = std::str::from_utf8(bytes.strip_prefix(b"\x17\x0d")?.get(..12)?).ok()?;
         let at = |n: usize| &digits[2 * n..2 * n + 2];

@@ -6,19 +6,22 @@
 // The linter keeps threads out of the agent; the other end of the wire is another machine in life.
 #![allow(clippy::disallowed_methods)]
 
+mod client_certificates;
+
 use super::cluster::apiserver::free_port;
 use super::cluster::pki::{Authority, Validity, requested_key_of};
 use super::cluster::{ApiServer, Client, Cluster, Result, node_path};
 use super::http1::{Request, read_request, relay};
 use base64::prelude::{BASE64_STANDARD, Engine};
+use client_certificates::{Undated, common_name, has_ended};
 use ring::digest;
 use rustls::pki_types::ServerName;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
@@ -71,10 +74,24 @@ impl Asked {
 pub struct Supervisor {
     pub port: u16,
     shared: Arc<Shared>,
-    listening: Option<JoinHandle<()>>,
+    listening: Vec<(SocketAddr, JoinHandle<()>)>,
+}
+
+/// Where rke2 listens; its API is on another port.
+const PORT_OF_RKE2: u16 = 9345;
+
+/// What a port is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Both,
+    Supervisor,
+    Api,
 }
 
 struct Shared {
+    address: IpAddr,
+    api_port: u16,
+    port: u16,
     /// `k3s` or `rke2`.
     program: &'static str,
     password: String,
@@ -89,6 +106,7 @@ struct Shared {
     manner: Mutex<Manner>,
     asked: Mutex<Vec<Asked>>,
     ended: AtomicBool,
+    connections: AtomicUsize,
 }
 
 /// The API server, which believes what this says of its clients.
@@ -101,6 +119,8 @@ struct Upstream {
 struct Peer {
     stream: StreamOwned<ServerConnection, TcpStream>,
     certificate: Option<String>,
+    /// It has one, which has ended: it is nobody.
+    is_expired: bool,
     upstream: Option<StreamOwned<ClientConnection, TcpStream>>,
 }
 
@@ -113,6 +133,23 @@ struct Answer {
 impl Supervisor {
     /// In front of another API server of this cluster.
     pub fn start(cluster: &Cluster, program: &'static str) -> Result<Self> {
+        let port = free_port()?;
+        Self::start_at(cluster, program, Ipv4Addr::LOCALHOST, [port, port])
+    }
+
+    /// rke2 as it is: its supervisor at a port of its own, and the API at another.
+    pub fn start_rke2(cluster: &Cluster) -> Result<Self> {
+        let [.., high, low] = std::process::id().to_be_bytes();
+        Self::start_at(cluster, "rke2", Ipv4Addr::new(127, 93, high, low), [PORT_OF_RKE2, free_port()?])
+    }
+
+    fn start_at(
+        cluster: &Cluster,
+        program: &'static str,
+        address: Ipv4Addr,
+        [port, api_port]: [u16; 2],
+    ) -> Result<Self> {
+        let address = IpAddr::from(address);
         let front_proxy = Authority::new("front-proxy-ca")?;
         let api = Arc::new(cluster.api_server_behind(&front_proxy)?);
         let (server_authority, client_authority) =
@@ -127,22 +164,24 @@ impl Supervisor {
             .with_root_certificates(roots)
             .with_client_auth_cert(own.chain.clone(), own.secret())
             .map_err(text)?;
-        let serving = server_authority.server(&[IpAddr::from([127, 0, 0, 1])], Validity::Now)?;
+        let serving = server_authority.server(&[address], Validity::Now)?;
         let mut clients = RootCertStore::empty();
         clients.add(client_authority.der()).map_err(text)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), Arc::clone(&provider))
             .allow_unauthenticated()
             .build()
             .map_err(text)?;
+        let verifier = Arc::new(Undated(verifier));
         let serving = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(text)?
             .with_client_cert_verifier(verifier)
             .with_single_cert(serving.chain.clone(), serving.secret())
             .map_err(text)?;
-        let port = free_port()?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(text)?;
         let shared = Arc::new(Shared {
+            address,
+            api_port,
+            port,
             program,
             password: "0123456789abcdef0123456789abcdef".to_owned(),
             server_authority,
@@ -154,14 +193,22 @@ impl Supervisor {
             manner: Mutex::new(Manner::Recent),
             asked: Mutex::default(),
             ended: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
         });
-        let held = Arc::clone(&shared);
-        let listening = spawn(move || held.listen(&listener));
-        Ok(Self { port, shared, listening: Some(listening) })
+        let mut listening = Vec::new();
+        let roles: &[_] =
+            if port == api_port { &[(Role::Both, port)] } else { &[(Role::Supervisor, port), (Role::Api, api_port)] };
+        for (role, port) in roles.iter().copied() {
+            let at = SocketAddr::new(address, port);
+            let listener = TcpListener::bind(at).map_err(|e| format!("{at}: {e}"))?;
+            let held = Arc::clone(&shared);
+            listening.push((at, spawn(move || held.listen(&listener, role))));
+        }
+        Ok(Self { port, shared, listening })
     }
 
     pub fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port)
+        format!("https://{}:{}", self.shared.address, self.port)
     }
 
     pub fn become_a(&self, manner: Manner) {
@@ -179,6 +226,11 @@ impl Supervisor {
         hash.as_ref().iter().fold("K10".to_owned(), |text, byte| format!("{text}{byte:02x}")) + "::"
     }
 
+    /// What `Authorization` has of the password of nodes.
+    pub fn password(&self) -> &str {
+        &self.shared.password
+    }
+
     pub fn server_authority(&self) -> &Authority {
         &self.shared.server_authority
     }
@@ -192,6 +244,11 @@ impl Supervisor {
         &self.shared.upstream.api
     }
 
+    /// How many there were so far.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
     /// What was asked of it so far.
     pub fn asked(&self) -> Vec<Asked> {
         lock(&self.shared.asked).clone()
@@ -202,34 +259,40 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::SeqCst);
         // Wakes the listener, which then sees that it is over.
-        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
-        if let Some(listening) = self.listening.take() {
+        for (at, listening) in self.listening.drain(..) {
+            let _ = TcpStream::connect(at);
             let _ = listening.join();
         }
     }
 }
 
 impl Shared {
-    fn listen(self: &Arc<Self>, listener: &TcpListener) {
+    fn listen(self: &Arc<Self>, listener: &TcpListener, role: Role) {
         for near in listener.incoming().map_while(std::result::Result::ok) {
             if self.ended.load(Ordering::SeqCst) {
                 return;
             }
+            self.connections.fetch_add(1, Ordering::SeqCst);
             let shared = Arc::clone(self);
             // Ends with its connection, or with the patience.
-            spawn(move || shared.meet(near));
+            spawn(move || shared.meet(near, role));
         }
     }
 
-    fn meet(&self, near: TcpStream) -> Option<()> {
+    fn meet(&self, near: TcpStream, role: Role) -> Option<()> {
         near.set_nodelay(true).ok()?;
         near.set_read_timeout(Some(PATIENCE)).ok()?;
         let session = ServerConnection::new(Arc::clone(&self.config)).ok()?;
-        let mut peer = Peer { stream: StreamOwned::new(session, near), certificate: None, upstream: None };
+        let mut peer =
+            Peer { stream: StreamOwned::new(session, near), certificate: None, is_expired: false, upstream: None };
         while let Some(request) = read_request(&mut peer.stream) {
             let chain = peer.stream.conn.peer_certificates();
-            peer.certificate = chain.and_then(|chain| common_name(chain.first()?.as_ref()));
-            if self.is_own(&request) {
+            let leaf = chain.and_then(|chain| chain.first()).map(|leaf| leaf.as_ref().to_vec());
+            peer.is_expired = leaf.as_deref().is_some_and(has_ended);
+            peer.certificate = leaf.as_deref().filter(|_| !peer.is_expired).and_then(common_name);
+            if role == Role::Supervisor && !self.is_own(&request) {
+                write_answer(&mut peer.stream, &refuse(503, "apiserver disabled"))?;
+            } else if role != Role::Api && self.is_own(&request) {
                 let answer = self.answer(&request, peer.certificate.as_deref());
                 lock(&self.asked).push(Asked {
                     line: request.line,
@@ -272,8 +335,8 @@ impl Shared {
             "client-kubelet.crt" => self.certify(request, certificate, manner).unwrap_or_else(|refused| refused),
             "server-ca.crt" => plain(self.server_authority.certificate()),
             "client-ca.crt" => plain(self.client_authority.certificate()),
-            "apiservers" => json_answer(200, &json!([format!("127.0.0.1:{}", self.port_seen(request))])),
-            "config" => json_answer(200, &json!({"HTTPSPort": self.port_seen(request), "SupervisorPort": 9345})),
+            "apiservers" => json_answer(200, &json!([SocketAddr::new(self.address, self.api_port).to_string()])),
+            "config" => json_answer(200, &json!({"HTTPSPort": self.api_port, "SupervisorPort": self.port})),
             "readyz" => plain("ok".to_owned()),
             _ => refuse(404, "not found"),
         }
@@ -366,13 +429,17 @@ impl Shared {
         }
     }
 
-    fn port_seen(&self, request: &Request) -> u16 {
-        let host = request.header("host").unwrap_or_default();
-        host.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(6443)
-    }
-
     /// To the API server, in the name of the client certificate, or of the token that is in it.
     fn forward(&self, peer: &mut Peer, request: &Request) -> Option<()> {
+        if peer.is_expired {
+            // An API server takes the handshake, and nothing else; this is its own word, as its head shows.
+            let refused = refuse(401, "Unauthorized");
+            let audit_id = request.header("audit-id").unwrap_or_default();
+            let head = format!("HTTP/1.1 401 X\r\nAudit-Id: {audit_id}\r\nContent-Type: application/json\r\n");
+            let head = format!("{head}Content-Length: {}\r\n\r\n", refused.body.len());
+            let sent = peer.stream.write_all(head.as_bytes()).and_then(|()| peer.stream.write_all(&refused.body));
+            return sent.and_then(|()| peer.stream.flush()).ok();
+        }
         if peer.upstream.is_none() {
             let far = TcpStream::connect((Ipv4Addr::LOCALHOST, self.upstream.api.port)).ok()?;
             far.set_nodelay(true).ok()?;
@@ -415,14 +482,6 @@ fn refuse(status: u16, message: &str) -> Answer {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": status,
     });
     json_answer(status, &status_object)
-}
-
-/// The last common name of a certificate: its subject comes after its issuer.
-fn common_name(der: &[u8]) -> Option<String> {
-    const NAME: &[u8] = &[0x06, 3, 0x55, 4, 3];
-    let at = der.windows(NAME.len()).rposition(|window| window == NAME)? + NAME.len();
-    let length = usize::from(*der.get(at + 1)?);
-    String::from_utf8(der.get(at + 2..at + 2 + length)?.to_vec()).ok()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

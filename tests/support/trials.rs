@@ -3,7 +3,7 @@
 // Every user takes a part of it.
 #![allow(dead_code)]
 
-mod left_out;
+pub mod left_out;
 
 use super::cluster::{Cluster, Options, Result, binaries, daemon};
 use left_out::leave_out;

@@ -42,6 +42,8 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("SHD", 1..=3),
     ("TLS", 1..=19),
     ("REV", 1..=3),
+    // Of the agents of k3s and rke2.
+    ("K3S", 1..=6),
     ("NLC", 1..=6),
     ("AUT", 1..=14),
     // Where this program differs from a kubelet on purpose.
@@ -49,7 +51,7 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
 ];
 
 /// Behaviours of what this program does not have yet, or never will: runtime, images, volumes, plug-ins, serving.
-const OUT_OF_SCOPE: &[&str] = &["TR-8", "ST-1", "MI-7", "TLS-18"];
+const OUT_OF_SCOPE: &[&str] = &["TR-8", "ST-1", "MI-7", "TLS-18", "K3S-4"];
 const OUT_OF_SCOPE_LETTERS: &[&str] = &["IMG", "RTH", "VLM", "VOL", "SHD", "NLC"];
 
 /// How a row's third column may begin. All but the first go on with a reason.
