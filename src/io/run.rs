@@ -111,7 +111,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(known)));
     let clock = CertificateClock::new();
     resolver.known_servers().issued().into_iter().for_each(|moment| clock.passed(moment));
-    let (successor, kubeconfig) = (identity.files.successor(), start.kubeconfig.unwrap_or_else(Kubeconfig::of_nobody));
+    let (successor, kubeconfig) = (identity.files.successor(), known_or_none(start.kubeconfig, &start.settings));
     let pool = Pool::new(Rc::clone(&reactor), Rc::clone(&resolver), clock, kubeconfig, successor);
     let shared = Shared {
         reactor,
@@ -174,6 +174,11 @@ pub fn run(start: Start) -> Result<(), Notice> {
 /// Of all jitter: another one in each process.
 fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
+}
+
+/// The way to a cluster may lead through a proxy before it is known which one that is.
+fn known_or_none(known: Option<Kubeconfig>, settings: &Settings) -> Kubeconfig {
+    known.unwrap_or_else(|| Kubeconfig { proxy: settings.proxy_url.clone(), ..Kubeconfig::of_nobody() })
 }
 
 fn new_reactor() -> Result<Rc<Reactor>, Notice> {

@@ -2,15 +2,17 @@
 //! where `K3S_URL` and `K3S_TOKEN` name one (K3S-1 to K3S-6).
 
 use super::super::agent::{Launch, Nodepulse};
+use super::super::cluster::apiserver::free_port;
 use super::super::cluster::pki::{Validity, dates};
 use super::super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use super::super::supervisor::{Asked, Manner, Supervisor};
 use super::super::trials::Case;
 use super::super::trials::left_out::leave_to_others;
-use super::{SOON, now_us, wait_until_ready};
+use super::{SOON, now_us, proxy, wait_until_ready};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -27,6 +29,7 @@ pub fn cases() -> Vec<Case> {
         a_certificate_is_renewed_over_the_supervisor_and_the_one_in_use_shows_who_asks,
         a_certificate_that_has_ended_is_replaced_with_the_token,
         a_person_types_the_same_command_as_for_kubeadm,
+        a_board_behind_a_proxy_joins_through_it,
         a_real_k3s_takes_a_board_with_its_token,
     ]
 }
@@ -337,6 +340,21 @@ fn a_person_types_the_same_command_as_for_kubeadm(cluster: &Cluster) -> Result<(
     assert_eq!(read(&node, "token")?.trim(), front.token, "the way back, when the certificate has ended");
     let said = ask_for(&node, &["check", &name])?;
     assert!(said.contains("answers, version"), "{said}");
+    Ok(())
+}
+
+/// Each connection: before anybody is proven, and after.
+fn a_board_behind_a_proxy_joins_through_it(cluster: &Cluster) -> Result<()> {
+    let supervisor = Supervisor::start(cluster, "k3s")?;
+    let tunnel = proxy::Proxy::start((Ipv4Addr::LOCALHOST, free_port()?).into(), 0, proxy::Manner::Tunnel)?;
+    let node = cluster.node("k3s-proxied")?;
+    let launch = Front::of(&supervisor).launch(&node).set("proxyURL", &format!("'http://{}'", tunnel.address));
+    let mut agent = launch.start(cluster)?;
+    agent.wait_for_line(&["lease-held"], SOON * 3)?;
+    let tunnels = tunnel.asked();
+    let expected = format!("CONNECT 127.0.0.1:{} HTTP/1.1", supervisor.port);
+    assert!(tunnels.len() >= 3 && tunnels.iter().all(|line| *line == expected), "{tunnels:?}");
+    assert_eq!(supervisor.connections(), tunnels.len(), "nothing went past it");
     Ok(())
 }
 
