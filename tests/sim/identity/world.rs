@@ -208,7 +208,9 @@ impl World {
             Event::LinkUp { board } => self.feed(board, Input::LinkChanged),
             Event::Befall(board) => self.befall(board),
             Event::People => self.people(),
-            Event::PowerCut { board, life } if self.lives(board, life) => self.cut_power(board),
+            Event::PowerCut { board, life } if self.peace_us.is_none() && self.lives(board, life) => {
+                self.cut_power(board)
+            }
             Event::PowerCut { .. } => {}
             Event::PowerOn(board) => self.power_on(board),
             Event::Start(board) => self.start(board),
