@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::records::Records;
 use crate::journal::record::cut;
-use crate::journal::{Happened, Record};
+use crate::journal::{Happened, Moment, Record};
 use crate::time::{Now, Up};
 
 #[derive(Debug)]
@@ -83,11 +83,11 @@ impl Outage {
         self.recorded = Some(records.record(at, Happened::OutageBegan { cause: cut(word) }));
     }
 
-    /// A renewal was acknowledged, or without a Node the request for one answered. Answers whether that ended an outage
-    /// that was recorded.
-    pub(super) fn ended(&mut self, records: &mut Records, now: Now) -> bool {
-        let Some(began) = self.recorded.take() else { return false };
-        let Happened::OutageBegan { cause } = &began.what else { return false };
+    /// A renewal was acknowledged, or without a Node the request for one answered. Answers the beginning of the outage
+    /// that this ended, if that was recorded.
+    pub(super) fn ended(&mut self, records: &mut Records, now: Now) -> Option<Moment> {
+        let began = self.recorded.take()?;
+        let Happened::OutageBegan { cause } = &began.what else { return None };
         let is_later = |at: &Record| at.at.boot == began.at.boot && at.at.up >= began.at.up;
         let (mut changes, mut dropped) = (0, 0);
         for record in records.waiting() {
@@ -100,6 +100,6 @@ impl Outage {
             }
         }
         records.record(now, Happened::OutageEnded { cause: cause.clone(), changes, dropped });
-        true
+        Some(began.at)
     }
 }

@@ -181,9 +181,11 @@ impl Shared {
 
     fn end_outage(&mut self, now: Now) {
         let dated = self.dated(now);
-        if self.outage.ended(&mut self.records, dated) {
-            self.replay.wait_for_server();
-        }
+        let Some(began) = self.outage.ended(&mut self.records, dated) else { return };
+        self.replay.wait_for_server();
+        // Over restarts and reboots, which this process has not lived through.
+        let span = dated.wall.and_then(|wall| Some(wall.since(self.records.wall_of(began, wall, now.up)?)));
+        self.longest_outage = self.longest_outage.max(span.unwrap_or_default());
     }
 
     /// An API server that knows of Leases answered: the uplink works.

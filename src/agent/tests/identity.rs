@@ -469,3 +469,18 @@ fn without_renewals_of_the_lease_a_person_is_told_so_and_nothing_is_asked() {
     joining.drain();
     assert_eq!((joining.told.len(), joining.keys_asked.len() + case.script.keys_asked.len()), (1, 0));
 }
+
+/// Of which this process has seen two hours.
+#[test]
+fn an_outage_in_which_the_board_was_restarted_counts_from_its_beginning() {
+    let mut case = Case::with(leaf("n1", &Key::new(), 2025, 2032));
+    let dates = case.script.agent.shared.credentials.dates();
+    case.script.offline(DAY);
+    let mut script = case.script.restart(BootId(BOOT.0 + 1), Duration::from_secs(10));
+    let now = script.now();
+    script.agent.handle(Input::Credentials(dates), now);
+    script.offline(HOUR * 2);
+    assert_eq!(script.keys_asked, [false; 0]);
+    script.pass(Duration::from_secs(120));
+    assert_eq!(script.keys_asked, [false], "14 percent are gone, and the next outage may be longer");
+}
