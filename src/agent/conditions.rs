@@ -193,7 +193,7 @@ impl Conditions {
                 }
                 _ => {}
             }
-            if has_base {
+            if has_base && !rules::may_be_absent(kind, status) {
                 // Where nobody has judged it, and no board said what it was, this one does now.
                 believed.status.get_or_insert(status);
             }
@@ -219,8 +219,10 @@ impl Conditions {
     pub(super) fn acknowledged(&mut self, node: &Node) {
         for (kind, believed) in rules::own().zip(&mut self.all) {
             let stored = find(node, kind);
-            let has_arrived =
-                believed.status.is_none_or(|status| stored.is_some_and(|stored| stored.status == status.word()));
+            let is_so = |status: Status| {
+                stored.map_or(rules::may_be_absent(kind, status), |stored| stored.status == status.word())
+            };
+            let has_arrived = believed.status.is_none_or(is_so);
             believed.change.take_if(|change| change.is_reported && has_arrived);
             believed.told = None;
         }

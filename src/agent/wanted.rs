@@ -99,11 +99,13 @@ impl WantedNode {
     /// Answers whether that is what the last judgement said.
     fn judge(&mut self, base: Option<&Node>, shared: &mut Shared, now: Now) -> bool {
         let Some(facts) = self.facts.as_deref() else { return true };
+        let life = shared.credentials.dates().renewal.zip(shared.stamp(now));
         let look = Evidence {
             settings: &shared.settings,
             facts,
             pressures: &self.pressures,
             remembered: &self.remembered,
+            expires: life.map(|(life, stamp)| (stamp >= life.warned_from(), life.end)),
             base,
         };
         self.conditions.judged(rules::judge(&look), base.is_some(), shared, now)

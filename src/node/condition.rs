@@ -37,7 +37,7 @@ impl Written {
 pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT] {
     let (mut pressures, remembered) = (Pressures::default(), &Remembered::default());
     pressures.observe(settings, &facts.machine, &facts.readings, up);
-    let judged = judge(&Evidence { settings, facts, pressures: &pressures, remembered, base: None });
+    let judged = judge(&Evidence { settings, facts, pressures: &pressures, remembered, expires: None, base: None });
     judged.map(|judgement| Wanted { judgement, since: None })
 }
 
@@ -55,6 +55,9 @@ impl Row {
     fn set(&self, conditions: &mut Vec<Condition>, wanted: &Wanted, stamp: Wall) -> Written {
         let Judgement { status, message, .. } = &wanted.judgement;
         let stored = conditions.iter().position(|one| one.kind == self.kind);
+        if stored.is_none() && rules::may_be_absent(self.kind, *status) {
+            return Written::Same;
+        }
         let at = stored.unwrap_or_else(|| {
             conditions.push(Condition::unknown(self.kind));
             conditions.len() - 1
@@ -129,6 +132,11 @@ mod tests {
         pressures
     }
 
+    /// What every board has.
+    fn everywhere() -> impl Iterator<Item = &'static str> {
+        own().filter(|kind| *kind != "CertificateExpiring")
+    }
+
     fn no_pressure() -> Pressures {
         pressed("")
     }
@@ -141,7 +149,7 @@ mod tests {
     /// Judges a look at a board of which `node` is the server's, and writes the conditions to it, at LATER.
     fn look(node: &mut Node, settings: &Settings, facts: &Facts, pressures: &Pressures) -> Vec<NodeEvent> {
         let remembered = &Remembered::default();
-        let judged = judge(&Evidence { settings, facts, pressures, remembered, base: Some(node) });
+        let judged = judge(&Evidence { settings, facts, pressures, remembered, expires: None, base: Some(node) });
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });
         let written = set(node, &wanted, LATER);
         let all = own().zip(&wanted).zip(written);
@@ -169,7 +177,7 @@ mod tests {
         node.status.conditions.clear();
         let events = calm(&mut node);
         let kinds: Vec<&str> = node.status.conditions.iter().map(|one| one.kind.as_str()).collect();
-        assert_eq!(kinds, own().collect::<Vec<_>>());
+        assert_eq!(kinds, everywhere().collect::<Vec<_>>());
         assert_eq!(reasons(&events), ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]);
         assert_eq!(events[0].message, "Node edge-1 status is now: NodeHasSufficientMemory");
         for one in &node.status.conditions {
@@ -380,8 +388,14 @@ mod tests {
         facts.readings.made_read_only = samples::absent();
         let pressures = no_pressure();
         let remembered = Remembered::default();
-        let look =
-            Evidence { settings: &settings, facts: &facts, pressures: &pressures, remembered: &remembered, base: None };
+        let look = Evidence {
+            settings: &settings,
+            facts: &facts,
+            pressures: &pressures,
+            remembered: &remembered,
+            expires: None,
+            base: None,
+        };
         let [.., judged, _] = judge(&look);
         assert_eq!((judged.status, judged.is_sure), (Status::Unknown, false));
         assert_eq!(judged.message.as_deref(), Some("mounts cannot be read: proc/nothing: no such file"));
@@ -413,9 +427,9 @@ mod tests {
                 one.reason = reason.to_owned();
                 one.message = "Kubelet stopped posting node status.".to_owned();
             }
-            assert_eq!(calm(&mut node).len(), COUNT);
+            assert_eq!(calm(&mut node).len(), everywhere().count());
             let expected = samples::node();
-            for kind in own() {
+            for kind in everywhere() {
                 assert_eq!(condition(&node, kind).reason, condition(&expected, kind).reason);
                 assert_eq!(condition(&node, kind).message, condition(&expected, kind).message);
                 assert_eq!(condition(&node, kind).last_transition_time, LATER_STAMP);
@@ -430,8 +444,8 @@ mod tests {
         for one in &mut node.status.conditions {
             one.reason = reason(&one.kind, Status::of(one.status != "True")).to_owned();
         }
-        assert_eq!(calm(&mut node).len(), COUNT);
-        for kind in own() {
+        assert_eq!(calm(&mut node).len(), everywhere().count());
+        for kind in everywhere() {
             assert_eq!(condition(&node, kind).reason, condition(&samples::node(), kind).reason);
             assert_eq!(condition(&node, kind).last_transition_time, LATER_STAMP);
         }
@@ -448,6 +462,7 @@ mod tests {
                 facts: &facts,
                 pressures: &no_pressure(),
                 remembered: &remembered,
+                expires: None,
                 base,
             };
             let [.., ready] = judge(&look);
@@ -464,6 +479,6 @@ mod tests {
         node.status.conditions.insert(1, foreign_condition());
         run(&mut node, &samples::settings(), &pressed("DiskPressure"));
         assert_eq!(node.status.conditions[1], foreign_condition());
-        assert_eq!(node.status.conditions.len(), COUNT + 1);
+        assert_eq!(node.status.conditions.len(), everywhere().count() + 1);
     }
 }

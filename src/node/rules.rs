@@ -12,7 +12,7 @@ use crate::probe::Facts;
 use crate::time::Wall;
 
 /// How many conditions are ours.
-pub const COUNT: usize = 5;
+pub const COUNT: usize = 6;
 
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {
@@ -65,6 +65,9 @@ impl Like {
 /// Reason, message and reason of the event.
 pub(super) struct Words(pub(super) &'static str, pub(super) &'static str, pub(super) &'static str);
 
+/// Of a condition that is on a Node from the first time on that it is True: not every board has what it is judged from.
+const NOT_THERE: Words = Words("", "", "");
+
 /// The table. The words of True and False are a kubelet's (PRS-1..6, RDY-6), or node-problem-detector's. A kubelet knows no
 /// Unknown: it judges from nothing that there is enough.
 pub(super) static ROWS: [Row; COUNT] = [
@@ -103,6 +106,16 @@ pub(super) static ROWS: [Row; COUNT] = [
         like: Like::Pressure,
     },
     Row {
+        kind: "CertificateExpiring",
+        judge: certificate_expiring,
+        words: [
+            Words("CertificateExpiresSoon", "Client certificate expires soon", "CertificateExpiresSoon"),
+            Words("CertificateIsValid", "Client certificate does not expire soon", "CertificateIsValid"),
+            NOT_THERE,
+        ],
+        like: Like::Problem,
+    },
+    Row {
         kind: "ReadonlyFilesystem",
         judge: readonly_filesystem,
         words: [
@@ -133,6 +146,8 @@ pub struct Evidence<'a> {
     /// By the thresholds of the settings, with their hysteresis.
     pub pressures: &'a Pressures,
     pub remembered: &'a Remembered,
+    /// Whether the client certificate ends soon, and when; `None` without one, or without a clock.
+    pub expires: Option<(bool, Wall)>,
     /// The server's Node; `None` before it is known.
     pub base: Option<&'a Node>,
 }
@@ -158,6 +173,14 @@ pub struct Wanted {
 /// Judges one look at the board: an answer for each of [`own`].
 pub fn judge(look: &Evidence) -> [Judgement; COUNT] {
     ROWS.each_ref().map(|row| (row.judge)(row, look))
+}
+
+/// Of the client certificate in use (ROT-7). Where there is none, as with a token, or nobody knows the time, it is what it was.
+fn certificate_expiring(row: &Row, look: &Evidence) -> Judgement {
+    let status = look.expires.map_or(Status::Unknown, |(is_soon, _)| Status::of(is_soon));
+    let end = look.expires.filter(|(is_soon, _)| *is_soon).map(|(_, end)| end.to_seconds_stamp());
+    let message = end.map(|end| format!("{}: {end}", row.words(status).1));
+    Judgement { status, message, is_sure: look.expires.is_some() }
 }
 
 /// Of the state directory. One that cannot be judged any more is what it was.
@@ -218,6 +241,11 @@ pub(super) fn row(kind: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.kind == kind)
 }
 
+/// Whether a Node may lack a condition of ours that has this status.
+pub fn may_be_absent(kind: &str, status: Status) -> bool {
+    status != Status::True && row(kind).is_some_and(|row| row.words(Status::Unknown).0.is_empty())
+}
+
 fn words(kind: &str, status: Status) -> &'static Words {
     const NONE: &Words = &Words("", "", "");
     row(kind).map_or(NONE, |row| row.words(status))
@@ -231,4 +259,41 @@ pub fn reason(kind: &str, status: Status) -> &'static str {
 /// What is told when a condition of ours comes to this status.
 pub fn transition(node: &str, kind: &str, status: Status) -> NodeEvent {
     NodeEvent::status_is_now(node, words(kind, status).2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::condition::{self, Written};
+    use super::super::tests::samples::{self, LATER};
+    use super::*;
+
+    /// Judges a look at a board whose certificate is so, and writes that to its Node: status, reason and message, and the event.
+    fn look(node: &mut Node, expires: Option<(bool, Wall)>) -> (Option<[String; 3]>, Option<NodeEvent>) {
+        let (settings, facts) = (&samples::settings(), &samples::facts());
+        let (pressures, remembered) = (&Pressures::default(), &Remembered::default());
+        let judged = judge(&Evidence { settings, facts, pressures, remembered, expires, base: Some(node) });
+        let wanted = judged.map(|judgement| Wanted { judgement, since: None });
+        let written: [Written; COUNT] = condition::set(node, &wanted, LATER);
+        let all = own().zip(&wanted).zip(written).find(|((kind, _), _)| *kind == "CertificateExpiring");
+        let ((kind, wanted), written) = all.unwrap();
+        let stored = node.status.conditions.iter().find(|one| one.kind == kind);
+        let words = stored.map(|one| [one.status.clone(), one.reason.clone(), one.message.clone()]);
+        (words, written.event("edge-1", kind, wanted))
+    }
+
+    #[test]
+    fn a_certificate_that_ends_soon_is_a_condition_from_then_on_and_before_that_there_is_none() {
+        let (mut node, end) = (samples::node(), Wall::from_unix_seconds(1_800_000_000));
+        let words = |words: [&str; 3]| Some(words.map(str::to_owned));
+        let event = |reason| Some(NodeEvent::status_is_now("edge-1", reason));
+        for none in [None, Some((false, end))] {
+            assert_eq!(look(&mut node, none), (None, None));
+        }
+        let soon = words(["True", "CertificateExpiresSoon", "Client certificate expires soon: 2027-01-15T08:00:00Z"]);
+        assert_eq!(look(&mut node, Some((true, end))), (soon.clone(), None));
+        assert_eq!(look(&mut node, Some((true, end))), (soon.clone(), None));
+        let over = words(["False", "CertificateIsValid", "Client certificate does not expire soon"]);
+        assert_eq!(look(&mut node, Some((false, end))), (over, event("CertificateIsValid")));
+        assert_eq!(look(&mut node, Some((true, end))), (soon, event("CertificateExpiresSoon")));
+    }
 }

@@ -44,6 +44,7 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("REV", 1..=3),
     // Of the agents of k3s and rke2.
     ("K3S", 1..=6),
+    ("CRT", 1..=1),
     ("NLC", 1..=6),
     ("AUT", 1..=14),
     // Where this program differs from a kubelet on purpose.

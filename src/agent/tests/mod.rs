@@ -2,6 +2,7 @@
 
 mod contest;
 mod events;
+mod expiring;
 mod gaps;
 mod identity;
 mod join;
@@ -328,9 +329,13 @@ impl Script {
         let patch: Value = serde_json::from_str(body).unwrap();
         let node = self.stored.get_or_insert_with(registered_node);
         for sent in patch["status"]["conditions"].as_array().into_iter().flatten() {
-            let stored = node.status.conditions.iter_mut().find(|stored| sent["type"] == *stored.kind).unwrap();
+            let Some(stored) = node.status.conditions.iter_mut().find(|stored| sent["type"] == *stored.kind) else {
+                node.status.conditions.push(serde_json::from_value(sent.clone()).unwrap());
+                continue;
+            };
             let text = |name: &str| sent[name].as_str().map(str::to_owned);
             stored.status = text("status").unwrap_or(stored.status.clone());
+            stored.message = text("message").unwrap_or(stored.message.clone());
             stored.reason = text("reason").unwrap_or(stored.reason.clone());
             stored.last_transition_time = text("lastTransitionTime").unwrap_or(stored.last_transition_time.clone());
         }
