@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::cluster::joining::REQUESTS;
 use super::cluster::{AuditEntry, Cluster, Options, Result, wait_until};
 use super::process::Usage;
+use super::requests;
 use super::subject::{self, Subject};
 use super::table::{self, Row};
 use super::wire::{Capture, Kind, Sees};
@@ -46,10 +47,11 @@ pub fn measure(program: &Path) -> Result<()> {
     let window = request.received_at_us - 500_000..request.received_at_us + RENEWING.as_micros() as u64;
     // What a board says anyway is not part of it.
     let is_usual = |kinds: &[Kind]| matches!(kinds, [Kind::Renewal | Kind::Report | Kind::Assertion]);
-    let exchanges = capture.exchanges(joined.address, &joined.audit(&cluster)?);
-    let of_renewal = exchanges.iter().filter(|one| window.contains(&one.at_us) && !is_usual(&one.requests));
-    let (bytes, packets) =
-        of_renewal.fold((0, 0), |(bytes, packets), one| (bytes + one.ip_bytes, packets + one.packets));
+    let audit = joined.audit(&cluster)?;
+    let mut exchanges = capture.exchanges(joined.address, &audit);
+    exchanges.retain(|one| window.contains(&one.at_us) && !is_usual(&one.requests));
+    let bytes = exchanges.iter().map(|one| one.ip_bytes).sum();
+    let packets = exchanges.iter().map(|one| one.packets).sum();
     let rss = |of: fn(&Usage) -> u64| [&before, &after, &of_given].map(|one| Some(of(one) as f64 * 1024.0));
     let once = |count: u64| [Some(count as f64), None, None];
     table::print(
@@ -61,5 +63,14 @@ pub fn measure(program: &Path) -> Result<()> {
             Row::new("packets of it", None, &once(packets), table::whole),
         ],
     );
+    let after_ms = |at_us: u64| at_us.saturating_sub(request.received_at_us) / 1000;
+    println!("\nThe renewal, from its request on:");
+    for one in &exchanges {
+        let what = if one.requests.is_empty() { "a handshake, or an end" } else { "requests" };
+        println!("  {:6} ms  {:5} bytes  {:2} packets  {what}", after_ms(one.at_us), one.ip_bytes, one.packets);
+    }
+    for one in audit.iter().filter(|one| window.contains(&one.received_at_us) && Kind::of(one) == Kind::Other) {
+        println!("  {:6} ms  {}", after_ms(one.received_at_us), requests::line(one));
+    }
     Ok(())
 }
