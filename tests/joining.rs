@@ -38,6 +38,8 @@ mod renewal;
 mod requests;
 #[path = "joining/rotation.rs"]
 mod rotation;
+#[path = "joining/several_servers.rs"]
+mod several_servers;
 #[path = "support/trials.rs"]
 mod trials;
 #[path = "joining/ways.rs"]
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         rotation::cases(),
         renewal::cases(),
         first::cases(),
+        several_servers::cases(),
         oracle::cases(),
     ];
     trials::run(trials::PER_TWO_CORES, options, cases.into_iter().flatten().collect())

@@ -104,7 +104,7 @@ fn damaged(folder: &str) -> Result<Option<NodePem>, CliError> {
 /// Those of the kubeconfig, the one in use first; without one, those that the settings name.
 fn servers(settings: &Settings, kubeconfig: Option<&Kubeconfig>) -> Vec<String> {
     if let Some(kubeconfig) = kubeconfig {
-        return vec![kubeconfig.server.authority()];
+        return kubeconfig.servers().map(Server::authority).collect();
     }
     let path = format!("{}/{KUBECONFIG}", load::identity_folder(settings));
     let text = file::read_text(&path, limits::SETTINGS_FILE_BYTES).ok();

@@ -10,9 +10,8 @@ use crate::config::{Settings, limits};
 use crate::identity::{CertificateDer, pem};
 use crate::io::{file, identity};
 
-/// `in_use` is the server of one that this board has joined. `is_flag`: the token was
-/// typed.
-pub fn means(settings: &Settings, in_use: Option<Server>, is_flag: bool) -> Result<Means, String> {
+/// `in_use` are the servers of a cluster that this board has joined. `is_flag`: the token was typed.
+pub fn means(settings: &Settings, in_use: &[Server], is_flag: bool) -> Result<Means, String> {
     if let Some(path) = &settings.bootstrap_kubeconfig {
         return means_of_kubeconfig(path);
     }
@@ -25,8 +24,8 @@ pub fn means(settings: &Settings, in_use: Option<Server>, is_flag: bool) -> Resu
             Token::parse(text.trim()).map_err(|wrong| format!("the token in {kept}: {wrong}"))?
         }
     };
-    let trust = match (&settings.ca_file, &in_use) {
-        (_, Some(_)) => Trust::InUse,
+    let trust = match (&settings.ca_file, in_use) {
+        (_, [_, ..]) => Trust::InUse,
         (Some(path), _) => Trust::Given(certificates(path)?),
         // It has the hash of the CA in it.
         (None, _) if token.has_pin() => Trust::Token,
@@ -36,7 +35,8 @@ pub fn means(settings: &Settings, in_use: Option<Server>, is_flag: bool) -> Resu
     };
     let mut servers = settings.servers.clone();
     let supervisor = identity::password_in(&folder).filter(|_| token.has_pin());
-    let in_use = in_use.map(|server| Server { port: supervisor.map_or(server.port, |known| known.port), ..server });
+    let port = |server: &Server| supervisor.as_ref().map_or(server.port, |known| known.port);
+    let in_use = in_use.iter().map(|server| Server { port: port(server), ..server.clone() });
     servers.extend(in_use.filter(|server| !settings.servers.contains(server)));
     if servers.is_empty() {
         return Err("there is no server to join: set servers, or give it to nodepulse join".to_owned());
@@ -86,17 +86,17 @@ mod tests {
 
     #[test]
     fn a_token_is_for_a_server_that_something_proves() {
-        assert_eq!(means(&settings(), None, false).unwrap_err(), NO_TRUST);
+        assert_eq!(means(&settings(), &[], false).unwrap_err(), NO_TRUST);
         let pin = CaHash { digest: [1; 32] };
         let pinned = Settings { ca_hash: vec![pin], ..settings() };
-        assert_eq!(means(&pinned, None, true).unwrap().trust, Trust::Pinned(vec![pin]));
+        assert_eq!(means(&pinned, &[], true).unwrap().trust, Trust::Pinned(vec![pin]));
         let unsafe_one = Settings { unsafe_skip_ca_verification: true, ..settings() };
-        assert_eq!(means(&unsafe_one, None, false).unwrap().trust, Trust::Token);
-        let in_use = crate::config::kubeconfig::parse_server("https://two:6443").ok();
-        let back = means(&settings(), in_use.clone(), false).unwrap();
-        assert_eq!((back.trust, back.servers.last()), (Trust::InUse, in_use.as_ref()), "the CA that it joined with");
-        assert!(means(&pinned, None, true).unwrap().is_fleeting && !back.is_fleeting);
+        assert_eq!(means(&unsafe_one, &[], false).unwrap().trust, Trust::Token);
+        let in_use = [crate::config::kubeconfig::parse_server("https://two:6443").unwrap()];
+        let back = means(&settings(), &in_use, false).unwrap();
+        assert_eq!((back.trust, back.servers.last()), (Trust::InUse, in_use.last()), "the CA that it joined with");
+        assert!(means(&pinned, &[], true).unwrap().is_fleeting && !back.is_fleeting);
         let without = Settings { token: None, ..pinned };
-        assert_eq!(means(&without, None, false).unwrap_err(), NO_TOKEN);
+        assert_eq!(means(&without, &[], false).unwrap_err(), NO_TOKEN);
     }
 }

@@ -277,6 +277,7 @@ mod tests {
         assert_eq!(pem::certificates(pem).collect::<Vec<_>>(), [authority.clone(), authority]);
         let file = Material::File("/var/lib/nodepulse/identity/node.pem".to_owned());
         assert_eq!(read.credentials, Credentials::Certificate { certificate: file.clone(), key: file });
+        assert_eq!(read.servers().cloned().collect::<Vec<_>>(), servers);
         let all = clusters(&text, "").unwrap().into_iter();
         assert_eq!(all.map(|(server, _)| server).collect::<Vec<_>>(), servers);
     }

@@ -32,6 +32,8 @@ pub struct Attempts {
 pub struct Attempt<'a> {
     attempts: &'a Attempts,
     number: u64,
+    /// Of the server that it has turned to, in the list of servers.
+    pub place: Cell<Option<usize>>,
 }
 
 impl Attempts {
@@ -39,7 +41,7 @@ impl Attempts {
         let number = self.next_number.get();
         self.next_number.set(number + 1);
         self.under_way.borrow_mut().push((number, Stage::Waiting));
-        Attempt { attempts: self, number }
+        Attempt { attempts: self, number, place: Cell::default() }
     }
 
     /// Whether one has a connection, or is opening one.

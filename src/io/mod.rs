@@ -30,6 +30,7 @@ mod server_verifier;
 mod stderr;
 mod thread;
 pub mod tls;
+mod turns;
 pub mod watches;
 
 pub use run::{Session, Start, run};

@@ -16,6 +16,7 @@ use super::identity::{self, Successor};
 use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::thread::{self, Source};
+use super::turns::Turns;
 use crate::agent::CredentialDates;
 use crate::api::exchange::Target;
 use crate::api::{Answer, Exchange, Failure, Operation, Refusal};
@@ -45,6 +46,8 @@ pub struct Pool {
     /// Whoever answers is heard; nothing secret is said, and nothing is learned of the time.
     is_unverified: bool,
     kubeconfig: RefCell<Arc<Kubeconfig>>,
+    /// Of its servers.
+    turns: RefCell<Turns>,
     successor: RefCell<Successor>,
     /// `None` until the credentials could be read.
     loaded: RefCell<Option<Loaded>>,
@@ -79,6 +82,7 @@ impl Pool {
             is_unverified: false,
             successor: RefCell::new(successor),
             kubeconfig: RefCell::new(Arc::new(kubeconfig)),
+            turns: RefCell::default(),
             loaded: RefCell::default(),
             source: Source::new("credential-reader", 1),
             successor_source: Source::new("identity-reader", 1),
@@ -116,7 +120,8 @@ impl Pool {
         };
         let (reactor, resolver) = (Rc::clone(&self.reactor), Rc::clone(&self.resolver));
         let successor = Successor::none(&self.successor.borrow().node_name);
-        Pool::new(reactor, resolver, Arc::clone(&self.clock), kubeconfig, successor)
+        let turns = self.turns.clone();
+        Pool { turns, ..Pool::new(reactor, resolver, Arc::clone(&self.clock), kubeconfig, successor) }
     }
 
     /// One to another server of the same network, which is to be proven by these CAs, or with `Err` by nobody; with a token,
@@ -130,6 +135,7 @@ impl Pool {
         let known = self.kubeconfig.borrow();
         let kubeconfig = Kubeconfig {
             server,
+            other_servers: Vec::new(),
             certificate_authority: trust.ok(),
             tls_server_name: None,
             credentials,
@@ -143,20 +149,23 @@ impl Pool {
         Pool { is_unverified, ..Pool::new(reactor, resolver, clock, kubeconfig, successor) }
     }
 
-    /// One to the supervisor beside the API server, with the certificate in use.
+    /// One to the supervisor beside the API server in use, with the certificate in use.
     pub fn supervisor(&self, port: u16) -> Pool {
-        let known = self.kubeconfig.borrow().as_ref().clone();
+        let known = self.current().as_ref().clone();
         let server = Server { port, ..known.server.clone() };
         // In no file, or what that says would be read again.
-        let kubeconfig = Kubeconfig { server, path: String::new(), ..known };
+        let kubeconfig = Kubeconfig { server, other_servers: Vec::new(), path: String::new(), ..known };
         let (reactor, resolver) = (Rc::clone(&self.reactor), Rc::clone(&self.resolver));
         Pool::new(reactor, resolver, Arc::clone(&self.clock), kubeconfig, self.successor.borrow().clone())
     }
 
-    /// The server in use; `None` for a board that has yet to join.
-    pub fn server(&self) -> Option<Server> {
+    /// The servers, the one in use first; none for a board that has yet to join.
+    pub fn servers(&self) -> Vec<Server> {
         let kubeconfig = self.kubeconfig.borrow();
-        (!kubeconfig.path.is_empty()).then(|| kubeconfig.server.clone())
+        let mut servers: Vec<Server> = kubeconfig.servers().filter(|_| !kubeconfig.path.is_empty()).cloned().collect();
+        let current = self.turns.borrow().current().min(servers.len());
+        servers.rotate_left(current);
+        servers
     }
 
     /// Whom the kubeconfig in use trusts.
@@ -220,6 +229,9 @@ impl Pool {
     fn adopt(&self, kubeconfig: Arc<Kubeconfig>, fresh: Loaded) -> CredentialDates {
         let dates = fresh.dates;
         let is_same_kubeconfig = *self.kubeconfig.borrow() == kubeconfig;
+        if !is_same_kubeconfig {
+            self.turns.take();
+        }
         self.kubeconfig.replace(kubeconfig);
         let mut loaded = self.loaded.borrow_mut();
         match loaded.as_mut().filter(|old| is_same_kubeconfig && old.fingerprint == fresh.fingerprint) {
@@ -289,20 +301,51 @@ impl Pool {
             if let Some(peer) = attempt.peer().filter(|_| result.is_err()) {
                 self.resolver.failed(peer);
             }
+            if let Some(place) = attempt.place.get() {
+                self.judge(place, &result);
+            }
             break result;
         };
         result.unwrap_or_else(|failure| Answer { date: None, result: Err(Refusal::Failed(failure)) })
     }
 
+    /// What an exchange says of the server at that place. A load balancer whose servers are dead answers, too.
+    fn judge(&self, place: usize, result: &Result<Answer, Failure>) {
+        let failure = match result {
+            Ok(Answer { result: Err(Refusal::Failed(failure)), .. }) | Err(failure) => Some(failure),
+            Ok(_) => None,
+        };
+        let mut turns = self.turns.borrow_mut();
+        if failure.is_none_or(Failure::is_body_too_large) {
+            turns.worked();
+        } else if turns.failed(place, self.kubeconfig.borrow().servers().count(), clock::up()) {
+            drop(turns);
+            ::log::info!(target: "server-changed", "asking {} from now on", self.current().server.authority());
+            self.drop_idle();
+        }
+    }
+
+    /// The kubeconfig with the server whose turn it is.
+    fn current(&self) -> Arc<Kubeconfig> {
+        let known = self.kubeconfig.borrow();
+        let place = self.turns.borrow().current();
+        match place.checked_sub(1).and_then(|other| known.other_servers.get(other)) {
+            Some(server) => Arc::new(Kubeconfig { server: server.clone(), ..known.as_ref().clone() }),
+            None => Arc::clone(&known),
+        }
+    }
+
     async fn carry(&self, operation: &Operation, attempt: &Attempt<'_>, deadline: Up) -> Result<Answer, Failure> {
         self.ready().await?;
         let mut kept = self.take_idle().await;
-        let (target, epoch) = (self.target(), self.epoch.get());
+        let (kubeconfig, epoch) = (self.current(), self.epoch.get());
+        let target = self.target(&kubeconfig.server);
+        attempt.place.set(Some(self.turns.borrow().current()));
         loop {
             let was_kept = kept.is_some();
             let mut connection = match kept.take() {
                 Some(connection) => connection,
-                None => self.connect(attempt, deadline).await?,
+                None => self.connect(&kubeconfig, attempt, deadline).await?,
             };
             attempt.reached(Stage::Connected(connection.ends));
             let (request, exchange) = Exchange::start(operation.clone(), &target, connection.audit_id);
@@ -310,7 +353,6 @@ impl Pool {
                 Ok((answer, reusable)) => {
                     let answer = self.dated(answer, connection.certified())?;
                     if !was_kept {
-                        let kubeconfig = self.kubeconfig.borrow();
                         self.resolver.worked(&first_hop(&kubeconfig).host, connection.ends.peer);
                     }
                     self.keep(reusable.then_some(connection), epoch);
@@ -323,15 +365,19 @@ impl Pool {
         }
     }
 
-    async fn connect(&self, attempt: &Attempt<'_>, deadline: Up) -> Result<Connection, Failure> {
+    async fn connect(
+        &self,
+        kubeconfig: &Kubeconfig,
+        attempt: &Attempt<'_>,
+        deadline: Up,
+    ) -> Result<Connection, Failure> {
         attempt.reached(Stage::Connecting);
         let config = self.loaded.borrow().as_ref().map(|loaded| Arc::clone(&loaded.config));
         let Some(config) = config else {
             return Err(credentials::unusable("the kubeconfig was replaced meanwhile"));
         };
-        let kubeconfig = Arc::clone(&self.kubeconfig.borrow());
         let connected = |ends| attempt.reached(Stage::Connected(ends));
-        Connection::open(&self.reactor, &self.resolver, &kubeconfig, config, deadline, connected).await
+        Connection::open(&self.reactor, &self.resolver, kubeconfig, config, deadline, connected).await
     }
 
     /// Often enough for one that ends connections between two renewals; where more end, the agent asks again, and counts.
@@ -344,8 +390,7 @@ impl Pool {
         may
     }
 
-    fn target(&self) -> Target {
-        let server = &self.kubeconfig.borrow().server;
+    fn target(&self, server: &Server) -> Target {
         Target {
             authority: server.authority(),
             path_prefix: server.path_prefix.clone(),

@@ -37,7 +37,7 @@ use super::thread::Source;
 use super::watches::{ClockWatch, LinkWatch, Request, Signals};
 use super::{log, network, no_kernel, thread};
 use crate::agent::{Agent, Because, CredentialDates, Input, Means, Notice, Output, Ticket};
-use crate::api::{Answer, Failure, Lane, Operation};
+use crate::api::{Answer, Failure, Lane, Operation, Refusal};
 use crate::config::Settings;
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::journal::{self, BootId};
@@ -58,7 +58,7 @@ pub struct Start {
     pub machine: Machine,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem. What the sandbox hides is told by it.
     pub read_settings: ReadSettings,
-    /// What the settings say to join with; takes the server in use, if there is one.
+    /// What the settings say to join with; takes the servers in use, if there are any.
     pub read_means: ReadMeans,
     /// The file system of the state directory, for every status run; takes whether it may be another one.
     pub read_disk: ReadDisk,
@@ -72,7 +72,7 @@ pub struct Start {
 
 /// These two may hang, with the file system that they ask.
 type ReadSettings = Arc<dyn Fn(&Sandbox) -> Result<(Settings, Option<Kubeconfig>), String> + Send + Sync>;
-type ReadMeans = Arc<dyn Fn(Option<Server>) -> Result<Means, String> + Send + Sync>;
+type ReadMeans = Arc<dyn Fn(&[Server]) -> Result<Means, String> + Send + Sync>;
 type ReadDisk = Arc<dyn Fn(bool) -> StateDisk + Send + Sync>;
 
 /// What the tasks of this thread tell the loop.
@@ -222,8 +222,16 @@ impl Session {
         read.unwrap_or_else(|error| Err(credentials::unusable(error.to_string())))
     }
 
+    /// Of the first server that gives an answer.
     pub fn ask(&self, operation: Operation) -> Result<Answer, Notice> {
-        self.reactor.block_on(self.pool.exchange(operation)).map_err(cannot_sleep)
+        let mut left = self.pool.servers().len();
+        loop {
+            let answer = self.reactor.block_on(self.pool.exchange(operation.clone())).map_err(cannot_sleep)?;
+            left = left.saturating_sub(1);
+            if left == 0 || !matches!(answer.result, Err(Refusal::Failed(_))) {
+                return Ok(answer);
+            }
+        }
     }
 }
 

@@ -22,6 +22,8 @@ pub use server::parse_server;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kubeconfig {
     pub server: Server,
+    /// More API servers of the same cluster, in the order in which they are tried; at most [`limits::JOIN_SERVERS`].
+    pub other_servers: Vec<Server>,
     /// `None`: the system's trusted roots.
     pub certificate_authority: Option<Material>,
     /// `tls-server-name`: the name to verify instead of the host.
@@ -118,6 +120,7 @@ impl Kubeconfig {
     pub fn of_nobody() -> Kubeconfig {
         Kubeconfig {
             server: Server { host: "not-joined.invalid".to_owned(), port: 443, path_prefix: String::new() },
+            other_servers: Vec::new(),
             certificate_authority: Some(Material::Data(Vec::new())),
             tls_server_name: None,
             proxy: None,
@@ -125,6 +128,11 @@ impl Kubeconfig {
             context: String::new(),
             path: String::new(),
         }
+    }
+
+    /// All API servers, in the order in which they are tried.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        std::iter::once(&self.server).chain(&self.other_servers)
     }
 
     /// Reads the file's `current-context`. Relative paths are joined to the folder of `path`, where the kubeconfig stands.
@@ -135,7 +143,8 @@ impl Kubeconfig {
         let file = checked(Field::of_file(&origin, &tree), problems.into_iter().next())?;
         let name = file.at("current-context").text()?.ok_or_else(|| file.problem(no_context(&file)))?;
         let context = entry(&file, "contexts", "context", name)?;
-        let cluster = entry(&file, "clusters", "cluster", required(&context.at("cluster"))?)?;
+        let cluster_name = required(&context.at("cluster"))?;
+        let cluster = entry(&file, "clusters", "cluster", cluster_name)?;
         let credentials = match context.at("user").text()? {
             Some(user) => credentials(&entry(&file, "users", "user", user)?)?,
             None => Credentials::Anonymous,
@@ -146,9 +155,11 @@ impl Kubeconfig {
         }
         let server = cluster.at("server");
         let proxy = cluster.at("proxy-url");
+        let certificate_authority = material(&cluster, "certificate-authority")?;
         Ok(Kubeconfig {
             server: parse_server(required(&server)?).map_err(|wrong| server.problem(wrong))?,
-            certificate_authority: material(&cluster, "certificate-authority")?,
+            other_servers: other_servers(&file, cluster_name, certificate_authority.as_ref()),
+            certificate_authority,
             tls_server_name: cluster.at("tls-server-name").text()?.map(str::to_owned),
             proxy: proxy.text()?.map(parse_proxy).transpose().map_err(|wrong| proxy.problem(wrong))?,
             credentials,
@@ -156,6 +167,22 @@ impl Kubeconfig {
             path: path.to_owned(),
         })
     }
+}
+
+/// Those of clusters whose name is `name-NUMBER` and whose CA is the same, as a board that joins writes them: in the kubeconfig of
+/// an administrator other clusters are other clusters.
+fn other_servers(file: &Field<'_>, name: &str, authority: Option<&Material>) -> Vec<Server> {
+    let is_number = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+    let is_alternative = |item: &Field<'_>| {
+        let rest = name_of(item.value).and_then(|other| other.strip_prefix(name)?.strip_prefix('-'));
+        rest.is_some_and(is_number) && authority.is_some()
+    };
+    let server = |item: Field<'_>| {
+        let cluster = item.at("cluster");
+        let is_same = material(&cluster, "certificate-authority").ok()?.as_ref() == authority;
+        parse_server(cluster.at("server").text().ok()??).ok().filter(|_| is_same)
+    };
+    file.at("clusters").items().filter(is_alternative).filter_map(server).take(limits::JOIN_SERVERS).collect()
 }
 
 /// Server and CA of every cluster that a kubeconfig names, in its order; contexts and users need not be there. Relative paths

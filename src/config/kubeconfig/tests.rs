@@ -55,6 +55,7 @@ fn a_kubelet_kubeconfig_points_at_its_rotated_certificate() {
         parse(&text).unwrap(),
         Kubeconfig {
             server: server("10.0.0.1", 6443),
+            other_servers: Vec::new(),
             certificate_authority: Some(Material::Data(b"CA".to_vec())),
             tls_server_name: None,
             proxy: None,
@@ -110,6 +111,35 @@ fn one_of_several_contexts_is_used() {
     let second = current("second").unwrap();
     assert_eq!((second.server, second.credentials), (server("b", 2), Credentials::Anonymous));
     assert_eq!(current("third").unwrap_err().text, "no entry is named \"third\"; there are first, second");
+}
+
+/// What an administrator has in one file are different clusters.
+#[test]
+fn more_servers_are_those_of_numbered_clusters_with_the_same_ca() {
+    let others = |text: &str| parse(text).unwrap().servers().map(Server::authority).collect::<Vec<_>>();
+    let cluster =
+        |name: &str, server: &str, rest: &str| format!("- {{name: {name}, cluster: {{server: {server}{rest}}}}}\n");
+    let ca = ", certificate-authority-data: Q0E=";
+    let rest = "users: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n\
+                current-context: c\n";
+    let clusters = [
+        cluster("k-3", "https://c:1", ca),
+        cluster("k", "https://a:1", ca),
+        cluster("k-2", "https://b:1", ca),
+        cluster("k-4", "https://other-ca:1", ", certificate-authority-data: Q0I="),
+        cluster("k-5", "https://system-roots:1", ""),
+        cluster("k-6", "http://plain:1", ca),
+        cluster("k2", "https://another:1", ca),
+        cluster("k-two", "https://another:1", ca),
+        cluster("j-2", "https://another:1", ca),
+    ];
+    assert_eq!(others(&format!("clusters:\n{}{rest}", clusters.concat())), ["a:1", "c:1", "b:1"]);
+    let without = clusters.concat().replace(ca, "");
+    assert_eq!(others(&format!("clusters:\n{without}{rest}")), ["a:1"], "the system's roots say nothing of a cluster");
+    let many: String =
+        (2..60).map(|number| cluster(&format!("k-{number}"), &format!("https://s{number}"), ca)).collect();
+    let many = others(&format!("clusters:\n{}{many}{rest}", clusters[1]));
+    assert_eq!(many.len(), 1 + limits::JOIN_SERVERS);
 }
 
 #[test]

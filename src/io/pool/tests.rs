@@ -1,5 +1,7 @@
 //! Turns a pool loose on servers that answer, close, hang and come back.
 
+mod several;
+
 use super::*;
 use crate::api::Document;
 use crate::io::known_servers::KnownServers;
@@ -228,7 +230,7 @@ fn a_token_in_a_file_is_read_again_when_it_is_due_and_kept_when_it_cannot_be_rea
     let pool = pool(kubeconfig);
     let token = || {
         pool.reactor.block_on(pool.ready()).unwrap().unwrap();
-        pool.target().bearer_token.unwrap()
+        pool.target(&pool.current().server).bearer_token.unwrap()
     };
     assert_eq!(token(), "first");
     folder.write("token", b"renewed");

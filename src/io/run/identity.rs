@@ -165,8 +165,8 @@ impl Shared {
 
     async fn read_means(&self) -> Result<Box<Means>, String> {
         let read = Arc::clone(&self.identity.read_means);
-        let server = self.pool.server();
-        let reading = self.settings_source.ask(move || read(server));
+        let servers = self.pool.servers();
+        let reading = self.settings_source.ask(move || read(&servers));
         let means = self.reactor.before(clock::up() + thread::FILE_PATIENCE, reading).await;
         let silent = || Err("a file that says how to join does not answer".to_owned());
         let means = means.and_then(Result::ok).unwrap_or_else(silent)?;

@@ -1,0 +1,74 @@
+//! Several API servers of one cluster: the first that works is asked, and each of them when the others are dead.
+
+use super::*;
+
+/// The servers at these ports of 127.0.0.1, in that order.
+fn at_ports(authority: &Authority, ports: &[u16]) -> Kubeconfig {
+    let first = kubeconfig(authority, ports[0]);
+    let others = ports[1..].iter().map(|port| Server { port: *port, ..first.server.clone() });
+    Kubeconfig { other_servers: others.collect(), ..first }
+}
+
+fn closed_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn each_server_is_asked_when_those_before_it_are_dead_and_the_one_that_works_stays() {
+    let authority = Authority::new();
+    let (second, third) =
+        (Listener::answering(&authority, version_reply()), Listener::answering(&authority, version_reply()));
+    let pool = pool(at_ports(&authority, &[closed_port(), second.port, third.port]));
+    assert_eq!(ask(&pool).result.unwrap_err().word(), "connect-failed");
+    for _ in 0..3 {
+        assert_eq!(ask(&pool).result, version());
+    }
+    assert_eq!((second.accepted(), third.accepted()), (1, 0), "over one connection to the second");
+    assert_eq!(pool.current().server.port, second.port);
+}
+
+#[test]
+fn a_server_of_another_ca_and_one_that_a_load_balancer_lost_give_way_to_the_next() {
+    let authority = Authority::new();
+    let strange = Listener::answering(&Authority::new(), version_reply());
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let balancer = Listener::tls(config, |_, mut stream| {
+        read_request(&mut stream);
+        stream.write_all(b"HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n").unwrap();
+    });
+    let good = Listener::answering(&authority, version_reply());
+    let pool = pool(at_ports(&authority, &[strange.port, balancer.port, good.port]));
+    assert_eq!(ask(&pool).result.unwrap_err().word(), "tls-unknown-issuer");
+    assert_eq!(ask(&pool).result.unwrap_err().word(), "answer-unconfirmed");
+    assert_eq!(ask(&pool).result, version());
+}
+
+#[test]
+fn a_server_that_refuses_stays_and_so_does_the_only_one() {
+    let authority = Authority::new();
+    let refusal = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}"#;
+    let reply = format!(
+        "HTTP/1.1 403 X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{refusal}",
+        refusal.len()
+    );
+    let first = Listener::answering(&authority, reply.into_bytes());
+    let second = Listener::answering(&authority, version_reply());
+    let pool = pool(at_ports(&authority, &[first.port, second.port]));
+    (0..3).for_each(|_| assert_eq!(ask(&pool).result.unwrap_err().word(), "http-403"));
+    assert_eq!((first.accepted(), second.accepted()), (1, 0));
+    let alone = super::pool(kubeconfig(&authority, closed_port()));
+    (0..3).for_each(|_| assert_eq!(ask(&alone).result.unwrap_err().word(), "connect-failed"));
+}
+
+/// The servers behind it are in the same order after a reading that finds nothing new.
+#[test]
+fn credentials_that_are_read_again_change_nothing_about_whose_turn_it_is() {
+    let authority = Authority::new();
+    let second = Listener::answering(&authority, version_reply());
+    let pool = pool(at_ports(&authority, &[closed_port(), second.port]));
+    assert!(ask(&pool).result.is_err());
+    assert_eq!(ask(&pool).result, version());
+    pool.reactor.block_on(pool.reload()).unwrap().unwrap();
+    assert_eq!(ask(&pool).result, version());
+    assert_eq!(second.accepted(), 1);
+}
