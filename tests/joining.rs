@@ -12,6 +12,8 @@ macro_rules! cases {
 
 #[path = "support/agent.rs"]
 mod agent;
+#[path = "joining/another_ca.rs"]
+mod another_ca;
 #[path = "joining/clones.rs"]
 mod clones;
 #[path = "support/cluster.rs"]
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         renewal::cases(),
         first::cases(),
         several_servers::cases(),
+        another_ca::cases(),
         oracle::cases(),
     ];
     trials::run(trials::PER_TWO_CORES, options, cases.into_iter().flatten().collect())

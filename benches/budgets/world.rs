@@ -114,7 +114,8 @@ impl World {
             }
             Output::Say(_) | Output::ReloadCredentials | Output::DropConnections | Output::Stopped => {}
             Output::SendOver(..)
-            | Output::ReadMeans
+            | Output::ReadMeans { .. }
+            | Output::ReadCluster
             | Output::UseCluster { .. }
             | Output::MakeRequest { .. }
             | Output::TakeKey(_)

@@ -1,5 +1,7 @@
 //! What the agent is told, and what it answers.
 
+use zeroize::Zeroizing;
+
 use super::notice::Notice;
 use crate::api::{Answer, Lane, Operation};
 use crate::config::Settings;
@@ -7,7 +9,7 @@ use crate::config::kubeconfig::Server;
 use crate::config::settings::{CaHash, Token};
 use crate::identity::files::PrivateKey;
 use crate::identity::supervisor::NodePassword;
-use crate::identity::{CertificateDer, Renewal, SigningRequest};
+use crate::identity::{Bundle, CertificateDer, Renewal, SigningRequest};
 use crate::journal::Write;
 use crate::probe::{Machine, Network, Readings};
 use crate::time::{Up, Wall};
@@ -31,6 +33,9 @@ pub enum Input {
     Means(Result<Box<Means>, String>),
     /// What the client certificate says of itself, at start and after each [`Output::ReloadCredentials`].
     Credentials(CredentialDates),
+    /// The answer to [`Output::ReadCluster`]: API servers, the one in use first, and CAs; `None` where somebody else gave the
+    /// kubeconfig, and keeps it.
+    Cluster(Option<(Vec<Server>, Bundle)>),
     /// The answer to [`Output::MakeRequest`].
     RequestMade {
         request: Box<SigningRequest>,
@@ -67,6 +72,17 @@ pub struct Means {
     /// It stands in no file: whoever wants it later has to keep it.
     pub is_fleeting: bool,
     pub trust: Trust,
+}
+
+impl Means {
+    /// What is to be kept of them: the token, and in each line after it a hash.
+    pub fn text(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(format!("{}\n", self.token.as_str()));
+        if let Trust::Pinned(pins) = &self.trust {
+            pins.iter().for_each(|pin| *text += &format!("{pin}\n"));
+        }
+        text
+    }
 }
 
 /// By what a board that joins knows the cluster's CA.
@@ -109,13 +125,18 @@ pub enum Output {
     /// The same over another connection than that of all lanes.
     SendOver(Ticket, Access, Operation),
     /// Read what the settings, and the files that they name, say to join with; answer with [`Input::Means`].
-    ReadMeans,
+    ReadMeans {
+        /// The CA in use is that of no server any more: what else there is to trust.
+        has_other_ca: bool,
+    },
+    /// Say which cluster the board has joined; answer with [`Input::Cluster`].
+    ReadCluster,
     /// From now on the cluster is this.
     UseCluster {
         /// API servers, the one to use first.
         servers: Vec<Server>,
         /// Whom to trust.
-        authorities: Vec<CertificateDer<'static>>,
+        authorities: Bundle,
         /// Port of the supervisor that gives out its certificates, if one does: it is to be shown a password of this board.
         supervisor: Option<u16>,
     },

@@ -13,6 +13,10 @@ pub(super) struct Credentials {
     /// 401 in a row, from the server itself, and when the last one came.
     unauthorized: u32,
     unauthorized_at: Option<Up>,
+    /// Handshakes, since the server last took them, with a server whose CA is not ours.
+    strangers: u32,
+    /// When the first of these was that nobody has looked into.
+    stranger_at: Option<Up>,
 }
 
 /// They are read again at most this often.
@@ -20,20 +24,21 @@ const SPACING: Duration = Duration::from_secs(30);
 
 /// The first refusal reads them again, so the others are of what was read then.
 const REFUSED_FOR_GOOD: u32 = 3;
+const UNKNOWN_ISSUER: &str = "tls-unknown-issuer";
 
 impl Credentials {
     /// These are in use now. Answers whether they are others.
     pub(super) fn in_use(&mut self, dates: CredentialDates) -> bool {
         let are_others = std::mem::replace(&mut self.dates, dates) != dates;
         if are_others {
-            self.unauthorized = 0;
+            self.accepted();
         }
         are_others
     }
 
     /// The server has taken them.
     pub(super) fn accepted(&mut self) {
-        self.unauthorized = 0;
+        (self.unauthorized, self.strangers) = (0, 0);
     }
 
     /// Whether the server does not take them, although they were read again (EXP-2).
@@ -48,6 +53,20 @@ impl Credentials {
         self.unauthorized_at.filter(|_| stamp.is_some_and(|stamp| end < stamp))
     }
 
+    /// Whether no server that answers has a CA that this board trusts, although that was read again (CA-4).
+    pub(super) fn have_other_ca(&self) -> bool {
+        self.strangers >= REFUSED_FOR_GOOD && self.dates.renewal.is_some()
+    }
+
+    /// When a server had a CA that this board does not trust, until [`Credentials::looked_into_strangers`].
+    pub(super) fn stranger_at(&self) -> Option<Up> {
+        self.stranger_at
+    }
+
+    pub(super) fn looked_into_strangers(&mut self) {
+        self.stranger_at = None;
+    }
+
     pub(super) fn dates(&self) -> CredentialDates {
         self.dates
     }
@@ -58,8 +77,16 @@ impl Credentials {
             self.unauthorized = self.unauthorized.saturating_add(1);
             self.unauthorized_at = Some(now);
         }
+        let word = refusal.word();
+        if matches!(refusal, Refusal::Status(_)) {
+            // Who says so has proven itself.
+            self.strangers = 0;
+        } else if word == UNKNOWN_ISSUER {
+            self.strangers = self.strangers.saturating_add(1);
+            self.stranger_at.get_or_insert(now);
+        }
         let may_help = refusal.class() == Class::Rights
-            || matches!(&*refusal.word(), "tls-refused-by-peer" | "tls-unknown-issuer" | "credentials-unreadable");
+            || matches!(&*word, "tls-refused-by-peer" | UNKNOWN_ISSUER | "credentials-unreadable");
         let reads = may_help && self.read_at.is_none_or(|last| now - last >= SPACING);
         if reads {
             self.read_at = Some(now);

@@ -12,12 +12,13 @@
 //! cut: `io` keeps the key before the request is sent, and the request's name follows from the key (CSR-2).
 
 mod asked;
+mod authorities;
 mod join;
+mod request;
+mod stop;
 mod supervised;
 
 use std::time::Duration;
-
-use zeroize::Zeroizing;
 
 use super::backoff::Backoff;
 use super::contract::{Access, Because, Means, Output};
@@ -26,11 +27,14 @@ use super::notice::Level;
 use super::shared::{Shared, Step};
 use super::tries::Tries;
 use crate::api::{Answer, Class, Document, Operation, Refusal, StatusError};
+use crate::config::kubeconfig::Server;
 use crate::identity::csr::{self, CertificateSigningRequest};
 use crate::identity::supervisor::NodePassword;
-use crate::identity::{CertificateDer, SigningRequest, certificate};
+use crate::identity::{Bundle, CertificateDer, SigningRequest, certificate, pin};
 use crate::time::{Now, Up, Wall};
-use join::Join;
+use authorities::Look;
+use join::{Join, Reason};
+use request::{Issued, Poll, Request, TOLD_AT_LOOK};
 
 #[derive(Debug)]
 pub(super) struct IdentityLane {
@@ -46,8 +50,12 @@ pub(super) struct IdentityLane {
     is_joined: bool,
     /// A person waits to be told what comes of it.
     is_asked: bool,
-    /// How a server is found and proven that gives the first certificate, or the first after one that has ended.
+    /// How a server is found and proven that gives the first certificate, or the first after one that has ended, or that shows
+    /// another CA.
     join: Option<Box<Join>>,
+    /// Not before then is another CA looked for again.
+    other_ca_at: Up,
+    look: Look,
 }
 
 #[derive(Debug)]
@@ -67,47 +75,11 @@ enum Stage {
     Keep,
 }
 
-/// What a certificate is asked for with.
-#[derive(Debug)]
-struct Request {
-    /// Over what it goes.
-    access: Access,
-    request: SigningRequest,
-    signature: Vec<u8>,
-    /// For a supervisor, who gives the certificate out at once; `None`: an API server is asked.
-    node_password: Option<NodePassword>,
-    /// When to ask, or ask again.
-    at: Up,
-}
-
-/// What the server has, as far as it was read.
-#[derive(Debug)]
-struct Poll {
-    since: Up,
-    /// How often it was looked at.
-    looks: u32,
-    /// uid and resourceVersion; empty before the first look.
-    seen: (String, String),
-    /// The next look is at the whole of it.
-    whole: bool,
-}
-
-#[derive(Debug)]
-struct Issued {
-    chain: Vec<CertificateDer<'static>>,
-    received: Option<Wall>,
-}
-
-/// So many looks come after 1, 2, 4 ... s; those after them each minute, and read metadata alone (CSR-5).
-const QUICK_LOOKS: u32 = 6;
-const SLOW_LOOK: Duration = Duration::from_secs(60);
-/// The same once it has waited for an hour.
-const RARE_LOOK: Duration = Duration::from_secs(300);
-/// After so many looks a person is told that there is something to approve.
-const TOLD_AT_LOOK: u32 = 4;
 /// Where there is no answer, and of the patience that a server may ask for (ROT-4).
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
+/// Between two times that another CA is looked for, whatever comes of it.
+const OTHER_CA_PAUSE: Duration = Duration::from_secs(300);
 
 impl IdentityLane {
     pub(super) fn new() -> IdentityLane {
@@ -120,6 +92,8 @@ impl IdentityLane {
             is_joined: true,
             is_asked: false,
             join: None,
+            other_ca_at: Up::BOOT,
+            look: Look::default(),
         }
     }
 
@@ -145,8 +119,22 @@ impl IdentityLane {
     /// There are none: the board has to join.
     pub(super) fn join(&mut self, shared: &mut Shared, now: Now) {
         self.is_joined = false;
-        self.join = Some(Box::new(Join::first(shared, now.up)));
+        self.join = Some(Box::new(Join::new(Reason::First, shared, now.up)));
         self.stage = Stage::Join;
+    }
+
+    /// Why a server has to be found and proven, if it has to.
+    fn reason(&self, shared: &Shared) -> Option<Reason> {
+        match &shared.credentials {
+            _ if !self.is_joined => Some(Reason::First),
+            credentials if credentials.have_other_ca() => Some(Reason::OtherCa),
+            credentials if credentials.are_refused() => Some(Reason::Ended),
+            _ => None,
+        }
+    }
+
+    pub(super) fn cluster_read(&mut self, cluster: Option<(Vec<Server>, Bundle)>, shared: &mut Shared, now: Now) {
+        self.look.cluster_read(cluster, shared, now);
     }
 
     pub(super) fn means_read(&mut self, means: Result<Box<Means>, String>, shared: &mut Shared, now: Now) {
@@ -157,14 +145,37 @@ impl IdentityLane {
 
     /// `is_held`: the Lease is being renewed, so that the uplink and the certificate in use are good (ROT-3).
     pub(super) fn poll(&mut self, shared: &mut Shared, is_held: bool, now: Now) -> Step {
-        let Some(at) = self.next_at(shared, is_held, now) else { return Step::Idle };
+        let reason = self.reason(shared);
+        let is_vain = match &self.stage {
+            Stage::Join => self.join.as_ref().map(|join| join.reason) != reason,
+            Stage::Create(_) | Stage::Poll(..) => reason == Some(Reason::OtherCa),
+            _ => false,
+        };
+        if is_vain {
+            // The server takes what there is again, or something else is in the way first.
+            (self.join, self.stage) = (None, Stage::Rest { not_before: now.up });
+        }
+        let is_resting = matches!(self.stage, Stage::Rest { .. }) && reason.is_none();
+        let look = if is_resting && is_held { self.look.due(shared, now.up) } else { None };
+        if look.is_some_and(|at| at <= now.up) {
+            return match self.look.operation(shared) {
+                Some((access, operation)) => Step::SendOver(access, operation),
+                None => Step::Idle,
+            };
+        }
+        let next = self.next_at(reason, shared, is_held, now).into_iter().chain(look).min();
+        let Some(at) = next else { return Step::Idle };
         if now.up < at {
             // The clock may be set meanwhile.
             return Step::Wait { until: at.min(now.up + HOUR), because: self.because() };
         }
         match &self.stage {
-            Stage::Rest { .. } if self.lacks_certificate(shared) => {
-                self.join.get_or_insert_with(|| Box::new(Join::again(now.up)));
+            Stage::Rest { .. } if let Some(reason) = reason => {
+                self.join = self.join.take().filter(|join| join.reason == reason);
+                self.join.get_or_insert_with(|| Box::new(Join::new(reason, shared, now.up)));
+                if reason == Reason::OtherCa {
+                    self.other_ca_at = now.up + OTHER_CA_PAUSE;
+                }
                 self.stage = Stage::Join;
                 Step::Idle
             }
@@ -180,7 +191,7 @@ impl IdentityLane {
                 Step::SendOver(made.access.clone(), self.tries.asking(operation))
             }
             Stage::Poll(made, poll) => {
-                let metadata_only = poll.looks > QUICK_LOOKS && !poll.whole;
+                let metadata_only = poll.reads_metadata();
                 let operation = Operation::ReadCertificateRequest { name: made.request.name(), metadata_only };
                 Step::SendOver(made.access.clone(), self.tries.asking(operation))
             }
@@ -192,11 +203,12 @@ impl IdentityLane {
     }
 
     /// When the next step is due; `None` where something else has to happen first.
-    fn next_at(&self, shared: &Shared, is_held: bool, now: Now) -> Option<Up> {
+    fn next_at(&self, reason: Option<Reason>, shared: &Shared, is_held: bool, now: Now) -> Option<Up> {
         match &self.stage {
             // What its renewal waits for is no matter any more.
-            Stage::Rest { .. } if self.join.is_none() && self.lacks_certificate(shared) => Some(now.up),
-            Stage::Rest { not_before } if self.lacks_certificate(shared) => Some(*not_before),
+            Stage::Rest { .. } if self.join.is_none() && reason == Some(Reason::Ended) => Some(now.up),
+            Stage::Rest { .. } if reason == Some(Reason::OtherCa) => Some(self.other_ca_at),
+            Stage::Rest { not_before } if reason.is_some() => Some(*not_before),
             Stage::Rest { not_before } => {
                 let renewal =
                     shared.credentials.dates().renewal.filter(|_| is_held && shared.settings.rotate_certificates)?;
@@ -271,6 +283,10 @@ impl IdentityLane {
         if let Some(join) = &mut self.join {
             join.hurry(now.up);
         }
+        if reason == RetryReason::Reload {
+            self.look.hurry(now.up);
+            self.other_ca_at = now.up;
+        }
         match &mut self.stage {
             Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _)
                 if self.tries.may_retry_for(reason) =>
@@ -283,14 +299,23 @@ impl IdentityLane {
 
     /// `stranger`: who else has written the Node, where one was read.
     pub(super) fn answered(&mut self, answer: Answer, stranger: Option<String>, shared: &mut Shared, now: Now) {
+        if self.look.is_under_way() {
+            return self.look.answered(answer.result, shared, now);
+        }
         let received = answer.date.or_else(|| shared.stamp(now));
         let stage = std::mem::replace(&mut self.stage, Stage::Rest { not_before: now.up + HOUR });
         match (stage, answer.result) {
             (Stage::Join, result) => {
                 self.stage = Stage::Join;
                 let proven = self.join.as_mut().and_then(|join| join.answered(result, stranger, shared, now));
-                if let Some(access) = proven {
-                    self.make(access, shared);
+                match proven {
+                    // What is to be used has changed already, and that was all.
+                    Some(Access::InUse) => {
+                        shared.credentials.accepted();
+                        (self.join, self.stage) = (None, Stage::Rest { not_before: now.up });
+                    }
+                    Some(access) => drop(self.make(access, shared)),
+                    None => {}
                 }
             }
             (Stage::Create(request), Ok(Document::Json(body))) => {
@@ -380,12 +405,7 @@ impl IdentityLane {
 
     fn pending(&mut self, mut request: Box<Request>, mut poll: Poll, shared: &mut Shared, now: Now) {
         self.tries.succeeded(shared, now);
-        let pause = match poll.looks {
-            looks if looks < QUICK_LOOKS => Duration::from_secs(1 << looks),
-            _ if now.up - poll.since < HOUR => SLOW_LOOK * 9 / 10 + shared.random.up_to(SLOW_LOOK / 5),
-            _ => RARE_LOOK * 9 / 10 + shared.random.up_to(RARE_LOOK / 5),
-        };
-        poll.looks += 1;
+        let pause = poll.next_pause(shared, now.up);
         if poll.looks == TOLD_AT_LOOK || (self.is_asked && poll.looks > TOLD_AT_LOOK) {
             let name = request.request.name();
             let text = format!(
@@ -416,11 +436,6 @@ impl IdentityLane {
         }
         request.at = now.up;
         self.stage = Stage::Prove(request, issued);
-    }
-
-    /// There is none, or the server does not take it any more.
-    fn lacks_certificate(&self, shared: &Shared) -> bool {
-        !self.is_joined || shared.credentials.are_refused()
     }
 
     fn make(&mut self, access: Access, shared: &mut Shared) -> Step {
@@ -470,27 +485,14 @@ impl IdentityLane {
     }
 }
 
-impl Request {
-    /// `authorization`: of a board that has no certificate to show to a supervisor.
-    fn operation(&self, authorization: Option<Zeroizing<String>>, lifetime: Option<Duration>) -> Operation {
-        let Request { request, signature, .. } = self;
-        if let Some(password) = &self.node_password {
-            return password.ask_certificate(request.node(), request.der(signature), authorization);
-        }
-        let lifetime_seconds = lifetime.map(|span| u32::try_from(span.as_secs()).unwrap_or(u32::MAX));
-        Operation::CreateCertificateRequest { body: csr::create_body(request, signature, lifetime_seconds) }
-    }
-}
-
-impl Poll {
-    fn since(now: Up) -> Poll {
-        Poll { since: now, looks: 0, seen: Default::default(), whole: false }
-    }
-}
-
 /// Whether the server knew whose certificate this is: a Node that does not exist is none of the certificate's faults.
 fn proves(result: &Result<Document, Refusal>) -> bool {
     result.as_ref().err().is_none_or(|refusal| refusal.class() == Class::Missing)
+}
+
+/// What people know CAs by, with a blank before each.
+fn hashes(authorities: &[CertificateDer<'_>]) -> String {
+    authorities.iter().filter_map(|one| pin::of(one)).map(|hash| format!(" {hash}")).collect()
 }
 
 fn end_of(leaf: &[u8]) -> Option<Wall> {

@@ -177,6 +177,7 @@ impl Agent {
                 self.probe();
             }
             Input::Means(means) => self.identity.means_read(means, &mut self.shared, now),
+            Input::Cluster(cluster) => self.identity.cluster_read(cluster, &mut self.shared, now),
             Input::Credentials(dates) => {
                 let are_others = self.shared.credentials.in_use(dates);
                 self.identity.credentials_read(are_others, &mut self.shared, now);

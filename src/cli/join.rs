@@ -20,7 +20,9 @@ const PASSWORDS: &str = "/etc/passwd";
 /// Runs the agent, which joins; before that, says what is missing.
 pub fn join(mut sources: Sources) -> Result<(), CliError> {
     let settings = load::settings(&sources)?.settings;
-    if !settings.can_join() {
+    // One that has joined needs neither again: it may be told of its cluster's new CA alone.
+    let has_joined = load::joined(&settings).is_some();
+    if !settings.can_join() && !has_joined {
         let text = "join needs a server: nodepulse join https://SERVER:6443 --token TOKEN --ca-hash sha256:HASH";
         return Err(CliError::new(exit::USAGE, text));
     }
@@ -28,7 +30,7 @@ pub fn join(mut sources: Sources) -> Result<(), CliError> {
         // The service's user may not be able to read the file.
         Some(token) if settings.token_file.is_some() => load::stand_for(&mut sources, token.as_str()),
         Some(_) => {}
-        None if settings.bootstrap_kubeconfig.is_some() => {}
+        None if settings.bootstrap_kubeconfig.is_some() || has_joined => {}
         None => {
             let text = "join needs a token: --token TOKEN, or --token-file - and the token on standard input; an administrator \
                 makes one with: kubeadm token create --print-join-command, or k3s token create";

@@ -121,7 +121,7 @@ pub fn identity_folder(settings: &Settings) -> String {
 }
 
 /// That of a board which has joined, and has its certificate still.
-fn joined(settings: &Settings) -> Option<Kubeconfig> {
+pub fn joined(settings: &Settings) -> Option<Kubeconfig> {
     let folder = identity_folder(settings);
     let path = format!("{folder}/{}", identity::KUBECONFIG);
     let text = file::read_text(&path, limits::SETTINGS_FILE_BYTES).ok()?;

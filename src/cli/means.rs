@@ -5,33 +5,41 @@ use zeroize::Zeroizing;
 use super::load;
 use crate::agent::{Means, Trust};
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
-use crate::config::settings::Token;
+use crate::config::settings::{CaHash, Token};
 use crate::config::{Settings, limits};
 use crate::identity::{CertificateDer, pem};
 use crate::io::{file, identity};
 
-/// `in_use` are the servers of a cluster that this board has joined. `is_flag`: the token was typed.
-pub fn means(settings: &Settings, in_use: &[Server], is_flag: bool) -> Result<Means, String> {
+/// `in_use` are the servers of a cluster that this board has joined; `has_other_ca`: its CA is another by now. `is_flag`: the
+/// token was typed.
+pub fn means(settings: &Settings, in_use: &[Server], has_other_ca: bool, is_flag: bool) -> Result<Means, String> {
     if let Some(path) = &settings.bootstrap_kubeconfig {
         return means_of_kubeconfig(path);
     }
     let folder = load::identity_folder(settings);
     let kept = format!("{folder}/{}", identity::TOKEN);
+    let mut pins = settings.ca_hash.clone();
     let token = match load::token(settings).map_err(|error| error.to_string())? {
         Some(token) => token,
         None => {
             let text = file::read_text(&kept, limits::CREDENTIAL_FILE_BYTES).map_err(|_| NO_TOKEN.to_owned())?;
-            Token::parse(text.trim()).map_err(|wrong| format!("the token in {kept}: {wrong}"))?
+            let text = Zeroizing::new(text);
+            let mut lines = text.lines();
+            let token = Token::parse(lines.next().unwrap_or_default().trim());
+            pins.extend(lines.filter_map(|line| CaHash::parse(line.trim()).ok()).take(limits::CA_HASHES));
+            token.map_err(|wrong| format!("the token in {kept}: {wrong}"))?
         }
     };
-    let trust = match (&settings.ca_file, in_use) {
-        (_, [_, ..]) => Trust::InUse,
-        (Some(path), _) => Trust::Given(certificates(path)?),
+    let has_joined = !in_use.is_empty();
+    let trust = match &settings.ca_file {
+        _ if has_joined && !has_other_ca => Trust::InUse,
+        Some(path) => Trust::Given(certificates(path)?),
         // It has the hash of the CA in it.
-        (None, _) if token.has_pin() => Trust::Token,
-        (None, _) if !settings.ca_hash.is_empty() => Trust::Pinned(settings.ca_hash.clone()),
-        (None, _) if settings.unsafe_skip_ca_verification => Trust::Token,
-        (None, _) => return Err(NO_TRUST.to_owned()),
+        None if token.has_pin() => Trust::Token,
+        None if pins.is_empty() && settings.unsafe_skip_ca_verification => Trust::Token,
+        // Where none is pinned, people are told which it is.
+        None if has_joined || !pins.is_empty() => Trust::Pinned(pins),
+        None => return Err(NO_TRUST.to_owned()),
     };
     let mut servers = settings.servers.clone();
     let supervisor = identity::password_in(&folder).filter(|_| token.has_pin());
@@ -76,7 +84,6 @@ fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::settings::CaHash;
 
     fn settings() -> Settings {
         let servers = vec![crate::config::kubeconfig::parse_server("https://one:6443").unwrap()];
@@ -86,17 +93,17 @@ mod tests {
 
     #[test]
     fn a_token_is_for_a_server_that_something_proves() {
-        assert_eq!(means(&settings(), &[], false).unwrap_err(), NO_TRUST);
+        assert_eq!(means(&settings(), &[], false, false).unwrap_err(), NO_TRUST);
         let pin = CaHash { digest: [1; 32] };
         let pinned = Settings { ca_hash: vec![pin], ..settings() };
-        assert_eq!(means(&pinned, &[], true).unwrap().trust, Trust::Pinned(vec![pin]));
+        assert_eq!(means(&pinned, &[], false, true).unwrap().trust, Trust::Pinned(vec![pin]));
         let unsafe_one = Settings { unsafe_skip_ca_verification: true, ..settings() };
-        assert_eq!(means(&unsafe_one, &[], false).unwrap().trust, Trust::Token);
+        assert_eq!(means(&unsafe_one, &[], false, false).unwrap().trust, Trust::Token);
         let in_use = [crate::config::kubeconfig::parse_server("https://two:6443").unwrap()];
-        let back = means(&settings(), &in_use, false).unwrap();
+        let back = means(&settings(), &in_use, false, false).unwrap();
         assert_eq!((back.trust, back.servers.last()), (Trust::InUse, in_use.last()), "the CA that it joined with");
-        assert!(means(&pinned, &[], true).unwrap().is_fleeting && !back.is_fleeting);
+        assert!(means(&pinned, &[], false, true).unwrap().is_fleeting && !back.is_fleeting);
         let without = Settings { token: None, ..pinned };
-        assert_eq!(means(&without, &[], false).unwrap_err(), NO_TOKEN);
+        assert_eq!(means(&without, &[], false, false).unwrap_err(), NO_TOKEN);
     }
 }

@@ -27,7 +27,7 @@ pub struct ClusterInfo {
 pub struct Cluster {
     /// Often an inner address: to be tried last (JOIN-7).
     pub server: Server,
-    /// The bundle of CAs, the first [`limits::CA_CERTIFICATES`].
+    /// The bundle of CAs, the first [`limits::CA_CERTIFICATES`]; never empty.
     pub authorities: Vec<CertificateDer<'static>>,
 }
 
@@ -68,12 +68,10 @@ impl ClusterInfo {
     pub fn cluster(&self) -> Result<Cluster, IdentityError> {
         let malformed = |what: String| IdentityError::AnswerMalformed(format!("cluster-info: {what}"));
         let clusters = kubeconfig::clusters(self.kubeconfig(), "").map_err(|problem| malformed(problem.text))?;
-        match clusters.into_iter().next() {
-            Some((server, Some(Material::Data(bundle)))) => {
-                Ok(Cluster { server, authorities: pem::certificates(&bundle).take(limits::CA_CERTIFICATES).collect() })
-            }
-            _ => Err(malformed("its kubeconfig has no cluster with certificate-authority-data".to_owned())),
-        }
+        let none = || malformed("its kubeconfig has no cluster with certificate-authority-data".to_owned());
+        let Some((server, Some(Material::Data(bundle)))) = clusters.into_iter().next() else { return Err(none()) };
+        let authorities: Vec<_> = pem::certificates(&bundle).take(limits::CA_CERTIFICATES).collect();
+        if authorities.is_empty() { Err(none()) } else { Ok(Cluster { server, authorities }) }
     }
 
     fn kubeconfig(&self) -> &str {
@@ -162,6 +160,7 @@ mod tests {
             "kind: Config",
             "clusters: [{cluster: {server: a}}]",
             "clusters: 1",
+            "clusters: [{cluster: {server: a, certificate-authority-data: Q0E=}}]",
             "\t",
             "clusters: [{cluster: {server: a, \
             certificate-authority: /etc/passwd}}]",

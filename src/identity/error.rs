@@ -9,6 +9,8 @@ use crate::config::settings::CaHash;
 pub enum IdentityError {
     /// JOIN-3, K3S-1: hashes that were found instead.
     PinMismatch(Vec<CaHash>),
+    /// CA-4: hashes that were found, and whether they are signed with this board's token.
+    CaChanged(Vec<CaHash>, bool),
     /// JOIN-2: ID of the token.
     SignatureWrong(String),
     /// JOIN-2: ID of the token.
@@ -34,6 +36,7 @@ impl IdentityError {
     pub fn word(&self) -> &'static str {
         match self {
             Self::PinMismatch(_) => "pin-mismatch",
+            Self::CaChanged(..) => "ca-changed",
             Self::SignatureWrong(_) => "signature-wrong",
             Self::TokenUnknown(_) => "token-unknown",
             Self::AnonymousRefused(_) => "anonymous-refused",
@@ -54,6 +57,13 @@ impl fmt::Display for IdentityError {
                 f.write_str("no CA of this cluster is one that the settings name: ")?;
                 found.iter().try_for_each(|hash| write!(f, "it has {hash}; "))?;
                 f.write_str("either this is not your cluster, or it has a new CA: then nodepulse join --ca-hash, or a new token")
+            }
+            Self::CaChanged(found, is_signed) => {
+                f.write_str("no server has a certificate of a CA that this board trusts, which goes on with the old one; ")?;
+                found.iter().try_for_each(|hash| write!(f, "the cluster shows {hash}, "))?;
+                let verdict = if *is_signed { "signed" } else { "not signed" };
+                write!(f, "{verdict} with this board's token: if that is its new CA, nodepulse join")?;
+                found.iter().try_for_each(|hash| write!(f, " --ca-hash {hash}"))
             }
             Self::SignatureWrong(id) => write!(
                 f,

@@ -7,7 +7,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
 use super::der::{BIT_STRING, INTEGER, OCTET_STRING, SEQUENCE, elements, expect, write};
-use super::{IdentityError, certificate, pem, signing_request};
+use super::{Bundle, IdentityError, certificate, pem, signing_request};
 use crate::config::kubeconfig::Server;
 use crate::config::limits;
 use crate::time::Wall;
@@ -169,8 +169,8 @@ fn first_line(text: &[u8]) -> &str {
 
 /// `kubeconfig`: where the API servers are, the one to use first, and whom to trust; with the names that a kubelet gives
 /// (TLS-10), the certificate in [`NODE`] beside it; `proxy` is an HTTP proxy on the way. [`crate::config::kubeconfig::clusters`] reads all servers again.
-pub fn kubeconfig(servers: &[Server], authorities: &[CertificateDer<'_>], proxy: Option<&Server>) -> String {
-    let authorities = STANDARD.encode(pem::of_certificates(authorities));
+pub fn kubeconfig(servers: &[Server], authorities: &Bundle, proxy: Option<&Server>) -> String {
+    let authorities = STANDARD.encode(authorities.text());
     let proxy = proxy.map(|proxy| format!("    proxy-url: \"http://{}\"\n", proxy.with_port())).unwrap_or_default();
     let mut text = "apiVersion: v1\nkind: Config\nclusters:\n".to_owned();
     for (place, server) in servers.iter().enumerate() {
@@ -270,7 +270,7 @@ mod tests {
     fn the_kubeconfig_says_what_a_kubelets_says_and_other_servers_beside() {
         let authority = CertificateDer::from(samples::leaf("ca", &Key::new(), 2026, 2036));
         let servers = ["10.0.0.1:6443", "https://[2001:db8::1]/k8s:'"].map(|url| parse_server(url).unwrap());
-        let text = kubeconfig(&servers, &[authority.clone(), authority.clone()], None);
+        let text = kubeconfig(&servers, &vec![authority.clone(), authority.clone()].into(), None);
         let read = Kubeconfig::parse(&text, "/var/lib/nodepulse/identity/kubeconfig").unwrap();
         assert_eq!((read.server.authority(), read.context.as_str()), ("10.0.0.1:6443".to_owned(), "default-context"));
         let Some(Material::Data(pem)) = &read.certificate_authority else { panic!("{read:?}") };

@@ -5,6 +5,7 @@
 //! one), K3S (k3s and rke2). Of ring only digests are used, of rustls only the reader of PEM: keys are made, kept and used by
 //! `io`.
 
+pub mod bundle;
 pub mod certificate;
 pub mod cluster_info;
 pub mod csr;
@@ -20,6 +21,7 @@ pub mod signing_request;
 pub mod supervisor;
 pub mod token;
 
+pub use bundle::Bundle;
 pub use error::IdentityError;
 pub use renewal::Renewal;
 pub use rustls::pki_types::CertificateDer;

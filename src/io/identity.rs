@@ -16,65 +16,22 @@ use std::sync::Arc;
 use nix::libc::O_NOFOLLOW;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::CertificateDer;
+use zeroize::Zeroizing;
 
 use super::reactor::Reactor;
+pub use super::successor::Successor;
 use super::thread::{self, Source};
-use super::tls::Identity;
 use super::{clock, file};
-use crate::api::Failure;
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
-use crate::config::settings::Token;
 use crate::identity::files::{self, FileStep, NODE, NodePem, PENDING, Pending, PrivateKey};
 use crate::identity::supervisor::NodePassword;
-use crate::identity::{SigningRequest, certificate};
+use crate::identity::{Bundle, SigningRequest};
 use crate::time::Wall;
 
 /// In the state directory.
 pub const FOLDER: &str = "identity";
-
-/// The certificate that took the place of the kubeconfig's (ROT-7).
-#[derive(Clone)]
-pub struct Successor {
-    /// Of a Node's identity, where it may be.
-    pub folder: String,
-    /// What was read there, or what the disk did not take.
-    pub in_memory: Option<Arc<NodePem>>,
-    /// Whose it has to be.
-    pub node_name: String,
-}
-
-impl Successor {
-    /// There is none.
-    pub fn none(node_name: &str) -> Successor {
-        Successor { folder: String::new(), in_memory: None, node_name: node_name.to_owned() }
-    }
-
-    /// Whether the folder has to be looked into: that may take for ever.
-    pub fn is_on_disk(&self) -> bool {
-        self.in_memory.is_none() && !self.folder.is_empty()
-    }
-
-    /// In use where it is for this Node, and ends later than the kubeconfig's own, or where that one cannot be read.
-    pub fn of(&self, given: Result<Identity, Failure>) -> Result<(Identity, Option<Wall>), Failure> {
-        let kept = self.in_memory.as_deref().cloned();
-        let is_ours = |leaf: &CertificateDer<'_>| certificate::node_name(leaf) == Some(&self.node_name);
-        let end = |chain: &[CertificateDer<'_>]| chain.first().and_then(|leaf| Some(certificate::validity(leaf)?.1));
-        let kept = kept.filter(|kept| kept.chain.first().is_some_and(is_ours));
-        let is_later = |kept: &NodePem| match &given {
-            Ok(given) => given.chain.first().is_some_and(is_ours) && end(&kept.chain) >= end(&given.chain),
-            Err(_) => true,
-        };
-        match kept.filter(is_later) {
-            Some(kept) => {
-                let key = PrivatePkcs8KeyDer::from(kept.key.pkcs8().to_vec()).into();
-                Ok((Identity { chain: kept.chain, key }, kept.received))
-            }
-            None => given.map(|given| (given, None)),
-        }
-    }
-}
 
 /// The identity's folder, and what of it is in memory because the disk did not take it.
 pub struct IdentityFiles {
@@ -92,7 +49,7 @@ pub struct IdentityFiles {
 /// Beside the certificate that it names.
 pub const KUBECONFIG: &str = "kubeconfig";
 
-/// The token that a board joined with, where it stood in no file.
+/// The token that a board joined with, and the hashes of CAs after it, one in each line, where they stood in no file.
 pub const TOKEN: &str = "token";
 /// There where certificates come from a supervisor (K3S-2).
 pub const NODE_PASSWORD: &str = "node-password";
@@ -194,27 +151,43 @@ impl IdentityFiles {
     pub async fn use_cluster(
         &self,
         servers: &[Server],
-        authorities: &[CertificateDer<'_>],
+        authorities: &Bundle,
         proxy: Option<&Server>,
     ) -> Option<Kubeconfig> {
         let text = files::kubeconfig(servers, authorities, proxy);
         let path = format!("{}/{KUBECONFIG}", self.folder);
-        let kubeconfig = Kubeconfig::parse(&text, &path);
+        let mut kubeconfig = Kubeconfig::parse(&text, &path);
         let folder = Arc::clone(&self.folder);
         let write = move || make_folder(&folder).and_then(|()| replace(&folder, KUBECONFIG, text.as_bytes()));
         if let Ok(Err(why)) | Err(why) = self.source.ask(write).await {
             ::log::warn!(target: "identity-in-memory", "where the cluster is, is kept in memory alone: cannot write {path}: {why}");
+            // It is not read again, as what is there is older.
+            kubeconfig.iter_mut().for_each(|kubeconfig| kubeconfig.path.clear());
         }
         kubeconfig.inspect_err(|problem| ::log::error!(target: "identity-damaged", "{path}: {problem}")).ok()
     }
 
-    /// For the day when the certificate has ended (EXP-2).
-    pub async fn keep_token(&self, token: Token) {
+    /// For the day when the certificate, or the cluster's CA, has ended (EXP-2, CA-4).
+    pub async fn keep_means(&self, means: Zeroizing<String>) {
         let folder = Arc::clone(&self.folder);
-        let write = move || make_folder(&folder).and_then(|()| replace(&folder, TOKEN, token.as_str().as_bytes()));
+        let write = move || make_folder(&folder).and_then(|()| replace(&folder, TOKEN, means.as_bytes()));
         if let Ok(Err(why)) | Err(why) = self.source.ask(write).await {
             ::log::warn!(target: "identity-in-memory", "the token is not kept: cannot write {}/{TOKEN}: {why}", self.folder);
         }
+    }
+
+    /// Whether a supervisor gives out the certificates; the CA is its business then.
+    pub async fn is_supervised(&self, reactor: &Reactor) -> bool {
+        let folder = Arc::clone(&self.folder);
+        let asked = self.source.ask(move || password_in(&folder).is_some());
+        let found = reactor.before(clock::up() + thread::FILE_PATIENCE, asked).await.and_then(Result::ok);
+        found.unwrap_or(true) || self.node_password.borrow().is_some()
+    }
+
+    /// Whether a kubeconfig at that path is ours; the one in memory has none.
+    pub fn are_of(&self, kubeconfig: &str) -> bool {
+        kubeconfig.is_empty()
+            || kubeconfig.strip_prefix(&*self.folder).is_some_and(|name| name.strip_prefix('/') == Some(KUBECONFIG))
     }
 
     /// The certificate with the key of the last request.

@@ -28,6 +28,7 @@ pub mod run;
 pub mod sandbox;
 mod server_verifier;
 mod stderr;
+mod successor;
 mod thread;
 pub mod tls;
 mod turns;

@@ -162,7 +162,8 @@ impl Pool {
     /// The servers, the one in use first; none for a board that has yet to join.
     pub fn servers(&self) -> Vec<Server> {
         let kubeconfig = self.kubeconfig.borrow();
-        let mut servers: Vec<Server> = kubeconfig.servers().filter(|_| !kubeconfig.path.is_empty()).cloned().collect();
+        let mut servers: Vec<Server> =
+            kubeconfig.servers().filter(|_| !kubeconfig.context.is_empty()).cloned().collect();
         let current = self.turns.borrow().current().min(servers.len());
         servers.rotate_left(current);
         servers
@@ -173,10 +174,9 @@ impl Pool {
         self.kubeconfig.borrow().certificate_authority.clone()
     }
 
-    /// Another cluster from now on; its credentials come later.
-    pub fn use_cluster(&self, kubeconfig: Kubeconfig) {
-        self.kubeconfig.replace(Arc::new(kubeconfig));
-        self.drop_idle();
+    /// Where the kubeconfig in use stands.
+    pub fn path(&self) -> String {
+        self.kubeconfig.borrow().path.clone()
     }
 
     /// From now on this certificate, over the connection that has proved it.

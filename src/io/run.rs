@@ -58,7 +58,7 @@ pub struct Start {
     pub machine: Machine,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem. What the sandbox hides is told by it.
     pub read_settings: ReadSettings,
-    /// What the settings say to join with; takes the servers in use, if there are any.
+    /// What the settings say to join with; takes the servers in use, if there are any, and whether their CA is another by now.
     pub read_means: ReadMeans,
     /// The file system of the state directory, for every status run; takes whether it may be another one.
     pub read_disk: ReadDisk,
@@ -72,7 +72,7 @@ pub struct Start {
 
 /// These two may hang, with the file system that they ask.
 type ReadSettings = Arc<dyn Fn(&Sandbox) -> Result<(Settings, Option<Kubeconfig>), String> + Send + Sync>;
-type ReadMeans = Arc<dyn Fn(&[Server]) -> Result<Means, String> + Send + Sync>;
+type ReadMeans = Arc<dyn Fn(&[Server], bool) -> Result<Means, String> + Send + Sync>;
 type ReadDisk = Arc<dyn Fn(bool) -> StateDisk + Send + Sync>;
 
 /// What the tasks of this thread tell the loop.
@@ -421,7 +421,10 @@ impl MainLoop<'_, '_> {
                 Output::SendOver(ticket, access, operation) => {
                     self.shared.identity.wants(identity::Step::Send(ticket, access, operation));
                 }
-                Output::ReadMeans => self.shared.identity.wants(identity::Step::ReadMeans),
+                Output::ReadMeans { has_other_ca } => {
+                    self.shared.identity.wants(identity::Step::ReadMeans { has_other_ca });
+                }
+                Output::ReadCluster => self.shared.identity.wants(identity::Step::ReadCluster),
                 Output::UseCluster { servers, authorities, supervisor } => {
                     self.shared.identity.wants(identity::Step::UseCluster { servers, authorities, supervisor });
                 }

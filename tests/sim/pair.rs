@@ -321,7 +321,8 @@ impl Pair {
                     self.schedule(delay_us, Event::Facts { board, life });
                 }
                 Output::SendOver(..)
-                | Output::ReadMeans
+                | Output::ReadMeans { .. }
+                | Output::ReadCluster
                 | Output::UseCluster { .. }
                 | Output::MakeRequest { .. }
                 | Output::TakeKey(_)

@@ -415,7 +415,8 @@ impl World {
                 self.schedule(delay_us, Event::Facts { life });
             }
             Output::SendOver(..)
-            | Output::ReadMeans
+            | Output::ReadMeans { .. }
+            | Output::ReadCluster
             | Output::UseCluster { .. }
             | Output::MakeRequest { .. }
             | Output::TakeKey(_)

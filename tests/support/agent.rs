@@ -189,6 +189,10 @@ impl Nodepulse {
         self.daemon.as_ref().map(Daemon::pid)
     }
 
+    pub fn settings_file(&self) -> &Path {
+        &self.settings_file
+    }
+
     /// An error with the end of its log if it has ended by itself.
     pub fn check(&mut self) -> Result<()> {
         self.running()?.check()

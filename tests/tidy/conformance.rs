@@ -41,6 +41,9 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("EVT", 1..=9),
     ("SHD", 1..=3),
     ("TLS", 1..=19),
+    // Of several servers, and of the cluster's CA.
+    ("JOIN", 7..=7),
+    ("CA", 1..=4),
     ("REV", 1..=3),
     // Of the agents of k3s and rke2.
     ("K3S", 1..=6),

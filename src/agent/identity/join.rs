@@ -19,6 +19,8 @@ use super::super::backoff::Backoff;
 use super::super::contract::{Access, Means, Output, Trust};
 use super::super::notice::Level;
 use super::super::shared::Shared;
+use super::stop::{self, Stop};
+use super::{HOUR, hashes};
 use crate::api::{Class, Document, Operation, Refusal, StatusError};
 use crate::config::kubeconfig::Server;
 use crate::config::limits;
@@ -38,13 +40,24 @@ pub(super) struct Join {
     means: Option<Box<Means>>,
     /// Since when; one that has been a Node asks rarely after a day.
     began: Up,
-    is_back: bool,
+    pub(super) reason: Reason,
     /// Where nobody answers.
     unreachable: Backoff,
     /// Where the token is not known: it may have been made seconds ago.
     unknown: Backoff,
     /// What is in the way, its machine word, and when that was told.
     obstacle: Option<(&'static str, String, Up)>,
+}
+
+/// Why a server has to be found and proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// There has been no certificate yet.
+    First,
+    /// The server does not take the certificate in use any more (EXP-2).
+    Ended,
+    /// No server has a certificate of the CA in use (CA-4): what is looked for is a CA alone.
+    OtherCa,
 }
 
 /// CAs that prove the server; `None`: those in use.
@@ -66,47 +79,24 @@ enum Step {
     },
 }
 
-/// Why a step is not followed by the next one.
-enum Stop {
-    Failed(Refusal),
-    /// A machine word, and a sentence.
-    Hindered(&'static str, String),
-}
-
-impl From<IdentityError> for Stop {
-    fn from(error: IdentityError) -> Stop {
-        Stop::Hindered(error.word(), error.to_string())
-    }
-}
-
 /// Anything that a person has to change.
 const LONG_PAUSE: Duration = Duration::from_secs(300);
 /// A fleet that is switched on together is spread over this.
 const SPREAD: Duration = Duration::from_secs(5);
-const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// What goes on being in the way is told again this often.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
 
 impl Join {
-    /// For the first time.
-    pub(super) fn first(shared: &mut Shared, now: Up) -> Join {
-        Join::at(now + shared.random.up_to(SPREAD), false, now)
-    }
-
-    /// The server does not take the certificate in use any more (EXP-2).
-    pub(super) fn again(now: Up) -> Join {
-        Join::at(now, true, now)
-    }
-
-    fn at(at: Up, is_back: bool, began: Up) -> Join {
+    pub(super) fn new(reason: Reason, shared: &mut Shared, now: Up) -> Join {
+        let spread = if reason == Reason::Ended { Duration::ZERO } else { shared.random.up_to(SPREAD) };
         Join {
             step: Step::Means { is_asked: false },
-            at,
+            at: now + spread,
             turn: 0,
             means: None,
-            began,
-            is_back,
+            began: now,
+            reason,
             unreachable: Backoff::between(Duration::from_secs(2), LONG_PAUSE),
             unknown: Backoff::between(Duration::from_secs(5), LONG_PAUSE),
             obstacle: None,
@@ -131,7 +121,7 @@ impl Join {
         }
         let Some((means, server)) = self.means.as_ref().and_then(|means| Some((means, self.server()?))) else {
             self.step = Step::Means { is_asked: true };
-            shared.output(Output::ReadMeans);
+            shared.output(Output::ReadMeans { has_other_ca: self.reason == Reason::OtherCa });
             return None;
         };
         let introduced = |authorities: &Authorities, token| Access::Introduced {
@@ -171,6 +161,10 @@ impl Join {
                 let server = self.server().map(Server::authority).unwrap_or_default();
                 self.say(format!("asking {server} which cluster it is"), shared);
             }
+            Err(missing) if self.reason == Reason::OtherCa => {
+                let text = format!("no server has a certificate of a CA that this board trusts, and {missing}");
+                self.hindered("ca-changed", text, LONG_PAUSE, shared, now);
+            }
             Err(missing) => self.hindered("no-token", missing, LONG_PAUSE, shared, now),
         }
     }
@@ -186,7 +180,12 @@ impl Join {
     ) -> Option<Access> {
         self.at = now.up;
         let step = std::mem::replace(&mut self.step, Step::Means { is_asked: false });
+        let is_confirming = matches!(step, Step::Confirm(_));
         let next = match result {
+            // The CA that was given is the old one as well: which one is the new?
+            Err(Refusal::Failed(_)) if is_confirming && self.reason == Reason::OtherCa && self.was_given_ca() => {
+                Ok(None)
+            }
             Ok(document) => self.took(step, document, stranger, shared),
             Err(Refusal::Status(status)) => self.was_refused(step, status, shared),
             Err(failed) => Err(Stop::Failed(failed)),
@@ -208,6 +207,9 @@ impl Join {
             (Step::Discover, Document::Json(body) | Document::HandedOut(body)) => self.discovered(&body, shared)?,
             (Step::Confirm(authorities), Document::Json(body) | Document::HandedOut(body)) => {
                 self.confirmed(&body, authorities.is_none(), shared)?;
+                if self.reason == Reason::OtherCa && self.supervisor().is_none() {
+                    return Ok(self.proven(None));
+                }
             }
             (Step::Look(authorities), Document::Node(node)) => {
                 if let Some(who) = stranger.filter(|_| node.is_ready()) {
@@ -243,6 +245,9 @@ impl Join {
             (Step::Confirm(authorities), _, code) if cluster_info::refused(code).is_some() => {
                 if let Some(authorities) = &authorities {
                     self.use_cluster(None, &[], authorities, shared);
+                }
+                if self.reason == Reason::OtherCa {
+                    return Ok(self.proven(None));
                 }
                 self.step = Step::Look(authorities);
                 Ok(None)
@@ -282,13 +287,28 @@ impl Join {
 
     /// Nothing is kept of this answer but certificates that are pinned (JOIN-3).
     fn discovered(&mut self, body: &[u8], shared: &mut Shared) -> Result<(), IdentityError> {
-        let cluster = self.cluster(body, false)?;
-        let pinned = match self.means.as_ref().map(|means| &means.trust) {
-            Some(Trust::Pinned(pins)) => pin::pinned(&cluster.authorities, pins)?,
-            _ => cluster.authorities,
+        let cluster = self.cluster(body, false);
+        let shown = match &cluster {
+            Ok(cluster) => cluster.authorities.clone(),
+            // Even so people are told which one it is.
+            Err(IdentityError::SignatureWrong(_) | IdentityError::TokenUnknown(_))
+                if self.reason == Reason::OtherCa =>
+            {
+                ClusterInfo::read(body)?.cluster()?.authorities
+            }
+            Err(error) => return Err(error.clone()),
         };
-        let first = pinned.first().and_then(|authority| pin::of(authority)).map(|pin| pin.to_string());
-        self.say(format!("its CA is {}", first.unwrap_or_default()), shared);
+        let pinned = match self.means.as_ref().map(|means| &means.trust) {
+            Some(Trust::Pinned(pins)) => pin::pinned(&shown, pins),
+            _ => Ok(shown),
+        };
+        let pinned = match pinned {
+            Err(IdentityError::PinMismatch(found)) if self.reason == Reason::OtherCa => {
+                return Err(IdentityError::CaChanged(found, cluster.is_ok()));
+            }
+            pinned => cluster.and(pinned)?,
+        };
+        self.say(format!("its CA is{}", hashes(pinned.get(..1).unwrap_or_default())), shared);
         self.step = Step::Confirm(Some(pinned));
         Ok(())
     }
@@ -342,8 +362,12 @@ impl Join {
                 servers.push(server);
             }
         }
+        if self.reason == Reason::OtherCa {
+            let text = format!("the cluster's CA is another from now on:{}", hashes(authorities));
+            shared.say(Level::Info, "ca-added", text);
+        }
         let supervisor = ports.map(|(supervisor, _)| supervisor);
-        shared.output(Output::UseCluster { servers, authorities: authorities.to_vec(), supervisor });
+        shared.output(Output::UseCluster { servers, authorities: authorities.to_vec().into(), supervisor });
     }
 
     /// What an answer says of the cluster, as far as the token vouches for it, or who gave it `is_proven`.
@@ -369,6 +393,9 @@ impl Join {
 
     fn proven(&mut self, authorities: Authorities) -> Option<Access> {
         self.obstacle = None;
+        if self.reason == Reason::OtherCa {
+            return Some(Access::InUse);
+        }
         let (server, token) = (self.server()?.clone(), self.means.as_ref()?.token.clone());
         // A supervisor is shown it by each request.
         let token = Some(token).filter(|_| self.supervisor().is_none());
@@ -402,20 +429,40 @@ impl Join {
         let (word, text, pause) = match why {
             Stop::Failed(refusal) if refusal.class() == Class::Rights => return self.token_died(shared, now),
             Stop::Failed(refusal) => {
-                let pause = unreachable(self, shared).max(refusal.retry_after().min(LONG_PAUSE));
+                let pause = match stop::is_of_one_server(&refusal.word()) {
+                    true => self.pause_for_server(shared),
+                    false => unreachable(self, shared).max(refusal.retry_after().min(LONG_PAUSE)),
+                };
                 let server = self.server().map(Server::authority).unwrap_or_default();
                 ("join-failing", format!("{server}: {refusal}"), pause)
             }
             Stop::Hindered(word @ "token-unknown", text) => (word, text, self.pause_for_token(shared, now)),
             Stop::Hindered(word @ "supervisor-busy", text) => (word, text, unreachable(self, shared)),
+            Stop::Hindered(word, text) if stop::is_of_one_server(word) => (word, text, self.pause_for_server(shared)),
             Stop::Hindered(word, text) => (word, text, LONG_PAUSE),
         };
         self.hindered(word, text, pause, shared, now);
     }
 
+    /// A server that is none of this cluster's is asked again later; before that it is the turn of those that were not yet.
+    fn pause_for_server(&self, shared: &mut Shared) -> Duration {
+        let servers = self.means.as_ref().map_or(1, |means| means.servers.len());
+        if (self.turn + 1).is_multiple_of(servers) { LONG_PAUSE } else { shared.random.up_to(SPREAD) }
+    }
+
+    /// Then nothing is pinned, and a server is asked which CA it has.
+    fn was_given_ca(&mut self) -> bool {
+        let Some(means) = self.means.as_mut().filter(|means| matches!(means.trust, Trust::Given(_))) else {
+            return false;
+        };
+        means.trust = Trust::Pinned(Vec::new());
+        self.step = Step::Discover;
+        true
+    }
+
     /// Whoever has been a Node asks every quarter of an hour for a day, then every hour, each time spread (EXP-3).
     fn pause_for_token(&mut self, shared: &mut Shared, now: Now) -> Duration {
-        if !self.is_back {
+        if self.reason == Reason::First {
             return self.unknown.step();
         }
         let pause = if now.up - self.began < DAY { HOUR / 4 } else { HOUR };

@@ -57,7 +57,11 @@ impl Case {
 
     fn info(&self, authorities: &[CertificateDer<'_>], secret: &str) -> Result<Document, Refusal> {
         let servers = [parse_server("https://10.0.0.1:6443").unwrap()];
-        let kubeconfig = files::kubeconfig(&servers, authorities, None);
+        let kubeconfig = files::kubeconfig(
+            &servers,
+            &authorities.iter().cloned().map(CertificateDer::into_owned).collect::<Vec<_>>().into(),
+            None,
+        );
         let signature = signature(&kubeconfig, ("abcdef", secret));
         let map = json!({ "data": { "kubeconfig": kubeconfig, "jws-kubeconfig-abcdef": signature } });
         Ok(Document::Json(map.to_string().into_bytes()))
@@ -108,7 +112,7 @@ fn a_board_with_a_token_asks_in_order_and_is_a_node_only_when_it_has_its_certifi
     assert_eq!((look, case.script.access.clone()), (Operation::ReadNode { heartbeat: false }, Some(proven.clone())));
     let (servers, authorities) = case.script.cluster.clone().unwrap();
     let hosts: Vec<_> = servers.iter().map(|server| server.host.as_str()).collect();
-    assert_eq!((hosts, authorities), (vec!["one", "two", "10.0.0.1"], vec![case.authority.clone()]), "JOIN-7");
+    assert_eq!((hosts, authorities), (vec!["one", "two", "10.0.0.1"], vec![case.authority.clone()].into()), "JOIN-7");
     assert!(case.words().iter().all(|word| *word != "registered"));
     let key = Key::new();
     let request = SigningRequest::new("n1", key.point());

@@ -1,5 +1,6 @@
 //! Turns a script of answers into the agent's requests: what each test of the lanes is written in.
 
+mod authorities;
 mod contest;
 mod events;
 mod expiring;
@@ -25,8 +26,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::{Failure, PatchAnswer, Refusal, StatusError};
 use crate::config::kubeconfig::Server;
-use crate::identity::CertificateDer;
 use crate::identity::files::PrivateKey;
+use crate::identity::{Bundle, CertificateDer};
 use crate::journal::{BootId, Journal, Write};
 use crate::node::Node;
 use crate::node::object::Lease;
@@ -62,8 +63,10 @@ struct Script {
     told: Vec<Result<String, String>>,
     /// How often somebody asked what there is to join with.
     means_asked: usize,
-    /// The cluster that the board joins.
-    cluster: Option<(Vec<Server>, Vec<CertificateDer<'static>>)>,
+    /// Of that, whether it asked for another CA than the one in use.
+    has_other_ca: bool,
+    /// The cluster that the board joins, or has joined.
+    cluster: Option<(Vec<Server>, Bundle)>,
     /// Port of what gives out its certificates.
     supervisor: Option<u16>,
     /// Those that came with a certificate.
@@ -135,7 +138,7 @@ impl Script {
         let script = Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
             stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, kept: Vec::new(),
-            means_asked: 0, cluster: None, supervisor: None, keys_taken: Vec::new(), told: Vec::new(),
+            means_asked: 0, has_other_ca: false, cluster: None, supervisor: None, keys_taken: Vec::new(), told: Vec::new(),
         };
         script
     }
@@ -173,7 +176,11 @@ impl Script {
                     self.access = Some(access);
                     sent.push((ticket, operation));
                 }
-                Output::ReadMeans => self.means_asked += 1,
+                Output::ReadMeans { has_other_ca } => {
+                    self.means_asked += 1;
+                    self.has_other_ca = has_other_ca;
+                }
+                Output::ReadCluster => self.agent.handle(Input::Cluster(self.cluster.clone()), self.now()),
                 Output::UseCluster { servers, authorities, supervisor } => {
                     self.cluster = Some((servers, authorities));
                     self.supervisor = supervisor;

@@ -156,7 +156,7 @@ fn a_token_of_k3s_brings_a_certificate_in_five_questions_and_nothing_secret_is_s
     let (servers, authorities) = case.script.cluster.clone().unwrap();
     let servers: Vec<_> = servers.iter().map(Server::authority).collect();
     assert_eq!(servers, ["one:6443", "two:6443", "10.0.0.1:6443"], "the given ones first");
-    assert_eq!((pem::of_certificates(&authorities), case.script.supervisor), (case.bundle.clone(), Some(6443)));
+    assert_eq!((authorities.text(), case.script.supervisor), (case.bundle.clone(), Some(6443)));
     case.make();
     let (verb, path, headers) = case.play(certificate("n1", &case.key));
     assert_eq!((verb, path.as_str()), ("POST", "/v1-k3s/client-kubelet.crt"));
@@ -332,6 +332,6 @@ fn a_board_that_has_been_a_node_goes_back_with_its_token_and_asks_nobody_unprove
     assert_eq!(case.play(handed_out(r#"{"HTTPSPort":6443,"SupervisorPort":6443}"#)).2, SHOWN);
     case.play(handed_out("[]"));
     case.words();
-    assert_eq!(pem::of_certificates(&case.script.cluster.clone().unwrap().1), case.bundle);
+    assert_eq!(case.script.cluster.clone().unwrap().1.text(), case.bundle);
     assert_eq!(case.script.keys_asked, [false]);
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
+use zeroize::Zeroizing;
 
 use super::{Inbox, Input, Message, ReadMeans, Shared, Start, clock, thread};
-use crate::agent::{Access, CredentialDates, Means, Ticket};
+use crate::agent::{Access, CredentialDates, Means, Ticket, Trust};
 use crate::api::{Answer, Operation, Refusal};
 use crate::config::kubeconfig::{Material, Server};
-use crate::config::settings::Token;
 use crate::identity::files::{NodePem, PrivateKey};
-use crate::identity::pem;
+use crate::identity::{Bundle, pem, pin};
 use crate::io::credentials;
 use crate::io::identity::{IdentityFiles, Made};
 use crate::io::pool::{Pool, Unproven};
@@ -22,8 +22,9 @@ use crate::time::Wall;
 /// One step of the lane; it wants the next only when it has heard of this one.
 pub(super) enum Step {
     Send(Ticket, Access, Operation),
-    ReadMeans,
-    UseCluster { servers: Vec<Server>, authorities: Vec<CertificateDer<'static>>, supervisor: Option<u16> },
+    ReadMeans { has_other_ca: bool },
+    ReadCluster,
+    UseCluster { servers: Vec<Server>, authorities: Bundle, supervisor: Option<u16> },
     MakeRequest { is_new: bool },
     TakeKey(PrivateKey),
     Keep { chain: Vec<CertificateDer<'static>>, received: Option<Wall> },
@@ -38,8 +39,8 @@ pub(super) struct Identity {
     read_means: ReadMeans,
     /// On the way to the server that a board joins over.
     proxy: Option<Server>,
-    /// One that stands in no file, until the board has joined.
-    token: RefCell<Option<Token>>,
+    /// Token and hashes that stand in no file, until the board has joined.
+    means: RefCell<Option<Zeroizing<String>>>,
 }
 
 impl Identity {
@@ -50,7 +51,7 @@ impl Identity {
             steps: Inbox::default(),
             read_means: Arc::clone(&start.read_means),
             proxy: start.settings.proxy_url.clone(),
-            token: RefCell::default(),
+            means: RefCell::default(),
         }
     }
 
@@ -92,19 +93,20 @@ impl Shared {
                         introduced = self.introduce(&access).map(|pool| (access, Rc::new(pool)));
                     }
                     let pool = introduced.as_ref().map_or(&self.pool, |(_, pool)| pool);
-                    Input::Answered(ticket, pool.exchange(operation).await)
+                    let answer = pool.exchange(operation).await;
+                    // Whoever is asked without a token is asked one thing.
+                    if !matches!(&introduced, Some((Access::Introduced { token: Some(_), .. }, _))) {
+                        end(introduced.take());
+                    }
+                    Input::Answered(ticket, answer)
                 }
-                Step::ReadMeans => Input::Means(self.read_means().await),
+                Step::ReadMeans { has_other_ca } => Input::Means(self.read_means(has_other_ca).await),
+                Step::ReadCluster => {
+                    let is_supervised = self.identity.files.is_supervised(&self.reactor).await;
+                    Input::Cluster(self.joined_cluster().filter(|_| !is_supervised))
+                }
                 Step::UseCluster { servers, authorities, supervisor } => {
-                    let proxy = self.identity.proxy.as_ref();
-                    self.identity.files.supervise(&self.reactor, supervisor).await;
-                    if let Some(kubeconfig) = self.identity.files.use_cluster(&servers, &authorities, proxy).await {
-                        self.pool.use_cluster(kubeconfig);
-                    }
-                    let token = self.identity.token.take();
-                    if let Some(token) = token {
-                        self.identity.files.keep_token(token).await;
-                    }
+                    self.use_cluster(&servers, &authorities, supervisor).await;
                     continue;
                 }
                 Step::MakeRequest { is_new } => {
@@ -116,13 +118,26 @@ impl Shared {
                     continue;
                 }
                 Step::Keep { chain, received } => {
-                    introduced = None;
                     let node_pem = self.identity.files.with_key(chain, received);
                     let proved = proving.take().map(|(_, proved)| proved);
+                    end(introduced.take());
                     Input::Credentials(self.keep(node_pem.zip(proved)).await)
                 }
             };
             self.inbox.push(Message::Input(input));
+        }
+    }
+
+    async fn use_cluster(&self, servers: &[Server], authorities: &Bundle, supervisor: Option<u16>) {
+        let files = &self.identity.files;
+        files.supervise(&self.reactor, supervisor).await;
+        if let Some(kubeconfig) = files.use_cluster(servers, authorities, self.identity.proxy.as_ref()).await {
+            // Where it cannot be used, what was in use stays; a board that joins has no certificate yet.
+            let _ = self.pool.replace(kubeconfig).await;
+        }
+        let means = self.identity.means.take();
+        if let Some(means) = means {
+            files.keep_means(means).await;
         }
     }
 
@@ -163,14 +178,30 @@ impl Shared {
         })
     }
 
-    async fn read_means(&self) -> Result<Box<Means>, String> {
+    /// The cluster that the board has joined by itself.
+    fn joined_cluster(&self) -> Option<(Vec<Server>, Bundle)> {
+        match self.pool.authority().filter(|_| self.identity.files.are_of(&self.pool.path())) {
+            Some(Material::Data(pem)) => Some((self.pool.servers(), Bundle::read(&pem))),
+            _ => None,
+        }
+    }
+
+    async fn read_means(&self, has_other_ca: bool) -> Result<Box<Means>, String> {
+        let joined = self.joined_cluster();
+        if has_other_ca && joined.is_none() {
+            return Err("its CA is that of a kubeconfig that it was given: put the new one there".to_owned());
+        }
         let read = Arc::clone(&self.identity.read_means);
         let servers = self.pool.servers();
-        let reading = self.settings_source.ask(move || read(&servers));
+        let reading = self.settings_source.ask(move || read(&servers, has_other_ca));
         let means = self.reactor.before(clock::up() + thread::FILE_PATIENCE, reading).await;
         let silent = || Err("a file that says how to join does not answer".to_owned());
-        let means = means.and_then(Result::ok).unwrap_or_else(silent)?;
-        self.identity.token.replace(means.is_fleeting.then(|| means.token.clone()));
+        let mut means = means.and_then(Result::ok).unwrap_or_else(silent)?;
+        self.identity.means.replace(means.is_fleeting.then(|| means.text()));
+        if let (Trust::Pinned(pins), Some((_, bundle))) = (&mut means.trust, joined) {
+            // A CA that was trusted may come again under another name (CA-2).
+            pins.extend(bundle.all().iter().filter_map(|one| pin::of(one)));
+        }
         Ok(Box::new(means))
     }
 
@@ -183,6 +214,11 @@ impl Shared {
             self.reactor.sleep_until(clock::up() + PAUSE).await;
         }
     }
+}
+
+/// A connection that is kept costs memory.
+fn end(introduced: Option<(Access, Rc<Pool>)>) {
+    introduced.iter().for_each(|(_, pool)| pool.drop_idle());
 }
 
 fn lost_key() -> Answer {

@@ -107,12 +107,18 @@ impl World {
         self.answer(board, FILE_US, Input::Credentials(dates));
     }
 
-    pub fn read_means(&mut self, board: usize) {
+    pub fn read_cluster(&mut self, board: usize) {
+        let servers = parse_server("https://one:6443").into_iter().collect();
+        let joined = self.machines[board].shell.authorities.clone().map(|authorities| (servers, authorities.into()));
+        self.answer(board, FILE_US, Input::Cluster(joined));
+    }
+
+    pub fn read_means(&mut self, board: usize, has_other_ca: bool) {
         let is_typed = self.plan.is_token_typed;
         let machine = &mut self.machines[board];
         let trust = match machine.shell.authorities {
-            Some(_) => Trust::InUse,
-            None => Trust::Pinned(self.cluster.pinned.iter().map(|pin| CaHash { digest: *pin }).collect()),
+            Some(_) if !has_other_ca => Trust::InUse,
+            _ => Trust::Pinned(self.cluster.pinned.iter().map(|pin| CaHash { digest: *pin }).collect()),
         };
         let kept = machine.folder.read(TOKEN_FILE).is_some();
         let servers = ["https://one:6443", "https://two:6443"].into_iter().filter_map(|url| parse_server(url).ok());

@@ -323,8 +323,9 @@ impl World {
             Output::ReloadCredentials => self.reload(board),
             Output::Send(ticket, operation) => self.send(board, ticket, None, operation),
             Output::SendOver(ticket, access, operation) => self.send(board, ticket, Some(access), operation),
-            Output::ReadMeans => self.read_means(board),
-            Output::UseCluster { authorities, .. } => self.use_cluster(board, authorities),
+            Output::ReadMeans { has_other_ca } => self.read_means(board, has_other_ca),
+            Output::ReadCluster => self.read_cluster(board),
+            Output::UseCluster { authorities, .. } => self.use_cluster(board, authorities.all()),
             Output::MakeRequest { is_new } => self.make_request(board, is_new),
             Output::KeepCertificate { chain, received } => self.keep(board, chain, received),
             Output::Say(notice) => {
