@@ -7,6 +7,8 @@ use super::first::joining_at;
 use super::requests::{SOON, is_renewal, now_us, wait_until_ready};
 use super::trials::{Case, Need};
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 const CPUINFO: &str = "/proc/cpuinfo";
@@ -70,8 +72,12 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).map_err(|e| e.to_string())?;
     for entry in fs::read_dir(from).map_err(|e| e.to_string())?.flatten() {
         let there = to.join(entry.file_name());
-        if entry.path().is_dir() {
+        let kind = entry.file_type().map_err(|e| e.to_string())?;
+        if kind.is_dir() {
             copy(&entry.path(), &there)?;
+        } else if kind.is_socket() {
+            // On a copied card, too, there is one to which nobody listens.
+            drop(UnixListener::bind(there).map_err(|e| e.to_string())?);
         } else {
             fs::copy(entry.path(), there).map_err(|e| e.to_string())?;
         }
