@@ -87,11 +87,21 @@ impl Credentials {
         }
         let may_help = refusal.class() == Class::Rights
             || matches!(&*word, "tls-refused-by-peer" | UNKNOWN_ISSUER | "credentials-unreadable");
-        let reads = may_help && self.read_at.is_none_or(|last| now - last >= SPACING);
+        may_help && self.read_again(now)
+    }
+
+    /// Whether to read them again now, which is then not done again for a while.
+    pub(super) fn read_again(&mut self, now: Up) -> bool {
+        let reads = now >= self.read_again_at();
         if reads {
             self.read_at = Some(now);
         }
         reads
+    }
+
+    /// The soonest that they are read again.
+    pub(super) fn read_again_at(&self) -> Up {
+        self.read_at.map_or(Up::BOOT, |last| last + SPACING)
     }
 
     /// What to add to a refusal, for people; `right` is what was asked for.

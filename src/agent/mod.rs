@@ -222,6 +222,13 @@ impl Agent {
         let ended = self.shared.credentials.ended_at(self.shared.stamp(now));
         let ended_until =
             ended.map_or(now.up, |at| at + ENDED_PAUSE + fleet_offset(&self.shared.node_name, ENDED_PAUSE));
+        if now.up < ended_until.max(self.revoked_until) {
+            // Hardly anything is asked, and so hardly anything refused, after which to look whether there are others.
+            if self.shared.credentials.read_again(now.up) {
+                return Output::ReloadCredentials;
+            }
+            sooner(&mut wait, self.shared.credentials.read_again_at(), ENDED);
+        }
         for lane in LANES {
             let has_credentials = lane == Lane::Identity || self.identity.is_joined();
             if !has_credentials || self.in_flight.contains_key(&lane) {

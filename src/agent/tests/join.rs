@@ -321,7 +321,9 @@ fn a_node_whose_certificate_has_ended_goes_back_with_the_token_ever_more_rarely(
             case.script.answer(ticket, result);
         }
     }
-    assert!(case.script.reloads >= 1);
+    // Somebody may put another one in its place: nothing that is refused says when to look.
+    let reloads = case.script.reloads;
+    assert!((48 * 60..=48 * 121).contains(&reloads), "{reloads} times in two days");
     let within = |from: u64, to: u64| tries.iter().filter(|at| (from * 3600..to * 3600).contains(*at)).count();
     assert!((60..=140).contains(&within(0, 24)), "{} on the first day", within(0, 24));
     assert!((15..=35).contains(&within(25, 48)), "{} on the second", within(25, 48));
