@@ -41,11 +41,11 @@ enum Fate {
 }
 
 impl Fate {
-    /// The process is gone, or it is another one with a copy of the card.
-    fn ends(&mut self) {
+    /// The process is gone, or it is another one with a copy of the card. `is_there`: the key is on the disk.
+    fn ends(&mut self, is_there: bool) {
         *self = match *self {
-            Fate::InMemory | Fate::InUse(false) | Fate::Superseded => Fate::Lost,
-            Fate::InUse(true) => Fate::Asked,
+            Fate::InUse(true) if is_there => Fate::Asked,
+            Fate::InMemory | Fate::InUse(_) | Fate::Superseded => Fate::Lost,
             fate => fate,
         };
     }
@@ -80,9 +80,9 @@ impl Judge {
     }
 
     /// The second's card is a copy of the first's. Under another name nothing comes of what is under way.
-    pub fn cloned(&mut self, first: usize, second: usize, is_renamed: bool) {
+    pub fn cloned(&mut self, first: usize, second: usize, (pending, is_renamed): (&[u8], bool)) {
         let Board { mut keys, kept, .. } = self.boards[first].clone();
-        keys.values_mut().for_each(Fate::ends);
+        keys.iter_mut().for_each(|(key, fate)| fate.ends(holds_key(pending, key)));
         if is_renamed {
             keys.values_mut().for_each(|fate| *fate = if *fate == Fate::Kept { Fate::Kept } else { Fate::Lost });
         }
@@ -209,9 +209,11 @@ impl Judge {
     }
 
     /// The process is gone, and with it what was in memory alone.
-    pub fn ends(&mut self, board: usize) {
+    /// `pending`: the file of the key.
+    pub fn ends(&mut self, board: usize, pending: &[u8]) {
         self.boards[board].refused_us = None;
-        self.boards[board].keys.values_mut().for_each(Fate::ends);
+        let keys = self.boards[board].keys.iter_mut();
+        keys.for_each(|(key, fate)| fate.ends(holds_key(pending, key)));
     }
 
     /// What the next process finds. What came after the certificate that was kept may be there whole, or not at all.
@@ -222,7 +224,7 @@ impl Judge {
             (None, None) => Ok(()),
             (Some(_), None) => Err("there was an identity, and the next process finds none".to_owned()),
             (Some(kept), Some(key)) if *kept == key => Ok(()),
-            (_, Some(key)) if board.keys.get(&key) == Some(&Fate::Asked) => {
+            (_, Some(key)) if board.keys.get(&key).is_some_and(|fate| *fate != Fate::Kept) => {
                 board.keys.insert(key.clone(), Fate::Kept);
                 board.kept = Some(key);
                 Ok(())

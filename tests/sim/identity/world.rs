@@ -235,7 +235,8 @@ impl World {
             self.machines[1].folder.lose_power(&mut self.random);
             self.machines[1].folder.refuses = false;
             let is_renamed = self.machines[0].node != self.machines[1].node;
-            self.judge.cloned(0, 1, is_renamed);
+            let pending = self.machines[1].folder.read("pending.pem").unwrap_or_default();
+            self.judge.cloned(0, 1, (pending, is_renamed));
         }
         let now_us = self.now_us;
         let machine = &mut self.machines[board];
@@ -263,7 +264,8 @@ impl World {
 
     /// The process is gone; whoever looks after it starts it again.
     pub fn stop(&mut self, board: usize) {
-        self.judge.ends(board);
+        let pending = self.machines[board].folder.read("pending.pem").unwrap_or_default();
+        self.judge.ends(board, pending);
         let machine = &mut self.machines[board];
         machine.agent = None;
         machine.shell = Shell::default();
