@@ -40,7 +40,7 @@ const TO_DRIVE: &[(&str, &[&str])] = &[
         ],
     ),
     ("config", &["Settings", "kubeconfig", "quantity", "settings", "taint"]),
-    ("identity", &["CertificateDer", "Renewal", "SigningRequest", "files"]),
+    ("identity", &["Bundle", "CertificateDer", "Renewal", "SigningRequest", "files"]),
     ("journal", &["BootId", "Journal", "Write"]),
     ("probe", &["Facts", "facts"]),
     ("time", &["Now", "Up", "Wall"]),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::random::Random;
 use super::der::{self, Certificate, Point};
+use super::plan::Step;
 use crate::model::ModelServer;
 use crate::model::http::{Request, Response};
 use crate::model::problem::Problem;
@@ -192,9 +193,9 @@ impl Cluster {
         self.accepts.iter().any(|authority| authority.name == issued.authority).then_some(issued)
     }
 
-    /// Whether a certificate for this key was issued and has ended.
+    /// Whether a certificate for this key was issued that nobody takes any more.
     pub fn has_ended(&self, key: &[u8], now_us: i64) -> bool {
-        self.issued.values().any(|issued| issued.key == key && issued.until_us <= now_us)
+        self.issued.iter().any(|(leaf, issued)| issued.key == key && self.accepts(leaf, now_us).is_none())
     }
 
     /// `leaf`: the client certificate of the connection.
@@ -431,6 +432,24 @@ impl Cluster {
             self.spoiled.insert(asked.key);
             let key = der::key_info(&point(&mut self.random));
             self.add(&name, STANDARD.encode("no request"), asked.node, key, now_us);
+        }
+    }
+
+    /// There will be another CA. `is_pinned`: its key is on the cards already.
+    pub fn will_rotate(&mut self, is_pinned: bool) {
+        let next = Authority::new("kubernetes-2", &mut self.random);
+        if is_pinned {
+            self.pinned.push(pin(&next));
+        }
+        self.own.push(next);
+    }
+
+    pub fn rotate(&mut self, step: Step) {
+        let Some(next) = self.own.last().cloned() else { return };
+        match step {
+            Step::Both => (self.published, self.accepts) = (self.own.clone(), self.own.clone()),
+            Step::Switch => (self.serves, self.signs) = (next.clone(), next),
+            Step::New => (self.published, self.accepts) = (vec![next.clone()], vec![next]),
         }
     }
 

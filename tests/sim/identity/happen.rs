@@ -2,6 +2,7 @@
 
 use super::cluster::{Approver, HOUR_US as HOUR_WALL_US, Signer};
 use super::network::INTRUDERS;
+use super::plan::Rotation;
 use super::world::{Event, HOUR_US, SECOND_US, World};
 
 const APPROVERS: [Approver; 6] =
@@ -40,7 +41,8 @@ impl World {
                 self.say(|| format!("{intruder:?} stands between board {board} and the cluster"));
                 self.machines[board].intruder = Some((self.now_us + span_us, intruder));
             }
-            6 => {
+            // What a disk does not take of another CA is gone with the power.
+            6 if self.plan.rotation != Rotation::Overlapping => {
                 let refuses = !self.machines[board].folder.refuses;
                 self.say(|| format!("the disk of board {board} takes {} writes", if refuses { "no" } else { "all" }));
                 self.machines[board].folder.refuses = refuses;
@@ -50,7 +52,7 @@ impl World {
     }
 
     fn lose_link(&mut self, board: usize) {
-        let longest_us = if self.random.per_mille(250) { self.plan.life_us * 6 / 5 } else { self.plan.life_us / 10 };
+        let longest_us = if self.random.per_mille(250) { self.plan.longest_us() } else { self.plan.life_us / 10 };
         let span_us = self.random.between(2 * SECOND_US, longest_us);
         self.say(|| format!("board {board} loses its link for {} s", span_us / SECOND_US));
         self.machines[board].link_down_until_us = self.now_us + span_us;
@@ -81,7 +83,8 @@ impl World {
                 self.say(|| format!("the token is there for {hours} h"));
                 self.cluster.token_until_us = (hours > 0).then_some(wall_us + hours * HOUR_WALL_US);
             }
-            6 => {
+            // What a disk does not take of another CA is gone with the power.
+            6 if self.plan.rotation != Rotation::Overlapping => {
                 let span_us = self.random.between(SECOND_US, HOUR_US / 4);
                 self.say(|| format!("the API server is in trouble for {} s", span_us / SECOND_US));
                 self.api_down_until_us = self.now_us + span_us;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nodepulse::agent::{Access, Input, Ticket};
 use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, Progress, Refusal, Target};
-use nodepulse::identity::CertificateDer;
+use nodepulse::identity::{Bundle, CertificateDer};
 
 use super::cluster::Authority;
 use super::der;
@@ -43,7 +43,8 @@ pub struct Letter {
 impl World {
     pub fn send(&mut self, board: usize, ticket: Ticket, access: Option<Access>, operation: Operation) {
         let machine = &self.machines[board];
-        let (in_use, is_of_identity) = (machine.shell.authorities.clone(), access.is_some());
+        let in_use = machine.shell.authorities.as_ref().map(Bundle::all);
+        let is_of_identity = access.is_some();
         let (trusted, leaf, token) = match access.unwrap_or(Access::InUse) {
             Access::InUse if machine.shell.identity.is_none() => {
                 return self.violated(format!("{} is sent without an identity", operation.label()));

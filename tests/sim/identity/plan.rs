@@ -4,6 +4,7 @@
 use super::super::random::Random;
 
 const MINUTE_US: u64 = 60_000_000;
+const DAY_US: u64 = 24 * 60 * MINUTE_US;
 const YEAR_US: i64 = 365 * 86_400_000_000;
 
 /// The wall clock of a board: how far from the truth, or that it has none.
@@ -18,6 +19,42 @@ impl Clock {
         match self {
             Clock::None => None,
             Clock::Off(by_us) => Some(true_us + by_us),
+        }
+    }
+}
+
+/// Whether the cluster gets another CA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rotation {
+    None,
+    /// From one moment to the next; the cards have the hash of its key.
+    AtOnce,
+    /// Both are shown for more than a week before the new one is used; the cards know of the first.
+    Overlapping,
+}
+
+/// One step to another CA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// cluster-info shows both, and certificates by either are taken.
+    Both,
+    /// Servers and Nodes get theirs by the new one.
+    Switch,
+    /// The old one is gone.
+    New,
+}
+
+impl Rotation {
+    pub fn steps(self, trouble_us: u64) -> Vec<(u64, Step)> {
+        match self {
+            Rotation::None => Vec::new(),
+            Rotation::AtOnce => {
+                let at_us = trouble_us / 2;
+                vec![(at_us, Step::Both), (at_us, Step::Switch), (at_us, Step::New)]
+            }
+            Rotation::Overlapping => {
+                vec![(DAY_US / 2, Step::Both), (10 * DAY_US, Step::Switch), (11 * DAY_US, Step::New)]
+            }
         }
     }
 }
@@ -45,6 +82,7 @@ pub struct Plan {
     /// Boards that are stolen.
     pub revokes: bool,
     pub intrudes: bool,
+    pub rotation: Rotation,
 }
 
 impl Plan {
@@ -69,6 +107,7 @@ impl Plan {
             cuts_after_request_per_mille: 0,
             revokes: false,
             intrudes: false,
+            rotation: Rotation::None,
         }
     }
 
@@ -92,6 +131,31 @@ impl Plan {
             cuts_after_request_per_mille: random.pick(&[0, 10, 60]),
             revokes: random.per_mille(100),
             intrudes: random.per_mille(400),
+            rotation: Rotation::None,
         }
+        .of_rotation(random)
+    }
+
+    fn of_rotation(self, random: &mut Random) -> Plan {
+        match random.below(20) {
+            0..5 => Plan { rotation: Rotation::AtOnce, ..self },
+            // A board that is away, or has no certificate, for as long as both are shown knows nothing of the other.
+            5 => Plan {
+                rotation: Rotation::Overlapping,
+                life_us: 5 * DAY_US,
+                lease_s: 28_800,
+                trouble_us: 12 * DAY_US,
+                is_token_late: false,
+                clones: false,
+                nodes: self.nodes.into_iter().take(1).collect(),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    /// How long a board is without power or link at most.
+    pub fn longest_us(&self) -> u64 {
+        if self.rotation == Rotation::Overlapping { DAY_US / 4 } else { self.life_us * 6 / 5 }
     }
 }

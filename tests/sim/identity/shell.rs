@@ -2,10 +2,10 @@
 //! steps that the agent's own code names.
 
 use nodepulse::agent::{CredentialDates, Input, Means, Trust};
-use nodepulse::config::kubeconfig::parse_server;
+use nodepulse::config::kubeconfig::{Server, parse_server};
 use nodepulse::config::settings::{CaHash, Token};
 use nodepulse::identity::files::{FORGET, FileStep, NODE, NodePem, PENDING, Pending, PrivateKey, REPLACE, SET_ASIDE};
-use nodepulse::identity::{CertificateDer, Renewal, SigningRequest};
+use nodepulse::identity::{Bundle, CertificateDer, Renewal, SigningRequest};
 use nodepulse::time::Wall;
 
 use super::cluster::{self, TOKEN};
@@ -26,7 +26,7 @@ pub struct Shell {
     /// In use.
     pub identity: Option<NodePem>,
     /// Whom it goes by.
-    pub authorities: Option<Vec<CertificateDer<'static>>>,
+    pub authorities: Option<Bundle>,
     pending: Option<PrivateKey>,
     /// The certificate of the last key is in use.
     is_used: bool,
@@ -68,8 +68,7 @@ impl World {
             self.machines[board].folder.change(&FORGET, PENDING, &[], None);
         }
         let machine = &mut self.machines[board];
-        let kubeconfig = machine.folder.read(KUBECONFIG).and_then(|text| serde_json::from_slice(text).ok());
-        let authorities: Option<Vec<Vec<u8>>> = kubeconfig;
+        let authorities = machine.folder.read(KUBECONFIG).map(Bundle::read).filter(|bundle| !bundle.shown.is_empty());
         let kept = [NODE, OLD].iter().find_map(|name| NodePem::read(machine.folder.read(name)?).ok());
         let is_ours = |kept: &NodePem| {
             let node = kept.chain.first().and_then(|leaf| self.cluster.issued.get(leaf.as_ref()));
@@ -78,7 +77,7 @@ impl World {
         match (authorities, kept.filter(is_ours)) {
             (Some(authorities), Some(kept)) => {
                 machine.shell.identity = Some(kept);
-                machine.shell.authorities = Some(authorities.into_iter().map(CertificateDer::from).collect());
+                machine.shell.authorities = Some(authorities);
                 Input::Credentials(machine.shell.dates())
             }
             _ => Input::NotJoined,
@@ -92,10 +91,10 @@ impl World {
         let leaf = self.cluster.issue(&self.machines[board].node, &der::key_info(&point), until_us);
         self.judge.kept(board, &leaf);
         let node_pem = NodePem { received: None, chain: vec![CertificateDer::from(leaf)], key }.text();
-        let authorities = serde_json::to_vec(&[&self.cluster.serves.der]).unwrap_or_default();
+        let authorities = Bundle::from(vec![CertificateDer::from(self.cluster.serves.der.clone())]).text();
         let folder = &mut self.machines[board].folder;
         folder.change(&REPLACE, NODE, node_pem.as_bytes(), None);
-        folder.change(&REPLACE, KUBECONFIG, &authorities, None);
+        folder.change(&REPLACE, KUBECONFIG, authorities.as_bytes(), None);
     }
 
     pub fn reload(&mut self, board: usize) {
@@ -107,36 +106,34 @@ impl World {
         self.answer(board, FILE_US, Input::Credentials(dates));
     }
 
-    pub fn read_cluster(&mut self, board: usize) {
-        let servers = parse_server("https://one:6443").into_iter().collect();
-        let joined = self.machines[board].shell.authorities.clone().map(|authorities| (servers, authorities.into()));
-        self.answer(board, FILE_US, Input::Cluster(joined));
-    }
-
     pub fn read_means(&mut self, board: usize, has_other_ca: bool) {
         let is_typed = self.plan.is_token_typed;
         let machine = &mut self.machines[board];
-        let trust = match machine.shell.authorities {
-            Some(_) if !has_other_ca => Trust::InUse,
+        let trust = match &machine.shell.authorities {
+            Some(_) if !has_other_ca && machine.shell.identity.is_some() => Trust::InUse,
             _ => Trust::Pinned(self.cluster.pinned.iter().map(|pin| CaHash { digest: *pin }).collect()),
         };
         let kept = machine.folder.read(TOKEN_FILE).is_some();
-        let servers = ["https://one:6443", "https://two:6443"].into_iter().filter_map(|url| parse_server(url).ok());
         let means = Token::parse(TOKEN).map(|token| {
             // Whoever joins a board by hand does so until it has joined.
             machine.shell.typed = (is_typed && !kept).then(|| token.clone());
-            Box::new(Means { servers: servers.collect(), token, is_fleeting: is_typed, trust })
+            Box::new(Means { servers: servers(), token, is_fleeting: is_typed, trust })
         });
         self.answer(board, FILE_US, Input::Means(means.map_err(str::to_owned)));
     }
 
-    pub fn use_cluster(&mut self, board: usize, authorities: Vec<CertificateDer<'static>>) {
-        self.check_trust(&authorities);
-        let ders: Vec<&[u8]> = authorities.iter().map(AsRef::as_ref).collect();
-        let text = serde_json::to_vec(&ders).unwrap_or_default();
+    pub fn read_cluster(&mut self, board: usize) {
+        let shell = &self.machines[board].shell;
+        let cluster = shell.authorities.clone().filter(|_| shell.identity.is_some());
+        self.answer(board, FILE_US, Input::Cluster(cluster.map(|bundle| (servers(), bundle))));
+    }
+
+    pub fn use_cluster(&mut self, board: usize, authorities: Bundle) {
+        self.check_trust(&authorities.all());
+        let text = authorities.text();
         let typed = self.machines[board].shell.typed.take();
         self.machines[board].shell.authorities = Some(authorities);
-        let end = self.write(board, &[(&REPLACE, KUBECONFIG, &text)]);
+        let end = self.write(board, &[(&REPLACE, KUBECONFIG, text.as_bytes())]);
         if let (Some(token), true) = (typed, !matches!(end, End::PowerCut(_))) {
             self.write(board, &[(&REPLACE, TOKEN_FILE, token.as_str().as_bytes())]);
         }
@@ -243,4 +240,8 @@ impl World {
         let checked = self.judge.trusts(&authorities, &own);
         self.check(checked);
     }
+}
+
+fn servers() -> Vec<Server> {
+    ["https://one:6443", "https://two:6443"].into_iter().filter_map(|url| parse_server(url).ok()).collect()
 }

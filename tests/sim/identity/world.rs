@@ -15,7 +15,7 @@ use super::cluster::{Authority, Cluster};
 use super::judge::{Judge, patience_us};
 use super::machine::{Machine, machine};
 use super::network::Letter;
-use super::plan::Plan;
+use super::plan::{Plan, Rotation, Step};
 use super::planted::Fault;
 use super::shell::Shell;
 
@@ -71,6 +71,7 @@ pub enum Event {
         life: u64,
     },
     PowerOn(usize),
+    Rotate(Step),
     Start(usize),
     Controllers,
     Peace,
@@ -128,6 +129,9 @@ impl World {
     /// Before anything happens.
     pub fn of_plan(plan: Plan, mut random: Random, fault: Option<Fault>, keep_lines: bool) -> World {
         let mut cluster = Cluster::new(plan.life_us as i64, Random::new(random.next()));
+        if plan.rotation != Rotation::None {
+            cluster.will_rotate(plan.rotation == Rotation::AtOnce);
+        }
         if plan.is_token_late {
             cluster.token_until_us = None;
         }
@@ -164,8 +168,13 @@ impl World {
             let first_us = self.random.below(self.plan.life_us / 2);
             self.schedule(on_us + first_us, Event::Befall(board));
         }
-        let first_us = self.random.below(self.plan.life_us / 3);
-        self.schedule(first_us, Event::People);
+        if self.plan.rotation != Rotation::Overlapping {
+            let first_us = self.random.below(self.plan.life_us / 3);
+            self.schedule(first_us, Event::People);
+        }
+        for (at_us, step) in self.plan.rotation.steps(self.plan.trouble_us) {
+            self.schedule(at_us, Event::Rotate(step));
+        }
         self.schedule(CONTROLLERS_US, Event::Controllers);
         self.schedule(self.plan.trouble_us, Event::Peace);
     }
@@ -213,6 +222,10 @@ impl World {
             }
             Event::PowerCut { .. } => {}
             Event::PowerOn(board) => self.power_on(board),
+            Event::Rotate(step) => {
+                self.say(|| format!("the CA: {step:?}"));
+                self.cluster.rotate(step);
+            }
             Event::Start(board) => self.start(board),
             Event::Controllers => {
                 let wall_us = self.wall_us();
@@ -279,7 +292,7 @@ impl World {
         self.machines[board].folder.lose_power(&mut self.random);
         self.stop(board);
         self.machines[board].is_on = false;
-        let long_us = self.plan.life_us * 6 / 5;
+        let long_us = self.plan.longest_us();
         let span_us = if self.random.per_mille(150) { long_us } else { 120 * SECOND_US };
         let delay_us = self.random.between(SECOND_US, span_us);
         self.schedule(delay_us, Event::PowerOn(board));
@@ -327,7 +340,7 @@ impl World {
             Output::SendOver(ticket, access, operation) => self.send(board, ticket, Some(access), operation),
             Output::ReadMeans { has_other_ca } => self.read_means(board, has_other_ca),
             Output::ReadCluster => self.read_cluster(board),
-            Output::UseCluster { authorities, .. } => self.use_cluster(board, authorities.all()),
+            Output::UseCluster { authorities, .. } => self.use_cluster(board, authorities),
             Output::MakeRequest { is_new } => self.make_request(board, is_new),
             Output::KeepCertificate { chain, received } => self.keep(board, chain, received),
             Output::Say(notice) => {
