@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
 
 use super::args::Sources;
 use super::commands::exit;
@@ -13,6 +14,7 @@ use crate::config::kubeconfig::Kubeconfig;
 use crate::io::control::{self, Order};
 use crate::io::disk::Disk;
 use crate::io::identity::LEFT;
+use crate::io::reactor::Reactor;
 use crate::io::{Session, clock};
 use crate::node::identity::another_board;
 use crate::node::report;
@@ -48,7 +50,7 @@ pub fn leave(sources: &Sources) -> Result<String, CliError> {
             // Whoever starts it again finds that it has left.
             stay_away(&folder, &node).map_err(failed)?;
             let _ = control::ask(agent, Order::Stop);
-            Disk::open(directory)?.0
+            let_go(directory, LET_GO_WITHIN)?
         }
     };
     let told = kubeconfig.map_err(|error| error.to_string()).and_then(|kubeconfig| {
@@ -65,6 +67,24 @@ pub fn leave(sources: &Sources) -> Result<String, CliError> {
         said += &format!("it still has {given}, with which it would go on: rm {given}\n");
     }
     Ok(said + &format!("an administrator removes the Node, as a node may not: kubectl delete node {node}\n"))
+}
+
+/// The kernel lets go of a process's lock a moment after its connections have ended, or before: nobody says in which order.
+const LET_GO_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The state directory, once the agent that has ended has let go of it.
+fn let_go(directory: &str, within: Duration) -> Result<Disk, CliError> {
+    let reactor = Reactor::new().map_err(|error| CliError::new(exit::SOFTWARE, error))?;
+    let deadline = clock::up() + within;
+    loop {
+        match Disk::open(directory) {
+            Err(_) if clock::up() < deadline => {
+                let _ = reactor.block_on(reactor.sleep_until(clock::up() + LOOK_AGAIN));
+            }
+            opened => return Ok(opened?.0),
+        }
+    }
 }
 
 /// Ends what the API server believes of the board. What is not there, or another board's, needs no end.
@@ -113,5 +133,25 @@ pub fn come_back(folder: &str) -> io::Result<()> {
     match fs::remove_file(format!("{folder}/{LEFT}")) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the agent is another process")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_has_ended_may_let_go_of_its_directory_a_moment_later() {
+        let folder = format!("{}/let-go-{}", std::env::temp_dir().display(), std::process::id());
+        let (held, ..) = Disk::open(&folder).unwrap();
+        let error = let_go(&folder, Duration::ZERO).err().unwrap();
+        assert!(error.to_string().contains("is in use by process"), "{error}");
+        let path = folder.clone();
+        let waiting = std::thread::spawn(move || let_go(&path, Duration::from_secs(60)).is_ok());
+        std::thread::sleep(LOOK_AGAIN * 10);
+        drop(held);
+        assert!(waiting.join().unwrap());
+        fs::remove_dir_all(folder).unwrap();
     }
 }

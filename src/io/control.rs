@@ -88,7 +88,7 @@ impl Control {
             };
             let order = reactor.before(clock::up() + LINE_PATIENCE, read_order(&stream)).await.flatten();
             if order == Some(Order::Stop) {
-                // Open until the kernel closes it with everything else, the lock of the state directory first.
+                // Open until the kernel closes it with everything else.
                 let _ = ManuallyDrop::new(stream);
                 ask(Order::Stop);
                 continue;
