@@ -29,6 +29,17 @@ fn before_rotation(hint: &str, knows_the_next: bool) -> Result<(Cluster, Token, 
     Ok((cluster, token, node, agent))
 }
 
+/// A board that asked while the cluster was changing asks again in minutes; a person who is through with that need not wait.
+fn hurried(agent: &mut Nodepulse, words: &[&str]) -> Result<String> {
+    for _ in 0..10 {
+        agent.signal(Signal::SIGHUP)?;
+        if let Ok(line) = agent.wait_for_line(words, SOON) {
+            return Ok(line);
+        }
+    }
+    agent.wait_for_line(words, SOON)
+}
+
 fn a_new_ca_with_overlap_is_learned_and_used(_: &Cluster) -> Result<()> {
     let (mut cluster, token, node, mut agent) = before_rotation("overlapped", false)?;
     let kubeconfig = node.dir.join("state/identity/kubeconfig");
@@ -56,10 +67,9 @@ fn a_new_ca_at_once_is_believed_if_its_hash_was_known(_: &Cluster) -> Result<()>
     let since = now_us();
     cluster.rotate(Rotation::Over)?;
     cluster.wait_for_signature(&token)?;
-    is_renewing(&cluster, &node, &mut agent, since)?;
-    let line = agent.wait_for_line(&["ca-added"], SOON)?;
+    let line = hurried(&mut agent, &["ca-added"])?;
     assert!(line.contains(cluster.pin()) && !line.contains(cluster.other_pin()), "{line}");
-    Ok(())
+    is_renewing(&cluster, &node, &mut agent, since)
 }
 
 fn a_new_ca_that_nobody_announced_is_told_and_believed_when_a_person_says_so(_: &Cluster) -> Result<()> {
@@ -69,7 +79,7 @@ fn a_new_ca_that_nobody_announced_is_told_and_believed_when_a_person_says_so(_: 
     cluster.wait_for_signature(&token)?;
     let advice =
         format!("signed with this board's token: if that is its new CA, nodepulse join --ca-hash {}", cluster.pin());
-    agent.wait_for_line(&["ca-changed", &advice], SOON * 5)?;
+    hurried(&mut agent, &["ca-changed", &advice])?;
     std::thread::sleep(WATCHED);
     let user = format!("system:bootstrap:{}", token.id);
     let told = || cluster.api.audit(|e| e.user == user && e.received_at_us > since);

@@ -81,6 +81,7 @@ enum Step {
 
 /// Anything that a person has to change.
 const LONG_PAUSE: Duration = Duration::from_secs(300);
+const CA_CHANGED: &str = "ca-changed";
 /// A fleet that is switched on together is spread over this.
 const SPREAD: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -163,7 +164,7 @@ impl Join {
             }
             Err(missing) if self.reason == Reason::OtherCa => {
                 let text = format!("no server has a certificate of a CA that this board trusts, and {missing}");
-                self.hindered("ca-changed", text, LONG_PAUSE, shared, now);
+                self.hindered(CA_CHANGED, text, LONG_PAUSE, shared, now);
             }
             Err(missing) => self.hindered("no-token", missing, LONG_PAUSE, shared, now),
         }
@@ -460,9 +461,9 @@ impl Join {
         true
     }
 
-    /// Whoever has been a Node asks every quarter of an hour for a day, then every hour, each time spread (EXP-3).
+    /// Whoever has a certificate that has ended asks every quarter of an hour for a day, then every hour, each time spread (EXP-3).
     fn pause_for_token(&mut self, shared: &mut Shared, now: Now) -> Duration {
-        if self.reason == Reason::First {
+        if self.reason != Reason::Ended {
             return self.unknown.step();
         }
         let pause = if now.up - self.began < DAY { HOUR / 4 } else { HOUR };
@@ -471,7 +472,10 @@ impl Join {
 
     /// From the beginning, later: token and settings may be others by then, and it is another server's turn.
     fn hindered(&mut self, word: &'static str, text: String, pause: Duration, shared: &mut Shared, now: Now) {
-        let was_told = self.obstacle.take().filter(|(told, _, at)| *told == word && now.up - *at < TOLD_EVERY);
+        // A new CA that is signed by now is news.
+        let is_known = |told: &'static str, before: &str| told == word && (word != CA_CHANGED || before == text);
+        let was_told = self.obstacle.take();
+        let was_told = was_told.filter(|(told, before, at)| is_known(told, before) && now.up - *at < TOLD_EVERY);
         let told_at = was_told.map_or(now.up, |(_, _, at)| at);
         if told_at == now.up {
             shared.say(Level::Warn, word, text.clone());

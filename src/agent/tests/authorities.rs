@@ -267,6 +267,29 @@ fn a_ca_that_nobody_announced_is_told_with_its_hash_and_the_old_one_stays() {
     }
 }
 
+/// An administrator who changes the CA does one thing after the other.
+#[test]
+fn a_cluster_that_is_half_through_with_its_new_ca_is_asked_again_soon_and_a_signature_that_came_is_told() {
+    let mut case = Case::new();
+    let new = case.new.clone();
+    case.trust = Ok(Trust::Pinned(vec![pin_of(&new)]));
+    let unsigned = || {
+        let Ok(Document::Json(body)) = info(&[&new], SECRET) else { panic!("cluster-info") };
+        Ok(Document::Json(String::from_utf8(body).unwrap().replace("jws-kubeconfig-abcdef", "other").into_bytes()))
+    };
+    let asked = case.live(MINUTE * 2, Some(stranger), &|_| unsigned());
+    assert!((3..=6).contains(&asked.len()), "{} times", asked.len());
+    assert!(!case.told("token-unknown").is_empty());
+    case.live(MINUTE * 5, Some(stranger), &|_| info(&[&new], SECRET));
+    assert_eq!(case.bundle(), vec![new.clone()].into());
+
+    let mut case = Case::new();
+    case.live(MINUTE, Some(stranger), &|_| unsigned());
+    case.live(MINUTE * 6, Some(stranger), &|_| info(&[&new], SECRET));
+    let told = case.told("ca-changed");
+    assert!(told.len() == 2 && told[1].contains(", signed with"), "{told:?}");
+}
+
 #[test]
 fn what_is_pinned_is_believed_only_with_the_signature_and_from_a_server_that_it_proves() {
     let (new, theirs) = (authority(), authority());
