@@ -122,7 +122,7 @@ impl ApiServer {
         let files = ServerFiles {
             certificate: home.write(&format!("{name}.crt"), &serving.certificate)?,
             key: home.write(&format!("{name}.key"), &serving.key)?,
-            policy: home.write("audit-policy.yaml", audit::POLICY)?,
+            policy: home.write(&format!("{name}-audit-policy.yaml"), audit::POLICY)?,
             audit_log: log.clone(),
         };
         let is_valid = matches!(setup.certificate, Validity::Now | Validity::Years);
