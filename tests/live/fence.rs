@@ -46,6 +46,17 @@ pub fn apply_files(cluster: &Cluster, names: &[&str]) -> Result<()> {
     names.iter().try_for_each(|name| cluster.kubectl(&["apply", "-f", &format!("{FOLDER}/{name}")]).map(drop))
 }
 
+/// A request for a node of a name that begins with `p`, in whose text as the policy sees it three dashes seem to stand where
+/// there are none: once in some ten thousand.
+const DASHES_BY_CHANCE: &str = "-----BEGIN CERTIFICATE REQUEST-----\n\
+    MIIBAjCBqQIBADBHMRUwEwYDVQQKEwxzeXN0ZW06bm9kZXMxLjAsBgNVBAMTJXN5\n\
+    c3RlbTpub2RlOnB6enp6enp6enp6enp6enp6enp6enp6enowWTATBgcqhkjOPQIB\n\
+    BggqhkjOPQMBBwNCAASdnUoYA3NhBgRjRCaobqf1KKKG1reS0GKx+KSCbpoBMdnJ\n\
+    G3tSpVIveD3MhARcimKuQIfG0kc2CWygWHWTyHr5oAAwCgYIKoZIzj0EAwIDSAAw\n\
+    RQIhANrXOjLtSARvD7RmMnoxhjCwDe00lOcCDq2P9pLl3qJCAiBLjccoXTfHFfXJ\n\
+    zWjYlGsVOckot8a3gvY7wIJTgnwQEg==\n\
+    -----END CERTIFICATE REQUEST-----\n";
+
 /// The holder of a token, who asks for certificates.
 struct Holder {
     client: Client,
@@ -310,6 +321,9 @@ fn a_fence_holds_for_beginnings_of_every_length(_: &Cluster) -> Result<()> {
         let group = format!("system:bootstrappers:batch:{number}");
         let holder = Holder::new(&cluster, &group, &format!("nodepulse-names-batch.{number}"))?;
         holder.wait_for_the_fence()?;
+        if prefix == "p" {
+            holder.lets_through("dashes by chance", DASHES_BY_CHANCE)?;
+        }
         for length in (prefix.len() + 1..=52).step_by(5).chain([20, 21, 22, 25, 26, 52]).filter(|n| *n > prefix.len()) {
             let name = format!("{prefix}{}", "z".repeat(length - prefix.len()));
             holder.lets_through(&format!("{name} ({length}) of {prefix}"), &own_request(&name)?)?;
