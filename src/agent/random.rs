@@ -27,6 +27,11 @@ impl Random {
         if span_us == 0 { Duration::ZERO } else { Duration::from_micros(self.next() % span_us) }
     }
 
+    /// `span`, up to a tenth more or less.
+    pub(super) fn around(&mut self, span: Duration) -> Duration {
+        span * 9 / 10 + self.up_to(span / 5)
+    }
+
     /// `period` × [1.01, 1.04), within what the kubelet spaces its loops by (ST-4, LSE-4). A lane may go with any other
     /// from the whole period on: the hundredth more is what an answer may take without tearing two lanes apart that wake
     /// up together, for each would wake up alone for a long time.

@@ -124,7 +124,7 @@ impl Look {
     fn rest(&mut self, pause: Duration, shared: &mut Shared, now: Up) {
         self.step = Step::Rest;
         self.looked_at = Some(now);
-        self.at = Some(now + pause * 9 / 10 + shared.random.up_to(pause / 5));
+        self.at = Some(now + shared.random.around(pause));
         shared.credentials.looked_into_strangers();
     }
 }

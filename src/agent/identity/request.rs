@@ -77,8 +77,8 @@ impl Poll {
     pub(super) fn next_pause(&mut self, shared: &mut Shared, now: Up) -> Duration {
         let pause = match self.looks {
             looks if looks < QUICK_LOOKS => Duration::from_secs(1 << looks),
-            _ if now - self.since < HOUR => SLOW_LOOK * 9 / 10 + shared.random.up_to(SLOW_LOOK / 5),
-            _ => RARE_LOOK * 9 / 10 + shared.random.up_to(RARE_LOOK / 5),
+            _ if now - self.since < HOUR => shared.random.around(SLOW_LOOK),
+            _ => shared.random.around(RARE_LOOK),
         };
         self.looks += 1;
         pause
