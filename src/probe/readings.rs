@@ -36,7 +36,7 @@ pub fn state_disk(root: &Root, state_directory: &str, is_new: bool) -> StateDisk
 /// The files of the readings, kept open.
 ///
 /// A reading is three system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing),
-/// `statvfs` of the disk, and `pread` of the list of CPUs. Where PIDs are judged it is three more, once a minute about four for the
+/// `statvfs` of the disk, and `pread` of the list of CPUs. Where PIDs are judged it is three more, once a minute two for the
 /// mounts, and once an hour about ten.
 #[derive(Debug)]
 pub struct ReadingFiles {
@@ -50,6 +50,7 @@ pub struct ReadingFiles {
     cpus: Cpus,
     /// Where the state directory is, as soon as that is known.
     state_path: Option<String>,
+    mounts: Fact<OpenFile>,
     made_read_only: Fact<Option<String>>,
     /// Room for one file.
     page: Box<[u8]>,
@@ -79,6 +80,7 @@ impl ReadingFiles {
             loadavg: OpenFile::new(LOADAVG),
             cpus: Cpus { present, counted: None, changed: None },
             state_path: None,
+            mounts: root.mounts(),
             made_read_only: Ok(None),
             page: vec![0; limits::ATTRIBUTE_BYTES].into_boxed_slice(),
             readings_left: READINGS_PER_REFRESH,
@@ -134,8 +136,9 @@ impl ReadingFiles {
         is_other
     }
 
-    fn look_at_mounts(&self) -> Fact<Option<String>> {
-        let mountinfo = self.root.mounts()?;
+    fn look_at_mounts(&mut self) -> Fact<Option<String>> {
+        let ReadingFiles { root, page, mounts, .. } = self;
+        let mountinfo = mounts.as_mut().map_err(|absent| absent.clone())?.read_table(root, page)?;
         let unknown = || Why::Malformed("which mount holds the state directory is not known".to_owned());
         let path = self.state_path.as_deref().ok_or_else(unknown);
         path.and_then(|path| mounts::made_read_only(&mountinfo, path)).map_err(|why| Absent::new(MOUNTINFO, why))

@@ -100,15 +100,8 @@ impl Root {
 
     /// And whether it goes on.
     fn read_lines(&self, path: &str) -> Fact<(String, bool)> {
-        let (mut bytes, is_cut) = self.read(path, limits::TABLE_BYTES)?;
-        if is_cut {
-            bytes.truncate(whole_lines(&bytes).len());
-        }
-        if bytes.is_empty() {
-            return Err(Absent::new(path, Why::Empty));
-        }
-        let text = String::from_utf8(bytes);
-        Ok((text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()), is_cut))
+        let (bytes, is_cut) = self.read(path, limits::TABLE_BYTES)?;
+        Ok((table_of(path, bytes, is_cut)?, is_cut))
     }
 
     /// A table about a namespace, such as `net/route`: of the first process where the root is a host's, else of this one.
@@ -180,11 +173,10 @@ impl Root {
         if self.kind == Kind::Capture { Err(Absent::new(path, why())) } else { Ok(()) }
     }
 
-    /// What is mounted now: as the first process of a host sees it, or this one.
-    pub(super) fn mounts(&self) -> Fact<String> {
+    /// The table of what is mounted: as the first process of a host sees it, or this one.
+    pub(super) fn mounts(&self) -> Fact<OpenFile> {
         let path = if self.kind == Kind::Mounted { "/proc/1/mountinfo" } else { MOUNTINFO };
-        self.has_disks(path)?;
-        self.read_table(path)
+        self.has_disks(path).map(|()| OpenFile::new(path))
     }
 
     /// `path`, which exists, without symbolic links, below the root.
@@ -274,12 +266,12 @@ impl OpenFile {
 
     /// What the file says now, as far as it fits into `page`: one system call. A handle that fails is opened again, once.
     pub(super) fn read<'a>(&mut self, root: &Root, page: &'a mut [u8]) -> Fact<&'a str> {
-        let still_open = self.file.as_ref().and_then(|file| read_once(file, page).ok()).filter(|length| *length > 0);
+        let still_open = self.file.as_ref().and_then(|file| read_at(file, page, 0).ok()).filter(|length| *length > 0);
         let length = match still_open {
             Some(length) => length,
             None => {
                 let file = root.open(self.path).map_err(|error| absent(self.path, &error))?;
-                let length = read_once(&file, page).map_err(|error| absent(self.path, &error))?;
+                let length = read_at(&file, page, 0).map_err(|error| absent(self.path, &error))?;
                 self.file = Some(file);
                 length
             }
@@ -292,11 +284,39 @@ impl OpenFile {
         }
         str::from_utf8(bytes).map_err(|_| Absent::new(self.path, Why::Malformed("not UTF-8".to_owned())))
     }
+
+    /// All that the file says now, as [`Root::read_table`] has it, by way of `page`: one system call for each page, and one
+    /// more. A handle that fails is opened again the next time.
+    pub(super) fn read_table(&mut self, root: &Root, page: &mut [u8]) -> Fact<String> {
+        let failed = |error: io::Error| absent(self.path, &error);
+        let file = self.file.take().map_or_else(|| root.open(self.path), Ok).map_err(failed)?;
+        let mut bytes = Vec::new();
+        let is_cut = loop {
+            let length = read_at(&file, page, bytes.len() as u64).map_err(failed)?;
+            bytes.extend_from_slice(page.get(..length).unwrap_or_default());
+            if length == 0 || bytes.len() > limits::TABLE_BYTES {
+                break length > 0;
+            }
+        };
+        self.file = Some(file);
+        table_of(self.path, bytes, is_cut)
+    }
 }
 
-fn read_once(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+/// Lines: without the last one, if that was cut.
+fn table_of(path: &str, mut bytes: Vec<u8>, is_cut: bool) -> Fact<String> {
+    if is_cut {
+        bytes.truncate(whole_lines(&bytes).len());
+    }
+    if bytes.is_empty() {
+        return Err(Absent::new(path, Why::Empty));
+    }
+    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
-        match file.read_at(buffer, 0) {
+        match file.read_at(buffer, offset) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             answer => return answer,
         }
