@@ -80,7 +80,7 @@ lint: ## Format, clippy, shell syntax: what CI refuses
 	    targets/packages/install.sh; do sh -n "$$script" || exit 1; done
 	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done
 	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
-	for script in tests/cluster/build tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
+	for script in tests/cluster/build tests/boxes/parts tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
 	    targets/try-cross tests/mutants targets/packages/build targets/packages/sign targets/advisories; do bash -n $$script || exit 1; done
 
 deny: ## What is linked in, by cargo-deny and the advisories of today: make deny, or ARGS='bans licenses sources' without a network

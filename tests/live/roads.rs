@@ -37,18 +37,9 @@ fn kubeconfig(node: &NodeIdentity, name: &str, replace: &[(&str, &str)]) -> Resu
     Ok(file)
 }
 
-/// A token of a service account that may do what nodes may do.
-fn token(cluster: &Cluster, node: &NodeIdentity) -> Result<String> {
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": node.name}});
-    cluster.api.admin.post("/api/v1/namespaces/default/serviceaccounts", &account)?;
-    let subject = format!("--serviceaccount=default:{}", node.name);
-    cluster.kubectl(&["create", "clusterrolebinding", &node.name, "--clusterrole=system:node", &subject])?;
-    cluster.kubectl(&["create", "token", &node.name]).map(|token| token.trim().to_owned())
-}
-
 fn a_service_accounts_token_is_enough(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("account")?;
-    let line = format!("    token: {}", token(cluster, &node)?);
+    let line = format!("    token: {}", cluster.node_token(&node)?);
     let file = kubeconfig(&node, "token", &[("client-certificate:", &line), ("client-key:", "")])?;
     let _agent = Launch::quick(&node).kubeconfig(&file).start(cluster)?;
     wait_until_ready(cluster, &node)?;
@@ -64,7 +55,7 @@ fn a_token_file_is_read_again_when_it_changes(cluster: &Cluster) -> Result<()> {
     let mut agent = Launch::quick(&node).kubeconfig(&file).start(cluster)?;
     let said = agent.wait_for_line(&["server answered 401", "token"], SOON)?;
     assert!(!said.contains("not-the-token"), "a token never reaches the log: {said}");
-    fs::write(&path, token(cluster, &node)?).map_err(|e| e.to_string())?;
+    fs::write(&path, cluster.node_token(&node)?).map_err(|e| e.to_string())?;
     cluster.wait_for_condition(&node.name, "Ready", "True", READ_AGAIN)?;
     agent.check()
 }

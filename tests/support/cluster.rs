@@ -200,6 +200,15 @@ impl Cluster {
         self.pki.authority.server(&[IpAddr::from([127, 0, 0, 1])], validity)
     }
 
+    /// A token of a service account that may do what nodes may do, and is called as this one.
+    pub fn node_token(&self, node: &NodeIdentity) -> Result<String> {
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": node.name}});
+        self.api.admin.post("/api/v1/namespaces/default/serviceaccounts", &account)?;
+        let subject = format!("--serviceaccount=default:{}", node.name);
+        self.kubectl(&["create", "clusterrolebinding", &node.name, "--clusterrole=system:node", &subject])?;
+        self.kubectl(&["create", "token", &node.name]).map(|token| token.trim().to_owned())
+    }
+
     pub fn kubectl_program(&self) -> &Path {
         &self.programs["kubectl"]
     }

@@ -31,6 +31,8 @@ pub enum Need {
     Networks,
     /// A folder that stops answering.
     Bindfs,
+    /// HAProxy and nginx.
+    Boxes,
     /// The program that makes requests for certificates.
     Openssl,
     /// The programs of every target, and something that runs them.
@@ -123,6 +125,8 @@ fn check(need: Need, kubelet: &Result<()>) -> Result<()> {
         Need::Emulator => named(&["CROSS_BIN", "CROSS_QEMU"], "test-cross"),
         Need::Machines => named(&["VM_BIN", "VM_PARTS"], "test-vm"),
         Need::Program => named(&["FLEET_BIN"], "test-fleet"),
+        Need::Boxes if is_set("BOXES") => Ok(()),
+        Need::Boxes => Err("it needs `make test` on a Debian: tests/boxes/parts".to_owned()),
         Need::Openssl => answers("openssl", "version"),
         Need::Bindfs => answers("bindfs", "--version").and_then(|()| match std::fs::metadata("/dev/fuse") {
             Ok(_) => Ok(()),
@@ -140,8 +144,11 @@ fn answers(program: &str, argument: &str) -> Result<()> {
 
 /// Whether `make` named what it made; whether that is any good is for the tests to say.
 fn named(variables: &[&str], target: &str) -> Result<()> {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if variables.iter().all(is_set) { Ok(()) } else { Err(format!("it needs `make {target}`")) }
+    if variables.iter().all(|name| is_set(name)) { Ok(()) } else { Err(format!("it needs `make {target}`")) }
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
 /// Whether this machine lets us make networks of our own; asked once.

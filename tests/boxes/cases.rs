@@ -1,0 +1,146 @@
+//! What happens to boxes, and to the servers behind them, one case each.
+
+use super::cluster::{ApiServer, Cluster, NodeIdentity, Result, wait_until};
+use super::programs::Middle;
+use super::requests::{SOON, is_renewal, line, now_us};
+use super::site::Site;
+use super::trials::{Case, Need};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A list of cases, each named as its function is.
+macro_rules! cases {
+    ($($run:ident),+ $(,)?) => {
+        vec![$(Case { name: stringify!($run), needs: &[Need::Boxes], run: $run }),+]
+    };
+}
+
+pub fn all() -> Vec<Case> {
+    cases![
+        both_servers_behind_haproxy_are_rolled_one_after_the_other,
+        a_server_behind_haproxy_that_freezes_is_left,
+        a_server_behind_haproxy_that_is_killed_is_left,
+        behind_an_nginx_that_ends_tls_a_token_is_enough,
+        what_nginx_says_while_no_server_runs_is_not_believed,
+    ]
+}
+
+/// With the node's certificate, which passes through.
+fn behind_haproxy<'a>(cluster: &'a Cluster, hint: &str) -> Result<Site<'a>> {
+    Site::start(cluster, hint, Middle::haproxy, |node, middle| node.kubeconfig_via(&middle.url()))
+}
+
+/// With the token of a service account, as a certificate ends where TLS does.
+fn behind_nginx<'a>(cluster: &'a Cluster, hint: &str) -> Result<Site<'a>> {
+    Site::start(cluster, hint, Middle::nginx, |node, middle| with_token(cluster, node, middle))
+}
+
+fn with_token(cluster: &Cluster, node: &NodeIdentity, middle: &Middle) -> Result<PathBuf> {
+    let token = cluster.node_token(node)?;
+    let file = node.kubeconfig_via(&middle.url())?;
+    let text = fs::read_to_string(&file).map_err(|e| e.to_string())?;
+    let lines = text.lines().filter(|line| !line.contains("client-key:")).map(|line| {
+        if line.contains("client-certificate:") { format!("    token: {token}\n") } else { format!("{line}\n") }
+    });
+    fs::write(&file, lines.collect::<String>()).map_err(|e| e.to_string())?;
+    Ok(file)
+}
+
+fn say(what: &str, longest: Duration) {
+    eprintln!("  {what}; longest time between two renewals {:.1} s", longest.as_secs_f64());
+}
+
+fn a_server_behind_haproxy_that_is_killed_is_left(cluster: &Cluster) -> Result<()> {
+    let site = behind_haproxy(cluster, "killed")?;
+    let (used, before) = (site.in_use()?, site.middle.passed()?);
+    let killed_us = now_us();
+    site.servers[used].kill()?;
+    let after = site.wait_for_renewal(killed_us, |place| place != used)?;
+    let passed = site.middle.passed()?;
+    let (bytes, connections) = (passed.bytes - before.bytes, passed.connections - before.connections);
+    let text = format!(
+        "a member killed: renewed at the other after {:.1} s, {bytes} bytes of TCP payload over {connections} connections",
+        after.as_secs_f64()
+    );
+    say(&text, site.stayed_ready()?);
+    Ok(())
+}
+
+fn both_servers_behind_haproxy_are_rolled_one_after_the_other(cluster: &Cluster) -> Result<()> {
+    let site = behind_haproxy(cluster, "rolled")?;
+    let first = site.in_use()?;
+    for used in [first, 1 - first] {
+        let rolled_us = now_us();
+        site.servers[used].stop();
+        site.wait_for_renewal(rolled_us, |place| place != used)?;
+        site.servers[used].restart()?;
+        site.middle.wait_until_healthy(site.servers.len())?;
+    }
+    say("both members rolled", site.stayed_ready()?);
+    Ok(())
+}
+
+fn a_server_behind_haproxy_that_freezes_is_left(cluster: &Cluster) -> Result<()> {
+    let site = behind_haproxy(cluster, "frozen")?;
+    let used = site.in_use()?;
+    let frozen_us = now_us();
+    site.servers[used].freeze()?;
+    let after = site.wait_for_renewal(frozen_us, |place| place != used)?;
+    site.servers[used].thaw()?;
+    let text = format!("a member frozen: renewed at the other after {:.1} s", after.as_secs_f64());
+    say(&text, site.stayed_ready()?);
+    Ok(())
+}
+
+fn behind_an_nginx_that_ends_tls_a_token_is_enough(cluster: &Cluster) -> Result<()> {
+    let mut site = behind_nginx(cluster, "token")?;
+    let since_us = now_us();
+    site.wait_for_renewal(since_us, |_| true)?;
+    let before = site.middle.answered()?;
+    // Its workers end; whoever holds a connection of theirs needs another.
+    let reloaded_us = now_us();
+    site.middle.reload()?;
+    site.wait_for_renewal(reloaded_us, |_| true)?;
+    let all = wait_until("nginx to have written it down", SOON, || {
+        let all = site.middle.answered()?;
+        if all.len() > before.len() { Ok(all) } else { Err(format!("{all:?}")) }
+    })?;
+    let failed: Vec<_> = all.iter().filter(|[_, _, method, status]| method == "PATCH" && status != "200").collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    let mut protocols: Vec<&str> = all.iter().map(|[_, protocol, ..]| protocol.as_str()).collect();
+    protocols.dedup();
+    let mut connections: Vec<&str> = before.iter().map(|[connection, ..]| connection.as_str()).collect();
+    connections.sort_unstable();
+    connections.dedup();
+    assert_eq!(connections.len(), 1, "one connection is enough: {before:?}");
+    let text = format!("nginx ended TLS, {} requests over {protocols:?}", all.len());
+    say(&text, site.stayed_ready()?);
+    Ok(())
+}
+
+fn what_nginx_says_while_no_server_runs_is_not_believed(cluster: &Cluster) -> Result<()> {
+    let site = behind_nginx(cluster, "gateway")?;
+    let known = site.requests()?.len();
+    site.servers.iter().for_each(ApiServer::stop);
+    // Each of its 502 is a page of HTML, and says nothing of the Node.
+    wait_until("some answers of nginx itself", SOON * 3, || {
+        let all = site.middle.answered()?;
+        let refused = all.iter().filter(|[.., status]| status.starts_with("50")).count();
+        if refused >= 3 { Ok(()) } else { Err(format!("{all:?}")) }
+    })?;
+    // What changes meanwhile on the server is not lost on whoever comes back.
+    let back_us = now_us();
+    site.servers.iter().try_for_each(ApiServer::restart)?;
+    site.wait_for_renewal(back_us, |_| true)?;
+    let since: Vec<_> = site.requests()?.split_off(known);
+    let posted: Vec<String> = since
+        .iter()
+        .filter(|(_, e)| e.uri.starts_with("/api/v1/nodes") && e.verb == "create")
+        .map(|(_, e)| line(e))
+        .collect();
+    assert!(posted.is_empty(), "a Node that was there was registered again: {posted:?}");
+    assert!(since.iter().any(|(_, entry)| is_renewal(entry)));
+    say("nginx without servers, then with them", site.stayed_ready()?);
+    Ok(())
+}
