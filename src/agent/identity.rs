@@ -197,7 +197,7 @@ impl IdentityLane {
             }
             Stage::Prove(_, issued) => {
                 let access = Access::Candidate { chain: issued.chain.clone() };
-                Step::SendOver(access, self.tries.asking(Operation::ReadMetadata))
+                Step::SendOver(access, self.tries.asking(Operation::ProveCertificate))
             }
         }
     }
@@ -318,8 +318,8 @@ impl IdentityLane {
                     None => {}
                 }
             }
-            (Stage::Create(request), Ok(Document::Json(body))) => {
-                self.look(request, Poll::since(now.up), &body, received, shared, now);
+            (Stage::Create(request), Ok(Document::Metadata { .. })) => {
+                self.pending(request, Poll::since(now.up), shared, now);
             }
             (Stage::Create(request), Ok(Document::HandedOut(body))) => {
                 self.handed_out(request, &body, received, shared, now);
@@ -332,7 +332,7 @@ impl IdentityLane {
                 request.at = now.up;
                 self.stage = Stage::Poll(request, Poll::since(now.up));
             }
-            (Stage::Poll(request, poll), Ok(Document::Json(body))) => {
+            (Stage::Poll(request, poll), Ok(Document::Protobuf(body))) => {
                 self.look(request, poll, &body, received, shared, now);
             }
             (Stage::Poll(request, poll), Ok(Document::Metadata { uid, resource_version, .. })) => {

@@ -215,6 +215,7 @@ impl Head {
             Wanted::LeaseMetadata => protobuf::read_metadata(body, false).unwrap_or(Document::Nothing),
             Wanted::Version => Document::Version(cut(&self.json::<VersionInfo>(body)?.git_version)),
             Wanted::Names | Wanted::Json => Document::Json(body.to_vec()),
+            Wanted::Protobuf => Document::Protobuf(body.to_vec()),
             Wanted::HandedOut => Document::HandedOut(body.to_vec()),
             Wanted::Nothing => Document::Nothing,
         })

@@ -7,7 +7,7 @@ pub mod exchange;
 pub mod failure;
 pub mod http;
 pub mod operation;
-mod protobuf;
+pub mod protobuf;
 
 pub use answer::{Answer, Class, Refusal, StatusError};
 pub use exchange::{Exchange, Progress, Target, USER_AGENT};

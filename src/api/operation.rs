@@ -38,6 +38,8 @@ pub enum Operation {
         answer: PatchAnswer,
     },
     ReadLease,
+    /// Whether the server knows whose the certificate is that was issued: the shortest that it answers to a Node alone (CSR-6).
+    ProveCertificate,
     CreateLease {
         body: String,
     },
@@ -117,6 +119,8 @@ pub enum Document {
     Version(String),
     /// JSON that whoever asked reads.
     Json(Vec<u8>),
+    /// The same in protobuf.
+    Protobuf(Vec<u8>),
     /// The same of what a supervisor handed out: PEM or JSON.
     HandedOut(Vec<u8>),
     /// A success whose body nobody reads.
@@ -136,6 +140,7 @@ pub(super) enum Wanted {
     /// Of each object of a list.
     Names,
     Json,
+    Protobuf,
     /// Whatever a supervisor says: it knows of no Audit-ID.
     HandedOut,
     Nothing,
@@ -182,18 +187,19 @@ impl Operation {
             }
             Self::PatchStatus { .. } => ("PATCH", STATUS, "patch nodes/status", Wanted::Metadata),
             Self::ReadLease => ("GET", LEASE, "get leases", Wanted::Lease),
+            Self::ProveCertificate => ("GET", LEASE, "get leases", Wanted::LeaseMetadata),
             Self::CreateLease { .. } => ("POST", LEASES, "create leases", Wanted::LeaseMetadata),
             Self::RenewLease { .. } => ("PATCH", LEASE, "patch leases", Wanted::LeaseMetadata),
             Self::DeleteLease => ("DELETE", LEASE, "delete leases", Wanted::Nothing),
             Self::CreateEvent { .. } => ("POST", EVENTS, "create events", Wanted::Nothing),
             Self::PatchEvent { .. } => ("PATCH", EVENT, "patch events", Wanted::Nothing),
             Self::CreateCertificateRequest { .. } => {
-                ("POST", REQUESTS, "create certificatesigningrequests", Wanted::Json)
+                ("POST", REQUESTS, "create certificatesigningrequests", Wanted::Metadata)
             }
             Self::ReadCertificateRequest { metadata_only: true, .. } => {
                 ("GET", REQUEST, "get certificatesigningrequests", Wanted::Metadata)
             }
-            Self::ReadCertificateRequest { .. } => ("GET", REQUEST, "get certificatesigningrequests", Wanted::Json),
+            Self::ReadCertificateRequest { .. } => ("GET", REQUEST, "get certificatesigningrequests", Wanted::Protobuf),
             Self::ReadClusterInfo => ("GET", CLUSTER_INFO, "get configmaps", Wanted::Json),
             Self::AskSupervisor(request) if request.body.is_empty() => ("GET", "*", "get settings", Wanted::HandedOut),
             Self::AskSupervisor(_) => ("POST", "*", "create certificates", Wanted::HandedOut),
@@ -239,6 +245,7 @@ impl Operation {
             | Self::ReadNode { .. }
             | Self::ReadMetadata
             | Self::ReadLease
+            | Self::ProveCertificate
             | Self::DeleteLease
             | Self::ReadCertificateRequest { .. }
             | Self::ReadClusterInfo
@@ -284,7 +291,7 @@ impl Wanted {
             Wanted::Names => NAMES_ONLY,
             Wanted::HandedOut => ANYTHING,
             Wanted::Metadata => METADATA_ONLY,
-            Wanted::LeaseMetadata | Wanted::Nothing => PROTOBUF,
+            Wanted::LeaseMetadata | Wanted::Protobuf | Wanted::Nothing => PROTOBUF,
         }
     }
 
@@ -298,7 +305,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn every_operation() -> [Operation; 22] {
+    fn every_operation() -> [Operation; 23] {
         let body = || "{}".to_owned();
         let status = |answer| Operation::PatchStatus { body: body(), answer };
         [
@@ -324,6 +331,7 @@ mod tests {
             of_supervisor("config", b""),
             of_supervisor("client-kubelet.crt", b"DER"),
             Operation::DeleteLease,
+            Operation::ProveCertificate,
         ]
     }
 
@@ -336,6 +344,16 @@ mod tests {
     #[test]
     fn nothing_secret_of_a_request_to_a_supervisor_is_printed() {
         assert_eq!(format!("{:?}", of_supervisor("config", b"")), "AskSupervisor(SupervisorRequest(/v1-k3s/config))");
+    }
+
+    /// A PATCH or POST over HTTP/1.1 brings the whole object back unless something else is accepted (CSR-5).
+    #[test]
+    fn a_certificate_is_asked_for_read_and_proved_with_the_shortest_answers() {
+        let read = |metadata_only| Operation::ReadCertificateRequest { name: "node-csr-1".to_owned(), metadata_only };
+        let accepted = |operation: Operation| operation.wanted().content_type();
+        assert_eq!(accepted(Operation::CreateCertificateRequest { body: String::new() }), METADATA_ONLY);
+        assert_eq!([true, false].map(|metadata_only| accepted(read(metadata_only))), [METADATA_ONLY, PROTOBUF]);
+        assert_eq!(accepted(Operation::ProveCertificate), PROTOBUF, "a Lease is shorter than a Node's metadata");
     }
 
     /// Verb and path of everything that the Node authorizer lets `system:node:n1` do and that we have a use for;

@@ -1,7 +1,8 @@
-//! Turns the protobuf form of a `metav1.Status` into its reason and message, and of an object's metadata into its version.
+//! Turns the protobuf form of a `metav1.Status` into its reason and message, of an object's metadata into its version, and of any
+//! message into its fields.
 //!
-//! A Lease is renewed and a status asserted with protobuf accepted, as that answer is the shortest; the refusal of a
-//! renewal then comes in protobuf too.
+//! A Lease is renewed, a status asserted and a certificate asked for with protobuf accepted, as that answer is the shortest; the
+//! refusal of a renewal then comes in protobuf too.
 //!
 //! ```text
 //! "k8s\0"  Unknown { 1: TypeMeta { 1: apiVersion, 2: kind }, 2: raw }      raw = Status { 3: message, 4: reason, ... }
@@ -37,7 +38,7 @@ const MAGIC: &[u8] = b"k8s\0";
 pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
     let (kind, raw) = read_unknown(body, false)?;
     let mut status = StatusText { kind: text(kind), ..StatusText::default() };
-    for field in (Fields { left: raw, is_cut: false }) {
+    for field in Fields::of(raw) {
         match field? {
             (3, Value::Bytes(message)) => status.message = text(message),
             (4, Value::Bytes(reason)) => status.reason = text(reason),
@@ -75,13 +76,13 @@ pub(super) fn read_metadata(body: &[u8], is_cut: bool) -> Option<Document> {
 }
 
 /// Kind and content of the envelope.
-fn read_unknown(body: &[u8], is_cut: bool) -> Option<(&[u8], &[u8])> {
+pub fn read_unknown(body: &[u8], is_cut: bool) -> Option<(&[u8], &[u8])> {
     let unknown = body.strip_prefix(MAGIC)?;
     let (mut kind, mut raw): (&[u8], &[u8]) = (&[], &[]);
     for field in (Fields { left: unknown, is_cut }) {
         match field? {
             (1, Value::Bytes(type_meta)) => {
-                for field in (Fields { left: type_meta, is_cut: false }) {
+                for field in Fields::of(type_meta) {
                     if let (2, Value::Bytes(found)) = field? {
                         kind = found;
                     }
@@ -94,18 +95,19 @@ fn read_unknown(body: &[u8], is_cut: bool) -> Option<(&[u8], &[u8])> {
     Some((kind, raw))
 }
 
-fn text(bytes: &[u8]) -> String {
+/// A text of the server's, cut.
+pub fn text(bytes: &[u8]) -> String {
     cut(&String::from_utf8_lossy(bytes))
 }
 
-enum Value<'a> {
+pub enum Value<'a> {
     Number(u64),
     Other,
     Bytes(&'a [u8]),
 }
 
-/// The fields of one message; `None` where the bytes stop making sense, and then nothing further does.
-struct Fields<'a> {
+/// The fields of one message, each with its number; `None` where the bytes stop making sense, and then nothing further does.
+pub struct Fields<'a> {
     left: &'a [u8],
     /// The last of them may be shorter than it says.
     is_cut: bool,
@@ -120,6 +122,11 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// Of a whole message.
+    pub fn of(message: &'a [u8]) -> Fields<'a> {
+        Fields { left: message, is_cut: false }
+    }
+
     fn read_field(&mut self) -> Option<(u64, Value<'a>)> {
         let tag = self.read_varint()?;
         let value = match tag & 7 {

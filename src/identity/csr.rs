@@ -3,15 +3,13 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::CertificateDer;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::signing_request::{SigningRequest, USAGES};
 use super::{IdentityError, pem};
 use crate::api::failure::cut;
+use crate::api::protobuf::{self, Fields, Value, text};
 use crate::config::limits;
-use crate::node::bounded::{self, Entry};
-use crate::time::Wall;
 
 /// Who signs certificates of Nodes: user `system:node:NAME` in group `system:nodes`.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
@@ -21,7 +19,7 @@ const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 pub fn create_body(request: &SigningRequest, signature: &[u8], expiration_seconds: Option<u32>) -> String {
     let packed = STANDARD.encode(request.pem(signature));
     let mut spec = json!({ "request": packed, "signerName": SIGNER, "usages": USAGES });
-    if let (Some(seconds), Value::Object(spec)) = (expiration_seconds, &mut spec) {
+    if let (Some(seconds), Some(spec)) = (expiration_seconds, spec.as_object_mut()) {
         spec.insert("expirationSeconds".to_owned(), json!(seconds));
     }
     json!({
@@ -48,121 +46,113 @@ pub enum Stage {
     Failed(String),
 }
 
-/// An answer: a CertificateSigningRequest, or its metadata alone (PartialObjectMetadata), which is [`Stage::Pending`].
+/// An answer, as far as it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateSigningRequest {
     pub uid: String,
     pub resource_version: String,
-    /// `metadata.creationTimestamp`: time is not before this.
-    pub created: Option<Wall>,
     pub stage: Stage,
     signer: String,
-    request: String,
+    /// PEM of the request.
+    request: Vec<u8>,
+}
+
+/// What a status says. None of these conditions is ever taken back.
+#[derive(Default)]
+struct Conditions {
+    is_approved: bool,
+    denied: Option<String>,
+    failed: Option<String>,
 }
 
 impl CertificateSigningRequest {
-    /// `body`: JSON of the API server's own answer.
+    /// `body`: the API server's own answer, in protobuf.
     pub fn read(body: &[u8]) -> Result<CertificateSigningRequest, IdentityError> {
-        let object: Object =
-            serde_json::from_slice(body).map_err(|error| IdentityError::AnswerMalformed(error.to_string()))?;
-        Ok(CertificateSigningRequest {
-            stage: object.status.stage(),
-            uid: object.metadata.uid,
-            resource_version: object.metadata.resource_version,
-            created: Wall::parse_stamp(&object.metadata.creation_timestamp),
-            signer: object.spec.signer_name,
-            request: object.spec.request,
-        })
+        let text = "it is not the protobuf form of a CertificateSigningRequest";
+        parse(body).ok_or_else(|| IdentityError::AnswerMalformed(text.to_owned()))
     }
 
     /// Whether it is ours from before (409), and no trap: same signer, subject and key.
     pub fn asks_for(&self, request: &SigningRequest) -> bool {
-        self.signer == SIGNER && STANDARD.decode(&self.request).is_ok_and(|pem| request.is_in(&pem))
+        self.signer == SIGNER && request.is_in(&self.request)
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Object {
-    metadata: Metadata,
-    spec: Spec,
-    status: Status,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    #[serde(deserialize_with = "bounded::text")]
-    uid: String,
-    #[serde(deserialize_with = "bounded::text")]
-    resource_version: String,
-    #[serde(deserialize_with = "bounded::text")]
-    creation_timestamp: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Spec {
-    #[serde(deserialize_with = "bounded::text")]
-    request: String,
-    #[serde(deserialize_with = "bounded::text")]
-    signer_name: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    #[serde(deserialize_with = "bounded::list")]
-    conditions: Vec<Condition>,
-    certificate: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Condition {
-    #[serde(rename = "type", deserialize_with = "bounded::text")]
-    kind: String,
-    #[serde(deserialize_with = "bounded::text")]
-    reason: String,
-    #[serde(deserialize_with = "bounded::text")]
-    message: String,
-}
-
-impl Entry for Condition {
-    fn bytes(&self) -> usize {
-        self.kind.len() + self.reason.len() + self.message.len()
-    }
-}
-
-impl Status {
-    /// None of these conditions is ever taken back; a certificate counts only where the request is approved.
-    fn stage(&self) -> Stage {
-        let of = |kind: &str| self.conditions.iter().find(|condition| condition.kind == kind);
-        let words = |condition: &Condition| cut(&format!("{}: {}", condition.reason, condition.message));
-        match (of("Denied"), of("Failed"), of("Approved")) {
-            (Some(denied), ..) => Stage::Denied(words(denied)),
-            (_, Some(failed), _) => Stage::Failed(words(failed)),
-            (_, _, None) => Stage::Pending,
-            _ if self.certificate.is_empty() => Stage::Approved,
-            _ => Stage::Issued(self.chain()),
+/// `{ 1: ObjectMeta { 5: uid, 6: resourceVersion }, 2: Spec { 1: request, 7: signerName },
+/// 3: Status { 1: Condition { 1: type, 2: reason, 3: message } ..., 2: certificate } }`
+fn parse(body: &[u8]) -> Option<CertificateSigningRequest> {
+    let (kind, raw) = protobuf::read_unknown(body, false)?;
+    let (mut uid, mut resource_version, mut signer) = (String::new(), String::new(), String::new());
+    let (mut request, mut certificate): (&[u8], &[u8]) = (&[], &[]);
+    let mut conditions = Conditions::default();
+    for field in Fields::of(raw) {
+        let (part, Value::Bytes(inner)) = field? else { continue };
+        for field in Fields::of(inner) {
+            match (part, field?) {
+                (1, (5, Value::Bytes(found))) => uid = text(found),
+                (1, (6, Value::Bytes(found))) => resource_version = text(found),
+                (2, (1, Value::Bytes(found))) => request = found,
+                (2, (7, Value::Bytes(found))) => signer = text(found),
+                (3, (1, Value::Bytes(found))) => conditions.add(found)?,
+                (3, (2, Value::Bytes(found))) => certificate = found,
+                _ => {}
+            }
         }
     }
+    let stage = conditions.stage(certificate);
+    let request = request.to_vec();
+    (kind == b"CertificateSigningRequest").then_some(CertificateSigningRequest {
+        uid,
+        resource_version,
+        stage,
+        signer,
+        request,
+    })
+}
 
-    fn chain(&self) -> Vec<CertificateDer<'static>> {
-        if self.certificate.len() > limits::CREDENTIAL_FILE_BYTES {
-            return Vec::new();
+impl Conditions {
+    fn add(&mut self, condition: &[u8]) -> Option<()> {
+        let (mut kind, mut reason, mut message): (&[u8], &[u8], &[u8]) = (&[], &[], &[]);
+        for field in Fields::of(condition) {
+            match field? {
+                (1, Value::Bytes(found)) => kind = found,
+                (2, Value::Bytes(found)) => reason = found,
+                (3, Value::Bytes(found)) => message = found,
+                _ => {}
+            }
         }
-        STANDARD.decode(&self.certificate).map_or_else(|_| Vec::new(), |pem| pem::certificates(&pem).collect())
+        let words = || Some(cut(&format!("{}: {}", text(reason), text(message))));
+        match kind {
+            b"Approved" => self.is_approved = true,
+            b"Denied" => self.denied = self.denied.take().or_else(words),
+            b"Failed" => self.failed = self.failed.take().or_else(words),
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// `certificate`: PEM; it counts only where the request is approved.
+    fn stage(self, certificate: &[u8]) -> Stage {
+        match self {
+            Conditions { denied: Some(why), .. } => Stage::Denied(why),
+            Conditions { failed: Some(why), .. } => Stage::Failed(why),
+            Conditions { is_approved: false, .. } => Stage::Pending,
+            _ if certificate.is_empty() => Stage::Approved,
+            _ if certificate.len() > limits::CREDENTIAL_FILE_BYTES => Stage::Issued(Vec::new()),
+            _ => Stage::Issued(pem::certificates(certificate).collect()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::identity::samples::{self, Key};
 
     fn read(object: &Value) -> CertificateSigningRequest {
-        CertificateSigningRequest::read(object.to_string().as_bytes()).unwrap()
+        CertificateSigningRequest::read(&samples::protobuf(object)).unwrap()
     }
 
     /// As the server answers, with this in its status.
@@ -207,7 +197,6 @@ mod tests {
     fn a_request_is_pending_approved_issued_denied_or_failed() {
         let pending = read(&object(json!({})));
         assert_eq!((pending.uid.as_str(), pending.resource_version.as_str()), ("u-1", "77"));
-        assert_eq!(pending.created, Wall::parse_stamp("2026-11-22T10:00:00Z"));
         assert_eq!(pending.stage, Stage::Pending);
         let stage = |conditions: &[&str], certificate: &str| {
             let conditions: Vec<Value> = conditions.iter().map(|kind| condition(kind)).collect();
@@ -222,16 +211,9 @@ mod tests {
         assert_eq!(stage(&["Other"], ""), Stage::Pending);
         assert_eq!(stage(&["Denied"], &packed), Stage::Denied("RDenied: said so".to_owned()));
         assert_eq!(stage(&["Approved", "Failed"], ""), Stage::Failed("RFailed: said so".to_owned()));
-        for no_chain in ["!", "AAAA", &"A".repeat(limits::CREDENTIAL_FILE_BYTES + 4)] {
+        for no_chain in ["AAAA", &"A".repeat(limits::CREDENTIAL_FILE_BYTES / 3 * 4 + 4)] {
             assert_eq!(stage(&["Approved"], no_chain), Stage::Issued(Vec::new()));
         }
-    }
-
-    #[test]
-    fn of_metadata_alone_the_version_is_read() {
-        let partial = json!({ "kind": "PartialObjectMetadata", "metadata": { "uid": "u", "resourceVersion": "9" } });
-        let read = read(&partial);
-        assert_eq!((read.uid.as_str(), read.resource_version.as_str(), read.stage), ("u", "9", Stage::Pending));
     }
 
     #[test]
@@ -255,8 +237,8 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_told_and_what_is_huge_is_cut() {
-        let whole = object(json!({ "conditions": [condition("Denied")] })).to_string();
-        samples::cut_and_changed(whole.as_bytes(), |bytes| {
+        let whole = samples::protobuf(&object(json!({ "conditions": [condition("Denied")] })));
+        samples::cut_and_changed(&whole, |bytes| {
             if let Err(error) = CertificateSigningRequest::read(bytes) {
                 assert_eq!(error.word(), "answer-malformed");
             }
@@ -264,6 +246,10 @@ mod tests {
         let mut huge = object(json!({ "conditions": vec![condition(&"x".repeat(5_000)); 10_000] }));
         huge["metadata"]["uid"] = json!("u".repeat(100_000));
         let read = read(&huge);
-        assert_eq!((read.uid.len(), read.stage), (limits::OBJECT_TEXT_BYTES, Stage::Pending));
+        assert_eq!((read.uid.len(), read.stage), (limits::FOREIGN_TEXT_CHARS, Stage::Pending));
+        let other = json!({ "kind": "PartialObjectMetadata", "metadata": { "uid": "u" } });
+        for none in [&samples::protobuf(&other)[..], b"{}", b""] {
+            assert!(CertificateSigningRequest::read(none).is_err(), "of another kind, or of another form");
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! Turns names and years into keys and certificates for the tests of this module, made by rcgen.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, PublicKeyData, SigningKey,
     date_time_ymd,
 };
+use serde_json::Value;
 
 /// On P-256.
 pub struct Key(pub KeyPair);
@@ -55,9 +58,39 @@ pub fn cut_and_changed(bytes: &[u8], mut check: impl FnMut(&[u8])) {
     }
 }
 
+/// A CertificateSigningRequest as a server answers in protobuf, of its JSON.
+pub fn protobuf(object: &Value) -> Vec<u8> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().as_bytes().to_vec();
+    let bytes = |value: &Value| STANDARD.decode(text(value)).unwrap();
+    let (metadata, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
+    let metadata =
+        [(1, "name"), (5, "uid"), (6, "resourceVersion")].map(|(number, key)| field(number, &text(&metadata[key])));
+    let spec = [field(1, &bytes(&spec["request"])), field(7, &text(&spec["signerName"]))];
+    let conditions = status["conditions"].as_array().into_iter().flatten().map(|one| {
+        let texts = [(1, "type"), (2, "reason"), (3, "message"), (6, "status")];
+        field(1, &texts.map(|(number, key)| field(number, &text(&one[key]))).concat())
+    });
+    let status = [conditions.collect::<Vec<_>>().concat(), field(2, &bytes(&status["certificate"]))];
+    let raw = [field(1, &metadata.concat()), field(2, &spec.concat()), field(3, &status.concat())].concat();
+    let kind = object["kind"].as_str().unwrap_or("CertificateSigningRequest");
+    let type_meta = [field(1, b"certificates.k8s.io/v1"), field(2, kind.as_bytes())].concat();
+    [b"k8s\0".to_vec(), field(1, &type_meta), field(2, &raw), field(3, b""), field(4, b"")].concat()
+}
+
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        field.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    field.push(length as u8);
+    field.extend_from_slice(bytes);
+    field
+}
+
 /// The signature of a kubeconfig in cluster-info by the token of this ID and secret, as the bootstrap signer makes it.
 pub fn signature(kubeconfig: &str, (id, secret): (&str, &str)) -> String {
-    use base64::Engine;
     let encode = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
     let head = encode(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#).as_bytes());
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());

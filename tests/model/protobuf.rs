@@ -1,8 +1,10 @@
 //! Turns an object into the envelope of the API's protobuf form.
 //!
-//! A `Status`, metadata and `leaseTransitions` are encoded truly, as the agent reads them; it reads nothing else of such an
-//! answer (D3).
+//! A `Status`, metadata, `leaseTransitions` and what there is to know of a request for a certificate are encoded truly, as the
+//! agent reads them; it reads nothing else of such an answer (D3).
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::problem::Problem;
@@ -22,9 +24,13 @@ pub fn encode_metadata(metadata: &Value) -> Vec<u8> {
     envelope("meta.k8s.io/v1", "PartialObjectMetadata", &object_meta(metadata))
 }
 
-/// An object without its content, but for how long a Lease lasts.
+/// An object without its content, but for how long a Lease lasts, and a CertificateSigningRequest.
 pub fn encode_object(object: &Value) -> Vec<u8> {
     let mut raw = object_meta(&object["metadata"]);
+    if object["kind"] == "CertificateSigningRequest" {
+        raw.extend(signing_request(object));
+        return envelope(text(object, "apiVersion"), text(object, "kind"), &raw);
+    }
     let spec: Vec<u8> = [(2, "leaseDurationSeconds"), (5, "leaseTransitions")]
         .into_iter()
         .filter_map(|(number, key)| Some((number, object["spec"][key].as_u64()?)))
@@ -34,6 +40,24 @@ pub fn encode_object(object: &Value) -> Vec<u8> {
         raw.extend(field(2, &spec));
     }
     envelope(text(object, "apiVersion"), text(object, "kind"), &raw)
+}
+
+/// `spec` and `status`.
+fn signing_request(object: &Value) -> Vec<u8> {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    let packed = |object, key| STANDARD.decode(text(object, key)).unwrap_or_default();
+    let mut asked = field(1, &packed(spec, "request"));
+    asked.extend(field(7, text(spec, "signerName").as_bytes()));
+    let mut answered = Vec::new();
+    for condition in status["conditions"].as_array().into_iter().flatten() {
+        let texts = [(1, "type"), (2, "reason"), (3, "message"), (6, "status")];
+        let condition = texts.map(|(number, key)| field(number, text(condition, key).as_bytes())).concat();
+        answered.extend(field(1, &condition));
+    }
+    if !status["certificate"].is_null() {
+        answered.extend(field(2, &packed(status, "certificate")));
+    }
+    [field(2, &asked), field(3, &answered)].concat()
 }
 
 fn object_meta(metadata: &Value) -> Vec<u8> {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::config::kubeconfig::parse_server;
 use crate::config::settings::{CaHash, Token};
-use crate::identity::samples::{Key, leaf, signature};
+use crate::identity::samples::{self, Key, leaf, signature};
 use crate::identity::{Renewal, SigningRequest, files, pem, pin};
 
 const TOKEN: &str = "abcdef.0123456789abcdef";
@@ -132,9 +132,10 @@ fn a_board_with_a_token_asks_in_order_and_is_a_node_only_when_it_has_its_certifi
         },
         "status": { "conditions": [{ "type": "Approved" }], "certificate": STANDARD.encode(text) },
     });
-    let (_, create) = case.play(Ok(Document::Json(issued.to_string().into_bytes())));
+    let (_, create) = case.play(Ok(metadata("rv1")));
     assert!(matches!(create, Operation::CreateCertificateRequest { .. }));
     assert_eq!(case.script.access, Some(proven), "the token asks for it");
+    case.play(Ok(Document::Protobuf(samples::protobuf(&issued))));
     case.play(refused(404, "NotFound"));
     assert!(matches!(case.script.access, Some(Access::Candidate { .. })));
     case.words();
@@ -280,7 +281,8 @@ fn a_board_whose_first_request_is_denied_asks_again_from_the_token_on() {
                 "spec": { "request": packed, "signerName": "kubernetes.io/kube-apiserver-client-kubelet" },
                 "status": { "conditions": conditions },
             });
-            case.play(Ok(Document::Json(object.to_string().into_bytes())));
+            case.play(Ok(metadata("rv1")));
+            case.play(Ok(Document::Protobuf(samples::protobuf(&object))));
             case.words();
         }
     }

@@ -294,7 +294,7 @@ fn a_certificate_is_renewed_by_the_supervisor_that_is_shown_the_one_in_use() {
     assert_eq!((verb, path.as_str()), ("POST", "/v1-k3s/client-kubelet.crt"));
     assert_eq!(headers, format!("k3s-Node-Name: n1\r\nk3s-Node-Password: {PASSWORD}\r\n"), "and no token");
     assert_eq!(case.script.access, Some(Access::Supervisor { port: 6443 }));
-    assert_eq!(case.script.play(Lane::Identity, Ok(metadata("rv1"))).1, Operation::ReadMetadata);
+    assert_eq!(case.script.play(Lane::Identity, Ok(metadata("rv1"))).1, Operation::ProveCertificate);
     case.words();
     assert_eq!((case.script.kept.len(), case.script.means_asked), (1, 0));
 }
