@@ -103,6 +103,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_unknown_is_said_so_in_full() {
+        let mut unknown = node("10.0.0.1");
+        unknown.status.conditions[1].status = "Unknown".to_owned();
+        let patch: Value = serde_json::from_str(&report_in_full(&unknown, &unknown)).unwrap();
+        assert_eq!(patch["status"]["conditions"][0]["status"], "Unknown");
+    }
+
+    #[test]
+    fn the_whole_status_takes_away_what_a_kubelet_left_and_of_ours_nothing() {
+        let version = |version: &str| {
+            let mut node = node("10.0.0.1");
+            node.status.node_info.kubelet_version = version.to_owned();
+            node
+        };
+        let ours = version("v1.36.3-nodepulse.0.1.0");
+        for (base, is_taken_away) in [(version("v1.36.3"), true), (version(""), false), (ours.clone(), false)] {
+            let patch: Value = serde_json::from_str(&whole_status(&base, &ours)).unwrap();
+            assert_eq!(patch["status"].get("features") == Some(&Value::Null), is_taken_away, "{patch}");
+            assert_eq!(patch["status"]["nodeInfo"]["kubeletVersion"], "v1.36.3-nodepulse.0.1.0");
+        }
+    }
+
+    #[test]
     fn an_outage_is_summed_up_in_one_annotation_of_json_text() {
         let (from, to) = (Wall::from_unix_seconds(1_767_225_600), Wall::from_unix_seconds(1_767_225_690));
         let outage = last_outage(Some(from), Some(to), "timed-out", 3, 0);

@@ -162,6 +162,23 @@ fn a_lost_server_is_tried_once_more_at_once_and_then_ever_less() {
 }
 
 #[test]
+fn idle_connections_go_once_with_the_fifth_failure_of_a_server_that_cannot_be_reached() {
+    for (result, drops) in [(unreachable as fn() -> _, 1), (|| refused(500, ""), 0), (|| refused(403, "Forbidden"), 0)]
+    {
+        let mut script = Script::new();
+        script.play_healthy(Lane::Lease);
+        script.play_healthy(Lane::Lease);
+        let seen: Vec<usize> = (0..8)
+            .map(|_| {
+                script.play(Lane::Lease, result());
+                script.drops
+            })
+            .collect();
+        assert_eq!((seen[3], seen[7]), (0, drops), "{seen:?}");
+    }
+}
+
+#[test]
 fn retry_after_is_obeyed_up_to_the_ceiling_and_costs_no_try() {
     let mut script = Script::new();
     script.play_healthy(Lane::Lease);
