@@ -31,7 +31,7 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     };
     let Update { node, problems, .. } = initial(&board, &Remembered::default());
     let body = crate::node::patch::create_body(&node);
-    let node = serde_json::from_str(&body).map_err(|error| CliError::new(exit::SOFTWARE, error))?;
+    let node = serde_json::from_slice(body.as_bytes()).map_err(|error| CliError::new(exit::SOFTWARE, error))?;
     let mut notes = loaded.notices;
     notes.extend(of_name);
     notes.extend(remarks);
