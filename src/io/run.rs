@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smol::LocalExecutor;
+use smol::future::FutureExt;
 
 use super::clock::{self, CertificateClock};
 use super::control::{Control, Order};
@@ -137,15 +138,15 @@ pub fn run(start: Start) -> Result<(), Notice> {
     };
     let executor = LocalExecutor::new();
     for lane in [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity] {
-        executor.spawn(shared.serve(lane)).detach();
+        spawn(&executor, shared.serve(lane));
     }
-    executor.spawn(shared.serve_identity()).detach();
-    executor.spawn(shared.serve_control(control)).detach();
-    executor.spawn(shared.watch_signals(signals)).detach();
-    executor.spawn(shared.watch_links()).detach();
-    executor.spawn(shared.watch_clock()).detach();
-    executor.spawn(shared.keep_what_was_learned()).detach();
-    executor.spawn(shared.look_up_node_name()).detach();
+    spawn(&executor, shared.serve_identity());
+    spawn(&executor, shared.serve_control(control));
+    spawn(&executor, shared.watch_signals(signals));
+    spawn(&executor, shared.watch_links());
+    spawn(&executor, shared.watch_clock());
+    spawn(&executor, shared.keep_what_was_learned());
+    spawn(&executor, shared.look_up_node_name());
     let reset_reason = start.machine.reset_reason.clone().unwrap_or_default();
     let board = Board {
         machine: start.machine,
@@ -153,8 +154,8 @@ pub fn run(start: Start) -> Result<(), Notice> {
         read_disk: start.read_disk,
         state_directory: start.settings.state_directory.clone(),
     };
-    executor.spawn(shared.read_board(board)).detach();
-    executor.spawn(shared.read_again(start.read_settings, Arc::new(sandbox))).detach();
+    spawn(&executor, shared.read_board(board));
+    spawn(&executor, shared.read_again(start.read_settings, Arc::new(sandbox)));
     let agent = Agent::new(start.settings, shared.node_name.clone(), seed(), journal, &reset_reason, clock::now());
     let main_loop = Box::new(MainLoop {
         agent,
@@ -365,11 +366,16 @@ struct MainLoop<'a, 'shared> {
     because: RefCell<Option<Because>>,
 }
 
+/// Boxed, so that the program has what runs a task once and not for each kind of task.
+fn spawn<'a>(executor: &LocalExecutor<'a>, task: impl Future<Output = ()> + 'a) {
+    executor.spawn(task.boxed_local()).detach();
+}
+
 impl MainLoop<'_, '_> {
     /// Boxed, as each layer of the executor would have all of it on the stack once more, which never shrinks again: 100 KB.
     async fn run(mut self: Box<Self>) {
         if self.shared.identity.is_joined {
-            self.executor.spawn(self.shared.reload_credentials()).detach();
+            spawn(self.executor, self.shared.reload_credentials());
             self.handle(Input::Woke);
         } else {
             self.handle(Input::NotJoined);
@@ -435,9 +441,9 @@ impl MainLoop<'_, '_> {
                 Output::KeepCertificate { chain, received } => {
                     self.shared.identity.wants(identity::Step::Keep { chain, received });
                 }
-                Output::ReloadCredentials => self.executor.spawn(self.shared.reload_credentials()).detach(),
+                Output::ReloadCredentials => spawn(self.executor, self.shared.reload_credentials()),
                 Output::DropConnections => self.shared.pool.drop_idle(),
-                Output::Write(write) => self.executor.spawn(self.shared.write_journal(write)).detach(),
+                Output::Write(write) => spawn(self.executor, self.shared.write_journal(write)),
                 Output::Told(told) => self.shared.control.answer(told),
                 Output::Stopped => return None,
                 Output::Say(notice) => log::say(&notice),
