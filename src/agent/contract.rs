@@ -33,9 +33,8 @@ pub enum Input {
     Means(Result<Box<Means>, String>),
     /// What the client certificate says of itself, at start and after each [`Output::ReloadCredentials`].
     Credentials(CredentialDates),
-    /// The answer to [`Output::ReadCluster`]: API servers, the one in use first, and CAs; `None` where somebody else gave the
-    /// kubeconfig, and keeps it.
-    Cluster(Option<(Vec<Server>, Bundle)>),
+    /// The answer to [`Output::ReadCluster`]; `None` where somebody else gave the kubeconfig, and keeps it.
+    Cluster(Option<JoinedCluster>),
     /// The answer to [`Output::MakeRequest`].
     RequestMade {
         request: Box<SigningRequest>,
@@ -63,6 +62,16 @@ pub struct CredentialDates {
     pub renewal: Option<Renewal>,
 }
 
+/// The cluster that a board has joined by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinedCluster {
+    /// API servers, the one in use first.
+    pub servers: Vec<Server>,
+    pub authorities: Bundle,
+    /// Port of the supervisor beside them, where one gives out the certificates.
+    pub supervisor: Option<u16>,
+}
+
 /// What a board joins a cluster with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Means {
@@ -88,12 +97,10 @@ impl Means {
 /// By what a board that joins knows the cluster's CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
-    /// By the hash of its key (JOIN-3).
+    /// By the hash of its key (JOIN-3); by none, where a token of k3s has a hash, or people are to be told which CA there is.
     Pinned(Vec<CaHash>),
     /// It has it (JOIN-8).
     Given(Vec<CertificateDer<'static>>),
-    /// It is the one in use.
-    InUse,
     /// By nothing: whoever knows the token is the cluster (JOIN-9).
     Token,
 }
@@ -126,14 +133,14 @@ pub enum Output {
     SendOver(Ticket, Access, Operation),
     /// Read what the settings, and the files that they name, say to join with; answer with [`Input::Means`].
     ReadMeans {
-        /// The CA in use is that of no server any more: what else there is to trust.
+        /// The CA in use is that of no server any more.
         has_other_ca: bool,
     },
     /// Say which cluster the board has joined; answer with [`Input::Cluster`].
     ReadCluster,
     /// From now on the cluster is this.
     UseCluster {
-        /// API servers, the one to use first.
+        /// API servers, the one to use first; empty: only the CAs are others, and all else is as it was.
         servers: Vec<Server>,
         /// Whom to trust.
         authorities: Bundle,

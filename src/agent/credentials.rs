@@ -19,6 +19,11 @@ pub(super) struct Credentials {
     stranger_at: Option<Up>,
 }
 
+/// Whether it was a handshake with a server whose CA is not ours.
+pub(super) fn is_stranger(refusal: &Refusal) -> bool {
+    refusal.word() == UNKNOWN_ISSUER
+}
+
 /// They are read again at most this often.
 const SPACING: Duration = Duration::from_secs(30);
 
@@ -39,6 +44,11 @@ impl Credentials {
     /// The server has taken them.
     pub(super) fn accepted(&mut self) {
         (self.unauthorized, self.strangers) = (0, 0);
+    }
+
+    /// Another CA is trusted from now on.
+    pub(super) fn other_ca(&mut self) {
+        self.strangers = 0;
     }
 
     /// Whether the server does not take them, although they were read again (EXP-2).
@@ -81,7 +91,7 @@ impl Credentials {
         if matches!(refusal, Refusal::Status(_)) {
             // Who says so has proven itself.
             self.strangers = 0;
-        } else if word == UNKNOWN_ISSUER {
+        } else if is_stranger(refusal) {
             self.strangers = self.strangers.saturating_add(1);
             self.stranger_at.get_or_insert(now);
         }

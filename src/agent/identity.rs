@@ -15,25 +15,24 @@ mod asked;
 mod authorities;
 mod join;
 mod request;
-mod stop;
 mod supervised;
 
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::contract::{Access, Because, Means, Output};
+use super::contract::{Access, Because, JoinedCluster, Means, Output};
+use super::credentials::is_stranger;
 use super::failure_log::RetryReason;
 use super::notice::Level;
 use super::shared::{Shared, Step};
 use super::tries::Tries;
 use crate::api::{Answer, Class, Document, Operation, Refusal, StatusError};
-use crate::config::kubeconfig::Server;
 use crate::identity::csr::{self, CertificateSigningRequest};
 use crate::identity::supervisor::NodePassword;
-use crate::identity::{Bundle, CertificateDer, SigningRequest, certificate, pin};
+use crate::identity::{CertificateDer, SigningRequest, certificate, pin};
 use crate::time::{Now, Up, Wall};
 use authorities::Look;
-use join::{Join, Reason};
+use join::{Join, Reason, Stop};
 use request::{Issued, Poll, Request, TOLD_AT_LOOK};
 
 #[derive(Debug)]
@@ -102,20 +101,6 @@ impl IdentityLane {
         self.is_joined
     }
 
-    /// How far a board without credentials is, for people, and whether somebody has to do something about it.
-    pub(super) fn joining(&self) -> (bool, String) {
-        let step = match &self.stage {
-            Stage::Poll(made, poll) if poll.looks >= TOLD_AT_LOOK => {
-                return (true, format!("waiting for approval: kubectl certificate approve {}", made.request.name()));
-            }
-            Stage::Join | Stage::Rest { .. } => "finding out which cluster it is",
-            Stage::Making(_) | Stage::Create(_) | Stage::Poll(..) => "asking for a certificate",
-            Stage::Prove(..) | Stage::Keep => "trying the certificate",
-        };
-        let obstacle = self.join.as_ref().and_then(|join| join.obstacle()).or(self.tries.last_failure());
-        (obstacle.is_some(), obstacle.unwrap_or(step).to_owned())
-    }
-
     /// There are none: the board has to join.
     pub(super) fn join(&mut self, shared: &mut Shared, now: Now) {
         self.is_joined = false;
@@ -133,7 +118,7 @@ impl IdentityLane {
         }
     }
 
-    pub(super) fn cluster_read(&mut self, cluster: Option<(Vec<Server>, Bundle)>, shared: &mut Shared, now: Now) {
+    pub(super) fn cluster_read(&mut self, cluster: Option<JoinedCluster>, shared: &mut Shared, now: Now) {
         self.look.cluster_read(cluster, shared, now);
     }
 
@@ -155,8 +140,13 @@ impl IdentityLane {
             // The server takes what there is again, or something else is in the way first.
             (self.join, self.stage) = (None, Stage::Rest { not_before: now.up });
         }
-        let is_resting = matches!(self.stage, Stage::Rest { .. }) && reason.is_none();
-        let look = if is_resting && is_held { self.look.due(shared, now.up) } else { None };
+        let may_look = match self.stage {
+            Stage::Rest { .. } => reason.is_none() && is_held,
+            // Between two tries with a token that may stay dead for longer than the CA lives.
+            Stage::Join => reason == Some(Reason::Ended) && self.join.as_ref().is_some_and(|join| now.up < join.at),
+            _ => false,
+        };
+        let look = if may_look { self.look.due(shared, now.up) } else { None };
         if look.is_some_and(|at| at <= now.up) {
             return match self.look.operation(shared) {
                 Some((access, operation)) => Step::SendOver(access, operation),
@@ -311,7 +301,7 @@ impl IdentityLane {
                 match proven {
                     // What is to be used has changed already, and that was all.
                     Some(Access::InUse) => {
-                        shared.credentials.accepted();
+                        shared.credentials.other_ca();
                         (self.join, self.stage) = (None, Stage::Rest { not_before: now.up });
                     }
                     Some(access) => drop(self.make(access, shared)),
@@ -459,8 +449,11 @@ impl IdentityLane {
 
     fn failed(&mut self, stage: Stage, refusal: &Refusal, shared: &mut Shared, now: Now) {
         let is_nobody = matches!(refusal, Refusal::Status(StatusError { code: 401, .. }));
-        if let Some(join) = self.join.as_mut().filter(|_| is_nobody && !matches!(stage, Stage::Prove(..))) {
-            join.token_died(shared, now);
+        // The server that was proven is gone, has another CA, or does not know the token any more. The key waits.
+        let is_lost = is_nobody || matches!(refusal, Refusal::Failed(_));
+        let is_vain = is_stranger(refusal) || is_lost && !matches!(stage, Stage::Prove(..));
+        if let Some(join) = self.join.as_mut().filter(|_| is_vain) {
+            join.stop(Stop::Failed(refusal.clone()), shared, now);
             self.stage = Stage::Join;
             return;
         }

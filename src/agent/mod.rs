@@ -30,7 +30,7 @@ mod tests;
 mod tries;
 mod wanted;
 
-pub use contract::{Access, Because, CredentialDates, Input, Means, Output, Ticket, Trust};
+pub use contract::{Access, Because, CredentialDates, Input, JoinedCluster, Means, Output, Ticket, Trust};
 pub use notice::{Level, Notice};
 pub use status_line::StatusLine;
 

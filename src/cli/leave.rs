@@ -13,16 +13,12 @@ use crate::api::{Class, Document, Operation, PatchAnswer};
 use crate::config::kubeconfig::Kubeconfig;
 use crate::io::control::{self, Order};
 use crate::io::disk::Disk;
-use crate::io::identity::LEFT;
+use crate::io::identity::{LEFT, forget};
 use crate::io::reactor::Reactor;
 use crate::io::{Session, clock};
 use crate::node::identity::another_board;
 use crate::node::report;
 use crate::probe::{self, Root};
-
-/// What an identity is made of, the secrets first; what else is there stays.
-const FILES: [&str; 7] =
-    ["pending.pem", "node.pem", "node.pem.old", "token", "node-password", "kubeconfig", "node.pem.new"];
 
 /// Forgets the identity, and says what only an administrator can do.
 pub fn leave(sources: &Sources) -> Result<String, CliError> {
@@ -115,16 +111,6 @@ fn stay_away(folder: &str, node: &str) -> io::Result<()> {
     let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(left)?;
     file.write_all(format!("{node}\n").as_bytes())?;
     file.sync_all()?;
-    File::open(folder)?.sync_all()
-}
-
-fn forget(folder: &str) -> io::Result<()> {
-    for name in FILES {
-        match fs::remove_file(format!("{folder}/{name}")) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
     File::open(folder)?.sync_all()
 }
 

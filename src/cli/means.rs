@@ -10,9 +10,8 @@ use crate::config::{Settings, limits};
 use crate::identity::{CertificateDer, pem};
 use crate::io::{file, identity};
 
-/// `in_use` are the servers of a cluster that this board has joined; `has_other_ca`: its CA is another by now. `is_flag`: the
-/// token was typed.
-pub fn means(settings: &Settings, in_use: &[Server], has_other_ca: bool, is_flag: bool) -> Result<Means, String> {
+/// `in_use` are the servers of a cluster that this board knows. `is_flag`: the token was typed.
+pub fn means(settings: &Settings, in_use: &[Server], is_flag: bool) -> Result<Means, String> {
     if let Some(path) = &settings.bootstrap_kubeconfig {
         return means_of_kubeconfig(path);
     }
@@ -30,16 +29,13 @@ pub fn means(settings: &Settings, in_use: &[Server], has_other_ca: bool, is_flag
             token.map_err(|wrong| format!("the token in {kept}: {wrong}"))?
         }
     };
-    let has_joined = !in_use.is_empty();
-    let trust = match &settings.ca_file {
-        _ if has_joined && !has_other_ca => Trust::InUse,
-        Some(path) => Trust::Given(certificates(path)?),
-        // It has the hash of the CA in it.
-        None if token.has_pin() => Trust::Token,
-        None if pins.is_empty() && settings.unsafe_skip_ca_verification => Trust::Token,
-        // Where none is pinned, people are told which it is.
-        None if has_joined || !pins.is_empty() => Trust::Pinned(pins),
-        None => return Err(NO_TRUST.to_owned()),
+    let is_unsafe = pins.is_empty() && !token.has_pin() && settings.unsafe_skip_ca_verification;
+    let trust = match settings.ca_file.as_ref().map(|path| certificates(path)) {
+        Some(Ok(given)) => Trust::Given(given),
+        // Whoever has joined may have done so long ago.
+        Some(Err(wrong)) if in_use.is_empty() => return Err(wrong),
+        None if is_unsafe => Trust::Token,
+        _ => Trust::Pinned(pins),
     };
     let mut servers = settings.servers.clone();
     let supervisor = identity::password_in(&folder).filter(|_| token.has_pin());
@@ -52,8 +48,6 @@ pub fn means(settings: &Settings, in_use: &[Server], has_other_ca: bool, is_flag
     Ok(Means { servers, token, is_fleeting: is_flag && settings.keep_token, trust })
 }
 
-const NO_TRUST: &str =
-    "nothing says which server may have the token: set caHash or caFile, or run nodepulse join on this board";
 const NO_TOKEN: &str = "there is no token to join with: set token or tokenFile, or run nodepulse join on this board";
 
 fn means_of_kubeconfig(path: &str) -> Result<Means, String> {
@@ -93,17 +87,22 @@ mod tests {
 
     #[test]
     fn a_token_is_for_a_server_that_something_proves() {
-        assert_eq!(means(&settings(), &[], false, false).unwrap_err(), NO_TRUST);
+        let trust = |settings: &Settings, in_use: &[Server]| means(settings, in_use, false).map(|means| means.trust);
+        assert_eq!(trust(&settings(), &[]), Ok(Trust::Pinned(Vec::new())), "nothing: the core decides what that means");
         let pin = CaHash { digest: [1; 32] };
         let pinned = Settings { ca_hash: vec![pin], ..settings() };
-        assert_eq!(means(&pinned, &[], false, true).unwrap().trust, Trust::Pinned(vec![pin]));
+        assert_eq!(trust(&pinned, &[]), Ok(Trust::Pinned(vec![pin])));
         let unsafe_one = Settings { unsafe_skip_ca_verification: true, ..settings() };
-        assert_eq!(means(&unsafe_one, &[], false, false).unwrap().trust, Trust::Token);
+        assert_eq!(trust(&unsafe_one, &[]), Ok(Trust::Token));
         let in_use = [crate::config::kubeconfig::parse_server("https://two:6443").unwrap()];
-        let back = means(&settings(), &in_use, false, false).unwrap();
-        assert_eq!((back.trust, back.servers.last()), (Trust::InUse, in_use.last()), "the CA that it joined with");
-        assert!(means(&pinned, &[], false, true).unwrap().is_fleeting && !back.is_fleeting);
+        assert_eq!(trust(&pinned, &in_use), Ok(Trust::Pinned(vec![pin])), "whatever it knows already");
+        let file = Settings { ca_file: Some("/nonexistent/ca".to_owned()), ..pinned.clone() };
+        assert!(trust(&file, &[]).unwrap_err().contains("/nonexistent/ca"));
+        assert_eq!(trust(&file, &in_use), Ok(Trust::Pinned(vec![pin])), "it is not needed any more");
+        let back = means(&settings(), &in_use, false).unwrap();
+        assert_eq!(back.servers.last(), in_use.last());
+        assert!(means(&pinned, &[], true).unwrap().is_fleeting && !back.is_fleeting);
         let without = Settings { token: None, ..pinned };
-        assert_eq!(means(&without, &[], false, false).unwrap_err(), NO_TOKEN);
+        assert_eq!(means(&without, &[], false).unwrap_err(), NO_TOKEN);
     }
 }

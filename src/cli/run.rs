@@ -55,9 +55,9 @@ pub fn run(sources: Sources, ends_when_ready: bool) -> Result<(), CliError> {
         read_settings: Arc::new(move |sandbox| {
             read_again(&sources, &known, sandbox).map_err(|error| error.to_string())
         }),
-        read_means: Arc::new(move |in_use, has_other_ca| {
+        read_means: Arc::new(move |in_use| {
             let loaded = load::settings(&sources_of_means).map_err(|error| error.to_string())?;
-            means(&loaded.settings, in_use, has_other_ca, is_typed)
+            means(&loaded.settings, in_use, is_typed)
         }),
         read_disk: Arc::new(move |is_new| probe::state_disk(&disk_root, &disk_directory, is_new)),
     };

@@ -43,7 +43,7 @@ pub const REPLACE: [FileStep; 5] = [
 ];
 /// Before [`NODE`] is replaced: the one before stays under another name.
 pub const SET_ASIDE: [FileStep; 2] = [FileStep::Remove(".old"), FileStep::Link(".old")];
-/// What nobody needs any more, [`PENDING`].
+/// What nobody needs any more.
 pub const FORGET: [FileStep; 2] = [FileStep::Remove(""), FileStep::SyncFolder];
 
 const RECEIVED: &str = "received ";

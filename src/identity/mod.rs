@@ -20,6 +20,7 @@ pub(crate) mod samples;
 pub mod signing_request;
 pub mod supervisor;
 pub mod token;
+pub mod unwritten;
 
 pub use bundle::Bundle;
 pub use error::IdentityError;

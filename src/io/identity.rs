@@ -6,14 +6,15 @@
 //! node.pem.old  those before                               a second name of node.pem until it is replaced
 //! node-password what a supervisor knows the board by       written and synced before the supervisor hears of it
 //! ```
+//!
+//! What the disk does not take is in memory, and goes there as soon as it does.
+
+mod folder;
 
 use std::cell::{Cell, RefCell};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
 use std::sync::Arc;
 
-use nix::libc::O_NOFOLLOW;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use rustls::pki_types::CertificateDer;
@@ -25,10 +26,13 @@ use super::thread::{self, Source};
 use super::{clock, file};
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
-use crate::identity::files::{self, FileStep, NODE, NodePem, PENDING, Pending, PrivateKey};
+use crate::identity::files::{self, NODE, NodePem, PENDING, Pending, PrivateKey};
 use crate::identity::supervisor::NodePassword;
+use crate::identity::unwritten::{Change, Unwritten};
 use crate::identity::{Bundle, SigningRequest};
-use crate::time::Wall;
+use crate::time::{Up, Wall};
+pub use folder::forget;
+use folder::write_all;
 
 /// In the state directory.
 pub const FOLDER: &str = "identity";
@@ -44,6 +48,7 @@ pub struct IdentityFiles {
     node_password: RefCell<Option<NodePassword>>,
     /// Its certificate is in use: where the disk did not take that, the key is on it still.
     is_used: Cell<bool>,
+    unwritten: RefCell<Unwritten>,
 }
 
 /// Beside the certificate that it names.
@@ -72,6 +77,7 @@ impl IdentityFiles {
             pending: RefCell::default(),
             node_password: RefCell::default(),
             is_used: Cell::default(),
+            unwritten: RefCell::default(),
         }
     }
 
@@ -81,35 +87,27 @@ impl IdentityFiles {
     }
 
     /// A key that an earlier process left, or with `is_new`, and where there is none, another one, with its signed request. Where
-    /// the disk does not take it, it is in memory alone: the next process asks with another.
+    /// the disk does not take it, it is in memory: a process that comes before it does asks with another.
     pub async fn make_request(&self, reactor: &Reactor, is_new: bool) -> Result<Made, String> {
         let (folder, node) = (Arc::clone(&self.folder), self.node_name.clone());
         let is_new = is_new || self.is_used.get();
         let known = self.pending.borrow().clone().filter(|_| !is_new);
-        let known_password = self.node_password.borrow().clone();
-        let find = move || {
-            let password = known_password.or_else(|| password_in(&folder));
-            let key = match known {
-                Some(key) => Ok((key, Ok(()))),
-                None => find_or_make(&folder, &node, is_new),
-            };
-            key.map(|key| (key, password))
+        let looks = known.is_none() && !is_new;
+        let found =
+            self.ask(reactor, move || (looks.then(|| find_key(&folder, &node)).flatten(), password_in(&folder))).await;
+        let (on_disk, password) = found.ok().unwrap_or_default();
+        let key = match known.or(on_disk) {
+            Some(key) => key,
+            None => {
+                let pending = Pending { node: self.node_name.clone(), key: new_key()? };
+                self.write(reactor, vec![(PENDING, Some(pending.text()))]).await;
+                pending.key
+            }
         };
-        let found = reactor.before(clock::up() + thread::FILE_PATIENCE, self.source.ask(find)).await;
-        let ((key, written), node_password) = match found {
-            Some(Ok(found)) => found?,
-            _ => ((new_key()?, Err(SILENT.to_owned())), self.node_password.borrow().clone()),
-        };
-        if let Err(why) = written {
-            ::log::warn!(
-                target: "identity-in-memory",
-                "the key of the next certificate is kept in memory alone, as {}/{PENDING} cannot be written: {why}", self.folder
-            );
-        }
         let (request, signature) = sign(&self.node_name, &key)?;
         self.pending.replace(Some(key));
         self.is_used.set(false);
-        Ok(Made { request, signature, node_password })
+        Ok(Made { request, signature, node_password: self.node_password.borrow().clone().or(password) })
     }
 
     /// What was issued is for this key, which came with it.
@@ -118,30 +116,14 @@ impl IdentityFiles {
     }
 
     /// Whether the cluster's certificates come from a supervisor, at this port: then there is a password from now on, the same
-    /// as before where there was one. Where the disk does not take it, it is in memory alone.
+    /// as before where there was one.
     pub async fn supervise(&self, reactor: &Reactor, port: Option<u16>) {
         let folder = Arc::clone(&self.folder);
-        let (known, fresh) = (self.node_password.take(), port.and_then(new_password));
-        let keep = {
-            let fresh = fresh.clone();
-            move || {
-                let known = known.or_else(|| password_in(&folder));
-                let wanted = fresh.map(|fresh| fresh.like(known.as_ref()));
-                let written = keep_password(&folder, wanted.as_ref());
-                (wanted, written)
-            }
-        };
-        let kept = reactor.before(clock::up() + thread::FILE_PATIENCE, self.source.ask(keep)).await;
-        let (wanted, written) = match kept {
-            Some(Ok((wanted, written))) => (wanted, written.map_err(|error| error.to_string())),
-            _ => (fresh, Err(SILENT.to_owned())),
-        };
-        if let Err(why) = written {
-            ::log::warn!(
-                target: "identity-in-memory",
-                "the node password is kept in memory alone, as {}/{NODE_PASSWORD} cannot be written ({why}): after a restart \
-                 the server takes this board for another", self.folder
-            );
+        let on_disk = self.ask(reactor, move || password_in(&folder)).await.ok().flatten();
+        let known = self.node_password.take().or_else(|| on_disk.clone());
+        let wanted = port.and_then(new_password).map(|fresh| fresh.like(known.as_ref()));
+        if wanted != on_disk {
+            self.write(reactor, vec![(NODE_PASSWORD, wanted.as_ref().map(NodePassword::text))]).await;
         }
         self.node_password.replace(wanted);
     }
@@ -150,38 +132,39 @@ impl IdentityFiles {
     /// asked for, so that the next process finds it beside the certificate.
     pub async fn use_cluster(
         &self,
+        reactor: &Reactor,
         servers: &[Server],
         authorities: &Bundle,
         proxy: Option<&Server>,
     ) -> Option<Kubeconfig> {
         let text = files::kubeconfig(servers, authorities, proxy);
         let path = format!("{}/{KUBECONFIG}", self.folder);
-        let mut kubeconfig = Kubeconfig::parse(&text, &path);
-        let folder = Arc::clone(&self.folder);
-        let write = move || make_folder(&folder).and_then(|()| replace(&folder, KUBECONFIG, text.as_bytes()));
-        if let Ok(Err(why)) | Err(why) = self.source.ask(write).await {
-            ::log::warn!(target: "identity-in-memory", "where the cluster is, is kept in memory alone: cannot write {path}: {why}");
-            // It is not read again, as what is there is older.
-            kubeconfig.iter_mut().for_each(|kubeconfig| kubeconfig.path.clear());
+        let kubeconfig = Kubeconfig::parse(&text, &path);
+        self.write(reactor, vec![(KUBECONFIG, Some(text.into()))]).await;
+        let mut read =
+            kubeconfig.inspect_err(|problem| ::log::error!(target: "identity-damaged", "{path}: {problem}")).ok()?;
+        if self.has_newer(&read.path) {
+            // It is not read again.
+            read.path.clear();
         }
-        kubeconfig.inspect_err(|problem| ::log::error!(target: "identity-damaged", "{path}: {problem}")).ok()
+        Some(read)
+    }
+
+    /// Whether what is at that path is older than what is in use.
+    pub fn has_newer(&self, kubeconfig: &str) -> bool {
+        self.are_of(kubeconfig) && self.unwritten.borrow().has(KUBECONFIG)
     }
 
     /// For the day when the certificate, or the cluster's CA, has ended (EXP-2, CA-4).
-    pub async fn keep_means(&self, means: Zeroizing<String>) {
-        let folder = Arc::clone(&self.folder);
-        let write = move || make_folder(&folder).and_then(|()| replace(&folder, TOKEN, means.as_bytes()));
-        if let Ok(Err(why)) | Err(why) = self.source.ask(write).await {
-            ::log::warn!(target: "identity-in-memory", "the token is not kept: cannot write {}/{TOKEN}: {why}", self.folder);
-        }
+    pub async fn keep_means(&self, reactor: &Reactor, means: Zeroizing<String>) {
+        self.write(reactor, vec![(TOKEN, Some(means))]).await;
     }
 
-    /// Whether a supervisor gives out the certificates; the CA is its business then.
-    pub async fn is_supervised(&self, reactor: &Reactor) -> bool {
+    /// Port of the supervisor that gives out the certificates, and has the CA, if one does.
+    pub async fn supervisor(&self, reactor: &Reactor) -> Result<Option<u16>, String> {
         let folder = Arc::clone(&self.folder);
-        let asked = self.source.ask(move || password_in(&folder).is_some());
-        let found = reactor.before(clock::up() + thread::FILE_PATIENCE, asked).await.and_then(Result::ok);
-        found.unwrap_or(true) || self.node_password.borrow().is_some()
+        let on_disk = self.ask(reactor, move || password_in(&folder)).await?;
+        Ok(self.node_password.borrow().as_ref().or(on_disk.as_ref()).map(|known| known.port))
     }
 
     /// Whether a kubeconfig at that path is ours; the one in memory has none.
@@ -196,18 +179,44 @@ impl IdentityFiles {
     }
 
     /// Writes what is in use from now on, and forgets what was pending.
-    pub async fn keep(&self, node_pem: Arc<NodePem>) {
-        let folder = Arc::clone(&self.folder);
+    pub async fn keep(&self, reactor: &Reactor, node_pem: &NodePem) {
         self.pending.take();
         self.is_used.set(true);
-        let why = match self.source.ask(move || keep(&folder, &node_pem)).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) | Err(error) => error,
-        };
-        ::log::warn!(
-            target: "identity-in-memory",
-            "the new certificate is in use and kept in memory alone, as {}/{NODE} cannot be written: {why}", self.folder
-        );
+        self.write(reactor, vec![(NODE, Some(node_pem.text())), (PENDING, None)]).await;
+    }
+
+    /// When the disk is asked again for what it has not taken.
+    pub fn due_at(&self) -> Option<Up> {
+        self.unwritten.borrow().due_at()
+    }
+
+    /// Brings this to the disk, and what it has not taken before. Where it does not take all, that is said, once.
+    pub async fn write(&self, reactor: &Reactor, changes: Vec<Change>) {
+        changes.into_iter().for_each(|change| self.unwritten.borrow_mut().add(change));
+        let (folder, all) = (Arc::clone(&self.folder), self.unwritten.borrow().changes().to_vec());
+        let names = Vec::from_iter(all.iter().map(|(name, _)| *name));
+        let tried = self.ask(reactor, move || write_all(&folder, &all)).await;
+        let (refused, why) = tried.unwrap_or_else(|why| (names, why));
+        let folder = &self.folder;
+        match self.unwritten.borrow_mut().tried(&refused, clock::up()) {
+            Some(false) => ::log::warn!(
+                target: "identity-in-memory",
+                "{folder}/{} cannot be written ({why}): until the disk takes it, it is kept in memory alone, and is lost with the \
+                power; see: df -h {folder}", refused.first().unwrap_or(&"")
+            ),
+            Some(true) => ::log::info!(target: "identity-kept", "all of the identity is in {folder} now"),
+            None => {}
+        }
+    }
+
+    /// What the disk answers, or why it does not.
+    async fn ask<T: Send + 'static>(
+        &self,
+        reactor: &Reactor,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let answer = reactor.before(clock::up() + thread::FILE_PATIENCE, self.source.ask(call)).await;
+        answer.ok_or_else(|| SILENT.to_owned())?.map_err(|error| error.to_string())
     }
 }
 
@@ -240,73 +249,14 @@ fn new_password(port: u16) -> Option<NodePassword> {
     SystemRandom::new().fill(&mut random).ok().map(|()| NodePassword::new(random, port))
 }
 
-/// `None`: there is to be none.
-fn keep_password(folder: &str, wanted: Option<&NodePassword>) -> io::Result<()> {
-    match wanted {
-        Some(wanted) if password_in(folder).as_ref() == Some(wanted) => Ok(()),
-        Some(wanted) => make_folder(folder).and_then(|()| replace(folder, NODE_PASSWORD, wanted.text().as_bytes())),
-        None if password_in(folder).is_none() => Ok(()),
-        None => perform(&files::FORGET, folder, NODE_PASSWORD, &[]),
-    }
-}
-
-/// The key, and whether it is on the disk.
-fn find_or_make(folder: &str, node: &str, is_new: bool) -> Result<(PrivateKey, Result<(), String>), String> {
-    let found = file::read(&format!("{folder}/{PENDING}"), limits::CREDENTIAL_FILE_BYTES).ok();
-    let pending = found.and_then(|bytes| Pending::read(&zeroize::Zeroizing::new(bytes)).ok());
+/// That of an earlier process, which has asked with it, or was about to.
+fn find_key(folder: &str, node: &str) -> Option<PrivateKey> {
+    let found =
+        zeroize::Zeroizing::new(file::read(&format!("{folder}/{PENDING}"), limits::CREDENTIAL_FILE_BYTES).ok()?);
+    let pending = Pending::read(&found).ok().filter(|pending| pending.node == node)?;
     // Its certificate is in use, and only the end of the change-over is missing.
-    let is_used = |key: &PrivateKey| kept_in(folder).is_some_and(|kept| kept.key == *key);
-    if let Some(pending) = pending.filter(|pending| !is_new && pending.node == node && !is_used(&pending.key)) {
-        return Ok((pending.key, Ok(())));
-    }
-    let pending = Pending { node: node.to_owned(), key: new_key()? };
-    let written = make_folder(folder).and_then(|()| replace(folder, PENDING, pending.text().as_bytes()));
-    Ok((pending.key, written.map_err(|error| error.to_string())))
-}
-
-fn keep(folder: &str, node_pem: &NodePem) -> io::Result<()> {
-    make_folder(folder)?;
-    let _ = perform(&files::SET_ASIDE, folder, NODE, &[]);
-    replace(folder, NODE, node_pem.text().as_bytes())?;
-    perform(&files::FORGET, folder, PENDING, &[])
-}
-
-/// Only for the agent's own user.
-fn make_folder(folder: &str) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-        // Its name is in the folder above.
-        Ok(()) => File::open(format!("{folder}/.."))?.sync_all(),
-    }
-}
-
-/// Whole, or not at all.
-fn replace(folder: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let written = perform(&files::REPLACE, folder, name, bytes);
-    if written.is_err() {
-        let _ = perform(&[FileStep::Remove(".new")], folder, name, &[]);
-    }
-    written
-}
-
-fn perform(steps: &[FileStep], folder: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let path = |suffix: &str| format!("{folder}/{name}{suffix}");
-    steps.iter().try_for_each(|step| match *step {
-        FileStep::Remove(suffix) => match fs::remove_file(path(suffix)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
-        FileStep::Write(suffix) => {
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(0o600).custom_flags(O_NOFOLLOW);
-            options.open(path(suffix))?.write_all(bytes)
-        }
-        FileStep::Sync(suffix) => File::open(path(suffix))?.sync_all(),
-        FileStep::Rename(suffix) => fs::rename(path(suffix), path("")),
-        FileStep::Link(suffix) => fs::hard_link(path(""), path(suffix)),
-        FileStep::SyncFolder => File::open(folder)?.sync_all(),
-    })
+    let is_used = kept_in(folder).is_some_and(|kept| kept.key == pending.key);
+    (!is_used).then_some(pending.key)
 }
 
 fn old_name(name: &str) -> String {
@@ -335,6 +285,7 @@ mod tests {
     use crate::identity::samples;
     use crate::io::loopback::TempFolder;
     use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     fn make(files: &IdentityFiles, is_new: bool) -> Made {
@@ -343,7 +294,8 @@ mod tests {
     }
 
     fn keep_now(files: &IdentityFiles, node_pem: NodePem) {
-        Reactor::new().unwrap().block_on(files.keep(Arc::new(node_pem))).unwrap();
+        let reactor = Reactor::new().unwrap();
+        reactor.block_on(files.keep(&reactor, &node_pem)).unwrap();
     }
 
     /// A certificate for the key of the last request, as a signer makes one.
@@ -469,5 +421,35 @@ mod tests {
         assert_eq!(make(&files, false).request.name(), first.request.name());
         keep_now(&files, issued(&files));
         assert_eq!(kept_in(&folder.path("none/such/identity")), None);
+    }
+
+    #[test]
+    fn what_the_disk_did_not_take_is_on_it_as_soon_as_it_does_and_the_next_process_finds_it() {
+        let folder = TempFolder::new();
+        let state = folder.path("later");
+        let (files, reactor) = (IdentityFiles::new(&state, "n1"), Reactor::new().unwrap());
+        let authorities: Bundle = vec![samples::leaf("ca", &samples::Key::new(), 2026, 2036).into()].into();
+        let servers = [crate::config::kubeconfig::parse_server("https://one:6443").unwrap()];
+        reactor.block_on(files.supervise(&reactor, Some(6443))).unwrap();
+        let kubeconfig = reactor.block_on(files.use_cluster(&reactor, &servers, &authorities, None)).unwrap().unwrap();
+        assert!(kubeconfig.path.is_empty() && files.has_newer(""), "what is at its path is not read");
+        let first = make(&files, false);
+        keep_now(&files, issued(&files));
+        let second = make(&files, false);
+        let node_pem = issued(&files);
+        assert!(files.due_at().unwrap() > clock::up());
+        let retry = || reactor.block_on(files.write(&reactor, Vec::new())).unwrap();
+        retry();
+        fs::create_dir(&state).unwrap();
+        retry();
+        assert_eq!((files.due_at(), files.has_newer("")), (None, false));
+        let place = format!("{state}/identity");
+        let kept = kept_in(&place).unwrap();
+        assert_eq!(SigningRequest::new("n1", kept.key.point().unwrap()).name(), first.request.name());
+        let next = make(&IdentityFiles::new(&state, "n1"), false);
+        assert_eq!((next.request.name(), next.node_password), (second.request.name(), second.node_password));
+        keep_now(&files, node_pem.clone());
+        assert_eq!((kept_in(&place), fs::exists(format!("{place}/{PENDING}")).unwrap()), (Some(node_pem), false));
+        assert!(fs::exists(format!("{place}/{KUBECONFIG}")).unwrap());
     }
 }

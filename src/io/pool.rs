@@ -169,14 +169,9 @@ impl Pool {
         servers
     }
 
-    /// Whom the kubeconfig in use trusts.
-    pub fn authority(&self) -> Option<Material> {
-        self.kubeconfig.borrow().certificate_authority.clone()
-    }
-
-    /// Where the kubeconfig in use stands.
-    pub fn path(&self) -> String {
-        self.kubeconfig.borrow().path.clone()
+    /// The kubeconfig in use.
+    pub fn kubeconfig(&self) -> Arc<Kubeconfig> {
+        Arc::clone(&self.kubeconfig.borrow())
     }
 
     /// From now on this certificate, over the connection that has proved it.

@@ -59,7 +59,7 @@ pub struct Start {
     pub machine: Machine,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem. What the sandbox hides is told by it.
     pub read_settings: ReadSettings,
-    /// What the settings say to join with; takes the servers in use, if there are any, and whether their CA is another by now.
+    /// What the settings say to join with; takes the servers in use, if there are any.
     pub read_means: ReadMeans,
     /// The file system of the state directory, for every status run; takes whether it may be another one.
     pub read_disk: ReadDisk,
@@ -73,7 +73,7 @@ pub struct Start {
 
 /// These two may hang, with the file system that they ask.
 type ReadSettings = Arc<dyn Fn(&Sandbox) -> Result<(Settings, Option<Kubeconfig>), String> + Send + Sync>;
-type ReadMeans = Arc<dyn Fn(&[Server], bool) -> Result<Means, String> + Send + Sync>;
+type ReadMeans = Arc<dyn Fn(&[Server]) -> Result<Means, String> + Send + Sync>;
 type ReadDisk = Arc<dyn Fn(bool) -> StateDisk + Send + Sync>;
 
 /// What the tasks of this thread tell the loop.

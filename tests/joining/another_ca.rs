@@ -3,7 +3,7 @@
 use super::agent::{Launch, Nodepulse};
 use super::cluster::joining::{KUBEADM_GROUP, Token};
 use super::cluster::{Cluster, NodeIdentity, Result, Rotation, wait_until};
-use super::join::{WATCHED, YEAR, is_renewing, own_cluster, start};
+use super::join::{WATCHED, YEAR, group, is_renewing, own_cluster, start};
 use super::requests::{SOON, now_us};
 use super::trials::Case;
 use nix::sys::signal::Signal;
@@ -15,6 +15,8 @@ pub fn cases() -> Vec<Case> {
         a_new_ca_with_overlap_is_learned_and_used,
         a_new_ca_at_once_is_believed_if_its_hash_was_known,
         a_new_ca_that_nobody_announced_is_told_and_believed_when_a_person_says_so,
+        a_new_ca_whose_hash_was_known_lets_in_a_board_that_waits_for_its_first_certificate,
+        a_new_ca_whose_hash_was_known_is_believed_also_when_the_token_has_ended,
     ]
 }
 
@@ -96,5 +98,44 @@ fn a_new_ca_that_nobody_announced_is_told_and_believed_when_a_person_says_so(_: 
     assert!(output.status.success() && said.contains("ca-added"), "{said}");
     let since = now_us();
     let mut agent = Launch::quick(&node).without_kubeconfig().start(&cluster)?;
+    is_renewing(&cluster, &node, &mut agent, since)
+}
+
+/// It has found its cluster, and nobody approves; then the CA that it has found is gone.
+fn a_new_ca_whose_hash_was_known_lets_in_a_board_that_waits_for_its_first_certificate(_: &Cluster) -> Result<()> {
+    let mut cluster = own_cluster(YEAR)?;
+    let token = cluster.token(&[&group(&cluster, "by-hand")?], None)?;
+    let pins = [cluster.pin().to_owned(), cluster.other_pin().to_owned()];
+    let (node, mut agent) = start(&cluster, "unapproved", &token, &[&pins[0], &pins[1]])?;
+    agent.wait_for_line(&["waiting for approval"], SOON * 2)?;
+    let found = cluster.requests_for(&node.name)?;
+    let name = found[0]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    cluster.rotate(Rotation::Over)?;
+    cluster.wait_for_signature(&token)?;
+    cluster.approve(&name)?;
+    hurried(&mut agent, &["certificate-issued"])?;
+    is_renewing(&cluster, &node, &mut agent, 0)?;
+    assert_eq!(cluster.requests_for(&node.name)?.len(), 1, "with the same key");
+    Ok(())
+}
+
+/// As kubeadm's do after a day: nobody signs cluster-info for this board any more. The CA of its certificate is another as well, so
+/// that it is in when the token is made again, but it knows its cluster already.
+fn a_new_ca_whose_hash_was_known_is_believed_also_when_the_token_has_ended(_: &Cluster) -> Result<()> {
+    let (mut cluster, token, node, mut agent) = before_rotation("prepared-long-ago", true)?;
+    cluster.delete_token(&token)?;
+    let since = now_us();
+    cluster.rotate(Rotation::Over)?;
+    // Of another one: the cluster is through with it.
+    cluster.wait_for_signature(&cluster.token(&[KUBEADM_GROUP], None)?)?;
+    let line = hurried(&mut agent, &["ca-added"])?;
+    assert!(line.contains(cluster.pin()) && !line.contains(cluster.other_pin()), "{line}");
+    hurried(&mut agent, &["token-unknown", &format!("kubeadm token create {}.", token.id)])?;
+    let user = format!("system:bootstrap:{}", token.id);
+    assert!(cluster.api.audit(|e| e.user == user && e.received_at_us > since)?.is_empty(), "the token was sent");
+    cluster.put_token(&token, &[KUBEADM_GROUP], None)?;
+    cluster.wait_for_signature(&token)?;
+    let since = now_us();
+    agent.signal(Signal::SIGHUP)?;
     is_renewing(&cluster, &node, &mut agent, since)
 }

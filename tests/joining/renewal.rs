@@ -4,7 +4,7 @@
 use super::agent::{Launch, Nodepulse};
 use super::cluster::joining::REQUESTS;
 use super::cluster::pki::{self, Validity};
-use super::cluster::{AuditEntry, Cluster, Credential, NodeIdentity, Options, Result, wait_until};
+use super::cluster::{AuditEntry, Cluster, Credential, NodeIdentity, Options, Result, condition, wait_until};
 use super::pkcs10::{Curve, node_subject, pem, request};
 use super::requests::{SOON, is_renewal, lines, now_us, wait_until_ready};
 use super::trials::Case;
@@ -24,6 +24,7 @@ pub fn cases() -> Vec<Case> {
         a_renewal_that_was_denied_or_failed_keeps_the_old_certificate_and_asks_seldom,
         a_certificate_that_is_not_what_was_asked_for_is_not_used,
         a_request_of_somebody_else_under_our_name_is_told_from_ours,
+        a_certificate_that_is_about_to_end_is_a_condition_until_its_successor_is_there,
     ]
 }
 
@@ -216,5 +217,24 @@ fn a_request_of_somebody_else_under_our_name_is_told_from_ours(_: &Cluster) -> R
     agent.wait_for_line(&["request-not-ours", &name], SOON * 2)?;
     assert!(!files(&node).contains(&"node.pem".to_owned()), "{:?}", files(&node));
     wait_until_ready(&cluster, &node)?;
+    agent.check()
+}
+
+/// Most of its life is over, and nobody approves its successor: there are twenty minutes for that.
+fn a_certificate_that_is_about_to_end_is_a_condition_until_its_successor_is_there(_: &Cluster) -> Result<()> {
+    let cluster = cluster()?;
+    let node = cluster.node_at(&cluster.api, "expiring", Credential::Old(Duration::from_secs(1200)))?;
+    let mut agent = Launch::quick(&node).start(&cluster)?;
+    let reason = |status: &str| -> Result<String> {
+        let found = cluster.wait_for_condition(&node.name, "CertificateExpiring", status, SOON * 4)?;
+        Ok(condition(&found, "CertificateExpiring").map(|one| one["reason"].to_string()).unwrap_or_default())
+    };
+    assert_eq!(reason("True")?, "\"CertificateExpiresSoon\"");
+    let name = name_of(&pending(&cluster, &node)?);
+    agent.wait_for_line(&["waiting for approval: kubectl certificate approve", &name], SOON * 2)?;
+    cluster.approve(&name)?;
+    agent.wait_for_line(&["a new certificate is in use"], SOON * 4)?;
+    assert_eq!(reason("False")?, "\"CertificateIsValid\"");
+    assert_eq!(cluster.requests_for(&node.name)?.len(), 1);
     agent.check()
 }

@@ -29,6 +29,7 @@ pub fn cases() -> Vec<Case> {
         a_certificate_is_renewed_over_the_supervisor_and_the_one_in_use_shows_who_asks,
         a_certificate_that_has_ended_is_replaced_with_the_token,
         a_person_types_the_same_command_as_for_kubeadm,
+        a_ca_that_a_supervisor_shows_beside_its_own_is_learned,
         a_board_behind_a_proxy_joins_through_it,
         a_real_k3s_takes_a_board_with_its_token,
     ]
@@ -341,6 +342,30 @@ fn a_person_types_the_same_command_as_for_kubeadm(cluster: &Cluster) -> Result<(
     let said = ask_for(&node, &["check", &name])?;
     assert!(said.contains("answers, version"), "{said}");
     Ok(())
+}
+
+/// Over a connection that the known one verifies, by nobody in particular (CA-1).
+fn a_ca_that_a_supervisor_shows_beside_its_own_is_learned(cluster: &Cluster) -> Result<()> {
+    let supervisor = Supervisor::start(cluster, "k3s")?;
+    let (front, node) = (Front::of(&supervisor), cluster.node("k3s-rotated")?);
+    let mut agent = front.launch(&node).start(cluster)?;
+    agent.wait_for_line(&["lease-held"], SOON * 3)?;
+    let (before, known) = (read(&node, "kubeconfig")?, password(&node)?);
+    supervisor.become_a(Manner::NextAuthority);
+    // It looks once a week; whoever cannot wait tells it to read everything again.
+    agent.signal(Signal::SIGHUP)?;
+    agent.wait_for_line(&["ca-added"], SOON * 2)?;
+    wait_until("another kubeconfig", SOON, || {
+        if read(&node, "kubeconfig")? != before { Ok(()) } else { Err("it is as it was".to_owned()) }
+    })?;
+    let asked = supervisor.asked();
+    let last = asked.iter().rfind(|asked| asked.line.contains("/cacerts")).ok_or("nothing was asked")?;
+    assert!(!last.holds_a_secret() && last.certificate.is_none(), "{last:?}");
+    assert_eq!(password(&node)?, known, "it is the same board");
+    assert_eq!(agent.stop()?, 0);
+    let mut agent = Launch::quick(&node).without_kubeconfig().start(cluster)?;
+    agent.wait_for_line(&["lease-held"], SOON * 3)?;
+    agent.check()
 }
 
 /// Each connection: before anybody is proven, and after.

@@ -18,6 +18,8 @@ pub enum Credential {
     NotYetValid,
     /// From five minutes ago, for so long from now on.
     Ending(Duration),
+    /// The same from ten hours ago.
+    Old(Duration),
     /// Signed by an authority that the server does not know: 401.
     OtherClientAuthority,
     /// The kubeconfig trusts another authority than the server's: no handshake.
@@ -101,6 +103,7 @@ fn keys(user: &str, authority: &Authority, credential: Credential) -> Result<(Ke
         Credential::Expired => (Validity::Expired, authority),
         Credential::NotYetValid => (Validity::NotYet, authority),
         Credential::Ending(life) => (Validity::Ending(life), authority),
+        Credential::Old(life) => (Validity::Old(life), authority),
         Credential::OtherClientAuthority => (Validity::Now, &stranger),
         _ => (Validity::Now, authority),
     };

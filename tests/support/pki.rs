@@ -27,6 +27,8 @@ pub enum Validity {
     FromBirth,
     /// From five minutes ago, as signers date, for so long from now on.
     Ending(Duration),
+    /// From ten hours ago, for so long from now on.
+    Old(Duration),
 }
 
 /// A certificate and its key.
@@ -187,6 +189,7 @@ fn params(name: &str, group: Option<&str>, validity: Validity) -> Result<Certifi
         Validity::Year => (now - HOUR, now + 365 * DAY),
         Validity::FromBirth => (now - 300 * DAY, now + 365 * DAY),
         Validity::Ending(life) => (now - Duration::from_secs(300), now + life),
+        Validity::Old(life) => (now - 10 * HOUR, now + life),
     };
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);

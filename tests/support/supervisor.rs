@@ -46,6 +46,8 @@ pub enum Manner {
     WrongName,
     /// It shows this to everybody, whatever it was before.
     OtherAuthority,
+    /// It shows this beside its own, which it uses still.
+    NextAuthority,
 }
 
 /// A request, as it came. Requests that went on to the API server are not in it.
@@ -317,8 +319,11 @@ impl Shared {
         let manner = *lock(&self.manner);
         let path = request.path();
         if path == "/cacerts" {
-            let shown = if manner == Manner::OtherAuthority { &self.stranger } else { &self.server_authority };
-            return plain(shown.certificate());
+            return plain(match manner {
+                Manner::OtherAuthority => self.stranger.certificate(),
+                Manner::NextAuthority => self.server_authority.certificate() + &self.stranger.certificate(),
+                _ => self.server_authority.certificate(),
+            });
         }
         if path == "/ping" {
             return plain("pong".to_owned());

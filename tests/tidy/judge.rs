@@ -22,7 +22,7 @@ const JUDGE: [&str; 12] = [
 
 /// What the rest of the simulator needs to start the agent, to feed it and to hear it: types that are made and taken apart.
 const TO_DRIVE: &[(&str, &[&str])] = &[
-    ("agent", &["Access", "Agent", "CredentialDates", "Input", "Means", "Output", "Ticket", "Trust"]),
+    ("agent", &["Access", "Agent", "CredentialDates", "Input", "JoinedCluster", "Means", "Output", "Ticket", "Trust"]),
     (
         "api",
         &[

@@ -1,12 +1,28 @@
-//! Turns a person's wish for another certificate into the lane's next step, and what comes of it into a sentence for them.
+//! Turns a person's wish for another certificate into the lane's next step, and what comes of it, or how far a join is, into a
+//! sentence for them.
 
 use super::super::contract::{Access, Output};
 use super::super::notice::Level;
 use super::super::shared::Shared;
+use super::request::TOLD_AT_LOOK;
 use super::{IdentityLane, Stage};
 use crate::time::Now;
 
 impl IdentityLane {
+    /// How far a board without credentials is, for people, and whether somebody has to do something about it.
+    pub(in crate::agent) fn joining(&self) -> (bool, String) {
+        let step = match &self.stage {
+            Stage::Poll(made, poll) if poll.looks >= TOLD_AT_LOOK => {
+                return (true, format!("waiting for approval: kubectl certificate approve {}", made.request.name()));
+            }
+            Stage::Join | Stage::Rest { .. } => "finding out which cluster it is",
+            Stage::Making(_) | Stage::Create(_) | Stage::Poll(..) => "asking for a certificate",
+            Stage::Prove(..) | Stage::Keep => "trying the certificate",
+        };
+        let obstacle = self.join.as_ref().and_then(|join| join.obstacle()).or(self.tries.last_failure());
+        (obstacle.is_some(), obstacle.unwrap_or(step).to_owned())
+    }
+
     /// A person wants a successor now (ROT-2). What is under way goes on, and is told to them as well.
     pub(in crate::agent) fn renew(&mut self, is_held: bool, shared: &mut Shared, now: Now) {
         self.is_asked = true;

@@ -1,16 +1,17 @@
-//! Turns cluster-info, read over a connection that the known CAs verify, into the CAs that the board trusts from then on (CA-1,
-//! CA-2).
+//! Turns cluster-info, or what a supervisor has in its place, read over a connection that the known CAs verify, into the CAs that
+//! the board trusts from then on (CA-1, CA-2).
 
 use std::time::Duration;
 
-use super::super::contract::{Access, Output};
+use super::super::contract::{Access, JoinedCluster, Output};
 use super::super::notice::Level;
 use super::super::shared::Shared;
 use super::{HOUR, hashes};
 use crate::api::{Document, Operation, Refusal, StatusError};
 use crate::config::kubeconfig::Server;
+use crate::config::limits;
 use crate::identity::cluster_info::{self, ClusterInfo};
-use crate::identity::{Bundle, CertificateDer};
+use crate::identity::{Bundle, CertificateDer, pem, supervisor};
 use crate::time::{Now, Up};
 
 /// The look at the cluster's CAs, once a week.
@@ -33,7 +34,8 @@ enum Step {
 
 #[derive(Debug)]
 struct Asking {
-    servers: Vec<Server>,
+    server: Server,
+    is_supervisor: bool,
     known: Bundle,
     /// Of these, those that verify the connection.
     over: Bundle,
@@ -66,13 +68,12 @@ impl Look {
 
     /// What to ask; `None`: `io` first.
     pub(super) fn operation(&mut self, shared: &mut Shared) -> Option<(Access, Operation)> {
-        if let Step::Asking(asking) = &mut self.step
-            && let Some(server) = asking.servers.first()
-        {
+        if let Step::Asking(asking) = &mut self.step {
             asking.is_sent = true;
             let authorities = Some(asking.over.all());
-            let access = Access::Introduced { server: server.clone(), authorities, token: None };
-            return Some((access, Operation::ReadClusterInfo));
+            let access = Access::Introduced { server: asking.server.clone(), authorities, token: None };
+            let asked = if asking.is_supervisor { supervisor::ask_authorities() } else { Operation::ReadClusterInfo };
+            return Some((access, asked));
         }
         self.step = Step::Reading;
         shared.output(Output::ReadCluster);
@@ -84,15 +85,14 @@ impl Look {
         matches!(&self.step, Step::Asking(asking) if asking.is_sent)
     }
 
-    pub(super) fn cluster_read(&mut self, cluster: Option<(Vec<Server>, Bundle)>, shared: &mut Shared, now: Now) {
-        match cluster {
-            Some((servers, known)) if !servers.is_empty() => {
-                let over = shared.stamp(now).and_then(|stamp| known.without_absent(stamp));
-                let over = over.unwrap_or_else(|| known.clone());
-                self.step = Step::Asking(Box::new(Asking { servers, known, over, is_sent: false }));
-            }
-            _ => self.rest(WEEK, shared, now.up),
-        }
+    pub(super) fn cluster_read(&mut self, cluster: Option<JoinedCluster>, shared: &mut Shared, now: Now) {
+        let read = cluster.and_then(|of| Some((of.servers.into_iter().next()?, of.authorities, of.supervisor)));
+        let Some((server, known, supervisor)) = read else { return self.rest(WEEK, shared, now.up) };
+        let over = shared.stamp(now).and_then(|stamp| known.without_absent(stamp));
+        let over = over.unwrap_or_else(|| known.clone());
+        let (server, is_supervisor) =
+            (Server { port: supervisor.unwrap_or(server.port), ..server }, supervisor.is_some());
+        self.step = Step::Asking(Box::new(Asking { server, is_supervisor, known, over, is_sent: false }));
     }
 
     pub(super) fn answered(&mut self, result: Result<Document, Refusal>, shared: &mut Shared, now: Now) {
@@ -101,6 +101,13 @@ impl Look {
             Ok(Document::Json(body)) => {
                 if let Ok(cluster) = ClusterInfo::read(&body).and_then(|info| info.cluster()) {
                     asking.seen(&cluster.authorities, shared, now);
+                }
+                WEEK
+            }
+            Ok(Document::HandedOut(body)) => {
+                let shown: Vec<_> = pem::certificates(&body).take(limits::CA_CERTIFICATES).collect();
+                if !shown.is_empty() {
+                    asking.seen(&shown, shared, now);
                 }
                 WEEK
             }
@@ -131,7 +138,7 @@ impl Look {
 
 impl Asking {
     fn seen(self, shown: &[CertificateDer<'static>], shared: &mut Shared, now: Now) {
-        let Asking { servers, known, over, .. } = self;
+        let Asking { known, over, .. } = self;
         let (seen, before) = (over.seen(shown, shared.stamp(now)), known.all());
         let new: Vec<_> = seen.shown.iter().filter(|one| !before.contains(one)).cloned().collect();
         if !new.is_empty() {
@@ -142,7 +149,7 @@ impl Asking {
             shared.say(Level::Info, "ca-added", text);
         }
         if seen != known {
-            shared.output(Output::UseCluster { servers, authorities: seen, supervisor: None });
+            shared.output(Output::UseCluster { servers: Vec::new(), authorities: seen, supervisor: None });
         }
     }
 }

@@ -11,6 +11,8 @@
 //! k3s and rke2    /cacerts, of which the token has the hash       the port of the API     its other servers
 //! ```
 
+mod stop;
+
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -19,9 +21,8 @@ use super::super::backoff::Backoff;
 use super::super::contract::{Access, Means, Output, Trust};
 use super::super::notice::Level;
 use super::super::shared::Shared;
-use super::stop::{self, Stop};
-use super::{HOUR, hashes};
-use crate::api::{Class, Document, Operation, Refusal, StatusError};
+use super::hashes;
+use crate::api::{Document, Operation, Refusal, StatusError};
 use crate::config::kubeconfig::Server;
 use crate::config::limits;
 use crate::identity::cluster_info::{self, Cluster, ClusterInfo};
@@ -29,6 +30,7 @@ use crate::identity::supervisor::{self, Asked, Distribution};
 use crate::identity::token::Kind;
 use crate::identity::{CertificateDer, IdentityError, pem, pin};
 use crate::time::{Now, Up};
+pub(super) use stop::Stop;
 
 #[derive(Debug)]
 pub(super) struct Join {
@@ -79,14 +81,13 @@ enum Step {
     },
 }
 
-/// Anything that a person has to change.
-const LONG_PAUSE: Duration = Duration::from_secs(300);
 const CA_CHANGED: &str = "ca-changed";
 /// A fleet that is switched on together is spread over this.
 const SPREAD: Duration = Duration::from_secs(5);
-const DAY: Duration = Duration::from_secs(24 * 3600);
-/// What goes on being in the way is told again this often.
-const TOLD_EVERY: Duration = Duration::from_secs(600);
+/// Between two tries where nobody answers, or a person has to change something.
+const LONG_PAUSE: Duration = Duration::from_secs(300);
+const NO_TRUST: &str =
+    "nothing says which server may have the token: set caHash or caFile, or run nodepulse join on this board";
 
 impl Join {
     pub(super) fn new(reason: Reason, shared: &mut Shared, now: Up) -> Join {
@@ -153,9 +154,16 @@ impl Join {
         match means {
             Ok(means) => {
                 self.step = match &means.trust {
-                    Trust::Pinned(_) | Trust::Token => Step::Discover,
+                    // The CA in use has proven itself: whoever has another one is not asked for a certificate.
+                    _ if self.reason == Reason::Ended => Step::Confirm(None),
                     Trust::Given(authorities) => Step::Confirm(Some(authorities.clone())),
-                    Trust::InUse => Step::Confirm(None),
+                    Trust::Pinned(pins)
+                        if pins.is_empty() && !means.token.has_pin() && self.reason == Reason::First =>
+                    {
+                        return self.hindered("no-pin", NO_TRUST.to_owned(), LONG_PAUSE, shared, now);
+                    }
+                    // Where none is pinned, people are told which one there is.
+                    Trust::Pinned(_) | Trust::Token => Step::Discover,
                 };
                 self.means = Some(means);
                 self.at = now.up;
@@ -207,8 +215,8 @@ impl Join {
         match (step, document) {
             (Step::Discover, Document::Json(body) | Document::HandedOut(body)) => self.discovered(&body, shared)?,
             (Step::Confirm(authorities), Document::Json(body) | Document::HandedOut(body)) => {
-                self.confirmed(&body, authorities.is_none(), shared)?;
-                if self.reason == Reason::OtherCa && self.supervisor().is_none() {
+                self.confirmed(&body, authorities, shared)?;
+                if self.reason == Reason::OtherCa {
                     return Ok(self.proven(None));
                 }
             }
@@ -257,20 +265,6 @@ impl Join {
         }
     }
 
-    /// The server does not take the token that cluster-info was signed with a moment ago.
-    pub(super) fn token_died(&mut self, shared: &mut Shared, now: Now) {
-        let id = match self.kind() {
-            Some(Kind::Bootstrap(token)) => token.id.to_owned(),
-            _ => String::new(),
-        };
-        self.refused(IdentityError::TokenUnknown(id), shared, now);
-    }
-
-    /// No certificate comes of the server that was proven.
-    pub(super) fn refused(&mut self, error: IdentityError, shared: &mut Shared, now: Now) {
-        self.stop(error.into(), shared, now);
-    }
-
     /// Settings, token or link may be others now.
     pub(super) fn hurry(&mut self, now: Up) {
         if self.obstacle.is_some() {
@@ -288,45 +282,59 @@ impl Join {
 
     /// Nothing is kept of this answer but certificates that are pinned (JOIN-3).
     fn discovered(&mut self, body: &[u8], shared: &mut Shared) -> Result<(), IdentityError> {
+        let has_other_ca = self.reason == Reason::OtherCa;
         let cluster = self.cluster(body, false);
         let shown = match &cluster {
             Ok(cluster) => cluster.authorities.clone(),
             // Even so people are told which one it is.
-            Err(IdentityError::SignatureWrong(_) | IdentityError::TokenUnknown(_))
-                if self.reason == Reason::OtherCa =>
-            {
+            Err(IdentityError::SignatureWrong(_) | IdentityError::TokenUnknown(_)) if has_other_ca => {
                 ClusterInfo::read(body)?.cluster()?.authorities
             }
+            Err(IdentityError::PinMismatch(_)) if has_other_ca => pem::certificates(body).collect(),
             Err(error) => return Err(error.clone()),
         };
         let pinned = match self.means.as_ref().map(|means| &means.trust) {
-            Some(Trust::Pinned(pins)) => pin::pinned(&shown, pins),
+            // That of k3s has been vouched for.
+            Some(Trust::Pinned(pins)) if cluster.is_err() || self.supervisor().is_none() => pin::pinned(&shown, pins),
             _ => Ok(shown),
         };
-        let pinned = match pinned {
-            Err(IdentityError::PinMismatch(found)) if self.reason == Reason::OtherCa => {
+        let pinned = match (pinned, cluster) {
+            (Err(IdentityError::PinMismatch(found)), cluster) if has_other_ca => {
                 return Err(IdentityError::CaChanged(found, cluster.is_ok()));
             }
-            pinned => cluster.and(pinned)?,
+            // The hash of a CA vouches for it, whatever has become of the token (CA-4).
+            (pinned, Err(IdentityError::TokenUnknown(_) | IdentityError::PinMismatch(_))) => pinned?,
+            (pinned, cluster) => cluster.and(pinned)?,
         };
         self.say(format!("its CA is{}", hashes(pinned.get(..1).unwrap_or_default())), shared);
         self.step = Step::Confirm(Some(pinned));
         Ok(())
     }
 
-    /// Now the whole bundle is the cluster's (JOIN-4).
-    fn confirmed(&mut self, body: &[u8], is_in_use: bool, shared: &mut Shared) -> Result<(), IdentityError> {
-        let Cluster { server, authorities } = self.cluster(body, true)?;
+    /// Now the whole bundle is the cluster's (JOIN-4). `over`: CAs that verified the connection; `None`: those in use.
+    fn confirmed(&mut self, body: &[u8], over: Authorities, shared: &mut Shared) -> Result<(), IdentityError> {
+        let has_other_ca = self.reason == Reason::OtherCa;
+        let Cluster { server, authorities } = match (self.cluster(body, true), &over) {
+            // Nobody vouches for what stands beside it.
+            (Err(IdentityError::TokenUnknown(_)), Some(over)) if has_other_ca => {
+                self.use_cluster(None, &[], over, shared);
+                return Ok(());
+            }
+            (cluster, _) => cluster?,
+        };
         if self.supervisor().is_some() {
             // Where the API is, it says to who shows the token.
+            if has_other_ca {
+                self.use_cluster(None, &[], &authorities, shared);
+            }
             self.step = Step::Look(Some(authorities));
             return Ok(());
         }
         self.say("its cluster-info is signed with the token".to_owned(), shared);
-        if !is_in_use {
+        if over.is_some() {
             self.use_cluster(None, &[server], &authorities, shared);
         }
-        self.step = Step::Look((!is_in_use).then_some(authorities));
+        self.step = Step::Look(over.map(|_| authorities));
         Ok(())
     }
 
@@ -353,16 +361,10 @@ impl Join {
         shared: &mut Shared,
     ) {
         let own = self.server().into_iter().chain(self.means.iter().flat_map(|means| &means.servers)).cloned();
-        let own = own.map(|server| match ports {
-            Some((supervisor, port)) if server.port == supervisor => Server { port, ..server },
-            _ => server,
-        });
-        let mut servers: Vec<Server> = Vec::new();
-        for server in own.chain(named.iter().cloned()).take(limits::JOIN_SERVERS) {
-            if !servers.contains(&server) {
-                servers.push(server);
-            }
-        }
+        let own = own.map(|server| server.of_api(ports));
+        // Beside a supervisor those in use stay where it does not say which there are.
+        let is_known = self.supervisor().is_none() || ports.is_some();
+        let servers = Server::without_repeats(&mut own.chain(named.iter().cloned()).filter(|_| is_known));
         if self.reason == Reason::OtherCa {
             let text = format!("the cluster's CA is another from now on:{}", hashes(authorities));
             shared.say(Level::Info, "ca-added", text);
@@ -425,32 +427,6 @@ impl Join {
         Some(Distribution::of(self.server()?.port))
     }
 
-    fn stop(&mut self, why: Stop, shared: &mut Shared, now: Now) {
-        let unreachable = |join: &mut Join, shared: &mut Shared| shared.random.up_to(join.unreachable.step());
-        let (word, text, pause) = match why {
-            Stop::Failed(refusal) if refusal.class() == Class::Rights => return self.token_died(shared, now),
-            Stop::Failed(refusal) => {
-                let pause = match stop::is_of_one_server(&refusal.word()) {
-                    true => self.pause_for_server(shared),
-                    false => unreachable(self, shared).max(refusal.retry_after().min(LONG_PAUSE)),
-                };
-                let server = self.server().map(Server::authority).unwrap_or_default();
-                ("join-failing", format!("{server}: {refusal}"), pause)
-            }
-            Stop::Hindered(word @ "token-unknown", text) => (word, text, self.pause_for_token(shared, now)),
-            Stop::Hindered(word @ "supervisor-busy", text) => (word, text, unreachable(self, shared)),
-            Stop::Hindered(word, text) if stop::is_of_one_server(word) => (word, text, self.pause_for_server(shared)),
-            Stop::Hindered(word, text) => (word, text, LONG_PAUSE),
-        };
-        self.hindered(word, text, pause, shared, now);
-    }
-
-    /// A server that is none of this cluster's is asked again later; before that it is the turn of those that were not yet.
-    fn pause_for_server(&self, shared: &mut Shared) -> Duration {
-        let servers = self.means.as_ref().map_or(1, |means| means.servers.len());
-        if (self.turn + 1).is_multiple_of(servers) { LONG_PAUSE } else { shared.random.up_to(SPREAD) }
-    }
-
     /// Then nothing is pinned, and a server is asked which CA it has.
     fn was_given_ca(&mut self) -> bool {
         let Some(means) = self.means.as_mut().filter(|means| matches!(means.trust, Trust::Given(_))) else {
@@ -459,31 +435,5 @@ impl Join {
         means.trust = Trust::Pinned(Vec::new());
         self.step = Step::Discover;
         true
-    }
-
-    /// Whoever has a certificate that has ended asks every quarter of an hour for a day, then every hour, each time spread (EXP-3).
-    fn pause_for_token(&mut self, shared: &mut Shared, now: Now) -> Duration {
-        if self.reason != Reason::Ended {
-            return self.unknown.step();
-        }
-        let pause = if now.up - self.began < DAY { HOUR / 4 } else { HOUR };
-        pause / 2 + shared.random.up_to(pause)
-    }
-
-    /// From the beginning, later: token and settings may be others by then, and it is another server's turn.
-    fn hindered(&mut self, word: &'static str, text: String, pause: Duration, shared: &mut Shared, now: Now) {
-        // A new CA that is signed by now is news.
-        let is_known = |told: &'static str, before: &str| told == word && (word != CA_CHANGED || before == text);
-        let was_told = self.obstacle.take();
-        let was_told = was_told.filter(|(told, before, at)| is_known(told, before) && now.up - *at < TOLD_EVERY);
-        let told_at = was_told.map_or(now.up, |(_, _, at)| at);
-        if told_at == now.up {
-            shared.say(Level::Warn, word, text.clone());
-        }
-        self.obstacle = Some((word, text, told_at));
-        self.step = Step::Means { is_asked: false };
-        self.means = None;
-        self.turn += 1;
-        self.at = now.up + pause;
     }
 }

@@ -288,6 +288,52 @@ fn a_board_whose_first_request_is_denied_asks_again_from_the_token_on() {
     }
 }
 
+/// The cluster gets another CA while a request waits for its approval: its hash is known, and the key stays the same.
+#[test]
+fn a_board_that_waits_for_its_first_certificate_goes_by_its_pins_again_when_the_ca_is_another() {
+    let stranger = || Err(Refusal::Failed(Failure::new("tls-unknown-issuer", "signed by nobody")));
+    for is_polling in [false, true] {
+        let mut case = Case::new();
+        let old = case.authority.clone();
+        case.proven();
+        case.words();
+        let request = SigningRequest::new("n1", Key::new().point());
+        let made = Input::RequestMade { request: Box::new(request), signature: vec![0x30, 0], node_password: None };
+        case.script.agent.handle(made, case.script.now());
+        if is_polling {
+            case.play(Ok(metadata("5")));
+        }
+        case.authority = leaf("kubernetes", &Key::new(), 2025, 2035).into();
+        case.trust = Some(Trust::Pinned(vec![pin::of(&old).unwrap(), pin::of(&case.authority).unwrap()]));
+        let began = case.script.up;
+        case.play(stranger());
+        case.introduce();
+        assert!(case.script.up - began <= Duration::from_secs(310), "{:?}", case.script.up - began);
+        case.play(case.signed());
+        assert!(matches!(case.script.access, Some(Access::Unverified { .. })), "{:?}", case.script.access);
+        case.play(case.signed());
+        let over = match &case.script.access {
+            Some(Access::Introduced { authorities, token: None, .. }) => authorities.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(over, Some(vec![case.authority.clone()]));
+        case.play(refused(404, "NotFound"));
+        case.words();
+        assert_eq!(case.script.cluster.clone().unwrap().1, vec![case.authority.clone()].into());
+        assert_eq!(case.script.keys_asked, [false, false], "the same key");
+    }
+}
+
+/// A token needs a server that something proves, and says so.
+#[test]
+fn without_a_hash_a_board_asks_nobody_and_says_what_is_missing() {
+    let mut case = Case::new();
+    case.trust = Some(Trust::Pinned(Vec::new()));
+    case.introduce();
+    assert!(case.words().contains(&"no-pin"), "{:?}", case.script.words());
+    assert_eq!(case.script.access, None);
+}
+
 /// A few requests with a certificate that is refused are enough to know; the files are read again before.
 #[test]
 fn a_node_whose_certificate_has_ended_goes_back_with_the_token_ever_more_rarely() {
@@ -306,7 +352,8 @@ fn a_node_whose_certificate_has_ended_goes_back_with_the_token_ever_more_rarely(
         if case.script.means_asked > asked {
             tries.push(case.script.up.as_secs());
             let token = Token::parse(TOKEN).unwrap();
-            let means = Means { servers: case.servers.clone(), token, is_fleeting: false, trust: Trust::InUse };
+            let trust = Trust::Pinned(Vec::new());
+            let means = Means { servers: case.servers.clone(), token, is_fleeting: false, trust };
             let now = case.script.now();
             case.script.agent.handle(Input::Means(Ok(Box::new(means))), now);
             continue;

@@ -180,10 +180,9 @@ impl Script {
                     self.means_asked += 1;
                     self.has_other_ca = has_other_ca;
                 }
-                Output::ReadCluster => self.agent.handle(Input::Cluster(self.cluster.clone()), self.now()),
+                Output::ReadCluster => self.agent.handle(Input::Cluster(self.joined()), self.now()),
                 Output::UseCluster { servers, authorities, supervisor } => {
-                    self.cluster = Some((servers, authorities));
-                    self.supervisor = supervisor;
+                    self.use_cluster(servers, authorities, supervisor);
                 }
                 Output::TakeKey(key) => self.keys_taken.push(key),
                 Output::MakeRequest { is_new } => self.keys_asked.push(is_new),

@@ -21,6 +21,8 @@ struct Case {
     key: Key,
     port: u16,
     trust: Trust,
+    /// What other lanes are answered, where that is not what a healthy server says.
+    others: Option<Result<Document, Refusal>>,
 }
 
 impl Case {
@@ -29,7 +31,7 @@ impl Case {
         let now = script.now();
         script.agent.handle(Input::NotJoined, now);
         let bundle = pem::of_certificates(&[leaf("k3s-server-ca", &Key::new(), 2025, 2035).into()]);
-        Case { script, bundle, key: Key::new(), port, trust: Trust::Token }
+        Case { script, bundle, key: Key::new(), port, trust: Trust::Token, others: None }
     }
 
     fn new() -> Case {
@@ -57,6 +59,32 @@ impl Case {
             assert!(sent.is_empty(), "{sent:?}");
             self.script.up = self.script.up.max(until.as_duration());
         }
+        self.hand_over();
+    }
+
+    /// A Node that is answered so whatever it asks, until somebody asks what to join with, and that is said.
+    fn since(&mut self, answer: &Result<Document, Refusal>) {
+        self.others = Some(answer.clone());
+        self.script.register();
+        let renewal = Renewal::of(&leaf("n1", &Key::new(), 2024, 2046), None);
+        let now = self.script.now();
+        self.script.agent.handle(Input::Credentials(CredentialDates { renewal, ..CredentialDates::default() }), now);
+        let known: CertificateDer<'static> = leaf("k3s-server-ca", &Key::new(), 2025, 2035).into();
+        let servers = [parse_server("https://one:6443").unwrap(), parse_server("https://two:6443").unwrap()];
+        self.script.cluster = Some((servers.to_vec(), vec![known].into()));
+        self.script.supervisor = Some(self.port);
+        let asked = self.script.means_asked;
+        while self.script.means_asked == asked {
+            let (sent, until) = self.script.drain();
+            if sent.is_empty() {
+                self.script.up = self.script.up.max(until.as_duration());
+            }
+            sent.into_iter().for_each(|(ticket, _)| self.script.answer(ticket, answer.clone()));
+        }
+        self.hand_over();
+    }
+
+    fn hand_over(&mut self) {
         let nothing = CaHash { digest: [0; 32] };
         let Err(IdentityError::PinMismatch(found)) = pin::vouched_by_token(self.bundle.as_bytes(), nothing) else {
             panic!("a digest of zeros")
@@ -79,7 +107,10 @@ impl Case {
 
     /// Answers the next request with this; says its verb, path and own lines.
     fn play(&mut self, result: Result<Document, Refusal>) -> (&'static str, String, String) {
-        let (_, operation) = self.script.play(Lane::Identity, result);
+        let operation = match self.others.clone() {
+            None => self.script.play(Lane::Identity, result).1,
+            Some(others) => self.play_while(result, &others),
+        };
         let Operation::AskSupervisor(request) = &operation else { panic!("{operation:?}") };
         let is_proven = !matches!(self.script.access, Some(Access::Unverified { .. }));
         assert!(is_proven || request.headers.is_empty(), "{}", *request.headers);
@@ -88,6 +119,23 @@ impl Case {
             "a bearer of a K10 token"
         );
         (operation.verb(), request.path.clone(), request.headers.to_string())
+    }
+
+    /// All other lanes are answered so.
+    fn play_while(&mut self, result: Result<Document, Refusal>, others: &Result<Document, Refusal>) -> Operation {
+        loop {
+            let (sent, until) = self.script.drain();
+            if sent.is_empty() {
+                self.script.up = self.script.up.max(until.as_duration());
+            }
+            for (ticket, operation) in sent {
+                let is_ours = ticket.lane() == Lane::Identity;
+                self.script.answer(ticket, if is_ours { result.clone() } else { others.clone() });
+                if is_ours {
+                    return operation;
+                }
+            }
+        }
     }
 
     fn bundle(&self) -> Result<Document, Refusal> {
@@ -324,14 +372,89 @@ fn a_renewal_that_is_refused_keeps_the_certificate_in_use_and_is_tried_ever_more
 /// The CA in use proves the server, and what it shows then is the bundle from then on.
 #[test]
 fn a_board_that_has_been_a_node_goes_back_with_its_token_and_asks_nobody_unproven() {
-    let mut case = Case::new();
-    case.trust = Trust::InUse;
-    case.introduce();
+    let mut case = Case { script: Script::new(), ..Case::new() };
+    case.since(&refused(401, "Unauthorized"));
     assert_eq!(case.play(case.bundle()).1, "/cacerts");
-    assert!(matches!(&case.script.access, Some(Access::Introduced { authorities: None, .. })));
+    assert!(
+        matches!(&case.script.access, Some(Access::Introduced { authorities: None, .. })),
+        "{:?}",
+        case.script.access
+    );
     assert_eq!(case.play(handed_out(r#"{"HTTPSPort":6443,"SupervisorPort":6443}"#)).2, SHOWN);
     case.play(handed_out("[]"));
     case.words();
     assert_eq!(case.script.cluster.clone().unwrap().1.text(), case.bundle);
     assert_eq!(case.script.keys_asked, [false]);
+}
+
+fn stranger() -> Result<Document, Refusal> {
+    Err(Refusal::Failed(Failure::new("tls-unknown-issuer", "signed by nobody")))
+}
+
+/// CA-1: the supervisor shows it to nobody in particular, over a connection that the known CA verifies.
+#[test]
+fn each_week_a_supervisor_is_asked_for_its_cas_which_are_added_to_those_that_are_known() {
+    let mut case = Case { script: Script::new(), port: 9345, ..Case::new() };
+    case.script.register();
+    let renewal = Renewal::of(&leaf("n1", &Key::new(), 2026, 2046), None);
+    let now = case.script.now();
+    case.script.agent.handle(Input::Credentials(CredentialDates { renewal, ..CredentialDates::default() }), now);
+    let old: CertificateDer<'static> = leaf("rke2-server-ca", &Key::new(), 2025, 2035).into();
+    let servers = vec![parse_server("https://one:6443").unwrap()];
+    case.script.cluster = Some((servers.clone(), vec![old.clone()].into()));
+    case.script.supervisor = Some(9345);
+    for (shown, is_added) in [("nothing", false), ("both", true)] {
+        case.script.agent.handle(Input::Reloaded(Box::default()), case.script.now());
+        let shown =
+            if is_added { pem::of_certificates(std::slice::from_ref(&old)) + &case.bundle } else { shown.to_owned() };
+        assert_eq!(case.play(handed_out(&shown)), ("GET", "/cacerts".to_owned(), String::new()));
+        let over = Some(vec![old.clone()]);
+        let server = parse_server("https://one:9345").unwrap();
+        assert_eq!(case.script.access, Some(Access::Introduced { server, authorities: over, token: None }));
+        case.script.pass(Duration::from_secs(20));
+        let (now_in_use, authorities) = case.script.cluster.clone().unwrap();
+        assert_eq!((now_in_use == servers, case.script.supervisor), (true, Some(9345)), "all else stays");
+        assert_eq!(authorities.shown.len(), if is_added { 2 } else { 1 });
+        assert!(authorities.shown.contains(&old) && authorities.absent.is_empty());
+    }
+    assert!(case.script.words().contains(&"ca-added"));
+}
+
+/// CA-4: vouched for by the hash of a token, or by one of the settings; the token is said to nobody for that.
+#[test]
+fn another_ca_of_a_supervisor_is_believed_by_a_hash_and_else_told() {
+    for is_pinned in [None, Some(false), Some(true)] {
+        let mut case = Case { script: Script::new(), ..Case::new() };
+        let shown = match is_pinned {
+            // The token is one of the new CA.
+            None => case.bundle.clone(),
+            Some(_) => pem::of_certificates(&[leaf("k3s-server-ca", &Key::new(), 2025, 2035).into()]),
+        };
+        let new = pem::certificates(shown.as_bytes()).next().unwrap();
+        let pins = if is_pinned == Some(true) { vec![pin::of(&new).unwrap()] } else { Vec::new() };
+        case.trust = Trust::Pinned(pins);
+        case.since(&stranger());
+        let before = case.script.cluster.clone();
+        assert_eq!(case.play(handed_out(&shown)), ("GET", "/cacerts".to_owned(), String::new()));
+        assert!(matches!(case.script.access, Some(Access::Unverified { .. })), "{:?}", case.script.access);
+        if is_pinned == Some(false) {
+            case.words();
+            let told =
+                case.script.said.iter().find(|notice| notice.word == "ca-changed").map(|notice| notice.text.clone());
+            let told = told.unwrap_or_default();
+            assert!(told.ends_with(&format!("nodepulse join --ca-hash {}", pin::of(&new).unwrap())), "{told}");
+            assert_eq!(case.script.cluster, before);
+            continue;
+        }
+        assert_eq!(case.play(handed_out(&shown)), ("GET", "/cacerts".to_owned(), String::new()));
+        let over = match &case.script.access {
+            Some(Access::Introduced { authorities, token: None, .. }) => authorities.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(over, Some(vec![new.clone()]));
+        case.script.pass(Duration::from_secs(20));
+        let (servers, authorities) = case.script.cluster.clone().unwrap();
+        assert_eq!((authorities, case.script.supervisor), (vec![new].into(), Some(6443)));
+        assert_eq!(Some(servers), before.map(|(servers, _)| servers));
+    }
 }

@@ -58,6 +58,32 @@ impl Server {
         format!("{}:{}", self.bracketed(), self.port)
     }
 
+    /// Where the API is beside a supervisor. `ports`: of the supervisor, and of the API.
+    pub fn of_api(self, ports: Option<(u16, u16)>) -> Server {
+        match ports {
+            Some((supervisor, port)) if self.port == supervisor => Server { port, ..self },
+            _ => self,
+        }
+    }
+
+    /// Each once, in their order; at most [`limits::JOIN_SERVERS`].
+    pub fn without_repeats(servers: &mut dyn Iterator<Item = Server>) -> Vec<Server> {
+        let mut each: Vec<Server> = Vec::new();
+        for server in servers.take(limits::JOIN_SERVERS) {
+            if !each.contains(&server) {
+                each.push(server);
+            }
+        }
+        each
+    }
+
+    /// The servers of a cluster that is `known` by these, where the settings name others by now: those first (JOIN-7).
+    pub fn moved(known: &[Server], named: &[Server]) -> Option<Vec<Server>> {
+        let has_first = known.first().is_some_and(|first| named.contains(first));
+        let is_new = named.iter().any(|server| !known.contains(server)) || !(has_first || named.is_empty());
+        is_new.then(|| Server::without_repeats(&mut named.iter().chain(known).cloned()))
+    }
+
     fn bracketed(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }

@@ -259,3 +259,29 @@ fn every_prefix_of_a_kubeconfig_is_read_or_refused_without_a_panic() {
         let _ = parse(&text[..end]);
     }
 }
+
+#[test]
+fn servers_that_the_settings_name_go_before_those_that_are_known() {
+    let servers = |names: &[&str]| -> Vec<Server> {
+        names.iter().map(|name| parse_server(&format!("https://{name}:6443")).unwrap()).collect()
+    };
+    let known = servers(&["b", "a", "inner"]);
+    for unchanged in [&[][..], &["a", "b"], &["b"], &["b", "inner"]] {
+        assert_eq!(Server::moved(&known, &servers(unchanged)), None, "{unchanged:?}");
+    }
+    for (named, then) in [
+        (&["new"][..], &["new", "b", "a", "inner"][..]),
+        (&["new", "b"], &["new", "b", "a", "inner"]),
+        (&["a"], &["a", "b", "inner"]),
+    ] {
+        let moved = Server::moved(&known, &servers(named)).unwrap();
+        assert_eq!(moved, servers(then), "{named:?}");
+        assert_eq!(Server::moved(&moved, &servers(named)), None, "once");
+    }
+    let many: Vec<String> = (0..40).map(|number| format!("s{number}")).collect();
+    let many = servers(&many.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(Server::moved(&known, &many).unwrap().len(), limits::JOIN_SERVERS);
+    let of_rke2 = parse_server("https://new:9345").unwrap();
+    assert_eq!(of_rke2.clone().of_api(Some((9345, 6443))).port, 6443);
+    assert_eq!((of_rke2.clone().of_api(Some((6443, 6443))).port, of_rke2.of_api(None).port), (9345, 9345));
+}

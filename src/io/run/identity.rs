@@ -9,8 +9,9 @@ use rustls::pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
 use super::{Inbox, Input, Message, ReadMeans, Shared, Start, clock, thread};
-use crate::agent::{Access, CredentialDates, Means, Ticket, Trust};
+use crate::agent::{Access, CredentialDates, JoinedCluster, Means, Ticket, Trust};
 use crate::api::{Answer, Operation, Refusal};
+use crate::config::Settings;
 use crate::config::kubeconfig::{Material, Server};
 use crate::identity::files::{NodePem, PrivateKey};
 use crate::identity::{Bundle, pem, pin};
@@ -22,12 +23,28 @@ use crate::time::Wall;
 /// One step of the lane; it wants the next only when it has heard of this one.
 pub(super) enum Step {
     Send(Ticket, Access, Operation),
-    ReadMeans { has_other_ca: bool },
+    ReadMeans {
+        has_other_ca: bool,
+    },
     ReadCluster,
-    UseCluster { servers: Vec<Server>, authorities: Bundle, supervisor: Option<u16> },
-    MakeRequest { is_new: bool },
+    UseCluster {
+        servers: Vec<Server>,
+        authorities: Bundle,
+        supervisor: Option<u16>,
+    },
+    MakeRequest {
+        is_new: bool,
+    },
     TakeKey(PrivateKey),
-    Keep { chain: Vec<CertificateDer<'static>>, received: Option<Wall> },
+    Keep {
+        chain: Vec<CertificateDer<'static>>,
+        received: Option<Wall>,
+    },
+    /// The settings were read.
+    Follow {
+        servers: Vec<Server>,
+        proxy: Option<Server>,
+    },
 }
 
 /// What the lane's steps need.
@@ -37,22 +54,29 @@ pub(super) struct Identity {
     pub is_joined: bool,
     steps: Inbox<Step>,
     read_means: ReadMeans,
-    /// On the way to the server that a board joins over.
-    proxy: Option<Server>,
+    /// Of the settings.
+    proxy: RefCell<Option<Server>>,
     /// Token and hashes that stand in no file, until the board has joined.
     means: RefCell<Option<Zeroizing<String>>>,
 }
 
 impl Identity {
     pub fn new(start: &Start) -> Identity {
-        Identity {
+        let identity = Identity {
             files: IdentityFiles::new(&start.settings.state_directory, &start.node_name),
             is_joined: start.kubeconfig.is_some(),
             steps: Inbox::default(),
             read_means: Arc::clone(&start.read_means),
-            proxy: start.settings.proxy_url.clone(),
+            proxy: RefCell::default(),
             means: RefCell::default(),
-        }
+        };
+        identity.follow(&start.settings);
+        identity
+    }
+
+    /// Where the settings say that the cluster is.
+    pub fn follow(&self, settings: &Settings) {
+        self.wants(Step::Follow { servers: settings.servers.clone(), proxy: settings.proxy_url.clone() });
     }
 
     pub fn wants(&self, step: Step) {
@@ -70,7 +94,11 @@ impl Shared {
         // What a server that proves itself is asked over, while the board joins.
         let mut introduced: Option<(Access, Rc<Pool>)> = None;
         loop {
-            let input = match self.identity.steps.next().await {
+            let input = match self.next_step().await {
+                Step::Follow { servers, proxy } => {
+                    self.follow(&servers, proxy).await;
+                    continue;
+                }
                 Step::Send(ticket, Access::InUse, operation) => {
                     Input::Answered(ticket, self.pool.exchange(operation).await)
                 }
@@ -101,12 +129,12 @@ impl Shared {
                     Input::Answered(ticket, answer)
                 }
                 Step::ReadMeans { has_other_ca } => Input::Means(self.read_means(has_other_ca).await),
-                Step::ReadCluster => {
-                    let is_supervised = self.identity.files.is_supervised(&self.reactor).await;
-                    Input::Cluster(self.joined_cluster().filter(|_| !is_supervised))
-                }
+                Step::ReadCluster => Input::Cluster(self.joined_cluster().await),
                 Step::UseCluster { servers, authorities, supervisor } => {
-                    self.use_cluster(&servers, &authorities, supervisor).await;
+                    if !servers.is_empty() {
+                        self.identity.files.supervise(&self.reactor, supervisor).await;
+                    }
+                    self.use_cluster(servers, &authorities).await;
                     continue;
                 }
                 Step::MakeRequest { is_new } => {
@@ -128,16 +156,48 @@ impl Shared {
         }
     }
 
-    async fn use_cluster(&self, servers: &[Server], authorities: &Bundle, supervisor: Option<u16>) {
-        let files = &self.identity.files;
-        files.supervise(&self.reactor, supervisor).await;
-        if let Some(kubeconfig) = files.use_cluster(servers, authorities, self.identity.proxy.as_ref()).await {
+    /// What the disk has not taken is tried again meanwhile.
+    async fn next_step(&self) -> Step {
+        let Identity { files, steps, .. } = &self.identity;
+        loop {
+            let Some(at) = files.due_at() else { return steps.next().await };
+            match self.reactor.before(at, steps.next()).await {
+                Some(step) => return step,
+                None => files.write(&self.reactor, Vec::new()).await,
+            }
+        }
+    }
+
+    /// Without servers, at those that it knows.
+    async fn use_cluster(&self, servers: Vec<Server>, authorities: &Bundle) {
+        let (files, known) = (&self.identity.files, self.pool.kubeconfig());
+        let servers = if servers.is_empty() { known.servers().cloned().collect() } else { servers };
+        // That of the settings; without one, the way that it has joined by.
+        let proxy = self.identity.proxy.borrow().clone().or_else(|| known.proxy.clone());
+        if let Some(kubeconfig) = files.use_cluster(&self.reactor, &servers, authorities, proxy.as_ref()).await {
             // Where it cannot be used, what was in use stays; a board that joins has no certificate yet.
             let _ = self.pool.replace(kubeconfig).await;
         }
         let means = self.identity.means.take();
         if let Some(means) = means {
-            files.keep_means(means).await;
+            files.keep_means(&self.reactor, means).await;
+        }
+    }
+
+    /// The settings say where the cluster is by now; its CA has been proven, and stays.
+    async fn follow(&self, named: &[Server], proxy: Option<Server>) {
+        *self.identity.proxy.borrow_mut() = proxy.clone();
+        let Some(JoinedCluster { authorities, supervisor, .. }) = self.joined_cluster().await else { return };
+        let kubeconfig = self.pool.kubeconfig();
+        let known: Vec<Server> = kubeconfig.servers().cloned().collect();
+        let ports = supervisor.zip(known.first().map(|first| first.port));
+        let named: Vec<Server> = named.iter().map(|server| server.clone().of_api(ports)).collect();
+        let moved = Server::moved(&known, &named);
+        if let Some(first) = moved.iter().flatten().next() {
+            ::log::info!(target: "servers-changed", "the settings name other servers: asking {} from now on", first.authority());
+        }
+        if moved.is_some() || (proxy.is_some() && proxy != kubeconfig.proxy) {
+            self.use_cluster(moved.unwrap_or(known), &authorities).await;
         }
     }
 
@@ -147,7 +207,7 @@ impl Shared {
             Some((node_pem, proved)) => {
                 let node_pem = Arc::new(node_pem);
                 let dates = self.pool.change_over(Arc::clone(&node_pem), &proved).await;
-                self.identity.files.keep(node_pem).await;
+                self.identity.files.keep(&self.reactor, &node_pem).await;
                 dates
             }
             None => self.pool.reload().await,
@@ -169,7 +229,7 @@ impl Shared {
                 let given =
                     authorities.as_ref().map(|authorities| Material::Data(pem::of_certificates(authorities).into()));
                 // Without a CA, in use or given, there is nobody to say the token to.
-                let trust = given.or_else(|| self.pool.authority()).ok_or(Unproven);
+                let trust = given.or_else(|| self.pool.kubeconfig().certificate_authority.clone()).ok_or(Unproven);
                 self.pool.introduced(server.clone(), trust, token.as_ref())
             }
             Access::Supervisor { port } => self.pool.supervisor(*port),
@@ -178,27 +238,36 @@ impl Shared {
         })
     }
 
-    /// The cluster that the board has joined by itself.
-    fn joined_cluster(&self) -> Option<(Vec<Server>, Bundle)> {
-        match self.pool.authority().filter(|_| self.identity.files.are_of(&self.pool.path())) {
-            Some(Material::Data(pem)) => Some((self.pool.servers(), Bundle::read(&pem))),
+    /// The cluster that the board has joined by itself; `None` also where the disk does not say how.
+    async fn joined_cluster(&self) -> Option<JoinedCluster> {
+        let authorities = self.joined_authorities()?;
+        let supervisor = self.identity.files.supervisor(&self.reactor).await.ok()?;
+        Some(JoinedCluster { servers: self.pool.servers(), authorities, supervisor })
+    }
+
+    fn joined_authorities(&self) -> Option<Bundle> {
+        let known = self.pool.kubeconfig();
+        match &known.certificate_authority {
+            Some(Material::Data(pem)) if !known.context.is_empty() && self.identity.files.are_of(&known.path) => {
+                Some(Bundle::read(pem))
+            }
             _ => None,
         }
     }
 
     async fn read_means(&self, has_other_ca: bool) -> Result<Box<Means>, String> {
-        let joined = self.joined_cluster();
+        let joined = self.joined_authorities();
         if has_other_ca && joined.is_none() {
             return Err("its CA is that of a kubeconfig that it was given: put the new one there".to_owned());
         }
         let read = Arc::clone(&self.identity.read_means);
         let servers = self.pool.servers();
-        let reading = self.settings_source.ask(move || read(&servers, has_other_ca));
+        let reading = self.settings_source.ask(move || read(&servers));
         let means = self.reactor.before(clock::up() + thread::FILE_PATIENCE, reading).await;
         let silent = || Err("a file that says how to join does not answer".to_owned());
         let mut means = means.and_then(Result::ok).unwrap_or_else(silent)?;
         self.identity.means.replace(means.is_fleeting.then(|| means.text()));
-        if let (Trust::Pinned(pins), Some((_, bundle))) = (&mut means.trust, joined) {
+        if let (Trust::Pinned(pins), Some(bundle)) = (&mut means.trust, joined) {
             // A CA that was trusted may come again under another name (CA-2).
             pins.extend(bundle.all().iter().filter_map(|one| pin::of(one)));
         }

@@ -58,9 +58,11 @@ impl Shared {
         match self.reactor.before(clock::up() + thread::FILE_PATIENCE, read).await.and_then(Result::ok) {
             Some(Ok((settings, kubeconfig))) => {
                 let replaced = match kubeconfig {
-                    Some(kubeconfig) => self.pool.replace(kubeconfig).await,
+                    Some(kubeconfig) if !self.identity.files.has_newer(&kubeconfig.path) => {
+                        self.pool.replace(kubeconfig).await
+                    }
                     // The board joins, or has joined.
-                    None => self.pool.reload().await,
+                    _ => self.pool.reload().await,
                 };
                 Ok((Box::new(settings), replaced))
             }
@@ -89,6 +91,7 @@ impl MainLoop<'_, '_> {
                         format!("the credentials read last cannot be used, those before stay: {why}"),
                     ),
                 }
+                self.shared.identity.follow(&settings);
                 self.handle(Input::Reloaded(settings));
             }
             Err(Refused::Wrong(problems)) => self.refuse(

@@ -132,7 +132,7 @@ fn run_changed(
             settings: Settings { sandbox: false, ..settings },
             files: Vec::new(),
             kubeconfig: Some(kubeconfig),
-            read_means: Arc::new(|_, _| Err("nothing to join with".to_owned())),
+            read_means: Arc::new(|_| Err("nothing to join with".to_owned())),
             node_name: "board".to_owned(),
             root: Root::new("/nonexistent"),
             machine: machine(),

@@ -1,7 +1,7 @@
 //! Turns what the agent wants of keys and files into a folder that a power cut leaves as disks do: what the shell does, in the
 //! steps that the agent's own code names.
 
-use nodepulse::agent::{CredentialDates, Input, Means, Trust};
+use nodepulse::agent::{CredentialDates, Input, JoinedCluster, Means, Trust};
 use nodepulse::config::kubeconfig::{Server, parse_server};
 use nodepulse::config::settings::{CaHash, Token};
 use nodepulse::identity::files::{FORGET, FileStep, NODE, NodePem, PENDING, Pending, PrivateKey, REPLACE, SET_ASIDE};
@@ -106,13 +106,11 @@ impl World {
         self.answer(board, FILE_US, Input::Credentials(dates));
     }
 
-    pub fn read_means(&mut self, board: usize, has_other_ca: bool) {
+    pub fn read_means(&mut self, board: usize) {
         let is_typed = self.plan.is_token_typed;
         let machine = &mut self.machines[board];
-        let trust = match &machine.shell.authorities {
-            Some(_) if !has_other_ca && machine.shell.identity.is_some() => Trust::InUse,
-            _ => Trust::Pinned(self.cluster.pinned.iter().map(|pin| CaHash { digest: *pin }).collect()),
-        };
+        // What of that counts, and when the CA in use does, is the agent's to say.
+        let trust = Trust::Pinned(self.cluster.pinned.iter().map(|pin| CaHash { digest: *pin }).collect());
         let kept = machine.folder.read(TOKEN_FILE).is_some();
         let means = Token::parse(TOKEN).map(|token| {
             // Whoever joins a board by hand does so until it has joined.
@@ -124,8 +122,10 @@ impl World {
 
     pub fn read_cluster(&mut self, board: usize) {
         let shell = &self.machines[board].shell;
-        let cluster = shell.authorities.clone().filter(|_| shell.identity.is_some());
-        self.answer(board, FILE_US, Input::Cluster(cluster.map(|bundle| (servers(), bundle))));
+        let authorities = shell.authorities.clone().filter(|_| shell.identity.is_some());
+        let cluster =
+            authorities.map(|authorities| JoinedCluster { servers: servers(), authorities, supervisor: None });
+        self.answer(board, FILE_US, Input::Cluster(cluster));
     }
 
     pub fn use_cluster(&mut self, board: usize, authorities: Bundle) {

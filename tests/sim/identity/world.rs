@@ -338,7 +338,7 @@ impl World {
             Output::ReloadCredentials => self.reload(board),
             Output::Send(ticket, operation) => self.send(board, ticket, None, operation),
             Output::SendOver(ticket, access, operation) => self.send(board, ticket, Some(access), operation),
-            Output::ReadMeans { has_other_ca } => self.read_means(board, has_other_ca),
+            Output::ReadMeans { .. } => self.read_means(board),
             Output::ReadCluster => self.read_cluster(board),
             Output::UseCluster { authorities, .. } => self.use_cluster(board, authorities),
             Output::MakeRequest { is_new } => self.make_request(board, is_new),
