@@ -9,12 +9,18 @@ use super::colour::{GREEN, RED, RESET, YELLOW};
 use super::commands::exit;
 use super::error::CliError;
 use super::load;
+use super::means::means;
 use crate::api::failure::cut;
 use crate::api::{Answer, Class, Document, Operation, Refusal};
 use crate::config::Settings;
-use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
+use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server, parse_server};
+use crate::config::limits;
 use crate::config::plain_text::line;
 use crate::config::settings::Token;
+use crate::identity::cluster_info::ClusterInfo;
+use crate::identity::token::Kind;
+use crate::identity::{IdentityError, pem, pin, supervisor};
+use crate::io::identity::password_in;
 use crate::io::sandbox::Sandbox;
 use crate::io::{Session, clock};
 use crate::node::desired::{delete_pods_command, taint_command};
@@ -117,7 +123,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     check.sandbox(&settings, &files);
     let session = Session::open(kubeconfig, &settings.state_directory, &node)?;
     check.clock();
-    if check.credentials(&session, look) && check.server(&session.ask(Operation::ReadVersion)?) {
+    if check.credentials(&session, look) && check.server(&session.ask(Operation::ReadVersion)?, &session, &settings) {
         check.rights(&session)?;
         check.node(&session, &settings)?;
     }
@@ -253,13 +259,20 @@ impl Check {
     }
 
     /// Answers whether more questions make sense.
-    fn server(&mut self, answer: &Answer) -> bool {
+    fn server(&mut self, answer: &Answer, session: &Session, settings: &Settings) -> bool {
         let server = &self.server;
         match &answer.result {
             Ok(Document::Version(version)) => self.well("server", format!("{server} answers, version {version}")),
             Ok(_) => self.well("server", format!("{server} answers")),
             Err(refusal @ Refusal::Failed(_)) => {
-                self.wrong("server", Verdict::Failed, refusal.to_string(), self.curl());
+                let is_stranger = refusal.word() == "tls-unknown-issuer";
+                let other = is_stranger.then(|| self.other_ca(session, settings)).flatten();
+                let (text, next) = match (other, is_stranger) {
+                    (Some(told), _) => told,
+                    (None, true) => (format!("ca-changed: {refusal}"), self.curl()),
+                    (None, false) => (refusal.to_string(), self.curl()),
+                };
+                self.wrong("server", Verdict::Failed, text, next);
                 return false;
             }
             Err(refusal) if refusal.word() == "http-401" => {
@@ -277,6 +290,36 @@ impl Check {
             }
         }
         true
+    }
+
+    /// What the log says of a cluster that has another CA than the one that this board has joined with, and what to type (CA-4).
+    fn other_ca(&self, session: &Session, settings: &Settings) -> Option<(String, String)> {
+        let folder = load::identity_folder(settings);
+        if !self.kubeconfig.starts_with(&folder) {
+            // A kubeconfig that was given is whose it is.
+            return None;
+        }
+        let supervisor = password_in(&folder).map(|known| known.port);
+        let asked = supervisor.map_or(Operation::ReadClusterInfo, |_| supervisor::ask_authorities());
+        let (shown, is_signed) = match session.ask_unproven(supervisor, asked).ok()?.result.ok()? {
+            Document::HandedOut(body) => (pem::certificates(&body).collect(), false),
+            Document::Json(body) => {
+                let info = ClusterInfo::read(&body).ok()?;
+                let known: Vec<Server> = parse_server(&self.server).into_iter().collect();
+                let token = means(settings, &known, false).map(|means| means.token);
+                let is_signed = match token.as_ref().ok().and_then(Kind::of) {
+                    Some(Kind::Bootstrap(token)) => info.check_signature(token).is_ok(),
+                    _ => false,
+                };
+                (info.cluster().ok()?.authorities, is_signed)
+            }
+            _ => return None,
+        };
+        let hashes = shown.iter().filter_map(|one| pin::of(one)).take(limits::CA_CERTIFICATES).collect();
+        let changed = IdentityError::CaChanged(hashes, is_signed);
+        let text = format!("{}: {changed}", changed.word());
+        let next = text.rfind("nodepulse join").and_then(|at| text.get(at..)).unwrap_or_default().to_owned();
+        Some((text, next))
     }
 
     fn rights(&mut self, session: &Session) -> Result<(), CliError> {

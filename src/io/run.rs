@@ -30,7 +30,7 @@ use super::disk_writer::{self, DiskWriter, LookAtFiles};
 use super::identity::IdentityFiles;
 use super::inbox::{Flag, Inbox};
 use super::notify::ServiceManager;
-use super::pool::Pool;
+use super::pool::{Pool, Unproven};
 use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::sandbox::Sandbox;
@@ -221,6 +221,14 @@ impl Session {
     pub fn credentials(&self) -> Result<CredentialDates, Failure> {
         let read = self.reactor.block_on(self.pool.reload());
         read.unwrap_or_else(|error| Err(credentials::unusable(error.to_string())))
+    }
+
+    /// Of the server in use, or of the supervisor at that port of it, whoever that is by now: it hears nothing secret.
+    pub fn ask_unproven(&self, supervisor: Option<u16>, operation: Operation) -> Result<Answer, Notice> {
+        let known = self.pool.kubeconfig().server.clone();
+        let pool =
+            self.pool.introduced(Server { port: supervisor.unwrap_or(known.port), ..known }, Err(Unproven), None);
+        self.reactor.block_on(pool.exchange(operation)).map_err(cannot_sleep)
     }
 
     /// Of the first server that gives an answer.

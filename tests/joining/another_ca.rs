@@ -82,6 +82,10 @@ fn a_new_ca_that_nobody_announced_is_told_and_believed_when_a_person_says_so(_: 
     let advice =
         format!("signed with this board's token: if that is its new CA, nodepulse join --ca-hash {}", cluster.pin());
     hurried(&mut agent, &["ca-changed", &advice])?;
+    // The same word, and the same command.
+    let (code, said) = agent.command("check")?;
+    assert!(code == 70 && said.contains("ca-changed: ") && said.contains(&advice), "{said}");
+    assert!(said.contains(&format!("try: nodepulse join --ca-hash {}\n", cluster.pin())), "{said}");
     std::thread::sleep(WATCHED);
     let user = format!("system:bootstrap:{}", token.id);
     let told = || cluster.api.audit(|e| e.user == user && e.received_at_us > since);

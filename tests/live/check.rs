@@ -45,7 +45,12 @@ fn check_names_what_is_wrong_with_credentials_and_what_to_type_next(cluster: &Cl
         (Credential::Expired, "check-expired", 77, ["expired at", "try: targets/kubernetes/enroll", "auth whoami"]),
         (Credential::NotYetValid, "check-tomorrow", 77, ["not valid before", "try: timedatectl", "auth whoami"]),
         (Credential::OtherClientAuthority, "check-stranger", 77, ["does not know these credentials", "try:", "whoami"]),
-        (Credential::OtherServerAuthority, "check-mistrustful", 70, ["the kubeconfig trusts", "try: curl", "/version"]),
+        (
+            Credential::OtherServerAuthority,
+            "check-mistrustful",
+            70,
+            ["ca-changed: ", "the kubeconfig trusts", "try: curl"],
+        ),
     ] {
         let node = cluster.node_at(&cluster.api, hint, credential)?;
         let (found, said) = check(&node)?;
