@@ -74,6 +74,9 @@ enum Stage {
     Keep,
 }
 
+/// For good: what approves each renewal.
+const APPROVE_RENEWALS: &str = "; all of them, from now on: kubectl create clusterrolebinding nodepulse-renewal \
+    --clusterrole=system:certificates.k8s.io:certificatesigningrequests:selfnodeclient --group=system:nodes";
 /// Where there is no answer, and of the patience that a server may ask for (ROT-4).
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -398,9 +401,11 @@ impl IdentityLane {
         let pause = poll.next_pause(shared, now.up);
         if poll.looks == TOLD_AT_LOOK || (self.is_asked && poll.looks > TOLD_AT_LOOK) {
             let name = request.request.name();
+            // Whoever may renew by himself was not told so (ROT-6).
+            let renewals = if self.join.is_none() { APPROVE_RENEWALS } else { "" };
             let text = format!(
                 "waiting for approval: kubectl certificate approve {name} (compare this name: it is the key's \
-                fingerprint)"
+                fingerprint){renewals}"
             );
             self.warn("certificate-pending", text, shared);
         }

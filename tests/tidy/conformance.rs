@@ -41,8 +41,13 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("EVT", 1..=9),
     ("SHD", 1..=3),
     ("TLS", 1..=19),
-    // Of several servers, and of the cluster's CA.
-    ("JOIN", 7..=7),
+    // Of an identity from a token to its end, without a clock, of a fleet, and of the cluster's CA.
+    ("JOIN", 1..=9),
+    ("CSR", 1..=11),
+    ("ROT", 1..=7),
+    ("EXP", 1..=5),
+    ("CLK", 1..=4),
+    ("FLEET", 1..=3),
     ("CA", 1..=4),
     ("REV", 1..=3),
     // Of the agents of k3s and rke2.

@@ -179,8 +179,9 @@ fn a_request_that_nobody_approves_is_looked_at_ever_more_rarely_and_told_of_once
     let looks = case.requests_within(DAY, &Ok(seen()));
     assert!((60 + 250..=70 + 330).contains(&looks), "{looks} in a day");
     let told: Vec<_> = case.script.said.iter().filter(|notice| notice.word == "certificate-pending").collect();
-    assert_eq!(told.len(), 1);
-    assert!(told[0].text.contains(&format!("kubectl certificate approve {}", case.request.name())));
+    let commands =
+        [&*format!("certificate approve {}", case.request.name()), "create clusterrolebinding nodepulse-renewal"];
+    assert!(told.len() == 1 && commands.iter().all(|one| told[0].text.contains(&format!("kubectl {one}"))), "{told:?}");
     // Somebody has: the whole is read at once.
     let (_, changed) = case.play(Ok(metadata("rv9")));
     assert!(matches!(changed, Operation::ReadCertificateRequest { metadata_only: true, .. }));
@@ -491,8 +492,7 @@ fn an_outage_in_which_the_board_was_restarted_counts_from_its_beginning() {
     let dates = case.script.agent.shared.credentials.dates();
     case.script.offline(DAY);
     let mut script = case.script.restart(BootId(BOOT.0 + 1), Duration::from_secs(10));
-    let now = script.now();
-    script.agent.handle(Input::Credentials(dates), now);
+    script.agent.handle(Input::Credentials(dates), script.now());
     script.offline(HOUR * 2);
     assert_eq!(script.keys_asked, [false; 0]);
     script.pass(Duration::from_secs(120));
