@@ -9,6 +9,7 @@
 mod board;
 mod identity;
 mod reload;
+mod session;
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -27,18 +28,17 @@ use super::control::{Control, Order};
 use super::credentials;
 use super::disk::{JOURNAL, KNOWN_SERVERS};
 use super::disk_writer::{self, DiskWriter, LookAtFiles};
-use super::identity::IdentityFiles;
 use super::inbox::{Flag, Inbox};
 use super::notify::ServiceManager;
-use super::pool::{Pool, Unproven};
+use super::pool::Pool;
 use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::sandbox::Sandbox;
 use super::thread::Source;
 use super::watches::{ClockWatch, LinkWatch, Request, Signals};
 use super::{log, network, no_kernel, thread};
-use crate::agent::{Agent, Because, CredentialDates, Input, Means, Notice, Output, Ticket};
-use crate::api::{Answer, Failure, Lane, Operation, Refusal};
+use crate::agent::{Agent, Because, Input, Means, Notice, Output, Ticket};
+use crate::api::{Lane, Operation};
 use crate::config::Settings;
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::journal::{self, BootId};
@@ -47,6 +47,7 @@ use crate::time::Up;
 use board::Board;
 use identity::Identity;
 use reload::Reread;
+pub use session::Session;
 
 /// Everything the loop begins with.
 pub struct Start {
@@ -200,48 +201,6 @@ fn enter_sandbox(settings: &Settings, files: &[String], disk_answers: bool) -> S
     let sandbox = Sandbox::enter(disk_answers.then_some(settings.state_directory.as_str()), files);
     ::log::info!(target: "sandbox", "{}", sandbox.summary());
     sandbox
-}
-
-/// A connection to the API server for a command that asks several things, one after the other.
-pub struct Session {
-    reactor: Rc<Reactor>,
-    pool: Pool,
-}
-
-impl Session {
-    pub fn open(kubeconfig: Kubeconfig, state_directory: &str, node_name: &str) -> Result<Session, Notice> {
-        let reactor = new_reactor()?;
-        let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::default()));
-        let successor = IdentityFiles::new(state_directory, node_name).successor();
-        let pool = Pool::new(Rc::clone(&reactor), resolver, CertificateClock::new(), kubeconfig, successor);
-        Ok(Session { reactor, pool })
-    }
-
-    /// Reads the credentials and says how long they are valid.
-    pub fn credentials(&self) -> Result<CredentialDates, Failure> {
-        let read = self.reactor.block_on(self.pool.reload());
-        read.unwrap_or_else(|error| Err(credentials::unusable(error.to_string())))
-    }
-
-    /// Of the server in use, or of the supervisor at that port of it, whoever that is by now: it hears nothing secret.
-    pub fn ask_unproven(&self, supervisor: Option<u16>, operation: Operation) -> Result<Answer, Notice> {
-        let known = self.pool.kubeconfig().server.clone();
-        let pool =
-            self.pool.introduced(Server { port: supervisor.unwrap_or(known.port), ..known }, Err(Unproven), None);
-        self.reactor.block_on(pool.exchange(operation)).map_err(cannot_sleep)
-    }
-
-    /// Of the first server that gives an answer.
-    pub fn ask(&self, operation: Operation) -> Result<Answer, Notice> {
-        let mut left = self.pool.servers().len();
-        loop {
-            let answer = self.reactor.block_on(self.pool.exchange(operation.clone())).map_err(cannot_sleep)?;
-            left = left.saturating_sub(1);
-            if left == 0 || !matches!(answer.result, Err(Refusal::Failed(_))) {
-                return Ok(answer);
-            }
-        }
-    }
 }
 
 /// What every task may use.

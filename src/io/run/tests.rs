@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::kubeconfig::{Credentials, Material};
 use crate::io::loopback::{
     Authority, Listener, Stream, TempFolder, echoing, json_reply, kubeconfig, read_request, version_reply,
 };
@@ -332,5 +333,35 @@ fn a_server_that_is_not_trusted_does_not_end_the_loop() {
         std::thread::yield_now();
     }
     assert!(!running.ended.is_finished());
+    running.stop();
+}
+
+/// The control plane has moved: settings say where, the files of the identity say who is trusted.
+#[test]
+fn a_board_that_has_joined_goes_to_the_servers_of_its_settings_and_keeps_its_ca_and_the_servers_before() {
+    let (authority, folder) = (Authority::new(), TempFolder::new());
+    let ((old, _), (new, seen)) = (api_server(&authority), api_server(&authority));
+    let state = folder.path("state");
+    let mut known = kubeconfig(&authority, old.port);
+    let Credentials::Certificate { certificate: Material::Data(certificate), key: Material::Data(key) } =
+        &known.credentials
+    else {
+        panic!("data")
+    };
+    std::fs::create_dir_all(format!("{state}/identity")).unwrap();
+    std::fs::write(format!("{state}/identity/node.pem"), [certificate.as_slice(), key].concat()).unwrap();
+    known.path = format!("{state}/identity/kubeconfig");
+    let (path, authorities) = (known.path.clone(), known.certificate_authority.clone());
+    let servers = vec![Server { port: new.port, ..known.server.clone() }];
+    let running = run_with(Settings { state_directory: state, servers: servers.clone(), ..Settings::default() }, known);
+    seen.recv_timeout(PATIENCE).unwrap();
+    let kept = Kubeconfig::parse(&std::fs::read_to_string(&path).unwrap(), &path).unwrap();
+    let ports: Vec<_> = kept.servers().map(|server| server.port).collect();
+    assert_eq!((ports, kept.server.clone()), (vec![new.port, old.port], servers[0].clone()));
+    let pem = |material: Option<Material>| match material {
+        Some(Material::Data(pem)) => crate::identity::Bundle::read(&pem),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(pem(kept.certificate_authority), pem(authorities));
     running.stop();
 }
