@@ -4,6 +4,7 @@ use super::answer::{Answer, Head};
 use super::failure::Failure;
 use super::http::{self, AuditId, Body};
 use super::operation::{Operation, Wanted};
+use super::traffic::Purpose;
 use crate::config::limits;
 
 #[cfg(test)]
@@ -69,6 +70,11 @@ impl Exchange {
     /// Bytes of the reply that were understood so far; before the first, a closed connection says nothing about the request.
     pub fn received_bytes(&self) -> usize {
         self.received_bytes
+    }
+
+    /// What its bytes are for.
+    pub fn purpose(&self) -> Purpose {
+        self.operation.purpose()
     }
 
     /// Takes reply bytes; `input` may end anywhere. What was understood is removed from the front of `input`, and what

@@ -8,6 +8,7 @@ pub mod failure;
 pub mod http;
 pub mod operation;
 pub mod protobuf;
+pub mod traffic;
 
 pub use answer::{Answer, Class, Refusal, StatusError};
 pub use exchange::{Exchange, Progress, Target, USER_AGENT};

@@ -12,6 +12,7 @@ pub enum Command {
     Render,
     Check,
     Journal,
+    Cost,
     Version,
     Help,
 }
@@ -67,6 +68,12 @@ pub const COMMANDS: &[&CommandRow] = &[
         "Show what happened and is not yet sent to the server",
         &["--config", "--file", "--output"],
     ),
+    &command(
+        Command::Cost,
+        "cost",
+        "Show the bytes of today, yesterday and a month, and what for",
+        &["--config", "--output"],
+    ),
     &command(Command::Version, "version", "Show the version", &[]),
     &command(Command::Help, "help [TOPIC]", "Explain a command, `settings` or `exit-codes`", &[]),
 ];
@@ -103,7 +110,7 @@ pub const OPTIONS: &[OptionRow] = &[
     OptionRow { usage: "--config FILE", meaning: "Settings file instead of /etc/nodepulse/config.yaml" },
     OptionRow { usage: "--root DIR", meaning: "Read the files of another board below DIR (probe, render)" },
     OptionRow { usage: "--file FILE", meaning: "A journal that is not in stateDirectory (journal)" },
-    OptionRow { usage: "-o, --output FORMAT", meaning: "text or json (probe, render, identity, journal)" },
+    OptionRow { usage: "-o, --output FORMAT", meaning: "text or json (probe, render, identity, journal, cost)" },
     OptionRow { usage: "-h, --help", meaning: "Explain this command" },
     OptionRow { usage: "-V, --version", meaning: "Show the version" },
 ];

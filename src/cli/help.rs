@@ -49,7 +49,6 @@ fn main() -> String {
     text += "\n";
     text += &heading("Options");
     text.extend(OPTIONS.iter().map(|row| entry(row.usage, row.meaning, 21)));
-    text += "\n";
     text + &format!("{} settings, keys of the file or flags, which win: nodepulse help settings\n", SETTINGS.len())
 }
 

@@ -4,6 +4,7 @@ pub mod args;
 mod check;
 mod colour;
 pub mod commands;
+mod cost;
 mod error;
 pub mod help;
 mod identity;
@@ -76,6 +77,13 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             print(&match format {
                 Format::Text => identity.to_text(),
                 Format::Json => document(&identity.to_json()),
+            })?;
+        }
+        Command::Cost => {
+            let cost = cost::cost(&sources)?;
+            print(&match format {
+                Format::Text => cost.to_text(),
+                Format::Json => document(&cost.to_json()),
             })?;
         }
         Command::Renew => print(&renew::renew(&sources)?)?,

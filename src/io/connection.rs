@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 
 use super::dial::{dial, set_abort_on_close};
+use super::meter::Metered;
 use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
 use super::tls::Tls;
@@ -23,7 +24,7 @@ const READ_BYTES: usize = 4096;
 
 /// A connection to the API server that carries one exchange at a time.
 pub struct Connection {
-    socket: Watched<TcpStream>,
+    socket: Metered,
     pub ends: Ends,
     /// What its requests are called, and its answers known by.
     pub audit_id: AuditId,
@@ -67,7 +68,7 @@ impl Connection {
         let first_hop = first_hop(kubeconfig);
         let addresses = resolver.server_addresses(&first_hop.host, deadline).await?;
         let addresses: Vec<SocketAddr> = addresses.into_iter().map(|ip| SocketAddr::new(ip, first_hop.port)).collect();
-        let socket = dial(reactor, &addresses, deadline).await?;
+        let socket = dial(reactor, resolver.meter(), &addresses, deadline).await?;
         let ends = ends(socket.get()).map_err(broken)?;
         connected(ends);
         if let Some(proxy) = &kubeconfig.proxy {
@@ -99,7 +100,10 @@ impl Connection {
 
     /// Sends `request` and waits for its answer, which comes with this connection if that may carry another exchange.
     pub async fn carry(&mut self, request: &[u8], mut exchange: Exchange) -> Result<(Answer, bool), NoAnswer> {
+        let purpose = exchange.purpose();
+        self.socket.sends(purpose, request.len());
         let ended = self.run(request, &mut exchange).await;
+        self.socket.received(purpose, exchange.received_bytes());
         let is_silent = exchange.received_bytes() == 0 && self.plaintext.is_empty();
         ended.map_err(|failure| NoAnswer { is_silent: is_silent && failure.is_of_connection(), failure })
     }
@@ -121,7 +125,7 @@ impl Connection {
                 sent = true;
             }
             self.flush().await.map_err(broken)?;
-            let (socket, tls, plaintext) = (&self.socket, &mut self.tls, &mut self.plaintext);
+            let (socket, tls, plaintext) = (&*self.socket, &mut self.tls, &mut self.plaintext);
             let received = socket.read_with(|stream| receive(socket, stream, tls, plaintext)).await;
             match received.map_err(broken)? {
                 Ok(count @ 1..) => received_bytes += count,
@@ -172,6 +176,7 @@ impl Connection {
 
     /// Ends an idle connection in order.
     pub fn close(mut self) {
+        self.socket.ends_in_order();
         // Should that fail, the peer hears of it a little more rudely.
         let _ = set_abort_on_close(self.socket.get(), false);
         self.tls.close();

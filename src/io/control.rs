@@ -3,6 +3,7 @@
 //! ```text
 //! {"do":"renew"}  ->  {"done":"a new certificate is in use, valid until ..."}, or {"failed":"..."}
 //! {"do":"stop"}   ->  nothing: the connection ends with the process
+//! {"do":"cost"}   ->  {"done":"traffic ...\ncadence ...\nprocess ..."} (io/meter.rs)
 //! ```
 //!
 //! A socket in the state directory, which is the agent's own, for its user and root alone. One command after the other.
@@ -30,9 +31,11 @@ use crate::config::limits::CONTROL_LINE_BYTES;
 pub enum Order {
     Renew,
     Stop,
+    /// What talking to the server has taken, and what it would at another cadence.
+    Cost,
 }
 
-const ORDERS: [(&str, Order); 2] = [("renew", Order::Renew), ("stop", Order::Stop)];
+const ORDERS: [(&str, Order); 3] = [("renew", Order::Renew), ("stop", Order::Stop), ("cost", Order::Cost)];
 
 const SOCKET: &str = "control";
 /// Commands that wait for their turn.

@@ -16,7 +16,8 @@ use nix::sys::socket::{
 };
 
 use super::clock;
-use super::reactor::{Reactor, Watched};
+use super::meter::{Meter, Metered};
+use super::reactor::Reactor;
 use crate::api::failure::Failure;
 use crate::config::limits;
 use crate::time::Up;
@@ -24,20 +25,21 @@ use crate::time::Up;
 /// How long an address is tried alone before the next one joins (RFC 8305, section 8).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Watched<TcpStream>, String>> + 'a>>;
+type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Metered, String>> + 'a>>;
 
 /// The first of `addresses` that accepts; all are tried until `deadline`.
 pub async fn dial(
     reactor: &Rc<Reactor>,
+    meter: &Rc<Meter>,
     addresses: &[SocketAddr],
     deadline: Up,
-) -> Result<Watched<TcpStream>, Failure> {
+) -> Result<Metered, Failure> {
     let mut race = Race { attempts: Vec::new(), failures: Vec::new() };
     let mut left = addresses.iter();
     loop {
         let next = left.next();
         if let Some(address) = next {
-            race.attempts.push((*address, Box::pin(attempt(reactor, *address))));
+            race.attempts.push((*address, Box::pin(attempt(reactor, meter, *address))));
         }
         let pause = if next.is_some() && left.len() > 0 { deadline.min(clock::up() + HEAD_START) } else { deadline };
         match reactor.before(pause, poll_fn(|context| race.poll(context))).await {
@@ -57,7 +59,7 @@ struct Race<'a> {
 
 impl Race<'_> {
     /// A socket, or `None` when every attempt so far has failed.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Watched<TcpStream>>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Metered>> {
         let mut index = 0;
         while let Some((address, attempt)) = self.attempts.get_mut(index) {
             match attempt.as_mut().poll(context) {
@@ -82,8 +84,8 @@ impl Race<'_> {
     }
 }
 
-async fn attempt(reactor: &Rc<Reactor>, address: SocketAddr) -> Result<Watched<TcpStream>, String> {
-    let socket = begin(reactor, address).map_err(|errno| errno.desc().to_owned())?;
+async fn attempt(reactor: &Rc<Reactor>, meter: &Rc<Meter>, address: SocketAddr) -> Result<Metered, String> {
+    let socket = begin(reactor, meter, address).map_err(|errno| errno.desc().to_owned())?;
     socket.writable().await;
     match getsockopt(socket.get(), sockopt::SocketError) {
         Ok(0) => Ok(socket),
@@ -100,7 +102,7 @@ pub fn set_abort_on_close(socket: &impl AsFd, aborts: bool) -> Result<(), Errno>
 }
 
 /// No keep-alive: a heartbeat shows whether the connection works, and what it sends is given up after `TCP_USER_TIMEOUT`.
-fn begin(reactor: &Rc<Reactor>, address: SocketAddr) -> Result<Watched<TcpStream>, Errno> {
+fn begin(reactor: &Rc<Reactor>, meter: &Rc<Meter>, address: SocketAddr) -> Result<Metered, Errno> {
     let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let socket = socket(family, SockType::Stream, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&socket, sockopt::TcpNoDelay, &true)?;
@@ -111,7 +113,8 @@ fn begin(reactor: &Rc<Reactor>, address: SocketAddr) -> Result<Watched<TcpStream
         Err(errno) => return Err(errno),
     }
     let errno_of = |error: io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-    reactor.watch(TcpStream::from(socket)).map_err(errno_of)
+    let watched = reactor.watch(TcpStream::from(socket)).map_err(errno_of)?;
+    Ok(Metered::new(watched, address.is_ipv6(), meter))
 }
 
 #[cfg(test)]
@@ -130,6 +133,10 @@ mod tests {
         reactor.block_on(test(&reactor)).unwrap()
     }
 
+    fn meter() -> Rc<Meter> {
+        Meter::new(Default::default())
+    }
+
     fn in_ms(ms: u64) -> Up {
         clock::up() + Duration::from_millis(ms)
     }
@@ -141,7 +148,7 @@ mod tests {
         // So many that waiting for each would not end in time.
         let mut addresses = vec![closed(); 100];
         addresses.push(good);
-        let socket = run(async |reactor| dial(reactor, &addresses, in_ms(20_000)).await).unwrap();
+        let socket = run(async |reactor| dial(reactor, &meter(), &addresses, in_ms(20_000)).await).unwrap();
         assert_eq!(socket.get().peer_addr().unwrap(), good);
         assert!(socket.get().nodelay().unwrap());
         assert_eq!(getsockopt(socket.get(), sockopt::TcpUserTimeout), Ok(limits::TCP_USER_TIMEOUT_MS));
@@ -155,7 +162,8 @@ mod tests {
         let good = listener.local_addr().unwrap();
         let silent = Silent::new();
         let start = clock::up();
-        let socket = run(async |reactor| dial(reactor, &[silent.address, good], in_ms(10_000)).await).unwrap();
+        let socket =
+            run(async |reactor| dial(reactor, &meter(), &[silent.address, good], in_ms(10_000)).await).unwrap();
         assert_eq!(socket.get().peer_addr().unwrap(), good);
         assert!(clock::up() - start >= HEAD_START);
     }
@@ -163,14 +171,15 @@ mod tests {
     #[test]
     fn every_address_that_failed_is_named_with_its_reason() {
         let (first, second) = (closed(), closed());
-        let failure = run(async |reactor| dial(reactor, &[first, second], in_ms(10_000)).await).err().unwrap();
+        let failure =
+            run(async |reactor| dial(reactor, &meter(), &[first, second], in_ms(10_000)).await).err().unwrap();
         assert_eq!(failure.to_string(), format!("cannot connect to {first}, {second}: Connection refused"));
     }
 
     #[test]
     fn the_deadline_ends_an_attempt_that_nobody_answers() {
         let silent = Silent::new();
-        let failure = run(async |reactor| dial(reactor, &[silent.address], in_ms(100)).await).err().unwrap();
+        let failure = run(async |reactor| dial(reactor, &meter(), &[silent.address], in_ms(100)).await).err().unwrap();
         assert_eq!(failure.to_string(), format!("cannot connect to {}: no answer", silent.address));
     }
 }

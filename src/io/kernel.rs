@@ -1,6 +1,6 @@
-//! Turns what this process gives up, and what it asks of the kernel's clock, into the calls that do it. Every `unsafe` of the
-//! program stands here, because no kept library makes these calls for all boards: `seccompiler` knows neither ARMv6 nor ARMv7,
-//! `landlock` would be larger than the program's whole sandbox, and nix has no adjtimex.
+//! Turns what this process gives up, and what it asks of the kernel's clock and counters, into the calls that do it. Every
+//! `unsafe` of the program stands here, because no kept library makes these calls for all boards: `seccompiler` knows neither
+//! ARMv6 nor ARMv7, `landlock` would be larger than the program's whole sandbox, and nix has neither adjtimex nor TCP_INFO.
 #![allow(unsafe_code, reason = "each use is argued where it stands")]
 
 use std::mem::MaybeUninit;
@@ -107,6 +107,21 @@ pub fn clock_is_synchronised() -> bool {
     // memory of ours, aligned and writable, that outlives the call; nobody else has it.
     let (state, status) = unsafe { (libc::adjtimex(timex), (*timex).status) };
     state >= 0 && status & libc::STA_UNSYNC == 0
+}
+
+/// The beginning of `struct tcp_info` (linux/tcp.h), which only ever grew: this long since Linux 4.19.
+pub type TcpInfo = [u8; 216];
+
+/// What the kernel counts of a connection, and how many bytes of it this kernel knows.
+pub fn tcp_info(socket: impl AsFd) -> Result<(TcpInfo, usize), Errno> {
+    let mut info = [0; size_of::<TcpInfo>()];
+    let mut length = libc::socklen_t::try_from(info.len()).unwrap_or(0);
+    let (descriptor, place) = (socket.as_fd().as_raw_fd(), info.as_mut_ptr().cast());
+    // SAFETY: the kernel writes no more than `length` bytes, all of which are ours and outlive the call, and into `length`;
+    // any bytes are a value of an array of bytes. The descriptor is open as long as this call.
+    let asked = unsafe { libc::getsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut length) };
+    Errno::result(asked)?;
+    Ok((info, usize::try_from(length).unwrap_or(0)))
 }
 
 /// In the place of musl's own, whose way to the name of another thread's file brings all of C's `printf` along, ten

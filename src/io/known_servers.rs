@@ -7,32 +7,38 @@
 //! issued 2026-11-21T09:30:00Z
 //! address kubernetes.example.com 10.0.0.1
 //! address kubernetes.example.com fd00::1
+//! traffic 20778 86400 5212345 8934567 26451 2 8640 9063360 ...
 //! sum 1f2e3d4c
 //! ```
 //!
 //! A board may run for ten years on one card, so almost nothing is worth a write: a server at an address that the file
 //! does not have, an hour after the last write at the earliest, and a certificate that is a day newer. Everything else
-//! rides with the next of these.
+//! rides with the next of these, the traffic of today and of the day before above all; and that alone goes along with what
+//! is written to the journal, a quarter of a day after the last write at the earliest, and with an orderly end of the process.
 //!
 //! 0.1.0 kept the server's own dates, as `past`. One that was wrong locked the board out, so they are not read any more.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use heapless::LinearMap;
 
+use super::clock;
 use super::disk::KNOWN_SERVERS;
 use super::file;
 use super::inbox::Flag;
+use crate::api::traffic::Day;
 use crate::config::limits;
 use crate::journal::checksum::crc32c;
-use crate::time::Wall;
+use crate::time::{Up, Wall};
 
 const FIRST_LINE: &str = "nodepulse uplink 1";
 /// What is newer by this is worth a write: certificates are dated in days.
 const ISSUED_STEP: Duration = Duration::from_secs(24 * 3600);
+/// How often what changes all the time goes along with other writes.
+const RIDE_SPACING: Duration = Duration::from_secs(6 * 3600);
 
 /// What the file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,6 +46,8 @@ struct Content {
     issued: Option<Wall>,
     /// By name of the server or proxy; the address that worked last comes first.
     servers: LinearMap<String, Vec<IpAddr>, { limits::REMEMBERED_SERVERS }>,
+    /// Today, and the day before.
+    days: [Day; 2],
 }
 
 /// What is known of servers now, and what of it is on disk.
@@ -49,6 +57,9 @@ pub struct KnownServers {
     on_disk: RefCell<Content>,
     /// Something came that is worth a write.
     news: Flag,
+    /// The disk was written to, for another reason.
+    may_ride: Cell<bool>,
+    written_at: Cell<Up>,
 }
 
 impl KnownServers {
@@ -56,7 +67,14 @@ impl KnownServers {
     pub fn read(state_directory: &str) -> KnownServers {
         let bytes = file::read(&format!("{state_directory}/{KNOWN_SERVERS}"), limits::REMEMBERED_SERVERS_BYTES);
         let known = bytes.ok().and_then(|bytes| Content::parse(&bytes)).unwrap_or_default();
-        KnownServers { on_disk: RefCell::new(known.clone()), known: RefCell::new(known), news: Flag::default() }
+        let on_disk = RefCell::new(known.clone());
+        let written_at = Cell::new(clock::up());
+        KnownServers { known: RefCell::new(known), on_disk, written_at, ..KnownServers::default() }
+    }
+
+    /// What the last processes counted: of their last day, and of the day before.
+    pub fn days(&self) -> [Day; 2] {
+        self.known.borrow().days.clone()
     }
 
     /// When the newest certificate was issued: a moment that is known to be past.
@@ -100,12 +118,26 @@ impl KnownServers {
         self.tell_news();
     }
 
-    /// The bytes to be written, as soon as there is something worth it.
-    pub async fn worth_writing(&self) -> Vec<u8> {
-        while !self.is_worth_writing() {
+    /// Ends as soon as there is something worth a write.
+    pub async fn worth_writing(&self) {
+        while !self.is_worth_writing() && !self.may_ride.get() {
             self.news.raised().await;
         }
-        self.known.borrow().to_bytes()
+    }
+
+    /// All that there is to keep, and what was counted until now.
+    pub fn to_bytes(&self, days: [Day; 2]) -> Vec<u8> {
+        let mut known = self.known.borrow_mut();
+        known.days = days;
+        known.to_bytes()
+    }
+
+    /// Something else was written to the same disk.
+    pub fn disk_written(&self, now: Up) {
+        if now - self.written_at.get() >= RIDE_SPACING {
+            self.may_ride.set(true);
+            self.news.raise();
+        }
     }
 
     /// These bytes are on disk now.
@@ -113,6 +145,8 @@ impl KnownServers {
         if let Some(content) = Content::parse(bytes) {
             self.on_disk.replace(content);
         }
+        self.written_at.set(clock::up());
+        self.may_ride.set(false);
     }
 
     fn is_worth_writing(&self) -> bool {
@@ -146,6 +180,9 @@ impl Content {
                 let _ = writeln!(text, "address {host} {ip}");
             }
         }
+        for day in self.days.iter().filter(|day| **day != Day::default()) {
+            let _ = writeln!(text, "traffic {}", day.to_line());
+        }
         let sum = crc32c(&[text.as_bytes()]);
         let _ = writeln!(text, "sum {sum:08x}");
         text.into_bytes()
@@ -160,6 +197,7 @@ impl Content {
             return None;
         }
         let mut content = Content::default();
+        let mut days = content.days.iter_mut();
         let rest = body.strip_prefix(FIRST_LINE)?.strip_prefix('\n')?;
         for line in rest.lines() {
             match line.split(' ').collect::<Vec<_>>().as_slice() {
@@ -169,6 +207,11 @@ impl Content {
                     match content.servers.get_mut(*host) {
                         Some(addresses) => addresses.push(ip),
                         None => drop(content.servers.insert((*host).to_owned(), vec![ip]).ok()?),
+                    }
+                }
+                ["traffic", numbers @ ..] => {
+                    if let (Some(day), Some(read)) = (days.next(), Day::parse(numbers)) {
+                        *day = read;
                     }
                 }
                 // Another version may keep more.
@@ -210,7 +253,8 @@ mod tests {
     fn write(known: &KnownServers) -> Option<Vec<u8>> {
         let reactor = Reactor::new().unwrap();
         let soon = clock::up() + Duration::from_millis(5);
-        let bytes = reactor.block_on(reactor.before(soon, known.worth_writing())).unwrap()?;
+        reactor.block_on(reactor.before(soon, known.worth_writing())).unwrap()?;
+        let bytes = known.to_bytes(known.days());
         known.written(&bytes);
         Some(bytes)
     }
@@ -256,6 +300,29 @@ mod tests {
         assert!(write(&known).is_some(), "a certificate of another day");
         known.certificate_issued(stamp(1));
         assert_eq!((known.issued(), write(&known)), (Some(stamp(2)), None), "time does not go back");
+    }
+
+    #[test]
+    fn traffic_goes_along_with_other_writes_a_few_times_a_day_and_after_a_restart_the_day_goes_on() {
+        let folder = TempFolder::new();
+        let known = full();
+        assert!(write(&known).is_some());
+        let day = |bytes| Day { number: 20_779, seconds: 60, sent_bytes: bytes, ..Day::default() };
+        let bytes = known.to_bytes([day(7), Day::default()]);
+        folder.write(KNOWN_SERVERS, &bytes);
+        assert_eq!(KnownServers::read(&folder.path("")).days(), [day(7), Day::default()]);
+        assert_eq!(write(&known), None, "what is counted is worth no write");
+        let written = known.written_at.get();
+        known.disk_written(written + (RIDE_SPACING - Duration::from_secs(1)));
+        assert_eq!(write(&known), None, "the journal was written to, and this file not long ago");
+        known.disk_written(written + RIDE_SPACING);
+        assert!(write(&known).is_some());
+        assert_eq!(write(&known), None, "once");
+        let newer = String::from_utf8(bytes).unwrap().replace("traffic 20779", "traffic today");
+        let body = newer.rsplit_once("sum ").unwrap().0;
+        folder.write(KNOWN_SERVERS, format!("{body}sum {:08x}\n", crc32c(&[body.as_bytes()])).as_bytes());
+        let read = KnownServers::read(&folder.path(""));
+        assert!(read.days() == <[Day; 2]>::default() && read.issued().is_some(), "another version's way to say it");
     }
 
     #[test]

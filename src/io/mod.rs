@@ -19,6 +19,7 @@ pub mod log;
 #[cfg(test)]
 #[path = "../../tests/support/loopback.rs"]
 mod loopback;
+mod meter;
 pub mod network;
 pub mod notify;
 pub mod pool;
@@ -39,6 +40,13 @@ pub use run::{Session, Start, run};
 use std::io;
 
 use crate::agent::{Level, Notice};
+use crate::api::traffic::Day;
+use known_servers::KnownServers;
+
+/// What the agent of this state directory counted of its traffic and kept: of its last day, and of the day before.
+pub fn kept_days(state_directory: &str) -> [Day; 2] {
+    KnownServers::read(state_directory).days()
+}
 
 /// What keeps the process from running at all. Nothing that a network, a server or a credential does is among it.
 fn no_kernel(word: &'static str, what: &str, error: &io::Error) -> Notice {

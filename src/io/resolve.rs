@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::clock;
 use super::known_servers::KnownServers;
+use super::meter::Meter;
 use super::reactor::Reactor;
 use super::thread::Source;
 use crate::api::failure::Failure;
@@ -23,6 +24,7 @@ const PATIENCE_WITH_KNOWN: Duration = Duration::from_secs(2);
 pub struct Resolver {
     reactor: Rc<Reactor>,
     known: Rc<KnownServers>,
+    meter: Rc<Meter>,
     /// Addresses over which a request failed since they last worked, the latest failure last: tried after the others,
     /// whatever DNS thinks of them.
     failed: RefCell<Vec<IpAddr>>,
@@ -31,11 +33,17 @@ pub struct Resolver {
 
 impl Resolver {
     pub fn new(reactor: Rc<Reactor>, known: Rc<KnownServers>) -> Resolver {
-        Resolver { reactor, known, failed: RefCell::default(), dns: Source::new(THREAD_NAME, limits::NAME_LOOKUPS) }
+        let (meter, dns) = (Meter::new(known.days()), Source::new(THREAD_NAME, limits::NAME_LOOKUPS));
+        Resolver { reactor, known, meter, failed: RefCell::default(), dns }
     }
 
     pub fn known_servers(&self) -> &KnownServers {
         &self.known
+    }
+
+    /// Where look-ups count, and all connections that their answers lead to.
+    pub fn meter(&self) -> &Rc<Meter> {
+        &self.meter
     }
 
     /// Addresses of a server, in the order to be tried: families alternate (RFC 8305), the resolver's choice first.
@@ -96,6 +104,7 @@ impl Resolver {
             Some(asked) => asked.map_err(|error| format!("DNS cannot be asked: {error}"))?,
             None => return Err(format!("no answer from DNS within {} ms", (deadline - started).as_millis())),
         };
+        self.meter.looked_up(host, answer.as_deref().unwrap_or_default());
         match answer {
             Err(error) => {
                 let text = error.to_string();

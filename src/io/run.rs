@@ -8,6 +8,7 @@
 
 mod board;
 mod identity;
+mod learned;
 mod reload;
 mod session;
 
@@ -26,7 +27,7 @@ use smol::future::FutureExt;
 use super::clock::{self, CertificateClock};
 use super::control::{Control, Order};
 use super::credentials;
-use super::disk::{JOURNAL, KNOWN_SERVERS};
+use super::disk::JOURNAL;
 use super::disk_writer::{self, DiskWriter, LookAtFiles};
 use super::inbox::{Flag, Inbox};
 use super::notify::ServiceManager;
@@ -38,6 +39,7 @@ use super::thread::Source;
 use super::watches::{ClockWatch, LinkWatch, Request, Signals};
 use super::{log, network, no_kernel, thread};
 use crate::agent::{Agent, Because, Input, Means, Notice, Output, Ticket};
+use crate::api::traffic::Cadence;
 use crate::api::{Lane, Operation};
 use crate::config::Settings;
 use crate::config::kubeconfig::{Kubeconfig, Server};
@@ -97,8 +99,6 @@ const LINK_QUIET: Duration = Duration::from_secs(10);
 const LINK_FALLBACK: Duration = Duration::from_secs(60);
 /// A standstill that is shorter looks to everybody like the pause between two heartbeats.
 const LONG_STANDSTILL: Duration = Duration::from_secs(10);
-/// Least time between two writes of what was learned of the server.
-const KEEP_SPACING: Duration = Duration::from_secs(3600);
 
 /// Runs the agent until SIGTERM or SIGINT. Nothing that the network, the server, the credentials or the disk do ends it;
 /// it does not begin where another process has the state directory.
@@ -131,6 +131,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         name_addresses: RefCell::default(),
         name_looked_up: Flag::default(),
         judges_pids: Cell::new(start.settings.judges_pids()),
+        cadence: Cell::new(Cadence::of(&start.settings)),
         board_wanted: Flag::default(),
         board_given: Cell::new(false),
         reload_wanted: Flag::default(),
@@ -138,9 +139,8 @@ pub fn run(start: Start) -> Result<(), Notice> {
         root: start.root,
     };
     let executor = LocalExecutor::new();
-    for lane in [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity] {
-        spawn(&executor, shared.serve(lane));
-    }
+    let lanes = [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity];
+    lanes.iter().for_each(|lane| spawn(&executor, shared.serve(*lane)));
     spawn(&executor, shared.serve_identity());
     spawn(&executor, shared.serve_control(control));
     spawn(&executor, shared.watch_signals(signals));
@@ -169,7 +169,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         because: RefCell::default(),
     });
     let ended = shared.reactor.block_on(executor.run(main_loop.run()));
-    shared.pool.drop_idle();
+    shared.keep_at_the_end();
     ended.map_err(cannot_sleep)
 }
 
@@ -224,6 +224,8 @@ struct Shared {
     name_addresses: RefCell<Option<Vec<IpAddr>>>,
     name_looked_up: Flag,
     judges_pids: Cell<bool>,
+    /// For whoever asks what they cost.
+    cadence: Cell<Cadence>,
     board_wanted: Flag,
     /// The agent has the machine and the network as they are: it needs only readings.
     board_given: Cell<bool>,
@@ -255,11 +257,10 @@ impl Shared {
 
     /// What a command asks, over the control socket.
     async fn serve_control(&self, listener: Option<OwnedFd>) {
-        let ask = |order| {
-            self.inbox.push(match order {
-                Order::Renew => Message::Input(Input::Renew),
-                Order::Stop => Message::Signal(Request::Stop),
-            });
+        let ask = |order| match order {
+            Order::Renew => self.inbox.push(Message::Input(Input::Renew)),
+            Order::Stop => self.inbox.push(Message::Signal(Request::Stop)),
+            Order::Cost => self.control.answer(Ok(self.resolver.meter().report(self.cadence.get()))),
         };
         if let Some(listener) = listener {
             self.control.serve(&self.reactor, listener, ask).await;
@@ -268,6 +269,9 @@ impl Shared {
 
     async fn write_journal(&self, write: journal::Write) {
         let done = self.disk.write(JOURNAL, write).await;
+        if done {
+            self.resolver.known_servers().disk_written(clock::up());
+        }
         self.inbox.push(Message::Input(Input::Written { done }));
     }
 
@@ -303,18 +307,6 @@ impl Shared {
         let Ok(watch) = ClockWatch::new(&self.reactor) else { return };
         while watch.stepped().await.is_ok() {
             self.inbox.push(Message::Input(Input::Woke));
-        }
-    }
-
-    /// Writes once or twice a day.
-    async fn keep_what_was_learned(&self) {
-        let known = self.resolver.known_servers();
-        loop {
-            let bytes = known.worth_writing().await;
-            if self.disk.write(KNOWN_SERVERS, journal::Write::Replace { bytes: bytes.clone() }).await {
-                known.written(&bytes);
-            }
-            self.reactor.sleep_until(clock::up() + KEEP_SPACING).await;
         }
     }
 }

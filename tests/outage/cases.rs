@@ -12,6 +12,7 @@ macro_rules! cases {
 
 mod fleet;
 mod links;
+mod metered;
 mod mounts;
 mod name_server;
 mod names;
@@ -37,7 +38,7 @@ pub fn options() -> Options {
 
 /// The longest first, so that the short ones fill the gaps at the end.
 pub fn all() -> Vec<Case> {
-    [remembered::cases(), mounts::cases(), fleet::cases(), links::cases(), names::cases()]
+    [remembered::cases(), mounts::cases(), fleet::cases(), links::cases(), metered::cases(), names::cases()]
         .into_iter()
         .flatten()
         .collect()

@@ -78,6 +78,11 @@ impl Site {
         Ok(site)
     }
 
+    /// What its addresses are told from those of other sites by.
+    pub fn number(&self) -> u16 {
+        u16::from_str_radix(&self.number.to_string(), 16).unwrap_or_default()
+    }
+
     /// A process that lives in the namespaces of this site.
     pub fn pid(&self) -> i32 {
         self.daemon.pid()
@@ -131,6 +136,10 @@ impl Site {
     /// Swallows every packet with one of these selectors (`ip-rule(8)`); nobody is told.
     pub fn swallow(&self, selectors: &[&[&str]]) -> Result<()> {
         selectors.iter().try_for_each(|selector| rule("add", selector, "blackhole"))
+    }
+
+    pub fn swallow_no_more(&self, selectors: &[&[&str]]) -> Result<()> {
+        selectors.iter().try_for_each(|selector| rule("del", selector, "blackhole"))
     }
 
     /// Answers every packet from this site to a port of ours as a router does that knows no way.

@@ -415,7 +415,8 @@ fn one_date_of_2035_keeps_no_certificate_out_neither_now_nor_after_a_restart() {
         Some("2026-01-01T00:00:00Z"),
         "when both sides were certified"
     );
-    folder.write("uplink", &pool.reactor.block_on(known.worth_writing()).unwrap());
+    pool.reactor.block_on(known.worth_writing()).unwrap();
+    folder.write("uplink", &known.to_bytes(known.days()));
     replace(&pool, kubeconfig(&authority, renewed.port)).unwrap();
     assert_eq!(ask(&pool).result, version(), "now");
     let restarted = pool_in_1970(kubeconfig(&authority, renewed.port), &folder.path(""));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Input, MainLoop, Message, ReadSettings, Sandbox, Shared, clock, credentials, log, thread};
 use crate::agent::CredentialDates;
 use crate::api::Failure;
+use crate::api::traffic::Cadence;
 use crate::config::Settings;
 
 /// How often files that do not answer are asked again, until they do.
@@ -84,6 +85,7 @@ impl MainLoop<'_, '_> {
             Ok((settings, replaced)) => {
                 log::set_verbosity(settings.verbosity);
                 self.shared.judges_pids.set(settings.judges_pids());
+                self.shared.cadence.set(Cadence::of(&settings));
                 match replaced {
                     Ok(dates) => self.handle(Input::Credentials(dates)),
                     Err(why) => self.refuse(

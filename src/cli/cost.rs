@@ -1,0 +1,277 @@
+//! Turns what the agent has counted into what its network bills: today, yesterday and in thirty days, by purpose.
+
+use serde_json::{Value, json};
+
+use super::args::Sources;
+use super::colour::{BOLD, RESET};
+use super::commands::exit;
+use super::error::CliError;
+use super::load;
+use crate::api::traffic::{Cadence, Day, PURPOSES};
+use crate::io::control::{self, Order};
+use crate::io::kept_days;
+
+const DAY_SECONDS: u64 = 24 * 3600;
+const MONTH_SECONDS: u64 = 30 * DAY_SECONDS;
+/// What is made of less says little: a start costs more than what follows.
+const LITTLE_SECONDS: u64 = 3600;
+
+/// What is known.
+pub struct Cost {
+    /// Today, as far as anybody knows what day it is, and the day before.
+    days: [Day; 2],
+    /// Thirty days like these.
+    month: Day,
+    /// The same at the cadence of these settings, where the agent has another.
+    as_set: Option<Day>,
+    /// Since its start; `None`: it does not run.
+    process: Option<Process>,
+    directory: String,
+}
+
+/// What the agent itself has used.
+struct Process {
+    seconds: u64,
+    peak_kib: u64,
+    cpu_ms: u64,
+    switches: u64,
+    written_bytes: u64,
+}
+
+/// From the agent that runs, or else from its file.
+pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
+    let settings = load::settings(sources)?.settings;
+    let directory = settings.state_directory.clone();
+    let Some(agent) = control::connect(&directory) else {
+        let days = kept_days(&directory);
+        return Ok(Cost { month: month(&days), days, as_set: None, process: None, directory });
+    };
+    let silent = || CliError::new(exit::SOFTWARE, "the agent does not say: is it of the same version?");
+    let told = control::ask(agent, Order::Cost).ok().flatten().ok_or_else(silent)?;
+    let told = told.map_err(|why| CliError::new(exit::SOFTWARE, why))?;
+    let mut cost = Cost { days: Default::default(), month: Day::default(), as_set: None, process: None, directory };
+    let mut days = cost.days.iter_mut();
+    let mut cadence = None;
+    for line in told.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["traffic", numbers @ ..] => {
+                if let (Some(day), Some(read)) = (days.next(), Day::parse(numbers)) {
+                    *day = read;
+                }
+            }
+            ["cadence", spans @ ..] => cadence = Cadence::parse(spans),
+            ["process", numbers @ ..] => cost.process = Process::parse(numbers),
+            _ => {}
+        }
+    }
+    cost.month = month(&cost.days);
+    let wanted = Cadence::of(&settings);
+    let changed = cadence.filter(|cadence| *cadence != wanted);
+    cost.as_set = changed.map(|now| month(&cost.days.each_ref().map(|day| day.at(now, wanted))));
+    Ok(cost)
+}
+
+fn month(days: &[Day; 2]) -> Day {
+    let [today, before] = days;
+    today.clone().with(before).for_seconds(MONTH_SECONDS)
+}
+
+impl Process {
+    fn parse(words: &[&str]) -> Option<Process> {
+        let numbers: Vec<u64> = words.iter().filter_map(|word| word.parse().ok()).collect();
+        let [seconds, peak_kib, cpu_ms, switches, written_bytes] = *numbers.first_chunk()?;
+        Some(Process { seconds, peak_kib, cpu_ms, switches, written_bytes })
+    }
+}
+
+impl Cost {
+    /// For people: what matters first stands first.
+    pub fn to_text(&self) -> String {
+        let [today, before] = &self.days;
+        let counted = today.seconds + before.seconds;
+        let mut text = String::new();
+        if self.process.is_none() {
+            let directory = &self.directory;
+            text += &format!(
+                "No agent runs with {directory} that this user may ask; this is what was kept there last.\n\n"
+            );
+        }
+        let name = |day: &Day, name: &str| match (self.process.is_some(), day.number) {
+            (_, 0) => format!("{name} (no date)"),
+            (true, _) => name.to_owned(),
+            (false, _) => day.date(),
+        };
+        text += &format!(
+            "{BOLD}{:<12}{:>10}{RESET} in {}\n",
+            name(today, "today"),
+            size(today.bytes()),
+            span(today.seconds)
+        );
+        if before.seconds > 0 {
+            text +=
+                &format!("{:<12}{:>10} in {}\n", name(before, "yesterday"), size(before.bytes()), span(before.seconds));
+        }
+        let little = if counted < LITTLE_SECONDS { ", which says little yet: a start costs more" } else { "" };
+        text += &format!(
+            "{:<12}{:>10} if they are like the last {}{little}\n",
+            "30 days",
+            size(self.month.bytes()),
+            span(counted)
+        );
+        if let Some(as_set) = &self.as_set {
+            text += &format!("{:<12}{:>10} with these settings\n", "", size(as_set.bytes()));
+        }
+        let columns =
+            ["times today", "today", "yesterday", "30 days", if self.as_set.is_some() { "so set" } else { "" }];
+        let row = |name: &str, cells: [String; 5]| {
+            let cells: String = cells.iter().map(|cell| format!("{cell:>13}")).collect();
+            format!("{name:<12}{cells}").trim_end().to_owned() + "\n"
+        };
+        text += "\n";
+        text += &row("", columns.map(str::to_owned));
+        for (place, purpose) in PURPOSES.iter().enumerate() {
+            let of = |day: &Day| day.sums.get(place).copied().unwrap_or_default();
+            let bytes = |day: &Day| size(of(day).bytes);
+            let as_set = self.as_set.as_ref().map(bytes).unwrap_or_default();
+            text +=
+                &row(purpose, [of(today).count.to_string(), bytes(today), bytes(before), bytes(&self.month), as_set]);
+        }
+        let (sent, received, packets, repeated) =
+            (size(today.sent_bytes), size(today.received_bytes), today.packets, today.repeated);
+        text +=
+            &format!("\ntoday {sent} sent, {received} received; {packets} packets, {repeated} of them sent again\n");
+        if let Some(Process { seconds, peak_kib, cpu_ms, switches, written_bytes }) = &self.process {
+            let (seconds, written, cpu_s) = (span(*seconds), size(*written_bytes), cpu_ms / 1000);
+            text += &format!("this process in {seconds}: {peak_kib} KiB of memory at most, {cpu_s} s of processor,\n");
+            text += &format!("{switches} wake-ups, {written} to disk\n");
+        }
+        text + "Bytes are those of IP packets, both ways; days are those of UTC.\n"
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "isRunning": self.process.is_some(),
+            "days": self.days.iter().filter(|day| day.seconds > 0).map(of_day).collect::<Vec<Value>>(),
+            "thirtyDays": of_sums(&self.month),
+            "thirtyDaysAsSet": self.as_set.as_ref().map(of_sums),
+            "process": self.process.as_ref().map(|of| json!({
+                "seconds": of.seconds,
+                "peakMemoryKiB": of.peak_kib,
+                "processorMs": of.cpu_ms,
+                "contextSwitches": of.switches,
+                "writtenBytes": of.written_bytes,
+            })),
+        })
+    }
+}
+
+fn of_day(day: &Day) -> Value {
+    let mut value = of_sums(day);
+    let more = json!({
+        "date": (day.number != 0).then(|| day.date()),
+        "sentBytes": day.sent_bytes,
+        "receivedBytes": day.received_bytes,
+        "packets": day.packets,
+        "packetsSentAgain": day.repeated,
+    });
+    if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
+        value.extend(more);
+    }
+    value
+}
+
+fn of_sums(day: &Day) -> Value {
+    let sums = PURPOSES.iter().zip(day.sums);
+    let sums = sums.map(|(name, sum)| ((*name).to_owned(), json!({"count": sum.count, "bytes": sum.bytes})));
+    json!({"seconds": day.seconds, "bytes": day.bytes(), "purposes": Value::Object(sums.collect())})
+}
+
+/// `1.05 kB`, in the units of bills.
+fn size(bytes: u64) -> String {
+    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{}.{:02} {name}", bytes / unit, bytes % unit * 100 / unit),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// `4 h 32 min`.
+fn span(seconds: u64) -> String {
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, _) => format!("{minutes} min"),
+        (_, 0) => format!("{hours} h"),
+        _ => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::colour::without;
+    use super::*;
+    use crate::api::traffic::{Purpose, Sum};
+
+    fn cost() -> Cost {
+        let mut today =
+            Day { number: 20_779, seconds: 16_320, sent_bytes: 900_000, received_bytes: 730_000, ..Day::default() };
+        (today.packets, today.repeated) = (5000, 3);
+        today.of(Purpose::Lease).into_iter().for_each(|sum| *sum = Sum { count: 1632, bytes: 1_630_000 });
+        let mut before = Day { number: 20_778, seconds: DAY_SECONDS, ..Day::default() };
+        before.of(Purpose::Lease).into_iter().for_each(|sum| *sum = Sum { count: 8640, bytes: 9_063_360 });
+        let days = [today, before];
+        let process =
+            Process { seconds: 102_720, peak_kib: 1956, cpu_ms: 8_432, switches: 31_000, written_bytes: 8192 };
+        let directory = "/var/lib/nodepulse".to_owned();
+        Cost { month: month(&days), days, as_set: None, process: Some(process), directory }
+    }
+
+    #[test]
+    fn what_a_person_wants_to_know_stands_first_on_one_screen() {
+        let mut cost = cost();
+        cost.as_set = Some(Day::default());
+        let text = without(&cost.to_text());
+        let first: Vec<&str> = text.lines().take(4).collect();
+        assert_eq!(
+            first,
+            [
+                "today          1.63 MB in 4 h 32 min",
+                "yesterday      9.06 MB in 24 h",
+                "30 days      269.83 MB if they are like the last 28 h 32 min",
+                "                   0 B with these settings",
+            ]
+        );
+        assert!(text.lines().count() <= 24 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("5000 packets, 3 of them sent again"), "{text}");
+        assert!(
+            text.contains("1956 KiB of memory at most, 8 s of processor,\n31000 wake-ups, 8.19 kB to disk"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn without_an_agent_it_is_said_and_days_have_their_dates() {
+        let text = without(&Cost { process: None, ..cost() }.to_text());
+        assert!(text.starts_with("No agent runs with /var/lib/nodepulse"), "{text}");
+        assert!(text.contains("2026-11-22     1.63 MB in 4 h 32 min\n2026-11-21     9.06 MB"), "{text}");
+    }
+
+    #[test]
+    fn a_program_gets_bytes() {
+        let value = cost().to_json();
+        assert_eq!(value["days"][0]["purposes"]["lease"], json!({"count": 1632, "bytes": 1_630_000}));
+        assert_eq!((&value["days"][1]["date"], &value["days"][1]["bytes"]), (&json!("2026-11-21"), &json!(9_063_360)));
+        assert_eq!(value["process"]["writtenBytes"], 8192);
+        assert_eq!(value["thirtyDaysAsSet"], Value::Null);
+        assert_eq!(value["thirtyDays"]["seconds"], MONTH_SECONDS);
+    }
+
+    #[test]
+    fn sizes_are_those_of_bills() {
+        let sizes = [0, 999, 1000, 1049, 999_999, 14_150_000, 1_000_000_000].map(size);
+        assert_eq!(sizes, ["0 B", "999 B", "1.00 kB", "1.04 kB", "999.99 kB", "14.15 MB", "1.00 GB"]);
+        assert_eq!([0, 59, 60, 3600, 5400].map(span), ["0 s", "59 s", "1 min", "1 h", "1 h 30 min"]);
+    }
+}
