@@ -11,6 +11,7 @@ use super::join;
 use super::kubelet_fields;
 use super::nearest::unknown;
 use super::problem::{Findings, Origin, Problem, quoted};
+use super::profile;
 use super::settings::{DefinedBy, SETTINGS, Setting, Settings};
 use super::yaml::{self, Content, Entry, Value};
 
@@ -171,6 +172,10 @@ impl Reading {
             self.given.retain(|given| given.origin == Origin::Flag || !brings_token(given));
         }
         for setting in SETTINGS {
+            if setting.name == "nodeLeaseDurationSeconds" {
+                // The first of the cadences: what says which they are stands before it.
+                profile::apply(&mut settings);
+            }
             for given in self.given.iter().filter(|given| given.setting.name == setting.name) {
                 setting.read(&mut settings, &given.field(), &mut self.findings);
                 // The kubelet's rule: where a file sets only the update frequency, the report frequency is the same.
@@ -193,6 +198,7 @@ impl Reading {
             }
         }
         join::check(&settings, last, &mut self.findings);
+        profile::check(&settings, last, &mut self.findings);
         let Findings { mut problems, mut notices } = self.findings;
         for found in [&mut problems, &mut notices] {
             found.sort_by(|one, other| (&one.origin, one.line).cmp(&(&other.origin, other.line)));

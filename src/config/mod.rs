@@ -14,6 +14,7 @@ mod nearest;
 mod node_values;
 pub mod plain_text;
 mod problem;
+mod profile;
 pub mod quantity;
 pub mod settings;
 pub mod taint;

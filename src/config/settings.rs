@@ -12,13 +12,14 @@ use super::node_values::{address_list, cloud_provider, hostname, journal_quota, 
 use super::node_values::{reserved, reserved_cpus, taint_list};
 use super::problem::{Findings, Problem};
 use super::taint::Taint;
-use super::values::{absolute_path, at_least, boolean, number, path, text};
+use super::values::{absolute_path, at_least, boolean, number, path, profile, text};
 use super::yaml::{Content, Entry, Value};
 use super::{eviction, eviction::periods, eviction::reclaims, eviction::thresholds};
 
 pub use super::eviction::{PerSignal, Signal, Threshold};
 pub use super::join_values::{CaHash, Token};
 pub use super::node_values::{CloudProvider, Family, NAME_FACTS, NodeIp, Reserved};
+pub use super::values::Profile;
 
 /// One row of the table.
 pub struct Setting {
@@ -104,8 +105,10 @@ fn put<T>(
 
 /// The shortest period: what is more often would be a load on the server that no board is worth.
 const SECOND: Duration = Duration::from_secs(1);
+/// No controller has less patience.
+const GRACE: Duration = Duration::from_secs(10);
 /// The API's own whole numbers.
-const MOST: u32 = i32::MAX as u32;
+pub(super) const MOST: u32 = i32::MAX as u32;
 const TAINTS: Form = List("KEY=VALUE:EFFECT", "maps with key, value and effect", limits::TAINTS);
 const SERVERS: Form = List("https://HOST:PORT", "https://HOST:PORT", limits::JOIN_SERVERS);
 const CA_HASHES: Form = List("sha256:HASH", "sha256:HASH", limits::CA_HASHES);
@@ -186,6 +189,12 @@ settings! {
     /// D1.
     reregister: bool = true, Ours "reregister" "reregister" "true", Boolean, boolean,
         "Register again when the Node was deleted; the kubelet never does";
+    /// Before the cadences, which it sets.
+    profile: Profile = Profile::Lan, Ours "profile" "profile" "lan", Single("lan|metered|satellite"), profile,
+        "What the network is like: how often the board talks, where no setting below says so";
+    node_monitor_grace_period: Duration = Duration::from_secs(50),
+        Ours "nodeMonitorGracePeriod" "node-monitor-grace-period" "50s", Single("DURATION"), at_least(GRACE),
+        "How long the controller manager waits for a renewal, as its option of that name says";
     node_lease_duration_seconds: u32 = 40,
         Kubelet "nodeLeaseDurationSeconds" "node-lease-duration-seconds" "40", Single("N"), number(1..=MOST),
         "How long a Lease lasts; it is renewed after a quarter of that";

@@ -1,4 +1,4 @@
-//! Turns single values into what many settings are: truth values, numbers, time spans, paths.
+//! Turns single values into what settings are: truth values, numbers, time spans, paths, the kind of a network.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -53,4 +53,24 @@ pub(super) fn path(field: &Field<'_>, _: &mut Findings) -> Result<Option<String>
 
 pub(super) fn absolute_path(field: &Field<'_>, _: &mut Findings) -> Result<String, Problem> {
     field.path()?.filter(|path| path.starts_with('/')).ok_or_else(|| field.problem("must be an absolute path"))
+}
+
+/// `profile`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Every cadence as a kubelet has it.
+    Lan,
+    /// Paid by the byte: a SIM card.
+    Metered,
+    /// Where each byte counts.
+    Satellite,
+}
+
+pub(super) fn profile(field: &Field<'_>, _: &mut Findings) -> Result<Profile, Problem> {
+    match field.text()?.unwrap_or_default() {
+        "lan" => Ok(Profile::Lan),
+        "metered" => Ok(Profile::Metered),
+        "satellite" => Ok(Profile::Satellite),
+        other => Err(field.problem(format!("must be lan, metered or satellite, not {}", quoted(other)))),
+    }
 }

@@ -94,9 +94,9 @@ impl Capture {
 }
 
 /// What `nodepulse cost -o json` answers.
-fn cost(settings: &std::path::Path) -> Result<Value> {
+fn cost(settings: &std::path::Path, more: &[&str]) -> Result<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nodepulse"));
-    let output = command.args(["cost", "-o", "json"]).arg("--config").arg(settings).output();
+    let output = command.args(["cost", "-o", "json"]).args(more).arg("--config").arg(settings).output();
     let output = output.map_err(|e| e.to_string())?;
     serde_json::from_slice(&output.stdout).map_err(|e| {
         format!("{e}: {} {}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
@@ -135,13 +135,18 @@ fn compare(
     wait_for_renewals(cluster, &node)?;
     // Between two looks at the capture, as the agent does not stand still.
     let before = capture.bytes()?;
-    let said = cost(agent.settings_file())?;
+    let said = cost(agent.settings_file(), &[])?;
     let after = capture.bytes()?;
     assert_eq!(said["isRunning"], true, "{said:#}");
     let whole = sum(&said, |day| number(&day["bytes"]));
     let names = sum(&said, |day| number(&day["purposes"]["names"]["bytes"]));
     let connections = sum(&said, |day| number(&day["sentBytes"]) + number(&day["receivedBytes"]));
     assert_eq!(whole - names, connections, "what is said of purposes makes the kernel's sum: {said:#}");
+    let each = |purpose: &str| {
+        let of = |what: &str| sum(&said, |day| number(&day["purposes"][purpose][what]));
+        format!("{purpose} {}", of("bytes") / of("count").max(1))
+    };
+    eprintln!("  {hint}: on average {}", ["lease", "assertion", "status", "handshake"].map(each).join(", "));
     eprintln!("  {hint}: the capture has {before} to {after} bytes, cost says {connections}");
     assert!(
         connections * 100 >= before * 98 && connections * 100 <= after * 102,
@@ -150,15 +155,21 @@ fn compare(
     let renewals = sum(&said, |day| number(&day["purposes"]["lease"]["count"]));
     assert!(renewals >= RENEWALS as u64, "{said:#}");
     assert!(said["process"]["peakMemoryKiB"].as_u64() > Some(500), "{said:#}");
+    assert_eq!(said["thirtyDaysAsSet"], Value::Null, "it runs with these settings");
+    // A renewal each twenty seconds instead of each second.
+    let rarely = cost(agent.settings_file(), &["--node-lease-duration-seconds", "80"])?;
+    let of_lease = |when: &str| number(&rarely[when]["purposes"]["lease"]["bytes"]);
+    let [often, rarely] = ["thirtyDays", "thirtyDaysAsSet"].map(of_lease);
+    assert!(rarely > 0 && rarely < often / 4, "{rarely} and {often}");
     assert_eq!(agent.stop()?, 0);
-    let kept = cost(agent.settings_file())?;
+    let kept = cost(agent.settings_file(), &[])?;
     assert_eq!(kept["isRunning"], false, "{kept:#}");
     let all = |said: &Value| sum(said, |day| number(&day["bytes"]));
     assert!(all(&kept) >= whole, "nothing is lost by an orderly end: {kept:#}");
     // The next process goes on.
     let mut next = start()?;
     wait_until("more than was kept", SOON, || {
-        let said = cost(next.settings_file())?;
+        let said = cost(next.settings_file(), &[])?;
         if said["isRunning"] == true && all(&said) > all(&kept) { Ok(()) } else { Err(format!("{said:#}")) }
     })?;
     next.check()
