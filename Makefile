@@ -17,7 +17,7 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-fleet test-services test-recipes upgrade \
+.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-fleet test-rotation test-services test-recipes upgrade \
     packages lint deny fmt cluster bench sim mutants fuzz board install clean
 
 help: ## What each target does
@@ -60,6 +60,9 @@ test-vm: ## Whole boards, emulated with kernels of their own: their clock, their
 
 test-fleet: ## Two hundred boards with one token, switched on together: Ready, and what each cost
 	@FLEET=1 ./tests/run --test fleet -- --nocapture $(ARGS)
+
+test-rotation: ## Certificates of 20 s follow each other for ten minutes on the real cluster: no gap between renewals of the Lease
+	@CERTIFICATE_SECONDS=20 ROTATION_SECONDS=600 ./tests/run --test joining -- certificates_of_seconds --nocapture $(ARGS)
 
 upgrade: ## An earlier release lives on the real cluster, then this program goes on from what it left: make upgrade FROM=PROGRAM
 	@test -x "$(FROM)" || { echo 'usage: make upgrade FROM=PROGRAM (KEEP=tests/live/earlier keeps what it leaves)' >&2; exit 64; }
