@@ -32,7 +32,7 @@ mod stderr;
 mod successor;
 mod thread;
 pub mod tls;
-mod turns;
+pub mod turns;
 pub mod watches;
 
 pub use run::{Session, Start, run};

@@ -16,7 +16,9 @@ pub mod machine;
 pub mod network;
 pub mod plan;
 pub mod planted;
+pub mod servers;
 pub mod shell;
+pub mod supervisor;
 pub mod world;
 
 use std::sync::Mutex;

@@ -5,7 +5,7 @@ use super::source::Source;
 use super::tree::sources;
 
 /// What says how things must be names nothing of the agent.
-const JUDGE: [&str; 12] = [
+const JUDGE: [&str; 13] = [
     "tests/sim/judge",
     "tests/model/",
     "tests/sim/board.rs",
@@ -14,6 +14,7 @@ const JUDGE: [&str; 12] = [
     "tests/sim/identity/judge.rs",
     "tests/sim/identity/plan.rs",
     "tests/sim/identity/planted.rs",
+    "tests/sim/identity/supervisor.rs",
     "tests/sim/plan.rs",
     "tests/sim/quarrel.rs",
     "tests/sim/random.rs",
@@ -40,7 +41,8 @@ const TO_DRIVE: &[(&str, &[&str])] = &[
         ],
     ),
     ("config", &["Settings", "kubeconfig", "quantity", "settings", "taint"]),
-    ("identity", &["Bundle", "CertificateDer", "Renewal", "SigningRequest", "files"]),
+    ("identity", &["Bundle", "CertificateDer", "Renewal", "SigningRequest", "files", "supervisor"]),
+    ("io", &["turns"]),
     ("journal", &["BootId", "Journal", "Write"]),
     ("probe", &["Facts", "facts"]),
     ("time", &["Now", "Up", "Wall"]),

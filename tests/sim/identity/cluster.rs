@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::super::random::Random;
 use super::der::{self, Certificate, Point};
 use super::plan::Step;
+use super::supervisor::Supervisor;
 use crate::model::ModelServer;
 use crate::model::http::{Request, Response};
 use crate::model::problem::Problem;
@@ -118,8 +119,10 @@ pub struct Cluster {
     pub spoiled: BTreeSet<Vec<u8>>,
     /// When each request for a certificate was made.
     pub created_us: Vec<i64>,
+    /// Of k3s or rke2.
+    pub supervisor: Option<Supervisor>,
     counted: u64,
-    random: Random,
+    pub random: Random,
 }
 
 impl Asked {
@@ -178,6 +181,7 @@ impl Cluster {
             revoked: BTreeSet::new(),
             spoiled: BTreeSet::new(),
             created_us: Vec::new(),
+            supervisor: None,
             counted: 0,
             random,
         }
@@ -261,7 +265,7 @@ impl Cluster {
         );
         let mut data = json!({ "kubeconfig": kubeconfig });
         if let Some(secret) = secret.filter(|_| self.is_token_live(now_us)) {
-            data[format!("jws-kubeconfig-{TOKEN_ID}")] = json!(signature(&kubeconfig, secret));
+            data[format!("jws-kubeconfig-{TOKEN_ID}")] = json!(der::signature(&kubeconfig, TOKEN_ID, secret));
         }
         json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": { "name": "cluster-info" }, "data": data })
     }
@@ -398,17 +402,27 @@ impl Cluster {
         if !matches!(self.signer, Signer::Prompt | Signer::Slow) {
             self.spoiled.insert(asked.key.clone());
         }
-        asked.certificate = Some(self.issue_of(&authority, &node, &key, at_us + self.life_us));
+        let until_us = at_us + self.life_us;
+        asked.certificate = Some(self.issue_of(&authority, &node, &key, (self.dated_from(until_us), until_us)));
     }
 
     /// A certificate that ends then.
     pub fn issue(&mut self, node: &str, key: &[u8], until_us: i64) -> Vec<u8> {
-        self.issue_of(&self.signs.clone(), node, key, until_us)
+        self.issue_of(&self.signs.clone(), node, key, (self.dated_from(until_us), until_us))
     }
 
-    fn issue_of(&mut self, authority: &Authority, node: &str, key: &[u8], until_us: i64) -> Vec<u8> {
+    fn dated_from(&self, until_us: i64) -> i64 {
+        until_us - self.life_us - DATED_BACK_US
+    }
+
+    pub fn issue_of(
+        &mut self,
+        authority: &Authority,
+        node: &str,
+        key: &[u8],
+        (from_us, until_us): (i64, i64),
+    ) -> Vec<u8> {
         self.counted += 1;
-        let from_us = until_us - self.life_us - DATED_BACK_US;
         let common_name = format!("system:node:{node}");
         let certificate = Certificate {
             issuer: &authority.name,
@@ -456,15 +470,10 @@ impl Cluster {
     /// From now on all is well; what was spoiled is gone.
     pub fn make_peace(&mut self) {
         (self.approver, self.signer, self.token_until_us) = (Approver::Prompt, Signer::Prompt, Some(i64::MAX));
-        self.is_anonymous_refused = false;
+        self.is_anonymous_refused = self.supervisor.is_some();
+        // Somebody has deleted the Secrets with the passwords of boards that are others by now.
+        self.supervisor.iter_mut().for_each(|supervisor| supervisor.node_passwords.clear());
     }
-}
-
-fn signature(kubeconfig: &str, secret: &str) -> String {
-    let head = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS256","kid":"{TOKEN_ID}"}}"#));
-    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());
-    let mac = ring::hmac::sign(&key, format!("{head}.{}", URL_SAFE_NO_PAD.encode(kubeconfig)).as_bytes());
-    format!("{head}..{}", URL_SAFE_NO_PAD.encode(mac.as_ref()))
 }
 
 /// SHA-256 of a key, as a pin has it.

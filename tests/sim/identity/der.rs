@@ -1,8 +1,8 @@
 //! Turns names, keys and dates into the smallest certificates that can be read, and a request for one into whom it asks for: no
-//! arithmetic of keys, which are numbers drawn from the seed, and no signature.
+//! arithmetic of keys, which are numbers drawn from the seed, and no signature but a token's.
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 use crate::model::stamp;
 
@@ -113,8 +113,12 @@ pub fn key_of(certificate: &[u8]) -> Option<Vec<u8>> {
 pub fn asked_for(packed: &str) -> Option<(String, Vec<u8>)> {
     let pem = String::from_utf8(STANDARD.decode(packed).ok()?).ok()?;
     let lines: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
-    let der = STANDARD.decode(lines).ok()?;
-    let (_, info, _) = read(read(&der)?.1)?;
+    asked_in(&STANDARD.decode(lines).ok()?)
+}
+
+/// The same of its DER.
+pub fn asked_in(der: &[u8]) -> Option<(String, Vec<u8>)> {
+    let (_, info, _) = read(read(der)?.1)?;
     let (_, _, rest) = read(info)?;
     let (_, mut subject, rest) = read(rest)?;
     let key = &rest[..rest.len() - read(rest)?.2.len()];
@@ -133,13 +137,23 @@ pub fn asked_for(packed: &str) -> Option<(String, Vec<u8>)> {
 
 /// Sections of certificates.
 pub fn pem(certificates: &[Vec<u8>]) -> String {
-    let mut text = String::new();
-    for der in certificates {
-        text.push_str("-----BEGIN CERTIFICATE-----\n");
-        for line in STANDARD.encode(der).as_bytes().chunks(COLUMNS) {
-            text.extend([String::from_utf8_lossy(line).as_ref(), "\n"]);
-        }
-        text.push_str("-----END CERTIFICATE-----\n");
+    certificates.iter().map(|der| pem_of("CERTIFICATE", der)).collect()
+}
+
+/// One section.
+pub fn pem_of(label: &str, der: &[u8]) -> String {
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in STANDARD.encode(der).as_bytes().chunks(COLUMNS) {
+        text.extend([String::from_utf8_lossy(line).as_ref(), "\n"]);
     }
+    text.extend(["-----END ", label, "-----\n"]);
     text
+}
+
+/// Of a kubeconfig in cluster-info, for whoever knows a token: a JWS without its middle.
+pub fn signature(kubeconfig: &str, id: &str, secret: &str) -> String {
+    let head = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#));
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());
+    let mac = ring::hmac::sign(&key, format!("{head}.{}", URL_SAFE_NO_PAD.encode(kubeconfig)).as_bytes());
+    format!("{head}..{}", URL_SAFE_NO_PAD.encode(mac.as_ref()))
 }

@@ -98,6 +98,7 @@ impl World {
                 let node = self.machines[0].node.clone();
                 self.say(|| format!("Node {node} is deleted"));
                 self.cluster.api.delete_node(&node);
+                self.cluster.supervisor.iter_mut().for_each(|known| drop(known.node_passwords.remove(&node)));
             }
             _ if self.plan.revokes => {
                 let node = self.machines[0].node.clone();
@@ -106,5 +107,25 @@ impl World {
             }
             _ => self.cluster.is_anonymous_refused = self.random.per_mille(300),
         }
+    }
+
+    /// From now on nothing is in the way of any board.
+    pub fn make_peace(&mut self) {
+        self.say(|| "peace".to_owned());
+        self.peace_us = Some(self.now_us);
+        self.cluster.make_peace();
+        self.end_trouble_of_servers();
+        self.api_down_until_us = 0;
+        for board in 0..self.machines.len() {
+            let machine = &mut self.machines[board];
+            machine.intruder = None;
+            machine.folder.refuses = false;
+            if machine.link_down_until_us > self.now_us {
+                machine.link_down_until_us = 0;
+                self.schedule(1, Event::LinkUp { board });
+            }
+            self.power_on(board);
+        }
+        self.schedule(60 * SECOND_US, Event::Judge);
     }
 }

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::cluster::{MINUTE_US, SECOND_US};
-use super::der;
+use super::{der, supervisor};
 use crate::model::http::Request;
 
 /// Of one board: two lanes beat, one looks, and what is new is told.
@@ -62,6 +62,8 @@ struct Board {
     keys: BTreeMap<Vec<u8>, Fate>,
     /// Of the certificate that the disk has whole.
     kept: Option<Vec<u8>>,
+    /// That a supervisor has heard, and that the disk has.
+    password: Option<String>,
     requests_us: VecDeque<i64>,
     refused_us: Option<i64>,
     since_refused: usize,
@@ -81,18 +83,19 @@ impl Judge {
 
     /// The second's card is a copy of the first's. Under another name nothing comes of what is under way.
     pub fn cloned(&mut self, first: usize, second: usize, (pending, is_renamed): (&[u8], bool)) {
-        let Board { mut keys, kept, .. } = self.boards[first].clone();
+        let Board { mut keys, kept, password, .. } = self.boards[first].clone();
         keys.iter_mut().for_each(|(key, fate)| fate.ends(holds_key(pending, key)));
         if is_renamed {
             keys.values_mut().for_each(|fate| *fate = if *fate == Fate::Kept { Fate::Kept } else { Fate::Lost });
         }
         let board = &mut self.boards[second];
-        (board.keys, board.kept) = (keys, kept);
+        (board.keys, board.kept, board.password) = (keys, kept, password);
     }
 
     /// A request left the board.
     pub fn sent(&mut self, board: usize, request: &Request, way: Way, now_us: i64) -> Result<(), String> {
-        let is_secret = way.has_certificate || request.header("authorization").is_some();
+        let is_shown = request.header("authorization").is_some() || supervisor::node_password(request).is_some();
+        let is_secret = way.has_certificate || is_shown;
         let Request { method, path, .. } = request;
         if is_secret && !way.is_verified {
             return Err(format!("{method} {path} brings a secret to whoever answers: nobody was verified"));
@@ -108,7 +111,8 @@ impl Judge {
         if board.requests_us.len() > REQUESTS_PER_MINUTE {
             return Err(format!("{} requests in a minute", board.requests_us.len()));
         }
-        if path.contains("/certificatesigningrequests") && board.refused_us.is_some_and(|us| now_us < us + MINUTE_US) {
+        let is_asked = path.contains("/certificatesigningrequests") || path.ends_with("/client-kubelet.crt");
+        if is_asked && board.refused_us.is_some_and(|us| now_us < us + MINUTE_US) {
             board.since_refused += 1;
             if board.since_refused > REQUESTS_AFTER_REFUSAL {
                 return Err(format!(
@@ -141,14 +145,11 @@ impl Judge {
     pub fn asks(
         &mut self,
         board: usize,
-        body: &[u8],
+        request: &Request,
         (pending, has_disk): (&[u8], bool),
         is_over: impl Fn(&[u8]) -> bool,
     ) -> Result<(), String> {
-        let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-        let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let asked = der::asked_for(body["spec"]["request"].as_str().unwrap_or_default());
-        let (_, key) = asked.ok_or("a request for a certificate that cannot be read")?;
+        let (name, key) = asked(request).ok_or("a request for a certificate that cannot be read")?;
         let known = self.names.entry(key.clone()).or_insert_with(|| name.clone());
         if *known != name {
             return Err(format!("two requests for one key: {known:?} and {name:?}"));
@@ -173,6 +174,20 @@ impl Judge {
             others.for_each(|fate| *fate = Fate::InUse(false));
         }
         board.keys.insert(key, if is_there { Fate::Asked } else { Fate::InMemory });
+        Ok(())
+    }
+
+    /// A supervisor heard a password. `synced`: the file of it as it is whatever happens to the power.
+    pub fn shows(&mut self, board: usize, password: &str, (synced, has_disk): (&[u8], bool)) -> Result<(), String> {
+        let is_there = synced.starts_with(format!("{password}\n").as_bytes());
+        if has_disk && !is_there {
+            return Err("a supervisor hears a node password that a power cut would take".to_owned());
+        }
+        let board = &mut self.boards[board];
+        if board.password.as_ref().is_some_and(|known| known != password) {
+            return Err("a supervisor hears another node password than the one that the disk has".to_owned());
+        }
+        board.password = board.password.take().or_else(|| is_there.then(|| password.to_owned()));
         Ok(())
     }
 
@@ -247,6 +262,17 @@ impl Judge {
             _ => Ok(leaf),
         }
     }
+}
+
+/// By what name a certificate is asked for, and with which key.
+fn asked(request: &Request) -> Option<(String, Vec<u8>)> {
+    if let Some(key) = supervisor::key_asked_for(request) {
+        // A supervisor keeps none.
+        return Some((String::new(), key));
+    }
+    let body: serde_json::Value = serde_json::from_slice(&request.body).ok()?;
+    let (_, key) = der::asked_for(body["spec"]["request"].as_str()?)?;
+    Some((body["metadata"]["name"].as_str()?.to_owned(), key))
 }
 
 /// Leaf of a file that has it and its key.

@@ -19,6 +19,8 @@ use crate::disk::Disk;
 pub struct Flight {
     pub ticket: Ticket,
     pub exchange: Exchange,
+    /// Of the server in the list of those in use.
+    pub place: Option<usize>,
 }
 
 pub struct Machine {
@@ -36,6 +38,8 @@ pub struct Machine {
     pub booted_us: u64,
     pub life: u64,
     pub waits: u64,
+    /// Its process has been told all of the board.
+    pub has_looked: bool,
     pub flights: BTreeMap<u64, Flight>,
     pub link_down_until_us: u64,
     pub intruder: Option<(u64, Intruder)>,
@@ -70,6 +74,7 @@ pub fn machine(plan: &Plan, number: usize, random: &mut Random) -> Machine {
         booted_us: 0,
         life: 0,
         waits: 0,
+        has_looked: false,
         flights: BTreeMap::new(),
         link_down_until_us: 0,
         intruder: None,

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use nodepulse::agent::{Access, Input, Ticket};
 use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, Progress, Refusal, Target};
+use nodepulse::config::kubeconfig::Server;
 use nodepulse::identity::{Bundle, CertificateDer};
 
-use super::cluster::Authority;
+use super::cluster::{Authority, Signer};
 use super::der;
 use super::judge::Way;
 use super::machine::Flight;
 use super::planted::Fault;
+use super::supervisor;
 use super::world::{Event, SECOND_US, World};
-use crate::model::http::{Request, Response};
+use crate::model::http::{Request, Response, http_date};
 use crate::model::problem::Problem;
 
 const PATIENCE_US: u64 = 10 * SECOND_US;
@@ -35,6 +37,7 @@ pub const INTRUDERS: [Intruder; 4] = [Intruder::MixesCas, Intruder::OwnCa, Intru
 #[derive(Clone)]
 pub struct Letter {
     pub bytes: Vec<u8>,
+    pub to: Server,
     /// Keys of the CAs by which the server is verified; `None`: it is not.
     trust: Option<Vec<Vec<u8>>>,
     leaf: Option<Vec<u8>>,
@@ -45,43 +48,53 @@ impl World {
         let machine = &self.machines[board];
         let in_use = machine.shell.authorities.as_ref().map(Bundle::all);
         let is_of_identity = access.is_some();
-        let (trusted, leaf, token) = match access.unwrap_or(Access::InUse) {
+        let place = matches!(access, None | Some(Access::InUse)).then(|| machine.shell.place());
+        let (mut trusted, leaf, token, to) = match access.unwrap_or(Access::InUse) {
             Access::InUse if machine.shell.identity.is_none() => {
                 return self.violated(format!("{} is sent without an identity", operation.label()));
             }
-            Access::InUse => (in_use, machine.shell.leaf(), None),
+            Access::InUse => (in_use, machine.shell.leaf(), None, machine.shell.server()),
             Access::Candidate { .. } if self.is(Fault::OldDroppedEarly) => {
                 let answer = Answer { date: None, result: Ok(Document::Nothing) };
                 return self.answer(board, 1_000, Input::Answered(ticket, answer));
             }
-            Access::Candidate { chain } => (in_use, chain.first().map(|leaf| leaf.to_vec()), None),
-            Access::Supervisor { .. } => return self.violated("there is no supervisor".to_owned()),
-            Access::Unverified { .. } => {
-                let token = self.is(Fault::TokenBeforeVerification).then(|| super::cluster::TOKEN.to_owned());
-                (None, None, token)
+            Access::Candidate { chain } => {
+                (in_use, chain.first().map(|leaf| leaf.to_vec()), None, machine.shell.server())
             }
-            Access::Introduced { authorities, token, .. } => {
+            Access::Supervisor { port } => {
+                let server = machine.shell.server().map(|server| Server { port, ..server });
+                (in_use, machine.shell.leaf(), None, server)
+            }
+            Access::Unverified { server } => {
+                let token = self.is(Fault::TokenBeforeVerification).then(|| super::cluster::TOKEN.to_owned());
+                (None, None, token, Some(server))
+            }
+            Access::Introduced { server, authorities, token } => {
                 let token = token.map(|token| token.as_str().to_owned());
-                (authorities.map(|given| self.with_unpinned(given)).or(in_use), None, token)
+                (authorities.map(|given| self.with_unpinned(given)).or(in_use), None, token, Some(server))
             }
         };
+        let Some(to) = to else { return self.violated("nobody to be asked".to_owned()) };
+        if self.is(Fault::SupervisorUnverified) && matches!(operation, Operation::AskSupervisor(_)) {
+            trusted = None;
+        }
         if let Some(trusted) = &trusted {
             self.check_trust(&trusted.clone());
         }
         let operation = self.spoilt(operation);
         self.say_sent(board, &operation, trusted.is_some(), token.is_some());
         let target = Target {
-            authority: "api.example:6443".to_owned(),
+            authority: to.authority(),
             path_prefix: String::new(),
             node_name: self.machines[board].node.clone(),
             bearer_token: token,
         };
         let (bytes, exchange) = Exchange::start(operation, &target, AuditId::new(1));
         let keys = |trusted: Vec<CertificateDer<'static>>| trusted.iter().filter_map(|one| der::key_of(one)).collect();
-        let letter = Letter { bytes, trust: trusted.map(keys), leaf };
+        let letter = Letter { bytes, to, trust: trusted.map(keys), leaf };
         self.requests += 1;
         let (flight, life) = (self.requests, self.machines[board].life);
-        self.machines[board].flights.insert(flight, Flight { ticket, exchange });
+        self.machines[board].flights.insert(flight, Flight { ticket, exchange, place });
         self.schedule(PATIENCE_US, Event::Fail { board, life, flight, word: "timed-out" });
         if self.is_linked(board) {
             let delay_us = self.random.between(2_000, 120_000);
@@ -129,7 +142,14 @@ impl World {
         }
         let intruder = self.machines[board].intruder.filter(|(until_us, _)| *until_us > self.now_us);
         let intruder = intruder.map(|(_, intruder)| intruder);
-        let certified = if intruder.is_some() { &self.foreign.key } else { &self.cluster.serves.key };
+        let (certified, is_stranger) = match self.meets(letter) {
+            _ if intruder.is_some() => (&self.foreign.key, false),
+            Ok(host) => (&host.certified.key, host.is_stranger),
+            Err(word) => {
+                word.into_iter().for_each(|word| self.schedule(5_000, Event::Fail { board, life, flight, word }));
+                return;
+            }
+        };
         if letter.trust.as_ref().is_some_and(|trust| !trust.contains(certified)) {
             return self.schedule(5_000, Event::Fail { board, life, flight, word: "tls-unknown-issuer" });
         }
@@ -138,7 +158,7 @@ impl World {
         };
         let way = Way {
             is_verified: letter.trust.is_some(),
-            is_cluster: intruder.is_none(),
+            is_cluster: intruder.is_none() && !is_stranger,
             has_certificate: letter.leaf.is_some(),
         };
         let wall_us = self.wall_us();
@@ -147,6 +167,7 @@ impl World {
         let response = match intruder {
             Some(Intruder::Silent) => return,
             Some(intruder) => self.answer_of(intruder, &request),
+            None if is_stranger => self.answer_of(Intruder::Forges, &request),
             None if self.api_down_until_us > self.now_us => {
                 self.cluster.api.show(&request, Err(Problem::injected(503, None)), wall_us)
             }
@@ -161,14 +182,27 @@ impl World {
     fn answer_of_cluster(&mut self, board: usize, request: &Request, letter: &Letter) -> Response {
         let wall_us = self.wall_us();
         let machine = &self.machines[board];
-        let is_request = request.path.ends_with("/certificatesigningrequests");
-        if is_request {
+        let is_handed_out = supervisor::key_asked_for(request).is_some();
+        if request.path.ends_with("/certificatesigningrequests") || is_handed_out {
             let has_disk = !machine.folder.refuses && !machine.shell.is_pending_in_memory();
             let pending = machine.folder.read_synced("pending.pem").unwrap_or_default();
             let cluster = &self.cluster;
             let is_over = |key: &[u8]| cluster.spoiled.contains(key) || cluster.has_ended(key, wall_us);
-            let checked = self.judge.asks(board, &request.body, (pending, has_disk), is_over);
+            let checked = self.judge.asks(board, request, (pending, has_disk), is_over);
             self.check(checked);
+        }
+        if let Some(password) = supervisor::node_password(request) {
+            let machine = &self.machines[board];
+            let has_disk = !machine.folder.refuses && !machine.shell.is_password_in_memory;
+            let synced = machine.folder.read_synced("node-password").unwrap_or_default();
+            let checked = self.judge.shows(board, password, (synced, has_disk));
+            self.check(checked);
+        }
+        if self.is_misdirected(letter, request) {
+            return self.cluster.api.show(request, Err(Problem::injected(503, None)), wall_us);
+        }
+        if supervisor::is_of_supervisor(request) {
+            return self.answer_of_supervisor(board, request, letter);
         }
         let response = self.cluster.answer(request, letter.leaf.as_deref(), wall_us);
         if response.code == 401 {
@@ -190,6 +224,26 @@ impl World {
         response
     }
 
+    fn answer_of_supervisor(&mut self, board: usize, request: &Request, letter: &Letter) -> Response {
+        let (wall_us, listed) = (self.wall_us(), self.servers.listed());
+        let response = self.cluster.supervise(request, letter.leaf.as_deref(), &listed, wall_us);
+        let key = supervisor::key_asked_for(request);
+        let is_wrong = match (&key, response.code) {
+            (None, _) => false,
+            (Some(_), 403) => true,
+            (Some(key), 200) => self.cluster.spoiled.contains(key) || self.cluster.signer == Signer::OfAnotherKey,
+            _ => false,
+        };
+        if response.code == 401 {
+            self.judge.unauthorized(board);
+        }
+        if is_wrong {
+            self.machines[board].was_denied = true;
+            self.judge.refused(board, wall_us);
+        }
+        response
+    }
+
     /// Nothing comes of the request that is read.
     fn is_bad(&self, request: &Request) -> bool {
         let name = request.path.rsplit('/').next().unwrap_or_default();
@@ -199,6 +253,10 @@ impl World {
     fn answer_of(&mut self, intruder: Intruder, request: &Request) -> Response {
         let wall_us = self.wall_us();
         let own = [self.foreign.clone()];
+        if supervisor::is_of_supervisor(request) {
+            let body = der::pem(std::slice::from_ref(&self.foreign.der)).into_bytes();
+            return Response { code: 200, headers: vec![("Date", http_date(wall_us))], body };
+        }
         let both: Vec<Authority> = self.cluster.published.iter().cloned().chain(own.clone()).collect();
         let info = match intruder {
             Intruder::MixesCas => self.cluster.cluster_info(&both, Some("0123456789abcdef"), wall_us),
@@ -212,7 +270,7 @@ impl World {
         if !self.lives(board, life) || !self.is_linked(board) {
             return;
         }
-        let Some(Flight { ticket, mut exchange }) = self.machines[board].flights.remove(&flight) else {
+        let Some(Flight { ticket, mut exchange, place }) = self.machines[board].flights.remove(&flight) else {
             return;
         };
         let answer = match exchange.feed(&mut bytes) {
@@ -220,6 +278,15 @@ impl World {
             Ok(Progress::NeedMore) => return self.violated("a whole reply was not understood".to_owned()),
             Err(failure) => Answer { date: None, result: Err(Refusal::Failed(failure)) },
         };
+        self.answered(board, place, ticket, answer);
+    }
+
+    /// A server that came to nothing is not asked next.
+    fn answered(&mut self, board: usize, place: Option<usize>, ticket: Ticket, answer: Answer) {
+        let (up, is_stuck) = (self.now(board).up, self.is(Fault::OneServer));
+        if let Some(place) = place.filter(|_| !is_stuck) {
+            self.machines[board].shell.heard(place, matches!(answer.result, Err(Refusal::Failed(_))), up);
+        }
         self.feed(board, Input::Answered(ticket, answer));
     }
 
@@ -227,11 +294,12 @@ impl World {
         if !self.lives(board, life) {
             return;
         }
-        let Some(Flight { ticket, .. }) = self.machines[board].flights.remove(&flight) else { return };
+        let Some(Flight { ticket, place, .. }) = self.machines[board].flights.remove(&flight) else { return };
         let failure = match word {
             "timed-out" => Failure::timed_out(Duration::from_micros(PATIENCE_US)),
+            "connect-refused" => Failure::new(word, "nobody listens there"),
             word => Failure::new(word, "the server's certificate is by nobody whom this board goes by"),
         };
-        self.feed(board, Input::Answered(ticket, Answer { date: None, result: Err(Refusal::Failed(failure)) }));
+        self.answered(board, place, ticket, Answer { date: None, result: Err(Refusal::Failed(failure)) });
     }
 }

@@ -83,6 +83,18 @@ pub struct Plan {
     pub revokes: bool,
     pub intrudes: bool,
     pub rotation: Rotation,
+    /// `k3s` or `rke2`, where boards join with a supervisor's token; empty for a cluster of kubeadm.
+    pub program: &'static str,
+    /// The supervisor's token is the password of all agents, and does not end.
+    pub is_password: bool,
+    /// API servers, that are in the settings.
+    pub servers: usize,
+    /// The first server of the settings is that of another cluster.
+    pub has_stranger: bool,
+    /// It takes up to ten minutes to look at a board.
+    pub looks_slowly: bool,
+    /// Boards reach the server that cluster-info names.
+    pub has_inner: bool,
 }
 
 impl Plan {
@@ -108,6 +120,12 @@ impl Plan {
             revokes: false,
             intrudes: false,
             rotation: Rotation::None,
+            program: "",
+            is_password: false,
+            servers: 1,
+            looks_slowly: false,
+            has_stranger: false,
+            has_inner: false,
         }
     }
 
@@ -132,8 +150,21 @@ impl Plan {
             revokes: random.per_mille(100),
             intrudes: random.per_mille(400),
             rotation: Rotation::None,
+            program: "",
+            is_password: random.per_mille(500),
+            servers: random.pick(&[1, 2, 3]),
+            looks_slowly: random.per_mille(875),
+            has_stranger: random.per_mille(100),
+            has_inner: random.per_mille(300),
         }
         .of_rotation(random)
+        .of_supervisor(random)
+    }
+
+    /// Of k3s or rke2; their CA is in the token, so that another one is another token.
+    fn of_supervisor(self, random: &mut Random) -> Plan {
+        let program = random.pick(&["", "", "k3s", "rke2"]);
+        if self.rotation == Rotation::None { Plan { program, ..self } } else { self }
     }
 
     fn of_rotation(self, random: &mut Random) -> Plan {

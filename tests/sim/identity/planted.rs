@@ -22,9 +22,21 @@ pub enum Fault {
     NameOfAnother,
     /// A refusal is answered by asking at once.
     AsksAgainAtOnce,
+    /// A supervisor hears the token whoever it is (undoes K3S-1).
+    SupervisorUnverified,
+    /// A supervisor hears a password that the disk does not have (undoes K3S-2).
+    PasswordInMemory,
+    /// A key that all agents have is taken without anybody's leave (undoes K3S-2).
+    SharedKeyTaken,
+    /// A supervisor gives the next certificate out for a new password (undoes K3S-6).
+    PasswordForgotten,
+    /// Only the first of the servers is asked (undoes JOIN-7).
+    OneServer,
+    /// A board that has joined does not look at the servers of its settings (undoes JOIN-7).
+    SettingsIgnored,
 }
 
-pub const FAULTS: [Fault; 10] = [
+pub const FAULTS: [Fault; 16] = [
     Fault::TokenBeforeVerification,
     Fault::UnpinnedKept,
     Fault::KeyReused,
@@ -35,6 +47,12 @@ pub const FAULTS: [Fault; 10] = [
     Fault::KeyInMemory,
     Fault::NameOfAnother,
     Fault::AsksAgainAtOnce,
+    Fault::SupervisorUnverified,
+    Fault::PasswordInMemory,
+    Fault::SharedKeyTaken,
+    Fault::PasswordForgotten,
+    Fault::OneServer,
+    Fault::SettingsIgnored,
 ];
 
 impl Fault {
@@ -49,8 +67,12 @@ impl Fault {
             Fault::RenamedUnsynced => "is gone",
             Fault::TwoRequestsForOneKey => "two requests for one key",
             Fault::KeyInMemory => "a key that a power cut would take",
-            Fault::NameOfAnother => "is not in the cluster",
+            Fault::NameOfAnother | Fault::OneServer | Fault::SettingsIgnored => "is not in the cluster",
             Fault::AsksAgainAtOnce => "within a minute after a refusal",
+            Fault::SupervisorUnverified => "/config brings a secret to",
+            Fault::PasswordInMemory => "a node password that a power cut would take",
+            Fault::SharedKeyTaken => "a key is taken that others have",
+            Fault::PasswordForgotten => "another node password",
         }
     }
 }

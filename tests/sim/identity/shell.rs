@@ -5,16 +5,22 @@ use nodepulse::agent::{CredentialDates, Input, JoinedCluster, Means, Trust};
 use nodepulse::config::kubeconfig::{Server, parse_server};
 use nodepulse::config::settings::{CaHash, Token};
 use nodepulse::identity::files::{FORGET, FileStep, NODE, NodePem, PENDING, Pending, PrivateKey, REPLACE, SET_ASIDE};
+use nodepulse::identity::supervisor::NodePassword;
 use nodepulse::identity::{Bundle, CertificateDer, Renewal, SigningRequest};
-use nodepulse::time::Wall;
+use nodepulse::io::turns::Turns;
+use nodepulse::time::{Up, Wall};
 
 use super::cluster::{self, TOKEN};
 use super::der;
 use super::folder::End;
 use super::planted::Fault;
+use super::servers::PORT_OF_API;
 use super::world::World;
 
 const KUBECONFIG: &str = "kubeconfig";
+const NODE_PASSWORD: &str = "node-password";
+/// Of a server in what stands for the kubeconfig, before the CAs.
+const SERVER: &str = "server ";
 const TOKEN_FILE: &str = "token";
 const OLD: &str = "node.pem.old";
 /// What reading and writing a file takes.
@@ -34,11 +40,48 @@ pub struct Shell {
     is_in_memory: bool,
     /// It is to be kept as soon as the cluster is known.
     typed: Option<Token>,
+    /// Those in use, and whose turn it is.
+    servers: Vec<Server>,
+    turns: Turns,
+    node_password: Option<NodePassword>,
+    pub is_password_in_memory: bool,
 }
 
 impl Shell {
     pub fn is_pending_in_memory(&self) -> bool {
         self.pending.is_some() && self.is_in_memory
+    }
+
+    /// Of the server whose turn it is.
+    pub fn place(&self) -> usize {
+        self.turns.current()
+    }
+
+    pub fn server(&self) -> Option<Server> {
+        self.servers.get(self.place()).cloned()
+    }
+
+    /// What came of a request to the server at that place.
+    pub fn heard(&mut self, place: usize, is_failed: bool, up: Up) {
+        match is_failed {
+            true => drop(self.turns.failed(place, self.servers.len(), up)),
+            false => self.turns.worked(),
+        }
+    }
+
+    /// The one in use first.
+    fn servers_first(&self) -> Vec<Server> {
+        let mut servers = self.servers.clone();
+        let place = self.place().min(servers.len());
+        servers.rotate_left(place);
+        servers
+    }
+
+    fn use_servers(&mut self, servers: Vec<Server>) {
+        if self.servers != servers {
+            self.turns = Turns::default();
+            self.servers = servers;
+        }
     }
 
     pub fn leaf(&self) -> Option<Vec<u8>> {
@@ -78,7 +121,9 @@ impl World {
             (Some(authorities), Some(kept)) => {
                 machine.shell.identity = Some(kept);
                 machine.shell.authorities = Some(authorities);
-                Input::Credentials(machine.shell.dates())
+                let first = Input::Credentials(machine.shell.dates());
+                self.use_settings(board);
+                first
             }
             _ => Input::NotJoined,
         }
@@ -91,7 +136,8 @@ impl World {
         let leaf = self.cluster.issue(&self.machines[board].node, &der::key_info(&point), until_us);
         self.judge.kept(board, &leaf);
         let node_pem = NodePem { received: None, chain: vec![CertificateDer::from(leaf)], key }.text();
-        let authorities = Bundle::from(vec![CertificateDer::from(self.cluster.serves.der.clone())]).text();
+        let authorities = Bundle::from(vec![CertificateDer::from(self.cluster.serves.der.clone())]);
+        let authorities = kubeconfig(&self.servers.named, &authorities);
         let folder = &mut self.machines[board].folder;
         folder.change(&REPLACE, NODE, node_pem.as_bytes(), None);
         folder.change(&REPLACE, KUBECONFIG, authorities.as_bytes(), None);
@@ -106,16 +152,45 @@ impl World {
         self.answer(board, FILE_US, Input::Credentials(dates));
     }
 
-    pub fn read_means(&mut self, board: usize) {
-        let is_typed = self.plan.is_token_typed;
+    /// Where the settings name other servers than the board has joined with, it asks those first from now on.
+    pub fn use_settings(&mut self, board: usize) {
+        let named = self.servers.named.iter().map(|server| Server { port: PORT_OF_API, ..server.clone() });
+        let named: Vec<Server> = named.collect();
         let machine = &mut self.machines[board];
+        let Some(authorities) = machine.shell.authorities.clone().filter(|_| machine.shell.identity.is_some()) else {
+            return;
+        };
+        let known = machine.folder.read(KUBECONFIG).map(servers_in).unwrap_or_default();
+        machine.shell.use_servers(known.clone());
+        if let Some(servers) = Server::moved(&known, &named).filter(|_| !self.is(Fault::SettingsIgnored)) {
+            let text = kubeconfig(&servers, &authorities);
+            self.machines[board].shell.use_servers(servers);
+            self.write(board, &[(&REPLACE, KUBECONFIG, text.as_bytes())]);
+        }
+    }
+
+    fn token(&self) -> String {
+        let supervisor = self.cluster.supervisor.as_ref();
+        supervisor.map_or(TOKEN.to_owned(), |supervisor| supervisor.token(&self.cluster.serves))
+    }
+
+    pub fn read_means(&mut self, board: usize) {
+        let (is_typed, token) = (self.plan.is_token_typed, self.token());
+        let machine = &mut self.machines[board];
+        let in_use = machine.shell.servers_first();
+        let password = machine.folder.read(NODE_PASSWORD).and_then(NodePassword::read);
+        let port =
+            |server: Server| Server { port: password.as_ref().map_or(server.port, |known| known.port), ..server };
+        let servers = self.servers.named.iter().cloned().chain(in_use.into_iter().map(port));
+        let servers = Server::without_repeats(&mut servers.collect::<Vec<_>>().into_iter());
         // What of that counts, and when the CA in use does, is the agent's to say.
-        let trust = Trust::Pinned(self.cluster.pinned.iter().map(|pin| CaHash { digest: *pin }).collect());
+        let pins = self.cluster.pinned.iter().filter(|_| self.cluster.supervisor.is_none());
+        let trust = Trust::Pinned(pins.map(|pin| CaHash { digest: *pin }).collect());
         let kept = machine.folder.read(TOKEN_FILE).is_some();
-        let means = Token::parse(TOKEN).map(|token| {
+        let means = Token::parse(&token).map(|token| {
             // Whoever joins a board by hand does so until it has joined.
             machine.shell.typed = (is_typed && !kept).then(|| token.clone());
-            Box::new(Means { servers: servers(), token, is_fleeting: is_typed, trust })
+            Box::new(Means { servers, token, is_fleeting: is_typed, trust })
         });
         self.answer(board, FILE_US, Input::Means(means.map_err(str::to_owned)));
     }
@@ -123,20 +198,57 @@ impl World {
     pub fn read_cluster(&mut self, board: usize) {
         let shell = &self.machines[board].shell;
         let authorities = shell.authorities.clone().filter(|_| shell.identity.is_some());
-        let cluster =
-            authorities.map(|authorities| JoinedCluster { servers: servers(), authorities, supervisor: None });
+        let supervisor = self.cluster.supervisor.as_ref().map(|supervisor| supervisor.port);
+        let servers = shell.servers_first();
+        let cluster = authorities.map(|authorities| JoinedCluster { servers, authorities, supervisor });
         self.answer(board, FILE_US, Input::Cluster(cluster));
     }
 
-    pub fn use_cluster(&mut self, board: usize, authorities: Bundle) {
+    pub fn use_cluster(&mut self, board: usize, servers: Vec<Server>, authorities: Bundle, supervisor: Option<u16>) {
         self.check_trust(&authorities.all());
-        let text = authorities.text();
+        // Without servers only the CAs are others.
+        let servers = if servers.is_empty() {
+            self.machines[board].shell.servers.clone()
+        } else if self.supervise(board, supervisor) {
+            servers
+        } else {
+            return;
+        };
+        let text = kubeconfig(&servers, &authorities);
         let typed = self.machines[board].shell.typed.take();
         self.machines[board].shell.authorities = Some(authorities);
+        self.machines[board].shell.use_servers(servers);
         let end = self.write(board, &[(&REPLACE, KUBECONFIG, text.as_bytes())]);
         if let (Some(token), true) = (typed, !matches!(end, End::PowerCut(_))) {
             self.write(board, &[(&REPLACE, TOKEN_FILE, token.as_str().as_bytes())]);
         }
+    }
+
+    /// There is a password where there is a supervisor, the same as before where there was one. Answers whether the power stays.
+    fn supervise(&mut self, board: usize, port: Option<u16>) -> bool {
+        let mut random = [0; 16];
+        random.fill_with(|| self.random.next() as u8);
+        let machine = &mut self.machines[board];
+        let on_disk = machine.folder.read(NODE_PASSWORD).and_then(NodePassword::read);
+        let known = machine.shell.node_password.take().or(on_disk.clone());
+        let known = known.filter(|_| self.fault != Some(Fault::PasswordForgotten));
+        let wanted = port.map(|port| NodePassword::new(random, port).like(known.as_ref()));
+        machine.shell.node_password.clone_from(&wanted);
+        let end = match wanted.as_ref().filter(|wanted| on_disk.as_ref() != Some(*wanted)) {
+            Some(_) if self.is(Fault::PasswordInMemory) => End::Done,
+            Some(wanted) => self.write(board, &[(&REPLACE, NODE_PASSWORD, wanted.text().as_bytes())]),
+            None => End::Done,
+        };
+        self.machines[board].shell.is_password_in_memory = end == End::Refused;
+        !matches!(end, End::PowerCut(_))
+    }
+
+    /// What came with the certificate.
+    pub fn take_key(&mut self, board: usize, key: PrivateKey) {
+        if !self.machines[board].settings.k3s_shared_key || self.is(Fault::SharedKeyTaken) {
+            self.violated("a key is taken that others have".to_owned());
+        }
+        self.machines[board].shell.pending = Some(key);
     }
 
     pub fn make_request(&mut self, board: usize, is_new: bool) {
@@ -161,8 +273,11 @@ impl World {
             }
         };
         let request = SigningRequest::new(&self.machines[board].node, key.point().unwrap_or_default());
-        self.machines[board].shell.pending = Some(key);
-        let made = Input::RequestMade { request: Box::new(request), signature: vec![1; 70], node_password: None };
+        let machine = &mut self.machines[board];
+        machine.shell.pending = Some(key);
+        let on_disk = || machine.folder.read(NODE_PASSWORD).and_then(NodePassword::read);
+        let node_password = machine.shell.node_password.clone().or_else(on_disk);
+        let made = Input::RequestMade { request: Box::new(request), signature: vec![1; 70], node_password };
         self.answer(board, FILE_US, made);
     }
 
@@ -242,6 +357,13 @@ impl World {
     }
 }
 
-fn servers() -> Vec<Server> {
-    ["https://one:6443", "https://two:6443"].into_iter().filter_map(|url| parse_server(url).ok()).collect()
+/// What is kept of a cluster: its servers, each in a line, and its CAs.
+fn kubeconfig(servers: &[Server], authorities: &Bundle) -> String {
+    let lines = servers.iter().map(|server| format!("{SERVER}https://{}\n", server.with_port()));
+    lines.collect::<String>() + &authorities.text()
+}
+
+fn servers_in(kept: &[u8]) -> Vec<Server> {
+    let lines = std::str::from_utf8(kept).unwrap_or_default().lines();
+    lines.map_while(|line| parse_server(line.strip_prefix(SERVER)?).ok()).collect()
 }

@@ -17,7 +17,9 @@ use super::machine::{Machine, machine};
 use super::network::Letter;
 use super::plan::{Plan, Rotation, Step};
 use super::planted::Fault;
+use super::servers::Servers;
 use super::shell::Shell;
+use super::supervisor::Supervisor;
 
 pub const EPOCH_US: i64 = 1_767_225_600_000_000;
 pub const SECOND_US: u64 = 1_000_000;
@@ -25,6 +27,7 @@ pub const HOUR_US: u64 = 3_600 * SECOND_US;
 const OUTPUTS_PER_INPUT: usize = 64;
 const JOURNAL_BYTES: usize = 65_536;
 const CONTROLLERS_US: u64 = 300 * SECOND_US;
+const SLOWEST_LOOK_US: u64 = 600 * SECOND_US;
 /// How long all has to be well in the end.
 const CALM_US: u64 = 1800 * SECOND_US;
 
@@ -72,6 +75,13 @@ pub enum Event {
     },
     PowerOn(usize),
     Rotate(Step),
+    /// A server gets the next CA.
+    Switch(usize),
+    Servers,
+    ServerFails {
+        place: usize,
+        span_us: u64,
+    },
     Start(usize),
     Controllers,
     Peace,
@@ -83,6 +93,7 @@ pub struct World {
     pub fault: Option<Fault>,
     pub random: Random,
     pub cluster: Cluster,
+    pub servers: Servers,
     /// Of whoever stands between.
     pub foreign: Authority,
     pub machines: Vec<Machine>,
@@ -129,16 +140,24 @@ impl World {
     /// Before anything happens.
     pub fn of_plan(plan: Plan, mut random: Random, fault: Option<Fault>, keep_lines: bool) -> World {
         let mut cluster = Cluster::new(plan.life_us as i64, Random::new(random.next()));
+        if !plan.program.is_empty() {
+            cluster = cluster.of_supervisor(Supervisor::new(plan.program, plan.is_password), &mut random);
+        }
         if plan.rotation != Rotation::None {
             cluster.will_rotate(plan.rotation == Rotation::AtOnce);
         }
         if plan.is_token_late {
             cluster.token_until_us = None;
         }
-        let machines: Vec<Machine> = (0..plan.nodes.len()).map(|number| machine(&plan, number, &mut random)).collect();
+        let mut machines: Vec<Machine> =
+            (0..plan.nodes.len()).map(|number| machine(&plan, number, &mut random)).collect();
+        let takes = fault == Some(Fault::SharedKeyTaken);
+        machines.iter_mut().for_each(|machine| machine.settings.k3s_shared_key = takes);
+        let foreign = Authority::new("somebody", &mut random);
         World {
             judge: Judge::new(machines.len()),
-            foreign: Authority::new("somebody", &mut random),
+            servers: Servers::new(&plan, &cluster.serves, &foreign),
+            foreign,
             fault,
             random,
             cluster,
@@ -171,6 +190,10 @@ impl World {
         if self.plan.rotation != Rotation::Overlapping {
             let first_us = self.random.below(self.plan.life_us / 3);
             self.schedule(first_us, Event::People);
+        }
+        if self.plan.rotation != Rotation::Overlapping {
+            let first_us = self.random.below(self.plan.life_us / 2);
+            self.schedule(first_us, Event::Servers);
         }
         for (at_us, step) in self.plan.rotation.steps(self.plan.trouble_us) {
             self.schedule(at_us, Event::Rotate(step));
@@ -207,7 +230,8 @@ impl World {
             Event::Facts { board, life } if self.lives(board, life) => {
                 let Facts { machine, readings, network } =
                     facts(&self.machines[board].board, &self.machines[board].node);
-                let whole = Some(Box::new((machine, network)));
+                let is_first = !std::mem::replace(&mut self.machines[board].has_looked, true);
+                let whole = is_first.then(|| Box::new((machine, network)));
                 self.feed(board, Input::Looked { readings: Box::new(readings), board: whole });
             }
             Event::Said { .. } | Event::Facts { .. } => {}
@@ -225,7 +249,13 @@ impl World {
             Event::Rotate(step) => {
                 self.say(|| format!("the CA: {step:?}"));
                 self.cluster.rotate(step);
+                if step == Step::Switch {
+                    self.switch_servers();
+                }
             }
+            Event::Switch(place) => self.switch_server(place),
+            Event::Servers => self.trouble_servers(),
+            Event::ServerFails { place, span_us } => self.server_fails(place, span_us),
             Event::Start(board) => self.start(board),
             Event::Controllers => {
                 let wall_us = self.wall_us();
@@ -238,7 +268,7 @@ impl World {
         }
     }
 
-    fn power_on(&mut self, board: usize) {
+    pub fn power_on(&mut self, board: usize) {
         if self.machines[board].is_on {
             return;
         }
@@ -281,7 +311,7 @@ impl World {
         self.judge.ends(board, pending);
         let machine = &mut self.machines[board];
         machine.agent = None;
-        machine.shell = Shell::default();
+        (machine.shell, machine.has_looked) = (Shell::default(), false);
         machine.life += 1;
         machine.waits += 1;
         machine.flights.clear();
@@ -328,7 +358,10 @@ impl World {
         let life = self.machines[board].life;
         match output {
             Output::Probe => {
-                let delay_us = self.random.between(500, 10_000);
+                // Looks were half of a world's time, and this judge learns nothing of them: some sensor is slow.
+                let is_slow = self.machines[board].has_looked && self.plan.looks_slowly;
+                let longest_us = if is_slow { SLOWEST_LOOK_US } else { 10_000 };
+                let delay_us = self.random.between(500, longest_us);
                 self.schedule(delay_us, Event::Facts { board, life });
             }
             Output::Write(write) => {
@@ -340,14 +373,16 @@ impl World {
             Output::SendOver(ticket, access, operation) => self.send(board, ticket, Some(access), operation),
             Output::ReadMeans { .. } => self.read_means(board),
             Output::ReadCluster => self.read_cluster(board),
-            Output::UseCluster { authorities, .. } => self.use_cluster(board, authorities),
+            Output::UseCluster { servers, authorities, supervisor } => {
+                self.use_cluster(board, servers, authorities, supervisor);
+            }
             Output::MakeRequest { is_new } => self.make_request(board, is_new),
             Output::KeepCertificate { chain, received } => self.keep(board, chain, received),
             Output::Say(notice) => {
                 self.hash = (self.hash ^ notice.word.len() as u64).wrapping_mul(0x0100_0000_01b3) ^ self.now_us;
                 self.say(|| format!("board {board} says {}: {}", notice.word, notice.text));
             }
-            Output::TakeKey(_) => self.violated("a key is taken from somebody".to_owned()),
+            Output::TakeKey(key) => self.take_key(board, key),
             Output::DropConnections | Output::Told(_) | Output::Stopped | Output::Wait { .. } => {}
         }
     }
@@ -356,24 +391,6 @@ impl World {
     pub fn answer(&mut self, board: usize, delay_us: u64, input: Input) {
         let life = self.machines[board].life;
         self.schedule(delay_us, Event::Said { board, life, input: Box::new(input) });
-    }
-
-    fn make_peace(&mut self) {
-        self.say(|| "peace".to_owned());
-        self.peace_us = Some(self.now_us);
-        self.cluster.make_peace();
-        self.api_down_until_us = 0;
-        for board in 0..self.machines.len() {
-            let machine = &mut self.machines[board];
-            machine.intruder = None;
-            machine.folder.refuses = false;
-            if machine.link_down_until_us > self.now_us {
-                machine.link_down_until_us = 0;
-                self.schedule(1, Event::LinkUp { board });
-            }
-            self.power_on(board);
-        }
-        self.schedule(60 * SECOND_US, Event::Judge);
     }
 
     /// Whether all is well, and since when.
@@ -435,7 +452,7 @@ impl World {
         EPOCH_US + self.now_us as i64
     }
 
-    fn now(&self, board: usize) -> Now {
+    pub fn now(&self, board: usize) -> Now {
         let machine = &self.machines[board];
         let up = Up::since_boot(Duration::from_micros(10 * SECOND_US + self.now_us - machine.booted_us));
         Now { up, wall: machine.clock.wall_us(self.wall_us()).map(Wall::from_unix_us) }
