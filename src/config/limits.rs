@@ -25,6 +25,25 @@ pub const METADATA_BODY_BYTES: usize = 8 * 1024;
 pub const REPLY_BODY_BYTES: usize = 256 * 1024;
 /// What a peer may send during one exchange, TLS and all that stands around a body included, bytes.
 pub const EXCHANGE_BYTES: usize = 2 * NODE_BODY_BYTES;
+/// Table of the fields that were sent over HTTP/2, bytes; a peer may ask for less.
+pub const HTTP2_TABLE_BYTES: usize = 4096;
+/// Fields of one answer over HTTP/2, counted as in its `SETTINGS_MAX_HEADER_LIST_SIZE`, bytes.
+pub const HTTP2_FIELDS_BYTES: usize = 16 * 1024;
+/// A header block before it is decoded, bytes, and the frames that it may come in.
+pub const HTTP2_BLOCK_BYTES: usize = 32 * 1024;
+pub const HTTP2_BLOCK_FRAMES: usize = 16;
+/// Streams of one HTTP/2 connection that are open at once; a peer may allow fewer.
+pub const HTTP2_STREAMS: usize = 16;
+/// Bodies that wait for the peer's windows, of all streams, bytes.
+pub const HTTP2_UNSENT_BYTES: usize = NODE_BODY_BYTES;
+/// Frames of HTTP/2 in a row that say nothing (SETTINGS, PING, windows, empty or unknown ones), without a request of ours between.
+pub const HTTP2_IDLE_FRAMES: u32 = 1000;
+/// Frames that a peer of HTTP/2 makes us send, while none of them could be sent.
+pub const HTTP2_REPLIES: usize = 100;
+/// Interim answers (1xx) to one request over HTTP/2.
+pub const HTTP2_INTERIM_ANSWERS: u32 = 8;
+/// Memory for a peer's bytes that is kept between its frames.
+pub const HTTP2_KEPT_BYTES: usize = 4096;
 /// Reads of one descriptor between two looks at the clock and at everything else.
 pub const READS_PER_TURN: usize = 16;
 /// Messages of the kernel about the network that are dropped at once, as one look answers them all.

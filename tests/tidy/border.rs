@@ -5,7 +5,8 @@ use super::source::Source;
 use super::tree::sources;
 
 /// A module imports only to its left (`ARCHITECTURE.md`).
-const ORDER: [&str; 10] = ["time", "config", "probe", "node", "api", "identity", "journal", "agent", "io", "cli"];
+const ORDER: [&str; 11] =
+    ["time", "config", "probe", "node", "http2", "api", "identity", "journal", "agent", "io", "cli"];
 
 /// What the core may not name, and what it takes instead.
 const OUTSIDE: &[(&[&str], &str)] = &[

@@ -1,0 +1,118 @@
+//! Turns indexes into fields and fields into indexes: the static table of RFC 7541 appendix A, and the dynamic one (2.3).
+
+/// Names and values in turn.
+const STATIC: &str = "\
+    :authority\n\n:method\nGET\n:method\nPOST\n:path\n/\n:path\n/index.html\n:scheme\nhttp\n:scheme\nhttps\n\
+    :status\n200\n:status\n204\n:status\n206\n:status\n304\n:status\n400\n:status\n404\n:status\n500\n\
+    accept-charset\n\naccept-encoding\ngzip, deflate\naccept-language\n\naccept-ranges\n\naccept\n\n\
+    access-control-allow-origin\n\nage\n\nallow\n\nauthorization\n\ncache-control\n\ncontent-disposition\n\n\
+    content-encoding\n\ncontent-language\n\ncontent-length\n\ncontent-location\n\ncontent-range\n\ncontent-type\n\n\
+    cookie\n\ndate\n\netag\n\nexpect\n\nexpires\n\nfrom\n\nhost\n\nif-match\n\nif-modified-since\n\nif-none-match\n\n\
+    if-range\n\nif-unmodified-since\n\nlast-modified\n\nlink\n\nlocation\n\nmax-forwards\n\nproxy-authenticate\n\n\
+    proxy-authorization\n\nrange\n\nreferer\n\nrefresh\n\nretry-after\n\nserver\n\nset-cookie\n\n\
+    strict-transport-security\n\ntransfer-encoding\n\nuser-agent\n\nvary\n\nvia\n\nwww-authenticate\n\n";
+const STATIC_ENTRIES: usize = 61;
+/// What an entry counts for besides its name and its value (RFC 7541 4.1).
+pub(super) const ENTRY_BYTES: usize = 32;
+
+fn of_static_table<'a>() -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    let mut texts = STATIC.as_bytes().split(|byte| *byte == b'\n');
+    (0..STATIC_ENTRIES).map_while(move |_| texts.next().zip(texts.next()))
+}
+
+/// Which index stands for a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// For name and value.
+    Field(usize),
+    /// For the name; 0 where none does.
+    Name(usize),
+}
+
+/// Both tables as one. The dynamic one never counts more than its limit.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Names and values, the oldest entry first.
+    bytes: Vec<u8>,
+    /// Their lengths.
+    entries: Vec<(usize, usize)>,
+    limit_bytes: usize,
+}
+
+impl Table {
+    pub(super) fn new(limit_bytes: usize) -> Table {
+        Table { bytes: Vec::new(), entries: Vec::new(), limit_bytes }
+    }
+
+    pub(super) fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
+    /// What the dynamic table counts for.
+    fn counted_bytes(&self) -> usize {
+        self.bytes.len() + ENTRY_BYTES * self.entries.len()
+    }
+
+    pub(super) fn set_limit(&mut self, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes;
+        self.evict(limit_bytes);
+    }
+
+    /// Puts a field in; what is too long for the table only empties it (RFC 7541 4.4).
+    pub(super) fn add(&mut self, name: &[u8], value: &[u8]) {
+        let counted_bytes = name.len() + value.len() + ENTRY_BYTES;
+        self.evict(self.limit_bytes.saturating_sub(counted_bytes));
+        if counted_bytes <= self.limit_bytes {
+            self.bytes.extend_from_slice(name);
+            self.bytes.extend_from_slice(value);
+            self.entries.push((name.len(), value.len()));
+        }
+    }
+
+    /// Drops the oldest until no more than this is left.
+    fn evict(&mut self, limit_bytes: usize) {
+        let mut counted_bytes = self.counted_bytes();
+        let is_too_much = |(name, value): &&(usize, usize)| {
+            let too_much = counted_bytes > limit_bytes;
+            counted_bytes -= if too_much { name + value + ENTRY_BYTES } else { 0 };
+            too_much
+        };
+        let dropped = self.entries.iter().take_while(is_too_much).count();
+        let bytes: usize = self.entries.drain(..dropped).map(|(name, value)| name + value).sum();
+        self.bytes.drain(..bytes);
+    }
+
+    /// The dynamic entries, the newest first.
+    fn of_dynamic_table(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = self.bytes.as_slice();
+        self.entries.iter().rev().map_while(move |(name, value)| {
+            let (older, entry) = rest.split_at_checked(rest.len().checked_sub(name + value)?)?;
+            rest = older;
+            entry.split_at_checked(*name)
+        })
+    }
+
+    /// The field that an index stands for, counted from 1.
+    pub(super) fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        match index.checked_sub(STATIC_ENTRIES + 1) {
+            Some(place) => self.of_dynamic_table().nth(place),
+            None => of_static_table().nth(index.checked_sub(1)?),
+        }
+    }
+
+    /// What stands for this field. The dynamic table is asked first: what is sent again and again is there.
+    pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Found {
+        let dynamic = (STATIC_ENTRIES + 1..).zip(self.of_dynamic_table());
+        let mut name_alone = 0;
+        for (index, entry) in dynamic.chain((1..).zip(of_static_table())) {
+            if entry == (name, value) {
+                return Found::Field(index);
+            }
+            // The lower index may be the shorter one.
+            if entry.0 == name && (name_alone == 0 || name_alone > STATIC_ENTRIES) {
+                name_alone = index;
+            }
+        }
+        Found::Name(name_alone)
+    }
+}
