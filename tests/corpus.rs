@@ -3,6 +3,10 @@
 
 #[path = "../fuzz/checks/certificate.rs"]
 mod certificate;
+#[path = "../fuzz/checks/hpack.rs"]
+mod hpack;
+#[path = "../fuzz/checks/http2_frames.rs"]
+mod http2_frames;
 #[path = "../fuzz/checks/identity.rs"]
 mod identity;
 #[path = "../fuzz/checks/journal.rs"]
@@ -63,4 +67,14 @@ fn the_kept_certificates_and_keys_are_read_within_themselves() {
 #[test]
 fn the_kept_files_of_an_identity_and_answers_of_strangers_are_read_or_told_in_a_sentence() {
     replay("identity", identity::check);
+}
+
+#[test]
+fn the_kept_header_blocks_are_read_as_another_decoder_reads_them() {
+    replay("hpack", hpack::check);
+}
+
+#[test]
+fn the_kept_frames_say_the_same_whole_and_in_pieces() {
+    replay("http2_frames", http2_frames::check);
 }

@@ -11,6 +11,7 @@ const PAGE: &str = "docs/conformance.md";
 /// Every behaviour of a kubelet's node side: the letters of its ID, and its numbers.
 const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("TR", 1..=9),
+    ("H2", 1..=7),
     ("ST", 1..=6),
     ("REG", 1..=11),
     ("INI", 1..=9),
