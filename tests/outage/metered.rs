@@ -117,6 +117,7 @@ fn compare(
     cluster: &Cluster,
     hint: &str,
     is_ipv6: bool,
+    percent: u64,
     meanwhile: impl Fn(&Site, &mut Capture) -> Result<()>,
 ) -> Result<()> {
     let (site, node) = (Site::new(cluster)?, cluster.node(hint)?);
@@ -148,10 +149,8 @@ fn compare(
     };
     eprintln!("  {hint}: on average {}", ["lease", "assertion", "status", "handshake"].map(each).join(", "));
     eprintln!("  {hint}: the capture has {before} to {after} bytes, cost says {connections}");
-    assert!(
-        connections * 100 >= before * 98 && connections * 100 <= after * 102,
-        "{before} to {after}, not {connections}: {said:#}"
-    );
+    let (least, most) = (before * (100 - percent), after * (100 + percent));
+    assert!((least..=most).contains(&(connections * 100)), "{before} to {after}, not {connections}: {said:#}");
     let renewals = sum(&said, |day| number(&day["purposes"]["lease"]["count"]));
     assert!(renewals >= RENEWALS as u64, "{said:#}");
     assert!(said["process"]["peakMemoryKiB"].as_u64() > Some(500), "{said:#}");
@@ -181,16 +180,17 @@ fn wait_for_renewals(cluster: &Cluster, node: &NodeIdentity) -> Result<()> {
 }
 
 fn cost_says_what_a_capture_sees_over_ipv4(cluster: &Cluster) -> Result<()> {
-    compare(cluster, "metered", false, |_, _| Ok(()))
+    compare(cluster, "metered", false, 2, |_, _| Ok(()))
 }
 
 fn cost_says_what_a_capture_sees_over_ipv6(cluster: &Cluster) -> Result<()> {
-    compare(cluster, "metered-6", true, |_, _| Ok(()))
+    compare(cluster, "metered-6", true, 2, |_, _| Ok(()))
 }
 
-/// Each time from when nothing is under way until a request is lost: the kernel sends it again.
+/// Each time from when nothing is under way until a request is lost: the kernel sends it again. What comes for a connection that
+/// was given up meanwhile, or a second time, no kernel counts for us: on a slow machine 2 % of so short a life.
 fn cost_says_what_a_capture_sees_where_requests_are_lost(cluster: &Cluster) -> Result<()> {
-    compare(cluster, "metered-lossy", false, |site, capture| {
+    compare(cluster, "metered-lossy", false, 5, |site, capture| {
         let board = site.address(0).to_string();
         for _ in 0..2 {
             capture.wait_for_one_more("an acknowledgement", |seen| seen.acknowledgements)?;
