@@ -51,8 +51,8 @@ struct Source {
     writable: bool,
     /// The peer has ended its side: there is an end of stream to be read even where a read came up short.
     hung_up: bool,
-    reader: Option<Waker>,
-    writer: Option<Waker>,
+    /// For either: each looks for itself.
+    waiting: Vec<Waker>,
     /// Reads since it was last empty or gave way: whoever has endless things to say holds up neither a deadline nor anybody
     /// else.
     reads: usize,
@@ -178,12 +178,11 @@ impl Reactor {
         source.hung_up |= ended || flags.contains(EpollFlags::EPOLLRDHUP);
         if source.hung_up || flags.contains(EpollFlags::EPOLLIN) {
             source.readable = true;
-            source.reader.take().into_iter().for_each(Waker::wake);
         }
         if ended || flags.contains(EpollFlags::EPOLLOUT) {
             source.writable = true;
-            source.writer.take().into_iter().for_each(Waker::wake);
         }
+        source.waiting.drain(..).for_each(Waker::wake);
     }
 
     fn fire_timers(&self) {
@@ -218,7 +217,7 @@ impl<F: AsFd> Watched<F> {
     /// [`limits::READS_PER_TURN`] reads everybody else has a turn.
     pub async fn read_with<T>(&self, mut operation: impl FnMut(&F) -> io::Result<T>) -> io::Result<T> {
         loop {
-            poll_fn(|context| self.poll_source(|source| (source.readable, &mut source.reader), context)).await;
+            poll_fn(|context| self.poll_source(|source| source.readable, context)).await;
             poll_fn(|context| self.poll_turn(context)).await;
             match operation(&self.descriptor) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -246,7 +245,7 @@ impl<F: AsFd> Watched<F> {
 
     /// Ends when the descriptor has room, or a connection attempt has ended.
     pub async fn writable(&self) {
-        poll_fn(|context| self.poll_source(|source| (source.writable, &mut source.writer), context)).await;
+        poll_fn(|context| self.poll_source(|source| source.writable, context)).await;
     }
 
     /// The last read left nothing behind: the next one waits for an event, which saves the read that would say so.
@@ -257,6 +256,11 @@ impl<F: AsFd> Watched<F> {
     /// Whether something, or the end of the stream, came since the last [`Watched::set_drained`].
     pub fn may_be_readable(&self) -> bool {
         source_of(&mut self.reactor.sources.borrow_mut(), self.key).is_some_and(|source| source.readable)
+    }
+
+    /// Lets all that wait look again for what they wait for besides it.
+    pub fn wake(&self) {
+        self.set(|source| source.waiting.drain(..).for_each(Waker::wake));
     }
 
     fn set(&self, change: impl FnOnce(&mut Source)) {
@@ -277,18 +281,14 @@ impl<F: AsFd> Watched<F> {
         Poll::Pending
     }
 
-    fn poll_source(
-        &self,
-        side: impl FnOnce(&mut Source) -> (bool, &mut Option<Waker>),
-        context: &mut Context<'_>,
-    ) -> Poll<()> {
+    fn poll_source(&self, is_ready: impl FnOnce(&Source) -> bool, context: &mut Context<'_>) -> Poll<()> {
         let mut sources = self.reactor.sources.borrow_mut();
-        let Some(source) = source_of(&mut sources, self.key) else { return Poll::Ready(()) };
-        let (ready, waker) = side(source);
-        if ready {
+        let Some(source) = source_of(&mut sources, self.key).filter(|source| !is_ready(source)) else {
             return Poll::Ready(());
+        };
+        if !source.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            source.waiting.push(context.waker().clone());
         }
-        *waker = Some(context.waker().clone());
         Poll::Pending
     }
 }
