@@ -5,8 +5,9 @@
 //!   \--404--> Create --409 AlreadyExists--> Find
 //! ```
 //!
-//! Who adopts it counts on `leaseTransitions`, and each answer to a renewal says where the count stands: a board that
-//! another has taken the Lease from knows so with its next renewal (D10).
+//! Who adopts it counts on `leaseTransitions`, and an answer to a renewal says where the count stands: a board that another
+//! has taken the Lease from knows so with its next renewal, or where answers come without content (HTTP/2) with one of the
+//! next [`RENEWALS_PER_LOOK`] (D10).
 //!
 //! Nothing is sent before the Node exists: its uid is the Lease's owner (LSE-12), and until registration is through this
 //! may be another machine's Lease (D10).
@@ -21,7 +22,7 @@ use super::random::spread;
 use super::replay::fleet_offset;
 use super::shared::{FullReport, Ownership, Shared, Step};
 use super::tries::Tries;
-use crate::api::{Answer, Class, Document, Operation, Refusal};
+use crate::api::{Answer, Class, Document, Operation, PatchAnswer, Refusal};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::lease as body;
 use crate::node::object::Lease;
@@ -49,6 +50,8 @@ pub(super) struct LeaseLane {
     version: Option<u64>,
     /// How often it has changed its holder, as far as we know.
     transitions: Option<u64>,
+    /// Renewals since an answer told us that.
+    unseen: u32,
     held: bool,
 }
 
@@ -56,6 +59,9 @@ pub(super) struct LeaseLane {
 /// not count it (NLC-2) until a change of Ready's lastHeartbeatTime makes it forget what it saved. It looks every 5 s, so
 /// it may have saved the late one once more between the first such report and the renewal.
 const REPORTS_AFTER_A_FALL: u32 = 2;
+
+/// Of so many renewals one asks to see the Lease.
+const RENEWALS_PER_LOOK: u32 = 6;
 
 /// When the next renewal of a Lease that fares well goes out: what else is due about then may go with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +96,7 @@ impl LeaseLane {
             strip_managed_fields: true,
             version: None,
             transitions: None,
+            unseen: 0,
             held: false,
         }
     }
@@ -109,10 +116,16 @@ impl LeaseLane {
         }
         let Some(renew_time) = self.next_renew_time(shared, now) else { return Step::Idle };
         if outdated {
-            self.stage = Stage::Adopt;
+            // Of one that was not seen lately another may be the holder by now.
+            self.stage = if self.version.is_some() { Stage::Adopt } else { Stage::Find };
         }
         let name = shared.node_name.as_str();
-        let renewal = |body| Operation::RenewLease { body };
+        let is_known = self.stage == Stage::Renew && self.transitions.is_some();
+        let answer = match is_known && self.unseen + 1 < RENEWALS_PER_LOOK {
+            true => PatchAnswer::Nothing,
+            false => PatchAnswer::Metadata,
+        };
+        let renewal = |body| Operation::RenewLease { body, answer };
         let operation = match self.stage {
             Stage::Find => Operation::ReadLease,
             Stage::Create => {
@@ -148,10 +161,10 @@ impl LeaseLane {
             Ok(document) => {
                 let known = self.transitions.take().filter(|_| self.stage == Stage::Renew);
                 self.renewed(shared, now);
-                self.version = None;
+                (self.version, self.transitions, self.unseen) = (None, known, self.unseen + 1);
                 if let Document::Metadata { resource_version, lease_duration_seconds, transitions, .. } = document {
                     self.version = resource_version.parse().ok();
-                    self.transitions = Some(transitions);
+                    (self.transitions, self.unseen) = (Some(transitions), 0);
                     // Somebody wrote it: ours again with the next renewal, no sooner, or two such writers never rest.
                     if lease_duration_seconds.is_some_and(|seconds| Some(seconds) != self.duration_seconds) {
                         self.stage = Stage::Adopt;

@@ -43,9 +43,11 @@ pub enum Operation {
     CreateLease {
         body: String,
     },
-    /// Strategic-merge PATCH of the Lease (D3); of the answer its head matters (D14), version and change of holders are read.
+    /// Strategic-merge PATCH of the Lease (D3); of the answer its head matters (D14), and version and change of holders are
+    /// read where `answer` asks for them, or where they come anyway.
     RenewLease {
         body: String,
+        answer: PatchAnswer,
     },
     /// Of a board that leaves its cluster (REV-3).
     DeleteLease,
@@ -93,13 +95,15 @@ impl std::fmt::Debug for SupervisorRequest {
     }
 }
 
-/// How much of the Node a status PATCH wants back.
+/// How much of its object a PATCH wants back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchAnswer {
     /// The Node: the next base.
     Node,
-    /// Its metadata only (uid, resourceVersion): an assertion that should change nothing.
+    /// Its metadata only (uid, resourceVersion): an assertion that should change nothing, and of a Lease what stands beside it.
     Metadata,
+    /// That it was done.
+    Nothing,
 }
 
 /// What a success carried, as far as it is read.
@@ -239,6 +243,16 @@ impl Operation {
         self.row().3
     }
 
+    /// Whether nothing of the content of its success is worth waiting for.
+    pub(super) fn needs_no_content(&self) -> bool {
+        self.wanted() == Wanted::Nothing || matches!(self, Self::RenewLease { answer: PatchAnswer::Nothing, .. })
+    }
+
+    /// Whether its path comes again.
+    pub(super) fn has_common_path(&self) -> bool {
+        !matches!(self, Self::PatchEvent { .. } | Self::ReadCertificateRequest { .. } | Self::AskSupervisor(_))
+    }
+
     pub(super) fn body(&self) -> Option<&[u8]> {
         match self {
             Self::ReadVersion
@@ -255,7 +269,7 @@ impl Operation {
             Self::CreateNode { body }
             | Self::PatchStatus { body, .. }
             | Self::CreateLease { body }
-            | Self::RenewLease { body }
+            | Self::RenewLease { body, .. }
             | Self::CreateEvent { body }
             | Self::PatchEvent { body, .. }
             | Self::CreateCertificateRequest { body }
@@ -317,7 +331,7 @@ mod tests {
             status(PatchAnswer::Metadata),
             Operation::ReadLease,
             Operation::CreateLease { body: body() },
-            Operation::RenewLease { body: body() },
+            Operation::RenewLease { body: body(), answer: PatchAnswer::Nothing },
             Operation::CreateEvent { body: body() },
             Operation::PatchEvent { name: "n1.1".to_owned(), body: body() },
             Operation::ReviewAccess { body: body() },

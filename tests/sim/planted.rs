@@ -292,7 +292,9 @@ impl Shim {
         match operation {
             Operation::CreateEvent { body } => Operation::CreateEvent { body: self.event_body(&body, server_us) },
             Operation::CreateLease { body } => Operation::CreateLease { body: self.lease_body(&body, wall) },
-            Operation::RenewLease { body } => Operation::RenewLease { body: self.lease_body(&body, wall) },
+            Operation::RenewLease { body, answer } => {
+                Operation::RenewLease { body: self.lease_body(&body, wall), answer }
+            }
             Operation::CreateNode { body } if self.is(Planted::NothingReserved) => {
                 Operation::CreateNode { body: self.status_body(&body) }
             }

@@ -23,7 +23,7 @@ fn start(operation: Operation) -> Exchange {
 }
 
 fn renewal() -> Operation {
-    Operation::RenewLease { body: "{}".to_owned() }
+    Operation::RenewLease { body: "{}".to_owned(), answer: PatchAnswer::Nothing }
 }
 
 fn created() -> Operation {
@@ -115,8 +115,8 @@ fn the_product_is_named_before_its_version() {
 
 #[test]
 fn a_renewal_is_as_short_as_can_be() {
-    let operation =
-        Operation::RenewLease { body: r#"{"spec":{"renewTime":"2026-01-01T00:00:00.123456Z"}}"#.to_owned() };
+    let body = r#"{"spec":{"renewTime":"2026-01-01T00:00:00.123456Z"}}"#.to_owned();
+    let operation = Operation::RenewLease { body, answer: PatchAnswer::Nothing };
     let target = Target { path_prefix: String::new(), ..target() };
     let bytes = Exchange::start(operation, &target, audit_id()).0;
     let expected = "PATCH /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1 HTTP/1.1\r\n\
