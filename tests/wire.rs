@@ -8,19 +8,26 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use nodepulse::api::{Answer, Document, Failure, Operation, Refusal};
-use nodepulse::config;
+use nodepulse::api::{Answer, Document, Failure, Operation, PatchAnswer, Refusal};
 use nodepulse::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
 use nodepulse::config::limits;
+use nodepulse::config::{self, Settings};
 use nodepulse::io::{Session, clock};
 use nodepulse::node::patch::status_patch;
 
+use nodepulse::http2;
+
+#[path = "support/http2.rs"]
+mod http2_client;
 #[path = "support/loopback.rs"]
 mod loopback;
+#[path = "wire/http2.rs"]
+mod over_http2;
 use loopback::{Authority, Listener, Stream, TempFolder, echoing, json_reply, kubeconfig, read_request, version_reply};
 
 fn open(kubeconfig: Kubeconfig) -> Session {
-    Session::open(kubeconfig, "/nonexistent", "board").unwrap()
+    let settings = Settings { state_directory: "/nonexistent".to_owned(), ..Settings::default() };
+    Session::open(kubeconfig, &settings, "board").unwrap()
 }
 
 fn ask(session: &Session) -> Answer {
@@ -129,7 +136,7 @@ fn a_body_of_a_gigabyte_is_given_up_at_its_limit_whether_it_is_read_or_not() {
     let before = peak_memory_bytes();
     let expected = Failure::body_too_large(limits::REPLY_BODY_BYTES);
     assert_eq!(failure(ask(&session)), expected);
-    let unread = Operation::RenewLease { body: "{}".to_owned() };
+    let unread = Operation::RenewLease { body: "{}".to_owned(), answer: PatchAnswer::Nothing };
     assert_eq!(failure(session.ask(unread).unwrap()), expected);
     assert!(peak_memory_bytes() - before < 16 << 20, "a gigabyte must not be kept");
     assert_works(&session);

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use httparse::Response;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::failure::{Failure, cut};
-use super::http::{AuditId, header};
+use super::http::AuditId;
 use super::operation::{Document, Wanted};
 use super::protobuf::{self, StatusText};
 use crate::config::limits;
@@ -157,16 +156,28 @@ enum Echo {
 }
 
 impl Head {
-    pub(super) fn of(reply: &Response<'_, '_>, audit_id: &AuditId) -> Head {
-        let text = |name| header(reply, name).and_then(|value| str::from_utf8(value).ok());
-        let echo = header(reply, AuditId::HEADER).map(|echo| echo == audit_id.as_str().as_bytes());
-        Head {
+    /// Status code and headers; of an answer that no API server gives, why it is none (D14).
+    pub(super) fn read<'a>(
+        code: u16,
+        header: &dyn Fn(&str) -> Option<&'a [u8]>,
+        audit_id: &AuditId,
+        wanted: Wanted,
+    ) -> Result<Head, Failure> {
+        let text = |name| header(name).and_then(|value| str::from_utf8(value).ok());
+        if let 300..400 = code {
+            let location: String = text("location").unwrap_or("nowhere").chars().take(200).collect();
+            let between = "an API server never does, a captive portal or proxy stands between";
+            return Err(Failure::new("redirected", format!("redirected to {location}: {between}")));
+        }
+        let echo = header(AuditId::HEADER).map(|echo| echo == audit_id.as_str().as_bytes());
+        let head = Head {
             audit_id: echo.map_or(Echo::Missing, |is_ours| if is_ours { Echo::Ours } else { Echo::Another }),
-            code: reply.code.unwrap_or_default(),
+            code,
             content_type: cut(text("content-type").unwrap_or_default()),
             date: text("date").and_then(Wall::parse_http_date),
             retry_after: text("retry-after").and_then(|text| text.parse().ok()).map(Duration::from_secs),
-        }
+        };
+        head.confirm(wanted).map(|()| head)
     }
 
     pub(super) fn is_success(&self) -> bool {
@@ -174,7 +185,7 @@ impl Head {
     }
 
     /// Whether this may be the API server's own word, as far as a head can show it (D14).
-    pub(super) fn confirm(&self, wanted: Wanted) -> Result<(), Failure> {
+    fn confirm(&self, wanted: Wanted) -> Result<(), Failure> {
         match self.audit_id {
             // No API server; the connection has proven who it is, or nothing is believed of it but what a hash vouches for.
             _ if wanted == Wanted::HandedOut => Ok(()),

@@ -1,11 +1,11 @@
-//! Turns one operation into request bytes and the reply's bytes into an answer: HTTP/1.1, no socket.
+//! Turns one operation into a request and what comes back into an answer, over HTTP/1.1 or a stream of HTTP/2: no socket.
 
 use super::answer::{Answer, Head};
 use super::failure::Failure;
 use super::http::{self, AuditId, Body};
 use super::operation::{Operation, Wanted};
-use super::traffic::Purpose;
 use crate::config::limits;
+use crate::http2::{self, Event, Field, NotSent, StreamId};
 
 #[cfg(test)]
 mod tests;
@@ -59,6 +59,16 @@ pub enum Progress {
     },
 }
 
+/// What an event of its stream led to.
+pub(super) enum Step {
+    More,
+    /// A refusal has content that explains it.
+    OpenWindow,
+    Done(Answer),
+    /// The rest of the stream is nothing that anybody reads.
+    Enough(Answer),
+}
+
 impl Exchange {
     /// The whole request, ready to be written in one piece, and the exchange that waits for its reply.
     /// `audit_id` is the connection's.
@@ -70,11 +80,6 @@ impl Exchange {
     /// Bytes of the reply that were understood so far; before the first, a closed connection says nothing about the request.
     pub fn received_bytes(&self) -> usize {
         self.received_bytes
-    }
-
-    /// What its bytes are for.
-    pub fn purpose(&self) -> Purpose {
-        self.operation.purpose()
     }
 
     /// Takes reply bytes; `input` may end anywhere. What was understood is removed from the front of `input`, and what
@@ -129,20 +134,83 @@ impl Exchange {
             _ if used == 0 => {}
             // Informational replies are passed over without being the reply.
             100..200 => {}
-            300..400 => {
-                let location = http::header(&reply, "location").and_then(|value| str::from_utf8(value).ok());
-                let location: String = location.unwrap_or("nowhere").chars().take(200).collect();
-                let between = "an API server never does, a captive portal or proxy stands between";
-                return Err(Failure::new("redirected", format!("redirected to {location}: {between}")));
-            }
-            _ => {
-                let head = Head::of(&reply, &self.audit_id);
-                head.confirm(self.operation.wanted())?;
+            code => {
+                let header = |name: &str| http::header(&reply, name);
+                let head = Head::read(code, &header, &self.audit_id, self.operation.wanted())?;
                 let (body, closes) = (Body::of(&reply)?, http::closes(&reply));
                 self.reply = Some(Reply { head, body, kept: Vec::new(), length_bytes: 0, closes });
             }
         }
         Ok(used)
+    }
+
+    /// The same over a new stream. `saves_content`: the connection's streams have no window of their own, and nothing is
+    /// sent to this one that nobody reads.
+    pub(super) fn open(
+        operation: &Operation,
+        target: &Target,
+        audit_id: AuditId,
+        connection: &mut http2::Connection,
+        saves_content: bool,
+    ) -> Result<(StreamId, Exchange), NotSent> {
+        let path = target.path_prefix.clone() + &operation.path(&target.node_name);
+        let token = target.bearer_token.as_ref().map(|token| format!("Bearer {token}"));
+        let body = operation.body().unwrap_or_default();
+        let path = if operation.has_common_path() { Field::new(":path", &path) } else { Field::once(":path", &path) };
+        let mut fields = vec![
+            Field::new(":method", operation.verb()),
+            Field::new(":scheme", "https"),
+            path,
+            Field::new(":authority", &target.authority),
+            Field::new("accept", operation.wanted().content_type()),
+            Field::new(AuditId::HEADER, audit_id.as_str()),
+            Field::new("user-agent", USER_AGENT),
+        ];
+        if !body.is_empty() {
+            fields.push(Field::new("content-type", operation.content_type()));
+        }
+        fields.extend(token.as_ref().map(|token| Field::new("authorization", token)));
+        let own = operation.headers().to_ascii_lowercase();
+        let own = own.lines().zip(operation.headers().lines());
+        let own = own.filter_map(|(name, line)| Some((name.split_once(": ")?.0, line.split_once(": ")?.1)));
+        fields.extend(own.map(|(name, value)| Field::never(name, value)));
+        let window_bytes = if saves_content && operation.needs_no_content() { 0 } else { limits::STREAM_WINDOW_BYTES };
+        let stream = connection.request(&fields, body, window_bytes)?;
+        Ok((stream, Exchange { operation: operation.clone(), audit_id, received_bytes: 0, reply: None }))
+    }
+
+    /// Takes an event of its stream.
+    pub(super) fn take(&mut self, event: &Event<'_>, saves_content: bool) -> Result<Step, Failure> {
+        let wanted = self.operation.wanted();
+        let ends = match event {
+            Event::Headers { status, fields, ends, .. } => {
+                self.received_bytes += 1;
+                let head = Head::read(*status, &|name| fields.get(name), &self.audit_id, wanted)?;
+                let needs_no_more = saves_content && self.operation.needs_no_content() && head.is_success();
+                if !ends && needs_no_more {
+                    return Ok(Step::Enough(head.into_answer(Wanted::Nothing, &[])?));
+                }
+                let opens_window = !ends && saves_content && !head.is_success();
+                let reply = Reply { head, body: Body::Connection, kept: Vec::new(), length_bytes: 0, closes: false };
+                self.reply = Some(reply);
+                if opens_window {
+                    return Ok(Step::OpenWindow);
+                }
+                *ends
+            }
+            Event::Data { bytes, ends, .. } => {
+                self.received_bytes += bytes.len();
+                let Some(reply) = &mut self.reply else { return Err(Failure::malformed("content before its headers")) };
+                reply.read(bytes, wanted)?;
+                *ends
+            }
+            Event::Trailers { .. } => true,
+            Event::Reset { .. } | Event::GoAway { .. } => false,
+        };
+        let is_enough = |reply: &mut Reply| ends || reply.is_enough(wanted);
+        let Some(reply) = self.reply.take_if(is_enough) else { return Ok(Step::More) };
+        let answer = reply.head.into_answer(wanted, &reply.kept)?;
+        Ok(if ends { Step::Done(answer) } else { Step::Enough(answer) })
     }
 }
 

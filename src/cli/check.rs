@@ -121,7 +121,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     check.well("kubeconfig", format!("context {}, server https://{}", kubeconfig.context, check.server));
     let look = check.look_at_credentials(&kubeconfig);
     check.sandbox(&settings, &files);
-    let session = Session::open(kubeconfig, &settings.state_directory, &node)?;
+    let session = Session::open(kubeconfig, &settings, &node)?;
     check.clock();
     if check.credentials(&session, look) && check.server(&session.ask(Operation::ReadVersion)?, &session, &settings) {
         check.rights(&session)?;

@@ -10,6 +10,7 @@ use super::commands::exit;
 use super::error::CliError;
 use super::{identity, load};
 use crate::api::{Class, Document, Operation, PatchAnswer};
+use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
 use crate::io::control::{self, Order};
 use crate::io::disk::Disk;
@@ -51,7 +52,7 @@ pub fn leave(sources: &Sources) -> Result<String, CliError> {
     };
     let told = kubeconfig.map_err(|error| error.to_string()).and_then(|kubeconfig| {
         let kubeconfig = kubeconfig.ok_or("the board knows no cluster".to_owned())?;
-        take_leave(kubeconfig, directory, &node)
+        take_leave(kubeconfig, &settings, &node)
     });
     forget(&folder).map_err(failed)?;
     let mut said = match told {
@@ -84,8 +85,8 @@ fn let_go(directory: &str, within: Duration) -> Result<Disk, CliError> {
 }
 
 /// Ends what the API server believes of the board. What is not there, or another board's, needs no end.
-fn take_leave(kubeconfig: Kubeconfig, directory: &str, name: &str) -> Result<(), String> {
-    let session = Session::open(kubeconfig, directory, name).map_err(|problem| problem.to_string())?;
+fn take_leave(kubeconfig: Kubeconfig, settings: &Settings, name: &str) -> Result<(), String> {
+    let session = Session::open(kubeconfig, settings, name).map_err(|problem| problem.to_string())?;
     let ask = |operation: Operation| {
         let answer = session.ask(operation).map_err(|problem| problem.to_string())?;
         match answer.result {

@@ -1,5 +1,6 @@
 //! Turns a settings file, a kubeconfig and command-line flags into checked settings, or every problem at once.
 
+mod alpn;
 mod duration;
 mod eviction;
 mod field;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::alpn::alpn_protocol;
 use super::field::Field;
 use super::join_values::{ca_hashes, certificate_lifetime, proxy, servers, token};
 use super::kubeconfig::Server;
@@ -16,6 +17,7 @@ use super::values::{absolute_path, at_least, boolean, number, path, profile, tex
 use super::yaml::{Content, Entry, Value};
 use super::{eviction, eviction::periods, eviction::reclaims, eviction::thresholds};
 
+pub use super::alpn::{AlpnProtocol, Http};
 pub use super::eviction::{PerSignal, Signal, Threshold};
 pub use super::join_values::{CaHash, Token};
 pub use super::node_values::{CloudProvider, Family, NAME_FACTS, NodeIp, Reserved};
@@ -258,6 +260,11 @@ settings! {
         "Events sent in a second; 0: no limit";
     event_burst: u32 = 100, Kubelet "eventBurst" "event-burst" "100", Single("N"), number(0..=MOST),
         "Events sent at once";
+    alpn_protocol: Option<AlpnProtocol> = None, Ours "alpnProtocol" "alpn-protocol" "", Single("h2|http/1.1"), alpn_protocol,
+        "The one protocol to speak with the API server; else HTTP/2, or HTTP/1.1 where the server chooses that";
+    /// `SETTINGS_INITIAL_WINDOW_SIZE` is 0.
+    http2_zero_window: bool = true, Ours "http2ZeroWindow" "http2-zero-window" "true", Boolean, boolean,
+        "Let the server send no content that nobody reads; false: where a proxy takes that amiss";
     /// SRC-8.
     state_directory: String = "/var/lib/nodepulse".to_owned(),
         Ours "stateDirectory" "state-directory" "/var/lib/nodepulse", Single("DIR"), absolute_path,
@@ -271,6 +278,11 @@ settings! {
 }
 
 impl Settings {
+    /// How the API server is spoken with.
+    pub fn http(&self) -> Http {
+        Http { alpn_protocol: self.alpn_protocol, zero_window: self.http2_zero_window }
+    }
+
     /// LSE-4.
     pub fn lease_renew_period(&self) -> Duration {
         Duration::from_secs(u64::from(self.node_lease_duration_seconds)) / 4

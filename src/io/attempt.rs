@@ -49,6 +49,11 @@ impl Attempts {
         self.under_way.borrow().iter().any(|(_, stage)| matches!(stage, Stage::Connecting | Stage::Connected(_)))
     }
 
+    /// Lets those that wait look again.
+    pub fn wake(&self) {
+        self.waiting.wake();
+    }
+
     /// Ends when `is_true` is, which is looked at now and at the end of each attempt.
     pub async fn until(&self, is_true: impl Fn() -> bool) {
         self.waiting.until(|| is_true().then_some(())).await;

@@ -1,10 +1,17 @@
-//! Turns one socket into exchanges with the API server, one after the other: TCP, perhaps a proxy's tunnel, TLS, HTTP.
+//! Turns one socket into exchanges with the API server: TCP, perhaps a proxy's tunnel, TLS, HTTP of the version that the server
+//! chose.
+//!
+//! Whoever waits for an answer reads for all, and whoever has something to send writes for all: there is no task of the
+//! connection's own, and nothing happens on one that nobody uses.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use rustls::ClientConfig;
 
@@ -13,25 +20,30 @@ use super::meter::Metered;
 use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
 use super::tls::Tls;
-use crate::api::{Answer, AuditId, Exchange, Failure, Progress};
+use crate::api::exchange::Target;
+use crate::api::{Answer, AuditId, Exchanges, Failure, NoAnswer, Operation};
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
+use crate::config::settings::Http;
 use crate::identity::certificate;
 use crate::time::{Up, Wall};
 
 /// Bytes read at once. Answers to heartbeats fit; a deframer that holds no more shrinks back to this.
 const READ_BYTES: usize = 4096;
 
-/// A connection to the API server that carries one exchange at a time.
+/// A connection to the API server.
 pub struct Connection {
     socket: Metered,
     pub ends: Ends,
-    /// What its requests are called, and its answers known by.
-    pub audit_id: AuditId,
+    state: RefCell<State>,
+}
+
+struct State {
     tls: Tls,
+    exchanges: Exchanges,
     /// From when until when the server's certificate is valid, once an answer has come.
     certified: Option<(Wall, Wall)>,
-    /// Reply bytes that no exchange has taken yet.
+    /// On its way between the two: empty but while bytes are handed over.
     plaintext: Vec<u8>,
 }
 
@@ -43,28 +55,34 @@ pub struct Ends {
     pub peer: IpAddr,
 }
 
-/// Why an exchange ended without an answer.
-pub struct NoAnswer {
-    pub failure: Failure,
-    /// Closed or broken before the first byte of the reply. On a connection that had been idle this most likely means
-    /// that the server had closed it meanwhile, and never saw the request.
-    pub is_silent: bool,
+/// An exchange that somebody waits for.
+struct Waited<'a> {
+    connection: &'a Connection,
+    number: u64,
+}
+
+impl Drop for Waited<'_> {
+    fn drop(&mut self) {
+        self.connection.state.borrow_mut().exchanges.give_up(self.number);
+        // Its silence may be the end of others.
+        self.connection.socket.wake();
+    }
 }
 
 impl Connection {
-    /// Looks the server (or the proxy) up and connects. The TLS handshake happens with the first exchange, so that the
-    /// request leaves together with the client's last flight. `connected` is told as soon as the ends are known.
+    /// Looks the server (or the proxy) up and connects. The client's last flight of the TLS handshake leaves with the first
+    /// request. `connected` is told as soon as the ends are known.
     pub async fn open(
         reactor: &Rc<Reactor>,
         resolver: &Resolver,
-        kubeconfig: &Kubeconfig,
+        (kubeconfig, http): (&Kubeconfig, Http),
         config: Arc<ClientConfig>,
         deadline: Up,
         connected: impl FnOnce(Ends),
     ) -> Result<Connection, Failure> {
         let server = &kubeconfig.server;
         let name = kubeconfig.tls_server_name.as_deref().unwrap_or(&server.host);
-        let tls = Tls::new(config, name)?;
+        let mut tls = Tls::new(config, name, http.alpn_protocol)?;
         let first_hop = first_hop(kubeconfig);
         let addresses = resolver.server_addresses(&first_hop.host, deadline).await?;
         let addresses: Vec<SocketAddr> = addresses.into_iter().map(|ip| SocketAddr::new(ip, first_hop.port)).collect();
@@ -74,114 +92,175 @@ impl Connection {
         if let Some(proxy) = &kubeconfig.proxy {
             open_tunnel(&socket, proxy, server).await?;
         }
+        let mut plaintext = Vec::new();
+        shake_hands(&socket, &mut tls, &mut plaintext).await?;
         let random = || u128::from(RandomState::new().build_hasher().finish());
         let audit_id = AuditId::new(random() << 64 | random());
-        Ok(Connection { socket, ends, audit_id, tls, certified: None, plaintext: Vec::new() })
+        let mut exchanges = Exchanges::new(tls.speaks_http2(http.alpn_protocol)?, http.zero_window, audit_id);
+        exchanges.receive(plaintext.len(), &mut plaintext);
+        let state = State { tls, exchanges, certified: None, plaintext };
+        Ok(Connection { socket, ends, state: RefCell::new(state) })
     }
 
-    /// Whether an idle connection may be used: looks at the socket only if something came since.
-    pub fn is_usable(&mut self) -> bool {
+    /// Whether an exchange can begin now: looks at the socket only if something came since.
+    pub fn has_room(&self) -> bool {
         let mut left = limits::READS_PER_TURN;
-        while self.socket.may_be_readable() {
+        while self.socket.may_be_readable() && !self.is_over() {
             left -= 1;
-            match receive(&self.socket, self.socket.get(), &mut self.tls, &mut self.plaintext) {
-                // Tickets, and nothing else that could be meant for us now.
-                Ok(Ok(1..)) if self.plaintext.is_empty() && left > 0 => {}
+            match self.receive(self.socket.get()) {
+                Ok(()) if left > 0 => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.socket.set_drained();
                     break;
                 }
-                _ => return false,
+                _ => self.state.borrow_mut().exchanges.stop(),
             }
+            self.socket.wake();
         }
-        // A server that talks without being asked is not one whose next answer could be trusted to be ours.
-        self.plaintext.is_empty() && !self.tls.is_closed_by_peer()
+        self.state.borrow().exchanges.has_room()
     }
 
-    /// Sends `request` and waits for its answer, which comes with this connection if that may carry another exchange.
-    pub async fn carry(&mut self, request: &[u8], mut exchange: Exchange) -> Result<(Answer, bool), NoAnswer> {
-        let purpose = exchange.purpose();
-        self.socket.sends(purpose, request.len());
-        let ended = self.run(request, &mut exchange).await;
-        self.socket.received(purpose, exchange.received_bytes());
-        let is_silent = exchange.received_bytes() == 0 && self.plaintext.is_empty();
-        ended.map_err(|failure| NoAnswer { is_silent: is_silent && failure.is_of_connection(), failure })
+    /// No exchange can begin any more.
+    pub fn is_over(&self) -> bool {
+        self.state.borrow().exchanges.is_over()
+    }
+
+    /// No exchange is to begin any more.
+    pub fn stop(&self) {
+        self.state.borrow_mut().exchanges.stop();
+    }
+
+    /// Sends a request and waits for its answer. Whoever does not wait until then gives it up.
+    pub async fn carry(&self, operation: &Operation, target: &Target) -> Result<Answer, NoAnswer> {
+        let number = self.state.borrow_mut().exchanges.begin(operation, target)?;
+        let waited = Waited { connection: self, number };
+        self.socket.sends(operation.purpose(), self.seal());
+        loop {
+            let ended = self.state.borrow_mut().exchanges.take_end(waited.number);
+            if let Some((end, received_bytes)) = ended {
+                self.socket.received(operation.purpose(), received_bytes);
+                self.send_at_once();
+                return end;
+            }
+            let has_ended = || self.state.borrow().exchanges.has_ended(waited.number);
+            let ended = poll_fn(|_| if has_ended() { Poll::Ready(Ok(())) } else { Poll::Pending });
+            if let Err(error) = smol::future::or(ended, self.go_on()).await {
+                self.state.borrow_mut().exchanges.fail(&broken(error));
+                self.socket.wake();
+            }
+        }
     }
 
     /// From when until when the certificate is valid that the server proved itself with.
-    pub fn certified(&mut self) -> Option<(Wall, Wall)> {
-        if self.certified.is_none() {
-            self.certified = certificate::validity(self.tls.server_certificate()?);
+    pub fn certified(&self) -> Option<(Wall, Wall)> {
+        let State { tls, certified, .. } = &mut *self.state.borrow_mut();
+        if certified.is_none() {
+            *certified = certificate::validity(tls.server_certificate()?);
         }
-        self.certified
+        *certified
     }
 
-    async fn run(&mut self, request: &[u8], exchange: &mut Exchange) -> Result<(Answer, bool), Failure> {
-        let mut sent = false;
-        let mut received_bytes = 0;
-        loop {
-            if !sent && self.tls.is_ready() {
-                self.tls.seal(request)?;
-                sent = true;
-            }
-            self.flush().await.map_err(broken)?;
-            let (socket, tls, plaintext) = (&*self.socket, &mut self.tls, &mut self.plaintext);
-            let received = socket.read_with(|stream| receive(socket, stream, tls, plaintext)).await;
-            match received.map_err(broken)? {
-                Ok(count @ 1..) => received_bytes += count,
-                Ok(0) if !self.tls.is_ready() => {
-                    return Err(Failure::new(
-                        "tls-failed",
-                        "TLS failed: the peer closed the connection during the handshake",
-                    ));
-                }
-                // Without close_notify the end may have been forged: a body that ends with it could be cut anywhere.
-                Ok(0) if self.tls.is_closed_by_peer() => return Ok((exchange.end_of_stream()?, false)),
-                Ok(0) => return Err(Failure::closed(exchange.received_bytes())),
-                Err(failure) => {
-                    self.send_alert();
-                    return Err(failure);
-                }
-            }
-            if sent && !self.plaintext.is_empty() {
-                match exchange.feed(&mut self.plaintext)? {
-                    Progress::Done { answer, reusable } => {
-                        return Ok((answer, reusable && self.plaintext.is_empty() && !self.tls.is_closed_by_peer()));
-                    }
-                    Progress::NeedMore => {}
-                }
-            }
-            if received_bytes > limits::EXCHANGE_BYTES {
-                let limit_bytes = limits::EXCHANGE_BYTES;
-                let text =
-                    format!("more than {limit_bytes} bytes came, and no end of the reply; is this an API server?");
-                return Err(Failure::new("reply-too-large", text));
-            }
+    /// Sends what there is to send, and takes what comes then.
+    async fn go_on(&self) -> io::Result<()> {
+        self.seal();
+        while self.has_records() {
+            self.socket.write_with(|stream| self.write(stream)).await?;
         }
+        self.socket.read_with(|stream| self.receive(stream)).await?;
+        // It may have been the answer of others.
+        self.socket.wake();
+        Ok(())
     }
 
-    async fn flush(&mut self) -> io::Result<()> {
-        while self.tls.has_outgoing() {
-            let outgoing = self.tls.take();
-            let written = self.socket.write_with(|mut stream| stream.write(outgoing)).await?;
+    /// Makes records of what there is to send: how many bytes of plaintext that was.
+    fn seal(&self) -> usize {
+        let State { tls, exchanges, plaintext, .. } = &mut *self.state.borrow_mut();
+        if !exchanges.has_output() {
+            return 0;
+        }
+        exchanges.take_output(plaintext);
+        let (sealed, count) = (tls.seal(plaintext), plaintext.len());
+        plaintext.clear();
+        if let Err(failure) = sealed {
+            exchanges.fail(&failure);
+        }
+        count
+    }
+
+    fn has_records(&self) -> bool {
+        self.state.borrow().tls.has_outgoing()
+    }
+
+    fn write(&self, mut stream: &TcpStream) -> io::Result<()> {
+        let State { tls, .. } = &mut *self.state.borrow_mut();
+        let outgoing = tls.take();
+        if !outgoing.is_empty() {
+            let written = stream.write(outgoing)?;
             outgoing.drain(..written);
         }
         Ok(())
     }
 
-    /// Tells the peer why, if the socket takes it at once; nobody waits for that.
-    fn send_alert(&mut self) {
-        let _ = self.socket.get().write(self.tls.take());
+    /// Tells the peer what it should know, if the socket takes it at once; nobody waits for that.
+    fn send_at_once(&self) {
+        self.seal();
+        let _ = self.write(self.socket.get());
     }
 
-    /// Ends an idle connection in order.
-    pub fn close(mut self) {
+    /// One read. What the reactor must see, the errors of the socket, is the answer.
+    fn receive(&self, stream: &TcpStream) -> io::Result<()> {
+        let State { tls, exchanges, plaintext, .. } = &mut *self.state.borrow_mut();
+        match receive(&self.socket, stream, tls, plaintext)? {
+            Ok(0) => exchanges.end_of_stream(tls.is_closed_by_peer()),
+            Ok(count) => exchanges.receive(count, plaintext),
+            Err(failure) => exchanges.fail(&failure),
+        }
+        if tls.is_closed_by_peer() {
+            exchanges.stop();
+        }
+        Ok(())
+    }
+
+    /// Ends an idle connection in order; one on which something was given up at once, or that would reach the server after its
+    /// successor.
+    pub fn close(self) {
+        if self.state.borrow().exchanges.is_broken() {
+            return;
+        }
         self.socket.ends_in_order();
         // Should that fail, the peer hears of it a little more rudely.
         let _ = set_abort_on_close(self.socket.get(), false);
-        self.tls.close();
-        self.send_alert();
+        self.state.borrow_mut().exchanges.close();
+        self.seal();
+        self.state.borrow_mut().tls.close();
+        let _ = self.write(self.socket.get());
     }
+}
+
+/// Ends when requests can be encrypted; the last records of the handshake have not been sent then.
+async fn shake_hands(socket: &Watched<TcpStream>, tls: &mut Tls, plaintext: &mut Vec<u8>) -> Result<(), Failure> {
+    let mut received_bytes = 0;
+    while !tls.is_ready() {
+        while tls.has_outgoing() {
+            let outgoing = tls.take();
+            let written = socket.write_with(|mut stream| stream.write(outgoing)).await.map_err(broken)?;
+            outgoing.drain(..written);
+        }
+        let received = socket.read_with(|stream| receive(socket, stream, tls, plaintext)).await.map_err(broken)?;
+        match received {
+            Ok(count @ 1..) if received_bytes <= limits::EXCHANGE_BYTES => received_bytes += count,
+            Ok(count) => {
+                let what = if count == 0 { "the peer closed the connection during" } else { "there is no end of" };
+                return Err(Failure::new("tls-failed", format!("TLS failed: {what} the handshake")));
+            }
+            Err(failure) => {
+                // Tells the peer why, if the socket takes it at once; nobody waits for that.
+                let _ = socket.get().write(tls.take());
+                return Err(failure);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// One read of the socket, decrypted: how many bytes it took, with what TLS adds; 0 is the end of the stream. What the reactor

@@ -1,4 +1,5 @@
-//! Turns operations into answers over as few connections as will do: one that all lanes share, a second while one hangs.
+//! Turns operations into answers over as few connections as will do: one that all lanes share, over HTTP/2 at the same time;
+//! over HTTP/1.1 a second while one hangs.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use smol::lock::Mutex;
 
 use super::attempt::{Attempt, Attempts, Stage};
 use super::clock::{self, CertificateClock};
-use super::connection::{Connection, NoAnswer, first_hop};
+use super::connection::{Connection, first_hop};
 use super::credentials::{self, Loaded};
 use super::identity::{self, Successor};
 use super::reactor::Reactor;
@@ -19,10 +20,10 @@ use super::thread::{self, Source};
 use super::turns::Turns;
 use crate::agent::CredentialDates;
 use crate::api::exchange::Target;
-use crate::api::{Answer, Exchange, Failure, Operation, Refusal};
+use crate::api::{Answer, Failure, NoAnswer, Operation, Refusal};
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server};
 use crate::config::limits;
-use crate::config::settings::Token;
+use crate::config::settings::{Http, Token};
 use crate::identity::files::NodePem;
 use crate::identity::pem;
 use crate::time::{Up, Wall};
@@ -45,6 +46,8 @@ pub struct Pool {
     clock: Arc<CertificateClock>,
     /// Whoever answers is heard; nothing secret is said, and nothing is learned of the time.
     is_unverified: bool,
+    /// What is spoken with the server.
+    http: Cell<Http>,
     kubeconfig: RefCell<Arc<Kubeconfig>>,
     /// Of its servers.
     turns: RefCell<Turns>,
@@ -58,8 +61,8 @@ pub struct Pool {
     successor_source: Source,
     /// When a token in a file is read again.
     token_due: Cell<Up>,
-    /// The kept connection. There is never a second: of two, the one that becomes idle last is closed.
-    idle: RefCell<Option<Connection>>,
+    /// The one that is shared, the last that was opened. Others end with what is under way there.
+    kept: RefCell<Option<Rc<Connection>>>,
     attempts: Attempts,
     /// When a request was sent once more, the last time.
     repeated: Cell<Option<Up>>,
@@ -74,12 +77,14 @@ impl Pool {
         clock: Arc<CertificateClock>,
         kubeconfig: Kubeconfig,
         successor: Successor,
+        http: Http,
     ) -> Pool {
         Pool {
             reactor,
             resolver,
             clock,
             is_unverified: false,
+            http: Cell::new(http),
             successor: RefCell::new(successor),
             kubeconfig: RefCell::new(Arc::new(kubeconfig)),
             turns: RefCell::default(),
@@ -88,7 +93,7 @@ impl Pool {
             successor_source: Source::new("identity-reader", 1),
             reading: Mutex::new(()),
             token_due: Cell::new(Up::BOOT),
-            idle: RefCell::default(),
+            kept: RefCell::default(),
             attempts: Attempts::default(),
             repeated: Cell::default(),
             epoch: Cell::default(),
@@ -118,10 +123,8 @@ impl Pool {
             path: String::new(),
             ..self.kubeconfig.borrow().as_ref().clone()
         };
-        let (reactor, resolver) = (Rc::clone(&self.reactor), Rc::clone(&self.resolver));
         let successor = Successor::none(&self.successor.borrow().node_name);
-        let turns = self.turns.clone();
-        Pool { turns, ..Pool::new(reactor, resolver, Arc::clone(&self.clock), kubeconfig, successor) }
+        Pool { turns: self.turns.clone(), ..self.another(Arc::clone(&self.clock), kubeconfig, successor) }
     }
 
     /// One to another server of the same network, which is to be proven by these CAs, or with `Err` by nobody; with a token,
@@ -145,8 +148,7 @@ impl Pool {
         // What is told by who is not proven teaches nothing.
         let clock = if is_unverified { CertificateClock::new() } else { Arc::clone(&self.clock) };
         let successor = Successor::none(&self.successor.borrow().node_name);
-        let (reactor, resolver) = (Rc::clone(&self.reactor), Rc::clone(&self.resolver));
-        Pool { is_unverified, ..Pool::new(reactor, resolver, clock, kubeconfig, successor) }
+        Pool { is_unverified, ..self.another(clock, kubeconfig, successor) }
     }
 
     /// One to the supervisor beside the API server in use, with the certificate in use.
@@ -155,8 +157,19 @@ impl Pool {
         let server = Server { port, ..known.server.clone() };
         // In no file, or what that says would be read again.
         let kubeconfig = Kubeconfig { server, other_servers: Vec::new(), path: String::new(), ..known };
+        self.another(Arc::clone(&self.clock), kubeconfig, self.successor.borrow().clone())
+    }
+
+    fn another(&self, clock: Arc<CertificateClock>, kubeconfig: Kubeconfig, successor: Successor) -> Pool {
         let (reactor, resolver) = (Rc::clone(&self.reactor), Rc::clone(&self.resolver));
-        Pool::new(reactor, resolver, Arc::clone(&self.clock), kubeconfig, self.successor.borrow().clone())
+        Pool::new(reactor, resolver, clock, kubeconfig, successor, self.http.get())
+    }
+
+    /// The next connections speak that.
+    pub fn speak(&self, http: Http) {
+        if self.http.replace(http) != http {
+            self.drop_idle();
+        }
     }
 
     /// The servers, the one in use first; none for a board that has yet to join.
@@ -178,7 +191,7 @@ impl Pool {
     pub async fn change_over(&self, identity: Arc<NodePem>, proved: &Pool) -> Result<CredentialDates, Failure> {
         self.successor.borrow_mut().in_memory = Some(identity);
         let dates = self.reload().await;
-        *self.idle.borrow_mut() = proved.idle.take();
+        self.keep(proved.kept.take());
         dates
     }
 
@@ -260,15 +273,19 @@ impl Pool {
     /// Closes the idle connection, and those in use as soon as they are idle.
     pub fn drop_idle(&self) {
         self.epoch.set(self.epoch.get() + 1);
-        self.idle.take().into_iter().for_each(Connection::close);
+        self.keep(None);
+    }
+
+    /// In the place of the one before.
+    fn keep(&self, connection: Option<Rc<Connection>>) {
+        end(self.kept.replace(connection));
     }
 
     /// The network is another than before: connections from local addresses that `still_works` denies are not used again,
     /// and what is under way over them, or over none yet, begins anew.
     pub fn network_changed(&self, still_works: &dyn Fn(IpAddr) -> bool) {
-        let mut idle = self.idle.borrow_mut();
         // Nobody is there to be told.
-        drop(idle.take_if(|connection| !still_works(connection.ends.local)));
+        drop(self.kept.borrow_mut().take_if(|connection| !still_works(connection.ends.local)));
         self.attempts.cancel(still_works);
     }
 
@@ -299,6 +316,7 @@ impl Pool {
             if let Some(place) = attempt.place.get() {
                 self.judge(place, &result);
             }
+            end(self.kept.borrow_mut().take_if(|connection| connection.is_over()));
             break result;
         };
         result.unwrap_or_else(|failure| Answer { date: None, result: Err(Refusal::Failed(failure)) })
@@ -332,47 +350,55 @@ impl Pool {
 
     async fn carry(&self, operation: &Operation, attempt: &Attempt<'_>, deadline: Up) -> Result<Answer, Failure> {
         self.ready().await?;
-        let mut kept = self.take_idle().await;
-        let (kubeconfig, epoch) = (self.current(), self.epoch.get());
+        let mut kept = self.kept_with_room().await;
+        let kubeconfig = self.current();
         let target = self.target(&kubeconfig.server);
         attempt.place.set(Some(self.turns.borrow().current()));
         loop {
             let was_kept = kept.is_some();
-            let mut connection = match kept.take() {
+            let connection = match kept.take() {
                 Some(connection) => connection,
                 None => self.connect(&kubeconfig, attempt, deadline).await?,
             };
             attempt.reached(Stage::Connected(connection.ends));
-            let (request, exchange) = Exchange::start(operation.clone(), &target, connection.audit_id);
-            match connection.carry(&request, exchange).await {
-                Ok((answer, reusable)) => {
-                    let answer = self.dated(answer, connection.certified())?;
+            match connection.carry(operation, &target).await {
+                Ok(answer) => {
+                    let answer = self.dated(answer, connection.certified()).inspect_err(|_| connection.stop())?;
                     if !was_kept {
                         self.resolver.worked(&first_hop(&kubeconfig).host, connection.ends.peer);
                     }
-                    self.keep(reusable.then_some(connection), epoch);
+                    end(Some(connection));
                     return Ok(answer);
                 }
                 // Sent once more, at most: every request of ours is either idempotent or answered by 409.
-                Err(NoAnswer { is_silent: true, .. }) if was_kept && self.may_repeat() => {}
+                Err(NoAnswer { is_unseen: true, .. }) if was_kept && self.may_repeat() => {}
                 Err(NoAnswer { failure, .. }) => return Err(failure),
             }
         }
     }
 
+    /// One of its own, which from now on is everybody's.
     async fn connect(
         &self,
         kubeconfig: &Kubeconfig,
         attempt: &Attempt<'_>,
         deadline: Up,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<Rc<Connection>, Failure> {
         attempt.reached(Stage::Connecting);
+        let epoch = self.epoch.get();
         let config = self.loaded.borrow().as_ref().map(|loaded| Arc::clone(&loaded.config));
         let Some(config) = config else {
             return Err(credentials::unusable("the kubeconfig was replaced meanwhile"));
         };
         let connected = |ends| attempt.reached(Stage::Connected(ends));
-        Connection::open(&self.reactor, &self.resolver, kubeconfig, config, deadline, connected).await
+        let how = (kubeconfig, self.http.get());
+        let opened = Connection::open(&self.reactor, &self.resolver, how, config, deadline, connected).await;
+        let connection = Rc::new(opened?);
+        if epoch == self.epoch.get() {
+            self.keep(Some(Rc::clone(&connection)));
+            self.attempts.wake();
+        }
+        Ok(connection)
     }
 
     /// Often enough for one that ends connections between two renewals; where more end, the agent asks again, and counts.
@@ -394,12 +420,12 @@ impl Pool {
         }
     }
 
-    /// The kept connection; `None` when there is none and none comes back within [`PATIENCE`].
-    async fn take_idle(&self) -> Option<Connection> {
-        let is_decided = || self.idle.borrow().is_some() || !self.attempts.have_connections();
+    /// The kept connection; `None` when there is none with room for one more exchange, and none comes within [`PATIENCE`].
+    async fn kept_with_room(&self) -> Option<Rc<Connection>> {
+        let with_room = || self.kept.borrow().as_ref().filter(|connection| connection.has_room()).map(Rc::clone);
+        let is_decided = || with_room().is_some() || !self.attempts.have_connections();
         self.reactor.before(clock::up() + PATIENCE, self.attempts.until(is_decided)).await;
-        let mut kept = self.idle.take()?;
-        kept.is_usable().then_some(kept)
+        with_room()
     }
 
     /// Holds what the server calls the time against the life of its own certificate. What both agree on teaches us that
@@ -426,16 +452,11 @@ impl Pool {
         }
         Ok(answer)
     }
+}
 
-    fn keep(&self, connection: Option<Connection>, epoch: u64) {
-        let Some(connection) = connection else { return };
-        let mut idle = self.idle.borrow_mut();
-        if epoch == self.epoch.get() && idle.is_none() {
-            *idle = Some(connection);
-        } else {
-            connection.close();
-        }
-    }
+/// One that is neither kept nor used by anybody else.
+fn end(connection: Option<Rc<Connection>>) {
+    connection.and_then(Rc::into_inner).into_iter().for_each(Connection::close);
 }
 
 #[cfg(test)]

@@ -111,10 +111,10 @@ pub fn run(start: Start) -> Result<(), Notice> {
     let sandbox = enter_sandbox(&start.settings, &start.files, !disk.is_silent());
     let signals = Signals::new(&reactor).map_err(|e| no_kernel("no-signals", "the kernel gives no signalfd", &e))?;
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(known)));
-    let clock = CertificateClock::new();
+    let (clock, http) = (CertificateClock::new(), start.settings.http());
     resolver.known_servers().issued().into_iter().for_each(|moment| clock.passed(moment));
     let (successor, kubeconfig) = (identity.files.successor(), known_or_none(start.kubeconfig, &start.settings));
-    let pool = Pool::new(Rc::clone(&reactor), Rc::clone(&resolver), clock, kubeconfig, successor);
+    let pool = Pool::new(Rc::clone(&reactor), Rc::clone(&resolver), clock, kubeconfig, successor, http);
     let shared = Shared {
         reactor,
         resolver,

@@ -20,6 +20,7 @@ use super::clock::CertificateClock;
 use super::crypto;
 use super::server_verifier::ServerVerifier;
 use crate::api::failure::{Failure, cut};
+use crate::config::settings::AlpnProtocol;
 use crate::time::Wall;
 
 /// Bytes that rustls may queue in each direction; we empty its queues at once, so this only bounds a mistake.
@@ -81,11 +82,13 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// `server_name`: a DNS name or an IP literal that the certificate must carry.
-    pub fn new(config: Arc<ClientConfig>, server_name: &str) -> Result<Tls, Failure> {
+    /// `server_name`: a DNS name or an IP literal that the certificate must carry. `only`: the one protocol that is offered.
+    pub fn new(config: Arc<ClientConfig>, server_name: &str, only: Option<AlpnProtocol>) -> Result<Tls, Failure> {
         let name = ServerName::try_from(server_name.to_owned())
             .map_err(|_| other(format!("{server_name:?} is neither a DNS name nor an IP address")))?;
-        let mut connection = ClientConnection::new(config, name).map_err(failure_of)?;
+        let offered = AlpnProtocol::ALL.into_iter().filter(|protocol| only.is_none_or(|only| only == *protocol));
+        let offered = offered.map(|protocol| protocol.as_str().into()).collect();
+        let mut connection = ClientConnection::new_with_alpn(config, name, offered).map_err(failure_of)?;
         connection.set_buffer_limit(Some(QUEUE_BYTES));
         let mut tls = Tls { connection: Box::new(connection), outgoing: Vec::new(), closed: false };
         tls.collect();
@@ -140,6 +143,12 @@ impl Tls {
         !self.connection.is_handshaking()
     }
 
+    /// Whether the server has chosen that. One that chooses nothing speaks HTTP/1.1.
+    pub fn speaks_http2(&self, only: Option<AlpnProtocol>) -> Result<bool, Failure> {
+        let is_http2 = self.connection.alpn_protocol() == Some(AlpnProtocol::Http2.as_str().as_bytes());
+        if is_http2 || only != Some(AlpnProtocol::Http2) { Ok(is_http2) } else { Err(no_protocol()) }
+    }
+
     /// What the server proved itself with, in DER; `None` during the handshake.
     pub fn server_certificate(&self) -> Option<&[u8]> {
         self.connection.peer_certificates()?.first().map(AsRef::as_ref)
@@ -170,6 +179,10 @@ fn other(detail: String) -> Failure {
     Failure::new("tls-failed", format!("TLS failed: {}", cut(&detail)))
 }
 
+fn no_protocol() -> Failure {
+    Failure::new("alpn-refused", "the server does not speak the only protocol that alpnProtocol allows; leave it out")
+}
+
 fn stamp(time: UnixTime) -> Wall {
     Wall::from_unix_seconds(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
 }
@@ -195,6 +208,7 @@ pub(super) fn failure_of(error: Error) -> Failure {
         | Error::PeerIncompatible(
             PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig | PeerIncompatible::ServerDoesNotSupportTls12Or13,
         ) => other(format!("the server does not speak {SPOKEN}")),
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => no_protocol(),
         Error::AlertReceived(alert) => Failure::new(
             "tls-refused-by-peer",
             format!("the server ended the TLS handshake (alert {alert:?}); it may not accept our client certificate"),
@@ -270,7 +284,7 @@ mod tests {
             chain: vec![signed.certificate.der().clone()],
             key: PrivateKeyDer::try_from(signed.key.serialize_der()).unwrap(),
         });
-        Tls::new(client_config(Some(roots), identity, clock).unwrap(), name).unwrap()
+        Tls::new(client_config(Some(roots), identity, clock).unwrap(), name, None).unwrap()
     }
 
     /// Lets both sides talk in memory until neither has more to say. Gives the server's flights, each whole.

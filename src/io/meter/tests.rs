@@ -3,6 +3,7 @@
 use super::*;
 use crate::api::Operation;
 use crate::config::kubeconfig::Kubeconfig;
+use crate::config::settings::Http;
 use crate::io::clock::CertificateClock;
 use crate::io::loopback::{Authority, Listener, Silent, kubeconfig, version_reply};
 use crate::io::pool::Pool;
@@ -17,7 +18,8 @@ fn metered(kubeconfig: Kubeconfig) -> (Pool, Rc<Reactor>, Rc<Meter>) {
     let reactor = Reactor::new().unwrap();
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::default()));
     let meter = Rc::clone(resolver.meter());
-    let pool = Pool::new(Rc::clone(&reactor), resolver, CertificateClock::new(), kubeconfig, Successor::none("board"));
+    let (clock, successor) = (CertificateClock::new(), Successor::none("board"));
+    let pool = Pool::new(Rc::clone(&reactor), resolver, clock, kubeconfig, successor, Http::default());
     (pool, reactor, meter)
 }
 

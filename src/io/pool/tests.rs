@@ -1,5 +1,6 @@
 //! Turns a pool loose on servers that answer, close, hang and come back.
 
+mod http2;
 mod several;
 
 use super::*;
@@ -14,7 +15,7 @@ use std::sync::mpsc;
 fn pool(kubeconfig: Kubeconfig) -> Pool {
     let reactor = Reactor::new().unwrap();
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::default()));
-    Pool::new(reactor, resolver, CertificateClock::new(), kubeconfig, Successor::none("board"))
+    Pool::new(reactor, resolver, CertificateClock::new(), kubeconfig, Successor::none("board"), Http::default())
 }
 
 fn ask(pool: &Pool) -> Answer {
@@ -175,7 +176,7 @@ fn a_lane_that_is_due_while_another_hangs_opens_a_second_connection_which_does_n
         assert_eq!(server.listener.accepted(), 2);
         server.release.send(()).unwrap();
         assert_eq!(hung.await.result, version());
-        assert!(pool.idle.borrow().is_some() && !pool.attempts.have_connections());
+        assert!(pool.kept.borrow().is_some() && !pool.attempts.have_connections());
         assert_eq!(pool.exchange(Operation::ReadVersion).await.result, version());
         assert_eq!(server.listener.accepted(), 2);
     };
@@ -395,7 +396,7 @@ fn pool_in_1970(kubeconfig: Kubeconfig, state_directory: &str) -> Pool {
     known.issued().into_iter().for_each(|moment| clock.passed(moment));
     let reactor = Reactor::new().unwrap();
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), known));
-    Pool::new(reactor, resolver, clock, kubeconfig, Successor::none("board"))
+    Pool::new(reactor, resolver, clock, kubeconfig, Successor::none("board"), Http::default())
 }
 
 #[test]

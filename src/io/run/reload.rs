@@ -58,6 +58,7 @@ impl Shared {
         let read = self.settings_source.ask(move || read(&sandbox));
         match self.reactor.before(clock::up() + thread::FILE_PATIENCE, read).await.and_then(Result::ok) {
             Some(Ok((settings, kubeconfig))) => {
+                self.pool.speak(settings.http());
                 let replaced = match kubeconfig {
                     Some(kubeconfig) if !self.identity.files.has_newer(&kubeconfig.path) => {
                         self.pool.replace(kubeconfig).await

@@ -11,6 +11,7 @@ use super::super::resolve::Resolver;
 use super::{cannot_sleep, new_reactor};
 use crate::agent::{CredentialDates, Notice};
 use crate::api::{Answer, Failure, Operation, Refusal};
+use crate::config::Settings;
 use crate::config::kubeconfig::{Kubeconfig, Server};
 
 /// A connection to the API server for a command that asks several things, one after the other.
@@ -20,11 +21,12 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn open(kubeconfig: Kubeconfig, state_directory: &str, node_name: &str) -> Result<Session, Notice> {
+    pub fn open(kubeconfig: Kubeconfig, settings: &Settings, node_name: &str) -> Result<Session, Notice> {
         let reactor = new_reactor()?;
         let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::default()));
-        let successor = IdentityFiles::new(state_directory, node_name).successor();
-        let pool = Pool::new(Rc::clone(&reactor), resolver, CertificateClock::new(), kubeconfig, successor);
+        let successor = IdentityFiles::new(&settings.state_directory, node_name).successor();
+        let (clock, http) = (CertificateClock::new(), settings.http());
+        let pool = Pool::new(Rc::clone(&reactor), resolver, clock, kubeconfig, successor, http);
         Ok(Session { reactor, pool })
     }
 
