@@ -116,18 +116,20 @@ fn a_renewal_is_sixty_bytes_and_only_moves_forward(cluster: &Cluster) -> Result<
 /// Twelve characters where the server would make a UUID, in the log and in the answer.
 fn a_renewal_is_called_in_the_audit_log_what_it_calls_itself(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("called")?;
-    let _agent = Launch::quick(&node).start(cluster)?;
+    let _agent = Launch::quick(&node).set("alpnProtocol", "http/1.1").start(cluster)?;
     renewals(cluster, &node, 4)?;
     let (ours, others): (Vec<_>, Vec<_>) = cluster.audit_of(&node)?.into_iter().partition(is_renewal);
     let ids: BTreeSet<&str> = ours.iter().chain(&others).map(|e| e.audit_id.as_str()).collect();
     assert!(ids.len() == 1 && ids.iter().all(|id| id.len() == 12), "one connection, one name: {ids:?}");
-    // TR-4: a renewal is named by the others of its connection.
+    // TR-4: over HTTP/1.1 a renewal is named by the others of its connection.
     assert!(ours.iter().all(|e| e.user_agent.is_empty()), "{ours:#?}");
     assert!(others.iter().all(|e| e.user_agent.starts_with("nodepulse/")), "{others:#?}");
     let other = cluster.node("calling")?;
     let _second = Launch::quick(&other).start(cluster)?;
     renewals(cluster, &other, 1)?;
-    let theirs = cluster.audit_of(&other)?.iter().map(|e| e.audit_id.clone()).collect::<BTreeSet<String>>();
+    let of_other = cluster.audit_of(&other)?;
+    assert!(of_other.iter().all(|e| e.user_agent.starts_with("nodepulse/")), "over HTTP/2 it is a byte: {of_other:#?}");
+    let theirs = of_other.iter().map(|e| e.audit_id.clone()).collect::<BTreeSet<String>>();
     assert!(theirs.len() == 1 && theirs.iter().all(|id| !ids.contains(id.as_str())), "{theirs:?}");
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", node.name);
     let named = cluster.api.admin.clone().with_header("Audit-ID", "abcdefghij-_").request("GET", &path, None)?;
@@ -237,7 +239,8 @@ fn a_duration_that_somebody_else_wrote_is_ours_again_with_the_next_renewal(clust
         if is_ours { Ok(()) } else { Err(lease.to_string()) }
     })?;
     let since = cluster.audit_of(&node)?.iter().filter(|e| is_renewal(e)).count() - before;
-    assert!(since <= 4, "{since} renewals until then");
+    // Over HTTP/2 each sixth shows it, and a look at the audit log comes a few late.
+    assert!(since <= 6 + 4, "{since} renewals until then");
     Ok(())
 }
 

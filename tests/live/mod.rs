@@ -21,6 +21,7 @@ mod earlier;
 mod expected;
 mod faults;
 mod fence;
+mod http2;
 mod k3s;
 mod lease;
 mod left;
@@ -67,6 +68,7 @@ pub fn cases() -> Vec<Case> {
         lease::cases(),
         credentials::cases(),
         faults::cases(),
+        http2::cases(),
         rights::cases(),
         start::cases(),
         overdone::cases(),

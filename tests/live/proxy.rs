@@ -6,7 +6,7 @@ use super::super::cluster::pki::Keypair;
 use rustls::{ServerConfig, ServerConnection};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
@@ -39,6 +39,7 @@ struct Shared {
     manner: Mutex<Manner>,
     links: Mutex<Vec<Arc<Link>>>,
     accepted: AtomicUsize,
+    moved_bytes: Arc<AtomicU64>,
     asked: Mutex<Vec<String>>,
     ended: AtomicBool,
 }
@@ -49,6 +50,7 @@ struct Link {
     far: TcpStream,
     stalled: Mutex<bool>,
     released: Condvar,
+    moved_bytes: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -64,6 +66,7 @@ impl Proxy {
             manner: Mutex::new(manner),
             links: Mutex::default(),
             accepted: AtomicUsize::new(0),
+            moved_bytes: Arc::default(),
             asked: Mutex::default(),
             ended: AtomicBool::new(false),
         });
@@ -84,6 +87,11 @@ impl Proxy {
     /// How many connections there were.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// What was carried both ways, above TCP.
+    pub fn moved_bytes(&self) -> u64 {
+        self.shared.moved_bytes.load(Ordering::SeqCst)
     }
 
     /// The first lines that tunnels were asked for with.
@@ -162,7 +170,8 @@ impl Shared {
     fn join(&self, near: TcpStream, port: u16) -> Option<()> {
         let far = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         far.set_nodelay(true).ok()?;
-        let link = Arc::new(Link { near, far, stalled: Mutex::new(false), released: Condvar::new() });
+        let moved_bytes = Arc::clone(&self.moved_bytes);
+        let link = Arc::new(Link { near, far, stalled: Mutex::new(false), released: Condvar::new(), moved_bytes });
         lock(&self.links).push(Arc::clone(&link));
         let back = Arc::clone(&link);
         let backward = spawn(move || back.pump(&back.far, &back.near));
@@ -182,6 +191,7 @@ impl Link {
                 stalled = self.released.wait(stalled).unwrap_or_else(PoisonError::into_inner);
             }
             drop(stalled);
+            self.moved_bytes.fetch_add(many as u64, Ordering::SeqCst);
             if to.write_all(&bytes[..many]).is_err() {
                 break;
             }

@@ -93,6 +93,8 @@ pub struct ApiServerSetup<'a> {
     pub certificate: Validity,
     /// Whoever shows a certificate of this authority says in headers who asks.
     pub front_proxy: Option<PathBuf>,
+    /// More flags, whole.
+    pub flags: &'a [&'a str],
 }
 
 impl ApiServer {
@@ -294,6 +296,7 @@ fn arguments(setup: &ApiServerSetup, files: &ServerFiles, port: u16) -> Vec<Stri
     // One file: a log that is rotated away cannot be read on.
     set("audit-log-maxsize", &4096);
     set("profiling", &false);
+    command.extend(setup.flags.iter().map(|flag| (*flag).to_owned()));
     command
 }
 

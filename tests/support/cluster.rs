@@ -107,6 +107,7 @@ impl Cluster {
             more_addresses: &options.more_addresses,
             certificate: Validity::Now,
             front_proxy: None,
+            flags: &[],
         })?;
         let admin_kubeconfig = identity::write_kubeconfig(&home.path, "admin", &api.url(), &pki.trusted, &pki.admin)?;
         let program = &programs["kube-controller-manager"];
@@ -146,17 +147,27 @@ impl Cluster {
     /// Another API server over the same etcd, for a test that stops, kills or freezes it, or that wants
     /// a serving certificate with other dates.
     pub fn api_server(&self, certificate: Validity) -> Result<ApiServer> {
-        self.start_api_server(certificate, None)
+        self.start_api_server(certificate, None, &[])
+    }
+
+    /// One with more flags.
+    pub fn api_server_with(&self, flags: &[&str]) -> Result<ApiServer> {
+        self.start_api_server(Validity::Now, None, flags)
     }
 
     /// One that believes what a client with a certificate of this authority says of its own clients.
     pub fn api_server_behind(&self, front_proxy: &pki::Authority) -> Result<ApiServer> {
         let number = self.next_name.fetch_add(1, Ordering::Relaxed);
         let file = self.home.write(&format!("trusted-front-proxy-{number}.crt"), &front_proxy.certificate())?;
-        self.start_api_server(Validity::Now, Some(file))
+        self.start_api_server(Validity::Now, Some(file), &[])
     }
 
-    fn start_api_server(&self, certificate: Validity, front_proxy: Option<PathBuf>) -> Result<ApiServer> {
+    fn start_api_server(
+        &self,
+        certificate: Validity,
+        front_proxy: Option<PathBuf>,
+        flags: &[&str],
+    ) -> Result<ApiServer> {
         ApiServer::start(&ApiServerSetup {
             home: &self.home,
             pki: &self.pki,
@@ -165,6 +176,7 @@ impl Cluster {
             more_addresses: &self.options.more_addresses,
             certificate,
             front_proxy,
+            flags,
         })
     }
 
