@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Who adopts it counts on `leaseTransitions`, and an answer to a renewal says where the count stands: a board that another
-//! has taken the Lease from knows so with its next renewal, or where answers come without content (HTTP/2) with one of the
-//! next [`RENEWALS_PER_LOOK`] (D10).
+//! has taken the Lease from knows so with its next renewal, or where answers come without content (HTTP/2) with the one after
+//! it at last (D10, [`RENEWALS_PER_LOOK`]).
 //!
 //! Nothing is sent before the Node exists: its uid is the Lease's owner (LSE-12), and until registration is through this
 //! may be another machine's Lease (D10).
@@ -60,8 +60,8 @@ pub(super) struct LeaseLane {
 /// it may have saved the late one once more between the first such report and the renewal.
 const REPORTS_AFTER_A_FALL: u32 = 2;
 
-/// Of so many renewals one asks to see the Lease.
-const RENEWALS_PER_LOOK: u32 = 6;
+/// Of so many renewals one asks to see the Lease: two boards may write one Node for two renewals, and no longer (D10).
+const RENEWALS_PER_LOOK: u32 = 2;
 
 /// When the next renewal of a Lease that fares well goes out: what else is due about then may go with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
