@@ -132,7 +132,7 @@ impl Cluster {
         let text = format!(
             "apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
-bootstrapTokens: [{{token: {token}, ttl: 1h0m0s}}]
+bootstrapTokens: [{{token: '{token}', ttl: 1h0m0s}}]
 localAPIEndpoint: {{advertiseAddress: 192.0.2.1, bindPort: {port}}}
 nodeRegistration: {{name: control-plane, criSocket: unix:///nowhere.sock}}
 ---
