@@ -257,8 +257,6 @@ impl IdentityLane {
         self.is_joined = true;
         if are_others {
             self.join = None;
-        }
-        if are_others {
             shared.longest_outage = Duration::ZERO;
             self.stage = Stage::Rest { not_before: now.up };
         } else if was_kept {
@@ -286,6 +284,8 @@ impl IdentityLane {
             {
                 request.at = now.up;
             }
+            // Whoever denied it may have changed their mind, and said so.
+            Stage::Rest { not_before } if reason == RetryReason::Reload && self.join.is_some() => *not_before = now.up,
             _ => {}
         }
     }
@@ -419,9 +419,10 @@ impl IdentityLane {
         if let Err(error) = certificate::check_issued(leaf, request.request.node(), request.request.key(), floor) {
             return self.start_over(error.word(), error.to_string(), shared, now);
         }
-        // An administrator's certificate may outlive what the signer gives: until it no longer does, it stays.
+        // An administrator's certificate may outlive what the signer gives: until it no longer does, or is refused, it stays.
         let ends = |end: Option<Wall>| end.unwrap_or(Wall::from_unix_seconds(0));
-        let shorter_by = ends(shared.credentials.dates().not_after).since(ends(end_of(leaf)));
+        let in_use = shared.credentials.dates().not_after.filter(|_| self.join.is_none());
+        let shorter_by = ends(in_use).since(ends(end_of(leaf)));
         if !shorter_by.is_zero() {
             let text = "the certificate that was issued ends before the one in use, which therefore stays";
             self.tell(Err(text.to_owned()), shared);

@@ -121,21 +121,11 @@ fn a_board_with_a_token_asks_in_order_and_is_a_node_only_when_it_has_its_certifi
         Input::RequestMade { request: Box::new(request.clone()), signature: vec![0x30, 0], node_password: None },
         now,
     );
-    let mut text = String::new();
     let certificate = leaf("n1", &key, 2026, 2028);
-    pem::write(&mut text, pem::CERTIFICATE, &certificate);
-    let issued = json!({
-        "metadata": { "uid": "csr-1", "resourceVersion": "5" },
-        "spec": {
-            "request": STANDARD.encode(request.pem(&[0x30, 0])),
-            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-        },
-        "status": { "conditions": [{ "type": "Approved" }], "certificate": STANDARD.encode(text) },
-    });
     let (_, create) = case.play(Ok(metadata("rv1")));
     assert!(matches!(create, Operation::CreateCertificateRequest { .. }));
     assert_eq!(case.script.access, Some(proven), "the token asks for it");
-    case.play(Ok(Document::Protobuf(samples::protobuf(&issued))));
+    case.play(issued(&request, &certificate));
     case.play(refused(404, "NotFound"));
     assert!(matches!(case.script.access, Some(Access::Candidate { .. })));
     case.words();
@@ -258,6 +248,20 @@ fn a_token_that_dies_on_the_way_is_asked_for_again_and_the_key_stays() {
     assert_eq!(case.script.keys_asked, [false, false]);
 }
 
+fn issued(request: &SigningRequest, certificate: &[u8]) -> Result<Document, Refusal> {
+    let mut text = String::new();
+    pem::write(&mut text, pem::CERTIFICATE, certificate);
+    let object = json!({
+        "metadata": { "uid": "csr-1", "resourceVersion": "5" },
+        "spec": {
+            "request": STANDARD.encode(request.pem(&[0x30, 0])),
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        },
+        "status": { "conditions": [{ "type": "Approved" }], "certificate": STANDARD.encode(text) },
+    });
+    Ok(Document::Protobuf(samples::protobuf(&object)))
+}
+
 /// Whatever becomes of the first request, a board goes on from the token.
 #[test]
 fn a_board_whose_first_request_is_denied_asks_again_from_the_token_on() {
@@ -285,6 +289,11 @@ fn a_board_whose_first_request_is_denied_asks_again_from_the_token_on() {
             case.play(Ok(Document::Protobuf(samples::protobuf(&object))));
             case.words();
         }
+        // A person who has changed their mind says so.
+        let since = case.script.up;
+        case.script.agent.handle(Input::Reloaded(Box::default()), case.script.now());
+        case.proven();
+        assert!(case.script.up - since < Duration::from_secs(60), "{:?}", case.script.up - since);
     }
 }
 
@@ -379,4 +388,56 @@ fn a_node_whose_certificate_has_ended_goes_back_with_the_token_ever_more_rarely(
     // A certificate that has ended by the server's own clock is of no use: that it is shown at all is for a clock that was wrong.
     let later = with_certificate.iter().filter(|at| **at > began + HOUR / 4).count();
     assert!((48..=48 * 8 * 3).contains(&later), "{later} requests with a certificate that has ended");
+}
+
+/// Signed for ten years, by a CA that the servers do not take any more; the signer gives a year by now.
+#[test]
+fn a_certificate_that_is_refused_gives_way_to_one_that_ends_before_it() {
+    let mut script = Script::new();
+    script.register();
+    let (renewal, not_after) =
+        (Renewal::of(&leaf("n1", &Key::new(), 2025, 2045), None), Some(START.plus(HOUR * 90_000)));
+    let now = script.now();
+    script.agent.handle(Input::Credentials(CredentialDates { renewal, not_after, ..CredentialDates::default() }), now);
+    let mut case = Case { script, ..Case::new() };
+    let (key, mut asked) = (Key::new(), case.script.means_asked);
+    let mut steps = Vec::new();
+    for _ in 0..1000 {
+        let (sent, until) = case.script.drain();
+        let now = case.script.now();
+        if case.script.means_asked > asked {
+            asked = case.script.means_asked;
+            let (token, trust) = (Token::parse(TOKEN).unwrap(), Trust::Pinned(Vec::new()));
+            let means = Means { servers: case.servers.clone(), token, is_fleeting: false, trust };
+            case.script.agent.handle(Input::Means(Ok(Box::new(means))), now);
+        } else if case.script.keys_asked.len() == 1 && !steps.contains(&"made") {
+            steps.push("made");
+            let request = Box::new(SigningRequest::new("n1", key.point()));
+            let made = Input::RequestMade { request, signature: vec![0x30, 0], node_password: None };
+            case.script.agent.handle(made, now);
+        } else if sent.is_empty() {
+            case.script.up = case.script.up.max(until.as_duration());
+        }
+        for (ticket, operation) in sent {
+            let result = match operation {
+                _ if ticket.lane() != Lane::Identity => refused(401, "Unauthorized"),
+                Operation::ReadClusterInfo => case.signed(),
+                Operation::CreateCertificateRequest { .. } => refused(409, "AlreadyExists"),
+                Operation::ReadCertificateRequest { .. } => {
+                    steps.push("read");
+                    issued(&SigningRequest::new("n1", key.point()), &leaf("n1", &key, 2026, 2027))
+                }
+                Operation::ProveCertificate => {
+                    steps.push("proven");
+                    refused(404, "NotFound")
+                }
+                _ => refused(404, "NotFound"),
+            };
+            case.script.answer(ticket, result);
+        }
+        if !case.script.kept.is_empty() {
+            break;
+        }
+    }
+    assert_eq!((steps, case.script.kept.len()), (vec!["made", "read", "proven"], 1));
 }
