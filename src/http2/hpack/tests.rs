@@ -251,6 +251,25 @@ fn a_list_that_is_too_long_is_cut_and_the_table_goes_on() {
 }
 
 #[test]
+fn a_field_that_fills_the_whole_table_is_put_into_it_and_one_that_is_longer_is_not() {
+    for (value_bytes, entries) in [(4096 - 32 - 1, 1), (4096 - 32, 0)] {
+        let mut encoder = Encoder::default();
+        encoder.encode(&[Field::new("~", &"}".repeat(value_bytes))], &mut Vec::new());
+        assert_eq!(dynamic(&encoder.table).len(), entries);
+    }
+}
+
+#[test]
+fn a_list_is_whole_up_to_its_limit_with_32_bytes_for_each_field() {
+    for (value_bytes, is_cut) in [(limits::HTTP2_FIELDS_BYTES - 66, false), (limits::HTTP2_FIELDS_BYTES - 65, true)] {
+        let mut fields = FieldList::default();
+        fields.push(b"a", b"b");
+        fields.push(b"", &vec![b'x'; value_bytes]);
+        assert_eq!(fields.is_cut(), is_cut);
+    }
+}
+
+#[test]
 fn a_secret_is_not_printed() {
     assert_eq!(format!("{:?}", Field::new("authorization", "Bearer s")), "Field(authorization, Indexed)");
 }
