@@ -136,7 +136,10 @@ fn a_status_that_hangs_does_not_delay_the_lease(cluster: &Cluster) -> Result<()>
         |all: &[AuditEntry]| all.iter().filter(|e| is_renewal(e) && e.received_at_us > stalled_us).count() >= 2;
     let all = wait_for_requests(&cluster.api, &node, "two renewals past the hung status", SOON, three_more)?;
     let since: Vec<String> = all.iter().filter(|e| e.received_at_us > stalled_us).map(line).collect();
-    assert!(since.iter().all(|l| l.starts_with("PATCH leases")), "the status hangs: {since:#?}");
+    // One may have been past the proxy when that fell silent.
+    let passed = since.iter().take_while(|l| !l.starts_with("PATCH leases")).count();
+    assert!(passed <= 1, "the status hangs: {since:#?}");
+    assert!(since.iter().skip(passed).all(|l| l.starts_with("PATCH leases")), "the status hangs: {since:#?}");
     let times: Vec<u64> = all.iter().filter(|e| is_renewal(e)).map(|e| e.received_at_us).collect();
     let gaps_ms: Vec<u64> = times.windows(2).map(|pair| (pair[1] - pair[0]) / 1000).collect();
     // The first of the two waits half a second for the connection that hangs.
