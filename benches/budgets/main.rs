@@ -259,7 +259,7 @@ fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures], h
         Row::new("memory (RSS)", Some(2.5e6), &each(&|one| kib(one.usage.rss_kib)), table::megabytes)
             .with_remark(helper_at, helper),
         Row::new("of it not the program file's", None, &each(&|one| kib(one.usage.rss_anon_kib)), table::megabytes),
-        Row::new("program", Some(1.6e6), &sizes, table::megabytes),
+        Row::new("program", Some(1.64e6), &sizes, table::megabytes),
         Row::new(
             "context switches per renewal",
             Some(2.0),

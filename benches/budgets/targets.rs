@@ -13,14 +13,14 @@ use super::cluster::{Cluster, Result, wait_until};
 use super::table;
 use super::wire::Kind;
 
-const TRIPLES: [&str; 5] = [
-    "aarch64-unknown-linux-musl",
-    "armv7-unknown-linux-musleabihf",
-    "arm-unknown-linux-musleabihf",
-    "riscv64gc-unknown-linux-musl",
-    "x86_64-unknown-linux-musl",
+/// Each with the most bytes that its program may have.
+const TARGETS: [(&str, f64); 5] = [
+    ("aarch64-unknown-linux-musl", 1.56e6),
+    ("armv7-unknown-linux-musleabihf", 1.56e6),
+    ("arm-unknown-linux-musleabihf", 1.56e6),
+    ("riscv64gc-unknown-linux-musl", 1.56e6),
+    ("x86_64-unknown-linux-musl", 1.64e6),
 ];
-const GOAL_BYTES: f64 = 1.6e6;
 
 /// Every period a tenth of its default, so that a renewal has its share of assertions and reports.
 const SETTINGS: &str = "nodeLeaseDurationSeconds: 4\nnodeStatusUpdateFrequency: 1s\nnodeStatusReportFrequency: 30s\n\
@@ -41,12 +41,12 @@ pub fn print(cluster: &Cluster, program: &Path, folder: &Path) {
 }
 
 fn print_sizes(folder: &Path) {
-    println!("\nPrograms that ship, of at most {}:", table::megabytes(GOAL_BYTES));
-    for triple in TRIPLES {
+    println!("\nPrograms that ship:");
+    for (triple, goal_bytes) in TARGETS {
         match fs::metadata(folder.join(triple).join("release/nodepulse")) {
             Ok(file) => {
                 let bytes = file.len() as f64;
-                let verdict = if bytes > GOAL_BYTES { ", **too large**" } else { "" };
+                let verdict = if bytes > goal_bytes { ", **too large**" } else { "" };
                 println!("  {triple:<31} {:>9} bytes{verdict}", table::whole(bytes));
             }
             Err(_) => println!("  {triple:<31} not built (make release-all)"),

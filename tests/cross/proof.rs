@@ -4,7 +4,7 @@ use super::agent::{Launch, ROOM_ON_DISK};
 use super::cluster::{Cluster, Result, wait_until};
 use super::elf::Elf;
 use super::requests::{is_renewal, lines, wait_for_requests};
-use super::target::{AARCH64, ARMV6, ARMV7, GOAL_BYTES, RISCV64, Target, X86_64};
+use super::target::{AARCH64, ARMV6, ARMV7, RISCV64, Target, X86_64};
 use super::tls::{self, Server};
 use super::trials::{Case, Need};
 use serde_json::Value;
@@ -63,7 +63,8 @@ fn promises_what_its_boards_have(target: &Target) -> Result<()> {
     assert!(!elf.has_interpreter(), "it wants a dynamic linker");
     assert!(!elf.needs_a_library()?, "it wants a shared library");
     assert!(!elf.has_executable_stack(), "its stack is executable");
-    assert!(bytes.len() as u64 <= GOAL_BYTES, "{} bytes are more than {GOAL_BYTES}", bytes.len());
+    let goal_bytes = target.goal_bytes;
+    assert!(bytes.len() as u64 <= goal_bytes, "{} bytes are more than {goal_bytes}", bytes.len());
     let tag = |wanted| -> Result<_> { Ok(elf.attributes()?.into_iter().find(|attribute| attribute.tag == wanted)) };
     match target.triple {
         "arm-unknown-linux-musleabihf" => {

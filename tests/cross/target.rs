@@ -4,9 +4,6 @@ use super::cluster::Result;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The goal of every target, in bytes.
-pub const GOAL_BYTES: u64 = 1_600_000;
-
 /// One of the targets that ship.
 #[derive(Debug)]
 pub struct Target {
@@ -18,7 +15,12 @@ pub struct Target {
     /// `e_machine` of its ELF header.
     pub machine: u16,
     pub bits: u8,
+    /// How large the program may be, with HTTP/2 and the meter.
+    pub goal_bytes: u64,
 }
+
+const GOAL_BYTES: u64 = 1_560_000;
+const GOAL_BYTES_X86_64: u64 = 1_640_000;
 
 pub const AARCH64: Target = Target {
     triple: "aarch64-unknown-linux-musl",
@@ -26,6 +28,7 @@ pub const AARCH64: Target = Target {
     processor: "cortex-a53",
     machine: 183,
     bits: 64,
+    goal_bytes: GOAL_BYTES,
 };
 pub const ARMV7: Target = Target {
     triple: "armv7-unknown-linux-musleabihf",
@@ -33,6 +36,7 @@ pub const ARMV7: Target = Target {
     processor: "cortex-a9,neon=off,vfp-d32=off",
     machine: 40,
     bits: 32,
+    goal_bytes: GOAL_BYTES,
 };
 pub const ARMV6: Target = Target {
     triple: "arm-unknown-linux-musleabihf",
@@ -40,6 +44,7 @@ pub const ARMV6: Target = Target {
     processor: "arm1176",
     machine: 40,
     bits: 32,
+    goal_bytes: GOAL_BYTES,
 };
 pub const RISCV64: Target = Target {
     triple: "riscv64gc-unknown-linux-musl",
@@ -47,9 +52,16 @@ pub const RISCV64: Target = Target {
     processor: "sifive-u54",
     machine: 243,
     bits: 64,
+    goal_bytes: GOAL_BYTES,
 };
-pub const X86_64: Target =
-    Target { triple: "x86_64-unknown-linux-musl", emulator: "qemu-x86_64", processor: "qemu64", machine: 62, bits: 64 };
+pub const X86_64: Target = Target {
+    triple: "x86_64-unknown-linux-musl",
+    emulator: "qemu-x86_64",
+    processor: "qemu64",
+    machine: 62,
+    bits: 64,
+    goal_bytes: GOAL_BYTES_X86_64,
+};
 const ALL: [&Target; 5] = [&AARCH64, &ARMV7, &ARMV6, &RISCV64, &X86_64];
 
 impl Target {
@@ -82,8 +94,9 @@ fn folder(variable: &str) -> Result<PathBuf> {
 pub fn print_sizes() {
     for target in ALL {
         if let Some(bytes) = target.program().ok().and_then(|program| program.metadata().ok()).map(|data| data.len()) {
-            let percent = bytes * 100 / GOAL_BYTES;
-            println!("{:<31} {bytes:>9} bytes, {percent:>3} % of the {GOAL_BYTES} it may have", target.triple);
+            let percent = bytes * 100 / target.goal_bytes;
+            let Target { triple, goal_bytes, .. } = target;
+            println!("{triple:<31} {bytes:>9} bytes, {percent:>3} % of the {goal_bytes} it may have");
         }
     }
 }
