@@ -193,9 +193,9 @@ fn cost_says_what_a_capture_sees_over_ipv6(cluster: &Cluster) -> Result<()> {
 }
 
 /// Each time from when nothing is under way until a request is lost: the kernel sends it again. What comes for a connection that
-/// was given up meanwhile, or a second time, no kernel counts for us: on a slow machine 2 % of so short a life.
+/// was given up meanwhile, or a second time, no kernel counts for us: on a slow machine some percent of so short a life.
 fn cost_says_what_a_capture_sees_where_requests_are_lost(cluster: &Cluster) -> Result<()> {
-    compare(cluster, "metered-lossy", false, 5, |site, capture| {
+    compare(cluster, "metered-lossy", false, 10, |site, capture| {
         let board = site.address(0).to_string();
         for _ in 0..2 {
             capture.wait_for_one_more("an acknowledgement", |seen| seen.acknowledgements)?;
