@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Who adopts it counts on `leaseTransitions`, and an answer to a renewal says where the count stands: a board that another
-//! has taken the Lease from knows so with its next renewal, or where answers come without content (HTTP/2) with the one after
+//! has taken the Lease from knows so with its next renewal, or where answers come without content (`http2ZeroWindow`) with the one after
 //! it at last (D10, [`RENEWALS_PER_LOOK`]).
 //!
 //! Nothing is sent before the Node exists: its uid is the Lease's owner (LSE-12), and until registration is through this

@@ -11,7 +11,7 @@ pub enum AlpnProtocol {
 }
 
 /// What is spoken with an API server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Http {
     /// That one and no other; `None`: what the server chooses.
     pub alpn_protocol: Option<AlpnProtocol>,
@@ -28,12 +28,6 @@ impl AlpnProtocol {
             AlpnProtocol::Http2 => "h2",
             AlpnProtocol::Http1 => "http/1.1",
         }
-    }
-}
-
-impl Default for Http {
-    fn default() -> Http {
-        Http { alpn_protocol: None, zero_window: true }
     }
 }
 

@@ -239,7 +239,7 @@ fn a_duration_that_somebody_else_wrote_is_ours_again_with_the_next_renewal(clust
         if is_ours { Ok(()) } else { Err(lease.to_string()) }
     })?;
     let since = cluster.audit_of(&node)?.iter().filter(|e| is_renewal(e)).count() - before;
-    // Over HTTP/2 each second shows it, and a look at the audit log comes a few late.
+    // Where answers come without content each second shows it, and a look at the audit log comes a few late.
     assert!(since <= 2 + 4, "{since} renewals until then");
     Ok(())
 }

@@ -68,13 +68,20 @@ fn renewal() -> Operation {
     Operation::RenewLease { body: "{}".to_owned(), answer: PatchAnswer::Nothing }
 }
 
+/// To it no content comes that nobody reads.
+fn saving(kubeconfig: Kubeconfig) -> Pool {
+    let pool = pool(kubeconfig);
+    pool.speak(Http { zero_window: true, ..Http::default() });
+    pool
+}
+
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
 fn what_is_asked_at_the_same_time_and_later_goes_over_one_connection() {
     let authority = Authority::new();
     let (server, _) = serving(&authority, |_, _, _| Does::Answers);
-    let pool = pool(kubeconfig(&authority, server.port));
+    let pool = saving(kubeconfig(&authority, server.port));
     for _ in 0..3 {
         let both = smol::future::zip(pool.exchange(Operation::ReadVersion), pool.exchange(renewal()));
         let (first, second) = pool.reactor.block_on(both).unwrap();
@@ -88,7 +95,7 @@ fn what_is_asked_at_the_same_time_and_later_goes_over_one_connection() {
 fn a_request_that_hangs_costs_others_neither_time_nor_a_connection_and_its_stream_is_reset() {
     let authority = Authority::new();
     let (server, told) = serving(&authority, |_, number, _| if number == 0 { Does::Hangs } else { Does::Answers });
-    let pool = pool(kubeconfig(&authority, server.port));
+    let pool = saving(kubeconfig(&authority, server.port));
     let executor = smol::LocalExecutor::new();
     let hung = executor.spawn(pool.exchange_within(Operation::ReadVersion, Duration::from_secs(5)));
     let renewals = async {
