@@ -223,6 +223,15 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_that_is_gone_is_deleted_and_no_other() {
+        let (old, mut new) = (samples::node(), samples::node());
+        new.status.conditions.retain(|one| one.kind != "ReadonlyFilesystem");
+        let patch: Value = serde_json::from_str(&status_patch(&old, &new)).unwrap();
+        let gone = json!([{ "$patch": "delete", "type": "ReadonlyFilesystem" }]);
+        assert_eq!(patch["status"]["conditions"], gone);
+    }
+
+    #[test]
     fn a_base_without_conditions_gets_the_list_whole_and_without_an_order() {
         let (mut old, new) = (samples::node(), samples::node());
         old.status.conditions.clear();
