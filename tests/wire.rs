@@ -41,6 +41,15 @@ fn failure(answer: Answer) -> Failure {
     }
 }
 
+/// Of a reply of so many bytes that was cut after each of them, two times each; the one after these is whole.
+fn assert_unfinished(session: &Session, length: usize) {
+    for cut in 0..length * 2 {
+        let failure = failure(ask(session));
+        assert_eq!(failure.word(), "connection-closed", "cut after {} bytes: {failure}", cut / 2);
+    }
+    assert_works(session);
+}
+
 fn assert_works(session: &Session) {
     assert_eq!(ask(session).result, Ok(Document::Version("v1.36.3".to_owned())));
 }
@@ -103,11 +112,7 @@ fn a_reply_cut_at_every_byte_is_an_unfinished_answer() {
         }
     });
     let session = open(kubeconfig(&authority, server.port));
-    for cut in 0..length * 2 {
-        let failure = failure(ask(&session));
-        assert_eq!(failure.word(), "connection-closed", "cut after {} bytes: {failure}", cut / 2);
-    }
-    assert_works(&session);
+    assert_unfinished(&session, length);
 }
 
 #[test]
