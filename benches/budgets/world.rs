@@ -113,14 +113,7 @@ impl World {
                 self.agent.handle(Input::Written { done: true }, self.now());
             }
             Output::Say(_) | Output::ReloadCredentials | Output::DropConnections | Output::Stopped => {}
-            Output::SendOver(..)
-            | Output::ReadMeans { .. }
-            | Output::ReadCluster
-            | Output::UseCluster { .. }
-            | Output::MakeRequest { .. }
-            | Output::TakeKey(_)
-            | Output::Told(_)
-            | Output::KeepCertificate { .. } => {}
+            Output::Identity(_) | Output::Told(_) => {}
         }
         Ok(None)
     }

@@ -29,13 +29,13 @@ pub enum Input {
     Reloaded(Box<Settings>),
     /// There is no certificate and no token to be a Node with: the board has to join first (JOIN-*).
     NotJoined,
-    /// The answer to [`Output::ReadMeans`]; the error says what is missing.
+    /// The answer to [`IdentityStep::ReadMeans`]; the error says what is missing.
     Means(Result<Box<Means>, String>),
     /// What the client certificate says of itself, at start and after each [`Output::ReloadCredentials`].
     Credentials(CredentialDates),
-    /// The answer to [`Output::ReadCluster`]; `None` where somebody else gave the kubeconfig, and keeps it.
+    /// The answer to [`IdentityStep::ReadCluster`]; `None` where somebody else gave the kubeconfig, and keeps it.
     Cluster(Option<JoinedCluster>),
-    /// The answer to [`Output::MakeRequest`].
+    /// The answer to [`IdentityStep::MakeRequest`].
     RequestMade {
         request: Box<SigningRequest>,
         /// DER of the ECDSA signature of what it asks.
@@ -129,38 +129,8 @@ pub enum Output {
     Probe,
     /// Send this; answer with the same ticket, exactly once.
     Send(Ticket, Operation),
-    /// The same over another connection than that of all lanes.
-    SendOver(Ticket, Access, Operation),
-    /// Read what the settings, and the files that they name, say to join with; answer with [`Input::Means`].
-    ReadMeans {
-        /// The CA in use is that of no server any more.
-        has_other_ca: bool,
-    },
-    /// Say which cluster the board has joined; answer with [`Input::Cluster`].
-    ReadCluster,
-    /// From now on the cluster is this.
-    UseCluster {
-        /// API servers, the one to use first; empty: only the CAs are others, and all else is as it was.
-        servers: Vec<Server>,
-        /// Whom to trust.
-        authorities: Bundle,
-        /// Port of the supervisor that gives out its certificates, if one does: it is to be shown a password of this board.
-        supervisor: Option<u16>,
-    },
-    /// Make a key with its request for a certificate, or find those that an earlier process left.
-    MakeRequest {
-        /// Another key than those that there are.
-        is_new: bool,
-    },
-    /// From now on this is the key of the last request: it came with the certificate (K3S-2).
-    TakeKey(PrivateKey),
-    /// Keep this certificate (the leaf first) with the key of the last request, and use it from now on; answer with
-    /// [`Input::Credentials`].
-    KeepCertificate {
-        chain: Vec<CertificateDer<'static>>,
-        /// When it was received, as far as that is known.
-        received: Option<Wall>,
-    },
+    /// What the identity lane wants; it wants the next only when it has heard of this one.
+    Identity(IdentityStep),
     /// Read certificate, key or token again.
     ReloadCredentials,
     /// Close idle connections: what they lead to may be gone.
@@ -179,6 +149,44 @@ pub enum Output {
         until: Up,
         /// Why then.
         because: Because,
+    },
+}
+
+/// What the identity lane wants beyond a request over the connection of all lanes.
+#[derive(Debug)]
+pub enum IdentityStep {
+    /// Send this over another connection; answer with the same ticket, exactly once.
+    Send(Ticket, Access, Operation),
+    /// Read what the settings, and the files that they name, say to join with; answer with [`Input::Means`].
+    ReadMeans {
+        /// The CA in use is that of no server any more.
+        has_other_ca: bool,
+    },
+    /// Say which cluster the board has joined; answer with [`Input::Cluster`].
+    ReadCluster,
+    /// From now on the cluster is this.
+    UseCluster {
+        /// API servers, the one to use first; empty: only the CAs are others, and all else is as it was.
+        servers: Vec<Server>,
+        /// Whom to trust.
+        authorities: Bundle,
+        /// Port of the supervisor that gives out its certificates, if one does: it is to be shown a password of this board.
+        supervisor: Option<u16>,
+    },
+    /// Make a key with its request for a certificate, or find those that an earlier process left; answer with
+    /// [`Input::RequestMade`].
+    MakeRequest {
+        /// Another key than those that there are.
+        is_new: bool,
+    },
+    /// From now on this is the key of the last request: it came with the certificate (K3S-2).
+    TakeKey(PrivateKey),
+    /// Keep this certificate (the leaf first) with the key of the last request, and use it from now on; answer with
+    /// [`Input::Credentials`].
+    KeepCertificate {
+        chain: Vec<CertificateDer<'static>>,
+        /// When it was received, as far as that is known.
+        received: Option<Wall>,
     },
 }
 

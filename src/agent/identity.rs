@@ -20,7 +20,7 @@ mod supervised;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::contract::{Access, Because, JoinedCluster, Means, Output};
+use super::contract::{Access, Because, IdentityStep, JoinedCluster, Means};
 use super::credentials::is_stranger;
 use super::failure_log::RetryReason;
 use super::notice::Level;
@@ -342,7 +342,7 @@ impl IdentityLane {
                 self.refusals.reset();
                 self.denials.reset();
                 let Issued { chain, received } = issued;
-                shared.output(Output::KeepCertificate { chain, received });
+                shared.wants(IdentityStep::KeepCertificate { chain, received });
                 self.stage = Stage::Keep;
             }
             (Stage::Prove(..), Err(refusal)) if refusal.class() == Class::Rights => {
@@ -436,7 +436,7 @@ impl IdentityLane {
 
     fn make(&mut self, access: Access, shared: &mut Shared) -> Step {
         self.stage = Stage::Making(access);
-        shared.output(Output::MakeRequest { is_new: std::mem::take(&mut self.needs_new_key) });
+        shared.wants(IdentityStep::MakeRequest { is_new: std::mem::take(&mut self.needs_new_key) });
         Step::Idle
     }
 

@@ -30,7 +30,9 @@ mod tests;
 mod tries;
 mod wanted;
 
-pub use contract::{Access, Because, CredentialDates, Input, JoinedCluster, Means, Output, Ticket, Trust};
+pub use contract::{
+    Access, Because, CredentialDates, IdentityStep, Input, JoinedCluster, Means, Output, Ticket, Trust,
+};
 pub use notice::{Level, Notice};
 pub use status_line::StatusLine;
 
@@ -339,7 +341,7 @@ impl Agent {
         let _ = self.in_flight.insert(lane, self.tickets);
         let ticket = Ticket { lane, number: self.tickets, sent };
         self.shared.output(match access {
-            Some(access) => Output::SendOver(ticket, access, operation),
+            Some(access) => Output::Identity(IdentityStep::Send(ticket, access, operation)),
             None => Output::Send(ticket, operation),
         });
     }

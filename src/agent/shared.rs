@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::clock::ServerClock;
-use super::contract::{Access, Because, Output};
+use super::contract::{Access, Because, IdentityStep, Output};
 use super::credentials::Credentials;
 use super::failure_log::InWords;
 use super::notice::{Level, Notice};
@@ -118,6 +118,11 @@ impl Shared {
 
     pub(super) fn output(&mut self, output: Output) {
         self.outputs.push_back(output);
+    }
+
+    /// What the identity lane is to be done.
+    pub(super) fn wants(&mut self, step: IdentityStep) {
+        self.output(Output::Identity(step));
     }
 
     pub(super) fn say(&mut self, level: Level, word: &'static str, text: impl Into<String>) {

@@ -383,23 +383,7 @@ impl MainLoop<'_, '_> {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.shared.board_wanted.raise(),
                 Output::Send(ticket, operation) => self.shared.requests(ticket.lane()).push((ticket, operation)),
-                Output::SendOver(ticket, access, operation) => {
-                    self.shared.identity.wants(identity::Step::Send(ticket, access, operation));
-                }
-                Output::ReadMeans { has_other_ca } => {
-                    self.shared.identity.wants(identity::Step::ReadMeans { has_other_ca });
-                }
-                Output::ReadCluster => self.shared.identity.wants(identity::Step::ReadCluster),
-                Output::UseCluster { servers, authorities, supervisor } => {
-                    self.shared.identity.wants(identity::Step::UseCluster { servers, authorities, supervisor });
-                }
-                Output::TakeKey(key) => self.shared.identity.wants(identity::Step::TakeKey(key)),
-                Output::MakeRequest { is_new } => {
-                    self.shared.identity.wants(identity::Step::MakeRequest { is_new });
-                }
-                Output::KeepCertificate { chain, received } => {
-                    self.shared.identity.wants(identity::Step::Keep { chain, received });
-                }
+                Output::Identity(step) => self.shared.identity.wants(step),
                 Output::ReloadCredentials => spawn(self.executor, self.shared.reload_credentials()),
                 Output::DropConnections => self.shared.pool.drop_idle(),
                 Output::Write(write) => spawn(self.executor, self.shared.write_journal(write)),

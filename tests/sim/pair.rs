@@ -320,14 +320,7 @@ impl Pair {
                     let delay_us = self.random.between(500, 10_000);
                     self.schedule(delay_us, Event::Facts { board, life });
                 }
-                Output::SendOver(..)
-                | Output::ReadMeans { .. }
-                | Output::ReadCluster
-                | Output::UseCluster { .. }
-                | Output::MakeRequest { .. }
-                | Output::TakeKey(_)
-                | Output::Told(_)
-                | Output::KeepCertificate { .. } => {
+                Output::Identity(_) | Output::Told(_) => {
                     unreachable!("nobody has a certificate here")
                 }
                 Output::Send(ticket, operation) => self.send(board, ticket, operation),

@@ -414,14 +414,7 @@ impl World {
                 self.trace.say(|| "   probes the board".to_owned());
                 self.schedule(delay_us, Event::Facts { life });
             }
-            Output::SendOver(..)
-            | Output::ReadMeans { .. }
-            | Output::ReadCluster
-            | Output::UseCluster { .. }
-            | Output::MakeRequest { .. }
-            | Output::TakeKey(_)
-            | Output::Told(_)
-            | Output::KeepCertificate { .. } => {
+            Output::Identity(_) | Output::Told(_) => {
                 unreachable!("nobody has a certificate here")
             }
             Output::Send(ticket, operation) => self.send(ticket, operation),

@@ -23,7 +23,21 @@ const JUDGE: [&str; 13] = [
 
 /// What the rest of the simulator needs to start the agent, to feed it and to hear it: types that are made and taken apart.
 const TO_DRIVE: &[(&str, &[&str])] = &[
-    ("agent", &["Access", "Agent", "CredentialDates", "Input", "JoinedCluster", "Means", "Output", "Ticket", "Trust"]),
+    (
+        "agent",
+        &[
+            "Access",
+            "Agent",
+            "CredentialDates",
+            "IdentityStep",
+            "Input",
+            "JoinedCluster",
+            "Means",
+            "Output",
+            "Ticket",
+            "Trust",
+        ],
+    ),
     (
         "api",
         &[

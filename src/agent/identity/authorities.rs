@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::super::contract::{Access, JoinedCluster, Output};
+use super::super::contract::{Access, IdentityStep, JoinedCluster};
 use super::super::notice::Level;
 use super::super::shared::Shared;
 use super::{HOUR, hashes};
@@ -76,7 +76,7 @@ impl Look {
             return Some((access, asked));
         }
         self.step = Step::Reading;
-        shared.output(Output::ReadCluster);
+        shared.wants(IdentityStep::ReadCluster);
         None
     }
 
@@ -149,7 +149,7 @@ impl Asking {
             shared.say(Level::Info, "ca-added", text);
         }
         if seen != known {
-            shared.output(Output::UseCluster { servers: Vec::new(), authorities: seen, supervisor: None });
+            shared.wants(IdentityStep::UseCluster { servers: Vec::new(), authorities: seen, supervisor: None });
         }
     }
 }

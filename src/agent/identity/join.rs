@@ -18,7 +18,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::super::backoff::Backoff;
-use super::super::contract::{Access, Means, Output, Trust};
+use super::super::contract::{Access, IdentityStep, Means, Trust};
 use super::super::notice::Level;
 use super::super::shared::Shared;
 use super::hashes;
@@ -123,7 +123,7 @@ impl Join {
         }
         let Some((means, server)) = self.means.as_ref().and_then(|means| Some((means, self.server()?))) else {
             self.step = Step::Means { is_asked: true };
-            shared.output(Output::ReadMeans { has_other_ca: self.reason == Reason::OtherCa });
+            shared.wants(IdentityStep::ReadMeans { has_other_ca: self.reason == Reason::OtherCa });
             return None;
         };
         let introduced = |authorities: &Authorities, token| Access::Introduced {
@@ -370,7 +370,7 @@ impl Join {
             shared.say(Level::Info, "ca-added", text);
         }
         let supervisor = ports.map(|(supervisor, _)| supervisor);
-        shared.output(Output::UseCluster { servers, authorities: authorities.to_vec().into(), supervisor });
+        shared.wants(IdentityStep::UseCluster { servers, authorities: authorities.to_vec().into(), supervisor });
     }
 
     /// What an answer says of the cluster, as far as the token vouches for it, or who gave it `is_proven`.

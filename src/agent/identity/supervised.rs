@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::super::contract::Output;
+use super::super::contract::IdentityStep;
 use super::super::notice::Level;
 use super::super::shared::Shared;
 use super::request::{Issued, Request};
@@ -33,7 +33,7 @@ impl IdentityLane {
             let text = "the certificate came with a key that all agents of this server share, as k3sSharedKey allows";
             shared.say(Level::Warn, "shared-key", text);
             request.request = SigningRequest::new(request.request.node(), key.point().unwrap_or_default());
-            shared.output(Output::TakeKey(key));
+            shared.wants(IdentityStep::TakeKey(key));
         }
         self.issued(request, Issued { chain, received }, shared, now);
     }

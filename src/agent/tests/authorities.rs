@@ -131,13 +131,30 @@ impl Case {
 }
 
 impl Script {
-    pub(super) fn joined(&self) -> Option<JoinedCluster> {
+    fn joined(&self) -> Option<JoinedCluster> {
         let supervisor = self.supervisor;
         let joined = self.cluster.clone();
         joined.map(|(servers, authorities)| JoinedCluster { servers, authorities, supervisor })
     }
 
-    pub(super) fn use_cluster(&mut self, servers: Vec<Server>, authorities: Bundle, supervisor: Option<u16>) {
+    pub(super) fn identity_step(&mut self, step: IdentityStep) {
+        match step {
+            IdentityStep::Send(..) => unreachable!("it is a request like others"),
+            IdentityStep::ReadMeans { has_other_ca } => {
+                self.means_asked += 1;
+                self.has_other_ca = has_other_ca;
+            }
+            IdentityStep::ReadCluster => self.agent.handle(Input::Cluster(self.joined()), self.now()),
+            IdentityStep::UseCluster { servers, authorities, supervisor } => {
+                self.use_cluster(servers, authorities, supervisor);
+            }
+            IdentityStep::MakeRequest { is_new } => self.keys_asked.push(is_new),
+            IdentityStep::TakeKey(key) => self.keys_taken.push(key),
+            IdentityStep::KeepCertificate { chain, .. } => self.kept.push(chain),
+        }
+    }
+
+    fn use_cluster(&mut self, servers: Vec<Server>, authorities: Bundle, supervisor: Option<u16>) {
         match &mut self.cluster {
             Some((_, before)) if servers.is_empty() => *before = authorities,
             _ => (self.cluster, self.supervisor) = (Some((servers, authorities)), supervisor),

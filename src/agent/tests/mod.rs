@@ -172,21 +172,11 @@ impl Script {
                     self.agent.handle(input, self.now());
                 }
                 Output::Send(ticket, operation) => sent.push((ticket, operation)),
-                Output::SendOver(ticket, access, operation) => {
+                Output::Identity(IdentityStep::Send(ticket, access, operation)) => {
                     self.access = Some(access);
                     sent.push((ticket, operation));
                 }
-                Output::ReadMeans { has_other_ca } => {
-                    self.means_asked += 1;
-                    self.has_other_ca = has_other_ca;
-                }
-                Output::ReadCluster => self.agent.handle(Input::Cluster(self.joined()), self.now()),
-                Output::UseCluster { servers, authorities, supervisor } => {
-                    self.use_cluster(servers, authorities, supervisor);
-                }
-                Output::TakeKey(key) => self.keys_taken.push(key),
-                Output::MakeRequest { is_new } => self.keys_asked.push(is_new),
-                Output::KeepCertificate { chain, .. } => self.kept.push(chain),
+                Output::Identity(step) => self.identity_step(step),
                 Output::ReloadCredentials => self.reloads += 1,
                 Output::DropConnections => self.drops += 1,
                 Output::Write(write) => {

@@ -9,37 +9,19 @@ use rustls::pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
 use super::{Inbox, Input, Message, ReadMeans, Shared, Start, clock, thread};
-use crate::agent::{Access, CredentialDates, JoinedCluster, Means, Ticket, Trust};
-use crate::api::{Answer, Operation, Refusal};
+use crate::agent::{Access, CredentialDates, IdentityStep, JoinedCluster, Means, Trust};
+use crate::api::{Answer, Refusal};
 use crate::config::Settings;
 use crate::config::kubeconfig::{Material, Server};
-use crate::identity::files::{NodePem, PrivateKey};
+use crate::identity::files::NodePem;
 use crate::identity::{Bundle, pem, pin};
 use crate::io::credentials;
 use crate::io::identity::{IdentityFiles, Made};
 use crate::io::pool::{Pool, Unproven};
-use crate::time::Wall;
 
-/// One step of the lane; it wants the next only when it has heard of this one.
-pub(super) enum Step {
-    Send(Ticket, Access, Operation),
-    ReadMeans {
-        has_other_ca: bool,
-    },
-    ReadCluster,
-    UseCluster {
-        servers: Vec<Server>,
-        authorities: Bundle,
-        supervisor: Option<u16>,
-    },
-    MakeRequest {
-        is_new: bool,
-    },
-    TakeKey(PrivateKey),
-    Keep {
-        chain: Vec<CertificateDer<'static>>,
-        received: Option<Wall>,
-    },
+/// One thing after the other.
+enum Work {
+    Step(IdentityStep),
     /// The settings were read.
     Follow {
         servers: Vec<Server>,
@@ -52,7 +34,7 @@ pub(super) struct Identity {
     pub files: IdentityFiles,
     /// There was a certificate, or a token, at the start.
     pub is_joined: bool,
-    steps: Inbox<Step>,
+    work: Inbox<Work>,
     read_means: ReadMeans,
     /// Of the settings.
     proxy: RefCell<Option<Server>>,
@@ -65,7 +47,7 @@ impl Identity {
         let identity = Identity {
             files: IdentityFiles::new(&start.settings.state_directory, &start.node_name),
             is_joined: start.kubeconfig.is_some(),
-            steps: Inbox::default(),
+            work: Inbox::default(),
             read_means: Arc::clone(&start.read_means),
             proxy: RefCell::default(),
             means: RefCell::default(),
@@ -76,11 +58,11 @@ impl Identity {
 
     /// Where the settings say that the cluster is.
     pub fn follow(&self, settings: &Settings) {
-        self.wants(Step::Follow { servers: settings.servers.clone(), proxy: settings.proxy_url.clone() });
+        self.work.push(Work::Follow { servers: settings.servers.clone(), proxy: settings.proxy_url.clone() });
     }
 
-    pub fn wants(&self, step: Step) {
-        self.steps.push(step);
+    pub fn wants(&self, step: IdentityStep) {
+        self.work.push(Work::Step(step));
     }
 }
 
@@ -94,15 +76,18 @@ impl Shared {
         // What a server that proves itself is asked over, while the board joins.
         let mut introduced: Option<(Access, Rc<Pool>)> = None;
         loop {
-            let input = match self.next_step().await {
-                Step::Follow { servers, proxy } => {
+            let step = match self.next_work().await {
+                Work::Step(step) => step,
+                Work::Follow { servers, proxy } => {
                     self.follow(&servers, proxy).await;
                     continue;
                 }
-                Step::Send(ticket, Access::InUse, operation) => {
+            };
+            let input = match step {
+                IdentityStep::Send(ticket, Access::InUse, operation) => {
                     Input::Answered(ticket, self.pool.exchange(operation).await)
                 }
-                Step::Send(ticket, Access::Candidate { chain }, operation) => {
+                IdentityStep::Send(ticket, Access::Candidate { chain }, operation) => {
                     proving = proving.take().filter(|(known, _)| *known == chain);
                     if proving.is_none() {
                         let node_pem = self.identity.files.with_key(chain.clone(), None);
@@ -114,7 +99,7 @@ impl Shared {
                     };
                     Input::Answered(ticket, answer)
                 }
-                Step::Send(ticket, access, operation) => {
+                IdentityStep::Send(ticket, access, operation) => {
                     // A certificate in use is another one with each renewal.
                     let is_fresh = matches!(access, Access::Supervisor { .. });
                     if is_fresh || introduced.as_ref().is_none_or(|(known, _)| *known != access) {
@@ -128,24 +113,24 @@ impl Shared {
                     }
                     Input::Answered(ticket, answer)
                 }
-                Step::ReadMeans { has_other_ca } => Input::Means(self.read_means(has_other_ca).await),
-                Step::ReadCluster => Input::Cluster(self.joined_cluster().await),
-                Step::UseCluster { servers, authorities, supervisor } => {
+                IdentityStep::ReadMeans { has_other_ca } => Input::Means(self.read_means(has_other_ca).await),
+                IdentityStep::ReadCluster => Input::Cluster(self.joined_cluster().await),
+                IdentityStep::UseCluster { servers, authorities, supervisor } => {
                     if !servers.is_empty() {
                         self.identity.files.supervise(&self.reactor, supervisor).await;
                     }
                     self.use_cluster(servers, &authorities).await;
                     continue;
                 }
-                Step::MakeRequest { is_new } => {
+                IdentityStep::MakeRequest { is_new } => {
                     let Made { request, signature, node_password } = self.make_request(is_new).await;
                     Input::RequestMade { request: Box::new(request), signature, node_password }
                 }
-                Step::TakeKey(key) => {
+                IdentityStep::TakeKey(key) => {
                     self.identity.files.take_key(key);
                     continue;
                 }
-                Step::Keep { chain, received } => {
+                IdentityStep::KeepCertificate { chain, received } => {
                     let node_pem = self.identity.files.with_key(chain, received);
                     let proved = proving.take().map(|(_, proved)| proved);
                     end(introduced.take());
@@ -157,12 +142,12 @@ impl Shared {
     }
 
     /// What the disk has not taken is tried again meanwhile.
-    async fn next_step(&self) -> Step {
-        let Identity { files, steps, .. } = &self.identity;
+    async fn next_work(&self) -> Work {
+        let Identity { files, work, .. } = &self.identity;
         loop {
-            let Some(at) = files.due_at() else { return steps.next().await };
-            match self.reactor.before(at, steps.next()).await {
-                Some(step) => return step,
+            let Some(at) = files.due_at() else { return work.next().await };
+            match self.reactor.before(at, work.next()).await {
+                Some(work) => return work,
                 None => files.write(&self.reactor, Vec::new()).await,
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use nodepulse::agent::{Agent, Input, Output};
+use nodepulse::agent::{Agent, IdentityStep, Input, Output};
 use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
 use nodepulse::time::{Now, Up, Wall};
@@ -370,20 +370,26 @@ impl World {
             }
             Output::ReloadCredentials => self.reload(board),
             Output::Send(ticket, operation) => self.send(board, ticket, None, operation),
-            Output::SendOver(ticket, access, operation) => self.send(board, ticket, Some(access), operation),
-            Output::ReadMeans { .. } => self.read_means(board),
-            Output::ReadCluster => self.read_cluster(board),
-            Output::UseCluster { servers, authorities, supervisor } => {
-                self.use_cluster(board, servers, authorities, supervisor);
-            }
-            Output::MakeRequest { is_new } => self.make_request(board, is_new),
-            Output::KeepCertificate { chain, received } => self.keep(board, chain, received),
+            Output::Identity(step) => self.perform_step(board, step),
             Output::Say(notice) => {
                 self.hash = (self.hash ^ notice.word.len() as u64).wrapping_mul(0x0100_0000_01b3) ^ self.now_us;
                 self.say(|| format!("board {board} says {}: {}", notice.word, notice.text));
             }
-            Output::TakeKey(key) => self.take_key(board, key),
             Output::DropConnections | Output::Told(_) | Output::Stopped | Output::Wait { .. } => {}
+        }
+    }
+
+    fn perform_step(&mut self, board: usize, step: IdentityStep) {
+        match step {
+            IdentityStep::Send(ticket, access, operation) => self.send(board, ticket, Some(access), operation),
+            IdentityStep::ReadMeans { .. } => self.read_means(board),
+            IdentityStep::ReadCluster => self.read_cluster(board),
+            IdentityStep::UseCluster { servers, authorities, supervisor } => {
+                self.use_cluster(board, servers, authorities, supervisor);
+            }
+            IdentityStep::MakeRequest { is_new } => self.make_request(board, is_new),
+            IdentityStep::TakeKey(key) => self.take_key(board, key),
+            IdentityStep::KeepCertificate { chain, received } => self.keep(board, chain, received),
         }
     }
 
