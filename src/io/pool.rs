@@ -66,7 +66,7 @@ pub struct Pool {
     attempts: Attempts,
     /// When a request was sent once more, the last time.
     repeated: Cell<Option<Up>>,
-    /// Connections of an earlier epoch are not kept: addresses or credentials have changed since.
+    /// Connections of an earlier epoch are not kept: server, credentials or protocol have changed since.
     epoch: Cell<u64>,
 }
 
@@ -168,7 +168,7 @@ impl Pool {
     /// The next connections speak that.
     pub fn speak(&self, http: Http) {
         if self.http.replace(http) != http {
-            self.drop_idle();
+            self.outdate();
         }
     }
 
@@ -246,7 +246,7 @@ impl Pool {
             Some(old) => old.token = fresh.token,
             None => {
                 *loaded = Some(fresh);
-                self.drop_idle();
+                self.outdate();
             }
         }
         dates
@@ -270,10 +270,16 @@ impl Pool {
         self.loaded.borrow().is_some() && !(is_renewed && clock::up() >= self.token_due.get())
     }
 
-    /// Closes the idle connection, and those in use as soon as they are idle.
+    /// Closes the idle connection, and those in use as soon as they are idle. One that is being opened just now stays: it leads
+    /// to what is there now.
     pub fn drop_idle(&self) {
-        self.epoch.set(self.epoch.get() + 1);
         self.keep(None);
+    }
+
+    /// The same for all of them, those that are being opened too: they are not what is wanted any more.
+    fn outdate(&self) {
+        self.epoch.set(self.epoch.get() + 1);
+        self.drop_idle();
     }
 
     /// In the place of the one before.
@@ -334,7 +340,7 @@ impl Pool {
         } else if turns.failed(place, self.kubeconfig.borrow().servers().count(), clock::up()) {
             drop(turns);
             ::log::info!(target: "server-changed", "asking {} from now on", self.current().server.authority());
-            self.drop_idle();
+            self.outdate();
         }
     }
 

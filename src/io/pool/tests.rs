@@ -1,6 +1,7 @@
 //! Turns a pool loose on servers that answer, close, hang and come back.
 
 mod http2;
+mod network;
 mod several;
 
 use super::*;
@@ -311,68 +312,6 @@ fn a_kubeconfig_whose_key_is_anothers_leaves_the_one_in_use() {
     // With nothing in use there is nothing to keep: what is named last is tried again.
     let fresh = self::pool(wrong.clone());
     assert!(replace(&fresh, wrong).is_err() && word(&fresh) == "credentials-unreadable");
-}
-
-#[test]
-fn a_change_of_the_network_begins_anew_what_is_under_way_over_a_path_that_is_gone() {
-    let authority = Authority::new();
-    let server = HangingServer::new(&authority);
-    let pool = pool(kubeconfig(&authority, server.listener.port));
-    let executor = smol::LocalExecutor::new();
-    let hung = executor.spawn(pool.exchange(Operation::ReadVersion));
-    let change = async {
-        server.has_one(&pool).await;
-        pool.network_changed(&|_| true);
-        // As long as it would take.
-        pool.reactor.sleep_until(clock::up() + Duration::from_millis(50)).await;
-        assert_eq!(server.listener.accepted(), 1, "this path still works");
-        pool.network_changed(&|_| false);
-        // At its time-out it would have failed.
-        assert_eq!(hung.await.result, version());
-    };
-    pool.reactor.block_on(executor.run(change)).unwrap();
-    assert_eq!(server.listener.accepted(), 2);
-}
-
-#[test]
-fn a_change_of_the_network_takes_the_idle_connection_only_if_its_path_is_gone() {
-    let authority = Authority::new();
-    let server = Listener::answering(&authority, version_reply());
-    let pool = pool(kubeconfig(&authority, server.port));
-    for (still_works, connections) in [(true, 1), (true, 1), (false, 2), (true, 2)] {
-        assert_eq!(ask(&pool).result, version());
-        pool.network_changed(&|local| still_works && local.is_loopback());
-        assert_eq!(ask(&pool).result, version());
-        assert_eq!(server.accepted(), connections);
-    }
-}
-
-#[test]
-fn a_change_of_the_network_begins_a_connection_that_is_being_opened_anew() {
-    let authority = Authority::new();
-    let silent = Silent::new();
-    let pool = pool(kubeconfig(&authority, silent.address.port()));
-    let executor = smol::LocalExecutor::new();
-    let mut span = Duration::from_millis(200);
-    let spent = loop {
-        let start = clock::up();
-        let opening = executor.spawn(pool.exchange_within(Operation::ReadVersion, span));
-        let change = async {
-            pool.reactor.sleep_until(start + span / 2).await;
-            let in_time = pool.attempts.have_connections() && clock::up() < start + span;
-            let changed = clock::up();
-            pool.network_changed(&|_| true);
-            let result = opening.await.result;
-            assert!(["timed-out", "connect-failed"].contains(&&*result.unwrap_err().word()));
-            in_time.then(|| clock::up() - changed)
-        };
-        match pool.reactor.block_on(executor.run(change)).unwrap() {
-            Some(spent) => break spent,
-            // This machine is busy: what takes half the time took all of it.
-            None => span *= 2,
-        }
-    };
-    assert!(spent >= span, "it has its whole time again");
 }
 
 /// A server with this `Date`, of a certificate that is valid from the first day of one year until that of another.
