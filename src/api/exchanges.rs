@@ -18,6 +18,8 @@ pub struct Exchanges {
     audit_id: AuditId,
     /// Content that nobody reads is not sent: HTTP/2 with a window of zero.
     saves_content: bool,
+    /// Answers that came only when their stream had a window; `None` once one has come without.
+    held_back: Option<u32>,
     /// Those under way, and those whose end nobody has taken yet.
     all: Vec<Running>,
     next_number: u64,
@@ -45,6 +47,7 @@ struct Running {
     /// Of HTTP/2.
     stream: StreamId,
     exchange: Exchange,
+    window: Window,
     /// What had come when it began.
     answers_before: u64,
     received_before: usize,
@@ -52,6 +55,18 @@ struct Running {
     own_bytes: usize,
     end: Option<Result<Answer, NoAnswer>>,
 }
+
+/// What the peer may send of an answer's content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Window {
+    Open,
+    Zero,
+    /// No answer came without.
+    OpenedLate,
+}
+
+/// So many answers in a row are held back by whoever holds them back; one may have been slow.
+const HELD_BACK: u32 = 2;
 
 /// Why an exchange ended without an answer.
 #[derive(Debug, Clone)]
@@ -73,7 +88,8 @@ impl Exchanges {
         Exchanges {
             protocol,
             audit_id,
-            saves_content,
+            saves_content: saves_content && is_http2,
+            held_back: Some(0),
             all: Vec::new(),
             next_number: 0,
             is_over: false,
@@ -116,6 +132,8 @@ impl Exchanges {
         if !self.has_room() {
             return Err(full());
         }
+        let saves_content = self.saves_content && !self.holds_answers_back();
+        let window = if saves_content && operation.needs_no_content() { Window::Zero } else { Window::Open };
         let (stream, exchange) = match &mut self.protocol {
             Protocol::Http1 { output, .. } => {
                 let (request, exchange) = Exchange::start(operation.clone(), target, self.audit_id);
@@ -123,14 +141,45 @@ impl Exchanges {
                 (0, exchange)
             }
             Protocol::Http2(connection) => {
-                let opened = Exchange::open(operation, target, self.audit_id, connection, self.saves_content);
+                let opened = Exchange::open(operation, target, self.audit_id, connection, saves_content);
                 opened.map_err(|_| full())?
             }
         };
         let (number, answers_before, received_before) = (self.next_number, self.answers, self.received_bytes);
         self.next_number += 1;
-        self.all.push(Running { number, stream, exchange, answers_before, received_before, own_bytes: 0, end: None });
+        let own_bytes = 0;
+        self.all.push(Running {
+            number,
+            stream,
+            exchange,
+            window,
+            answers_before,
+            received_before,
+            own_bytes,
+            end: None,
+        });
         Ok(number)
+    }
+
+    /// Its answer may bring no content, and has not begun.
+    pub fn has_no_window(&self, number: u64) -> bool {
+        self.all.iter().any(|one| one.number == number && one.window == Window::Zero && one.end.is_none())
+    }
+
+    /// The answer takes long. Perhaps somebody on the way keeps its head back until content may follow (nginx does): now it
+    /// may.
+    pub fn open_window(&mut self, number: u64) {
+        if let Protocol::Http2(connection) = &mut self.protocol
+            && let Some(one) = self.all.iter_mut().find(|one| one.number == number && one.window == Window::Zero)
+        {
+            one.window = Window::OpenedLate;
+            connection.open_window(one.stream, limits::STREAM_WINDOW_BYTES);
+        }
+    }
+
+    /// The peer answers no stream that has no window: from now on each has one.
+    pub fn holds_answers_back(&self) -> bool {
+        self.held_back.is_some_and(|count| count >= HELD_BACK)
     }
 
     /// Whether there is an end to take.
@@ -256,7 +305,7 @@ impl Exchanges {
     /// Answers on which stream the last of them was.
     fn take_events(&mut self) -> StreamId {
         let mut last = 0;
-        let Exchanges { protocol: Protocol::Http2(connection), all, is_over, saves_content, answers, .. } = self else {
+        let Exchanges { protocol: Protocol::Http2(connection), all, is_over, held_back, answers, .. } = self else {
             return last;
         };
         loop {
@@ -272,9 +321,17 @@ impl Exchanges {
                     let Some(one) = all.iter_mut().find(|one| one.stream == stream && one.end.is_none()) else {
                         continue;
                     };
+                    if matches!(event, Event::Headers { .. }) {
+                        *held_back = match one.window {
+                            Window::Open => *held_back,
+                            Window::Zero => None,
+                            Window::OpenedLate => held_back.map(|count| count + 1),
+                        };
+                    }
+                    let saves_content = one.window != Window::Open;
                     let step = match &event {
                         Event::Reset { code, broken_rule, .. } => Err(was_reset(*code, *broken_rule)),
-                        event => one.exchange.take(event, *saves_content).map_err(|failure| {
+                        event => one.exchange.take(event, saves_content).map_err(|failure| {
                             // As over HTTP/1.1: who does not answer as an API server does is not asked again.
                             *is_over = true;
                             NoAnswer { failure, is_unseen: false }

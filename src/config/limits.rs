@@ -46,6 +46,9 @@ pub const HTTP2_INTERIM_ANSWERS: u32 = 8;
 pub const HTTP2_KEPT_BYTES: usize = 4096;
 /// What a peer may send of an answer over HTTP/2 before more is asked for, bytes.
 pub const STREAM_WINDOW_BYTES: u32 = 64 * 1024 - 1;
+/// How long an answer over HTTP/2 may not begin while it may bring no content: then it may, as there are boxes on the way that
+/// send no head alone.
+pub const ANSWER_WITHOUT_WINDOW: Duration = Duration::from_secs(2);
 /// Reads of one descriptor between two looks at the clock and at everything else.
 pub const READS_PER_TURN: usize = 16;
 /// Messages of the kernel about the network that are dropped at once, as one look answers them all.

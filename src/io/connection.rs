@@ -15,6 +15,7 @@ use std::task::Poll;
 
 use rustls::ClientConfig;
 
+use super::clock;
 use super::dial::{dial, set_abort_on_close};
 use super::meter::Metered;
 use super::reactor::{Reactor, Watched};
@@ -33,6 +34,7 @@ const READ_BYTES: usize = 4096;
 
 /// A connection to the API server.
 pub struct Connection {
+    reactor: Rc<Reactor>,
     socket: Metered,
     pub ends: Ends,
     state: RefCell<State>,
@@ -99,7 +101,7 @@ impl Connection {
         let mut exchanges = Exchanges::new(tls.speaks_http2(http.alpn_protocol)?, http.zero_window, audit_id);
         exchanges.receive(plaintext.len(), &mut plaintext);
         let state = State { tls, exchanges, certified: None, plaintext };
-        Ok(Connection { socket, ends, state: RefCell::new(state) })
+        Ok(Connection { reactor: Rc::clone(reactor), socket, ends, state: RefCell::new(state) })
     }
 
     /// Whether an exchange can begin now: looks at the socket only if something came since.
@@ -135,12 +137,27 @@ impl Connection {
         let number = self.state.borrow_mut().exchanges.begin(operation, target)?;
         let waited = Waited { connection: self, number };
         self.socket.sends(operation.purpose(), self.seal());
+        let mut ended = None;
+        if self.state.borrow().exchanges.has_no_window(number) {
+            let patience = clock::up() + limits::ANSWER_WITHOUT_WINDOW;
+            ended = self.reactor.before(patience, self.end(&waited)).await;
+            self.state.borrow_mut().exchanges.open_window(number);
+        }
+        let (end, received_bytes) = match ended {
+            Some(ended) => ended,
+            None => self.end(&waited).await,
+        };
+        self.socket.received(operation.purpose(), received_bytes);
+        self.send_at_once();
+        end
+    }
+
+    /// Takes the end of an exchange when it has come, and how many bytes of plaintext came for it.
+    async fn end(&self, waited: &Waited<'_>) -> (Result<Answer, NoAnswer>, usize) {
         loop {
             let ended = self.state.borrow_mut().exchanges.take_end(waited.number);
-            if let Some((end, received_bytes)) = ended {
-                self.socket.received(operation.purpose(), received_bytes);
-                self.send_at_once();
-                return end;
+            if let Some(ended) = ended {
+                return ended;
             }
             let has_ended = || self.state.borrow().exchanges.has_ended(waited.number);
             let ended = poll_fn(|_| if has_ended() { Poll::Ready(Ok(())) } else { Poll::Pending });
@@ -149,6 +166,11 @@ impl Connection {
                 self.socket.wake();
             }
         }
+    }
+
+    /// Whether it answers no stream that has no window.
+    pub fn holds_answers_back(&self) -> bool {
+        self.state.borrow().exchanges.holds_answers_back()
     }
 
     /// From when until when the certificate is valid that the server proved itself with.

@@ -369,6 +369,9 @@ impl Pool {
             attempt.reached(Stage::Connected(connection.ends));
             match connection.carry(operation, &target).await {
                 Ok(answer) => {
+                    if let Some(place) = attempt.place.get().filter(|_| connection.holds_answers_back()) {
+                        self.turns.borrow_mut().held_back(place);
+                    }
                     let answer = self.dated(answer, connection.certified()).inspect_err(|_| connection.stop())?;
                     if !was_kept {
                         self.resolver.worked(&first_hop(&kubeconfig).host, connection.ends.peer);
@@ -397,7 +400,9 @@ impl Pool {
             return Err(credentials::unusable("the kubeconfig was replaced meanwhile"));
         };
         let connected = |ends| attempt.reached(Stage::Connected(ends));
-        let how = (kubeconfig, self.http.get());
+        let mut http = self.http.get();
+        http.zero_window &= !self.turns.borrow().holds_back();
+        let how = (kubeconfig, http);
         let opened = Connection::open(&self.reactor, &self.resolver, how, config, deadline, connected).await;
         let connection = Rc::new(opened?);
         if epoch == self.epoch.get() {

@@ -14,6 +14,8 @@ pub struct Turns {
     current: usize,
     /// From when on each may be asked again, and the pause before that.
     resting: Vec<(Up, Duration)>,
+    /// A bit for each: it, or what stands before it, sends no answer while that may bring no content.
+    holding_back: u64,
 }
 
 impl Turns {
@@ -26,6 +28,16 @@ impl Turns {
         if let Some(rest) = self.resting.get_mut(self.current) {
             *rest = (Up::BOOT, Duration::ZERO);
         }
+    }
+
+    /// Whether the current one holds answers back that may bring no content.
+    pub fn holds_back(&self) -> bool {
+        self.holding_back & bit(self.current) != 0
+    }
+
+    /// The one at that place does.
+    pub fn held_back(&mut self, place: usize) {
+        self.holding_back |= bit(place);
     }
 
     /// The one at that place, of so many, came to nothing. Answers whether it is another one's turn now: somebody is asked in
@@ -44,6 +56,11 @@ impl Turns {
         self.current = ends.min_by_key(|(_, until)| *until).map_or(0, |(next, _)| next);
         self.current != place
     }
+}
+
+/// None for a place that no list has.
+fn bit(place: usize) -> u64 {
+    u32::try_from(place).ok().and_then(|place| 1u64.checked_shl(place)).unwrap_or_default()
 }
 
 #[cfg(test)]

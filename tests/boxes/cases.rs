@@ -1,6 +1,7 @@
 //! What happens to boxes, and to the servers behind them, one case each.
 
-use super::cluster::{ApiServer, Cluster, NodeIdentity, Result, wait_until};
+use super::agent::Launch;
+use super::cluster::{ApiServer, AuditEntry, Cluster, NodeIdentity, Result, Validity, wait_until};
 use super::programs::Middle;
 use super::requests::{SOON, is_renewal, line, now_us};
 use super::site::Site;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Case> {
         a_server_behind_haproxy_that_freezes_is_left,
         a_server_behind_haproxy_that_is_killed_is_left,
         behind_an_nginx_that_ends_tls_a_token_is_enough,
+        behind_nginx_every_answer_comes_whether_content_that_nobody_reads_may_or_not,
         what_nginx_says_while_no_server_runs_is_not_believed,
     ]
 }
@@ -116,6 +118,43 @@ fn behind_an_nginx_that_ends_tls_a_token_is_enough(cluster: &Cluster) -> Result<
     assert_eq!(connections.len(), 1, "one connection is enough: {before:?}");
     let text = format!("nginx ended TLS, {} requests over {protocols:?}", all.len());
     say(&text, site.stayed_ready()?);
+    Ok(())
+}
+
+/// nginx 1.22 holds an answer back whose stream has no window.
+fn behind_nginx_every_answer_comes_whether_content_that_nobody_reads_may_or_not(cluster: &Cluster) -> Result<()> {
+    const MANY: usize = 12;
+    /// An answer that never came would cost as long.
+    const DEADLINE: Duration = Duration::from_secs(10);
+    let server = cluster.api_server(Validity::Now)?;
+    let middle = Middle::nginx(cluster, &[&server])?;
+    let mut agents = Vec::new();
+    for (place, setting) in [None, Some("true"), Some("false")].into_iter().enumerate() {
+        let node = cluster.node(&format!("window-{place}"))?;
+        let launch = Launch::quick(&node).kubeconfig(&with_token(cluster, &node, &middle)?);
+        let launch = setting.iter().fold(launch, |launch, value| launch.set("http2ZeroWindow", value));
+        let agent = launch.start(cluster)?;
+        agents.push((node, setting.unwrap_or("unset"), agent));
+    }
+    for (node, setting, agent) in &mut agents {
+        let is_ours = |entry: &AuditEntry| entry.user.ends_with(&format!(":{}", node.name)) && is_renewal(entry);
+        let mut all = wait_until("many renewals", SOON * 4, || match server.audit(is_ours)? {
+            few if few.len() < MANY => Err(format!("{} so far", few.len())),
+            all => Ok(all),
+        })?;
+        all.sort_by_key(|entry| entry.received_at_us);
+        let pairs = all.iter().zip(all.iter().skip(1));
+        let longest_us = pairs.map(|(one, next)| next.received_at_us - one.received_at_us).max();
+        let longest = Duration::from_micros(longest_us.unwrap_or_default());
+        assert!(longest < DEADLINE, "{setting}: {longest:?} without a renewal");
+        assert_eq!(agent.count_lines("timed-out")?, 0, "{setting}: {}", agent.said()?);
+        agent.check()?;
+        say(&format!("nginx, zero window {setting}: {} renewals", all.len()), longest);
+    }
+    let mut connections: Vec<String> = middle.answered()?.into_iter().map(|[connection, ..]| connection).collect();
+    connections.sort_unstable();
+    connections.dedup();
+    assert_eq!(connections.len(), agents.len(), "none was lost");
     Ok(())
 }
 

@@ -131,6 +131,72 @@ fn without_the_zero_window_everything_is_read_to_its_end() {
     assert!(talk.ask(&renewal()).2.iter().all(|said| !matches!(said, Said::Reset { .. })));
 }
 
+/// A success of a renewal, whose content its stream has no window for unless `content` is some.
+fn renewed(talk: &mut Talk, request: &Said, content: &[u8]) {
+    let head = [(":status", "200"), ("audit-id", request.field("audit-id")), ("content-type", PROTOBUF)];
+    talk.hear(&server::headers(stream_of(request), &head, false));
+    if !content.is_empty() {
+        talk.hear(&server::data(stream_of(request), content, true));
+    }
+}
+
+fn opens(said: &[Said], request: &Said) -> bool {
+    said.iter().any(|said| matches!(said, Said::Window { stream, .. } if *stream == stream_of(request)))
+}
+
+#[test]
+fn an_answer_that_takes_long_may_bring_content_and_after_two_of_them_each_may_from_the_beginning() {
+    let mut talk = Talk::new(true);
+    for late in 1..=2 {
+        let (number, request, after) = talk.ask(&renewal());
+        assert!(talk.ours.has_no_window(number) && !opens(&after, &request) && !talk.ours.holds_answers_back());
+        talk.ours.open_window(number);
+        assert!(opens(&talk.said(), &request) && !talk.ours.has_no_window(number));
+        talk.ours.open_window(number);
+        assert_eq!(talk.said(), [], "once");
+        renewed(&mut talk, &request, b"");
+        assert_eq!(talk.end(number).unwrap().unwrap(), Ok(Document::Nothing));
+        assert_eq!(talk.ours.holds_answers_back(), late == 2);
+    }
+    for _ in 0..2 {
+        let (number, request, after) = talk.ask(&renewal());
+        assert!(!talk.ours.has_no_window(number) && opens(&after, &request), "{after:?}");
+        renewed(&mut talk, &request, b"");
+        assert!(talk.end(number).is_none(), "there is content to come");
+        talk.hear(&server::data(stream_of(&request), b"anything", true));
+        assert_eq!(talk.end(number).unwrap().unwrap(), Ok(Document::Nothing));
+        assert!(talk.ours.holds_answers_back());
+    }
+}
+
+#[test]
+fn who_has_answered_without_a_window_is_slow_when_its_answers_take_long() {
+    let mut talk = Talk::new(true);
+    for is_slow in [true, false, true, true, true] {
+        let (number, request, after) = talk.ask(&renewal());
+        assert!(!opens(&after, &request));
+        if is_slow {
+            talk.ours.open_window(number);
+        }
+        // Its content may be on its way when nobody waits for it any more.
+        renewed(&mut talk, &request, if is_slow { b"anything" } else { b"" });
+        assert_eq!(talk.end(number).unwrap().unwrap(), Ok(Document::Nothing));
+        assert!(!talk.ours.holds_answers_back() && !talk.ours.is_over());
+    }
+}
+
+#[test]
+fn a_window_that_opens_late_brings_a_refusal_with_its_reason_as_well() {
+    let mut talk = Talk::new(true);
+    let (number, request, _) = talk.ask(&renewal());
+    talk.ours.open_window(number);
+    talk.hear(&server::answer(&request, "403", JSON, br#"{"kind":"Status","reason":"Forbidden","message":"no"}"#));
+    assert_eq!(talk.end(number).unwrap().unwrap().unwrap_err().to_string(), "server answered 403 Forbidden: no");
+    let mut plain = Exchanges::new(false, true, AuditId::new(0));
+    let number = plain.begin(&renewal(), &target()).unwrap();
+    assert!(!plain.has_no_window(number), "HTTP/1.1 has none");
+}
+
 #[test]
 fn answers_come_in_any_order_and_each_to_its_own_question() {
     let mut talk = Talk::new(true);

@@ -9,7 +9,10 @@ use std::io::Read;
 /// What a server does with a request, the how-manieth of its connection.
 enum Does {
     Answers,
+    AnswersWhole,
     Hangs,
+    /// Until its stream has a window.
+    HoldsBack,
     /// Says that it has not looked at it, nor will at any other.
     Leaves,
     Ends,
@@ -35,16 +38,40 @@ fn serving(
             return while answer(&mut stream) {};
         }
         let (mut client, mut requests, mut bytes) = (Client::default(), 0, [0; 4096]);
+        let (mut held, mut has_window) = (Vec::new(), false);
         if stream.write_all(&server::settings()).is_err() {
             return;
         }
         while let Ok(count @ 1..) = stream.read(&mut bytes) {
             for said in client.read(&bytes[..count]) {
                 let _ = tell.lock().unwrap().send((number, said.clone()));
+                if let Said::Settings(settings) = &said {
+                    has_window = !settings.contains(&(4, 0));
+                }
+                let (said, does) = match said {
+                    Said::Request { .. } => {
+                        let does = script(number, requests, &said);
+                        requests += 1;
+                        (said, does)
+                    }
+                    Said::Window { stream: widened, .. } => {
+                        let place = held
+                            .iter()
+                            .position(|held| matches!(held, Said::Request { stream, .. } if *stream == widened));
+                        let Some(place) = place else { continue };
+                        (held.remove(place), Does::AnswersWhole)
+                    }
+                    _ => continue,
+                };
                 let Said::Request { stream: id, .. } = said else { continue };
-                let does = script(number, requests, &said);
-                requests += 1;
                 let reply = match does {
+                    Does::HoldsBack if !has_window => {
+                        held.push(said);
+                        continue;
+                    }
+                    Does::AnswersWhole | Does::HoldsBack => {
+                        server::answer(&said, "200", "application/vnd.kubernetes.protobuf", b"anything")
+                    }
                     Does::Answers if said.field("accept").contains("protobuf") => {
                         let head = [(":status", "200"), ("audit-id", said.field("audit-id"))];
                         let kind = ("content-type", "application/vnd.kubernetes.protobuf");
@@ -88,6 +115,22 @@ fn what_is_asked_at_the_same_time_and_later_goes_over_one_connection() {
         assert_eq!((first.result, second.result), (version(), Ok(Document::Nothing)));
     }
     assert_eq!(server.accepted(), 1);
+}
+
+/// As behind nginx.
+#[test]
+fn who_answers_no_stream_without_a_window_is_remembered_and_no_answer_is_lost() {
+    let authority = Authority::new();
+    let (server, told) = serving(&authority, |_, _, _| Does::HoldsBack);
+    let pool = saving(kubeconfig(&authority, server.port));
+    let windows = || told.try_iter().filter(|(_, said)| matches!(said, Said::Window { stream: 1.., .. })).count();
+    for _ in 0..3 {
+        assert_eq!(pool.reactor.block_on(pool.exchange(renewal())).unwrap().result, Ok(Document::Nothing));
+    }
+    assert_eq!((server.accepted(), windows()), (1, 3));
+    pool.drop_idle();
+    assert_eq!(pool.reactor.block_on(pool.exchange(renewal())).unwrap().result, Ok(Document::Nothing));
+    assert_eq!((server.accepted(), windows()), (2, 0), "each stream of that one has a window as it is");
 }
 
 /// LSE-16.
