@@ -263,8 +263,8 @@ settings! {
     alpn_protocol: Option<AlpnProtocol> = None, Ours "alpnProtocol" "alpn-protocol" "", Single("h2|http/1.1"), alpn_protocol,
         "The one protocol to speak with the API server; else HTTP/2, or HTTP/1.1 where the server chooses that";
     /// `SETTINGS_INITIAL_WINDOW_SIZE` is 0.
-    http2_zero_window: bool = false, Ours "http2ZeroWindow" "http2-zero-window" "false", Boolean, boolean,
-        "Let the server send no content that nobody reads; behind nginx some answers then never come";
+    http2_zero_window: bool = true, Ours "http2ZeroWindow" "http2-zero-window" "true", Boolean, boolean,
+        "Over HTTP/2 let the server send no content that nobody reads; behind nginx that takes some seconds to be left off";
     /// SRC-8.
     state_directory: String = "/var/lib/nodepulse".to_owned(),
         Ours "stateDirectory" "state-directory" "/var/lib/nodepulse", Single("DIR"), absolute_path,
