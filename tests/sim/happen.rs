@@ -286,7 +286,7 @@ impl World {
         }
         let replay_us = self.events.waiting() * 1_700_000;
         // A Node that was deleted again and again is made again within five minutes.
-        let is_missing = self.server.node(&self.plan.name).is_none() || self.watch.is_node_missing();
+        let is_missing = self.server.node(&self.plan.name).is_none() || self.watch.is_node_missing(self.now_us);
         let registration_us = if is_missing { 310_000_000 } else { 0 };
         self.schedule(self.calm_us() + replay_us + registration_us, Event::Judge);
     }

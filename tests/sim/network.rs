@@ -61,6 +61,8 @@ pub enum Asks {
     Version,
     Reading,
     Writing,
+    /// NodeStatus.
+    Reporting,
 }
 
 /// A request that somebody waits for.
@@ -129,6 +131,9 @@ impl World {
         let asks = match &bytes {
             bytes if bytes.starts_with(b"GET /version ") => Asks::Version,
             bytes if bytes.starts_with(b"GET ") => Asks::Reading,
+            bytes if contains(bytes.split(|byte| *byte == b'\r').next().unwrap_or_default(), b"/status") => {
+                Asks::Reporting
+            }
             _ => Asks::Writing,
         };
         let (lane, letter) = self.check_request(&bytes);
@@ -401,6 +406,9 @@ impl World {
             *date = self.said_date(*date, sent_us);
         }
         self.has_missed_node |= lane == Lane::Status && said.is_missing();
+        if asks == Asks::Reporting && said == Said::Done {
+            self.watch.report_accepted();
+        }
         if matches!(answer.result, Ok(Document::Node(_))) {
             self.note_read();
         }

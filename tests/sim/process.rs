@@ -110,13 +110,19 @@ impl World {
         let (by, server_us) = (self.teller(), self.server_wall_us());
         let moment = Moment { now_us: self.now_us, server_us, is_dated: by.is_dated };
         for seen in self.conditions.look(&self.board, &self.plan.wanted.eviction, moment) {
-            if seen.how != How::Again {
+            if ![How::Again, How::First].contains(&seen.how) {
                 self.trace.say(|| format!("    {} is {} from now on", seen.kind, seen.status));
             }
             self.events.seen(seen, server_us, by);
             let stored = self.stored_statuses();
             let says = KINDS.iter().position(|kind| *kind == seen.kind).and_then(|place| stored[place].as_deref());
-            if seen.how != How::Changed && says.is_none_or(|says| says == "Unknown") {
+            let is_said = match seen.how {
+                How::Changed => true,
+                // By the Node that this process made, whatever became of that (seeds 123575, 337866).
+                How::First => !self.was_touched,
+                How::Otherwise | How::Again => says.is_some_and(|says| says != "Unknown"),
+            };
+            if !is_said {
                 // What could not be read, a Node calls Unknown: that it is no more is a change (seed 75).
                 self.events.may_be_told(seen.kind, Some(seen.status), server_us, server_us, by);
             }

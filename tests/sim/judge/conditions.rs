@@ -78,6 +78,8 @@ pub enum How {
     Otherwise,
     /// Nothing has changed since an earlier process looked, of which this one may know nothing.
     Again,
+    /// Nobody could say before what it was.
+    First,
 }
 
 impl Conditions {
@@ -85,7 +87,7 @@ impl Conditions {
     pub fn look(&mut self, board: &Board, eviction: &Eviction, at: Moment) -> Vec<Seen> {
         let mut seen = Vec::new();
         for ((kind, signals), condition) in KINDS.into_iter().zip(SIGNALS).zip(&mut self.all) {
-            let is_first_look = condition.is_first_look;
+            let (is_first_look, was_known) = (condition.is_first_look, condition.status.is_some());
             let status = if kind == READONLY {
                 Some(if board.made_read_only { "True" } else { "False" })
             } else {
@@ -96,6 +98,7 @@ impl Conditions {
                 (true, false) => How::Changed,
                 (true, true) => How::Otherwise,
                 (false, true) => How::Again,
+                (false, false) if !was_known => How::First,
                 (false, false) => continue,
             };
             seen.push(Seen { kind, status, how });

@@ -138,6 +138,7 @@ impl Events {
 
     pub fn seen(&mut self, seen: Seen, at_us: i64, by: Teller) {
         match seen.how {
+            How::First => {}
             How::Changed => self.happened(seen.kind, Some(seen.status), at_us, by, true),
             How::Otherwise => {
                 self.happened(seen.kind, Some(seen.status), at_us, by, false);
@@ -441,7 +442,8 @@ pub fn fits(happened: Subject, told: Subject) -> bool {
 }
 
 fn words(message: &str) -> String {
-    message.split(" again after ").next().unwrap_or_default().to_owned()
+    // Or only one of them knew when it began (seed 312350).
+    message.split(" again").next().unwrap_or_default().to_owned()
 }
 
 pub fn subject_of(reason: &str) -> Option<Subject> {

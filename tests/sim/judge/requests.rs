@@ -204,14 +204,17 @@ impl World {
     /// What this process could not read yet is what the server has, or had when it was asked (seed 28719), or what the disk
     /// knows; what came after that was lost with an earlier process. A Node must say something: if nobody knows anything,
     /// Unknown.
-    fn may_be_told_unread(&self, kind: &str, status: &str, truth: &str, is_birth: bool) -> bool {
+    fn may_be_told_unread(&mut self, kind: &str, status: &str, truth: &str, is_birth: bool) -> bool {
         let stored = self.server.node(&self.plan.name).filter(|_| !is_birth).and_then(|node| condition(node, kind));
         let stored =
             stored.and_then(|stored| stored["status"].as_str()).filter(|word| ["True", "False"].contains(word));
         let is_known = stored.map_or_else(|| self.events.was(kind, status), |stored| stored == status);
         let is_known = is_known || self.conditions.read(kind) == Some(status);
         let is_lost = self.events.last_synced(kind) != Some(truth);
-        self.conditions.is_unread(kind) && (is_lost && is_known || status == "Unknown" && stored.is_none())
+        let is_unread = self.conditions.is_unread(kind);
+        let came_late = self.stray_write_us.is_some() && status == "Unknown";
+        is_unread && (is_lost && is_known || status == "Unknown" && stored.is_none())
+            || self.excuses.allow(Excuse::CameLate, is_unread && came_late)
     }
 
     /// The agent is told what the server has.
@@ -284,8 +287,11 @@ impl World {
     pub fn is_repaired(&self) -> bool {
         let node = self.server.node(&self.plan.name);
         MONITORED.iter().all(|kind| {
-            let reason = node.and_then(|node| condition(node, kind)).and_then(|stored| stored["reason"].as_str());
-            reason.is_some_and(|reason| !["", "NodeStatusUnknown", "NodeStatusNeverUpdated"].contains(&reason))
+            let stored = node.and_then(|node| condition(node, kind));
+            let text = |key: &str| stored.and_then(|stored| stored[key].as_str()).unwrap_or_default();
+            // Of a Node made anew between the look and the report only what had changed is told (seed 120064).
+            let has_status = !text("status").is_empty();
+            has_status && !["", "NodeStatusUnknown", "NodeStatusNeverUpdated"].contains(&text("reason"))
         })
     }
 

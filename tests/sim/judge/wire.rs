@@ -107,6 +107,12 @@ struct Doubt {
     missed_us: Option<u64>,
 }
 
+impl Doubt {
+    fn is_stood_off(&self, now_us: u64) -> bool {
+        self.missed_us.is_some_and(|missed_us| now_us < missed_us + STOOD_OFF_US)
+    }
+}
+
 /// What was seen of the agent so far.
 #[derive(Debug, Default)]
 pub struct Watch {
@@ -192,8 +198,15 @@ impl Watch {
         self.comeback = None;
     }
 
-    pub fn is_node_missing(&self) -> bool {
-        self.node_missing
+    /// The Node is gone, or may be left alone for a while as it was gone again and again (D1): whether there is one by now or
+    /// not (seeds 107802, 120061).
+    pub fn is_node_missing(&self, now_us: u64) -> bool {
+        self.node_missing || self.doubt.is_stood_off(now_us)
+    }
+
+    /// The server took a report, and the agent knows: whatever was missing is there again.
+    pub fn report_accepted(&mut self) {
+        self.doubt.missed_us = None;
     }
 
     pub fn lease_came_late(&mut self) {
@@ -237,7 +250,7 @@ impl Watch {
             // Where no server is found, the Lease goes first.
             (doubt.since_us, doubt.due_us) = (None, None);
         }
-        let is_stood_off = doubt.missed_us.is_some_and(|missed_us| now_us < missed_us + STOOD_OFF_US);
+        let is_stood_off = doubt.is_stood_off(now_us);
         let is_gone = lane == Lane::Lease && self.is_plain_renewal && said.is_missing();
         if is_gone && !is_stood_off && !self.node_missing && !self.is_contested && !self.owner_in_doubt {
             doubt.since_us = Some(now_us);
@@ -340,7 +353,9 @@ impl Watch {
         let is_done = said == Said::Done;
         if lane == Lane::Lease {
             self.is_contested |= self.came_late > 0;
-            self.came_late = self.came_late.saturating_sub(1);
+            // Who is no API server brings nothing out (seed 319767).
+            let tells = !matches!(said, Said::Nothing { .. });
+            self.came_late = self.came_late.saturating_sub(u32::from(tells));
             self.lease_failure = (!is_done).then_some(said);
             if is_done {
                 self.lease_succeeded(now_us);
