@@ -68,7 +68,9 @@ impl Contest {
     ) -> Option<Box<Node>> {
         let spec = lease.unwrap_or_default().spec;
         let name = &shared.node_name;
-        let Some(seen) = seen else {
+        // Who renews moves on: an earlier time is that of a request of ours which came late, and says nothing of others.
+        let is_of_before = |seen: &String| !spec.renew_time.is_empty() && spec.renew_time < *seen;
+        let Some(seen) = seen.filter(|seen| !is_of_before(seen)) else {
             let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0).min(3600);
             // A quarter of the duration, the jitter, and a slow link.
             let wait = Duration::from_secs(seconds) / 3 + Duration::from_secs(3);

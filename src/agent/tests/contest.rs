@@ -21,8 +21,8 @@ fn writes(sent: &[Operation]) -> usize {
     sent.iter().filter(|operation| operation.verb() != "GET").count()
 }
 
-/// Answers the two looks at the Lease.
-fn look(script: &mut Script, renewed: [&str; 2]) {
+/// Answers the looks at the Lease.
+fn look<const LOOKS: usize>(script: &mut Script, renewed: [&str; LOOKS]) {
     for renew_time in renewed {
         let mut stored = lease(Some("uid1"));
         stored.spec.renew_time = renew_time.to_owned();
@@ -82,6 +82,23 @@ fn a_twin_that_differs_in_nothing_is_noticed_by_its_renewals_and_said_to_be_one(
     assert_eq!(writes(&script.pass(Duration::from_secs(290))), 0);
     let said = script.said.iter().find(|notice| notice.word == "name-taken").unwrap();
     assert!(said.text.contains("tell them not apart"), "{said:?}");
+}
+
+#[test]
+fn a_renewal_of_ours_that_came_late_is_nobody_elses() {
+    let mut script = working();
+    lose_the_lease(&mut script);
+    script.play_healthy(Lane::Status);
+    look(&mut script, [LATER, ONE, ONE]);
+    assert!(writes(&script.pass(Duration::from_secs(30))) > 3);
+    assert!(script.words().contains(&"stranger-gone") && !script.words().contains(&"name-taken"));
+    // One that goes on from there is another's.
+    let mut script = working();
+    lose_the_lease(&mut script);
+    script.play_healthy(Lane::Status);
+    look(&mut script, [LATER, ONE, LATER]);
+    assert_eq!(writes(&script.pass(Duration::from_secs(290))), 0);
+    assert!(script.words().contains(&"name-taken"));
 }
 
 #[test]
