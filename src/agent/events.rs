@@ -231,6 +231,10 @@ impl EventLane {
             }
             let text = format!("event {} dropped: {refusal}{advice}", lost.event.reason);
             shared.say(Level::Warn, "event-dropped", text);
+            if lost.event.count > 1 {
+                // It may have been counted all the same: the next sighting is another one.
+                self.remember(lost.event);
+            }
         }
     }
 

@@ -68,6 +68,20 @@ fn a_repeat_counts_on_the_event_that_the_server_has() {
 }
 
 #[test]
+fn a_repeat_that_is_given_up_counts_as_the_server_may_have_counted_it() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    happen(&mut script, "again");
+    play_all(&mut script);
+    for (code, reason) in [(502, "InternalError"), (422, "Invalid")] {
+        happen(&mut script, "again");
+        assert!(matches!(script.play(Lane::Events, refused(code, reason)).1, Operation::PatchEvent { .. }));
+    }
+    happen(&mut script, "again");
+    assert_eq!(body_of(&play_all(&mut script)[0])["count"], 4);
+}
+
+#[test]
 fn a_link_does_not_shorten_a_retry_after() {
     let mut script = Script::new();
     script.play(Lane::Events, unreachable());
