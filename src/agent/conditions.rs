@@ -31,6 +31,8 @@ struct Believed {
     /// When this process first could say.
     first_look: Option<Now>,
     change: Option<Change>,
+    /// The last change that a server has acknowledged, and the time that it gave back.
+    acknowledged: Option<(Moment, Wall)>,
     /// The status whose event was told without a record, since the server last acknowledged a report.
     told: Option<Status>,
 }
@@ -127,6 +129,11 @@ impl Conditions {
                 let is_first = |at: Moment| believed.first_look.is_some_and(|look| look.up == at.up);
                 let is_over = |change: &mut Change| is_outdated(change.at) || is_first(change.at);
                 believed.change.take_if(|change| outdated.is_some() && is_over(change));
+                // A report of before that one came late, and wrote an earlier time over it.
+                let fell_back = |(_, told): &(Moment, Wall)| stored_since(stored).is_some_and(|since| since < *told);
+                if let Some((at, _)) = believed.acknowledged.filter(fell_back) {
+                    believed.change.get_or_insert(Change { at, record: None, is_reported: false });
+                }
                 continue;
             }
             let rests_on_it = believed.change.is_some_and(|change| is_outdated(change.at));
@@ -223,7 +230,9 @@ impl Conditions {
                 stored.map_or(rules::may_be_absent(kind, status), |stored| stored.status == status.word())
             };
             let has_arrived = believed.status.is_none_or(is_so);
-            believed.change.take_if(|change| change.is_reported && has_arrived);
+            if let Some(change) = believed.change.take_if(|change| change.is_reported && has_arrived) {
+                believed.acknowledged = stored.and_then(stored_since).map(|told| (change.at, told));
+            }
             believed.told = None;
         }
     }
@@ -232,8 +241,11 @@ impl Conditions {
 /// Whether a record was made before what the server has.
 fn is_older(recorded: Moment, stored: &Condition, shared: &Shared, now: Now) -> bool {
     let recorded = shared.stamp(now).and_then(|stamp| shared.records.wall_of(recorded, stamp, now.up));
-    let stored = Wall::parse_stamp(&stored.last_transition_time);
-    recorded.zip(stored).is_some_and(|(recorded, stored)| stored.since(recorded) >= STAMP_SECOND)
+    recorded.zip(stored_since(stored)).is_some_and(|(recorded, stored)| stored.since(recorded) >= STAMP_SECOND)
+}
+
+fn stored_since(stored: &Condition) -> Option<Wall> {
+    Wall::parse_stamp(&stored.last_transition_time)
 }
 
 fn find<'a>(node: &'a Node, kind: &str) -> Option<&'a Condition> {

@@ -107,3 +107,22 @@ fn renewals_that_are_rare_by_the_settings_are_no_gaps() {
         assert!(is_assertion(&operation) || !is_whole(&operation), "{operation:?}");
     }
 }
+
+#[test]
+fn a_report_that_came_late_does_not_take_back_since_when_a_condition_holds() {
+    let mut script = Script::new();
+    script.register();
+    script.press_memory(true);
+    script.pass(Duration::from_secs(30));
+    let since = |script: &Script| script.stored.as_ref().unwrap().status.conditions[0].last_transition_time.clone();
+    let told = since(&script);
+    "2026-01-01T00:00:01Z".clone_into(&mut script.stored.as_mut().unwrap().status.conditions[0].last_transition_time);
+    let later = script.pass(Duration::from_secs(600));
+    assert_eq!(since(&script), told);
+    let whole = later.iter().filter(|sent| sent.verb() != "GET" && body_of(sent).to_string().contains(&told)).count();
+    assert_eq!(whole, 1, "told once more, and with that it is good: {later:?}");
+    // Of a later time it is another who wrote it.
+    "2099-01-01T00:00:01Z".clone_into(&mut script.stored.as_mut().unwrap().status.conditions[0].last_transition_time);
+    script.pass(Duration::from_secs(600));
+    assert_eq!(since(&script), "2099-01-01T00:00:01Z");
+}
