@@ -75,7 +75,7 @@ impl Outage {
             .with_remark(0, writes),
             Row::new("on ext4, its own included", None, &ours(day.map(|all| all.device_bytes as f64)), table::whole),
             Row::new("link-up to Ready: requests", Some(2.0), &ours(most(|way| way.requests)), table::whole),
-            Row::new("link-up to Ready: IP bytes", None, &ours(most(|way| way.ip_bytes)), table::whole),
+            Row::new("link-up to Ready: IP bytes", Some(5500.0), &ours(most(|way| way.ip_bytes)), table::whole),
             Row::new("link-up to Ready: time", None, &ours(most(|way| way.milliseconds)), table::milliseconds),
             Row::new(
                 "memory (RSS) in a full replay",
