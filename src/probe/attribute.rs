@@ -42,15 +42,33 @@ pub(super) fn count(text: &str) -> Result<u64, Why> {
 
 /// What follows `key` and `separator` in the first line of a table that begins with them.
 pub(super) fn value_of<'a>(table: &'a str, key: &str, separator: char) -> Option<&'a str> {
-    // Some of these tables are read with every renewal, and `str::lines` takes a thousand instructions a line where the
-    // library is built for size.
+    let mut value = None;
+    values_of(table, &[key], separator, std::slice::from_mut(&mut value));
+    value
+}
+
+/// The same for several keys, each into its place in `values`. Some of these tables are read with every renewal: once, not once
+/// for each key.
+pub(super) fn values_of<'a>(table: &'a str, keys: &[&str], separator: char, values: &mut [Option<&'a str>]) {
+    // `str::lines` takes a thousand instructions a line where the library is built for size, and `str::find` twice as many as this.
     let next_line = |text: &str| text.bytes().position(|byte| byte == b'\n').map(|end| end + 1);
     let mut rest = table;
-    loop {
-        if let Some(value) = rest.strip_prefix(key).and_then(|rest| rest.strip_prefix(separator)) {
-            return value.get(..next_line(value).unwrap_or(value.len()));
+    let mut missing = keys.len();
+    while missing > 0 {
+        let next = next_line(rest).unwrap_or(rest.len());
+        let Some((line, after)) = rest.split_at_checked(next) else { return };
+        for (key, value) in keys.iter().zip(values.iter_mut()) {
+            // Most lines are none of these, and a call that compares texts takes thirty instructions.
+            let may_be_it = value.is_none() && line.get(key.len()..).is_some_and(|rest| rest.starts_with(separator));
+            if let Some(found) = may_be_it.then(|| line.strip_prefix(key)?.strip_prefix(separator)).flatten() {
+                *value = Some(found);
+                missing -= 1;
+            }
         }
-        rest = rest.get(next_line(rest)?..)?;
+        if after.is_empty() {
+            return;
+        }
+        rest = after;
     }
 }
 
@@ -93,6 +111,9 @@ mod tests {
         let value = |key| value_of(table, key, ' ').map(str::trim);
         assert_eq!((value("file"), value("kernel"), value("inactive_file")), (Some("3"), Some("5"), Some("1")));
         assert_eq!((value("mapped"), value("fil"), value("kernel 5 ")), (None, None, None));
+        let mut values = [None; 4];
+        values_of(table, &["kernel", "file", "none", "file_mapped"], ' ', &mut values);
+        assert_eq!(values.map(|value| value.map(str::trim)), [Some("5"), Some("3"), None, Some("2")]);
         assert_eq!(
             (value_of("", "a", ':'), value_of("a:", "a", ':'), value_of("\u{e9}\na:1", "a", ':')),
             (None, Some(""), Some("1"))

@@ -10,7 +10,7 @@
 //! CmaFree:           40960 kB
 //! ```
 
-use super::attribute::{count, value_of};
+use super::attribute::{count, value_of, values_of};
 use super::facts::Why;
 use crate::config::limits;
 
@@ -54,25 +54,31 @@ pub(super) fn available_bytes(meminfo: &str) -> Result<u64, Why> {
 
 /// SRC-9 for version 2: `anon` + `file` - `inactive_file`, as the kubelet, which leaves the kernel's own memory out.
 pub(super) fn working_set_v2(stat: &str) -> Result<u64, Why> {
-    let used = stat_of(stat, "anon")?.saturating_add(stat_of(stat, "file")?);
-    Ok(used.saturating_sub(stat_of(stat, "inactive_file")?))
+    working_set(stat, ["anon", "file", "inactive_file"])
 }
 
 /// SRC-9 for version 1. The root's `memory.usage_in_bytes`, which the kubelet reads, is nothing but the sum of these two
 /// (`mem_cgroup_usage`).
 pub(super) fn working_set_v1(stat: &str) -> Result<u64, Why> {
-    let used = stat_of(stat, "total_cache")?.saturating_add(stat_of(stat, "total_rss")?);
-    Ok(used.saturating_sub(stat_of(stat, "total_inactive_file")?))
+    working_set(stat, ["total_cache", "total_rss", "total_inactive_file"])
+}
+
+/// The sum of the first two, less the third.
+fn working_set(stat: &str, keys: [&str; 3]) -> Result<u64, Why> {
+    let mut values = [None; 3];
+    values_of(stat, &keys, ' ', &mut values);
+    let mut bytes = [0; 3];
+    for ((key, value), bytes) in keys.iter().zip(values).zip(&mut bytes) {
+        *bytes = count(value.ok_or_else(|| Why::Malformed(format!("no {key} line")))?)?;
+    }
+    let [one, other, inactive] = bytes;
+    Ok(one.saturating_add(other).saturating_sub(inactive))
 }
 
 fn bytes_of(meminfo: &str, key: &str) -> Result<u64, Why> {
     let value = value_of(meminfo, key, ':').ok_or_else(|| Why::Malformed(format!("no {key} line")))?;
     let kibibytes = value.trim().strip_suffix("kB").ok_or_else(|| Why::Malformed(format!("{key} is not in kB")))?;
     count(kibibytes)?.checked_mul(1024).ok_or_else(|| Why::Malformed(format!("{key} is too large")))
-}
-
-fn stat_of(stat: &str, key: &str) -> Result<u64, Why> {
-    count(value_of(stat, key, ' ').ok_or_else(|| Why::Malformed(format!("no {key} line")))?)
 }
 
 #[cfg(test)]

@@ -15,9 +15,28 @@ const STATIC_ENTRIES: usize = 61;
 /// What an entry counts for besides its name and its value (RFC 7541 4.1).
 pub(super) const ENTRY_BYTES: usize = 32;
 
-fn of_static_table<'a>() -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    let mut texts = STATIC.as_bytes().split(|byte| *byte == b'\n');
-    (0..STATIC_ENTRIES).map_while(move |_| texts.next().zip(texts.next()))
+/// Where each text begins, and one behind the last: a field is looked up with every answer.
+const STARTS: [u16; 2 * STATIC_ENTRIES + 1] = {
+    let mut starts = [0; 2 * STATIC_ENTRIES + 1];
+    let (mut texts, mut left, mut at) = (STATIC.as_bytes(), starts.as_mut_slice().split_at_mut(1).1, 0);
+    while let [byte, behind @ ..] = texts {
+        (texts, at) = (behind, at + 1);
+        if *byte == b'\n' {
+            let [start, others @ ..] = left else { break };
+            *start = at;
+            left = others;
+        }
+    }
+    starts
+};
+
+/// Counted from 0.
+fn of_static_table<'a>(place: usize) -> Option<(&'a [u8], &'a [u8])> {
+    let text = |number: usize| {
+        let (start, next) = (*STARTS.get(number)?, *STARTS.get(number + 1)?);
+        STATIC.as_bytes().get(usize::from(start)..usize::from(next).checked_sub(1)?)
+    };
+    text(2 * place).zip(text(2 * place + 1))
 }
 
 /// Which index stands for a field.
@@ -92,11 +111,19 @@ impl Table {
         })
     }
 
+    /// The same, counted from 0: what comes with each answer is not looked for one by one.
+    fn of_dynamic_table_at(&self, place: usize) -> Option<(&[u8], &[u8])> {
+        let (older, newer) = self.entries.split_at_checked(self.entries.len().checked_sub(place)?)?;
+        let (name, value) = older.last()?;
+        let end = self.bytes.len().checked_sub(newer.iter().map(|(name, value)| name + value).sum())?;
+        self.bytes.get(end.checked_sub(name + value)?..end)?.split_at_checked(*name)
+    }
+
     /// The field that an index stands for, counted from 1.
     pub(super) fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
         match index.checked_sub(STATIC_ENTRIES + 1) {
-            Some(place) => self.of_dynamic_table().nth(place),
-            None => of_static_table().nth(index.checked_sub(1)?),
+            Some(place) => self.of_dynamic_table_at(place),
+            None => of_static_table(index.checked_sub(1)?),
         }
     }
 
@@ -104,7 +131,7 @@ impl Table {
     pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Found {
         let dynamic = (STATIC_ENTRIES + 1..).zip(self.of_dynamic_table());
         let mut name_alone = 0;
-        for (index, entry) in dynamic.chain((1..).zip(of_static_table())) {
+        for (index, entry) in dynamic.chain((1..).zip((0..).map_while(of_static_table))) {
             if entry == (name, value) {
                 return Found::Field(index);
             }
