@@ -90,8 +90,8 @@ impl Shared {
                 IdentityStep::Send(ticket, Access::Candidate { chain }, operation) => {
                     proving = proving.take().filter(|(known, _)| *known == chain);
                     if proving.is_none() {
-                        let node_pem = self.identity.files.with_key(chain.clone(), None);
-                        proving = node_pem.map(|node_pem| (chain, Rc::new(self.pool.with_certificate(&node_pem))));
+                        end(introduced.take());
+                        proving = self.to_prove(chain);
                     }
                     let answer = match &proving {
                         Some((_, pool)) => pool.exchange(operation).await,
@@ -205,6 +205,14 @@ impl Shared {
             }
             dates = self.pool.reload().await;
         }
+    }
+
+    /// Where this certificate proves itself, its connection takes the place of the one in use: memory for both at once would
+    /// never be given back.
+    fn to_prove(&self, chain: Vec<CertificateDer<'static>>) -> Option<(Vec<CertificateDer<'static>>, Rc<Pool>)> {
+        let node_pem = self.identity.files.with_key(chain.clone(), None)?;
+        self.pool.drop_idle();
+        Some((chain, Rc::new(self.pool.with_certificate(&node_pem))))
     }
 
     /// `None`: it goes over the connection of all lanes.
