@@ -17,7 +17,7 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible source run test test-cross test-vm test-fleet test-rotation test-services test-recipes upgrade \
+.PHONY: help build static release release-all reproducible source run test test-http1 test-cross test-vm test-fleet test-rotation test-services test-recipes upgrade \
     packages lint deny fmt cluster bench sim mutants fuzz board install clean
 
 help: ## What each target does
@@ -51,6 +51,9 @@ run: ## Run the agent: against the cluster of KUBECONFIG, or an embedded model A
 
 test: ## Everything: units, boards, simulation, hostile servers, and the real cluster (builds it the first time: 6 min)
 	./tests/run $(ARGS)
+
+test-http1: ## The suites on the real cluster once more, every agent with HTTP/1.1 alone (11 min)
+	@for suite in cluster outage joining; do ALPN_PROTOCOL=http/1.1 ./tests/run --test $$suite $(ARGS) || exit; done
 
 test-cross: ## Each binary that ships, on its processor emulated: what it says, and that it becomes a Node
 	@CROSS=1 ./tests/run --test cross $(ARGS)

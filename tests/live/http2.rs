@@ -30,6 +30,11 @@ const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookc
 /// The longest that the agent waits for an answer (TR-1).
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// Whatever the others speak (`make test-http1`).
+fn over_http2(node: &NodeIdentity) -> Launch<'_> {
+    Launch::quick(node).set("alpnProtocol", "h2")
+}
+
 fn renewals(all: &[AuditEntry]) -> Vec<u64> {
     all.iter().filter(|e| is_renewal(e)).map(|e| e.received_at_us).collect()
 }
@@ -85,8 +90,7 @@ fn over_http2_a_request_that_a_webhook_holds_up_costs_neither_a_renewal_nor_a_se
 ) -> Result<()> {
     let proxy = Proxy::forward(cluster.api.port)?;
     let node = cluster.node("held-up")?;
-    let launch =
-        Launch::quick(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).set("statusAssertFrequency", "1s");
+    let launch = over_http2(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).set("statusAssertFrequency", "1s");
     let mut agent = launch.start(cluster)?;
     wait_until_ready(cluster, &node)?;
     let assertions = |all: &[AuditEntry]| all.iter().filter(|e| is_assertion(e)).count();
@@ -115,7 +119,7 @@ fn over_http2_a_request_that_a_webhook_holds_up_costs_neither_a_renewal_nor_a_se
 fn over_http2_a_connection_that_is_dead_ends_with_the_first_request_that_hangs_on_it(cluster: &Cluster) -> Result<()> {
     let proxy = Proxy::forward(cluster.api.port)?;
     let node = cluster.node("dead-way")?;
-    let mut agent = Launch::quick(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).start(cluster)?;
+    let mut agent = over_http2(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).start(cluster)?;
     wait_until_ready(cluster, &node)?;
     wait_for_requests(&cluster.api, &node, "two renewals", SOON, |all| renewals(all).len() >= 2)?;
     assert_eq!(proxy.accepted(), 1, "TR-1: everything over one kept connection");
@@ -136,8 +140,7 @@ fn over_http2_a_server_that_sends_its_clients_away_gets_every_request_once(clust
     let api = cluster.api_server_with(&["--goaway-chance=0.02"])?;
     let proxy = Proxy::forward(api.port)?;
     let node = cluster.node_at(&api, "sent-away", Credential::Valid)?;
-    let launch =
-        Launch::quick(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).set("statusAssertFrequency", "1s");
+    let launch = over_http2(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).set("statusAssertFrequency", "1s");
     let mut agent = launch.start(cluster)?;
     wait_until_ready(cluster, &node)?;
     // About a hundred requests for each; the chance that it takes five times as long is one in a thousand.
@@ -162,7 +165,7 @@ fn over_http2_a_server_that_sends_its_clients_away_gets_every_request_once(clust
 fn over_http2_a_server_that_restarts_in_good_order_is_found_again(cluster: &Cluster) -> Result<()> {
     let api = cluster.api_server_with(&[])?;
     let node = cluster.node_at(&api, "restarted", Credential::Valid)?;
-    let mut agent = Launch::quick(&node).start(cluster)?;
+    let mut agent = over_http2(&node).start(cluster)?;
     wait_until_ready(cluster, &node)?;
     agent.wait_for_line(&["lease-held:"], SOON)?;
     api.restart()?;

@@ -31,6 +31,13 @@ pub const QUICK: [(&str, &str); 3] =
 pub const ROOM_ON_DISK: (&str, &str) =
     ("evictionHard", "{memory.available: 100Mi, nodefs.available: 100Mi, nodefs.inodesFree: '1000'}");
 
+const ALPN_PROTOCOL: &str = "alpnProtocol";
+
+/// What every agent speaks whose test does not say so itself (`make test-http1`); `None`: what the server picks.
+fn protocol_of_all() -> Option<String> {
+    std::env::var("ALPN_PROTOCOL").ok().filter(|protocol| !protocol.is_empty())
+}
+
 /// Up to `--`, each first file stands in for the second, in a mount namespace of our own: the rest is another machine.
 const OTHER_MACHINE: &str =
     r#"while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit 1; shift 2; done; shift; exec "$@""#;
@@ -280,6 +287,9 @@ impl Nodepulse {
 
     fn write_settings(&self) -> Result<()> {
         let mut text = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n".to_owned();
+        if let Some(protocol) = protocol_of_all().filter(|_| !self.settings.contains_key(ALPN_PROTOCOL)) {
+            text.push_str(&format!("{ALPN_PROTOCOL}: {protocol}\n"));
+        }
         for (key, yaml) in &self.settings {
             text.push_str(&format!("{key}: {yaml}\n"));
         }
