@@ -18,7 +18,8 @@ pub fn cases() -> Vec<Case> {
 
 fn certificates_of_seconds_follow_each_other_without_a_gap(cluster: &Cluster) -> Result<()> {
     cluster.make_joinable()?;
-    let node = cluster.node_at(&cluster.api, "renewed", Credential::Ending(Duration::from_secs(30)))?;
+    // Its first certificate ends before those that are issued: one that ends later would stay in use.
+    let node = cluster.node_at(&cluster.api, "renewed", Credential::Ending(super::life() * 3 / 4))?;
     // Another that keeps its certificate: what both suffer is the machine's.
     let other = cluster.node("not-renewed")?;
     let mut beside = Launch::quick(&other).start(cluster)?;
