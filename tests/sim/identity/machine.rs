@@ -21,6 +21,8 @@ pub struct Flight {
     pub exchange: Exchange,
     /// Of the server in the list of those in use.
     pub place: Option<usize>,
+    /// It proves a certificate.
+    pub is_proof: bool,
 }
 
 pub struct Machine {

@@ -45,10 +45,16 @@ pub struct Letter {
 
 impl World {
     pub fn send(&mut self, board: usize, ticket: Ticket, access: Option<Access>, operation: Operation) {
-        let machine = &self.machines[board];
+        let machine = &mut self.machines[board];
         let in_use = machine.shell.authorities.as_ref().map(Bundle::all);
         let is_of_identity = access.is_some();
-        let place = matches!(access, None | Some(Access::InUse)).then(|| machine.shell.place());
+        let is_proof = matches!(access, Some(Access::Candidate { .. }));
+        let place = match &access {
+            None | Some(Access::InUse) => Some(machine.shell.place()),
+            Some(Access::Candidate { chain }) => Some(machine.shell.place_of_proof(chain)),
+            Some(_) => None,
+        };
+        let machine = &self.machines[board];
         let (mut trusted, leaf, token, to) = match access.unwrap_or(Access::InUse) {
             Access::InUse if machine.shell.identity.is_none() => {
                 return self.violated(format!("{} is sent without an identity", operation.label()));
@@ -59,7 +65,8 @@ impl World {
                 return self.answer(board, 1_000, Input::Answered(ticket, answer));
             }
             Access::Candidate { chain } => {
-                (in_use, chain.first().map(|leaf| leaf.to_vec()), None, machine.shell.server())
+                let server = place.and_then(|place| machine.shell.server_at(place));
+                (in_use, chain.first().map(|leaf| leaf.to_vec()), None, server)
             }
             Access::Supervisor { port } => {
                 let server = machine.shell.server().map(|server| Server { port, ..server });
@@ -94,7 +101,7 @@ impl World {
         let letter = Letter { bytes, to, trust: trusted.map(keys), leaf };
         self.requests += 1;
         let (flight, life) = (self.requests, self.machines[board].life);
-        self.machines[board].flights.insert(flight, Flight { ticket, exchange, place });
+        self.machines[board].flights.insert(flight, Flight { ticket, exchange, place, is_proof });
         self.schedule(PATIENCE_US, Event::Fail { board, life, flight, word: "timed-out" });
         if self.is_linked(board) {
             let delay_us = self.random.between(2_000, 120_000);
@@ -270,7 +277,8 @@ impl World {
         if !self.lives(board, life) || !self.is_linked(board) {
             return;
         }
-        let Some(Flight { ticket, mut exchange, place }) = self.machines[board].flights.remove(&flight) else {
+        let Some(Flight { ticket, mut exchange, place, is_proof }) = self.machines[board].flights.remove(&flight)
+        else {
             return;
         };
         let answer = match exchange.feed(&mut bytes) {
@@ -278,14 +286,14 @@ impl World {
             Ok(Progress::NeedMore) => return self.violated("a whole reply was not understood".to_owned()),
             Err(failure) => Answer { date: None, result: Err(Refusal::Failed(failure)) },
         };
-        self.answered(board, place, ticket, answer);
+        self.answered(board, (place, is_proof), ticket, answer);
     }
 
     /// A server that came to nothing is not asked next.
-    fn answered(&mut self, board: usize, place: Option<usize>, ticket: Ticket, answer: Answer) {
+    fn answered(&mut self, board: usize, (place, is_proof): (Option<usize>, bool), ticket: Ticket, answer: Answer) {
         let (up, is_stuck) = (self.now(board).up, self.is(Fault::OneServer));
         if let Some(place) = place.filter(|_| !is_stuck) {
-            self.machines[board].shell.heard(place, matches!(answer.result, Err(Refusal::Failed(_))), up);
+            self.machines[board].shell.heard(place, is_proof, matches!(answer.result, Err(Refusal::Failed(_))), up);
         }
         self.feed(board, Input::Answered(ticket, answer));
     }
@@ -294,12 +302,12 @@ impl World {
         if !self.lives(board, life) {
             return;
         }
-        let Some(Flight { ticket, place, .. }) = self.machines[board].flights.remove(&flight) else { return };
+        let Some(Flight { ticket, place, is_proof, .. }) = self.machines[board].flights.remove(&flight) else { return };
         let failure = match word {
             "timed-out" => Failure::timed_out(Duration::from_micros(PATIENCE_US)),
             "connect-refused" => Failure::new(word, "nobody listens there"),
             word => Failure::new(word, "the server's certificate is by nobody whom this board goes by"),
         };
-        self.answered(board, place, ticket, Answer { date: None, result: Err(Refusal::Failed(failure)) });
+        self.answered(board, (place, is_proof), ticket, Answer { date: None, result: Err(Refusal::Failed(failure)) });
     }
 }

@@ -43,6 +43,8 @@ pub struct Shell {
     /// Those in use, and whose turn it is.
     servers: Vec<Server>,
     turns: Turns,
+    /// The certificate that is being proven, over connections of its own, which take their turns apart.
+    proving: Option<(Vec<CertificateDer<'static>>, Turns)>,
     node_password: Option<NodePassword>,
     pub is_password_in_memory: bool,
 }
@@ -57,15 +59,31 @@ impl Shell {
         self.turns.current()
     }
 
+    /// The same where that certificate is proven: a server that came to nothing is not asked next (seed 4190).
+    pub fn place_of_proof(&mut self, chain: &[CertificateDer<'static>]) -> usize {
+        if self.proving.as_ref().is_none_or(|(known, _)| known != chain) {
+            self.proving = Some((chain.to_vec(), self.turns.clone()));
+        }
+        self.proving.as_ref().map_or(0, |(_, turns)| turns.current())
+    }
+
     pub fn server(&self) -> Option<Server> {
-        self.servers.get(self.place()).cloned()
+        self.server_at(self.place())
+    }
+
+    pub fn server_at(&self, place: usize) -> Option<Server> {
+        self.servers.get(place).cloned()
     }
 
     /// What came of a request to the server at that place.
-    pub fn heard(&mut self, place: usize, is_failed: bool, up: Up) {
+    pub fn heard(&mut self, place: usize, is_proof: bool, is_failed: bool, up: Up) {
+        let turns = match &mut self.proving {
+            Some((_, turns)) if is_proof => turns,
+            _ => &mut self.turns,
+        };
         match is_failed {
-            true => drop(self.turns.failed(place, self.servers.len(), up)),
-            false => self.turns.worked(),
+            true => drop(turns.failed(place, self.servers.len(), up)),
+            false => turns.worked(),
         }
     }
 
@@ -79,7 +97,7 @@ impl Shell {
 
     fn use_servers(&mut self, servers: Vec<Server>) {
         if self.servers != servers {
-            self.turns = Turns::default();
+            (self.turns, self.proving) = (Turns::default(), None);
             self.servers = servers;
         }
     }
