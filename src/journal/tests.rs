@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::record::cut;
 use super::*;
+use crate::config::limits::JOURNAL_LEAST_BYTES;
 use crate::time::Wall;
 
 const QUOTA_BYTES: usize = 64 * 1024;
@@ -417,19 +418,20 @@ fn a_number_that_a_torn_write_may_have_told_is_not_used_again_and_nothing_is_put
 #[test]
 fn a_new_file_is_dense_with_room_for_twice_as_much_which_appends_fill_without_gaps() {
     let (mut paper, mut journal) = (Paper::default(), new());
-    (0..200).for_each(|minute| _ = journal.add(at(60 * minute), change(&format!("Condition{minute}"), Status::True)));
-    paper.sync(&mut journal, at(12_000));
+    (0..400).for_each(|minute| _ = journal.add(at(60 * minute), change(&format!("Condition{minute}"), Status::True)));
+    paper.sync(&mut journal, at(24_000));
     let File { end, room_end, .. } = journal.file;
-    assert!(end < 200 * 45, "{end} bytes for 200 records");
+    assert!(end < 400 * 45, "{end} bytes for 400 records");
+    assert!(3 * end > JOURNAL_LEAST_BYTES + 4096, "a file of the least size would do: {end}");
     assert!((2 * end - 100..2 * end + 4096).contains(&(room_end - end)), "{room_end} after {end}");
     for _ in 0..10 {
         let end = journal.file.end;
-        journal.add(at(12_001), Happened::ProcessStarted);
-        let write = journal.next_write(at(12_001).up).unwrap();
+        journal.add(at(24_001), Happened::ProcessStarted);
+        let write = journal.next_write(at(24_001).up).unwrap();
         assert!(matches!(&write, Write::Append { at_bytes, .. } if *at_bytes == end as u64), "{end} {write:?}");
         paper.take(write);
         assert!(journal.has_unwritten() && journal.write_due().is_none(), "it is in flight");
-        journal.written(true, at(12_001).up);
+        journal.written(true, at(24_001).up);
     }
     assert_eq!(told(&paper.recover(BOOT)), told(&journal));
 }
