@@ -55,16 +55,10 @@ fn say(what: &str, longest: Duration) {
 
 fn a_server_behind_haproxy_that_is_killed_is_left(cluster: &Cluster) -> Result<()> {
     let site = behind_haproxy(cluster, "killed")?;
-    let (used, before) = (site.in_use()?, site.middle.passed()?);
+    let (used, before) = (site.in_use()?, site.counted()?);
     let killed_us = now_us();
     site.servers[used].kill()?;
-    let after = site.wait_for_renewal(killed_us, |place| place != used)?;
-    let passed = site.middle.passed()?;
-    let (bytes, connections) = (passed.bytes - before.bytes, passed.connections - before.connections);
-    let text = format!(
-        "a member killed: renewed at the other after {:.1} s, {bytes} bytes of TCP payload over {connections} connections",
-        after.as_secs_f64()
-    );
+    let text = format!("a member killed: {}", site.change_over(used, killed_us, before)?);
     say(&text, site.stayed_ready()?);
     Ok(())
 }
@@ -72,25 +66,25 @@ fn a_server_behind_haproxy_that_is_killed_is_left(cluster: &Cluster) -> Result<(
 fn both_servers_behind_haproxy_are_rolled_one_after_the_other(cluster: &Cluster) -> Result<()> {
     let site = behind_haproxy(cluster, "rolled")?;
     let first = site.in_use()?;
+    let mut change_overs = Vec::new();
     for used in [first, 1 - first] {
-        let rolled_us = now_us();
+        let (rolled_us, before) = (now_us(), site.counted()?);
         site.servers[used].stop();
-        site.wait_for_renewal(rolled_us, |place| place != used)?;
+        change_overs.push(site.change_over(used, rolled_us, before)?);
         site.servers[used].restart()?;
         site.middle.wait_until_healthy(site.servers.len())?;
     }
-    say("both members rolled", site.stayed_ready()?);
+    say(&format!("both members rolled: {}", change_overs.join("; then ")), site.stayed_ready()?);
     Ok(())
 }
 
 fn a_server_behind_haproxy_that_freezes_is_left(cluster: &Cluster) -> Result<()> {
     let site = behind_haproxy(cluster, "frozen")?;
-    let used = site.in_use()?;
+    let (used, before) = (site.in_use()?, site.counted()?);
     let frozen_us = now_us();
     site.servers[used].freeze()?;
-    let after = site.wait_for_renewal(frozen_us, |place| place != used)?;
+    let text = format!("a member frozen: {}", site.change_over(used, frozen_us, before)?);
     site.servers[used].thaw()?;
-    let text = format!("a member frozen: renewed at the other after {:.1} s", after.as_secs_f64());
     say(&text, site.stayed_ready()?);
     Ok(())
 }

@@ -20,14 +20,6 @@ pub struct Middle {
     daemon: Daemon,
 }
 
-/// What HAProxy counts, since it was started.
-#[derive(Debug, Clone, Copy)]
-pub struct Passed {
-    /// Payload of TCP, both ways.
-    pub bytes: u64,
-    pub connections: u64,
-}
-
 impl Middle {
     /// Passes TLS on to whichever of these is healthy, as kubeadm's page about control planes with several members says it,
     /// with looks at their health every second.
@@ -116,16 +108,6 @@ impl Middle {
     /// nginx: other workers, which take new connections; those there are end theirs in good order.
     pub fn reload(&mut self) -> Result<()> {
         self.daemon.signal(Signal::SIGHUP)
-    }
-
-    /// HAProxy: everything that was counted.
-    pub fn passed(&self) -> Result<Passed> {
-        let of = |row: &str, place: usize| row.split(',').nth(place)?.parse::<u64>().ok();
-        let rows = self.ask("show stat")?;
-        let row = rows.lines().find(|row| row.starts_with("apiserver,FRONTEND,")).ok_or("no row of the frontend")?;
-        let counted = of(row, 8).zip(of(row, 9)).zip(of(row, 7));
-        let ((received, sent), connections) = counted.ok_or_else(|| format!("not numbers: {row}"))?;
-        Ok(Passed { bytes: received + sent, connections })
     }
 
     /// HAProxy: once each of its servers is healthy.

@@ -3,7 +3,7 @@
 use super::agent::{Launch, Nodepulse, ROOM_ON_DISK};
 use super::cluster::{ApiServer, AuditEntry, Cluster, NodeIdentity, Result, Validity, condition, wait_until};
 use super::programs::Middle;
-use super::requests::{is_renewal, now_us, wait_until_ready};
+use super::requests::{SOON, is_renewal, now_us, wait_until_ready};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -71,6 +71,33 @@ impl<'a> Site<'a> {
             let found = renewals.find(|(_, entry)| entry.received_at_us > since_us);
             found.map(|(_, entry)| Duration::from_micros(entry.received_at_us - since_us)).ok_or("none yet".to_owned())
         })
+    }
+
+    /// IP bytes that the agent has counted so far, both ways, and connections.
+    pub fn counted(&self) -> Result<(u64, u64)> {
+        let said = self.agent.cost(&[])?;
+        // Of all days: it may be midnight.
+        let of = |path: &str| {
+            let days = said["days"].as_array().into_iter().flatten();
+            days.filter_map(|day| day.pointer(path)?.as_u64()).sum::<u64>()
+        };
+        Ok((of("/sentBytes") + of("/receivedBytes"), of("/purposes/handshake/count")))
+    }
+
+    /// Until the server that is not at this place has taken a renewal since; says how long that took and what it cost, from
+    /// what was counted before.
+    pub fn change_over(&self, used: usize, since_us: u64, before: (u64, u64)) -> Result<String> {
+        let after = self.wait_for_renewal(since_us, |place| place != used)?;
+        // The server may have said so a moment before the agent reads its answer.
+        let (bytes, connections) = wait_until("the agent to have counted the connection", SOON, || {
+            let counted = self.counted()?;
+            let (bytes, connections) = (counted.0 - before.0, counted.1 - before.1);
+            if connections > 0 { Ok((bytes, connections)) } else { Err(format!("{bytes} bytes and no connection")) }
+        })?;
+        Ok(format!(
+            "renewed at the other after {:.1} s, {bytes} IP bytes and {connections} connections",
+            after.as_secs_f64()
+        ))
     }
 
     /// The Node was Ready all the time; answers the longest time between two renewals.

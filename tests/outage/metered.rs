@@ -10,7 +10,6 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 use serde_json::Value;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
     cases![
@@ -94,16 +93,6 @@ impl Capture {
     }
 }
 
-/// What `nodepulse cost -o json` answers.
-fn cost(settings: &std::path::Path, more: &[&str]) -> Result<Value> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nodepulse"));
-    let output = command.args(["cost", "-o", "json"]).args(more).arg("--config").arg(settings).output();
-    let output = output.map_err(|e| e.to_string())?;
-    serde_json::from_slice(&output.stdout).map_err(|e| {
-        format!("{e}: {} {}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-    })
-}
-
 /// Of all days: it may be midnight.
 fn sum(cost: &Value, of: impl Fn(&Value) -> u64) -> u64 {
     cost["days"].as_array().into_iter().flatten().map(of).sum()
@@ -137,7 +126,7 @@ fn compare(
     wait_for_renewals(cluster, &node, &mut capture)?;
     // Between two looks at the capture, as the agent does not stand still.
     let before = capture.bytes()?;
-    let said = cost(agent.settings_file(), &[])?;
+    let said = agent.cost(&[])?;
     let after = capture.bytes()?;
     assert_eq!(said["isRunning"], true, "{said:#}");
     let whole = sum(&said, |day| number(&day["bytes"]));
@@ -157,19 +146,19 @@ fn compare(
     assert!(said["process"]["peakMemoryKiB"].as_u64() > Some(500), "{said:#}");
     assert_eq!(said["thirtyDaysAsSet"], Value::Null, "it runs with these settings");
     // A renewal each twenty seconds instead of each second.
-    let rarely = cost(agent.settings_file(), &["--node-lease-duration-seconds", "80"])?;
+    let rarely = agent.cost(&["--node-lease-duration-seconds", "80"])?;
     let of_lease = |when: &str| number(&rarely[when]["purposes"]["lease"]["bytes"]);
     let [often, rarely] = ["thirtyDays", "thirtyDaysAsSet"].map(of_lease);
     assert!(rarely > 0 && rarely < often / 4, "{rarely} and {often}");
     assert_eq!(agent.stop()?, 0);
-    let kept = cost(agent.settings_file(), &[])?;
+    let kept = agent.cost(&[])?;
     assert_eq!(kept["isRunning"], false, "{kept:#}");
     let all = |said: &Value| sum(said, |day| number(&day["bytes"]));
     assert!(all(&kept) >= whole, "nothing is lost by an orderly end: {kept:#}");
     // The next process goes on.
     let mut next = start()?;
     wait_until("more than was kept", SOON, || {
-        let said = cost(next.settings_file(), &[])?;
+        let said = next.cost(&[])?;
         if said["isRunning"] == true && all(&said) > all(&kept) { Ok(()) } else { Err(format!("{said:#}")) }
     })?;
     next.check()

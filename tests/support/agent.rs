@@ -8,6 +8,7 @@
 use super::cluster::daemon::{Daemon, write_private};
 use super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -256,7 +257,6 @@ impl Nodepulse {
         self.signal(Signal::SIGHUP)
     }
 
-    /// SIGKILL, as the out-of-memory killer would.
     /// What `nodepulse COMMAND` with the same settings answers: its exit code, and all that it says.
     pub fn command(&self, command: &str) -> Result<(i32, String)> {
         let config = format!("--config={}", self.settings_file.display());
@@ -266,6 +266,17 @@ impl Nodepulse {
         Ok((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned()))
     }
 
+    /// What `nodepulse cost -o json` answers with the same settings.
+    pub fn cost(&self, more: &[&str]) -> Result<Value> {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nodepulse"));
+        let command = command.args(["cost", "-o", "json"]).args(more).arg("--config").arg(&self.settings_file);
+        let output = command.output().map_err(|e| e.to_string())?;
+        serde_json::from_slice(&output.stdout).map_err(|e| {
+            format!("{e}: {} {}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+        })
+    }
+
+    /// SIGKILL, as the out-of-memory killer would.
     pub fn kill(&mut self) -> Result<()> {
         self.running()?.kill()
     }
