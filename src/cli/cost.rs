@@ -1,5 +1,7 @@
 //! Turns what the agent has counted into what its network bills: today, yesterday and in thirty days, by purpose.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::args::Sources;
@@ -7,12 +9,16 @@ use super::colour::{BOLD, RESET};
 use super::commands::exit;
 use super::error::CliError;
 use super::load;
-use crate::api::traffic::{Cadence, Day, PURPOSES};
+use crate::api::traffic::{Cadence, Day, PURPOSES, Purpose};
 use crate::io::control::{self, Order};
 use crate::io::kept_days;
 
 const DAY_SECONDS: u64 = 24 * 3600;
 const MONTH_SECONDS: u64 = 30 * DAY_SECONDS;
+/// How long an API server keeps a connection on which nothing is under way (`IdleTimeout` of apiserver/pkg/server).
+const SERVER_KEEPS: Duration = Duration::from_secs(90);
+/// What a connection costs where none was counted: TCP, TLS 1.3 with an ECDSA certificate on both sides, the settings of HTTP/2.
+const HANDSHAKE_BYTES: u64 = 4000;
 /// What is made of less says little: a start costs more than what follows.
 const LITTLE_SECONDS: u64 = 3600;
 
@@ -24,6 +30,8 @@ pub struct Cost {
     month: Day,
     /// The same at the cadence of these settings, where the agent has another.
     as_set: Option<Day>,
+    /// How often these settings make it talk.
+    cadence: Cadence,
     /// Since its start; `None`: it does not run.
     process: Option<Process>,
     directory: String,
@@ -42,14 +50,23 @@ struct Process {
 pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
     let settings = load::settings(sources)?.settings;
     let directory = settings.state_directory.clone();
+    let wanted = Cadence::of(&settings);
     let Some(agent) = control::connect(&directory) else {
         let days = kept_days(&directory);
-        return Ok(Cost { month: month(&days), days, as_set: None, process: None, directory });
+        return Ok(Cost {
+            month: both(&days).for_seconds(MONTH_SECONDS),
+            days,
+            as_set: None,
+            cadence: wanted,
+            process: None,
+            directory,
+        });
     };
     let silent = || CliError::new(exit::SOFTWARE, "the agent does not say: is it of the same version?");
     let told = control::ask(agent, Order::Cost).ok().flatten().ok_or_else(silent)?;
     let told = told.map_err(|why| CliError::new(exit::SOFTWARE, why))?;
-    let mut cost = Cost { days: Default::default(), month: Day::default(), as_set: None, process: None, directory };
+    let (days, month) = Default::default();
+    let mut cost = Cost { days, month, as_set: None, cadence: wanted, process: None, directory };
     let mut days = cost.days.iter_mut();
     let mut cadence = None;
     for line in told.lines() {
@@ -65,16 +82,33 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
             _ => {}
         }
     }
-    cost.month = month(&cost.days);
-    let wanted = Cadence::of(&settings);
+    let counted = both(&cost.days);
     let changed = cadence.filter(|cadence| *cadence != wanted);
-    cost.as_set = changed.map(|now| month(&cost.days.each_ref().map(|day| day.at(now, wanted))));
+    cost.as_set = changed.map(|now| as_set(&counted, now, wanted).for_seconds(MONTH_SECONDS));
+    cost.month = counted.for_seconds(MONTH_SECONDS);
     Ok(cost)
 }
 
-fn month(days: &[Day; 2]) -> Day {
-    let [today, before] = days;
-    today.clone().with(before).for_seconds(MONTH_SECONDS)
+/// How many connections a server ends in so long, because renewals are further apart than it keeps one that is silent.
+fn reconnects(cadence: Cadence, seconds: u64) -> u64 {
+    if cadence.renewal > SERVER_KEEPS { seconds / cadence.renewal.as_secs() } else { 0 }
+}
+
+/// What was counted at another cadence, with the connections that it needs.
+fn as_set(counted: &Day, now: Cadence, wanted: Cadence) -> Day {
+    let mut day = counted.at(now, wanted);
+    let [is, will] = [now, wanted].map(|cadence| reconnects(cadence, counted.seconds));
+    if let Some(sum) = day.of(Purpose::Handshake) {
+        // Who has kept one connection all the time has seen none made.
+        let each = sum.bytes.checked_div(sum.count).unwrap_or(HANDSHAKE_BYTES);
+        sum.count = sum.count.saturating_sub(is) + will;
+        sum.bytes = each.saturating_mul(sum.count);
+    }
+    day
+}
+
+fn both([today, before]: &[Day; 2]) -> Day {
+    today.clone().with(before)
 }
 
 impl Process {
@@ -122,6 +156,13 @@ impl Cost {
         if let Some(as_set) = &self.as_set {
             text += &format!("{:<12}{:>10} with these settings\n", "", size(as_set.bytes()));
         }
+        if let reconnects @ 1.. = reconnects(self.cadence, DAY_SECONDS) {
+            let period = self.cadence.renewal.as_secs();
+            text += &format!(
+                "An API server ends a connection that was silent for 90 s: with a renewal every\n\
+                 {period} s there are {reconnects} handshakes a day; up to every 90 s there are none.\n"
+            );
+        }
         let columns =
             ["times today", "today", "yesterday", "30 days", if self.as_set.is_some() { "so set" } else { "" }];
         let row = |name: &str, cells: [String; 5]| {
@@ -155,6 +196,7 @@ impl Cost {
             "isRunning": self.process.is_some(),
             "days": self.days.iter().filter(|day| day.seconds > 0).map(of_day).collect::<Vec<Value>>(),
             "thirtyDays": of_sums(&self.month),
+            "reconnectsPerDay": reconnects(self.cadence, DAY_SECONDS),
             "thirtyDaysAsSet": self.as_set.as_ref().map(of_sums),
             "process": self.process.as_ref().map(|of| json!({
                 "seconds": of.seconds,
@@ -212,7 +254,7 @@ fn span(seconds: u64) -> String {
 mod tests {
     use super::super::colour::without;
     use super::*;
-    use crate::api::traffic::{Purpose, Sum};
+    use crate::api::traffic::Sum;
 
     fn cost() -> Cost {
         let mut today =
@@ -225,7 +267,9 @@ mod tests {
         let process =
             Process { seconds: 102_720, peak_kib: 1956, cpu_ms: 8_432, switches: 31_000, written_bytes: 8192 };
         let directory = "/var/lib/nodepulse".to_owned();
-        Cost { month: month(&days), days, as_set: None, process: Some(process), directory }
+        let month = both(&days).for_seconds(MONTH_SECONDS);
+        let cadence = Cadence::of(&crate::config::Settings::default());
+        Cost { month, days, as_set: None, cadence, process: Some(process), directory }
     }
 
     #[test]
@@ -245,10 +289,40 @@ mod tests {
         );
         assert!(text.lines().count() <= 24 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("5000 packets, 3 of them sent again"), "{text}");
+        assert!(!text.contains("90 s"), "{text}");
         assert!(
             text.contains("1956 KiB of memory at most, 8 s of processor,\n31000 wake-ups, 8.19 kB to disk"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn where_each_renewal_needs_a_connection_it_is_said_how_many_and_from_which_period_on() {
+        let mut cost = cost();
+        cost.as_set = Some(Day::default());
+        cost.cadence.renewal = Duration::from_secs(240);
+        let text = without(&cost.to_text());
+        let expected = "An API server ends a connection that was silent for 90 s: with a renewal every\n\
+                        240 s there are 360 handshakes a day; up to every 90 s there are none.\n";
+        assert!(text.contains(expected), "{text}");
+        assert!(text.lines().count() <= 24 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(cost.to_json()["reconnectsPerDay"], 360);
+    }
+
+    #[test]
+    fn with_renewals_further_apart_than_a_server_keeps_a_connection_each_makes_its_own() {
+        let lan = Cadence::of(&crate::config::Settings::default());
+        let every = |seconds| Cadence { renewal: Duration::from_secs(seconds), ..lan };
+        let handshakes = |counted: (u64, u64), now, wanted| {
+            let mut day = Day { seconds: DAY_SECONDS, ..Day::default() };
+            day.of(Purpose::Handshake).into_iter().for_each(|sum| (sum.count, sum.bytes) = counted);
+            as_set(&day, now, wanted).of(Purpose::Handshake).map(|sum| (sum.count, sum.bytes))
+        };
+        assert_eq!(handshakes((2, 7000), lan, every(240)), Some((362, 362 * 3500)));
+        assert_eq!(handshakes((0, 0), lan, every(240)), Some((360, 360 * HANDSHAKE_BYTES)), "none was counted");
+        assert_eq!(handshakes((2, 7000), lan, every(90)), Some((2, 7000)));
+        assert_eq!(handshakes((361, 361 * 3500), every(240), lan), Some((1, 3500)), "only that of the start is left");
+        assert_eq!(handshakes((361, 361 * 3500), every(240), every(480)), Some((181, 181 * 3500)));
     }
 
     #[test]
