@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, TcpStream};
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -141,7 +142,11 @@ impl Meter {
     fn count_all(&self, now: Now) {
         self.open.borrow().iter().filter_map(Weak::upgrade).for_each(|one| one.count());
         let [today, before] = &mut *self.days.borrow_mut();
-        today.seconds += (now.up - self.counted_until.replace(now.up)).as_secs();
+        // What is less than a second stays for the next time, however often somebody asks.
+        let until = self.counted_until.get();
+        let more = Duration::from_secs((now.up - until).as_secs());
+        self.counted_until.set(until + more);
+        today.seconds += more.as_secs();
         let number = day_of(now.wall);
         if number != today.number && number != 0 {
             if number == before.number {

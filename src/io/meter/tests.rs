@@ -11,7 +11,6 @@ use crate::io::reactor::Reactor;
 use crate::io::resolve::Resolver;
 use crate::io::successor::Successor;
 use crate::time::Wall;
-use std::time::Duration;
 
 /// A pool, its reactor, and the meter that counts it.
 fn metered(kubeconfig: Kubeconfig) -> (Pool, Rc<Reactor>, Rc<Meter>) {
@@ -95,6 +94,19 @@ fn what_is_counted_at_midnight_belongs_to_both_days() {
     let meter = Meter::new([day(0, 5), Day::default()]);
     meter.count_all(Now { up: meter.since, wall: noon(3) });
     assert_eq!(meter.days.borrow().each_ref().map(|day| (day.number, day.bytes())), [(3, 5), (0, 0)]);
+}
+
+#[test]
+fn a_day_is_as_long_however_often_somebody_asks() {
+    let meter = Meter::new(Default::default());
+    let tenths = |count: u32| Now {
+        wall: Some(Wall::from_unix_seconds(1_800_000_000)),
+        up: meter.since + Duration::from_millis(100) * count,
+    };
+    (1..=257).for_each(|count| meter.count_all(tenths(count)));
+    assert_eq!(meter.days.borrow()[0].seconds, 25);
+    (258..=400).step_by(19).for_each(|count| meter.count_all(tenths(count)));
+    assert_eq!(meter.days.borrow()[0].seconds, 39);
 }
 
 #[test]
