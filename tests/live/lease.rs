@@ -125,7 +125,7 @@ fn a_renewal_is_called_in_the_audit_log_what_it_calls_itself(cluster: &Cluster) 
     assert!(ours.iter().all(|e| e.user_agent.is_empty()), "{ours:#?}");
     assert!(others.iter().all(|e| e.user_agent.starts_with("nodepulse/")), "{others:#?}");
     let other = cluster.node("calling")?;
-    let _second = Launch::quick(&other).start(cluster)?;
+    let _second = Launch::quick(&other).set("alpnProtocol", "h2").start(cluster)?;
     renewals(cluster, &other, 1)?;
     let of_other = cluster.audit_of(&other)?;
     assert!(of_other.iter().all(|e| e.user_agent.starts_with("nodepulse/")), "over HTTP/2 it is a byte: {of_other:#?}");
