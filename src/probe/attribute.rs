@@ -54,7 +54,7 @@ pub(super) fn values_of<'a>(table: &'a str, keys: &[&str], separator: char, valu
     let next_line = |text: &str| text.bytes().position(|byte| byte == b'\n').map(|end| end + 1);
     let mut rest = table;
     let mut missing = keys.len();
-    while missing > 0 {
+    while missing > 0 && !rest.is_empty() {
         let next = next_line(rest).unwrap_or(rest.len());
         let Some((line, after)) = rest.split_at_checked(next) else { return };
         for (key, value) in keys.iter().zip(values.iter_mut()) {
@@ -64,9 +64,6 @@ pub(super) fn values_of<'a>(table: &'a str, keys: &[&str], separator: char, valu
                 *value = Some(found);
                 missing -= 1;
             }
-        }
-        if after.is_empty() {
-            return;
         }
         rest = after;
     }
