@@ -110,6 +110,8 @@ pub const LOOKED_UP_ADDRESSES: usize = 256;
 pub const NAME_LOOKUPS: usize = 2;
 /// One request, from the look-up of the name to the last byte of the answer (TR-1).
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
+/// Least silence that a connection may have died of: no NAT forgets one of TCP sooner.
+pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(15);
 /// Longest a sent segment stays unacknowledged before the kernel gives the connection up; ms.
 pub const TCP_USER_TIMEOUT_MS: u32 = 15_000;
 /// One attribute of sysfs, bytes: `show` fills one page at the most.

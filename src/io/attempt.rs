@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use super::connection::Ends;
 use super::inbox::Waiting;
@@ -34,6 +35,8 @@ pub struct Attempt<'a> {
     number: u64,
     /// Of the server that it has turned to, in the list of servers.
     pub place: Cell<Option<usize>>,
+    /// How long the connection had been silent on which it began; `None` for one of its own.
+    pub silent_for: Cell<Option<Duration>>,
 }
 
 impl Attempts {
@@ -41,7 +44,7 @@ impl Attempts {
         let number = self.next_number.get();
         self.next_number.set(number + 1);
         self.under_way.borrow_mut().push((number, Stage::Waiting));
-        Attempt { attempts: self, number, place: Cell::default() }
+        Attempt { attempts: self, number, place: Cell::default(), silent_for: Cell::default() }
     }
 
     /// Whether one has a connection, or is opening one.

@@ -28,6 +28,7 @@ pub mod resolve;
 pub mod run;
 pub mod sandbox;
 mod server_verifier;
+mod silences;
 mod stderr;
 mod successor;
 mod thread;

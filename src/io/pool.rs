@@ -16,6 +16,7 @@ use super::credentials::{self, Loaded};
 use super::identity::{self, Successor};
 use super::reactor::Reactor;
 use super::resolve::Resolver;
+use super::silences::Silences;
 use super::thread::{self, Source};
 use super::turns::Turns;
 use crate::agent::CredentialDates;
@@ -66,6 +67,7 @@ pub struct Pool {
     attempts: Attempts,
     /// When a request was sent once more, the last time.
     repeated: Cell<Option<Up>>,
+    silences: Silences,
     /// Connections of an earlier epoch are not kept: server, credentials or protocol have changed since.
     epoch: Cell<u64>,
 }
@@ -96,6 +98,7 @@ impl Pool {
             kept: RefCell::default(),
             attempts: Attempts::default(),
             repeated: Cell::default(),
+            silences: Silences::default(),
             epoch: Cell::default(),
         }
     }
@@ -303,7 +306,8 @@ impl Pool {
 
     async fn exchange_within(&self, operation: Operation, span: Duration) -> Answer {
         let result = loop {
-            let deadline = clock::up() + span;
+            let began = clock::up();
+            let deadline = began + span;
             let attempt = self.attempts.begin();
             let answered = async { Some(self.carry(&operation, &attempt, deadline).await) };
             let cancelled = async {
@@ -322,6 +326,7 @@ impl Pool {
             if let Some(place) = attempt.place.get() {
                 self.judge(place, &result);
             }
+            self.silences.heard(attempt.silent_for.get(), began, result.is_ok(), clock::up());
             end(self.kept.borrow_mut().take_if(|connection| connection.is_over()));
             break result;
         };
@@ -362,6 +367,7 @@ impl Pool {
         attempt.place.set(Some(self.turns.borrow().current()));
         loop {
             let was_kept = kept.is_some();
+            attempt.silent_for.set(self.silences.before(clock::up()).filter(|_| was_kept));
             let connection = match kept.take() {
                 Some(connection) => connection,
                 None => self.connect(&kubeconfig, attempt, deadline).await?,

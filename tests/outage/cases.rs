@@ -11,6 +11,7 @@ macro_rules! cases {
 }
 
 mod fleet;
+mod forgetting;
 mod links;
 mod metered;
 mod mounts;
@@ -38,8 +39,16 @@ pub fn options() -> Options {
 
 /// The longest first, so that the short ones fill the gaps at the end.
 pub fn all() -> Vec<Case> {
-    [remembered::cases(), mounts::cases(), fleet::cases(), links::cases(), metered::cases(), names::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        forgetting::cases(),
+        remembered::cases(),
+        mounts::cases(),
+        fleet::cases(),
+        links::cases(),
+        metered::cases(),
+        names::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

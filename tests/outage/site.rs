@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 /// The API servers' addresses, on loopback of their namespace: reached through every cable.
 pub const SERVER_ADDRESSES: [IpAddr; 2] =
@@ -46,12 +47,55 @@ exec sleep 86400
 /// A place where agents live. Its namespaces end with it, or with the whole test.
 pub struct Site {
     daemon: Daemon,
+    /// What carries packets, where no cable does.
+    link: Option<Daemon>,
     number: u8,
+}
+
+/// A link that takes its time, with a box in it that may forget connections (`link.c`).
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    /// Each way.
+    pub delay: Duration,
+    pub mtu_bytes: u16,
+    /// A connection that was silent for longer is not known any more, and nobody is told.
+    pub forgets_after: Option<Duration>,
 }
 
 impl Site {
     /// With one cable, `eth0`, and the default route through it.
     pub fn new(cluster: &Cluster) -> Result<Self> {
+        let site = Self::begin(cluster)?;
+        site.plug(0)?;
+        site.route()?;
+        Ok(site)
+    }
+
+    /// With a link as `eth0` in the place of the cable. It can be neither cut nor plugged in.
+    pub fn over(cluster: &Cluster, link: Link) -> Result<Self> {
+        let mut site = Self::begin(cluster)?;
+        let program = cluster.folder().join(format!("link-{}", site.number)).display().to_string();
+        run(&["cc", "-O1", "-o", &program, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outage/link.c")])?;
+        let (near, pid, delay_ms) = (site.near(0), site.pid().to_string(), link.delay.as_millis().to_string());
+        let forgets_s = link.forgets_after.unwrap_or_default().as_secs().to_string();
+        let command = [program, pid, near.clone(), "eth0".to_owned(), delay_ms, forgets_s];
+        let daemon = Daemon::start(cluster.home(), &format!("link-{}", site.number), &command)?;
+        wait_until_it_says_ready(&daemon)?;
+        site.link = Some(daemon);
+        let mtu = link.mtu_bytes.to_string();
+        run(&["ip", "link", "set", &near, "mtu", &mtu])?;
+        site.inside(&["ip", "link", "set", "eth0", "mtu", &mtu])?;
+        site.address_cable(0)?;
+        site.route()?;
+        Ok(site)
+    }
+
+    fn route(&self) -> Result<()> {
+        self.inside(&["ip", "route", "add", "default", "via", &self.gateway(0).to_string()])?;
+        self.inside(&["ip", "-6", "route", "add", "default", "via", &format!("fd77:{}::1", self.number)])
+    }
+
+    fn begin(cluster: &Cluster) -> Result<Self> {
         static NEXT: AtomicU8 = AtomicU8::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let file = |name: &str, text: &str| {
@@ -67,15 +111,8 @@ impl Site {
         let begin = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", SITE, "site"];
         let command: Vec<String> = begin.map(str::to_owned).into_iter().chain(files).collect();
         let daemon = Daemon::start(cluster.home(), &format!("site-{number}"), &command)?;
-        let site = Self { daemon, number };
-        wait_until("a site", SOON, || {
-            let said = fs::read_to_string(&site.daemon.log).map_err(|e| e.to_string())?;
-            if said.ends_with("ready\n") { Ok(()) } else { Err(said) }
-        })?;
-        site.plug(0)?;
-        site.inside(&["ip", "route", "add", "default", "via", &site.gateway(0).to_string()])?;
-        site.inside(&["ip", "-6", "route", "add", "default", "via", &format!("fd77:{number}::1")])?;
-        Ok(site)
+        wait_until_it_says_ready(&daemon)?;
+        Ok(Self { daemon, link: None, number })
     }
 
     /// What its addresses are told from those of other sites by.
@@ -107,6 +144,12 @@ impl Site {
     pub fn plug(&self, cable: u8) -> Result<()> {
         let (near, far, pid) = (self.near(cable), format!("eth{cable}"), self.pid().to_string());
         run(&["ip", "link", "add", &near, "type", "veth", "peer", "name", &far, "netns", &pid])?;
+        self.address_cable(cable)
+    }
+
+    /// Both ends of it get their addresses.
+    fn address_cable(&self, cable: u8) -> Result<()> {
+        let (near, far) = (self.near(cable), format!("eth{cable}"));
         run(&["ip", "address", "add", &format!("{}/24", self.gateway(cable)), "dev", &near])?;
         run(&["ip", "link", "set", &near, "up"])?;
         self.inside(&["ip", "address", "add", &format!("{}/24", self.address(cable)), "dev", &far])?;
@@ -206,11 +249,19 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
+        self.link = None;
         // The cables go with the namespace, but that goes when the kernel has time.
         for cable in [0, 1] {
             let _ = run(&["ip", "link", "del", &self.near(cable)]);
         }
     }
+}
+
+fn wait_until_it_says_ready(daemon: &Daemon) -> Result<()> {
+    wait_until(&daemon.name, SOON, || {
+        let said = fs::read_to_string(&daemon.log).map_err(|e| e.to_string())?;
+        if said.ends_with("ready\n") { Ok(()) } else { Err(said) }
+    })
 }
 
 /// Rules that are looked at before the table of local addresses is.
