@@ -31,7 +31,7 @@ pub fn measure(program: &Path) -> Result<()> {
         ..Options::default()
     })?;
     let capture = Capture::open(cluster.api.port, Sees::Loopback)?;
-    let given = Subject::nodepulse(&cluster, program, SECONDS_PER_RENEWAL)?;
+    let given = Subject::nodepulse_here(&cluster, program, SECONDS_PER_RENEWAL)?;
     let joined = Subject::joined(&cluster, program, SECONDS_PER_RENEWAL)?;
     for one in [&given, &joined] {
         cluster.wait_for_condition(&one.node, "Ready", "True", Duration::from_secs(60))?;

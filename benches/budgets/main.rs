@@ -10,14 +10,18 @@ mod card;
 #[path = "../../tests/support/cluster.rs"]
 mod cluster;
 mod day;
+mod figures;
 mod heap;
 mod joined;
+mod link;
 mod outage;
 mod process;
+mod profiles;
 mod programs;
 mod replay;
 #[path = "../../tests/support/requests.rs"]
 mod requests;
+mod server;
 mod subject;
 mod table;
 mod targets;
@@ -26,24 +30,34 @@ mod trials;
 mod wire;
 mod world;
 
-use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use cluster::{Cluster, Options, Result, binaries};
+use figures::{DAY_SECONDS, Figures, Plan, measure};
 use heap::Heap;
 use outage::Outage;
-use process::Usage;
-use subject::{Subject, Trace};
+use server::ServerTime;
+use subject::Subject;
 use table::Row;
-use wire::{Capture, Exchange, Kind, Sees};
-
-const DAY_SECONDS: f64 = 86_400.0;
+use wire::{Capture, Sees};
 
 /// `--bench` is what cargo says to every benchmark.
-const ARGUMENTS: [&str; 7] = [outage::QUICK, "--outage", "--heap", "--join", "--targets", outage::INSIDE, "--bench"];
-const USAGE: &str =
-    "make bench ARGS='[--quick] [--outage | --heap | --join | --targets]'; benches/README.md explains each";
+const ARGUMENTS: [&str; 10] = [
+    outage::QUICK,
+    "--outage",
+    "--heap",
+    "--join",
+    "--targets",
+    "--server",
+    link::ARGUMENT,
+    profiles::ARGUMENT,
+    outage::INSIDE,
+    "--bench",
+];
+const USAGE: &str = "make bench ARGS='[--quick] [--outage | --heap | --join | --targets | --server | --link | --profiles]'; \
+    benches/README.md explains each";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -55,7 +69,14 @@ fn main() -> ExitCode {
     let is_quick = has(outage::QUICK);
     let ended = match () {
         () if has("--heap") => print_heap(),
+        () if has(outage::INSIDE) && has(link::ARGUMENT) => link::inside(is_quick),
+        () if has(outage::INSIDE) && has(profiles::ARGUMENT) => profiles::inside(is_quick),
         () if has(outage::INSIDE) => outage::inside(is_quick),
+        () if has(link::ARGUMENT) => only_link(is_quick),
+        () if has(profiles::ARGUMENT) => {
+            programs::nodepulse().and_then(|(program, _)| profiles::measure(is_quick, &program))
+        }
+        () if has("--server") => only_server(is_quick),
         () if has("--join") => programs::nodepulse().and_then(|(program, _)| joined::measure(&program)),
         () if has("--targets") => only_targets(),
         () => run(is_quick, has("--outage")),
@@ -67,55 +88,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// How long everything takes.
-struct Plan {
-    seconds_per_renewal: u32,
-    /// After the last Node is Ready, until start-up work is over. A Node's name that DNS does not know is looked up again
-    /// after one minute and after three, and then ever less.
-    settle: Duration,
-    window: Duration,
-    /// Until strace, so that the third look-up of a name that DNS does not know falls into no window.
-    pause: Duration,
-    traced: Duration,
-}
-
-impl Plan {
-    fn new(quick: bool) -> Plan {
-        let seconds = Duration::from_secs;
-        if quick {
-            Plan {
-                seconds_per_renewal: 1,
-                settle: seconds(8),
-                window: seconds(30),
-                pause: seconds(0),
-                traced: seconds(10),
-            }
-        } else {
-            Plan {
-                seconds_per_renewal: 10,
-                settle: seconds(68),
-                window: seconds(110),
-                pause: seconds(12),
-                traced: seconds(60),
-            }
-        }
-    }
-}
-
-/// What one program did.
-struct Figures {
-    usage: Usage,
-    helper_rss_kib: Option<u64>,
-    /// In the window without strace.
-    renewals: f64,
-    window_bytes: u64,
-    exchanges: Vec<Exchange>,
-    registered_ms: u64,
-    /// In the window with strace.
-    calls: Option<BTreeMap<String, u64>>,
-    traced_renewals: f64,
 }
 
 fn run(quick: bool, only_outage: bool) -> Result<()> {
@@ -134,6 +106,7 @@ fn run(quick: bool, only_outage: bool) -> Result<()> {
         table::print(&["nodepulse".to_owned()], &outage.rows(1));
         return Ok(());
     };
+    let server = server_time(&nodepulse, quick, &say).inspect_err(|why| say(why)).ok();
     say("starting a cluster");
     let grace = Duration::from_secs(50);
     let cluster = Cluster::start(Options {
@@ -145,18 +118,18 @@ fn run(quick: bool, only_outage: bool) -> Result<()> {
     let capture = Capture::open(cluster.api.port, Sees::Loopback)
         .inspect_err(|why| say(&format!("bytes are not counted: {why}")))
         .ok();
-    let mut subjects = vec![Subject::nodepulse(&cluster, &nodepulse, plan.seconds_per_renewal)?];
+    let mut subjects = vec![Subject::nodepulse_here(&cluster, &nodepulse, plan.seconds_per_renewal)?];
     let root = nix::unistd::Uid::effective().is_root();
     match binaries::obtainable(&binaries::KUBELET).and_then(|()| if root { Ok(()) } else { Err("needs root".into()) }) {
-        Ok(()) => subjects.push(Subject::kubelet(&cluster, plan.seconds_per_renewal)?),
+        Ok(()) => subjects.push(Subject::kubelet_here(&cluster, plan.seconds_per_renewal)?),
         Err(why) => say(&format!("no column of the kubelet: {why}")),
     }
-    subjects.push(Subject::kube_rs(&cluster, &kube_rs, plan.seconds_per_renewal)?);
+    subjects.push(Subject::kube_rs_here(&cluster, &kube_rs, plan.seconds_per_renewal)?);
     for subject in &subjects {
         cluster.wait_for_condition(&subject.node, "Ready", "True", Duration::from_secs(60))?;
     }
     let figures = measure(&plan, &cluster, capture.as_ref(), &subjects, &say)?;
-    print(&plan, &triple, &subjects, &figures, &heap, &outage);
+    print((&plan, &triple), &subjects, &figures, (&heap, &outage, server.as_ref()));
     say("counting instructions, which takes a minute");
     targets::print(&cluster, &nodepulse, &programs::folder());
     Ok(())
@@ -169,89 +142,12 @@ fn only_targets() -> Result<()> {
     Ok(())
 }
 
-fn measure(
-    plan: &Plan,
-    cluster: &Cluster,
-    capture: Option<&Capture>,
+fn print(
+    (plan, triple): (&Plan, &str),
     subjects: &[Subject],
-    say: &dyn Fn(&str),
-) -> Result<Vec<Figures>> {
-    let total = plan.settle + plan.window + plan.pause + plan.traced;
-    say(&format!("{} Nodes are Ready; the rest takes {} s", subjects.len(), total.as_secs()));
-    std::thread::sleep(plan.settle);
-    say(&format!("counting for {} s", plan.window.as_secs()));
-    let before = subjects.iter().map(Subject::usage).collect::<Result<Vec<_>>>()?;
-    let from_us = now_us()?;
-    std::thread::sleep(plan.window);
-    let to_us = now_us()?;
-    let after = subjects.iter().map(Subject::usage).collect::<Result<Vec<_>>>()?;
-    std::thread::sleep(plan.pause);
-    say(&format!("counting system calls for {} s", plan.traced.as_secs()));
-    let output = |subject: &Subject| cluster.folder().join(format!("{}.strace", subject.node));
-    let attach = |subject: &Subject| Trace::attach(subject.pid, output(subject)).inspect_err(|why| say(why)).ok();
-    let traces: Vec<Option<Trace>> = subjects.iter().map(attach).collect();
-    let traced_from_us = now_us()?;
-    if traces.iter().any(Option::is_some) {
-        std::thread::sleep(plan.traced);
-    }
-    let traced_to_us = now_us()?;
-    let mut figures = Vec::new();
-    for (((subject, trace), before), after) in subjects.iter().zip(traces).zip(before).zip(after) {
-        let calls = trace.map(Trace::finish).transpose()?;
-        let audit = subject.audit(cluster)?;
-        let renewals = |from_us, to_us| {
-            let within = |at_us: u64| (from_us..to_us).contains(&at_us);
-            audit.iter().filter(|entry| within(entry.received_at_us) && Kind::of(entry) == Kind::Renewal).count() as f64
-        };
-        figures.push(Figures {
-            usage: after.since(before),
-            helper_rss_kib: subject.helper_rss_kib(),
-            renewals: renewals(from_us, to_us),
-            window_bytes: capture.map_or(0, |capture| capture.bytes(subject.address, from_us, to_us)),
-            exchanges: capture.map_or_else(Vec::new, |capture| capture.exchanges(subject.address, &audit)),
-            registered_ms: subject.registered_after_ms(cluster)?,
-            calls,
-            traced_renewals: renewals(traced_from_us, traced_to_us),
-        });
-    }
-    Ok(figures)
-}
-
-impl Figures {
-    fn per_renewal(&self, count: u64) -> Option<f64> {
-        (self.renewals > 0.0).then(|| count as f64 / self.renewals)
-    }
-
-    /// Mean IP bytes (or packets) of what was exactly this, start-up excluded for what comes often. What goes along with renewals
-    /// is what it adds to them.
-    fn mean(&self, kind: Kind, of: fn(&Exchange) -> u64) -> Option<f64> {
-        let alone = |kind| self.exchanges.iter().filter(move |e| e.requests == [kind]).map(move |e| of(e) as f64);
-        // The first renewals of a process open connections and strip managed fields.
-        let renewal = mean(&alone(Kind::Renewal).skip(2).collect::<Vec<_>>());
-        if kind == Kind::Renewal {
-            return renewal;
-        }
-        let along = self.exchanges.iter().filter_map(|e| {
-            let is_it = |wanted| move |kind: &&Kind| **kind == wanted;
-            let renewals = e.requests.iter().filter(is_it(Kind::Renewal)).count();
-            let is_one = e.requests.iter().filter(is_it(kind)).count() == 1 && e.requests.len() == renewals + 1;
-            is_one.then_some(of(e) as f64 - renewals as f64 * renewal.filter(|_| renewals > 0).unwrap_or(0.0))
-        });
-        mean(&along.collect::<Vec<_>>())
-    }
-
-    fn bytes_per_day(&self, window: Duration) -> Option<f64> {
-        let report = self.mean(Kind::Report, |exchange| exchange.ip_bytes)?;
-        // The window is too short for a report, which both kubelet and nodepulse send every five minutes.
-        Some(self.window_bytes as f64 / window.as_secs_f64() * DAY_SECONDS + report * DAY_SECONDS / 300.0)
-    }
-}
-
-fn mean(all: &[f64]) -> Option<f64> {
-    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
-}
-
-fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures], heap: &Heap, outage: &Outage) {
+    figures: &[Figures],
+    (heap, outage, server): (&Heap, &Outage, Option<&ServerTime>),
+) {
     let each = |of: &dyn Fn(&Figures) -> Option<f64>| figures.iter().map(of).collect::<Vec<_>>();
     let sizes: Vec<_> = subjects.iter().map(|subject| Some(subject.program_bytes as f64)).collect();
     let kib = |count: u64| Some(count as f64 * 1024.0);
@@ -264,7 +160,6 @@ fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures], h
         |one: &Figures| Some(format!("+ {} containerd", table::megabytes(one.helper_rss_kib? as f64 * 1024.0)));
     let helper = figures.iter().position(|one| one.helper_rss_kib.is_some()).map(|at| (at, helper(&figures[at])));
     let (helper_at, helper) = helper.unwrap_or_default();
-    let bytes = |kind| each(&move |one| one.mean(kind, |exchange| exchange.ip_bytes));
     let window_s = plan.window.as_secs_f64();
     let cpu_per_day = |one: &Figures| Some(one.usage.cpu_ns as f64 / 1e9 / window_s * DAY_SECONDS);
     let mut rows = vec![
@@ -287,16 +182,9 @@ fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures], h
             table::milliseconds,
         ),
         Row::new("processor time per day", None, &each(&cpu_per_day), table::seconds),
-        Row::new("IP bytes per renewal", Some(361.0), &bytes(Kind::Renewal), table::whole),
-        Row::new(
-            "packets per renewal",
-            Some(3.0),
-            &each(&|one| one.mean(Kind::Renewal, |exchange| exchange.packets)),
-            table::tenths,
-        ),
-        Row::new("IP bytes per report (5 min)", Some(1050.0), &bytes(Kind::Report), table::whole),
-        Row::new("IP bytes per assertion (60 s)", Some(400.0), &bytes(Kind::Assertion), table::whole),
-        Row::new("IP bytes per day", Some(3.6e6), &each(&|one| one.bytes_per_day(plan.window)), table::megabytes),
+    ];
+    rows.extend(figures::bytes_on_the_wire(figures));
+    rows.extend([
         Row::new(
             "bytes written to disk per hour",
             Some(0.0),
@@ -306,16 +194,38 @@ fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures], h
         Row::new("start to registered", Some(400.0), &each(&|one| Some(one.registered_ms as f64)), table::milliseconds),
         Row::new("heap growth, 10,000 renewals", Some(0.0), &ours_only(heap.growth_bytes as f64), table::whole),
         Row::new("allocations per renewal, core", None, &ours_only(heap.allocations), table::tenths),
-    ];
+    ]);
+    rows.extend(server.map(|server| server.row(subjects)));
     rows.extend(outage.rows(figures.len()));
     let titles: Vec<String> = subjects.iter().map(|subject| subject.title.clone()).collect();
     println!("nodepulse for {triple}; a renewal every {} s, counted over {window_s} s.\n", plan.seconds_per_renewal);
     table::print(&titles, &rows);
     if let Some(one) = figures.first() {
         print_calls(one);
+        println!("{}.", one.window_in_words());
     }
+    server.iter().for_each(|server| println!("{}", server.in_words()));
     let (renewals, bytes) = (heap.renewals, heap.bytes);
     println!("The core and its HTTP allocate {bytes:.0} bytes per renewal (mean of {renewals} simulated ones).");
+}
+
+/// `--link`: what each program costs behind a slow link.
+fn only_link(quick: bool) -> Result<()> {
+    let (nodepulse, _) = programs::nodepulse()?;
+    link::measure(quick, &nodepulse, &programs::kube_rs()?)
+}
+
+/// `--server`: only what a renewal costs an API server.
+fn only_server(quick: bool) -> Result<()> {
+    let (nodepulse, _) = programs::nodepulse()?;
+    let server = server_time(&nodepulse, quick, &|what| eprintln!("bench: {what}"))?;
+    table::print(&["nodepulse".to_owned(), "kubelet v1.36.3".to_owned()], &[server.row_beside_kubelet()]);
+    println!("{}", server.in_words());
+    Ok(())
+}
+
+fn server_time(nodepulse: &Path, quick: bool, say: &dyn Fn(&str)) -> Result<ServerTime> {
+    server::measure(nodepulse, &programs::renewer()?, quick, say)
 }
 
 /// `--heap`: only the simulated renewals, for a profiler.
@@ -335,9 +245,4 @@ fn print_calls(ours: &Figures) {
     sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let list: Vec<String> = sorted.iter().map(|(name, count)| format!("{name} {count}")).collect();
     println!("System calls of nodepulse in {} renewals: {}.", ours.traced_renewals, list.join(", "));
-}
-
-fn now_us() -> Result<u64> {
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_err(|e| e.to_string())?;
-    u64::try_from(since_1970.as_micros()).map_err(|e| e.to_string())
 }

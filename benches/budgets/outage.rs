@@ -5,7 +5,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
@@ -148,20 +148,37 @@ const SHORT: &str = "{memory.available: 8Ti, nodefs.available: 1Mi, nodefs.inode
 
 /// In the second life. Where that is not to be had, an error in one line.
 pub fn measure(quick: bool, nodepulse: &Path) -> Result<Outage> {
+    let mut command = in_own_network(nodepulse, &[&binaries::CONTROL_PLANE])?;
+    command.args(quick.then_some(QUICK)).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|e| format!("unshare: {e}"))?;
+    if !output.status.success() {
+        return Err(failed(output.status));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| format!("what it printed is not understood: {e}"))
+}
+
+/// The second life of this program, with these programs of a cluster.
+pub fn in_own_network(nodepulse: &Path, programs: &[&[&'static str]]) -> Result<Command> {
     trials::networks().clone()?;
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--propagation", "private", "sh", "-c", site::OUTER_NETWORK, "outage"]);
-    command.arg(own).arg(INSIDE).args(quick.then_some(QUICK)).env("NODEPULSE", nodepulse);
+    command.arg(own).arg(INSIDE).env("NODEPULSE", nodepulse);
     // What has to be built is built before: from inside nothing can be downloaded.
-    for (name, path) in binaries::find(&binaries::CONTROL_PLANE)? {
+    for (name, path) in binaries::find(&programs.concat())? {
         command.env(format!("CLUSTER_{}", name.to_uppercase().replace('-', "_")), path);
     }
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|e| format!("unshare: {e}"))?;
-    if !output.status.success() {
-        return Err(format!("the part in a network of its own failed ({}); it said why above", output.status));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|e| format!("what it printed is not understood: {e}"))
+    Ok(command)
+}
+
+/// One that prints what it finds itself.
+pub fn run_to_its_end(mut command: Command) -> Result<()> {
+    let status = command.stdin(Stdio::null()).status().map_err(|e| format!("unshare: {e}"))?;
+    if status.success() { Ok(()) } else { Err(failed(status)) }
+}
+
+fn failed(status: ExitStatus) -> String {
+    format!("the part in a network of its own failed ({status}); it said why above")
 }
 
 /// The second life: prints what was measured, for the first.
@@ -267,8 +284,8 @@ impl<'a> Board<'a> {
         let until_us = ready.completed_at_us;
         let requests = all.iter().filter(|e| (back_us..=until_us).contains(&e.received_at_us)).count() as u64;
         let last_us = until_us + u64::try_from(LAST_ACK.as_micros()).unwrap_or_default();
-        let ip_bytes = self.capture.bytes(self.site.address(0), back_us, last_us);
-        let longest = self.capture.longest_packet_bytes(self.site.address(0));
+        let ip_bytes = self.capture.bytes(self.site.address(0).into(), back_us, last_us);
+        let longest = self.capture.longest_packet_bytes(self.site.address(0).into());
         if longest > 1500 {
             return Err(format!("a packet of {longest} bytes was seen, which no cable carries as one"));
         }

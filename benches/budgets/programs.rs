@@ -46,6 +46,16 @@ pub fn kube_rs() -> Result<PathBuf> {
     Ok(folder.join("release/kube-rs"))
 }
 
+/// A kubelet's own controller of Leases, for many Nodes at once; needs Go.
+pub fn renewer() -> Result<PathBuf> {
+    let program = PathBuf::from(ROOT).join("target/bench/renewer");
+    let mut build = Command::new("go");
+    build.args(["build", "-ldflags", "-s -w", "-o"]).arg(&program).arg(".").stdin(Stdio::null());
+    build.current_dir(PathBuf::from(ROOT).join("benches/renewer")).env("CGO_ENABLED", "0").env("GOWORK", "off");
+    let status = build.status().map_err(|e| format!("no Go to build a kubelet's controller of Leases with: {e}"))?;
+    if status.success() { Ok(program) } else { Err(format!("benches/renewer did not build ({status})")) }
+}
+
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).stdin(Stdio::null());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 use super::cluster::daemon::Daemon;
 use super::cluster::joining::KUBEADM_GROUP;
 use super::cluster::{AuditEntry, Cluster, Kubelet, NodeIdentity, Result, binaries};
+use super::outage::site::Site;
 use super::process::Usage;
 
 /// Names of three characters for all, as each further one costs four bytes a renewal.
@@ -27,12 +28,44 @@ pub fn addresses() -> Vec<IpAddr> {
     ADDRESSES.map(IpAddr::V4).into()
 }
 
+/// Where a program runs, and how it reaches the server.
+pub struct Place {
+    /// The server's address as only this one sees it, or its own.
+    address: IpAddr,
+    url: String,
+    /// In the network of this process.
+    inside: Option<i32>,
+}
+
+impl Place {
+    fn on_loopback(cluster: &Cluster, place: usize) -> Place {
+        Place { address: ADDRESSES[place].into(), url: url(cluster, ADDRESSES[place]), inside: None }
+    }
+
+    /// The server over the link of a site.
+    pub fn behind(site: &Site, cluster: &Cluster, is_ipv6: bool) -> Place {
+        let (address, host) = if is_ipv6 {
+            (Ipv6Addr::new(0xfd77, site.number(), 0, 0, 0, 0, 0, 2).into(), "[fd77::1]")
+        } else {
+            (IpAddr::from(site.address(0)), "10.77.0.1")
+        };
+        Place { address, url: format!("https://{host}:{}", cluster.api.port), inside: Some(site.pid()) }
+    }
+
+    /// The words before a command that runs there.
+    fn enter(&self) -> Vec<String> {
+        let enter = |pid: i32| ["nsenter".to_owned(), format!("--target={pid}"), "--net".to_owned()];
+        self.inside.map(enter).into_iter().flatten().collect()
+    }
+}
+
 /// A running program that keeps one Node alive.
 pub struct Subject {
     pub title: String,
     pub node: String,
     pub user: String,
-    pub address: Ipv4Addr,
+    /// What its packets are told from those of others by.
+    pub address: IpAddr,
     pub program_bytes: u64,
     pub pid: i32,
     /// Microseconds since 1970, to about ten milliseconds.
@@ -50,11 +83,24 @@ enum Running {
 }
 
 impl Subject {
-    pub fn nodepulse(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
+    /// The three, each with an address of the server on loopback to itself.
+    pub fn nodepulse_here(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
+        Self::nodepulse(cluster, program, &Place::on_loopback(cluster, 0), seconds_per_renewal)
+    }
+
+    pub fn kube_rs_here(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
+        Self::kube_rs(cluster, program, &Place::on_loopback(cluster, 1), seconds_per_renewal)
+    }
+
+    pub fn kubelet_here(cluster: &Cluster, seconds_per_renewal: u32) -> Result<Subject> {
+        Self::kubelet(cluster, &Place::on_loopback(cluster, 2), seconds_per_renewal)
+    }
+
+    pub fn nodepulse(cluster: &Cluster, program: &Path, place: &Place, seconds_per_renewal: u32) -> Result<Subject> {
         let identity = cluster.node(NAME)?;
-        let kubeconfig = identity.kubeconfig_via(&url(cluster, ADDRESSES[0]))?;
+        let kubeconfig = identity.kubeconfig_via(&place.url)?;
         let flag = format!("--kubeconfig={}", kubeconfig.display());
-        Self::start(cluster, identity, program, ADDRESSES[0], &settings(seconds_per_renewal), &[flag])
+        Self::start(cluster, identity, program, place, &settings(seconds_per_renewal), &[flag])
     }
 
     /// The same without a kubeconfig.
@@ -66,14 +112,14 @@ impl Subject {
             url(cluster, ADDRESSES[1]),
             cluster.pin()
         );
-        Self::start(cluster, cluster.node(NAME)?, program, ADDRESSES[1], &text, &[])
+        Self::start(cluster, cluster.node(NAME)?, program, &Place::on_loopback(cluster, 1), &text, &[])
     }
 
     fn start(
         cluster: &Cluster,
         identity: NodeIdentity,
         program: &Path,
-        address: Ipv4Addr,
+        place: &Place,
         settings: &str,
         flags: &[String],
     ) -> Result<Subject> {
@@ -86,13 +132,13 @@ impl Subject {
             format!("--config={}", file.display()),
             format!("--hostname-override={}", identity.name),
         ];
-        let daemon = Daemon::start(cluster.home(), &identity.name, &[&command, flags].concat())?;
-        Subject::new("nodepulse", identity, address, program, daemon)
+        let daemon = Daemon::start(cluster.home(), &identity.name, &[&place.enter()[..], &command, flags].concat())?;
+        Subject::new("nodepulse", identity, place.address, program, daemon)
     }
 
-    pub fn kube_rs(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
+    pub fn kube_rs(cluster: &Cluster, program: &Path, place: &Place, seconds_per_renewal: u32) -> Result<Subject> {
         let identity = cluster.node(NAME)?;
-        let kubeconfig = identity.kubeconfig_via(&url(cluster, ADDRESSES[1]))?;
+        let kubeconfig = identity.kubeconfig_via(&place.url)?;
         let command = [
             "env".to_owned(),
             format!("KUBECONFIG={}", kubeconfig.display()),
@@ -100,23 +146,23 @@ impl Subject {
             identity.name.clone(),
             seconds_per_renewal.to_string(),
         ];
-        let daemon = Daemon::start(cluster.home(), &identity.name, &command)?;
-        Subject::new("kube-rs, 40 lines", identity, ADDRESSES[1], program, daemon)
+        let daemon = Daemon::start(cluster.home(), &identity.name, &[&place.enter()[..], &command].concat())?;
+        Subject::new("kube-rs, 40 lines", identity, place.address, program, daemon)
     }
 
-    pub fn kubelet(cluster: &Cluster, seconds_per_renewal: u32) -> Result<Subject> {
+    pub fn kubelet(cluster: &Cluster, place: &Place, seconds_per_renewal: u32) -> Result<Subject> {
         let program = binaries::find(&binaries::KUBELET)?;
         let mut identity = cluster.node(NAME)?;
-        identity.kubeconfig = identity.kubeconfig_via(&url(cluster, ADDRESSES[2]))?;
+        identity.kubeconfig = identity.kubeconfig_via(&place.url)?;
         let (node, user) = (identity.name.clone(), identity.user.clone());
         let settings = format!("nodeLeaseDurationSeconds: {}", 4 * seconds_per_renewal);
-        let kubelet = Kubelet::start_as(cluster, identity, &settings)?;
+        let kubelet = Kubelet::start_inside(cluster, identity, &settings, &place.enter())?;
         let (pid, helper) = (kubelet.kubelet.pid(), Some(kubelet.containerd.pid()));
         Ok(Subject {
             title: "kubelet v1.36.3".to_owned(),
             node,
             user,
-            address: ADDRESSES[2],
+            address: place.address,
             program_bytes: size(&program["kubelet"])?,
             pid,
             started_us: started_us(pid)?,
@@ -125,7 +171,7 @@ impl Subject {
         })
     }
 
-    fn new(title: &str, identity: NodeIdentity, address: Ipv4Addr, program: &Path, daemon: Daemon) -> Result<Subject> {
+    fn new(title: &str, identity: NodeIdentity, address: IpAddr, program: &Path, daemon: Daemon) -> Result<Subject> {
         let pid = daemon.pid();
         Ok(Subject {
             title: title.to_owned(),
@@ -161,7 +207,7 @@ impl Subject {
     }
 }
 
-fn settings(seconds_per_renewal: u32) -> String {
+pub fn settings(seconds_per_renewal: u32) -> String {
     let head = "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\nnodeLeaseDurationSeconds: ";
     format!("{head}{}\n", 4 * seconds_per_renewal)
 }

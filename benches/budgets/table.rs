@@ -2,7 +2,7 @@
 
 /// One figure of every program, and what it should be at most.
 pub struct Row {
-    name: &'static str,
+    name: String,
     goal: String,
     cells: Vec<String>,
     missed: bool,
@@ -10,11 +10,11 @@ pub struct Row {
 
 impl Row {
     /// `goal`: the most that the first column may be; `None` for a figure that is only told.
-    pub fn new(name: &'static str, goal: Option<f64>, figures: &[Option<f64>], show: fn(f64) -> String) -> Row {
+    pub fn new(name: impl Into<String>, goal: Option<f64>, figures: &[Option<f64>], show: fn(f64) -> String) -> Row {
         let cell = |figure: &Option<f64>| figure.map_or_else(|| "-".to_owned(), show);
         let ours = figures.first().copied().flatten();
         Row {
-            name,
+            name: name.into(),
             goal: goal.map_or_else(String::new, |goal| format!("<= {}", show(goal))),
             cells: figures.iter().map(cell).collect(),
             missed: goal.zip(ours).is_some_and(|(goal, ours)| ours > goal),
@@ -38,7 +38,7 @@ pub fn print(titles: &[String], rows: &[Row]) {
         if let (true, Some(ours)) = (row.missed, cells.first_mut()) {
             *ours = format!("**{ours}**");
         }
-        [vec![row.name.to_owned(), row.goal.clone()], cells].concat()
+        [vec![row.name.clone(), row.goal.clone()], cells].concat()
     }));
     let columns = titles.len() + 2;
     let width = |column: usize| lines.iter().filter_map(|line| Some(line.get(column)?.chars().count())).max();
@@ -51,7 +51,7 @@ pub fn print(titles: &[String], rows: &[Row]) {
             println!("| {} |", rules.join(" | "));
         }
     }
-    let missed: Vec<&str> = rows.iter().filter(|row| row.missed).map(|row| row.name).collect();
+    let missed: Vec<&str> = rows.iter().filter(|row| row.missed).map(|row| row.name.as_str()).collect();
     if missed.is_empty() {
         println!("\nEvery goal is met.");
     } else {
@@ -73,6 +73,10 @@ pub fn whole(figure: f64) -> String {
 
 pub fn tenths(figure: f64) -> String {
     if figure < 1000.0 { format!("{figure:.1}") } else { whole(figure) }
+}
+
+pub fn hundredths(figure: f64) -> String {
+    format!("{figure:.2}")
 }
 
 pub fn megabytes(bytes: f64) -> String {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +27,8 @@ use super::cluster::{AuditEntry, Result};
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     at_us: u64,
-    server: Ipv4Addr,
-    client: Ipv4Addr,
+    server: IpAddr,
+    client: IpAddr,
     /// The client's, which says on which of its connections.
     port: u16,
     to_server: bool,
@@ -37,7 +37,7 @@ struct Packet {
 }
 
 impl Packet {
-    fn is_of(&self, address: Ipv4Addr) -> bool {
+    fn is_of(&self, address: IpAddr) -> bool {
         self.server == address || self.client == address
     }
 }
@@ -73,14 +73,14 @@ impl Capture {
     }
 
     /// IP bytes to and from `address` between two moments (microseconds since 1970).
-    pub fn bytes(&self, address: Ipv4Addr, from_us: u64, to_us: u64) -> u64 {
+    pub fn bytes(&self, address: IpAddr, from_us: u64, to_us: u64) -> u64 {
         let packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = packets.iter().filter(|p| p.is_of(address) && (from_us..to_us).contains(&p.at_us));
         wanted.map(|packet| packet.ip_bytes).sum()
     }
 
     /// The longest IP packet to or from `address` so far.
-    pub fn longest_packet_bytes(&self, address: Ipv4Addr) -> u64 {
+    pub fn longest_packet_bytes(&self, address: IpAddr) -> u64 {
         let packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
         packets.iter().filter(|p| p.is_of(address)).map(|packet| packet.ip_bytes).max().unwrap_or(0)
     }
@@ -90,7 +90,7 @@ impl Capture {
     /// An exchange begins with a segment that carries something to the server, after the server has said something on
     /// the same connection, and lasts until the next. What begins without a request of its own (a window update, a ping,
     /// news of a watch) belongs to the one before on that connection.
-    pub fn exchanges(&self, address: Ipv4Addr, audit: &[AuditEntry]) -> Vec<Exchange> {
+    pub fn exchanges(&self, address: IpAddr, audit: &[AuditEntry]) -> Vec<Exchange> {
         let packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut connections: BTreeMap<u16, Vec<Packet>> = BTreeMap::new();
         for packet in packets.iter().filter(|packet| packet.is_of(address)) {
@@ -173,6 +173,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Renewal => "renewal",
+            Kind::Report => "report",
+            Kind::Assertion => "assertion",
+            Kind::Other => "another request",
+        }
+    }
+
     pub fn of(entry: &AuditEntry) -> Kind {
         let lease = entry.uri.contains("/leases/");
         let status = entry.uri.contains("/nodes/") && entry.uri.contains("/status");
@@ -208,21 +217,25 @@ fn listen(socket: &OwnedFd, port: u16, kept: &Mutex<Vec<Packet>>, stopped: &Atom
 fn parse(bytes: &[u8], port: u16, stamp: Duration) -> Option<Packet> {
     const TCP: u8 = 6;
     let word = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
-    let address = |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok()?));
-    if bytes.first()? >> 4 != 4 || *bytes.get(9)? != TCP {
+    let four = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok()?));
+    let six = |at: usize| Some(IpAddr::from(<[u8; 16]>::try_from(bytes.get(at..at + 16)?).ok()?));
+    let first = *bytes.first()?;
+    let (header, ip_bytes, protocol, source, destination) = match first >> 4 {
+        4 => (usize::from(first & 15) * 4, u64::from(word(2)?), *bytes.get(9)?, four(12)?, four(16)?),
+        6 => (40, 40 + u64::from(word(4)?), *bytes.get(6)?, six(8)?, six(24)?),
+        _ => return None,
+    };
+    if protocol != TCP {
         return None;
     }
-    let header = usize::from(bytes.first()? & 15) * 4;
     let (from, to) = (word(header)?, word(header + 2)?);
     if from != port && to != port {
         return None;
     }
     let to_server = to == port;
-    let ip_bytes = u64::from(word(2)?);
     let tcp_header = usize::from(*bytes.get(header + 12)? >> 4) * 4;
     let payload = ip_bytes > u64::try_from(header + tcp_header).ok()?;
     let at_us = u64::try_from(stamp.as_micros()).ok()?;
-    let (source, destination) = (address(12)?, address(16)?);
     let (server, client, port) = if to_server { (destination, source, from) } else { (source, destination, to) };
     Some(Packet { at_us, server, client, port, to_server, ip_bytes, payload })
 }

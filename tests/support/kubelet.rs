@@ -52,10 +52,20 @@ impl Kubelet {
 
     /// The same as a node that has its identity already, and perhaps another way to the server.
     pub fn start_as(cluster: &Cluster, identity: NodeIdentity, configuration: &str) -> Result<Self> {
+        Self::start_inside(cluster, identity, configuration, &[])
+    }
+
+    /// The same with words before its command, which run it in another network.
+    pub fn start_inside(
+        cluster: &Cluster,
+        identity: NodeIdentity,
+        configuration: &str,
+        enter: &[String],
+    ) -> Result<Self> {
         let programs = binaries::find(&binaries::KUBELET)?;
         let containerd = start_containerd(cluster, &identity, &programs["containerd"])?;
         let port = free_port()?;
-        let kubelet = start_kubelet(cluster, &identity, &programs["kubelet"], port, configuration)?;
+        let kubelet = start_kubelet(cluster, &identity, (enter, &programs["kubelet"]), port, configuration)?;
         Ok(Self { kubelet, containerd, identity, port })
     }
 
@@ -70,7 +80,7 @@ impl Kubelet {
         let programs = binaries::find(&binaries::KUBELET)?;
         self.kubelet.kill()?;
         meanwhile()?;
-        self.kubelet = start_kubelet(cluster, &self.identity, &programs["kubelet"], self.port, configuration)?;
+        self.kubelet = start_kubelet(cluster, &self.identity, (&[], &programs["kubelet"]), self.port, configuration)?;
         Ok(())
     }
 
@@ -139,7 +149,7 @@ conf_dir = "{dir}/cni"
 fn start_kubelet(
     cluster: &Cluster,
     identity: &NodeIdentity,
-    program: &Path,
+    (enter, program): (&[String], &Path),
     port: u16,
     configuration: &str,
 ) -> Result<Daemon> {
@@ -171,10 +181,8 @@ authorization: {{mode: AlwaysAllow}}
     );
     let file = identity.dir.join("kubelet.yaml");
     fs::write(&file, text).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
-    let mut command: Vec<String> =
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_PRIVATE, "in-private"]
-            .map(str::to_owned)
-            .into();
+    let private = ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_PRIVATE, "in-private"];
+    let mut command = [enter, &private.map(str::to_owned)].concat();
     command.extend([
         format!("{dir}/kernel"),
         program.display().to_string(),
