@@ -16,6 +16,13 @@ pub struct Now {
     pub wall: Option<Wall>,
 }
 
+impl Now {
+    /// What both clocks said then, as far as the wall clock is what it was.
+    pub fn earlier(self, up: Up) -> Now {
+        Now { up, wall: self.wall.map(|wall| wall.minus(self.up - up)) }
+    }
+}
+
 /// A moment as time since boot, suspend included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Up(Duration);

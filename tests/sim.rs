@@ -12,6 +12,7 @@
 mod disk;
 mod model;
 mod sim {
+    pub mod answers;
     pub mod board;
     pub mod clocks;
     pub mod facts;
@@ -27,6 +28,7 @@ mod sim {
     pub mod quarrel;
     pub mod random;
     pub mod settings;
+    pub mod silence;
     pub mod storage;
     pub mod stranger;
     pub mod trace;
@@ -47,6 +49,7 @@ use sim::judge::excuse::{Excuse, Excuses};
 use sim::long;
 use sim::pair::{Blind, Pair};
 use sim::planted::{PLANTED, Planted};
+use sim::silence::Silence;
 use sim::world::{Outcome, World};
 
 /// A world is made of short-lived trees of JSON.
@@ -224,7 +227,7 @@ fn half_a_year_without_a_link_leaves_nothing_untold_and_the_disk_and_memory_boun
 
 #[test]
 fn a_change_a_minute_writes_little_and_no_change_nothing() {
-    let mut world = long::restless(1);
+    let mut world = long::restless(2);
     world.play();
     let judged = world.judge_long();
     say(&format!("sim: {}", judged.as_deref().unwrap_or_default()));
@@ -240,13 +243,36 @@ fn a_change_a_minute_writes_little_and_no_change_nothing() {
     assert_eq!((quiet.violation.take(), quiet.storage.bytes_written()), (None, before));
 }
 
+/// With fifty seconds until Ready is lost, and renewals every ten.
+#[test]
+fn a_silent_link_costs_ready_no_sooner_where_answers_are_read_late() {
+    const GRACE_S: f64 = 50.0;
+    let (mut lost, mut longer_s) = ([0, 0], 0.0_f64);
+    for after_ms in (0..10_000).step_by(500) {
+        for span_s in (1..=60).step_by(2) {
+            let silence = Silence { after_us: after_ms * 1_000, span_us: span_s * 1_000_000 };
+            let pauses =
+                [false, true].map(|reads_late| silence.longest_pause_s(after_ms + span_s, reads_late).unwrap());
+            for (lost, pause) in lost.iter_mut().zip(pauses) {
+                *lost += u32::from(pause >= GRACE_S);
+            }
+            longer_s = longer_s.max(pauses[1] - pauses[0]);
+            let [before_s, now_s] = pauses;
+            assert!(before_s >= GRACE_S || now_s < GRACE_S, "{silence:?}: {before_s} s, and {now_s} s read late");
+        }
+    }
+    say(&format!(
+        "sim: 600 silent links: Ready lost {lost:?} times, read at once and late; a pause is at most {longer_s:.1} s longer"
+    ));
+}
+
 /// How the pair of a seed fares.
 fn pair(seed: u64, blind: Blind, keep_lines: bool) -> Result<(), String> {
     Pair::new(seed, blind, keep_lines).run()
 }
 
 #[test]
-fn two_boards_never_write_one_node_for_longer_than_two_renewals() {
+fn two_boards_never_write_one_node_for_longer_than_three_renewals() {
     if let Some(seed) = number_from_environment("PAIR") {
         return assert_eq!(pair(seed, Blind::default(), true), Ok(()));
     }

@@ -196,9 +196,16 @@ pub struct Ticket {
     pub(super) lane: Lane,
     pub(super) number: u64,
     pub(super) sent: Up,
+    pub(super) answer_by: Option<Up>,
 }
 
 impl Ticket {
+    /// Until then nobody waits for the answer, which may lie unread; one that has come by then is given back then. `None`: it
+    /// is waited for.
+    pub fn answer_by(&self) -> Option<Up> {
+        self.answer_by
+    }
+
     /// Which lane is occupied until this comes back.
     pub fn lane(&self) -> Lane {
         self.lane

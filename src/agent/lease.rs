@@ -9,6 +9,8 @@
 //! has taken the Lease from knows so with its next renewal, or where answers come without content (`http2ZeroWindow`) with the one after
 //! it at last (D10, [`RENEWALS_PER_LOOK`]).
 //!
+//! While all is well nobody waits for an answer: it lies there until the next renewal goes out (LSE-4).
+//!
 //! Nothing is sent before the Node exists: its uid is the Lease's owner (LSE-12), and until registration is through this
 //! may be another machine's Lease (D10).
 
@@ -53,6 +55,8 @@ pub(super) struct LeaseLane {
     /// Renewals since an answer told us that.
     unseen: u32,
     held: bool,
+    /// Nobody waits for the answer to the renewal in flight before the next one is due.
+    is_unhurried: bool,
 }
 
 /// A renewTime at the end of all stamps has no later one: ours then falls back to the present, where the controller does
@@ -60,8 +64,13 @@ pub(super) struct LeaseLane {
 /// it may have saved the late one once more between the first such report and the renewal.
 const REPORTS_AFTER_A_FALL: u32 = 2;
 
-/// Of so many renewals one asks to see the Lease: two boards may write one Node for two renewals, and no longer (D10).
+/// Of so many renewals one asks to see the Lease: two boards may write one Node for three renewals where answers are read
+/// late, and no longer (D10).
 const RENEWALS_PER_LOOK: u32 = 2;
+
+/// An answer is waited for unless the controller's patience is so many periods: one that was lost is noticed a period after
+/// it was sent.
+const UNHURRIED_PERIODS: u32 = 5;
 
 /// When the next renewal of a Lease that fares well goes out: what else is due about then may go with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +78,8 @@ pub(super) enum Renewal {
     /// Nobody can say.
     Unknown,
     Due(Up),
-    /// In this moment.
-    Sending,
+    /// In this moment; and the one after it, where that does not hang on an answer.
+    Sending(Option<Up>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +107,7 @@ impl LeaseLane {
             transitions: None,
             unseen: 0,
             held: false,
+            is_unhurried: false,
         }
     }
 
@@ -149,7 +159,33 @@ impl LeaseLane {
             self.duration_seconds = Some(duration_seconds);
         }
         shared.renewals.sent(now.up);
-        Step::Send(self.tries.asking(operation))
+        let operation = self.tries.asking(operation);
+        self.is_unhurried = self.fares_well(shared);
+        if !self.is_unhurried {
+            return Step::Send(operation);
+        }
+        self.next_after(now.up, shared);
+        Step::SendUnhurried(operation, self.latest)
+    }
+
+    /// Nothing is to be learned from the answer but that all is well, and it leaves time for several more should there be none.
+    fn fares_well(&self, shared: &Shared) -> bool {
+        let period = shared.settings.lease_renew_period();
+        let is_plain = self.stage == Stage::Renew && self.reports_owed == 0;
+        let has_time = period * UNHURRIED_PERIODS <= shared.settings.node_monitor_grace_period;
+        is_plain && has_time && self.held && self.tries.last_failure().is_none() && !shared.is_lost()
+    }
+
+    /// Whether a renewal is in flight whose answer nobody waits for.
+    pub(super) fn is_unhurried(&self) -> bool {
+        self.is_unhurried
+    }
+
+    /// When the renewal after one that was sent then is due.
+    fn next_after(&mut self, sent: Up, shared: &mut Shared) {
+        let period = shared.settings.lease_renew_period();
+        self.earliest = sent + period;
+        self.latest = sent + shared.random.jittered(period);
     }
 
     /// Takes an answer. Answers whether somebody deleted the Lease that there was: garbage collection does when its owner,
@@ -180,6 +216,7 @@ impl LeaseLane {
             Err(refusal) => self.refused(&refusal, shared, now),
         }
         shared.renewals.answered();
+        self.is_unhurried = false;
         was_renewing && self.stage == Stage::Create
     }
 
@@ -187,7 +224,9 @@ impl LeaseLane {
     pub(super) fn renewal(&self, shared: &Shared, now: Up) -> Renewal {
         match self.stage {
             Stage::Renew | Stage::Adopt if self.tries.last_failure().is_some() => Renewal::Unknown,
-            Stage::Renew | Stage::Adopt if shared.renewals.is_sent_at(now) => Renewal::Sending,
+            Stage::Renew | Stage::Adopt if shared.renewals.is_sent_at(now) => {
+                Renewal::Sending(self.is_unhurried.then_some(self.latest))
+            }
             Stage::Renew | Stage::Adopt => Renewal::Due(self.latest),
             Stage::Find | Stage::Create => Renewal::Unknown,
         }
@@ -251,14 +290,15 @@ impl LeaseLane {
             self.reports_owed = left;
             shared.full_report = FullReport::AtOnce;
         }
-        let period = shared.settings.lease_renew_period();
-        self.earliest = now.up + period;
-        // A fleet that comes back in one moment is spread by its names first, and by chance from then on.
-        self.latest = if was_away {
-            self.earliest + fleet_offset(&shared.node_name, spread(period))
-        } else {
-            now.up + shared.random.jittered(period)
-        };
+        if self.is_unhurried {
+            return;
+        }
+        self.next_after(now.up, shared);
+        if was_away {
+            // A fleet that comes back in one moment is spread by its names first, and by chance from then on.
+            let period = shared.settings.lease_renew_period();
+            self.latest = self.earliest + fleet_offset(&shared.node_name, spread(period));
+        }
     }
 
     fn refused(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {

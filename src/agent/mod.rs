@@ -258,8 +258,9 @@ impl Agent {
                 }
             };
             match step {
-                Step::Send(operation) => self.send(lane, None, operation, now.up),
-                Step::SendOver(access, operation) => self.send(lane, Some(access), operation, now.up),
+                Step::Send(operation) => self.send(lane, None, operation, (now.up, None)),
+                Step::SendUnhurried(operation, until) => self.send(lane, None, operation, (now.up, Some(until))),
+                Step::SendOver(access, operation) => self.send(lane, Some(access), operation, (now.up, None)),
                 Step::Probe => self.probe(),
                 Step::Idle => {}
                 Step::Wait { until, because } => sooner(&mut wait, until, because),
@@ -322,9 +323,10 @@ impl Agent {
         self.lease.is_held() && self.lease.last_failure().is_none()
     }
 
-    /// A Lease or status request is in flight, or its moment has come.
+    /// A Lease or status request is in flight and somebody waits for its answer, or its moment has come.
     fn heartbeat_is_near(&self) -> bool {
-        [Lane::Lease, Lane::Status].iter().any(|lane| self.in_flight.contains_key(lane)) || self.status.runs()
+        let renews = self.in_flight.contains_key(&Lane::Lease) && !self.lease.is_unhurried();
+        renews || self.in_flight.contains_key(&Lane::Status) || self.status.runs()
     }
 
     fn hurry(&mut self, reason: RetryReason, now: Now) {
@@ -334,12 +336,13 @@ impl Agent {
         self.identity.hurry(reason, now);
     }
 
-    fn send(&mut self, lane: Lane, access: Option<Access>, operation: Operation, sent: Up) {
+    /// `sent`, and how long the answer may lie unread.
+    fn send(&mut self, lane: Lane, access: Option<Access>, operation: Operation, (sent, answer_by): (Up, Option<Up>)) {
         self.requests.take();
         self.tickets += 1;
         // There is room for every lane.
         let _ = self.in_flight.insert(lane, self.tickets);
-        let ticket = Ticket { lane, number: self.tickets, sent };
+        let ticket = Ticket { lane, number: self.tickets, sent, answer_by };
         self.shared.output(match access {
             Some(access) => Output::Identity(IdentityStep::Send(ticket, access, operation)),
             None => Output::Send(ticket, operation),
@@ -366,7 +369,9 @@ impl Agent {
         self.in_flight.remove(&ticket.lane);
         // An old time is better than none: without any, nothing is sent that would bring a new one. And it is later now than
         // it says: better than an earlier one as well.
-        let is_late = now.up - ticket.sent > LONGEST_ANSWER;
+        let is_late = ticket.answer_by.is_some() || now.up - ticket.sent > LONGEST_ANSWER;
+        // What may have lain unread was said soon after it was asked for.
+        let said = if ticket.answer_by.is_some() { now.earlier(ticket.sent) } else { now };
         let stamp = self.shared.stamp(now);
         let date = answer.date.filter(|date| !is_late || stamp.is_none_or(|stamp| stamp < *date));
         let date = date.filter(|date| self.shared.clock.is_confirmed(*date, now));
@@ -374,13 +379,14 @@ impl Agent {
             self.shared.say(Level::Warn, "clock-skew", skew);
         }
         match &answer.result {
-            Ok(_) => self.shared.outage.heard(now.up),
+            Ok(_) => self.shared.outage.heard(said.up),
             Err(refusal) if refusal.is_revocation() => self.revoked(refusal, now),
             Err(_) => {}
         }
         match ticket.lane {
             Lane::Lease => {
-                if self.lease.answered(answer, &mut self.shared, now) {
+                let at = if answer.result.is_ok() { said } else { now };
+                if self.lease.answered(answer, &mut self.shared, at) {
                     self.status.node_may_be_gone();
                 }
             }

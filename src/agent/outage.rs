@@ -78,8 +78,7 @@ impl Outage {
 
     fn record(&mut self, records: &mut Records, now: Now) {
         let Some((_, word)) = self.lost.as_ref().filter(|_| self.recorded.is_none()) else { return };
-        let span = now.up - self.reached_at;
-        let at = Now { up: self.reached_at, wall: now.wall.map(|wall| wall.minus(span)) };
+        let at = now.earlier(self.reached_at);
         self.recorded = Some(records.record(at, Happened::OutageBegan { cause: cut(word) }));
     }
 

@@ -24,6 +24,8 @@ use crate::time::{Now, Up, Wall};
 #[derive(Debug)]
 pub(super) enum Step {
     Send(Operation),
+    /// The answer may lie unread until then.
+    SendUnhurried(Operation, Up),
     /// Over another connection than that of all lanes.
     SendOver(Access, Operation),
     /// Fresh facts first.

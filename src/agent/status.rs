@@ -160,7 +160,8 @@ impl StatusLane {
             Stage::Rest { not_before, earliest, latest } => {
                 // The last renewal before a look's time takes the look along: a wake-up costs more than a look. So the two
                 // are in step from the first renewal on, whenever the first report was.
-                let rides = renewal == Renewal::Sending && now.up + shared.settings.lease_renew_period() > *latest;
+                let rides =
+                    matches!(renewal, Renewal::Sending(_)) && now.up + shared.settings.lease_renew_period() > *latest;
                 if now.up < *not_before || !(may_hurry || now.up >= *earliest || rides) {
                     let until = with_renewal(*latest, renewal, shared).max(*not_before);
                     return Step::Wait { until, because: self.tries.because() };
@@ -175,7 +176,11 @@ impl StatusLane {
                 Step::Wait { until: *not_before, because: self.tries.because() }
             }
             Stage::Decide { .. } if self.base.is_registering() => self.register(shared, now),
-            Stage::Decide { .. } => self.decide(shared, now),
+            Stage::Decide { .. } => match self.decide(shared, now) {
+                // By now, when the next renewal goes out is known.
+                Step::Wait { until, because } => Step::Wait { until: with_renewal(until, renewal, shared), because },
+                step => step,
+            },
             Stage::Probe | Stage::Asked(_) => Step::Idle,
         }
     }
@@ -305,6 +310,7 @@ impl StatusLane {
         latest
     }
 
+    /// There is nothing to ask.
     fn rest_now(&mut self, shared: &mut Shared, now: Now) -> Step {
         Step::Wait { until: self.rest_from(now.up, shared, now), because: self.tries.because() }
     }

@@ -29,7 +29,7 @@ pub struct Exchanges {
     is_broken: bool,
     /// From the peer, TLS included.
     received_bytes: usize,
-    /// Streams of HTTP/2 on which an answer began. What else a peer says, somebody on the way may say for a server that is gone.
+    /// Answers that began, over HTTP/1.1 those that came whole. What else a peer says, somebody on the way may say for a server that is gone.
     answers: u64,
 }
 
@@ -159,6 +159,18 @@ impl Exchanges {
             end: None,
         });
         Ok(number)
+    }
+
+    /// Whether nothing speaks against reading its answer late: the peer has answered here, and where the answer may bring no
+    /// content, it has answered so.
+    pub fn may_lie_unread(&self, number: u64) -> bool {
+        let needs_window = self.held_back.is_some() && self.has_no_window(number);
+        self.answers > 0 && !needs_window
+    }
+
+    /// Whether an answer is still to come.
+    pub fn are_under_way(&self) -> bool {
+        self.all.iter().any(|one| one.end.is_none())
     }
 
     /// Its answer may bring no content, and has not begun.
@@ -296,6 +308,7 @@ impl Exchanges {
             Ok(Progress::NeedMore) => {}
             Ok(Progress::Done { answer, reusable }) => {
                 self.is_over |= !reusable || !input.is_empty();
+                self.answers += 1;
                 one.end = Some(Ok(answer));
             }
             Err(failure) => self.fail(&failure),

@@ -4,7 +4,7 @@
 //! Whoever waits for an answer reads for all, and whoever has something to send writes for all: there is no task of the
 //! connection's own, and nothing happens on one that nobody uses.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
@@ -17,6 +17,7 @@ use rustls::ClientConfig;
 
 use super::clock;
 use super::dial::{dial, set_abort_on_close};
+use super::kernel::set_receive_low_water;
 use super::meter::Metered;
 use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
@@ -38,6 +39,10 @@ pub struct Connection {
     socket: Metered,
     pub ends: Ends,
     state: RefCell<State>,
+    /// How many answers are waited for; others may lie unread.
+    hurried: Cell<usize>,
+    /// Fewer bytes than these lie unread.
+    unread_bytes: Cell<usize>,
 }
 
 struct State {
@@ -71,6 +76,26 @@ impl Drop for Waited<'_> {
     }
 }
 
+/// That somebody waits for an answer.
+struct Hurry<'a>(&'a Connection);
+
+impl<'a> Hurry<'a> {
+    fn new(connection: &'a Connection) -> Hurry<'a> {
+        connection.hurried.set(connection.hurried.get() + 1);
+        connection.may_lie_unread(1);
+        Hurry(connection)
+    }
+}
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.hurried.set(self.0.hurried.get() - 1);
+        if self.0.state.borrow().exchanges.are_under_way() {
+            self.0.let_lie();
+        }
+    }
+}
+
 impl Connection {
     /// Looks the server (or the proxy) up and connects. The client's last flight of the TLS handshake leaves with the first
     /// request. `connected` is told as soon as the ends are known.
@@ -101,25 +126,55 @@ impl Connection {
         let mut exchanges = Exchanges::new(tls.speaks_http2(http.alpn_protocol)?, http.zero_window, audit_id);
         exchanges.receive(plaintext.len(), &mut plaintext);
         let state = State { tls, exchanges, certified: None, plaintext };
-        Ok(Connection { reactor: Rc::clone(reactor), socket, ends, state: RefCell::new(state) })
+        let (reactor, state) = (Rc::clone(reactor), RefCell::new(state));
+        Ok(Connection { reactor, socket, ends, state, hurried: Cell::new(0), unread_bytes: Cell::new(1) })
     }
 
-    /// Whether an exchange can begin now: looks at the socket only if something came since.
+    /// Whether an exchange can begin now: looks at the socket only if something came since, or what lies there unread is in the
+    /// way.
     pub fn has_room(&self) -> bool {
-        let mut left = limits::READS_PER_TURN;
-        while self.socket.may_be_readable() && !self.is_over() {
-            left -= 1;
+        let has_room = || self.state.borrow().exchanges.has_room();
+        let is_in_the_way = self.hurried.get() == 0 && !has_room();
+        if is_in_the_way {
+            // The answer that is in the way may still have to come.
+            self.may_lie_unread(1);
+        }
+        if is_in_the_way || self.socket.may_be_readable() {
+            self.take_what_came();
+        }
+        has_room()
+    }
+
+    /// Takes what has come, although the kernel may not have said so.
+    fn take_what_came(&self) {
+        for left in (0..limits::READS_PER_TURN).rev() {
+            if self.is_over() {
+                return;
+            }
             match self.receive(self.socket.get()) {
                 Ok(()) if left > 0 => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.socket.set_drained();
-                    break;
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.socket.set_drained(),
                 _ => self.state.borrow_mut().exchanges.stop(),
             }
             self.socket.wake();
+            if !self.socket.may_be_readable() {
+                return;
+            }
         }
-        self.state.borrow().exchanges.has_room()
+    }
+
+    /// Less than that wakes nobody. A kernel that knows no such limit wakes us for each byte.
+    fn may_lie_unread(&self, bytes: usize) {
+        if self.unread_bytes.replace(bytes) != bytes {
+            let _ = set_receive_low_water(self.socket.get(), bytes);
+        }
+    }
+
+    /// The answers of all that is under way may lie unread, unless somebody waits for one.
+    fn let_lie(&self) {
+        if self.hurried.get() == 0 {
+            self.may_lie_unread(limits::UNREAD_BYTES);
+        }
     }
 
     /// No exchange can begin any more.
@@ -132,13 +187,28 @@ impl Connection {
         self.state.borrow_mut().exchanges.stop();
     }
 
-    /// Sends a request and waits for its answer. Whoever does not wait until then gives it up.
-    pub async fn carry(&self, operation: &Operation, target: &Target) -> Result<Answer, NoAnswer> {
+    /// Sends a request and waits for its answer, which may lie unread until `answer_by` where nothing speaks against it. Whoever
+    /// does not wait until then gives it up.
+    pub async fn carry(
+        &self,
+        operation: &Operation,
+        target: &Target,
+        answer_by: Option<Up>,
+    ) -> Result<Answer, NoAnswer> {
         let number = self.state.borrow_mut().exchanges.begin(operation, target)?;
         let waited = Waited { connection: self, number };
         self.socket.sends(operation.purpose(), self.seal());
         let mut ended = None;
-        if self.state.borrow().exchanges.has_no_window(number) {
+        if let Some(answer_by) = answer_by.filter(|_| self.state.borrow().exchanges.may_lie_unread(number)) {
+            self.let_lie();
+            ended = self.reactor.before(answer_by, self.end(&waited)).await;
+            if ended.is_none() {
+                self.take_what_came();
+                ended = self.state.borrow_mut().exchanges.take_end(number);
+            }
+        }
+        let _hurry = ended.is_none().then(|| Hurry::new(self));
+        if ended.is_none() && self.state.borrow().exchanges.has_no_window(number) {
             let patience = clock::up() + limits::ANSWER_WITHOUT_WINDOW;
             ended = self.reactor.before(patience, self.end(&waited)).await;
             self.state.borrow_mut().exchanges.open_window(number);

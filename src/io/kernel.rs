@@ -1,6 +1,7 @@
 //! Turns what this process gives up, and what it asks of the kernel's clock and counters, into the calls that do it. Every
 //! `unsafe` of the program stands here, because no kept library makes these calls for all boards: `seccompiler` knows neither
-//! ARMv6 nor ARMv7, `landlock` would be larger than the program's whole sandbox, and nix has neither adjtimex nor TCP_INFO.
+//! ARMv6 nor ARMv7, `landlock` would be larger than the program's whole sandbox, and nix has neither adjtimex nor TCP_INFO
+//! nor SO_RCVLOWAT.
 #![allow(unsafe_code, reason = "each use is argued where it stands")]
 
 use std::mem::MaybeUninit;
@@ -122,6 +123,16 @@ pub fn tcp_info(socket: impl AsFd) -> Result<(TcpInfo, usize), Errno> {
     let asked = unsafe { libc::getsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut length) };
     Errno::result(asked)?;
     Ok((info, usize::try_from(length).unwrap_or(0)))
+}
+
+/// From now on fewer bytes than these, unread, do not make the socket readable; its end does.
+pub fn set_receive_low_water(socket: impl AsFd, bytes: usize) -> Result<(), Errno> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let length = libc::socklen_t::try_from(size_of_val(&bytes)).unwrap_or(0);
+    let (descriptor, place) = (socket.as_fd().as_raw_fd(), (&raw const bytes).cast());
+    // SAFETY: the kernel reads one number of this length, which outlives the call. The descriptor is open as long as this call.
+    let set = unsafe { libc::setsockopt(descriptor, libc::SOL_SOCKET, libc::SO_RCVLOWAT, place, length) };
+    Errno::result(set).map(drop)
 }
 
 /// In the place of musl's own, whose way to the name of another thread's file brings all of C's `printf` along, ten

@@ -301,15 +301,20 @@ impl Pool {
     /// One exchange, from looking the name up to the last byte of the answer, within [`limits::REQUEST_DEADLINE`] of its
     /// beginning, or of the last change of the network that took its path.
     pub async fn exchange(&self, operation: Operation) -> Answer {
-        self.exchange_within(operation, limits::REQUEST_DEADLINE).await
+        self.exchange_by(operation, None).await
     }
 
-    async fn exchange_within(&self, operation: Operation, span: Duration) -> Answer {
+    /// The same; the answer may lie unread until `answer_by`, and the exchange goes on as long.
+    pub async fn exchange_by(&self, operation: Operation, answer_by: Option<Up>) -> Answer {
+        self.exchange_within(operation, answer_by, limits::REQUEST_DEADLINE).await
+    }
+
+    async fn exchange_within(&self, operation: Operation, mut answer_by: Option<Up>, span: Duration) -> Answer {
         let result = loop {
             let began = clock::up();
-            let deadline = began + span;
+            let deadline = (began + span).max(answer_by.unwrap_or(Up::BOOT));
             let attempt = self.attempts.begin();
-            let answered = async { Some(self.carry(&operation, &attempt, deadline).await) };
+            let answered = async { Some(self.carry(&operation, &attempt, (deadline, answer_by)).await) };
             let cancelled = async {
                 attempt.cancelled().await;
                 None
@@ -317,7 +322,10 @@ impl Pool {
             let result = match self.reactor.before(deadline, smol::future::or(cancelled, answered)).await {
                 Some(Some(result)) => result,
                 // Once more. A look at the network comes before each time, and these are spaced.
-                Some(None) => continue,
+                Some(None) => {
+                    answer_by = None;
+                    continue;
+                }
                 None => Err(Failure::timed_out(span)),
             };
             if let Some(peer) = attempt.peer().filter(|_| result.is_err()) {
@@ -359,7 +367,12 @@ impl Pool {
         }
     }
 
-    async fn carry(&self, operation: &Operation, attempt: &Attempt<'_>, deadline: Up) -> Result<Answer, Failure> {
+    async fn carry(
+        &self,
+        operation: &Operation,
+        attempt: &Attempt<'_>,
+        (deadline, answer_by): (Up, Option<Up>),
+    ) -> Result<Answer, Failure> {
         self.ready().await?;
         let mut kept = self.kept_with_room().await;
         let kubeconfig = self.current();
@@ -373,7 +386,7 @@ impl Pool {
                 None => self.connect(&kubeconfig, attempt, deadline).await?,
             };
             attempt.reached(Stage::Connected(connection.ends));
-            match connection.carry(operation, &target).await {
+            match connection.carry(operation, &target, answer_by).await {
                 Ok(answer) => {
                     if let Some(place) = attempt.place.get().filter(|_| connection.holds_answers_back()) {
                         self.turns.borrow_mut().held_back(place);

@@ -240,7 +240,7 @@ impl Shared {
     async fn serve(&self, lane: Lane) {
         loop {
             let (ticket, operation) = self.requests(lane).next().await;
-            let answer = self.pool.exchange(operation).await;
+            let answer = self.pool.exchange_by(operation, ticket.answer_by()).await;
             self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
         }
     }

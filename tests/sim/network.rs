@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nodepulse::agent::{Input, Ticket};
-use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, Progress, Refusal};
-use nodepulse::time::Wall;
+use nodepulse::agent::Ticket;
+use nodepulse::api::{Answer, AuditId, Exchange, Failure, Operation};
 
-use super::judge::conditions::TOLERANCE_US;
 use super::judge::wire::{Lane, Said};
 use super::plan::{FAULTS, Fault};
 use super::planted::Planted;
@@ -19,7 +17,7 @@ use crate::model::problem::Problem;
 use crate::model::rights::Caller;
 
 /// When the shell gives a request up.
-const PATIENCE_US: u64 = 10_000_000;
+pub const PATIENCE_US: u64 = 10_000_000;
 /// An assertion finds out within a minute that somebody else wrote the Node.
 const STRAYS_SURPRISE_FOR_US: u64 = 80_000_000;
 /// Refusals that may come from anything between agent and server.
@@ -68,22 +66,25 @@ pub enum Asks {
 /// A request that somebody waits for.
 #[derive(Debug)]
 pub struct Flight {
-    lane: Lane,
+    pub lane: Lane,
     /// `None`: a planted fault gave it back too early.
-    ticket: Option<Ticket>,
+    pub ticket: Option<Ticket>,
     /// Kept only where a planted fault repeats it.
-    operation: Option<Operation>,
+    pub operation: Option<Operation>,
     /// The event that it tells, and which repeat.
-    letter: Option<(String, u64)>,
-    asks: Asks,
-    sent_us: u64,
-    exchange: Exchange,
+    pub letter: Option<(String, u64)>,
+    pub asks: Asks,
+    pub sent_us: u64,
+    pub exchange: Exchange,
+    /// Until then its answer lies unread, unless something else is read.
+    pub unread_until_us: Option<u64>,
+    pub unread: Option<(Answer, Said)>,
 }
 
 /// Requests by number.
 #[derive(Debug, Default)]
 pub struct Flights {
-    open: BTreeMap<u64, Flight>,
+    pub open: BTreeMap<u64, Flight>,
     count: u64,
 }
 
@@ -140,20 +141,23 @@ impl World {
         self.trace.mix(&bytes);
         self.flights.count += 1;
         let number = self.flights.count;
-        self.flights.open.insert(
-            number,
-            Flight { lane, ticket: Some(ticket), operation: kept, letter, asks, sent_us: self.now_us, exchange },
-        );
+        let unread_until_us = ticket.answer_by().filter(|_| self.plan.reads_late()).map(|by| self.us_of(by));
+        let (ticket, operation, sent_us, unread) = (Some(ticket), kept, self.now_us, None);
+        let flight = Flight { lane, ticket, operation, letter, asks, sent_us, exchange, unread_until_us, unread };
+        self.flights.open.insert(number, flight);
         let checked = self.watch.sent(lane, number, self.now_us);
         self.check(checked);
         self.shim.sends += 1;
         if self.shim.is(Planted::TwoInFlight) && self.shim.sends.is_multiple_of(40) {
             self.schedule(100, Event::ForgetFlight { flight: number });
         }
-        self.schedule(
-            PATIENCE_US,
-            Event::Fail { flight: number, failure: Failure::timed_out(Duration::from_micros(PATIENCE_US)) },
-        );
+        let times = if self.shim.is(Planted::ReadTooLate) { 2 } else { 1 };
+        let unread_us = unread_until_us.map_or(0, |until_us| until_us.saturating_sub(self.now_us)) * times;
+        if unread_until_us.is_some() {
+            self.schedule(unread_us, Event::Read { flight: number });
+        }
+        let failure = Failure::timed_out(Duration::from_micros(PATIENCE_US));
+        self.schedule(PATIENCE_US.max(unread_us), Event::Fail { flight: number, failure });
         if !given_up {
             self.decide_fate(number, lane, bytes);
         }
@@ -345,127 +349,6 @@ impl World {
         self.trace.mix(&response.body);
         response
     }
-
-    /// Reply bytes reach the agent's machine.
-    pub fn deliver(&mut self, number: u64, mut bytes: Vec<u8>, closes: bool, by_stranger: bool, said: Said) {
-        if self.is_link_down() {
-            return;
-        }
-        let Some(mut flight) = self.flights.open.remove(&number) else { return };
-        let first = self.random.below(bytes.len() as u64 + 1) as usize;
-        let rest = bytes.split_off(first);
-        let mut input = Vec::new();
-        for piece in [bytes, rest] {
-            input.extend(piece);
-            match flight.exchange.feed(&mut input) {
-                Ok(Progress::NeedMore) => {}
-                Ok(Progress::Done { answer, .. }) if by_stranger => {
-                    return self.violated(format!("a stranger is taken for the API server: {answer:?}"));
-                }
-                Ok(Progress::Done { answer, .. }) => return self.end(flight, answer, said),
-                Err(failure) => return self.end(flight, failed(failure), said),
-            }
-        }
-        if closes {
-            if by_stranger {
-                return self.violated("a stranger's answer is waited for to its end".to_owned());
-            }
-            let answer = flight.exchange.end_of_stream().unwrap_or_else(failed);
-            return self.end(flight, answer, said);
-        }
-        self.flights.open.insert(number, flight);
-    }
-
-    /// A request fails without a reply.
-    pub fn fail(&mut self, number: u64, failure: Failure) {
-        if let Some(flight) = self.flights.open.remove(&number) {
-            self.end(flight, failed(failure), Said::SILENCE);
-        }
-    }
-
-    fn end(&mut self, flight: Flight, mut answer: Answer, said: Said) {
-        let Flight { lane, ticket, operation, letter, asks, sent_us, exchange: _ } = flight;
-        self.trace.say(|| match &answer.result {
-            Ok(_) => format!("<- {lane:?} done"),
-            Err(refusal) => format!("<- {lane:?} {refusal}"),
-        });
-        self.shim.hear(&mut answer);
-        self.check_understood(&answer, said);
-        if lane == Lane::Lease && said.is_missing() {
-            self.shim.lease_gone_us = Some(self.now_us);
-        }
-        self.watch.answered(lane, said, self.now_us);
-        self.note_reached(lane, said, asks);
-        if let Some((name, count)) = letter
-            && (said == Said::Done
-                || matches!(said, Said::Refused { code: 400 | 413 | 422, .. } | Said::Refused { is_there: true, .. }))
-        {
-            self.events.settled(&name, count);
-        }
-        if let Some(date) = &mut answer.date {
-            *date = self.said_date(*date, sent_us);
-        }
-        self.has_missed_node |= lane == Lane::Status && said.is_missing();
-        if asks == Asks::Reporting && said == Said::Done {
-            self.watch.report_accepted();
-        }
-        if matches!(answer.result, Ok(Document::Node(_))) {
-            self.note_read();
-        }
-        self.shim.answer(lane, &mut answer);
-        match (ticket, operation) {
-            (Some(ticket), Some(operation)) if answer.result.is_err() && self.violation.is_none() => {
-                self.send(ticket, operation)
-            }
-            (Some(ticket), _) => self.feed(Input::Answered(ticket, answer)),
-            (None, _) => {}
-        }
-    }
-
-    /// What an answer says of the time: one of them is wrong.
-    fn said_date(&mut self, right: Wall, sent_us: u64) -> Wall {
-        self.dates_heard.1 += 1;
-        let (number, off_us) = self.plan.wrong_date.unwrap_or_default();
-        let is_believed = self.shim.is(Planted::WrongDateBelieved) && self.dates_heard.1 == number + 1;
-        if self.dates_heard.1 != number && !is_believed {
-            // What lay there while the board slept is of another time.
-            self.dates_heard.0 += u64::from(self.now_us <= sent_us + PATIENCE_US);
-            return right;
-        }
-        // Two in a row bear each other out, whatever is said after them, but for a board's clock that is as wrong (90890).
-        let wall = self.now().wall.map(|wall| wall.unix_us() - self.server_wall_us());
-        let is_borne_out = wall.is_some_and(|wall_off_us| (wall_off_us - off_us).abs() <= TOLERANCE_US);
-        self.was_deceived |= is_borne_out;
-        self.dates_heard.0 = if self.dates_heard.0 < 2 || is_borne_out { 0 } else { self.dates_heard.0 };
-        let said = Wall::from_unix_us(right.unix_us() + off_us);
-        self.trace.say(|| format!("   the answer says that it is {said}"));
-        said
-    }
-
-    /// The agent understands an answer as what it is.
-    fn check_understood(&mut self, answer: &Answer, said: Said) {
-        let is_right = match (&answer.result, said) {
-            (Ok(_), said) => said == Said::Done,
-            (Err(Refusal::Status(status)), Said::Refused { code, .. }) => status.code == code,
-            (Err(Refusal::Status(_)), _) | (Err(Refusal::Failed(_)), Said::Done | Said::Refused { .. }) => false,
-            (Err(Refusal::Failed(_)), Said::Nothing { .. }) => true,
-        };
-        if !is_right {
-            self.violated(format!("{said:?} is understood as {:?}", answer.result));
-        }
-    }
-
-    /// A planted fault: the agent takes a request for ended that is not.
-    pub fn forget_flight(&mut self, number: u64) {
-        let ticket = self.flights.open.get_mut(&number).and_then(|flight| flight.ticket.take());
-        if let Some(ticket) = ticket {
-            self.feed(Input::Answered(ticket, failed(Failure::timed_out(Duration::ZERO))));
-        }
-    }
-}
-
-fn failed(failure: Failure) -> Answer {
-    Answer { date: None, result: Err(Refusal::Failed(failure)) }
 }
 
 /// By its own code and header.

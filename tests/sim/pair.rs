@@ -1,5 +1,5 @@
 //! Turns a seed into two boards with one name and one set of credentials, and their writes into whether one gives way
-//! (D10): never do two write for longer than two renewals, and in peace exactly one does.
+//! (D10): never do two write for longer than three renewals, and in peace exactly one does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -111,9 +111,9 @@ pub struct Pair {
     peace: bool,
     /// Every write to Node and Lease that the server took.
     pub writes: Vec<Written>,
-    /// When a board started, or got its link back: from then on it has two renewals' time to give way.
+    /// When a board started, or got its link back: from then on it has three renewals' time to give way.
     pub returns_us: Vec<u64>,
-    /// When a process of which board was killed, or its board lost its power.
+    /// When a process of which board was killed, or its board lost its power or its link.
     pub ends: Vec<(u64, usize)>,
     /// What happened, where somebody wants to read it.
     lines: Option<Vec<String>>,
@@ -245,6 +245,7 @@ impl Pair {
                 self.say(|| format!("board {board} loses its link for {} s", span_us / SECOND_US));
                 self.machines[board].link_down_until_us = self.now_us + span_us;
                 self.returns_us.push(self.now_us + span_us);
+                self.ends.push((self.now_us, board));
             }
             2 => {
                 self.say(|| format!("the process of board {board} is killed"));
@@ -352,9 +353,10 @@ impl Pair {
         self.say(|| format!("board {board} -> {}", operation.label()));
         let (bytes, exchange) = Exchange::start(operation, &target, AuditId::new(1));
         self.scheduled += 1;
-        let (flight, life) = (self.scheduled, self.machines[board].life);
+        let (flight, life, answer_by) = (self.scheduled, self.machines[board].life, ticket.answer_by());
         self.machines[board].flights.insert(flight, (ticket, exchange));
-        self.schedule(PATIENCE_US, Event::TimedOut { board, life, flight });
+        let answer_by = answer_by.map_or(0, |by| (by - self.now(board).up).as_micros() as u64 + 1_000);
+        self.schedule(PATIENCE_US.max(answer_by), Event::TimedOut { board, life, flight });
         if self.is_linked(board) {
             let delay_us = self.latency_us();
             self.schedule(delay_us, Event::Arrive { board, life, flight, bytes });
@@ -375,7 +377,11 @@ impl Pair {
                 self.writes.push(Written { at_us: self.now_us, board, life, what });
             }
         }
-        let (delay_us, bytes) = (self.latency_us(), response.to_bytes());
+        // It lies there unread for as long as it may.
+        let (up, flights) = (self.now(board).up, &self.machines[board].flights);
+        let unread = flights.get(&flight).and_then(|(ticket, _)| Some(ticket.answer_by()? - up)).unwrap_or_default();
+        let delay_us = self.latency_us().max(unread.as_micros() as u64);
+        let bytes = response.to_bytes();
         self.schedule(delay_us, Event::Deliver { board, life, flight, bytes });
     }
 

@@ -216,6 +216,11 @@ impl Plan {
         [Happening::DiskFull, Happening::DiskSlow].iter().any(|kind| self.happenings.contains_key(kind))
     }
 
+    /// Whether the shell leaves answers unread that nobody waits for.
+    pub fn reads_late(&self) -> bool {
+        !self.boot_us.is_multiple_of(4)
+    }
+
     pub fn describe(&self) -> String {
         format!(
             "trouble for {} s, latency {} us, clock {:+} s known from {:?} us, wrong date {:?}, faults {:?}, happenings {:?}, Node {}, {:?}",

@@ -91,9 +91,11 @@ pub enum Planted {
     DoubtForgotten,
     /// What a server says that is too busy to speak of objects is nobody's word.
     PlainWordsUnheard,
+    /// What lies there unread is read a period after its time.
+    ReadTooLate,
 }
 
-pub const PLANTED: [Planted; 40] = [
+pub const PLANTED: [Planted; 41] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -134,6 +136,7 @@ pub const PLANTED: [Planted; 40] = [
     Planted::ChangesToldTogether,
     Planted::DoubtForgotten,
     Planted::PlainWordsUnheard,
+    Planted::ReadTooLate,
 ];
 
 impl Planted {
@@ -141,6 +144,7 @@ impl Planted {
     pub fn sign(self) -> &'static str {
         match self {
             Planted::OwnerNeverRefreshed => "Lease",
+            Planted::ReadTooLate => "lay there unread",
             Planted::LinkChangeSwallowed => "the Lease is late",
             Planted::RenewTimeIsTheWallClock => "is not after the last one",
             Planted::RenewTimeWithThreeDigits => "spec.renewTime",

@@ -2,8 +2,8 @@
 
 use super::pair::{CALM_US, Differ, NODE, Pair, SECOND_US, TROUBLE_US, Written};
 
-/// Two renewals at their latest, and their travels.
-const TWO_RENEWALS_US: u64 = 22 * SECOND_US;
+/// Three renewals at their latest, as each second one shows the Lease, and that is read with the next; and their travels.
+const THREE_RENEWALS_US: u64 = 33 * SECOND_US;
 /// Writes of two boards that are further apart are no quarrel: one of them has stopped.
 const APART_US: u64 = 30 * SECOND_US;
 /// A third of the Lease, and a little more, less what a renewal may come early.
@@ -51,7 +51,7 @@ impl Pair {
             let goes_on = goes_on.filter(|(began_us, _)| last_return_us.is_none_or(|returned| *began_us >= returned));
             let began_us = goes_on.map_or(now.at_us, |(began_us, _)| began_us);
             quarrel = Some((began_us, now.at_us));
-            if now.at_us - began_us > TWO_RENEWALS_US && goes_on.is_some() {
+            if now.at_us - began_us > THREE_RENEWALS_US && goes_on.is_some() {
                 let span_s = (now.at_us - began_us) / SECOND_US;
                 return Err(format!("two boards write one Node for {span_s} s: {before}, {now}"));
             }

@@ -62,6 +62,10 @@ pub enum Event {
         flight: u64,
         failure: Failure,
     },
+    /// What may have lain there unread is not to lie there any longer.
+    Read {
+        flight: u64,
+    },
     LinkChanged,
     /// The disk ends a write.
     Written {
@@ -309,6 +313,7 @@ impl World {
                 | Event::Credentials { .. }
                 | Event::Deliver { .. }
                 | Event::Fail { .. }
+                | Event::Read { .. }
                 | Event::LinkChanged
                 | Event::Written { .. }
                 | Event::SaidWritten { .. }
@@ -345,6 +350,7 @@ impl World {
                 self.deliver(flight, bytes, closes, by_stranger, said);
             }
             Event::Fail { flight, failure } => self.fail(flight, failure),
+            Event::Read { flight } => self.read(flight),
             Event::ForgetFlight { flight } => self.forget_flight(flight),
             Event::LinkChanged => self.link_changed(),
             Event::Resume => self.resume(),
@@ -356,20 +362,22 @@ impl World {
                 self.weigh();
                 self.schedule(86_400_000_000, Event::Weigh);
             }
-            Event::Controllers => {
-                self.server.tick(self.server_wall_us());
-                for line in std::mem::take(&mut self.server.controllers.happened) {
-                    if line.contains("Unknown") {
-                        self.touched();
-                    }
-                    self.trace.say(|| format!("   {line}"));
-                }
-                self.schedule(self.monitor_period_us(), Event::Controllers);
-            }
+            Event::Controllers => self.controllers(),
             Event::Happen(kind) => self.happen(kind),
             Event::Peace => self.make_peace(),
             Event::Judge => self.judge(),
         }
+    }
+
+    fn controllers(&mut self) {
+        self.server.tick(self.server_wall_us());
+        for line in std::mem::take(&mut self.server.controllers.happened) {
+            if line.contains("Unknown") {
+                self.touched();
+            }
+            self.trace.say(|| format!("   {line}"));
+        }
+        self.schedule(self.monitor_period_us(), Event::Controllers);
     }
 
     fn said_told(&mut self, ticket: Ticket) {
@@ -432,10 +440,14 @@ impl World {
         }
     }
 
+    /// When that is, of the world's time.
+    pub fn us_of(&self, up: Up) -> u64 {
+        u64::try_from(up.as_duration().as_micros() as i64 - self.boot_offset_us).unwrap_or(0)
+    }
+
     fn wait(&mut self, until: Up) {
         self.wait_number += 1;
-        let up_us = |up: Up| up.as_duration().as_micros() as i64 - self.boot_offset_us;
-        let mut until_us = u64::try_from(up_us(until)).unwrap_or(0);
+        let mut until_us = self.us_of(until);
         if self.shim.is(Planted::BusyLoop) && self.wait_number.is_multiple_of(50) {
             until_us = self.now_us;
             self.wait_number -= 1;

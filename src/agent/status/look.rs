@@ -30,7 +30,7 @@ impl StatusLane {
 pub(super) fn with_renewal(due: Up, renewal: Renewal, shared: &Shared) -> Up {
     let longest = (shared.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
     match renewal {
-        Renewal::Due(renewal) if (due..=due + longest).contains(&renewal) => renewal,
+        Renewal::Due(renewal) | Renewal::Sending(Some(renewal)) if (due..=due + longest).contains(&renewal) => renewal,
         _ => due,
     }
 }

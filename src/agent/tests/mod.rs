@@ -16,6 +16,7 @@ mod status;
 mod status_line;
 mod strangers;
 mod supervised;
+mod unhurried;
 mod unseen;
 
 use std::net::IpAddr;

@@ -3,6 +3,7 @@
 mod http2;
 mod network;
 mod several;
+mod unread;
 
 use super::*;
 use crate::api::Document;
@@ -154,7 +155,7 @@ impl HangingServer {
     /// An exchange that ends at its deadline: on a slow machine perhaps not the first one gets as far as the server.
     fn hang(&self, pool: &Pool) {
         while self.asked.try_recv().is_err() {
-            let hung = pool.exchange_within(Operation::ReadVersion, Duration::from_millis(300));
+            let hung = pool.exchange_within(Operation::ReadVersion, None, Duration::from_millis(300));
             let hung = pool.reactor.block_on(hung).unwrap().result;
             assert_eq!(hung, Err(Refusal::Failed(Failure::timed_out(Duration::from_millis(300)))));
         }

@@ -202,8 +202,8 @@ impl World {
     }
 
     /// What this process could not read yet is what the server has, or had when it was asked (seed 28719), or what the disk
-    /// knows; what came after that was lost with an earlier process. A Node must say something: if nobody knows anything,
-    /// Unknown.
+    /// knows; what came after that was lost with an earlier process, or was sent by it and reached the server after the Node
+    /// was read (seed 141904, once). A Node must say something: if nobody knows anything, Unknown.
     fn may_be_told_unread(&mut self, kind: &str, status: &str, truth: &str, is_birth: bool) -> bool {
         let stored = self.server.node(&self.plan.name).filter(|_| !is_birth).and_then(|node| condition(node, kind));
         let stored =
@@ -212,9 +212,8 @@ impl World {
         let is_known = is_known || self.conditions.read(kind) == Some(status);
         let is_lost = self.events.last_synced(kind) != Some(truth);
         let is_unread = self.conditions.is_unread(kind);
-        let came_late = self.stray_write_us.is_some() && status == "Unknown";
-        is_unread && (is_lost && is_known || status == "Unknown" && stored.is_none())
-            || self.excuses.allow(Excuse::CameLate, is_unread && came_late)
+        let may_be_unknown = stored.is_none() || self.stray_write_us.is_some();
+        is_unread && (is_lost && is_known || status == "Unknown" && may_be_unknown)
     }
 
     /// The agent is told what the server has.

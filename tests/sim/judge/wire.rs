@@ -159,6 +159,8 @@ pub struct Watch {
     left_us: Option<u64>,
     /// The last renewal holds only for the Lease as an earlier process left it.
     resumes: bool,
+    /// When the machine last woke.
+    resumed_us: u64,
     /// When somebody last did to Node, Lease or settings what takes requests to heal.
     disturbed_us: Option<u64>,
     /// When the first Lease after an outage was answered, and how many requests there were since.
@@ -221,6 +223,7 @@ impl Watch {
 
     /// The machine slept: what was due then is due now.
     pub fn resumed(&mut self, now_us: u64) {
+        self.resumed_us = now_us;
         self.lease_due_us = self.lease_due_us.map(|due| due.max(now_us + SLACK_US));
         self.doubt.due_us = self.doubt.due_us.map(|due| due.max(now_us + LOOKED_WITHIN_US));
     }
@@ -348,7 +351,8 @@ impl Watch {
         Ok(())
     }
 
-    pub fn answered(&mut self, lane: Lane, said: Said, now_us: u64) {
+    /// `sent_us`: of a request whose answer may have lain there unread.
+    pub fn answered(&mut self, lane: Lane, said: Said, sent_us: Option<u64>, now_us: u64) {
         self.in_flight.remove(&lane);
         let is_done = said == Said::Done;
         if lane == Lane::Lease {
@@ -360,7 +364,10 @@ impl Watch {
             if is_done {
                 self.lease_succeeded(now_us);
             }
-            self.lease_due_us = Some(now_us + if is_done { self.lease_spacing_us } else { LEASE_BACKOFF_US });
+            // That it was read late puts off nothing.
+            let begun_us = sent_us.unwrap_or(now_us);
+            let due_us = if is_done { begun_us + self.lease_spacing_us } else { now_us + LEASE_BACKOFF_US };
+            self.lease_due_us = Some(due_us.max(now_us));
         }
         self.doubts(lane, said, now_us);
         if matches!(said, Said::Nothing { .. }) {
@@ -388,6 +395,14 @@ impl Watch {
             let wait_us = wait_s.saturating_mul(SECOND_US).min(RETRY_AFTER_US);
             self.not_before_us.insert(lane, now_us + wait_us);
         }
+    }
+
+    /// An answer that nobody had to wait for; the next request goes out when it is read.
+    pub fn read(&self, sent_us: u64, now_us: u64) -> Checked {
+        if now_us > sent_us + self.lease_spacing_us && self.resumed_us <= sent_us {
+            return Err(format!("an answer lay there unread for {:?}", Duration::from_micros(now_us - sent_us)));
+        }
+        Ok(())
     }
 
     fn lease_succeeded(&mut self, now_us: u64) {

@@ -7,7 +7,7 @@ use crate::config::settings::AlpnProtocol;
 use std::io::Read;
 
 /// What a server does with a request, the how-manieth of its connection.
-enum Does {
+pub(super) enum Does {
     Answers,
     AnswersWhole,
     Hangs,
@@ -20,7 +20,7 @@ enum Does {
 
 /// Runs for every request with the numbers of its connection and of the request there; answers to what hung come when they are
 /// released.
-fn serving(
+pub(super) fn serving(
     authority: &Authority,
     script: impl Fn(usize, usize, &Said) -> Does + Send + Sync + 'static,
 ) -> (Listener, mpsc::Receiver<(usize, Said)>) {
@@ -91,12 +91,12 @@ fn serving(
     (listener, told)
 }
 
-fn renewal() -> Operation {
+pub(super) fn renewal() -> Operation {
     Operation::RenewLease { body: "{}".to_owned(), answer: PatchAnswer::Nothing }
 }
 
 /// To it no content comes that nobody reads.
-fn saving(kubeconfig: Kubeconfig) -> Pool {
+pub(super) fn saving(kubeconfig: Kubeconfig) -> Pool {
     let pool = pool(kubeconfig);
     pool.speak(Http { zero_window: true, ..Http::default() });
     pool
@@ -140,7 +140,7 @@ fn a_request_that_hangs_costs_others_neither_time_nor_a_connection_and_its_strea
     let (server, told) = serving(&authority, |_, number, _| if number == 0 { Does::Hangs } else { Does::Answers });
     let pool = saving(kubeconfig(&authority, server.port));
     let executor = smol::LocalExecutor::new();
-    let hung = executor.spawn(pool.exchange_within(Operation::ReadVersion, Duration::from_secs(5)));
+    let hung = executor.spawn(pool.exchange_within(Operation::ReadVersion, None, Duration::from_secs(5)));
     let renewals = async {
         while !told.try_iter().any(|(_, said)| matches!(said, Said::Request { .. })) {
             pool.reactor.sleep_until(clock::up() + Duration::from_millis(1)).await;
@@ -171,8 +171,8 @@ fn a_connection_on_which_nothing_was_heard_ends_with_the_request_that_hung() {
     );
     let pool = pool(kubeconfig(&authority, server.port));
     assert_eq!(ask(&pool).result, version());
-    let long = pool.exchange_within(Operation::ReadVersion, Duration::from_secs(60));
-    let short = pool.exchange_within(renewal(), SHORT);
+    let long = pool.exchange_within(Operation::ReadVersion, None, Duration::from_secs(60));
+    let short = pool.exchange_within(renewal(), None, SHORT);
     let start = clock::up();
     let (long, short) = pool.reactor.block_on(smol::future::zip(long, short)).unwrap();
     assert_eq!(short.result, Err(Refusal::Failed(Failure::timed_out(SHORT))));

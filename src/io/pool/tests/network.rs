@@ -65,7 +65,7 @@ fn a_change_of_the_network_begins_a_connection_that_is_being_opened_anew() {
     let mut span = Duration::from_millis(200);
     let spent = loop {
         let start = clock::up();
-        let opening = executor.spawn(pool.exchange_within(Operation::ReadVersion, span));
+        let opening = executor.spawn(pool.exchange_within(Operation::ReadVersion, None, span));
         let change = async {
             pool.reactor.sleep_until(start + span / 2).await;
             let in_time = pool.attempts.have_connections() && clock::up() < start + span;
