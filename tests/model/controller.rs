@@ -173,6 +173,14 @@ pub fn condition<'a>(node: &'a Value, kind: &str) -> Option<&'a Value> {
 
 /// What the controller writes after silence; false when it was written before.
 pub fn set_unknown(store: &mut Store, name: &str, now_us: i64) -> bool {
+    // Said once, it is found so at every look while the silence lasts.
+    let is_unknown = |(kind, _): &(&str, _)| {
+        let node = store.get(Resource::Nodes, name);
+        node.and_then(|node| condition(node, kind)).is_some_and(|condition| condition["status"] == "Unknown")
+    };
+    if MONITORED.iter().all(is_unknown) {
+        return false;
+    }
     let now = stamp::seconds(now_us);
     let created = store.get(Resource::Nodes, name).map(|node| node["metadata"]["creationTimestamp"].clone());
     store.edit(Resource::Nodes, name, "status", |status| {

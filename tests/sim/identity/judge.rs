@@ -1,7 +1,7 @@
 //! Turns what a board sends, keeps and finds again into what of it must not be: a secret for whoever was not verified, a
 //! CA that nobody vouched for, a key used twice, a certificate lost.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -192,8 +192,12 @@ impl Judge {
     }
 
     /// Whom the board goes by from now on, or for one request.
-    pub fn trusts(&self, authorities: &BTreeSet<Vec<u8>>, cluster: &BTreeSet<Vec<u8>>) -> Result<(), String> {
-        match authorities.is_subset(cluster) {
+    pub fn trusts<'a>(
+        &self,
+        mut authorities: impl Iterator<Item = &'a [u8]>,
+        cluster: &[&[u8]],
+    ) -> Result<(), String> {
+        match authorities.all(|authority| cluster.contains(&authority)) {
             true => Ok(()),
             false => Err("a CA is trusted that is not the cluster's".to_owned()),
         }

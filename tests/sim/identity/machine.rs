@@ -18,7 +18,8 @@ use crate::disk::Disk;
 /// A request on its way.
 pub struct Flight {
     pub ticket: Ticket,
-    pub exchange: Exchange,
+    /// `None` where it never leaves the board.
+    pub exchange: Option<Box<Exchange>>,
     /// Of the server in the list of those in use.
     pub place: Option<usize>,
     /// It proves a certificate.

@@ -38,8 +38,8 @@ pub const INTRUDERS: [Intruder; 4] = [Intruder::MixesCas, Intruder::OwnCa, Intru
 pub struct Letter {
     pub bytes: Vec<u8>,
     pub to: Server,
-    /// Keys of the CAs by which the server is verified; `None`: it is not.
-    trust: Option<Vec<Vec<u8>>>,
+    /// CAs by which the server is verified; `None`: it is not.
+    trust: Option<Vec<CertificateDer<'static>>>,
     leaf: Option<Vec<u8>>,
 }
 
@@ -86,27 +86,29 @@ impl World {
             trusted = None;
         }
         if let Some(trusted) = &trusted {
-            self.check_trust(&trusted.clone());
+            self.check_trust(trusted);
         }
         let operation = self.spoilt(operation);
         self.say_sent(board, &operation, trusted.is_some(), token.is_some());
-        let target = Target {
-            authority: to.authority(),
-            path_prefix: String::new(),
-            node_name: self.machines[board].node.clone(),
-            bearer_token: token,
-        };
-        let (bytes, exchange) = Exchange::start(operation, &target, AuditId::new(1));
-        let keys = |trusted: Vec<CertificateDer<'static>>| trusted.iter().filter_map(|one| der::key_of(one)).collect();
-        let letter = Letter { bytes, to, trust: trusted.map(keys), leaf };
         self.requests += 1;
         let (flight, life) = (self.requests, self.machines[board].life);
-        self.machines[board].flights.insert(flight, Flight { ticket, exchange, place, is_proof });
         self.schedule(PATIENCE_US, Event::Fail { board, life, flight, word: "timed-out" });
+        // Without a link nobody reads what it says.
+        let mut exchange = None;
         if self.is_linked(board) {
+            let target = Target {
+                authority: to.authority(),
+                path_prefix: String::new(),
+                node_name: self.machines[board].node.clone(),
+                bearer_token: token,
+            };
+            let (bytes, started) = Exchange::start(operation, &target, AuditId::new(1));
+            exchange = Some(Box::new(started));
+            let letter = Box::new(Letter { bytes, to, trust: trusted, leaf });
             let delay_us = self.random.between(2_000, 120_000);
             self.schedule(delay_us, Event::Arrive { board, life, flight, letter });
         }
+        self.machines[board].flights.insert(flight, Flight { ticket, exchange, place, is_proof });
         let cuts = self.plan.cuts_after_request_per_mille;
         if is_of_identity && self.peace_us.is_none() && self.random.per_mille(cuts) {
             let delay_us = self.random.below(400_000);
@@ -150,14 +152,14 @@ impl World {
         let intruder = self.machines[board].intruder.filter(|(until_us, _)| *until_us > self.now_us);
         let intruder = intruder.map(|(_, intruder)| intruder);
         let (certified, is_stranger) = match self.meets(letter) {
-            _ if intruder.is_some() => (&self.foreign.key, false),
-            Ok(host) => (&host.certified.key, host.is_stranger),
+            _ if intruder.is_some() => (&self.foreign.der, false),
+            Ok(host) => (&host.certified.der, host.is_stranger),
             Err(word) => {
                 word.into_iter().for_each(|word| self.schedule(5_000, Event::Fail { board, life, flight, word }));
                 return;
             }
         };
-        if letter.trust.as_ref().is_some_and(|trust| !trust.contains(certified)) {
+        if letter.trust.as_ref().is_some_and(|trust| trust.iter().all(|one| one.as_ref() != certified.as_slice())) {
             return self.schedule(5_000, Event::Fail { board, life, flight, word: "tls-unknown-issuer" });
         }
         let Ok(Some((request, _))) = Request::parse(&letter.bytes) else {
@@ -180,8 +182,7 @@ impl World {
             }
             None => self.answer_of_cluster(board, &request, letter),
         };
-        let line = format!("    {} {} -> {}", request.method, request.path, response.code);
-        self.say(|| line);
+        self.say(|| format!("    {} {} -> {}", request.method, request.path, response.code));
         let delay_us = self.random.between(2_000, 120_000);
         self.schedule(delay_us, Event::Deliver { board, life, flight, bytes: response.to_bytes() });
     }
@@ -223,7 +224,7 @@ impl World {
             let is_first = self.judge.refused(board, wall_us);
             if is_first && self.is(Fault::AsksAgainAtOnce) {
                 for second in 1..6 {
-                    let again = Event::Arrive { board, life: 0, flight: 0, letter: letter.clone() };
+                    let again = Event::Arrive { board, life: 0, flight: 0, letter: Box::new(letter.clone()) };
                     self.schedule(second * SECOND_US, again);
                 }
             }
@@ -277,7 +278,8 @@ impl World {
         if !self.lives(board, life) || !self.is_linked(board) {
             return;
         }
-        let Some(Flight { ticket, mut exchange, place, is_proof }) = self.machines[board].flights.remove(&flight)
+        let Some(Flight { ticket, exchange: Some(mut exchange), place, is_proof }) =
+            self.machines[board].flights.remove(&flight)
         else {
             return;
         };

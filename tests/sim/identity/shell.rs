@@ -368,9 +368,8 @@ impl World {
 
     /// Nobody but the cluster's own.
     pub fn check_trust(&mut self, authorities: &[CertificateDer<'static>]) {
-        let authorities = authorities.iter().map(|authority| authority.to_vec()).collect();
-        let own = self.cluster.own.iter().map(|authority| authority.der.clone()).collect();
-        let checked = self.judge.trusts(&authorities, &own);
+        let own: Vec<&[u8]> = self.cluster.own.iter().map(|authority| authority.der.as_slice()).collect();
+        let checked = self.judge.trusts(authorities.iter().map(AsRef::as_ref), &own);
         self.check(checked);
     }
 }

@@ -50,7 +50,7 @@ pub enum Event {
         board: usize,
         life: u64,
         flight: u64,
-        letter: Letter,
+        letter: Box<Letter>,
     },
     Deliver {
         board: usize,
