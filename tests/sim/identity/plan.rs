@@ -130,7 +130,7 @@ impl Plan {
     }
 
     pub fn new(random: &mut Random) -> Plan {
-        let (boards, life_us) = (random.pick(&[1, 1, 2]), random.pick(&[60, 120, 240, 480]) * MINUTE_US);
+        let (boards, life_us) = (random.pick(&[1, 1, 2]), random.pick(&[60, 60, 120, 240]) * MINUTE_US);
         let clones = boards == 2 && random.per_mille(600);
         let is_renamed = random.per_mille(500);
         let name = |number: usize| if clones && !is_renamed { "edge-0".to_owned() } else { format!("edge-{number}") };
@@ -141,7 +141,7 @@ impl Plan {
             clocks: (0..boards).map(|_| random.pick(&clocks)).collect(),
             clones,
             life_us,
-            lease_s: u32::try_from(life_us / MINUTE_US).unwrap_or_default() * 4,
+            lease_s: u32::try_from(life_us / MINUTE_US).unwrap_or_default() * 12,
             trouble_us: life_us * lives,
             is_token_typed: random.per_mille(200),
             is_token_late: random.per_mille(200),
@@ -153,7 +153,7 @@ impl Plan {
             program: "",
             is_password: random.per_mille(500),
             servers: random.pick(&[1, 2, 3]),
-            looks_slowly: random.per_mille(875),
+            looks_slowly: random.per_mille(980),
             has_stranger: random.per_mille(100),
             has_inner: random.per_mille(300),
         }
@@ -168,16 +168,17 @@ impl Plan {
     }
 
     fn of_rotation(self, random: &mut Random) -> Plan {
-        match random.below(20) {
-            0..5 => Plan { rotation: Rotation::AtOnce, ..self },
+        match random.below(100) {
+            0..25 => Plan { rotation: Rotation::AtOnce, ..self },
             // A board that is away, or has no certificate, for as long as both are shown knows nothing of the other.
-            5 => Plan {
+            25 => Plan {
                 rotation: Rotation::Overlapping,
                 life_us: 5 * DAY_US,
                 lease_s: 28_800,
                 trouble_us: 12 * DAY_US,
                 is_token_late: false,
                 clones: false,
+                looks_slowly: true,
                 nodes: self.nodes.into_iter().take(1).collect(),
                 ..self
             },

@@ -59,7 +59,7 @@ impl Shell {
         self.turns.current()
     }
 
-    /// The same where that certificate is proven: a server that came to nothing is not asked next (seed 4190).
+    /// The same where that certificate is proven: a server that came to nothing is not asked next.
     pub fn place_of_proof(&mut self, chain: &[CertificateDer<'static>]) -> usize {
         if self.proving.as_ref().is_none_or(|(known, _)| known != chain) {
             self.proving = Some((chain.to_vec(), self.turns.clone()));

@@ -409,7 +409,9 @@ impl World {
         match bad {
             None => {
                 let since_us = *self.calm_since_us.get_or_insert(self.now_us);
-                self.is_over = self.now_us >= since_us + CALM_US;
+                // So long that each board was heard again since.
+                let lease_us = u64::from(self.plan.lease_s) * SECOND_US;
+                self.is_over = self.now_us >= since_us + CALM_US.max(lease_us + 60 * SECOND_US);
             }
             Some(why) => {
                 self.calm_since_us = None;
