@@ -55,7 +55,7 @@ const TO_DRIVE: &[(&str, &[&str])] = &[
         ],
     ),
     ("config", &["Settings", "kubeconfig", "quantity", "settings", "taint"]),
-    ("identity", &["Bundle", "CertificateDer", "Renewal", "SigningRequest", "files", "supervisor"]),
+    ("identity", &["Bundle", "CertificateDer", "Renewal", "SigningRequest", "files", "supervisor", "unwritten"]),
     ("io", &["turns"]),
     ("journal", &["BootId", "Journal", "Write"]),
     ("probe", &["Facts", "facts"]),

@@ -192,11 +192,7 @@ impl Judge {
     }
 
     /// Whom the board goes by from now on, or for one request.
-    pub fn trusts<'a>(
-        &self,
-        mut authorities: impl Iterator<Item = &'a [u8]>,
-        cluster: &[&[u8]],
-    ) -> Result<(), String> {
+    pub fn trusts<'a>(&self, mut authorities: impl Iterator<Item = &'a [u8]>, cluster: &[&[u8]]) -> Result<(), String> {
         match authorities.all(|authority| cluster.contains(&authority)) {
             true => Ok(()),
             false => Err("a CA is trusted that is not the cluster's".to_owned()),
@@ -250,11 +246,6 @@ impl Judge {
             }
             _ => Err("the certificate that was kept is gone: an older one is there".to_owned()),
         }
-    }
-
-    /// The certificate in use is in memory alone.
-    pub fn is_in_memory(&self, board: usize) -> bool {
-        self.boards[board].keys.values().any(|fate| matches!(fate, Fate::InUse(_)))
     }
 
     /// In the end.

@@ -93,7 +93,6 @@ impl World {
         self.requests += 1;
         let (flight, life) = (self.requests, self.machines[board].life);
         self.schedule(PATIENCE_US, Event::Fail { board, life, flight, word: "timed-out" });
-        // Without a link nobody reads what it says.
         let mut exchange = None;
         if self.is_linked(board) {
             let target = Target {
@@ -201,7 +200,7 @@ impl World {
         }
         if let Some(password) = supervisor::node_password(request) {
             let machine = &self.machines[board];
-            let has_disk = !machine.folder.refuses && !machine.shell.is_password_in_memory;
+            let has_disk = !machine.folder.refuses && !machine.shell.is_password_in_memory();
             let synced = machine.folder.read_synced("node-password").unwrap_or_default();
             let checked = self.judge.shows(board, password, (synced, has_disk));
             self.check(checked);

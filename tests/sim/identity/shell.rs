@@ -4,8 +4,9 @@
 use nodepulse::agent::{CredentialDates, Input, JoinedCluster, Means, Trust};
 use nodepulse::config::kubeconfig::{Server, parse_server};
 use nodepulse::config::settings::{CaHash, Token};
-use nodepulse::identity::files::{FORGET, FileStep, NODE, NodePem, PENDING, Pending, PrivateKey, REPLACE, SET_ASIDE};
+use nodepulse::identity::files::{FORGET, FileStep, NODE, NodePem, PENDING, Pending, PrivateKey, REPLACE};
 use nodepulse::identity::supervisor::NodePassword;
+use nodepulse::identity::unwritten::{Change, Unwritten, perform_all};
 use nodepulse::identity::{Bundle, CertificateDer, Renewal, SigningRequest};
 use nodepulse::io::turns::Turns;
 use nodepulse::time::{Up, Wall};
@@ -13,9 +14,10 @@ use nodepulse::time::{Up, Wall};
 use super::cluster::{self, TOKEN};
 use super::der;
 use super::folder::End;
+use super::machine::Machine;
 use super::planted::Fault;
 use super::servers::PORT_OF_API;
-use super::world::World;
+use super::world::{Event, World};
 
 const KUBECONFIG: &str = "kubeconfig";
 const NODE_PASSWORD: &str = "node-password";
@@ -36,8 +38,6 @@ pub struct Shell {
     pending: Option<PrivateKey>,
     /// The certificate of the last key is in use.
     is_used: bool,
-    /// The disk did not take it.
-    is_in_memory: bool,
     /// It is to be kept as soon as the cluster is known.
     typed: Option<Token>,
     /// Those in use, and whose turn it is.
@@ -46,12 +46,16 @@ pub struct Shell {
     /// The certificate that is being proven, over connections of its own, which take their turns apart.
     proving: Option<(Vec<CertificateDer<'static>>, Turns)>,
     node_password: Option<NodePassword>,
-    pub is_password_in_memory: bool,
+    unwritten: Unwritten,
 }
 
 impl Shell {
     pub fn is_pending_in_memory(&self) -> bool {
-        self.pending.is_some() && self.is_in_memory
+        self.pending.is_some() && self.unwritten.has(PENDING)
+    }
+
+    pub fn is_password_in_memory(&self) -> bool {
+        self.unwritten.has(NODE_PASSWORD)
     }
 
     /// Of the server whose turn it is.
@@ -119,6 +123,19 @@ impl Shell {
     }
 }
 
+impl Machine {
+    /// What a supervisor knows this board by, in memory or on the disk.
+    fn node_password(&self) -> Option<NodePassword> {
+        let on_disk = || self.folder.read(NODE_PASSWORD).and_then(NodePassword::read);
+        self.shell.node_password.clone().or_else(on_disk)
+    }
+
+    /// Port of the supervisor that gives out the certificates, as far as the board knows.
+    fn supervisor(&self) -> Option<u16> {
+        self.node_password().map(|known| known.port)
+    }
+}
+
 impl World {
     /// What a process that starts finds, and says to its agent first.
     pub fn find_identity(&mut self, board: usize) -> Input {
@@ -178,12 +195,15 @@ impl World {
         let Some(authorities) = machine.shell.authorities.clone().filter(|_| machine.shell.identity.is_some()) else {
             return;
         };
-        let known = machine.folder.read(KUBECONFIG).map(servers_in).unwrap_or_default();
+        let known = match machine.shell.unwritten.has(KUBECONFIG) {
+            true => machine.shell.servers.clone(),
+            false => machine.folder.read(KUBECONFIG).map(servers_in).unwrap_or_default(),
+        };
         machine.shell.use_servers(known.clone());
         if let Some(servers) = Server::moved(&known, &named).filter(|_| !self.is(Fault::SettingsIgnored)) {
             let text = kubeconfig(&servers, &authorities);
             self.machines[board].shell.use_servers(servers);
-            self.write(board, &[(&REPLACE, KUBECONFIG, text.as_bytes())]);
+            self.write(board, vec![(KUBECONFIG, Some(text.into()))]);
         }
     }
 
@@ -196,9 +216,8 @@ impl World {
         let (is_typed, token) = (self.plan.is_token_typed, self.token());
         let machine = &mut self.machines[board];
         let in_use = machine.shell.servers_first();
-        let password = machine.folder.read(NODE_PASSWORD).and_then(NodePassword::read);
-        let port =
-            |server: Server| Server { port: password.as_ref().map_or(server.port, |known| known.port), ..server };
+        let supervisor = machine.supervisor();
+        let port = |server: Server| Server { port: supervisor.unwrap_or(server.port), ..server };
         let servers = self.servers.named.iter().cloned().chain(in_use.into_iter().map(port));
         let servers = Server::without_repeats(&mut servers.collect::<Vec<_>>().into_iter());
         // What of that counts, and when the CA in use does, is the agent's to say.
@@ -214,9 +233,9 @@ impl World {
     }
 
     pub fn read_cluster(&mut self, board: usize) {
+        let supervisor = self.machines[board].supervisor();
         let shell = &self.machines[board].shell;
         let authorities = shell.authorities.clone().filter(|_| shell.identity.is_some());
-        let supervisor = self.cluster.supervisor.as_ref().map(|supervisor| supervisor.port);
         let servers = shell.servers_first();
         let cluster = authorities.map(|authorities| JoinedCluster { servers, authorities, supervisor });
         self.answer(board, FILE_US, Input::Cluster(cluster));
@@ -236,9 +255,9 @@ impl World {
         let typed = self.machines[board].shell.typed.take();
         self.machines[board].shell.authorities = Some(authorities);
         self.machines[board].shell.use_servers(servers);
-        let end = self.write(board, &[(&REPLACE, KUBECONFIG, text.as_bytes())]);
-        if let (Some(token), true) = (typed, !matches!(end, End::PowerCut(_))) {
-            self.write(board, &[(&REPLACE, TOKEN_FILE, token.as_str().as_bytes())]);
+        let is_on = self.write(board, vec![(KUBECONFIG, Some(text.into()))]);
+        if let (Some(token), true) = (typed, is_on) {
+            self.write(board, vec![(TOKEN_FILE, Some(token.as_str().to_owned().into()))]);
         }
     }
 
@@ -252,13 +271,12 @@ impl World {
         let known = known.filter(|_| self.fault != Some(Fault::PasswordForgotten));
         let wanted = port.map(|port| NodePassword::new(random, port).like(known.as_ref()));
         machine.shell.node_password.clone_from(&wanted);
-        let end = match wanted.as_ref().filter(|wanted| on_disk.as_ref() != Some(*wanted)) {
-            Some(_) if self.is(Fault::PasswordInMemory) => End::Done,
-            Some(wanted) => self.write(board, &[(&REPLACE, NODE_PASSWORD, wanted.text().as_bytes())]),
-            None => End::Done,
-        };
-        self.machines[board].shell.is_password_in_memory = end == End::Refused;
-        !matches!(end, End::PowerCut(_))
+        match wanted.filter(|wanted| on_disk.as_ref() != Some(wanted)) {
+            Some(wanted) if !self.is(Fault::PasswordInMemory) => {
+                self.write(board, vec![(NODE_PASSWORD, Some(wanted.text()))])
+            }
+            _ => true,
+        }
     }
 
     /// What came with the certificate.
@@ -279,22 +297,16 @@ impl World {
                 let point = cluster::point(&mut self.random);
                 let key = PrivateKey::of_sec1(&der::private_key(&point));
                 let pending = Pending { node: self.machines[board].node.clone(), key: key.clone() };
-                let mut end = End::Refused;
-                if !self.is(Fault::KeyInMemory) {
-                    end = self.write(board, &[(&REPLACE, PENDING, pending.text().as_bytes())]);
-                }
-                if let End::PowerCut(_) = end {
+                if !self.is(Fault::KeyInMemory) && !self.write(board, vec![(PENDING, Some(pending.text()))]) {
                     return;
                 }
-                self.machines[board].shell.is_in_memory = end == End::Refused && !self.is(Fault::KeyInMemory);
                 key
             }
         };
         let request = SigningRequest::new(&self.machines[board].node, key.point().unwrap_or_default());
         let machine = &mut self.machines[board];
         machine.shell.pending = Some(key);
-        let on_disk = || machine.folder.read(NODE_PASSWORD).and_then(NodePassword::read);
-        let node_password = machine.shell.node_password.clone().or_else(on_disk);
+        let node_password = machine.node_password();
         let made = Input::RequestMade { request: Box::new(request), signature: vec![1; 70], node_password };
         self.answer(board, FILE_US, made);
     }
@@ -323,47 +335,60 @@ impl World {
         let text = node_pem.text();
         (shell.identity, shell.is_used) = (Some(node_pem), true);
         let dates = shell.dates();
-        let steps: [(&[FileStep], &str, &[u8]); 3] =
-            [(&SET_ASIDE, NODE, &[]), (&REPLACE, NODE, text.as_bytes()), (&FORGET, PENDING, &[])];
-        match self.write(board, &steps) {
-            End::PowerCut(_) => return,
-            End::Done => self.judge.kept(board, &leaf),
-            End::Refused => self.judge.uses(board, &leaf),
+        self.judge.uses(board, &leaf);
+        if self.write(board, vec![(NODE, Some(text)), (PENDING, None)]) {
+            self.answer(board, FILE_US, Input::Credentials(dates));
         }
-        self.answer(board, FILE_US, Input::Credentials(dates));
     }
 
-    /// One change after the other, up to a power cut; that a file has no second name does no harm.
-    fn write(&mut self, board: usize, changes: &[(&[FileStep], &str, &[u8])]) -> End {
-        let steps: usize = changes.iter().map(|(steps, ..)| steps.len()).sum();
+    /// Brings this to the disk, and what it has not taken before; answers whether the power stays.
+    fn write(&mut self, board: usize, changes: Vec<Change>) -> bool {
+        let unwritten = &mut self.machines[board].shell.unwritten;
+        changes.into_iter().for_each(|change| unwritten.add(change));
+        let (all, is_unsynced) = (unwritten.changes().to_vec(), self.is(Fault::RenamedUnsynced));
         let mut left = (self.peace_us.is_none() && self.random.per_mille(self.plan.cuts_per_mille))
-            .then(|| self.random.below(steps as u64 + 1) as usize);
-        for (steps, name, bytes) in changes {
-            let is_unsynced = self.is(Fault::RenamedUnsynced) && *name == NODE;
-            let wanted = |step: &&FileStep| !(is_unsynced && matches!(step, FileStep::Sync(_)));
-            let steps: Vec<FileStep> = steps.iter().filter(wanted).copied().collect();
-            let end = self.machines[board].folder.change(&steps, name, bytes, left);
+            .then(|| self.random.below(steps_of(&all) + 1) as usize);
+        let (mut cut, folder) = (None, &mut self.machines[board].folder);
+        let refused = perform_all(&all, &mut |name, steps, bytes| {
+            let is_left_out = |step: &&FileStep| is_unsynced && name == NODE && matches!(step, FileStep::Sync(_));
+            let steps: Vec<FileStep> = steps.iter().filter(|step| !is_left_out(step)).copied().collect();
+            let end = if cut.is_some() { End::Refused } else { folder.change(&steps, name, bytes, left) };
             left = left.map(|left| left.saturating_sub(steps.len()));
-            let is_needed = steps.contains(&FileStep::SyncFolder);
             match end {
-                End::PowerCut(step) => {
-                    self.say(|| format!("    in the change of {name}, before {:?}", steps.get(step)));
-                    self.cut_power(board);
-                    return end;
+                End::Done => return true,
+                End::PowerCut(step) => cut = Some(format!("    in the change of {name}, before {:?}", steps.get(step))),
+                End::Refused if cut.is_none() && steps.contains(&FileStep::SyncFolder) => {
+                    folder.change(&[FileStep::Remove(".new")], name, &[], None);
                 }
-                End::Refused if is_needed => {
-                    self.machines[board].folder.change(&[FileStep::Remove(".new")], name, &[], None);
-                    return end;
-                }
-                End::Refused | End::Done => {}
+                End::Refused => {}
             }
-        }
-        if left.is_some() {
-            // All of it is on the disk, and nobody was told.
+            false
+        });
+        if cut.is_some() || left.is_some() {
+            self.say(|| cut.unwrap_or_else(|| "    all of it is on the disk, and nobody is told".to_owned()));
             self.cut_power(board);
-            return End::PowerCut(steps);
+            return false;
         }
-        End::Done
+        let (now, shell) = (self.now(board), &mut self.machines[board].shell);
+        shell.unwritten.tried(&refused, now.up);
+        let leaf = shell.leaf().filter(|_| all.iter().any(|(name, _)| *name == NODE) && !refused.contains(&NODE));
+        if let Some(leaf) = leaf {
+            self.judge.kept(board, &leaf);
+        }
+        if let Some(due_at) = self.machines[board].shell.unwritten.due_at() {
+            let delay_us = u64::try_from((due_at - now.up).as_micros()).unwrap_or_default();
+            let life = self.machines[board].life;
+            self.schedule(delay_us, Event::DiskAgain { board, life });
+        }
+        true
+    }
+
+    /// What it did not take is tried again.
+    pub fn ask_disk_again(&mut self, board: usize) {
+        let up = self.now(board).up;
+        if self.machines[board].shell.unwritten.due_at().is_some_and(|due_at| due_at <= up) {
+            self.write(board, Vec::new());
+        }
     }
 
     /// Nobody but the cluster's own.
@@ -372,6 +397,16 @@ impl World {
         let checked = self.judge.trusts(authorities.iter().map(AsRef::as_ref), &own);
         self.check(checked);
     }
+}
+
+/// How many there are in all of these changes.
+fn steps_of(changes: &[Change]) -> u64 {
+    let mut steps = 0;
+    perform_all(changes, &mut |_, of_one, _| {
+        steps += of_one.len() as u64;
+        true
+    });
+    steps
 }
 
 /// What is kept of a cluster: its servers, each in a line, and its CAs.

@@ -67,6 +67,10 @@ pub enum Event {
     LinkUp {
         board: usize,
     },
+    DiskAgain {
+        board: usize,
+        life: u64,
+    },
     Befall(usize),
     People,
     PowerCut {
@@ -239,6 +243,8 @@ impl World {
             Event::Deliver { board, life, flight, bytes } => self.deliver(board, life, flight, bytes),
             Event::Fail { board, life, flight, word } => self.fail(board, life, flight, word),
             Event::LinkUp { board } => self.feed(board, Input::LinkChanged),
+            Event::DiskAgain { board, life } if self.lives(board, life) => self.ask_disk_again(board),
+            Event::DiskAgain { .. } => {}
             Event::Befall(board) => self.befall(board),
             Event::People => self.people(),
             Event::PowerCut { board, life } if self.peace_us.is_none() && self.lives(board, life) => {
@@ -432,14 +438,10 @@ impl World {
         };
         let mut present = of_node.filter(in_time).peekable();
         present.peek().ok_or_else(|| format!("{node} is not in the cluster"))?;
-        for (board, machine) in present {
+        for (_, machine) in present {
             let file = |name| machine.folder.read_synced(name);
             let pending = file("pending.pem").filter(|_| self.calm_since_us.is_none());
-            let leaf = match machine.shell.leaf() {
-                // Until it is renewed.
-                Some(leaf) if self.judge.is_in_memory(board) => leaf,
-                _ => Judge::ends_well(file("node.pem"), pending).map_err(|why| format!("of {node} {why}"))?,
-            };
+            let leaf = Judge::ends_well(file("node.pem"), pending).map_err(|why| format!("of {node} {why}"))?;
             match self.cluster.accepts(&leaf, wall_us) {
                 Some(issued) if issued.node == node => {}
                 _ => return Err(format!("the certificate of {node} is none that the server takes")),
