@@ -140,6 +140,11 @@ impl Judge {
         self.boards[board].refused_us = None;
     }
 
+    /// Somebody had the settings read again, who may have cleared away what was refused: that is asked at once (seed 13669).
+    pub fn reloaded(&mut self, board: usize) {
+        self.boards[board].refused_us = None;
+    }
+
     /// A request for a certificate reached the server. `pending`: the file of the key as it is whatever happens to the power.
     /// `has_disk`: the disk takes what is written. `is_over`: whether of a key nothing can come.
     pub fn asks(

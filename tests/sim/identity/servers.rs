@@ -146,6 +146,7 @@ impl World {
         }
         self.use_settings(board);
         let settings = Box::new(self.machines[board].settings.clone());
+        self.judge.reloaded(board);
         self.answer(board, 1_000, Input::Reloaded(settings));
     }
 
