@@ -24,7 +24,8 @@ pub struct Plan {
     pub pause: Duration,
     /// Zero: without strace.
     pub traced: Duration,
-    /// Until a report without a change has come, which both nodepulse and a kubelet send every five minutes.
+    /// Until a report without a change has come, which both nodepulse and a kubelet send every five minutes, and the first after a
+    /// change up to half as much later.
     pub rest: Duration,
 }
 
@@ -47,7 +48,7 @@ impl Plan {
                 window: seconds(110),
                 pause: seconds(12),
                 traced: seconds(60),
-                rest: seconds(80),
+                rest: seconds(230),
             }
         }
     }
@@ -102,7 +103,7 @@ pub fn measure(
     let traced_to_us = now_us()?;
     let calls = traces.into_iter().map(|trace| trace.map(Trace::finish).transpose()).collect::<Result<Vec<_>>>()?;
     if plan.rest > Duration::ZERO {
-        say(&format!("waiting {} s for the report of each five minutes", plan.rest.as_secs()));
+        say(&format!("waiting {} s for a report, one in five minutes", plan.rest.as_secs()));
         std::thread::sleep(plan.rest);
     }
     let mut figures = Vec::new();
@@ -134,21 +135,20 @@ impl Figures {
         (self.renewals > 0.0).then(|| count as f64 / self.renewals)
     }
 
-    /// Mean IP bytes (or packets) of what was exactly this, since start-up was over. What goes along with renewals is what it
-    /// adds to them.
+    /// Mean IP bytes (or packets) of one of these, since start-up was over. Where others go along with it, it is what it adds to
+    /// them.
     pub fn mean(&self, kind: Kind, of: fn(&Exchange) -> u64) -> Option<f64> {
-        let alone = |kind| self.exchanges.iter().filter(move |e| e.requests == [kind]).map(move |e| of(e) as f64);
-        let renewal = mean(&alone(Kind::Renewal).collect::<Vec<_>>());
-        if kind == Kind::Renewal {
-            return renewal;
-        }
-        let along = self.exchanges.iter().filter_map(|e| {
-            let is_it = |wanted| move |kind: &&Kind| **kind == wanted;
-            let renewals = e.requests.iter().filter(is_it(Kind::Renewal)).count();
-            let is_one = e.requests.iter().filter(is_it(kind)).count() == 1 && e.requests.len() == renewals + 1;
-            is_one.then_some(of(e) as f64 - renewals as f64 * renewal.filter(|_| renewals > 0).unwrap_or(0.0))
+        // What is known of a kind says what is left of those after it.
+        let before = Kind::ALL.iter().take_while(|other| **other != kind);
+        let known: Vec<(Kind, f64)> = before.filter_map(|other| Some((*other, self.mean(*other, of)?))).collect();
+        let added = self.exchanges.iter().filter_map(|exchange| {
+            let mut others = exchange.requests.clone();
+            others.remove(others.iter().position(|one| *one == kind)?);
+            let mean_of = |other: &Kind| known.iter().find(|(known, _)| known == other).map(|(_, mean)| mean);
+            let taken: Option<f64> = others.iter().map(mean_of).sum();
+            Some(of(exchange) as f64 - taken?)
         });
-        mean(&along.collect::<Vec<_>>())
+        mean(&added.collect::<Vec<_>>())
     }
 
     /// The window extrapolated, but for reports: it is too short for one, and where one falls into it all the same that says
@@ -166,20 +166,24 @@ impl Figures {
         self.exchanges.iter().filter(move |exchange| (from_us..to_us).contains(&exchange.at_us))
     }
 
-    /// What the window held: each kind of exchange, how often it came, and its IP bytes.
-    pub fn window_in_words(&self) -> String {
-        let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        for exchange in self.in_window() {
-            let mut names: Vec<&str> = exchange.requests.iter().map(|kind| kind.name()).collect();
-            names.sort_unstable();
-            let name = if names.is_empty() { "no request".to_owned() } else { names.join(" + ") };
-            let (count, bytes) = sums.entry(name).or_default();
-            (*count, *bytes) = (*count + 1, *bytes + exchange.ip_bytes);
-        }
-        let sums: Vec<String> =
-            sums.iter().map(|(name, (count, bytes))| format!("{count} of {name} {bytes}")).collect();
-        format!("IP bytes in the window {}: {}", self.window_bytes, sums.join(", "))
+    /// What the window held, and what came after it: each kind of exchange, how often, and its IP bytes.
+    pub fn in_words(&self) -> String {
+        let after = self.exchanges.iter().filter(|exchange| exchange.at_us >= self.window_us[1]);
+        format!("IP bytes of the count {}: {}; after it {}", self.window_bytes, sums(self.in_window()), sums(after))
     }
+}
+
+fn sums<'a>(exchanges: impl Iterator<Item = &'a Exchange>) -> String {
+    let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for exchange in exchanges {
+        let mut names: Vec<&str> = exchange.requests.iter().map(|kind| kind.name()).collect();
+        names.sort_unstable();
+        let name = if names.is_empty() { "no request".to_owned() } else { names.join(" + ") };
+        let (count, bytes) = sums.entry(name).or_default();
+        (*count, *bytes) = (*count + 1, *bytes + exchange.ip_bytes);
+    }
+    let sums: Vec<String> = sums.iter().map(|(name, (count, bytes))| format!("{count} of {name} {bytes}")).collect();
+    sums.join(", ")
 }
 
 /// What each program sends and receives, over IPv4 or over what it was measured with.

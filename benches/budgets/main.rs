@@ -202,7 +202,7 @@ fn print(
     table::print(&titles, &rows);
     if let Some(one) = figures.first() {
         print_calls(one);
-        println!("{}.", one.window_in_words());
+        println!("{}.", one.in_words());
     }
     server.iter().for_each(|server| println!("{}", server.in_words()));
     let (renewals, bytes) = (heap.renewals, heap.bytes);

@@ -3,7 +3,7 @@
 //!
 //! Every agent runs at its own cadence, behind a link of 80 ms and MTU 1400. The bytes are the kernel's, shared out by purpose, as
 //! `nodepulse cost` says them from one renewal to another; a capture beside them has the sum. Assertions and reports are rarer than
-//! that lasts: they are counted as often as the settings say, at what one costs in the profile `lan`.
+//! that lasts: they are counted as often as the settings say, at what one costs in the profile `lan`, unless connections die.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -221,14 +221,16 @@ impl Cost {
         if count > 0.0 { bytes / count } else { 0.0 }
     }
 
-    /// What goes on all the time as it was, and what is rare as often as the settings say, each at what it is in `lan`.
+    /// What goes on all the time as it was, and what is rare as often as the settings say, each at what it is in `lan`. Where
+    /// connections die, that comes with new ones as well: there it is taken as it came, if that was more.
     fn bytes_per_day(&self, profile: &Profile, lan: &Cost) -> f64 {
-        let rare = self.of("assertion").1 + self.of("status").1;
+        let a_day = |bytes: f64| bytes / self.seconds * DAY_SECONDS;
+        let came = self.of("assertion").1 + self.of("status").1;
         let reports = DAY_SECONDS / profile.report_seconds;
         let assertions = DAY_SECONDS / profile.assertion_seconds - reports;
-        (self.bytes() - rare) / self.seconds * DAY_SECONDS
-            + assertions * lan.each("assertion")
-            + reports * lan.each("status")
+        let set = assertions * lan.each("assertion") + reports * lan.each("status");
+        let rare = if self.of("handshake").0 > 0.0 { set.max(a_day(came)) } else { set };
+        a_day(self.bytes() - came) + rare
     }
 }
 

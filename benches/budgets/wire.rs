@@ -173,6 +173,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// What comes often first.
+    pub const ALL: [Kind; 4] = [Kind::Renewal, Kind::Assertion, Kind::Report, Kind::Other];
+
     pub fn name(self) -> &'static str {
         match self {
             Kind::Renewal => "renewal",
