@@ -221,6 +221,11 @@ impl Conditions {
         self.all.iter().any(|believed| believed.change.is_some())
     }
 
+    /// Whether the last change of this one does.
+    pub(super) fn has_to_say(&self, kind: &str) -> bool {
+        rules::own().zip(&self.all).any(|(own, believed)| own == kind && believed.change.is_some())
+    }
+
     /// The server took the report that was made last, and `node` is what came of it: where somebody made the Node anew in the
     /// meantime, a report of what differs from the former one said too little.
     pub(super) fn acknowledged(&mut self, node: &Node) {

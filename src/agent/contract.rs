@@ -3,6 +3,7 @@
 use zeroize::Zeroizing;
 
 use super::notice::Notice;
+use crate::api::traffic::Day;
 use crate::api::{Answer, Lane, Operation};
 use crate::config::Settings;
 use crate::config::kubeconfig::Server;
@@ -21,6 +22,9 @@ pub enum Input {
     Woke,
     /// The answer to [`Output::Probe`]. Without `board`, machine and network are those of the last one that had them.
     Looked { readings: Box<Readings>, board: Option<Box<(Machine, Network)>> },
+    /// What the network has taken, before each look at the board where there is a budget (`dailyBytes`): of today, by the
+    /// board's own clock, and of this process since its start.
+    Counted { today: Box<Day>, by_process_bytes: u64 },
     /// The end of the request that carried this ticket.
     Answered(Ticket, Answer),
     /// An address, a route or a carrier changed: worth trying at once.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use heapless::Vec as Bounded;
 
 use super::bucket::Bucket;
+use super::budget::PutOff;
 use super::contract::Because;
 use super::failure_log::RetryReason;
 use super::notice::Level;
@@ -95,6 +96,9 @@ impl EventLane {
         self.fetch(shared, now);
         for (came, event) in std::mem::take(&mut shared.fresh_events) {
             self.take_in(event, shared, stamp.minus(now.up - came), now.up);
+        }
+        if shared.budget.puts_off(PutOff::Events) {
+            return Step::Idle;
         }
         let Some(first) = self.waiting.front_mut() else { return Step::Idle };
         let replay = &shared.replay;

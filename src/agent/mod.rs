@@ -8,6 +8,7 @@
 
 mod backoff;
 mod bucket;
+mod budget;
 mod clock;
 mod conditions;
 mod contract;
@@ -157,6 +158,7 @@ impl Agent {
                 self.probing = false;
                 self.status.observed(*readings, board, &mut self.shared, now);
             }
+            Input::Counted { today, by_process_bytes } => self.shared.counted(&today, by_process_bytes, now),
             Input::Answered(ticket, answer) => self.answered(&ticket, answer, now),
             Input::LinkChanged => {
                 if self.shared.is_lost() {
@@ -166,6 +168,7 @@ impl Agent {
             }
             Input::Reloaded(settings) => {
                 self.shared.settings = *settings;
+                self.shared.new_budget();
                 self.requests.set(f64::from(REQUESTS_AT_ONCE), requests_per_second(&self.shared.settings));
                 self.shared.say(Level::Info, "reloaded", "settings read again");
                 self.revoked_until = now.up;
@@ -217,6 +220,7 @@ impl Agent {
     }
 
     fn live(&mut self, now: Now) -> Output {
+        self.shared.end_budget_day(now.up);
         if let Some(output) = self.shared.next_output() {
             return output;
         }

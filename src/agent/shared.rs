@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::budget::{Budget, PutOff};
 use super::clock::ServerClock;
 use super::contract::{Access, Because, IdentityStep, Output};
 use super::credentials::Credentials;
@@ -13,6 +14,7 @@ use super::random::Random;
 use super::records::Records;
 use super::renewals::Renewals;
 use super::replay::{self, Replay};
+use crate::api::traffic::Day;
 use crate::api::{Class, Operation, Refusal};
 use crate::config::{Settings, limits};
 use crate::journal::{Happened, Journal, Record, Sequence};
@@ -74,6 +76,7 @@ pub(super) struct Shared {
     pub(super) replay: Replay,
     pub(super) renewals: Renewals,
     pub(super) full_report: FullReport,
+    pub(super) budget: Budget,
     /// Events that are not yet with the event lane, and when they came.
     pub(super) fresh_events: Vec<(Up, NodeEvent)>,
     pub(super) credentials: Credentials,
@@ -98,6 +101,7 @@ impl Shared {
             node: Ownership::Unknown,
             renewals: Renewals::default(),
             full_report: FullReport::WithNextRun,
+            budget: Budget::default(),
             fresh_events: Vec::new(),
             credentials: Credentials::default(),
             longest_outage: Duration::ZERO,
@@ -208,6 +212,49 @@ impl Shared {
                 format!("the API server is back after {}", InWords(now.up - since)),
             );
         }
+    }
+
+    /// What the network has taken so far.
+    pub(super) fn counted(&mut self, today: &Day, by_process_bytes: u64, now: Now) {
+        let (before, stamp) = (self.budget.put_off(), self.stamp(now));
+        self.budget.counted(today, by_process_bytes, &self.settings, stamp, now.up);
+        self.put_off_since(before);
+    }
+
+    pub(super) fn end_budget_day(&mut self, now: Up) {
+        if self.budget.puts_off(PutOff::Reports) && self.budget.is_over(now) {
+            let before = self.budget.put_off();
+            self.budget.forget_day();
+            self.put_off_since(before);
+        }
+    }
+
+    /// There may be none any more; another one holds from the next count on.
+    pub(super) fn new_budget(&mut self) {
+        if self.settings.daily_bytes.is_some() {
+            return;
+        }
+        let before = std::mem::take(&mut self.budget).put_off();
+        self.put_off_since(before);
+    }
+
+    fn put_off_since(&mut self, before: PutOff) {
+        let after = self.budget.put_off();
+        if after == before {
+            return;
+        }
+        if before >= PutOff::Events && after < PutOff::Events {
+            // As after an outage: one after the other, and never beside a heartbeat.
+            self.replay.wait_for_server();
+        }
+        let what = match after {
+            PutOff::Nothing => "nothing any more",
+            PutOff::Reports => "reports without a change",
+            PutOff::Assertions => "reports without a change, assertions",
+            PutOff::Events => "reports without a change, assertions, events",
+            PutOff::Changes => "all but renewals",
+        };
+        self.say(Level::Info, "put-off", format!("put off so that the bytes of the day (dailyBytes) suffice: {what}"));
     }
 
     /// Whether the controller may have judged us since the last acknowledged renewal, once per gap. After a suspend all

@@ -58,6 +58,8 @@ pub(super) struct StatusLane {
     assert_due: Up,
     /// Its Lease is gone: the next poll makes an assertion due.
     node_may_be_gone: bool,
+    /// Since then nothing has shown that it is not.
+    doubts_node: bool,
     version_due: Up,
     version_pause: Backoff,
     deletions: Deletions,
@@ -130,6 +132,7 @@ impl StatusLane {
             report_due: None,
             assert_due: now,
             node_may_be_gone: false,
+            doubts_node: false,
             version_due: now,
             version_pause: Backoff::between(Duration::from_secs(60), VERSION_FREQUENCY),
             deletions: Deletions::default(),
@@ -143,6 +146,7 @@ impl StatusLane {
         // Whatever was answered since: it may have been said before the Node went.
         if std::mem::take(&mut self.node_may_be_gone) {
             self.assert_due = now.up;
+            self.doubts_node = true;
             if let Stage::Rest { earliest, .. } = &mut self.stage {
                 *earliest = now.up;
             }
@@ -290,6 +294,7 @@ impl StatusLane {
     }
 
     fn read(&mut self, node: Box<Node>, shared: &mut Shared, now: Now) {
+        self.doubts_node = false;
         self.wanted.node_known(&node, shared, now);
         if shared.node != Ownership::Contested {
             shared.node = Ownership::Ours { uid: node.metadata.uid.clone() };

@@ -1,5 +1,6 @@
 //! Turns looks at the board, as they come in, into the Node that should be there now.
 
+use super::budget::PutOff;
 use super::conditions::Conditions;
 use super::notice::Level;
 use super::replay::Unreported;
@@ -105,6 +106,7 @@ impl WantedNode {
             facts,
             pressures: &self.pressures,
             remembered: &self.remembered,
+            is_budget_low: shared.budget.puts_off(PutOff::Reports),
             expires: life.map(|(life, stamp)| (stamp >= life.warned_from(), life.end)),
             base,
         };
@@ -121,6 +123,11 @@ impl WantedNode {
 
     pub(super) fn unreported(&self) -> Unreported {
         self.conditions.unreported()
+    }
+
+    /// That something is put off is said whatever is put off.
+    pub(super) fn has_to_say_so(&self) -> bool {
+        self.conditions.has_to_say("MeteredBudgetLow")
     }
 
     /// Whether another look would find nothing to send: the Node need not be made again to know that.

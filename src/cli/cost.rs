@@ -1,7 +1,5 @@
 //! Turns what the agent has counted into what its network bills: today, yesterday and in thirty days, by purpose.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::args::Sources;
@@ -10,13 +8,12 @@ use super::commands::exit;
 use super::error::CliError;
 use super::load;
 use crate::api::traffic::{Cadence, Day, PURPOSES, Purpose};
+use crate::config::budget::SERVER_KEEPS;
 use crate::io::control::{self, Order};
 use crate::io::kept_days;
 
 const DAY_SECONDS: u64 = 24 * 3600;
 const MONTH_SECONDS: u64 = 30 * DAY_SECONDS;
-/// How long an API server keeps a connection on which nothing is under way (`IdleTimeout` of apiserver/pkg/server).
-const SERVER_KEEPS: Duration = Duration::from_secs(90);
 /// What a connection costs where none was counted: TCP, TLS 1.3 with an ECDSA certificate on both sides, the settings of HTTP/2.
 const HANDSHAKE_BYTES: u64 = 4000;
 /// What is made of less says little: a start costs more than what follows.
@@ -32,6 +29,8 @@ pub struct Cost {
     as_set: Option<Day>,
     /// How often these settings make it talk.
     cadence: Cadence,
+    /// Which these settings allow for a day.
+    daily_bytes: Option<u64>,
     /// Since its start; `None`: it does not run.
     process: Option<Process>,
     directory: String,
@@ -58,6 +57,7 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
             days,
             as_set: None,
             cadence: wanted,
+            daily_bytes: settings.daily_bytes,
             process: None,
             directory,
         });
@@ -66,7 +66,8 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
     let told = control::ask(agent, Order::Cost).ok().flatten().ok_or_else(silent)?;
     let told = told.map_err(|why| CliError::new(exit::SOFTWARE, why))?;
     let (days, month) = Default::default();
-    let mut cost = Cost { days, month, as_set: None, cadence: wanted, process: None, directory };
+    let daily_bytes = settings.daily_bytes;
+    let mut cost = Cost { days, month, as_set: None, cadence: wanted, daily_bytes, process: None, directory };
     let mut days = cost.days.iter_mut();
     let mut cadence = None;
     for line in told.lines() {
@@ -120,6 +121,12 @@ impl Process {
 }
 
 impl Cost {
+    /// What there is for a day, and what is left of it.
+    fn budget(&self) -> Option<(u64, u64)> {
+        let [today, _] = &self.days;
+        self.daily_bytes.map(|daily_bytes| (daily_bytes, daily_bytes.saturating_sub(today.bytes())))
+    }
+
     /// For people: what matters first stands first.
     pub fn to_text(&self) -> String {
         let [today, before] = &self.days;
@@ -136,12 +143,11 @@ impl Cost {
             (true, _) => name.to_owned(),
             (false, _) => day.date(),
         };
-        text += &format!(
-            "{BOLD}{:<12}{:>10}{RESET} in {}\n",
-            name(today, "today"),
-            size(today.bytes()),
-            span(today.seconds)
-        );
+        let (today_name, today_size) = (name(today, "today"), size(today.bytes()));
+        text += &format!("{BOLD}{today_name:<12}{today_size:>10}{RESET} in {}\n", span(today.seconds));
+        if let Some((daily_bytes, left_bytes)) = self.budget() {
+            text += &format!("{:<12}{:>10} left of {} (dailyBytes)\n", "", size(left_bytes), size(daily_bytes));
+        }
         if before.seconds > 0 {
             text +=
                 &format!("{:<12}{:>10} in {}\n", name(before, "yesterday"), size(before.bytes()), span(before.seconds));
@@ -196,6 +202,8 @@ impl Cost {
             "isRunning": self.process.is_some(),
             "days": self.days.iter().filter(|day| day.seconds > 0).map(of_day).collect::<Vec<Value>>(),
             "thirtyDays": of_sums(&self.month),
+            "dailyBytes": self.daily_bytes,
+            "leftBytes": self.budget().map(|(_, left_bytes)| left_bytes),
             "reconnectsPerDay": reconnects(self.cadence, DAY_SECONDS),
             "thirtyDaysAsSet": self.as_set.as_ref().map(of_sums),
             "process": self.process.as_ref().map(|of| json!({
@@ -252,6 +260,8 @@ fn span(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::colour::without;
     use super::*;
     use crate::api::traffic::Sum;
@@ -269,7 +279,7 @@ mod tests {
         let directory = "/var/lib/nodepulse".to_owned();
         let month = both(&days).for_seconds(MONTH_SECONDS);
         let cadence = Cadence::of(&crate::config::Settings::default());
-        Cost { month, days, as_set: None, cadence, process: Some(process), directory }
+        Cost { month, days, as_set: None, cadence, daily_bytes: None, process: Some(process), directory }
     }
 
     #[test]
@@ -294,6 +304,19 @@ mod tests {
             text.contains("1956 KiB of memory at most, 8 s of processor,\n31000 wake-ups, 8.19 kB to disk"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_is_left_of_a_budget_stands_below_what_was_taken_of_it() {
+        let mut cost = cost();
+        assert_eq!((&cost.to_json()["dailyBytes"], &cost.to_json()["leftBytes"]), (&Value::Null, &Value::Null));
+        cost.daily_bytes = Some(5_000_000);
+        let text = without(&cost.to_text());
+        assert_eq!(text.lines().nth(1), Some("               3.37 MB left of 5.00 MB (dailyBytes)"));
+        assert!(text.lines().count() <= 24, "{text}");
+        assert_eq!(cost.to_json()["leftBytes"], 3_370_000);
+        cost.daily_bytes = Some(1_000_000);
+        assert_eq!(cost.to_json()["leftBytes"], 0);
     }
 
     #[test]

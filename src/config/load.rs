@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::budget;
 use super::duration;
 use super::eviction;
 use super::field::Field;
@@ -199,6 +200,7 @@ impl Reading {
         }
         join::check(&settings, last, &mut self.findings);
         profile::check(&settings, last, &mut self.findings);
+        budget::check(&settings, last, &mut self.findings);
         let Findings { mut problems, mut notices } = self.findings;
         for found in [&mut problems, &mut notices] {
             found.sort_by(|one, other| (&one.origin, one.line).cmp(&(&other.origin, other.line)));

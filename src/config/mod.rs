@@ -1,6 +1,7 @@
 //! Turns a settings file, a kubeconfig and command-line flags into checked settings, or every problem at once.
 
 mod alpn;
+pub mod budget;
 mod duration;
 mod eviction;
 mod field;

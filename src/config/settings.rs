@@ -13,7 +13,7 @@ use super::node_values::{address_list, cloud_provider, hostname, journal_quota, 
 use super::node_values::{reserved, reserved_cpus, taint_list};
 use super::problem::{Findings, Problem};
 use super::taint::Taint;
-use super::values::{absolute_path, at_least, boolean, number, path, profile, text};
+use super::values::{absolute_path, at_least, boolean, daily_bytes, number, path, profile, text};
 use super::yaml::{Content, Entry, Value};
 use super::{eviction, eviction::periods, eviction::reclaims, eviction::thresholds};
 
@@ -210,6 +210,9 @@ settings! {
     status_assert_frequency: Duration = Duration::from_secs(60),
         Ours "statusAssertFrequency" "status-assert-frequency" "1m0s", Single("DURATION"), at_least(SECOND),
         "How often conditions are sent without a change, which corrects what others wrote (no watch)";
+    /// `None`: no limit.
+    daily_bytes: Option<u64> = None, Ours "dailyBytes" "daily-bytes" "", Single("BYTES"), daily_bytes,
+        "How many bytes of IP a day may take: what can wait is put off when they run short, renewals never";
     merge_default_eviction_settings: bool = false,
         Kubelet "mergeDefaultEvictionSettings" "merge-default-eviction-settings" "false", Boolean, boolean,
         "Keep the defaults of the signals that evictionHard does not name";

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::duration;
 use super::field::Field;
 use super::problem::{Findings, Problem, quoted};
+use super::quantity::Quantity;
 
 pub(super) fn text(field: &Field<'_>, _: &mut Findings) -> Result<String, Problem> {
     Ok(field.text()?.unwrap_or_default().to_owned())
@@ -73,4 +74,16 @@ pub(super) fn profile(field: &Field<'_>, _: &mut Findings) -> Result<Profile, Pr
         "satellite" => Ok(Profile::Satellite),
         other => Err(field.problem(format!("must be lan, metered or satellite, not {}", quoted(other)))),
     }
+}
+
+/// A terabyte: no board talks so much, and seconds times bytes stay numbers.
+const MOST_BYTES: u64 = 1_000_000_000_000;
+
+/// No budget where nothing is given.
+pub(super) fn daily_bytes(field: &Field<'_>, _: &mut Findings) -> Result<Option<u64>, Problem> {
+    let Some(text) = field.text()? else { return Ok(None) };
+    let bytes = Quantity::parse(text).ok().and_then(|quantity| u64::try_from(quantity.value()).ok());
+    let bytes = bytes.filter(|bytes| (1..=MOST_BYTES).contains(bytes));
+    let problem = || field.problem(format!("must be a quantity of bytes such as 3M, up to 1T, not {}", quoted(text)));
+    bytes.ok_or_else(problem).map(Some)
 }

@@ -36,14 +36,17 @@ const DNS_BYTES: u64 = 20 + 8 + 12 + 6;
 /// Of a record of DNS in the answer, but for its address.
 const DNS_RECORD_BYTES: u64 = 12;
 
+const SECONDS_PER_DAY: u64 = 24 * 3600;
+
 /// All connections of this process, and what came of them.
 pub struct Meter {
     /// Today, and the day before.
     days: RefCell<[Day; 2]>,
     /// Up to when the seconds of the day are counted.
     counted_until: Cell<Up>,
-    /// When this process began to count.
+    /// When this process began to count, and how much it has counted since.
     pub since: Up,
+    bytes: Cell<u64>,
     open: RefCell<Vec<Weak<Counted>>>,
 }
 
@@ -81,13 +84,25 @@ impl Meter {
     /// Goes on from these days.
     pub fn new(days: [Day; 2]) -> Rc<Meter> {
         let since = clock::up();
-        Rc::new(Meter { days: RefCell::new(days), counted_until: Cell::new(since), since, open: RefCell::default() })
+        Rc::new(Meter {
+            days: RefCell::new(days),
+            counted_until: Cell::new(since),
+            since,
+            bytes: Cell::new(0),
+            open: RefCell::default(),
+        })
     }
 
     /// Today and the day before, everything counted that there is.
     pub fn days(&self) -> [Day; 2] {
         self.count_all(clock::now());
         self.days.borrow().clone()
+    }
+
+    /// Today, and how many bytes this process has counted since its start, whatever day it was.
+    pub fn so_far(&self) -> (Day, u64) {
+        let [today, _] = self.days();
+        (today, self.bytes.get())
     }
 
     /// What a command is told: lines of a first word and numbers.
@@ -123,6 +138,7 @@ impl Meter {
     }
 
     fn add(&self, purpose: Purpose, more: Sum) {
+        self.bytes.set(self.bytes.get() + more.bytes);
         let [today, _] = &mut *self.days.borrow_mut();
         if let Some(sum) = today.of(purpose) {
             sum.count += more.count;
@@ -148,6 +164,10 @@ impl Meter {
         self.counted_until.set(until + more);
         today.seconds += more.as_secs();
         let number = day_of(now.wall);
+        if number == 0 && today.seconds >= SECONDS_PER_DAY {
+            // One of which nobody knows when it ends is as long as all others.
+            *before = std::mem::take(today);
+        }
         if number != today.number && number != 0 {
             if number == before.number {
                 // A clock that stood wrong was put right.
@@ -242,6 +262,7 @@ impl Counted {
         let fits = self.is_new.get() && weights.iter().sum::<u64>() <= bytes;
         let parts = if fits { weights } else { shares(bytes, weights) };
         self.meter.take(more);
+        self.meter.bytes.set(self.meter.bytes.get() + bytes);
         let [today, _] = &mut *self.meter.days.borrow_mut();
         for ((sum, told), part) in today.sums.iter_mut().zip(told).zip(parts) {
             sum.count += told.count;

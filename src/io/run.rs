@@ -132,14 +132,14 @@ pub fn run(start: Start) -> Result<(), Notice> {
         name_looked_up: Flag::default(),
         judges_pids: Cell::new(start.settings.judges_pids()),
         cadence: Cell::new(Cadence::of(&start.settings)),
+        has_budget: Cell::new(start.settings.daily_bytes.is_some()),
         board_wanted: Flag::default(),
         board_given: Cell::new(false),
         reload_wanted: Flag::default(),
         control: Control::default(),
         root: start.root,
     };
-    let executor = LocalExecutor::new();
-    let lanes = [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity];
+    let (executor, lanes) = (LocalExecutor::new(), [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity]);
     lanes.iter().for_each(|lane| spawn(&executor, shared.serve(*lane)));
     spawn(&executor, shared.serve_identity());
     spawn(&executor, shared.serve_control(control));
@@ -226,6 +226,8 @@ struct Shared {
     judges_pids: Cell<bool>,
     /// For whoever asks what they cost.
     cadence: Cell<Cadence>,
+    /// The agent is to know what the network takes.
+    has_budget: Cell<bool>,
     board_wanted: Flag,
     /// The agent has the machine and the network as they are: it needs only readings.
     board_given: Cell<bool>,

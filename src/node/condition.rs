@@ -37,7 +37,15 @@ impl Written {
 pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT] {
     let (mut pressures, remembered) = (Pressures::default(), &Remembered::default());
     pressures.observe(settings, &facts.machine, &facts.readings, up);
-    let judged = judge(&Evidence { settings, facts, pressures: &pressures, remembered, expires: None, base: None });
+    let judged = judge(&Evidence {
+        settings,
+        facts,
+        pressures: &pressures,
+        remembered,
+        expires: None,
+        is_budget_low: false,
+        base: None,
+    });
     judged.map(|judgement| Wanted { judgement, since: None })
 }
 
@@ -134,7 +142,7 @@ mod tests {
 
     /// What every board has.
     fn everywhere() -> impl Iterator<Item = &'static str> {
-        own().filter(|kind| *kind != "CertificateExpiring")
+        own().filter(|kind| !["CertificateExpiring", "MeteredBudgetLow"].contains(kind))
     }
 
     fn no_pressure() -> Pressures {
@@ -149,7 +157,15 @@ mod tests {
     /// Judges a look at a board of which `node` is the server's, and writes the conditions to it, at LATER.
     fn look(node: &mut Node, settings: &Settings, facts: &Facts, pressures: &Pressures) -> Vec<NodeEvent> {
         let remembered = &Remembered::default();
-        let judged = judge(&Evidence { settings, facts, pressures, remembered, expires: None, base: Some(node) });
+        let judged = judge(&Evidence {
+            settings,
+            facts,
+            pressures,
+            remembered,
+            expires: None,
+            is_budget_low: false,
+            base: Some(node),
+        });
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });
         let written = set(node, &wanted, LATER);
         let all = own().zip(&wanted).zip(written);
@@ -386,14 +402,14 @@ mod tests {
         assert_eq!(condition(&node, "ReadonlyFilesystem").message, "Filesystem is not read-only");
 
         facts.readings.made_read_only = samples::absent();
-        let pressures = no_pressure();
-        let remembered = Remembered::default();
+        let (pressures, remembered) = (no_pressure(), Remembered::default());
         let look = Evidence {
             settings: &settings,
             facts: &facts,
             pressures: &pressures,
             remembered: &remembered,
             expires: None,
+            is_budget_low: false,
             base: None,
         };
         let [.., judged, _] = judge(&look);
@@ -455,22 +471,22 @@ mod tests {
     #[test]
     fn a_size_that_nobody_could_read_is_sure_to_be_missing_once_the_server_was_asked() {
         let (settings, facts, remembered) = (samples::settings(), uncounted(), Remembered::default());
-        let node = samples::node();
+        let (node, pressures) = (samples::node(), no_pressure());
         let of = |base| {
             let look = Evidence {
                 settings: &settings,
                 facts: &facts,
-                pressures: &no_pressure(),
+                pressures: &pressures,
                 remembered: &remembered,
                 expires: None,
+                is_budget_low: false,
                 base,
             };
-            let [.., ready] = judge(&look);
-            (ready.status, ready.is_sure)
+            judge(&look).last().map(|ready| (ready.status, ready.is_sure))
         };
-        assert_eq!(of(None), (Status::False, false));
-        assert_eq!(of(Some(&node)), (Status::True, true), "the server has one of before");
-        assert_eq!(of(Some(&Node::default())), (Status::False, true));
+        assert_eq!(of(None), Some((Status::False, false)));
+        assert_eq!(of(Some(&node)), Some((Status::True, true)), "the server has one of before");
+        assert_eq!(of(Some(&Node::default())), Some((Status::False, true)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::probe::Facts;
 use crate::time::Wall;
 
 /// How many conditions are ours.
-pub const COUNT: usize = 6;
+pub const COUNT: usize = 7;
 
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {
@@ -116,6 +116,16 @@ pub(super) static ROWS: [Row; COUNT] = [
         like: Like::Problem,
     },
     Row {
+        kind: "MeteredBudgetLow",
+        judge: |_, look| Judgement { status: Status::of(look.is_budget_low), message: None, is_sure: true },
+        words: [
+            Words("DailyBytesRunLow", "The bytes of the day run low, so what can wait is put off", "DailyBytesRunLow"),
+            Words("DailyBytesSuffice", "The bytes of the day suffice", "DailyBytesSuffice"),
+            NOT_THERE,
+        ],
+        like: Like::Problem,
+    },
+    Row {
         kind: "ReadonlyFilesystem",
         judge: readonly_filesystem,
         words: [
@@ -148,6 +158,8 @@ pub struct Evidence<'a> {
     pub remembered: &'a Remembered,
     /// Whether the client certificate ends soon, and when; `None` without one, or without a clock.
     pub expires: Option<(bool, Wall)>,
+    /// Something is put off for `dailyBytes`.
+    pub is_budget_low: bool,
     /// The server's Node; `None` before it is known.
     pub base: Option<&'a Node>,
 }
@@ -271,7 +283,15 @@ mod tests {
     fn look(node: &mut Node, expires: Option<(bool, Wall)>) -> (Option<[String; 3]>, Option<NodeEvent>) {
         let (settings, facts) = (&samples::settings(), &samples::facts());
         let (pressures, remembered) = (&Pressures::default(), &Remembered::default());
-        let judged = judge(&Evidence { settings, facts, pressures, remembered, expires, base: Some(node) });
+        let judged = judge(&Evidence {
+            settings,
+            facts,
+            pressures,
+            remembered,
+            expires,
+            is_budget_low: false,
+            base: Some(node),
+        });
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });
         let written: [Written; COUNT] = condition::set(node, &wanted, LATER);
         let all = own().zip(&wanted).zip(written).find(|((kind, _), _)| *kind == "CertificateExpiring");

@@ -58,6 +58,8 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("AUT", 1..=14),
     // Where this program differs from a kubelet on purpose.
     ("D", 1..=14),
+    // 15 is a shutdown.
+    ("D", 16..=16),
 ];
 
 /// Behaviours of what this program does not have yet, or never will: runtime, images, volumes, plug-ins, serving.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::super::budget::PutOff;
 use super::super::notice::Level;
 use super::super::shared::{FullReport, Ownership, Shared, Step};
 use super::deletions::may_have_been_done;
@@ -28,6 +29,10 @@ impl StatusLane {
         // What makes a Node Ready again goes first.
         let is_unknown = self.wanted.server_version.is_none() || !shared.clock.was_compared();
         let in_full = shared.full_report != FullReport::NotNeeded;
+        let is_urgent = in_full || self.report_due.is_none() || self.doubts_node || self.wanted.has_to_say_so();
+        if shared.budget.puts_off(PutOff::Changes) && !is_urgent {
+            return self.rest_now(shared, now);
+        }
         let must_know = is_unknown || !in_full;
         if now.up >= self.version_due && must_know {
             self.version_due = now.up + self.version_pause.step();
@@ -38,7 +43,8 @@ impl StatusLane {
             Base::Unsure(node) if self.wanted.is_known() => (node, true),
             _ => return self.ask(Request::Read, self.read_operation(true)),
         };
-        let must_send = self.report_due.is_none_or(|due| now.up >= due) || in_full || is_unsure;
+        let is_due = |due| now.up >= due && !shared.budget.puts_off(PutOff::Reports);
+        let must_send = self.report_due.is_none_or(is_due) || in_full || is_unsure;
         let summary = shared.summary(now);
         let sums_up = summary.is_some();
         let may_send = must_send || sums_up || !self.wanted.is_settled();
@@ -60,7 +66,8 @@ impl StatusLane {
             return self.ask(Request::Report { next_due, sums_up, sent }, operation);
         }
         // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
-        if now.up + shared.settings.node_status_update_frequency / 2 >= self.assert_due {
+        let is_due = now.up + shared.settings.node_status_update_frequency / 2 >= self.assert_due;
+        if self.doubts_node || is_due && !shared.budget.puts_off(PutOff::Assertions) {
             let body = patch::assertion(base);
             let operation = Operation::PatchStatus { body, answer: PatchAnswer::Metadata };
             return self.ask(Request::Assert, operation);

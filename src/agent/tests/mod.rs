@@ -1,6 +1,7 @@
 //! Turns a script of answers into the agent's requests: what each test of the lanes is written in.
 
 mod authorities;
+mod budget;
 mod contest;
 mod events;
 mod expiring;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::traffic::{Day, Purpose};
 use crate::api::{Failure, PatchAnswer, Refusal, StatusError};
 use crate::config::kubeconfig::Server;
 use crate::identity::files::PrivateKey;
@@ -52,6 +54,8 @@ struct Script {
     clock_error_seconds: i64,
     said: Vec<Notice>,
     probes: Vec<Duration>,
+    /// What the network has taken, where that is counted.
+    counted: Option<Day>,
     reloads: usize,
     drops: usize,
     /// Whether another key was asked for, each time that one was.
@@ -139,7 +143,7 @@ impl Script {
         let script = Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
             stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, kept: Vec::new(),
-            means_asked: 0, has_other_ca: false, cluster: None, supervisor: None, keys_taken: Vec::new(), told: Vec::new(),
+            counted: None, means_asked: 0, has_other_ca: false, cluster: None, supervisor: None, keys_taken: Vec::new(), told: Vec::new(),
         };
         script
     }
@@ -169,6 +173,14 @@ impl Script {
             match self.agent.poll(self.now()) {
                 Output::Probe => {
                     self.probes.push(self.up);
+                    if let Some(today) = &mut self.counted {
+                        // As long as renewals are.
+                        today.of(Purpose::Lease).unwrap().bytes = 331 * self.up.as_secs() / 10;
+                    }
+                    if let Some(today) = self.counted.clone().map(Box::new) {
+                        let by_process_bytes = today.bytes();
+                        self.agent.handle(Input::Counted { today, by_process_bytes }, self.now());
+                    }
                     let input = self.look();
                     self.agent.handle(input, self.now());
                 }

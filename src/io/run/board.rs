@@ -38,6 +38,10 @@ impl Shared {
             disk_may_hang = disk.may_hang;
             // Whoever asked meanwhile is answered as well.
             self.board_wanted.lower();
+            if self.has_budget.get() {
+                let (today, by_process_bytes) = self.resolver.meter().so_far();
+                self.inbox.push(Message::Input(Input::Counted { today: Box::new(today), by_process_bytes }));
+            }
             let seen = self.look_at(&mut board, disk);
             self.inbox.push(Message::Input(seen));
         }

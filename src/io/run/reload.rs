@@ -87,6 +87,7 @@ impl MainLoop<'_, '_> {
                 log::set_verbosity(settings.verbosity);
                 self.shared.judges_pids.set(settings.judges_pids());
                 self.shared.cadence.set(Cadence::of(&settings));
+                self.shared.has_budget.set(settings.daily_bytes.is_some());
                 match replaced {
                     Ok(dates) => self.handle(Input::Credentials(dates)),
                     Err(why) => self.refuse(
