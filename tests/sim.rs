@@ -20,6 +20,7 @@ mod sim {
     pub mod identity;
     pub mod judge;
     pub mod long;
+    pub mod meter;
     pub mod network;
     pub mod pair;
     pub mod plan;

@@ -19,6 +19,7 @@ impl World {
             return;
         }
         let Some(mut flight) = self.flights.open.remove(&number) else { return };
+        self.takes(flight.lane, bytes.len(), false);
         let first = self.random.below(bytes.len() as u64 + 1) as usize;
         let rest = bytes.split_off(first);
         let mut input = Vec::new();
@@ -88,6 +89,7 @@ impl World {
         self.check_understood(&answer, said);
         if lane == Lane::Lease && said.is_missing() {
             self.shim.lease_gone_us = Some(self.now_us);
+            self.spending.lease_is_gone();
         }
         self.watch.answered(lane, said, unread_until_us.and(Some(sent_us)), self.now_us);
         self.note_reached(lane, said, asks);

@@ -274,6 +274,11 @@ impl World {
         let was_sized = self.board.is_sized();
         self.board.make_readable();
         self.sizes_changed(was_sized);
+        if self.plan.wanted.others_bytes.take().is_some() {
+            // Whoever pays for it has enough.
+            self.spending.begins_anew();
+            self.reload();
+        }
         if self.agent.is_none() {
             self.schedule(0, Event::Start);
         }

@@ -3,6 +3,7 @@
 //! This file and those below it are a model of their own, made from `kubelet-behaviour` and the design: nothing in them
 //! is the agent's (`tidy::judge`). What they need of the world are plain numbers, the server's objects and the clock.
 
+pub mod budget;
 pub mod conditions;
 mod ending;
 pub mod events;
@@ -21,6 +22,7 @@ use super::world::{Event, World};
 use crate::model::controller::condition;
 use crate::model::stamp;
 use conditions::{KINDS, READONLY, TOLERANCE_US};
+use events::BUDGET;
 use node::{Expected, judge_condition};
 
 const MINUTE_US: u64 = 60_000_000;
@@ -89,6 +91,7 @@ impl World {
         }
         let least = self.events.changes_within(lost_us + TOLERANCE_US, reached_us - TOLERANCE_US);
         let most = self.events.changes_within(lost_us - TOLERANCE_US, reached_us + TOLERANCE_US);
+        let most = most + self.events.told_of_budget();
         let number = |key: &str| outage[key].as_u64().unwrap_or(u64::MAX / 2);
         // What made room for others is counted, not told.
         let (changes, dropped) = (number("changes"), number("dropped"));
@@ -125,7 +128,12 @@ impl World {
         }
         judge_condition(node, "Ready", "True")?;
         let conditions = node["status"]["conditions"].as_array().map_or(0, Vec::len);
-        let expected = KINDS.len() + 1 + usize::from(condition(node, "KernelDeadlock").is_some());
+        let budget = condition(node, BUDGET);
+        if budget.is_some_and(|budget| budget["status"] != "False") || budget.is_some() && !self.had_budget {
+            return Err(format!("{BUDGET} without a budget: {}", node["status"]["conditions"]));
+        }
+        let others = usize::from(condition(node, "KernelDeadlock").is_some()) + usize::from(budget.is_some());
+        let expected = KINDS.len() + 1 + others;
         if conditions != expected {
             return Err(format!("conditions nobody knows: {}", node["status"]["conditions"]));
         }

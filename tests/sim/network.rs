@@ -110,6 +110,9 @@ impl World {
         if self.shim.is(Planted::StatusBlocksLease) && is_of_lease && self.flights.waits_for(Lane::Status) {
             return self.schedule(100_000, Event::Held { ticket, operation });
         }
+        if self.shim.is(Planted::RenewalsPutOff) && is_of_lease && self.spending.is_exhausted() {
+            return self.schedule(1_000_000, Event::Held { ticket, operation });
+        }
         let is_of_node = matches!(
             operation,
             Operation::ReadNode { .. } | Operation::PatchStatus { .. } | Operation::CreateNode { .. }
@@ -138,6 +141,7 @@ impl World {
             _ => Asks::Writing,
         };
         let (lane, letter) = self.check_request(&bytes);
+        self.takes(lane, bytes.len(), true);
         self.trace.mix(&bytes);
         self.flights.count += 1;
         let number = self.flights.count;

@@ -93,9 +93,13 @@ pub enum Planted {
     PlainWordsUnheard,
     /// What lies there unread is read a period after its time.
     ReadTooLate,
+    /// Nobody counts what the network takes (undoes D16).
+    BudgetIgnored,
+    /// Renewals wait as well when nothing is left of the day's bytes.
+    RenewalsPutOff,
 }
 
-pub const PLANTED: [Planted; 41] = [
+pub const PLANTED: [Planted; 43] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -137,6 +141,8 @@ pub const PLANTED: [Planted; 41] = [
     Planted::DoubtForgotten,
     Planted::PlainWordsUnheard,
     Planted::ReadTooLate,
+    Planted::BudgetIgnored,
+    Planted::RenewalsPutOff,
 ];
 
 impl Planted {
@@ -184,6 +190,8 @@ impl Planted {
             Planted::ChangesToldTogether => "is told 0 ms after another one",
             Planted::DoubtForgotten => "nobody asks whether the Node is",
             Planted::PlainWordsUnheard => "is understood as",
+            Planted::BudgetIgnored => "though nothing is left of the day's",
+            Planted::RenewalsPutOff => "the Lease is late",
         }
     }
 }

@@ -82,6 +82,8 @@ impl World {
         self.has_missed_node = false;
         self.flights.forget_all();
         self.watch.process_ended();
+        self.meter.process_ended();
+        self.spending.begins_anew();
         self.disk_of_dead(power);
         self.told.clear();
         self.reach.process_ended(self.events.has_last("UplinkRestored"));

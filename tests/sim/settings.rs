@@ -8,6 +8,7 @@ use nodepulse::config::settings::{self, Family};
 use nodepulse::config::taint::{Effect, Taint};
 
 use super::board::DUAL_STACK;
+use super::judge::budget::renewals_bytes;
 use super::wanted::{Amount, NodeIp, Reserved, Signal, Wanted};
 
 pub fn settings(wanted: &Wanted) -> Settings {
@@ -47,6 +48,7 @@ pub fn settings(wanted: &Wanted) -> Settings {
         kube_reserved: reserved(wanted.kube_reserved),
         system_reserved: reserved(wanted.system_reserved),
         journal_quota_bytes: wanted.journal_quota_bytes,
+        daily_bytes: wanted.others_bytes.map(|others_bytes| others_bytes + renewals_bytes(wanted.lease_s)),
         eviction_hard: settings::PerSignal::new(),
         eviction_pressure_transition_period: Duration::from_micros(wanted.eviction.transition_us),
         ..Settings::default()

@@ -34,6 +34,8 @@ pub struct Wanted {
     pub system_reserved: Reserved,
     pub eviction: Eviction,
     pub journal_quota_bytes: usize,
+    /// A budget for each day: so many bytes for all but renewals.
+    pub others_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +125,7 @@ impl Default for Wanted {
             system_reserved: Reserved::default(),
             eviction: Eviction::default(),
             journal_quota_bytes: 64 << 10,
+            others_bytes: None,
         }
     }
 }

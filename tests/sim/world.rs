@@ -9,11 +9,13 @@ use nodepulse::api::{Answer, Document, Failure, Operation, Target};
 use nodepulse::time::Up;
 
 use super::board::Board;
+use super::judge::budget::Spending;
 use super::judge::conditions::{Conditions, KINDS};
 use super::judge::events::Events;
 use super::judge::excuse::{Excuse, Excuses};
 use super::judge::requests::{Reach, Reported};
 use super::judge::wire::{Said, Watch};
+use super::meter::Meter;
 use super::network::{Flights, Orders};
 use super::plan::{Happening, Plan};
 use super::planted::{Planted, Shim};
@@ -142,6 +144,8 @@ pub struct World {
     pub target: Target,
     pub flights: Flights,
     pub watch: Watch,
+    pub meter: Meter,
+    pub spending: Spending,
     pub shim: Shim,
     pub trace: Trace,
     pub violation: Option<String>,
@@ -171,6 +175,7 @@ pub struct World {
     pub largest_agent_bytes: usize,
     /// No request was harmed on its way, from the beginning.
     pub was_faultless: bool,
+    pub had_budget: bool,
     /// How many minutes more what waits may take to be told.
     pub patience: u64,
     /// When the board's sizes were last read again, or no more.
@@ -189,7 +194,7 @@ impl World {
 
     pub fn new(seed: u64, fault: Option<Planted>, keep_lines: bool) -> World {
         let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random);
+        let plan = Plan::new(&mut random).with_budget(seed);
         World::of_plan(plan, random, fault, Trace::new(keep_lines)).begun(seed)
     }
 
@@ -226,6 +231,8 @@ impl World {
             },
             flights: Flights::default(),
             watch: Watch::new(plan.faults.is_empty(), plan.is_disk_slow(), &plan.wanted),
+            meter: Meter::default(),
+            spending: Spending::default(),
             shim: Shim::new(fault),
             trace,
             violation: None,
@@ -246,6 +253,7 @@ impl World {
             stray_write_us: None,
             largest_agent_bytes: 0,
             was_faultless: plan.faults.is_empty(),
+            had_budget: plan.wanted.others_bytes.is_some(),
             patience: 0,
             resized_us: None,
             was_touched: false,
@@ -327,6 +335,7 @@ impl World {
             Event::Start => self.start(),
             Event::Wake { number } if number == self.wait_number => self.feed(Input::Woke),
             Event::Facts { life } if life == self.life => {
+                self.count();
                 self.watch.probed();
                 self.look();
                 let input = self.probe_result();

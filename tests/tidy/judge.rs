@@ -52,6 +52,7 @@ const TO_DRIVE: &[(&str, &[&str])] = &[
             "StatusError",
             "Target",
             "Operation",
+            "traffic",
         ],
     ),
     ("config", &["Settings", "kubeconfig", "quantity", "settings", "taint"]),

@@ -1,7 +1,7 @@
 //! Turns everything that happened and everything that was told of it, in the end, into "each once, with its own time".
 
 use super::conditions::TOLERANCE_US;
-use super::events::{Events, Happening, Told, fits};
+use super::events::{BUDGET, Events, Happening, Told, fits};
 use super::excuse::{Excuse, Excuses};
 use super::matching::matched;
 use super::node::WORDS;
@@ -14,7 +14,7 @@ type Sighting<'a> = (&'a (String, u64), &'a Told);
 impl Events {
     /// In the end: what was told happened, and what happened was told.
     pub fn judge(&self, excuses: &mut Excuses) -> Checked {
-        let is_of_happening = |told: &Told| told.is_settled && told.subject.of != "RecordsDropped";
+        let is_of_happening = |told: &Told| told.is_settled && !["RecordsDropped", BUDGET].contains(&told.subject.of);
         let mut told: Vec<Sighting> = self.told.iter().filter(|(_, told)| is_of_happening(told)).collect();
         let mut fit = self.fit(&told)?;
         let mut happened_of = matched(&fit, self.happened.len());

@@ -18,6 +18,8 @@ const OVERDUE_US: i64 = 10_000_000;
 /// So many ends of one outage are looked back at.
 const RESTORED_IN_A_ROW: usize = 200;
 pub const FOREVER: i64 = i64::MAX / 2;
+/// When it changes, only the agent's own reckoning says.
+pub const BUDGET: &str = "MeteredBudgetLow";
 
 /// What an event tells of: a condition and its status, or the thing itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -331,7 +333,7 @@ impl Events {
     /// What happened clearly before this, and is on disk, has been told before it; and this did not happen clearly before
     /// what was told last.
     fn check_order(&mut self, subject: Subject, stamp_us: i64, by: Teller) -> Checked {
-        if !by.is_dated || subject.of == "RecordsDropped" || self.dropped() > 0 {
+        if !by.is_dated || ["RecordsDropped", BUDGET].contains(&subject.of) || self.dropped() > 0 {
             return Ok(());
         }
         if self.may_be_unrecorded(subject, stamp_us) || self.may_have_any_time(subject, by) {
@@ -409,6 +411,11 @@ impl Events {
         self.told.values().filter(says).map(|told| told.number).sum()
     }
 
+    /// How often it was told that the budget runs low, or does no more.
+    pub fn told_of_budget(&self) -> u64 {
+        self.told.values().filter(|told| told.subject.of == BUDGET).count() as u64
+    }
+
     pub fn told(&self) -> usize {
         self.told.values().filter(|told| told.is_settled).count()
     }
@@ -458,6 +465,8 @@ pub fn subject_of(reason: &str) -> Option<Subject> {
         "NodeMemoryUnreadable" => Some(Subject { of: "MemoryPressure", word: Some("Unknown") }),
         "NodeDiskUnreadable" => Some(Subject { of: "DiskPressure", word: Some("Unknown") }),
         "NodePIDsUnreadable" => Some(Subject { of: "PIDPressure", word: Some("Unknown") }),
+        "DailyBytesRunLow" => Some(Subject { of: BUDGET, word: Some("True") }),
+        "DailyBytesSuffice" => Some(Subject { of: BUDGET, word: Some("False") }),
         "NodeNotReady" => Some(Subject { of: "Ready", word: Some("False") }),
         "NodeSchedulable" => Some(Subject { of: "Schedulable", word: Some("True") }),
         "NodeNotSchedulable" => Some(Subject { of: "Schedulable", word: Some("False") }),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::network::Asks;
 use super::super::world::World;
 use super::conditions::{KINDS, MONITORED, READONLY, TOLERANCE_US};
-use super::events::{FOREVER, Letter};
+use super::events::{BUDGET, FOREVER, Letter};
 use super::excuse::Excuse;
 use super::node::Expected;
 use super::wire::{Lane, Said};
@@ -130,7 +130,10 @@ impl World {
             // The bookkeeping of a Node is thrown away.
             Ok(())
         };
-        self.check(checked);
+        let is_assertion = path.ends_with("/status") && head.contains("PartialObjectMetadata");
+        let put_off =
+            if self.plan.clock_is_right() { self.spending.sends(Lane::of(path), is_assertion) } else { Ok(()) };
+        self.check(checked.and(put_off));
         (Lane::of(path), key)
     }
 
@@ -174,7 +177,9 @@ impl World {
     fn check_told(&mut self, status: &StatusPart, is_birth: bool, is_excused: bool) -> Result<(), String> {
         let is_dated = self.is_dated();
         for told in &status.conditions {
-            if let Some(beat) = told.last_heartbeat_time.as_ref().filter(|_| told.kind != READONLY) {
+            if let Some(beat) =
+                told.last_heartbeat_time.as_ref().filter(|_| told.kind != READONLY && told.kind != BUDGET)
+            {
                 let off_us = stamp::parse(beat).unwrap_or(0) - self.server_wall_us();
                 if is_dated && off_us.abs() > TOLERANCE_US {
                     return Err(format!("lastHeartbeatTime of {} is {} s off", told.kind, off_us / 1_000_000));
