@@ -14,6 +14,7 @@ macro_rules! cases {
 }
 
 mod attacks;
+mod budget;
 mod check;
 mod clocks;
 mod credentials;
@@ -79,6 +80,7 @@ pub fn cases() -> Vec<Case> {
         clocks::cases(),
         registration::cases(),
         roads::cases(),
+        budget::cases(),
     ];
     groups.into_iter().flatten().collect()
 }
