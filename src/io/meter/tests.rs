@@ -97,6 +97,20 @@ fn what_is_counted_at_midnight_belongs_to_both_days() {
 }
 
 #[test]
+fn a_day_that_nobody_can_date_ends_after_24_hours() {
+    let mut undated = Day::default();
+    undated.of(Purpose::Lease).into_iter().for_each(|sum| sum.bytes = 5);
+    let meter = Meter::new([undated, Day::default()]);
+    let count = |hours: u64| {
+        meter.count_all(Now { up: meter.since + Duration::from_secs(hours * 3600), wall: None });
+        meter.days.borrow().each_ref().map(|day| (day.number, day.bytes()))
+    };
+    assert_eq!(count(23), [(0, 5), (0, 0)]);
+    assert_eq!(count(24), [(0, 0), (0, 5)]);
+    assert_eq!(count(30), [(0, 0), (0, 5)]);
+}
+
+#[test]
 fn a_day_is_as_long_however_often_somebody_asks() {
     let meter = Meter::new(Default::default());
     let tenths = |count: u32| Now {
