@@ -19,6 +19,8 @@ mod reply;
 mod settings;
 #[path = "../fuzz/checks/text.rs"]
 mod text;
+#[path = "../fuzz/checks/watch.rs"]
+mod watch;
 
 use std::path::Path;
 use std::{fs, panic};
@@ -77,4 +79,9 @@ fn the_kept_header_blocks_are_read_as_another_decoder_reads_them() {
 #[test]
 fn the_kept_frames_say_the_same_whole_and_in_pieces() {
     replay("http2_frames", http2_frames::check);
+}
+
+#[test]
+fn the_kept_events_of_a_watch_say_the_same_whole_and_in_pieces() {
+    replay("watch", watch::check);
 }

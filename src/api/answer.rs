@@ -228,7 +228,7 @@ impl Head {
             Wanted::Names | Wanted::Json => Document::Json(body.to_vec()),
             Wanted::Protobuf => Document::Protobuf(body.to_vec()),
             Wanted::HandedOut => Document::HandedOut(body.to_vec()),
-            Wanted::Nothing => Document::Nothing,
+            Wanted::Events | Wanted::Nothing => Document::Nothing,
         })
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod http2_client;
 pub mod operation;
 pub mod protobuf;
 pub mod traffic;
+pub mod watch;
 
 pub use answer::{Answer, Class, Refusal, StatusError};
 pub use exchange::{Exchange, Progress, Target, USER_AGENT};
@@ -21,3 +22,4 @@ pub use exchanges::{Exchanges, NoAnswer};
 pub use failure::Failure;
 pub use http::AuditId;
 pub use operation::{Document, Lane, Operation, PatchAnswer, SupervisorRequest};
+pub use watch::Seen;

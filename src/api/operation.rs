@@ -32,6 +32,9 @@ pub enum Operation {
     },
     /// Which Node it is and which version of it, where the whole is too long.
     ReadMetadata,
+    /// Watch of the Node's metadata (D4): it goes on until somebody ends it, and brings [`super::watch::Seen`]. Without a
+    /// version to begin from, so that its first event says which one there is.
+    WatchNode,
     /// Strategic-merge PATCH of `nodes/NAME/status`.
     PatchStatus {
         body: String,
@@ -147,10 +150,13 @@ pub(super) enum Wanted {
     Protobuf,
     /// Whatever a supervisor says: it knows of no Audit-ID.
     HandedOut,
+    /// Those of a watch.
+    Events,
     Nothing,
 }
 
 const NODE: &str = "/api/v1/nodes/*";
+const WATCH: &str = "/api/v1/nodes?fieldSelector=metadata.name=*&timeoutSeconds=86400&watch=true";
 const STATUS: &str = "/api/v1/nodes/*/status";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/*";
@@ -168,6 +174,9 @@ const ANYTHING: &str = "*/*";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// In protobuf, which is shorter, managedFields above all.
 const METADATA_ONLY: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// The same of each event.
+const EVENTS_OF_METADATA: &str =
+    "application/vnd.kubernetes.protobuf;stream=watch;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 /// Of a list what is needed to count it.
 const NAMES_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
@@ -186,6 +195,7 @@ impl Operation {
             Self::StripNode => ("PATCH", NODE, "patch nodes", Wanted::Node),
             Self::ReadNode { .. } => ("GET", NODE, "get nodes", Wanted::Node),
             Self::ReadMetadata => ("GET", NODE, "get nodes", Wanted::Metadata),
+            Self::WatchNode => ("GET", WATCH, "watch nodes", Wanted::Events),
             Self::PatchStatus { answer: PatchAnswer::Node, .. } => {
                 ("PATCH", STATUS, "patch nodes/status", Wanted::Node)
             }
@@ -258,6 +268,7 @@ impl Operation {
             Self::ReadVersion
             | Self::ReadNode { .. }
             | Self::ReadMetadata
+            | Self::WatchNode
             | Self::ReadLease
             | Self::ProveCertificate
             | Self::DeleteLease
@@ -305,8 +316,14 @@ impl Wanted {
             Wanted::Names => NAMES_ONLY,
             Wanted::HandedOut => ANYTHING,
             Wanted::Metadata => METADATA_ONLY,
+            Wanted::Events => EVENTS_OF_METADATA,
             Wanted::LeaseMetadata | Wanted::Protobuf | Wanted::Nothing => PROTOBUF,
         }
+    }
+
+    /// How much of the content of its success may come before some of it was read, where any of it is.
+    pub(super) fn window_bytes(self) -> u32 {
+        if self == Wanted::Events { limits::WATCH_WINDOW_BYTES } else { limits::STREAM_WINDOW_BYTES }
     }
 
     /// The longest body that a reply may have.
@@ -319,7 +336,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn every_operation() -> [Operation; 23] {
+    fn every_operation() -> [Operation; 24] {
         let body = || "{}".to_owned();
         let status = |answer| Operation::PatchStatus { body: body(), answer };
         [
@@ -346,6 +363,7 @@ mod tests {
             of_supervisor("client-kubelet.crt", b"DER"),
             Operation::DeleteLease,
             Operation::ProveCertificate,
+            Operation::WatchNode,
         ]
     }
 
@@ -373,10 +391,11 @@ mod tests {
     /// Verb and path of everything that the Node authorizer lets `system:node:n1` do and that we have a use for;
     /// reading `/version` and reviewing one's own access is everybody's; cluster-info is for those who are nobody yet; what a
     /// supervisor is asked, no API server is.
-    const ALLOWED: [&str; 18] = [
+    const ALLOWED: [&str; 19] = [
         "GET /version",
         "POST /api/v1/nodes",
         "GET /api/v1/nodes/n1",
+        "GET /api/v1/nodes",
         "PATCH /api/v1/nodes/n1",
         "PATCH /api/v1/nodes/n1/status",
         "GET /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1",
@@ -400,7 +419,12 @@ mod tests {
             let path = operation.path("n1");
             let request = format!("{} {}", operation.verb(), path.split('?').next().unwrap());
             assert!(ALLOWED.contains(&request.as_str()), "{request}");
-            assert!(!path.contains("watch") && !path.contains("resourceVersion") && !path.contains("fieldManager"));
+            assert!(!path.contains("resourceVersion") && !path.contains("fieldManager"));
+            // Of all Nodes it may see no other.
+            let is_watch = operation == Operation::WatchNode;
+            assert_eq!(path.contains("watch=true"), is_watch);
+            assert_eq!(path.contains("fieldSelector=metadata.name=n1&"), is_watch);
+            assert_eq!(path.contains(&format!("timeoutSeconds={}&", limits::WATCH_SECONDS)), is_watch);
         }
     }
 
@@ -451,6 +475,7 @@ mod tests {
             let verb = match operation.verb() {
                 "DELETE" => "delete",
                 "GET" if operation == Operation::ListPods => "list",
+                "GET" if operation == Operation::WatchNode => "watch",
                 "POST" => "create",
                 "PATCH" => "patch",
                 _ => "get",

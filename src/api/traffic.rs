@@ -29,10 +29,12 @@ pub enum Purpose {
     Handshake,
     /// Look-ups of names, by the length of question and answer: the kernel does not count them for us.
     Names,
+    /// The Node is watched, which notices what others wrote in the place of assertions (D4).
+    Watch,
 }
 
 /// What each is called, in their order.
-pub const PURPOSES: [&str; 7] = ["lease", "status", "assertion", "events", "identity", "handshake", "names"];
+pub const PURPOSES: [&str; 8] = ["lease", "status", "assertion", "events", "identity", "handshake", "names", "watch"];
 
 const SECONDS_PER_DAY: i64 = 24 * 3600;
 /// Before the pairs.
@@ -216,6 +218,7 @@ impl Operation {
         match self {
             Self::ReadLease | Self::CreateLease { .. } | Self::RenewLease { .. } | Self::DeleteLease => Purpose::Lease,
             Self::PatchStatus { answer: PatchAnswer::Metadata, .. } => Purpose::Assertion,
+            Self::WatchNode => Purpose::Watch,
             Self::ReadVersion
             | Self::CreateNode { .. }
             | Self::StripNode
@@ -249,7 +252,7 @@ mod tests {
     #[test]
     fn a_day_is_a_line_and_back() {
         let line = day().to_line();
-        assert_eq!(line, "20779 3600 10 20 6 1 2 25 0 0 0 0 0 0 0 0 0 0 1 5");
+        assert_eq!(line, "20779 3600 10 20 6 1 2 25 0 0 0 0 0 0 0 0 0 0 1 5 0 0");
         let parse = |line: &str| Day::parse(&line.split(' ').collect::<Vec<_>>());
         assert_eq!(parse(&line), Some(day()));
         assert_eq!((day().bytes(), day().date()), (30, "2026-11-22".to_owned()));
@@ -277,12 +280,14 @@ mod tests {
         let lan = Cadence { renewal: second(10), assertion: second(60), report: second(300) };
         let metered = Cadence { renewal: second(20), assertion: second(600), report: second(3600) };
         let mut day = Day { number: 1, seconds: 86_400, ..Day::default() };
-        let sums = [(8640, 8_640_000), (300, 300_000), (1152, 2_304_000), (5, 5000), (0, 0), (2, 8000), (0, 0)];
+        let sums =
+            [(8640, 8_640_000), (300, 300_000), (1152, 2_304_000), (5, 5000), (0, 0), (2, 8000), (0, 0), (1, 700)];
         day.sums = sums.map(|(count, bytes)| Sum { count, bytes });
         assert_eq!(day.at(lan, lan), day);
         let other = day.at(lan, metered);
         // Twelve reports of a change, or of a start, stay.
-        let expected = [(4320, 4_320_000), (36, 36_000), (120, 240_000), (5, 5000), (0, 0), (2, 8000), (0, 0)];
+        let expected =
+            [(4320, 4_320_000), (36, 36_000), (120, 240_000), (5, 5000), (0, 0), (2, 8000), (0, 0), (1, 700)];
         assert_eq!(other.sums, expected.map(|(count, bytes)| Sum { count, bytes }));
         let month = day.for_seconds(30 * 86_400);
         assert_eq!((month.bytes(), month.seconds), (30 * day.bytes(), 30 * 86_400));
@@ -295,7 +300,7 @@ mod tests {
 
     #[test]
     fn each_purpose_has_a_name() {
-        assert_eq!(PURPOSES.get(Purpose::Names as usize), Some(&"names"));
+        assert_eq!(PURPOSES.get(Purpose::Watch as usize), Some(&"watch"));
         assert_eq!(PURPOSES.get(Purpose::Lease as usize), Some(&"lease"));
         assert_eq!(day_of(Some(Wall::from_unix_seconds(86_399 + 86_400))), 1);
         assert_eq!(day_of(None), 0);

@@ -46,6 +46,12 @@ pub const HTTP2_INTERIM_ANSWERS: u32 = 8;
 pub const HTTP2_KEPT_BYTES: usize = 4096;
 /// What a peer may send of an answer over HTTP/2 before more is asked for, bytes.
 pub const STREAM_WINDOW_BYTES: u32 = 64 * 1024 - 1;
+/// The same of a watch, which has no end: what half of it brought is asked for again.
+pub const WATCH_WINDOW_BYTES: u32 = 32 * 1024;
+/// One event of a watch, bytes: of a Node with longer metadata assertions are cheaper.
+pub const WATCH_EVENT_BYTES: usize = 16 * 1024;
+/// How long the server lets one watch go on; seconds.
+pub const WATCH_SECONDS: u32 = 24 * 3600;
 /// How long an answer over HTTP/2 may not begin while it may bring no content: then it may, as there are boxes on the way that
 /// send no head alone.
 pub const ANSWER_WITHOUT_WINDOW: Duration = Duration::from_secs(2);
