@@ -1,9 +1,10 @@
 //! Turns one operation into a request and what comes back into an answer, over HTTP/1.1 or a stream of HTTP/2: no socket.
 
-use super::answer::{Answer, Head};
+use super::answer::{Answer, Head, Refusal};
 use super::failure::Failure;
 use super::http::{self, AuditId, Body};
 use super::operation::{Operation, Wanted};
+use super::watch::{Events, Over, Seen};
 use crate::config::limits;
 use crate::http2::{self, Event, Field, NotSent, StreamId};
 
@@ -35,6 +36,10 @@ pub struct Exchange {
     received_bytes: usize,
     /// `None` until its headers have come.
     reply: Option<Reply>,
+    /// Of a watch.
+    events: Events,
+    /// What they said last, until somebody takes it.
+    seen: Option<Seen>,
 }
 
 #[derive(Debug)]
@@ -74,7 +79,29 @@ impl Exchange {
     /// `audit_id` is the connection's.
     pub fn start(operation: Operation, target: &Target, audit_id: AuditId) -> (Vec<u8>, Exchange) {
         let request = request(&operation, target, &audit_id);
-        (request, Exchange { operation, audit_id, received_bytes: 0, reply: None })
+        (request, Exchange::of(operation, audit_id))
+    }
+
+    fn of(operation: Operation, audit_id: AuditId) -> Exchange {
+        Exchange { operation, audit_id, received_bytes: 0, reply: None, events: Events::default(), seen: None }
+    }
+
+    /// What a watch said last, once.
+    pub(super) fn take_seen(&mut self) -> Option<Seen> {
+        self.seen.take()
+    }
+
+    pub(super) fn has_seen(&self) -> bool {
+        self.seen.is_some()
+    }
+
+    /// It has no end of its own: it is a watch which the server has begun.
+    pub(super) fn goes_on(&self) -> bool {
+        self.is_watch() && self.reply.as_ref().is_some_and(|reply| reply.head.is_success())
+    }
+
+    pub(super) fn is_watch(&self) -> bool {
+        self.operation == Operation::WatchNode
     }
 
     /// Bytes of the reply that were understood so far; before the first, a closed connection says nothing about the request.
@@ -174,9 +201,10 @@ impl Exchange {
         let own = own.lines().zip(operation.headers().lines());
         let own = own.filter_map(|(name, line)| Some((name.split_once(": ")?.0, line.split_once(": ")?.1)));
         fields.extend(own.map(|(name, value)| Field::never(name, value)));
-        let window_bytes = if saves_content && operation.needs_no_content() { 0 } else { limits::STREAM_WINDOW_BYTES };
+        let is_needed = !(saves_content && operation.needs_no_content());
+        let window_bytes = if is_needed { operation.wanted().window_bytes() } else { 0 };
         let stream = connection.request(&fields, body, window_bytes)?;
-        Ok((stream, Exchange { operation: operation.clone(), audit_id, received_bytes: 0, reply: None }))
+        Ok((stream, Exchange::of(operation.clone(), audit_id)))
     }
 
     /// Takes an event of its stream.
@@ -200,6 +228,9 @@ impl Exchange {
             }
             Event::Data { bytes, ends, .. } => {
                 self.received_bytes += bytes.len();
+                if self.goes_on() {
+                    return self.take_events(bytes, *ends);
+                }
                 let Some(reply) = &mut self.reply else { return Err(Failure::malformed("content before its headers")) };
                 reply.read(bytes, wanted)?;
                 *ends
@@ -211,6 +242,24 @@ impl Exchange {
         let Some(reply) = self.reply.take_if(is_enough) else { return Ok(Step::More) };
         let answer = reply.head.into_answer(wanted, &reply.kept)?;
         Ok(if ends { Step::Done(answer) } else { Step::Enough(answer) })
+    }
+}
+
+impl Exchange {
+    /// Content of a watch.
+    fn take_events(&mut self, bytes: &[u8], ends: bool) -> Result<Step, Failure> {
+        match self.events.take(bytes) {
+            Ok(seen) => {
+                self.seen = seen.or(self.seen.take());
+                let Some(reply) = self.reply.take_if(|_| ends) else { return Ok(Step::More) };
+                Ok(Step::Done(reply.head.into_answer(Wanted::Events, &[])?))
+            }
+            Err(Over::Refused(refusal)) => Ok(Step::Enough(Answer { date: None, result: Err(refusal) })),
+            // The others of its connection go on.
+            Err(Over::Failed(failure)) => {
+                Ok(Step::Enough(Answer { date: None, result: Err(Refusal::Failed(failure)) }))
+            }
+        }
     }
 }
 

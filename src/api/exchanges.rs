@@ -6,6 +6,7 @@ use super::exchange::{Exchange, Progress, Step, Target};
 use super::failure::Failure;
 use super::http::AuditId;
 use super::operation::Operation;
+use super::watch::Seen;
 use crate::config::limits;
 use crate::http2::{self, Code, Event, Opening, StreamId, When};
 
@@ -108,6 +109,12 @@ impl Exchanges {
         has_room && !self.is_over
     }
 
+    /// Whether a watch can begin, over HTTP/2 alone, and leave room for so many exchanges beside it.
+    pub fn has_room_beside_a_watch(&self, exchanges: usize) -> bool {
+        let Protocol::Http2(connection) = &self.protocol else { return false };
+        self.has_room() && connection.room() > exchanges
+    }
+
     /// Nothing can be begun any more.
     pub fn is_over(&self) -> bool {
         match &self.protocol {
@@ -206,8 +213,25 @@ impl Exchanges {
         end.map(|end| (end, own_bytes))
     }
 
+    /// What a watch said last, once, and how many bytes of plaintext came for it since.
+    pub fn take_seen(&mut self, number: u64) -> Option<(Seen, usize)> {
+        let one = self.all.iter_mut().find(|one| one.number == number)?;
+        let seen = one.exchange.take_seen()?;
+        Some((seen, std::mem::take(&mut one.own_bytes)))
+    }
+
+    /// Whether a watch said anything since it was asked.
+    pub fn has_seen(&self, number: u64) -> bool {
+        self.all.iter().any(|one| one.number == number && one.exchange.has_seen())
+    }
+
+    /// Whether a watch has begun.
+    pub fn goes_on(&self, number: u64) -> bool {
+        self.all.iter().any(|one| one.number == number && one.exchange.goes_on())
+    }
+
     /// Nobody waits for it any more. A connection on which nothing was answered since it began is over, and all that is under
-    /// way there has come to nothing.
+    /// way there has come to nothing. Not so of a watch, which has nothing to say for days: other requests find that out.
     pub fn give_up(&mut self, number: u64) {
         let Some(place) = self.all.iter().position(|one| one.number == number) else { return };
         let given_up = self.all.swap_remove(place);
@@ -216,7 +240,7 @@ impl Exchanges {
             Protocol::Http1 { .. } => (self.is_over, self.is_broken) = (true, true),
             Protocol::Http2(connection) => {
                 connection.reset(given_up.stream, Code::CANCEL, When::WithNext);
-                if self.answers == given_up.answers_before {
+                if self.answers == given_up.answers_before && !given_up.exchange.is_watch() {
                     self.fail(&Failure::broken("nothing was answered over it for too long"));
                 }
             }
@@ -243,7 +267,8 @@ impl Exchanges {
         self.all.iter_mut().filter(|one| one.stream == stream).for_each(|one| one.own_bytes += plaintext_bytes);
         let received_bytes = self.received_bytes;
         let is_flooded = |one: &Running| received_bytes - one.received_before > limits::EXCHANGE_BYTES;
-        if self.all.iter().any(|one| one.end.is_none() && is_flooded(one)) {
+        // How much a watch brings in a day, its window and the limit of each event leave open.
+        if self.all.iter().any(|one| one.end.is_none() && !one.exchange.goes_on() && is_flooded(one)) {
             let limit_bytes = limits::EXCHANGE_BYTES;
             let text = format!("more than {limit_bytes} bytes came, and no end of the reply; is this an API server?");
             self.fail(&Failure::new("reply-too-large", text));

@@ -141,11 +141,16 @@ impl Connection {
         let is_over = self.is_closed || self.error.is_some() || self.peer.last_stream.is_some();
         if is_over || self.next_stream > MOST {
             Opening::Never
-        } else if self.streams.len() >= self.peer.streams.min(limits::HTTP2_STREAMS) {
+        } else if self.room() == 0 {
             Opening::Later
         } else {
             Opening::Now
         }
+    }
+
+    /// How many streams more may be open at once.
+    pub fn room(&self) -> usize {
+        self.peer.streams.min(limits::HTTP2_STREAMS).saturating_sub(self.streams.len())
     }
 
     /// Puts a whole request into the output: its fields (pseudo-fields first), its body, and, where its answer may bring more

@@ -1,6 +1,8 @@
 //! Turns several exchanges of one connection loose on a server that answers, hangs, resets and leaves, over HTTP/2; those over
 //! HTTP/1.1 are in `io::pool::tests` and `api::exchange::tests`.
 
+mod watch;
+
 use super::*;
 use crate::api::http2_client::{self as server, CANCEL, Client, REFUSED_STREAM, Said};
 use crate::api::{Class, Document, PatchAnswer, Refusal};
