@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use super::notice::Notice;
 use crate::api::traffic::Day;
-use crate::api::{Answer, Lane, Operation};
+use crate::api::{Answer, Lane, Operation, Seen};
 use crate::config::Settings;
 use crate::config::kubeconfig::Server;
 use crate::config::settings::{CaHash, Token};
@@ -27,6 +27,8 @@ pub enum Input {
     Counted { today: Box<Day>, by_process_bytes: u64 },
     /// The end of the request that carried this ticket.
     Answered(Ticket, Answer),
+    /// An event of the watch that is in flight ([`Operation::WatchNode`]).
+    Seen(Seen),
     /// An address, a route or a carrier changed: worth trying at once.
     LinkChanged,
     /// SIGHUP: new settings; credentials were read before.
@@ -133,6 +135,8 @@ pub enum Output {
     Probe,
     /// Send this; answer with the same ticket, exactly once.
     Send(Ticket, Operation),
+    /// End the watch that is in flight: its answer says so.
+    EndWatch,
     /// What the identity lane wants; it wants the next only when it has heard of this one.
     Identity(IdentityStep),
     /// Read certificate, key or token again.

@@ -3,7 +3,7 @@
 //! The contract (after str0m): [`Agent::handle`] one input, then [`Agent::poll`] until it answers [`Output::Wait`], then
 //! wait for the deadline or the next input, whichever comes first.
 //!
-//! Four lanes, each with at most one request in flight: Lease, status (registration included), events, identity. A lane is asked
+//! Five lanes, each with at most one request in flight: Lease, status (registration included), events, identity, watch. A lane is asked
 //! what it wants only when nothing of its own is in flight, so no lane can wait for another's answer (LSE-16).
 
 mod backoff;
@@ -30,6 +30,7 @@ mod status_line;
 mod tests;
 mod tries;
 mod wanted;
+mod watch;
 
 pub use contract::{
     Access, Because, CredentialDates, IdentityStep, Input, JoinedCluster, Means, Output, Ticket, Trust,
@@ -55,6 +56,7 @@ use renewals::LONGEST_ANSWER;
 use replay::fleet_offset;
 use shared::{Shared, Step};
 use status::StatusLane;
+use watch::WatchLane;
 
 /// A look at everything this often costs nothing, and bounds what a missed input could do.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -80,7 +82,7 @@ fn requests_per_second(settings: &Settings) -> f64 {
     asked.max(f64::from(REQUESTS_PER_MINUTE - REQUESTS_AT_ONCE - REPEATS_PER_MINUTE) / 60.0)
 }
 
-const LANES: [Lane; 4] = [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity];
+const LANES: [Lane; 5] = [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity, Lane::Watch];
 
 /// Takes a further deadline; the first one decides, with its reason.
 fn sooner(wait: &mut Option<(Up, Because)>, until: Up, because: Because) {
@@ -97,6 +99,7 @@ pub struct Agent {
     status: StatusLane,
     events: EventLane,
     identity: IdentityLane,
+    watch: WatchLane,
     /// Number of the ticket of each lane that has one.
     in_flight: LinearMap<Lane, u64, { LANES.len() }>,
     tickets: u64,
@@ -134,6 +137,7 @@ impl Agent {
             shared.record(Happened::BoardRebooted { old, reason: cut(reset_reason) }, now);
         }
         let status = StatusLane::new(&shared, now.up);
+        let watch = WatchLane::new(&shared.settings);
         let requests = Bucket::new(f64::from(REQUESTS_AT_ONCE), requests_per_second(&shared.settings));
         Agent {
             shared,
@@ -141,6 +145,7 @@ impl Agent {
             status,
             events: EventLane::new(),
             identity: IdentityLane::new(),
+            watch,
             in_flight: LinearMap::new(),
             tickets: 0,
             requests,
@@ -160,6 +165,12 @@ impl Agent {
             }
             Input::Counted { today, by_process_bytes } => self.shared.counted(&today, by_process_bytes, now),
             Input::Answered(ticket, answer) => self.answered(&ticket, answer, now),
+            Input::Seen(seen) => {
+                if self.in_flight.contains_key(&Lane::Watch) {
+                    self.watch.seen(&seen, &mut self.shared, now);
+                    self.status.seen(seen);
+                }
+            }
             Input::LinkChanged => {
                 if self.shared.is_lost() {
                     self.shared.output(Output::DropConnections);
@@ -170,6 +181,7 @@ impl Agent {
                 self.shared.settings = *settings;
                 self.shared.new_budget();
                 self.requests.set(f64::from(REQUESTS_AT_ONCE), requests_per_second(&self.shared.settings));
+                self.watch.reloaded(&mut self.shared);
                 self.shared.say(Level::Info, "reloaded", "settings read again");
                 self.revoked_until = now.up;
                 self.hurry(RetryReason::Reload, now);
@@ -244,22 +256,18 @@ impl Agent {
             // What goes first is asked first, and has something left that the others may not take.
             let left = if lane == Lane::Lease { 0 } else { REQUESTS_OF_LEASE };
             let pause = self.requests.wait(f64::from(left), now.up);
+            let (is_near, is_held) = (self.heartbeat_is_near(), self.is_renewing());
             let step = match lane {
                 _ if now.up < self.revoked_until => Step::Wait { until: self.revoked_until, because: REVOKED },
-                Lane::Lease | Lane::Status | Lane::Events if now.up < ended_until => {
+                Lane::Lease | Lane::Status | Lane::Events | Lane::Watch if now.up < ended_until => {
                     Step::Wait { until: ended_until, because: ENDED }
                 }
                 _ if !pause.is_zero() => Step::Wait { until: now.up + pause, because: CEILING },
                 Lane::Lease => self.lease.poll(&mut self.shared, now),
                 Lane::Status => self.status.poll(&mut self.shared, renewal, now),
-                Lane::Events => {
-                    let heartbeat_is_near = self.heartbeat_is_near();
-                    self.events.poll(&mut self.shared, heartbeat_is_near, now)
-                }
-                Lane::Identity => {
-                    let is_held = self.is_renewing();
-                    self.identity.poll(&mut self.shared, is_held, now)
-                }
+                Lane::Events => self.events.poll(&mut self.shared, is_near, now),
+                Lane::Identity => self.identity.poll(&mut self.shared, is_held, now),
+                Lane::Watch => self.watch.poll(self.stands(), &self.shared, now),
             };
             match step {
                 Step::Send(operation) => self.send(lane, None, operation, (now.up, None)),
@@ -327,6 +335,11 @@ impl Agent {
         self.lease.is_held() && self.lease.last_failure().is_none()
     }
 
+    /// All is as it should be, on both sides.
+    fn stands(&self) -> bool {
+        self.is_renewing() && self.status.stands()
+    }
+
     /// A Lease or status request is in flight and somebody waits for its answer, or its moment has come.
     fn heartbeat_is_near(&self) -> bool {
         let renews = self.in_flight.contains_key(&Lane::Lease) && !self.lease.is_unhurried();
@@ -338,6 +351,7 @@ impl Agent {
         self.status.hurry(reason, now);
         self.events.hurry(reason, now);
         self.identity.hurry(reason, now);
+        self.watch.hurry(reason, now);
     }
 
     /// `sent`, and how long the answer may lie unread.
@@ -394,7 +408,13 @@ impl Agent {
                     self.status.node_may_be_gone();
                 }
             }
-            Lane::Status => self.status.answered(answer, &mut self.shared, now),
+            Lane::Status => {
+                if let Ok(Document::Node(node)) = &answer.result {
+                    self.watch.answered_with(&node.metadata.resource_version, &mut self.shared, now);
+                }
+                self.status.answered(answer, &mut self.shared, now);
+            }
+            Lane::Watch => self.watch.answered(answer, &mut self.shared, now),
             Lane::Events => self.events.answered(answer, &self.status.unreported(), &mut self.shared, now),
             Lane::Identity => {
                 let node = if let Ok(Document::Node(node)) = &answer.result { Some(node) } else { None };

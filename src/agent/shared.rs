@@ -77,6 +77,8 @@ pub(super) struct Shared {
     pub(super) renewals: Renewals,
     pub(super) full_report: FullReport,
     pub(super) budget: Budget,
+    /// The server says at once when somebody writes the Node (`watch.rs`).
+    pub(super) is_watched: bool,
     /// Events that are not yet with the event lane, and when they came.
     pub(super) fresh_events: Vec<(Up, NodeEvent)>,
     pub(super) credentials: Credentials,
@@ -102,6 +104,7 @@ impl Shared {
             renewals: Renewals::default(),
             full_report: FullReport::WithNextRun,
             budget: Budget::default(),
+            is_watched: false,
             fresh_events: Vec::new(),
             credentials: Credentials::default(),
             longest_outage: Duration::ZERO,

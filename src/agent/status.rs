@@ -9,9 +9,10 @@
 //! What is asked follows from what is known of the Node (`status/base.rs`): while there is none of ours, that which makes one
 //! (`status/registration.rs`); then whole or partial reports, and assertions. A 404 to one of these begins anew (D1).
 //!
-//! The base of every diff is the server's last answer (D4). Without a watch, three things keep it true: every PATCH
-//! answers with the Node; an assertion of the statuses, every `statusAssertFrequency`, answers with the resourceVersion,
-//! and a surprising one leads to one GET; after a gap every condition is sent whole.
+//! The base of every diff is the server's last answer (D4). Three things keep it true: every PATCH answers with the Node; an
+//! assertion of the statuses, every `statusAssertFrequency`, answers with the resourceVersion, and a surprising one leads to one
+//! GET, as does an event of the watch that takes its place where it can (`status/seen.rs`); after a gap every condition is sent
+//! whole.
 
 mod base;
 mod contest;
@@ -20,18 +21,20 @@ mod inherited;
 mod look;
 mod registration;
 mod reports;
+mod seen;
 mod too_large;
 
 use std::time::Duration;
 
 use super::backoff::Backoff;
+use super::bucket::Bucket;
 use super::failure_log::RetryReason;
 use super::lease::Renewal;
 use super::replay::Unreported;
 use super::shared::{FullReport, Ownership, Shared, Step};
 use super::tries::Tries;
 use super::wanted::WantedNode;
-use crate::api::{Answer, Class, Document, Operation, Refusal};
+use crate::api::{Answer, Class, Document, Operation, Refusal, Seen};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::object::Node;
 use crate::probe::{Machine, Network, Readings};
@@ -60,6 +63,10 @@ pub(super) struct StatusLane {
     node_may_be_gone: bool,
     /// Since then nothing has shown that it is not.
     doubts_node: bool,
+    /// What a watch said last, and nobody has judged yet.
+    seen: Option<Seen>,
+    /// At what others wrote.
+    looks: Bucket,
     version_due: Up,
     version_pause: Backoff,
     deletions: Deletions,
@@ -133,6 +140,8 @@ impl StatusLane {
             assert_due: now,
             node_may_be_gone: false,
             doubts_node: false,
+            seen: None,
+            looks: seen::looks(),
             version_due: now,
             version_pause: Backoff::between(Duration::from_secs(60), VERSION_FREQUENCY),
             deletions: Deletions::default(),
@@ -143,6 +152,7 @@ impl StatusLane {
 
     pub(super) fn poll(&mut self, shared: &mut Shared, renewal: Renewal, now: Now) -> Step {
         shared.notice_gap(now.up);
+        self.judge_seen(shared, now);
         // Whatever was answered since: it may have been said before the Node went.
         if std::mem::take(&mut self.node_may_be_gone) {
             self.assert_due = now.up;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::backoff::{Backoff, CEILING};
 use super::contract::Because;
 use super::failure_log::{FailureLog, RetryReason};
+use super::notice::Notice;
 use super::shared::Shared;
 use crate::api::{Class, Operation, Refusal};
 use crate::config::limits::RETRY_AFTER_IN_A_ROW;
@@ -63,7 +64,12 @@ impl Tries {
     /// One succeeded.
     pub(super) fn succeeded(&mut self, shared: &mut Shared, now: Now) {
         self.start_over();
-        shared.say_if(self.log.ended(now.up));
+        shared.say_if(self.recovered(now));
+    }
+
+    /// The same for people alone.
+    pub(super) fn recovered(&mut self, now: Now) -> Option<Notice> {
+        self.log.ended(now.up)
     }
 
     /// Nothing failed, and yet there is something in the way as long as these tries last.

@@ -252,7 +252,8 @@ impl Exchange {
             Ok(seen) => {
                 self.seen = seen.or(self.seen.take());
                 let Some(reply) = self.reply.take_if(|_| ends) else { return Ok(Step::More) };
-                Ok(Step::Done(reply.head.into_answer(Wanted::Events, &[])?))
+                // What its head said of the time was long ago.
+                Ok(Step::Done(Answer { date: None, ..reply.head.into_answer(Wanted::Events, &[])? }))
             }
             Err(Over::Refused(refusal)) => Ok(Step::Enough(Answer { date: None, result: Err(refusal) })),
             // The others of its connection go on.

@@ -16,12 +16,23 @@ pub struct Failure {
 
 const BODY_TOO_LARGE: &str = "body-too-large";
 const BROKEN: &str = "connection-broken";
+const NOT_SENT: &str = "not-sent";
 const CLOSED: &str = "connection-closed";
 
 impl Failure {
     /// One of this machine word, with its sentence.
     pub fn new(word: &'static str, text: impl Into<String>) -> Failure {
         Failure { word, text: text.into(), retry_after: None }
+    }
+
+    /// It was not sent, for this reason of our own.
+    pub fn not_sent(why: &'static str) -> Failure {
+        Failure::new(NOT_SENT, why)
+    }
+
+    /// Whether nothing was sent at all.
+    pub fn is_ours(&self) -> bool {
+        self.word == NOT_SENT
     }
 
     /// No complete answer in time.

@@ -14,6 +14,8 @@ pub enum Lane {
     Events,
     /// The node's certificate: how it is got, and its successors.
     Identity,
+    /// A watch of the Node.
+    Watch,
 }
 
 /// One request. Bodies are JSON, made by `node`.

@@ -50,6 +50,8 @@ pub const STREAM_WINDOW_BYTES: u32 = 64 * 1024 - 1;
 pub const WATCH_WINDOW_BYTES: u32 = 32 * 1024;
 /// One event of a watch, bytes: of a Node with longer metadata assertions are cheaper.
 pub const WATCH_EVENT_BYTES: usize = 16 * 1024;
+/// Events of a watch that may come at once; in the long run one for each look at the board.
+pub const WATCH_EVENTS_AT_ONCE: u32 = 30;
 /// How long the server lets one watch go on; seconds.
 pub const WATCH_SECONDS: u32 = 24 * 3600;
 /// How long an answer over HTTP/2 may not begin while it may bring no content: then it may, as there are boxes on the way that

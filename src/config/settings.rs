@@ -213,6 +213,9 @@ settings! {
     /// `None`: no limit.
     daily_bytes: Option<u64> = None, Ours "dailyBytes" "daily-bytes" "", Single("BYTES"), daily_bytes,
         "How many bytes of IP a day may take: what can wait is put off when they run short, renewals never";
+    /// D4.
+    node_watch: bool = false, Ours "nodeWatch" "node-watch" "false", Boolean, boolean,
+        "Over HTTP/2 watch the Node instead: what others write is answered at once";
     merge_default_eviction_settings: bool = false,
         Kubelet "mergeDefaultEvictionSettings" "merge-default-eviction-settings" "false", Boolean, boolean,
         "Keep the defaults of the signals that evictionHard does not name";

@@ -321,8 +321,8 @@ impl Pair {
                     let delay_us = self.random.between(500, 10_000);
                     self.schedule(delay_us, Event::Facts { board, life });
                 }
-                Output::Identity(_) | Output::Told(_) => {
-                    unreachable!("nobody has a certificate here")
+                Output::Identity(_) | Output::Told(_) | Output::EndWatch => {
+                    unreachable!("nobody has a certificate here, and nobody watches")
                 }
                 Output::Send(ticket, operation) => self.send(board, ticket, operation),
                 Output::ReloadCredentials => self.schedule(500, Event::Credentials { board, life }),

@@ -431,8 +431,8 @@ impl World {
                 self.trace.say(|| "   probes the board".to_owned());
                 self.schedule(delay_us, Event::Facts { life });
             }
-            Output::Identity(_) | Output::Told(_) => {
-                unreachable!("nobody has a certificate here")
+            Output::Identity(_) | Output::Told(_) | Output::EndWatch => {
+                unreachable!("nobody has a certificate here, and nobody watches")
             }
             Output::Send(ticket, operation) => self.send(ticket, operation),
             Output::ReloadCredentials => self.schedule(500, Event::Credentials { life }),

@@ -67,7 +67,7 @@ impl StatusLane {
         }
         // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
         let is_due = now.up + shared.settings.node_status_update_frequency / 2 >= self.assert_due;
-        if self.doubts_node || is_due && !shared.budget.puts_off(PutOff::Assertions) {
+        if self.doubts_node || is_due && !shared.is_watched && !shared.budget.puts_off(PutOff::Assertions) {
             let body = patch::assertion(base);
             let operation = Operation::PatchStatus { body, answer: PatchAnswer::Metadata };
             return self.ask(Request::Assert, operation);

@@ -19,6 +19,7 @@ mod strangers;
 mod supervised;
 mod unhurried;
 mod unseen;
+mod watch;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -84,6 +85,9 @@ struct Script {
     lease_version: u64,
     /// How often the Lease changed its holder.
     transitions: u64,
+    /// The watch that goes on, and when each began.
+    watch: Option<Ticket>,
+    watches: Vec<Duration>,
 }
 
 /// A disk in memory.
@@ -144,6 +148,7 @@ impl Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
             stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, kept: Vec::new(),
             counted: None, means_asked: 0, has_other_ca: false, cluster: None, supervisor: None, keys_taken: Vec::new(), told: Vec::new(),
+            watch: None, watches: Vec::new(),
         };
         script
     }
@@ -184,6 +189,8 @@ impl Script {
                     let input = self.look();
                     self.agent.handle(input, self.now());
                 }
+                Output::Send(ticket, Operation::WatchNode) => self.watch_begins(ticket),
+                Output::EndWatch => self.watch_ends(unreachable()),
                 Output::Send(ticket, operation) => sent.push((ticket, operation)),
                 Output::Identity(IdentityStep::Send(ticket, access, operation)) => {
                     self.access = Some(access);
@@ -273,23 +280,6 @@ impl Script {
                 operations.push(operation);
             }
         }
-    }
-
-    /// Lets time pass without a server: whatever is asked fails at once. Answers what was asked.
-    fn offline(&mut self, span: Duration) -> Vec<Operation> {
-        let end = self.up + span;
-        let mut operations = Vec::new();
-        while self.up < end {
-            let (sent, until) = self.drain();
-            if sent.is_empty() {
-                self.up = self.up.max(until.as_duration()).min(end);
-            }
-            for (ticket, operation) in sent {
-                self.answer_unreachable(ticket);
-                operations.push(operation);
-            }
-        }
-        operations
     }
 
     fn answer_unreachable(&mut self, ticket: Ticket) {

@@ -5,6 +5,25 @@ use crate::journal::{Happened, Record, Status};
 use crate::probe::Why;
 use crate::probe::facts::Absent;
 
+impl Script {
+    /// Lets time pass without a server: whatever is asked fails at once. Answers what was asked.
+    pub(super) fn offline(&mut self, span: Duration) -> Vec<Operation> {
+        let end = self.up + span;
+        let mut operations = Vec::new();
+        while self.up < end {
+            let (sent, until) = self.drain();
+            if sent.is_empty() {
+                self.up = self.up.max(until.as_duration()).min(end);
+            }
+            for (ticket, operation) in sent {
+                self.answer_unreachable(ticket);
+                operations.push(operation);
+            }
+        }
+        operations
+    }
+}
+
 /// What waits on the disk now, as the next process would find it.
 fn on_disk(script: &Script) -> Vec<Record> {
     Journal::recover(&script.disk.bytes, 65_536, BOOT).0.waiting().cloned().collect()

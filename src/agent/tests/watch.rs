@@ -1,0 +1,276 @@
+//! What a watch of the Node tells, and what goes on without it (D4).
+
+use super::status::is_assertion;
+use super::*;
+use crate::api::Seen;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Script {
+    pub(super) fn watch_begins(&mut self, ticket: Ticket) {
+        assert!(self.watch.is_none(), "a second one");
+        self.watches.push(self.up);
+        self.watch = Some(ticket);
+    }
+
+    pub(super) fn watch_ends(&mut self, result: Result<Document, Refusal>) {
+        let ticket = self.watch.take().expect("no watch");
+        self.answer(ticket, result);
+    }
+
+    fn see(&mut self, seen: Seen) {
+        let now = self.now();
+        self.agent.handle(Input::Seen(seen), now);
+    }
+
+    fn see_version(&mut self, version: u64) {
+        self.see(Seen::Version { uid: "uid1".to_owned(), resource_version: version.to_string() });
+    }
+
+    /// From now on the server has this version of the Node, as our own writes left it.
+    fn store(&mut self, version: u64) -> Node {
+        let mut node = self.stored.take().unwrap_or_else(registered_node);
+        node.metadata.resource_version = version.to_string();
+        self.stored = Some(node.clone());
+        node
+    }
+
+    /// What the status lane asks in this moment, if anything.
+    fn asks_now(&mut self) -> Option<(Ticket, Operation)> {
+        let (sent, _) = self.drain();
+        sent.into_iter().find(|(ticket, _)| ticket.lane() == Lane::Status)
+    }
+}
+
+/// A Node whose version 100 is reported and watched, and of which nothing has been seen yet.
+fn begun() -> Script {
+    let mut script = Script::with(Settings { node_watch: true, ..Settings::default() });
+    script.store(100);
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.pass(15 * SECOND);
+    assert_eq!(script.watches.len(), 1);
+    script
+}
+
+/// The same, and the first event has come.
+fn watched() -> Script {
+    let mut script = begun();
+    script.see_version(100);
+    assert!(script.asks_now().is_none(), "that is what there was");
+    script
+}
+
+fn is_read(operation: &Operation) -> bool {
+    *operation == Operation::ReadNode { heartbeat: true }
+}
+
+fn count(operations: &[Operation], is_counted: fn(&Operation) -> bool) -> usize {
+    operations.iter().filter(|operation| is_counted(operation)).count()
+}
+
+#[test]
+fn what_is_watched_is_not_asserted_and_what_has_not_been_seen_is() {
+    let mut script = begun();
+    assert!(count(&script.pass(HOUR), is_assertion) >= 44, "the server has not said that there is a Node");
+    let mut script = watched();
+    let operations = script.pass(HOUR);
+    assert_eq!(count(&operations, is_assertion), 0);
+    assert!(count(&operations, |operation| matches!(operation, Operation::PatchStatus { .. })) >= 11, "reports go on");
+    assert_eq!(script.watches.len(), 1);
+    script.watch_ends(unreachable());
+    assert_eq!(count(&script.pass(11 * SECOND), is_assertion), 1, "for the time without");
+    let without = Script::new().pass(HOUR);
+    assert!(without.iter().all(|operation| *operation != Operation::WatchNode));
+}
+
+#[test]
+fn a_watch_begins_once_lease_and_status_stand_and_wakes_nobody() {
+    let mut script = Script::with(Settings { node_watch: true, ..Settings::default() });
+    script.register();
+    assert!(script.watches.is_empty());
+    let mut plain = Script::new();
+    plain.register();
+    for _ in 0..100 {
+        let (mut ours, mut theirs) = (script.drain(), plain.drain());
+        assert_eq!(ours.1, theirs.1, "the next wake-up");
+        assert_eq!(ours.0.len(), theirs.0.len());
+        for ((ticket, operation), (other, _)) in ours.0.drain(..).zip(theirs.0.drain(..)) {
+            let (reply, other_reply) = (script.reply(&operation), plain.reply(&operation));
+            script.answer(ticket, reply);
+            plain.answer(other, other_reply);
+        }
+        if ours.1.as_duration() > script.up {
+            (script.up, plain.up) = (ours.1.as_duration(), ours.1.as_duration());
+        }
+    }
+    assert_eq!(script.watches.len(), 1);
+}
+
+#[test]
+fn what_another_wrote_is_read_in_that_moment_and_put_right() {
+    let mut script = watched();
+    script.pass(100 * SECOND);
+    script.see_version(101);
+    let (ticket, operation) = script.asks_now().unwrap();
+    assert!(is_read(&operation), "{operation:?}");
+    let mut node = script.store(101);
+    node.metadata.labels.remove("kubernetes.io/arch");
+    script.answer(ticket, Ok(Document::Node(Box::new(node))));
+    let (_, repair) = script.asks_now().unwrap();
+    assert!(body_of(&repair)["metadata"]["labels"]["kubernetes.io/arch"].is_string());
+}
+
+#[test]
+fn our_own_writes_are_told_apart_whenever_their_event_comes() {
+    for (before, after) in [(true, true), (true, false), (false, true)] {
+        let mut script = watched();
+        script.press_memory(true);
+        let (ticket, operation) = script.next(Lane::Status);
+        if before {
+            script.see_version(101);
+            assert!(script.asks_now().is_none());
+        }
+        script.store(101);
+        let reply = script.reply(&operation);
+        script.answer(ticket, reply);
+        if after {
+            script.see_version(101);
+            script.see_version(99);
+        }
+        assert!(!script.pass(100 * SECOND).iter().any(is_read), "{before} {after}");
+    }
+}
+
+#[test]
+fn what_another_wrote_while_a_request_was_under_way_is_read_after_it() {
+    let mut script = watched();
+    script.press_memory(true);
+    let (ticket, operation) = script.next(Lane::Status);
+    script.see_version(101);
+    script.see_version(102);
+    script.store(101);
+    let reply = script.reply(&operation);
+    script.answer(ticket, reply);
+    assert!(is_read(&script.asks_now().unwrap().1));
+}
+
+#[test]
+fn a_deleted_node_is_made_again_in_that_moment_and_the_end_of_an_earlier_one_is_no_news() {
+    let mut script = watched();
+    script.see(Seen::Deleted { uid: "uid0".to_owned() });
+    assert!(script.asks_now().is_none());
+    script.see(Seen::Deleted { uid: "uid1".to_owned() });
+    let start = script.up;
+    let is_look = |operation: &Operation| matches!(operation, Operation::ReadNode { .. });
+    let expected: [fn(&Operation) -> bool; 2] = [is_assertion, is_look];
+    for is_expected in expected {
+        let (ticket, operation) = script.asks_now().unwrap();
+        assert!(is_expected(&operation), "{operation:?}");
+        script.answer(ticket, refused(404, "NotFound"));
+    }
+    let (_, operation) = script.asks_now().unwrap();
+    assert!(matches!(operation, Operation::CreateNode { .. }), "{operation:?}");
+    assert_eq!(script.up, start);
+}
+
+#[test]
+fn another_node_of_that_name_is_read() {
+    let mut script = watched();
+    script.see(Seen::Version { uid: "uid2".to_owned(), resource_version: "99".to_owned() });
+    assert!(is_read(&script.asks_now().unwrap().1));
+}
+
+#[test]
+fn who_may_not_watch_asserts_as_ever_and_asks_again_in_an_hour_or_when_told_to() {
+    let mut script = begun();
+    script.watch_ends(refused(403, "Forbidden"));
+    assert!(count(&script.pass(HOUR / 2), is_assertion) >= 22);
+    assert!(script.words().contains(&"failing"));
+    assert_eq!(script.watches.len(), 1);
+    let settings = script.agent.shared.settings.clone();
+    script.agent.handle(Input::Reloaded(Box::new(settings)), script.now());
+    script.pass(SECOND);
+    assert_eq!(script.watches.len(), 2);
+    script.watch_ends(refused(403, "Forbidden"));
+    script.pass(HOUR + HOUR / 10);
+    assert_eq!(script.watches.len(), 3);
+    assert_eq!(script.words().iter().filter(|word| **word == "failing").count(), 1);
+    script.see_version(100);
+    script.drain();
+    assert!(script.words().contains(&"recovered"));
+}
+
+#[test]
+fn a_watch_that_ends_again_and_again_is_begun_ever_more_rarely_and_one_that_lived_at_once() {
+    let mut script = begun();
+    let start = script.up;
+    while script.up < start + 4 * HOUR {
+        if script.watch.is_some() {
+            script.see_version(100);
+            script.watch_ends(Ok(Document::Nothing));
+        }
+        script.pass(SECOND);
+    }
+    let began = script.watches.len();
+    assert!((9..=14).contains(&began), "{began}");
+    while script.watch.is_none() {
+        script.pass(SECOND);
+    }
+    script.see_version(100);
+    script.pass(HOUR);
+    script.watch_ends(Ok(Document::Nothing));
+    script.pass(SECOND);
+    assert!(script.watch.is_some());
+}
+
+#[test]
+fn a_connection_over_which_nothing_can_be_watched_is_mentioned_once() {
+    let mut script = begun();
+    for _ in 0..5 {
+        script.watch_ends(Err(Refusal::Failed(Failure::not_sent("over this one requests wait for each other"))));
+        while script.watch.is_none() {
+            script.pass(SECOND);
+        }
+    }
+    let said = |word: &str| script.words().iter().filter(|said| **said == word).count();
+    assert_eq!((said("node-unwatched"), said("failing")), (1, 0));
+}
+
+#[test]
+fn others_that_write_all_the_time_cost_a_look_each_ten_seconds_and_then_the_watch() {
+    let mut script = watched();
+    let mut reads = 0;
+    for version in 101..141 {
+        if script.watch.is_some() {
+            script.see_version(version);
+        }
+        let looked = script.pass(SECOND);
+        reads += count(&looked, is_read);
+    }
+    assert!((4..=8).contains(&reads), "{reads}");
+    assert!(script.watch.is_none() && script.words().contains(&"node-restless"));
+    script.pass(30 * SECOND);
+    assert_eq!(script.watches.len(), 2, "it may be over");
+}
+
+#[test]
+fn a_watch_that_says_nothing_of_what_we_wrote_is_ended() {
+    let mut script = watched();
+    script.store(101);
+    script.pass(HOUR / 4);
+    script.store(102);
+    script.pass(HOUR / 4);
+    assert!(script.words().contains(&"watch-silent"));
+    assert_eq!(count(&script.pass(HOUR), is_assertion) / 10, 4, "the second says nothing of the Node at all");
+}
+
+#[test]
+fn without_the_setting_it_ends() {
+    let mut script = watched();
+    script.agent.handle(Input::Reloaded(Box::default()), script.now());
+    script.pass(SECOND);
+    assert!(script.watch.is_none());
+    assert!(count(&script.pass(HOUR), is_assertion) >= 44);
+}

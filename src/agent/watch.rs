@@ -1,0 +1,165 @@
+//! Turns the wish to know at once what others write on the Node into a watch of its metadata (D4), whose events go to the status
+//! lane (`status/seen.rs`).
+//!
+//! ```text
+//! Rest --the Node stands, the Lease is renewed--> Begun --first event--> Seeing --ended--> Rest
+//!                                                   '-------- refused, ended ---------------^
+//! ```
+//!
+//! It wakes nobody: it begins when something else is done, over the connection that is there, and where it ends, or cannot be
+//! had, assertions go on as without it. So they do where it costs more than they would, and where it says nothing of what we
+//! have written ourselves.
+
+use std::time::Duration;
+
+use super::bucket::Bucket;
+use super::contract::Output;
+use super::failure_log::RetryReason;
+use super::notice::Level;
+use super::shared::{Shared, Step};
+use super::tries::Tries;
+use crate::api::{Answer, Class, Operation, Refusal, Seen};
+use crate::config::Settings;
+use crate::config::limits::WATCH_EVENTS_AT_ONCE;
+use crate::time::{Now, Up};
+
+#[derive(Debug)]
+pub(super) struct WatchLane {
+    stage: Stage,
+    not_before: Up,
+    tries: Tries,
+    /// Events that may still come before assertions would cost less.
+    events: Bucket,
+    /// The newest version that an event told of.
+    heard: Option<u64>,
+    /// A version that the server has answered us with and no event has told of yet, and when that was.
+    owed: Option<(u64, Up)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Rest,
+    Begun,
+    Seeing {
+        since: Up,
+    },
+    /// We have ended it.
+    Ending,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// One that went on for so long is begun again at once, whatever has ended it.
+const LIVED_LONG: Duration = Duration::from_secs(300);
+/// Its event comes about when its answer does.
+const LATE: Duration = Duration::from_secs(30);
+
+impl WatchLane {
+    pub(super) fn new(settings: &Settings) -> WatchLane {
+        WatchLane {
+            stage: Stage::Rest,
+            not_before: Up::BOOT,
+            tries: Tries::between("watching the Node", FIRST_PAUSE, LONGEST_PAUSE),
+            events: Bucket::new(f64::from(WATCH_EVENTS_AT_ONCE), per_second(settings)),
+            heard: None,
+            owed: None,
+        }
+    }
+
+    /// `stands`: Lease and status are as they should be, over the connection in use.
+    pub(super) fn poll(&mut self, stands: bool, shared: &Shared, now: Now) -> Step {
+        if !shared.settings.node_watch || !stands || now.up < self.not_before {
+            return Step::Idle;
+        }
+        self.stage = Stage::Begun;
+        Step::Send(self.tries.asking(Operation::WatchNode))
+    }
+
+    /// Takes an event.
+    pub(super) fn seen(&mut self, seen: &Seen, shared: &mut Shared, now: Now) {
+        if self.stage == Stage::Begun {
+            self.stage = Stage::Seeing { since: now.up };
+            shared.is_watched = true;
+            shared.say_if(self.tries.recovered(now));
+            shared.say_once(
+                Level::Info,
+                "node-watched",
+                "what others write on the Node is known at once: it is watched",
+            );
+        }
+        if let Seen::Version { resource_version, .. } = seen {
+            self.heard = resource_version.parse().ok();
+            self.owed.take_if(|(owed, _)| self.heard.is_none_or(|heard| heard >= *owed));
+        }
+        if self.events.wait(0.0, now.up).is_zero() {
+            self.events.take();
+        } else if matches!(self.stage, Stage::Seeing { .. }) {
+            let text =
+                "others write the Node so often that it is watched no more for a while: its statuses are asserted";
+            shared.say(Level::Info, "node-restless", text);
+            self.end(shared);
+        }
+    }
+
+    /// The server has answered with this version of the Node, which an event tells of as well.
+    pub(super) fn answered_with(&mut self, resource_version: &str, shared: &mut Shared, now: Now) {
+        let version = resource_version.parse().ok().filter(|version| self.heard.is_some_and(|heard| heard < *version));
+        let (true, Some(version)) = (matches!(self.stage, Stage::Seeing { .. }), version) else { return };
+        let (_, since) = *self.owed.get_or_insert((version, now.up));
+        if now.up - since > LATE {
+            shared.say(Level::Info, "watch-silent", "the watch of the Node says nothing of it any more: it is ended");
+            self.end(shared);
+        }
+    }
+
+    /// The settings were read again.
+    pub(super) fn reloaded(&mut self, shared: &mut Shared) {
+        self.events.set(f64::from(WATCH_EVENTS_AT_ONCE), per_second(&shared.settings));
+        if !shared.settings.node_watch && !matches!(self.stage, Stage::Rest | Stage::Ending) {
+            self.end(shared);
+        }
+    }
+
+    /// The answer to it is its end.
+    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Rest);
+        (shared.is_watched, self.heard, self.owed) = (false, None, None);
+        if let Stage::Seeing { since } = stage
+            && now.up - since >= LIVED_LONG
+        {
+            self.tries.start_over();
+            return;
+        }
+        let mut pause = self.tries.pause();
+        match answer.result {
+            Err(Refusal::Failed(failure)) if stage == Stage::Begun && failure.is_ours() => {
+                shared.say_once(Level::Info, "node-unwatched", format!("the Node is not watched: {failure}"));
+            }
+            Err(refusal) if stage == Stage::Begun => {
+                self.tries.failed(&refusal, shared, now);
+                let is_for_long = refusal.class() == Class::Rights;
+                pause = pause.max(if is_for_long { LONGEST_PAUSE } else { refusal.retry_after() });
+            }
+            _ => {}
+        }
+        self.not_before = now.up + shared.random.jittered(pause);
+    }
+
+    /// What is worth another try for this reason is tried with the next that is done.
+    pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
+        if self.tries.may_retry_for(reason) {
+            self.not_before = now.up;
+        }
+    }
+
+    fn end(&mut self, shared: &mut Shared) {
+        self.stage = Stage::Ending;
+        shared.is_watched = false;
+        shared.output(Output::EndWatch);
+    }
+}
+
+/// About as often as a kubelet would send what it found: where more events come, assertions are cheaper.
+fn per_second(settings: &Settings) -> f64 {
+    1.0 / settings.node_status_update_frequency.as_secs_f64().max(1.0)
+}
