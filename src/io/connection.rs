@@ -23,7 +23,7 @@ use super::reactor::{Reactor, Watched};
 use super::resolve::Resolver;
 use super::tls::Tls;
 use crate::api::exchange::Target;
-use crate::api::{Answer, AuditId, Exchanges, Failure, NoAnswer, Operation};
+use crate::api::{Answer, AuditId, Exchanges, Failure, NoAnswer, Operation, Seen};
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::limits;
 use crate::config::settings::Http;
@@ -229,13 +229,47 @@ impl Connection {
             if let Some(ended) = ended {
                 return ended;
             }
-            let has_ended = || self.state.borrow().exchanges.has_ended(waited.number);
-            let ended = poll_fn(|_| if has_ended() { Poll::Ready(Ok(())) } else { Poll::Pending });
-            if let Err(error) = smol::future::or(ended, self.go_on()).await {
+            self.until(|exchanges| exchanges.has_ended(waited.number)).await;
+        }
+    }
+
+    /// Goes on until this is so.
+    async fn until(&self, is_so: impl Fn(&Exchanges) -> bool) {
+        let is_so = || is_so(&self.state.borrow().exchanges);
+        while !is_so() {
+            let found = poll_fn(|_| if is_so() { Poll::Ready(Ok(())) } else { Poll::Pending });
+            if let Err(error) = smol::future::or(found, self.go_on()).await {
                 self.state.borrow_mut().exchanges.fail(&broken(error));
                 self.socket.wake();
             }
         }
+    }
+
+    /// Whether a watch can begin, and leave room for so many exchanges beside it.
+    pub fn has_room_beside_a_watch(&self, exchanges: usize) -> bool {
+        self.state.borrow().exchanges.has_room_beside_a_watch(exchanges)
+    }
+
+    /// Watches, and tells what is seen, until that ends. Whoever does not wait until then gives it up.
+    pub async fn watch(&self, operation: &Operation, target: &Target, tell: &dyn Fn(Seen)) -> Result<Answer, NoAnswer> {
+        let number = self.state.borrow_mut().exchanges.begin(operation, target)?;
+        let waited = Waited { connection: self, number };
+        self.socket.sends(operation.purpose(), self.seal());
+        let has_begun = self.until(|exchanges| exchanges.goes_on(number) || exchanges.has_ended(number));
+        if self.reactor.before(clock::up() + limits::REQUEST_DEADLINE, has_begun).await.is_none() {
+            return Err(NoAnswer { failure: Failure::timed_out(limits::REQUEST_DEADLINE), is_unseen: false });
+        }
+        loop {
+            self.until(|exchanges| exchanges.has_seen(number) || exchanges.has_ended(number)).await;
+            let seen = self.state.borrow_mut().exchanges.take_seen(number);
+            let Some((seen, received_bytes)) = seen else { break };
+            self.socket.heard(operation.purpose(), received_bytes);
+            tell(seen);
+        }
+        let (end, received_bytes) = self.end(&waited).await;
+        self.socket.received(operation.purpose(), received_bytes);
+        self.send_at_once();
+        end
     }
 
     /// Whether it answers no stream that has no window.

@@ -27,6 +27,8 @@ const TIMESTAMPS_BYTES: u64 = 12;
 const SYN_BYTES: u64 = 40;
 /// An exchange is three packets, the last an acknowledgement, and two records of TLS.
 const PACKETS_OF_EXCHANGE: u64 = 3;
+/// An event of a watch is a packet and its acknowledgement.
+const PACKETS_OF_EVENT: u64 = 2;
 const RECORDS_BYTES: u64 = 2 * 22;
 /// What follows when we end a connection in order: our FIN, its acknowledgement, the peer's last record and its FIN, and to
 /// each of these a reset.
@@ -222,6 +224,13 @@ impl Metered {
             self.0.is_new.set(false);
             self.0.meter.add(Purpose::Handshake, Sum { count: 1, bytes: 0 });
         }
+    }
+
+    /// So many bytes of plaintext have come that nobody had asked for just then.
+    pub fn heard(&self, purpose: Purpose, bytes: usize) {
+        self.0.meter.turn_day();
+        let headers = PACKETS_OF_EVENT * (self.0.ip_header_bytes + TCP_HEADER_BYTES + TIMESTAMPS_BYTES);
+        self.0.tell(purpose, Sum { count: 1, bytes: bytes as u64 + headers + RECORDS_BYTES / 2 });
     }
 
     /// It is about to be closed with all that belongs to it.

@@ -1,6 +1,8 @@
 //! Turns operations into answers over as few connections as will do: one that all lanes share, over HTTP/2 at the same time;
 //! over HTTP/1.1 a second while one hangs.
 
+mod watch;
+
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -65,6 +67,8 @@ pub struct Pool {
     /// The one that is shared, the last that was opened. Others end with what is under way there.
     kept: RefCell<Option<Rc<Connection>>>,
     attempts: Attempts,
+    /// What ends a watch.
+    leaving: watch::Leaving,
     /// When a request was sent once more, the last time.
     repeated: Cell<Option<Up>>,
     silences: Silences,
@@ -97,6 +101,7 @@ impl Pool {
             token_due: Cell::new(Up::BOOT),
             kept: RefCell::default(),
             attempts: Attempts::default(),
+            leaving: Default::default(),
             repeated: Cell::default(),
             silences: Silences::default(),
             epoch: Cell::default(),
@@ -276,6 +281,7 @@ impl Pool {
     /// Closes the idle connection, and those in use as soon as they are idle. One that is being opened just now stays: it leads
     /// to what is there now.
     pub fn drop_idle(&self) {
+        self.leaving.dropped(true);
         self.keep(None);
     }
 
@@ -288,13 +294,15 @@ impl Pool {
     /// In the place of the one before.
     fn keep(&self, connection: Option<Rc<Connection>>) {
         end(self.kept.replace(connection));
+        self.attempts.wake();
     }
 
     /// The network is another than before: connections from local addresses that `still_works` denies are not used again,
     /// and what is under way over them, or over none yet, begins anew.
     pub fn network_changed(&self, still_works: &dyn Fn(IpAddr) -> bool) {
         // Nobody is there to be told.
-        drop(self.kept.borrow_mut().take_if(|connection| !still_works(connection.ends.local)));
+        let dropped = self.kept.borrow_mut().take_if(|connection| !still_works(connection.ends.local));
+        self.leaving.dropped(dropped.is_some());
         self.attempts.cancel(still_works);
     }
 
@@ -426,7 +434,6 @@ impl Pool {
         let connection = Rc::new(opened?);
         if epoch == self.epoch.get() {
             self.keep(Some(Rc::clone(&connection)));
-            self.attempts.wake();
         }
         Ok(connection)
     }

@@ -40,7 +40,7 @@ use super::watches::{ClockWatch, LinkWatch, Request, Signals};
 use super::{log, network, no_kernel, thread};
 use crate::agent::{Agent, Because, Input, Means, Notice, Output, Ticket};
 use crate::api::traffic::Cadence;
-use crate::api::{Lane, Operation};
+use crate::api::{Lane, Operation, Seen};
 use crate::config::Settings;
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::journal::{self, BootId};
@@ -82,6 +82,8 @@ type ReadDisk = Arc<dyn Fn(bool) -> StateDisk + Send + Sync>;
 /// What the tasks of this thread tell the loop.
 enum Message {
     Input(Input),
+    /// What a watch has seen is there to be taken.
+    Seen,
     Signal(Request),
     /// What SIGHUP led to.
     Reread(Reread),
@@ -122,6 +124,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         disk: ManuallyDrop::new(disk),
         inbox: Inbox::default(),
         requests: Default::default(),
+        seen: RefCell::default(),
         identity,
         settings_source: Source::new("settings-reader", 1),
         disk_source: Source::new("disk-reader", 1),
@@ -139,9 +142,8 @@ pub fn run(start: Start) -> Result<(), Notice> {
         control: Control::default(),
         root: start.root,
     };
-    let (executor, lanes) = (LocalExecutor::new(), [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity]);
-    lanes.iter().for_each(|lane| spawn(&executor, shared.serve(*lane)));
-    spawn(&executor, shared.serve_identity());
+    let executor = LocalExecutor::new();
+    shared.serve_lanes(&executor);
     spawn(&executor, shared.serve_control(control));
     spawn(&executor, shared.watch_signals(signals));
     spawn(&executor, shared.watch_links());
@@ -212,7 +214,9 @@ struct Shared {
     disk: ManuallyDrop<DiskWriter>,
     inbox: Inbox<Message>,
     /// What each lane is to ask; the agent gives it nothing more before the answer.
-    requests: [Inbox<(Ticket, Operation)>; 4],
+    requests: [Inbox<(Ticket, Operation)>; 5],
+    /// What the watch of the Node says, until the loop takes it.
+    seen: RefCell<Option<Seen>>,
     identity: Identity,
     settings_source: Source,
     disk_source: Source,
@@ -237,6 +241,13 @@ struct Shared {
 }
 
 impl Shared {
+    fn serve_lanes<'a>(&'a self, executor: &LocalExecutor<'a>) {
+        let lanes = [Lane::Lease, Lane::Status, Lane::Events, Lane::Identity];
+        lanes.iter().for_each(|lane| spawn(executor, self.serve(*lane)));
+        spawn(executor, self.serve_watch());
+        spawn(executor, self.serve_identity());
+    }
+
     /// Carries the requests of one lane, for as long as the process lives: a task for each request would be four
     /// kilobytes of memory to be had, and given back, every ten seconds.
     async fn serve(&self, lane: Lane) {
@@ -247,13 +258,28 @@ impl Shared {
         }
     }
 
+    /// The same for the watch, of which the loop takes the newest event when it comes to that.
+    async fn serve_watch(&self) {
+        let tell = |seen| {
+            if self.seen.replace(Some(seen)).is_none() {
+                self.inbox.push(Message::Seen);
+            }
+        };
+        loop {
+            let (ticket, operation) = self.requests(Lane::Watch).next().await;
+            let answer = self.pool.watch(&operation, &tell).await;
+            self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
+        }
+    }
+
     fn requests(&self, lane: Lane) -> &Inbox<(Ticket, Operation)> {
-        let [lease, status, events, identity] = &self.requests;
+        let [lease, status, events, identity, watch] = &self.requests;
         match lane {
             Lane::Lease => lease,
             Lane::Status => status,
             Lane::Events => events,
             Lane::Identity => identity,
+            Lane::Watch => watch,
         }
     }
 
@@ -361,6 +387,7 @@ impl MainLoop<'_, '_> {
             let message = message.unwrap_or(Message::Input(Input::Woke));
             match message {
                 Message::Input(input) => self.handle(input),
+                Message::Seen => self.shared.seen.take().into_iter().for_each(|seen| self.handle(Input::Seen(seen))),
                 Message::Reread(read) => self.reread(read),
                 Message::Signal(Request::Reload) => {
                     self.manager.reloading();
@@ -385,6 +412,7 @@ impl MainLoop<'_, '_> {
             match self.agent.poll(clock::now()) {
                 Output::Probe => self.shared.board_wanted.raise(),
                 Output::Send(ticket, operation) => self.shared.requests(ticket.lane()).push((ticket, operation)),
+                Output::EndWatch => self.shared.pool.end_watch(),
                 Output::Identity(step) => self.shared.identity.wants(step),
                 Output::ReloadCredentials => spawn(self.executor, self.shared.reload_credentials()),
                 Output::DropConnections => self.shared.pool.drop_idle(),

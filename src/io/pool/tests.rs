@@ -4,6 +4,7 @@ mod http2;
 mod network;
 mod several;
 mod unread;
+mod watch;
 
 use super::*;
 use crate::api::Document;
