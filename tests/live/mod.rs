@@ -40,6 +40,7 @@ mod supervised;
 mod thief;
 mod throttled;
 mod upgrade;
+mod watch;
 
 use super::cluster::{AuditEntry, Options};
 use super::requests::*;
@@ -66,6 +67,7 @@ pub fn cases() -> Vec<Case> {
         recipes::cases(),
         upgrade::cases(),
         status::cases(),
+        watch::cases(),
         lease::cases(),
         credentials::cases(),
         faults::cases(),

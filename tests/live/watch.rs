@@ -1,0 +1,160 @@
+//! The Node is watched: what others write is answered at once, and what ends a watch ends nothing else (D4).
+
+use super::super::agent::Launch;
+use super::super::cluster::{ApiServer, AuditEntry, Cluster, Credential, NodeIdentity, Result, wait_until};
+use super::super::trials::Case;
+use super::proxy::Proxy;
+use super::{
+    SOON, is_assertion, is_lease, is_renewal, lines, now_us, uid, wait_for_event, wait_for_node, wait_for_requests,
+    wait_until_ready,
+};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+pub fn cases() -> Vec<Case> {
+    cases![
+        &[],
+        what_others_write_on_a_watched_node_is_answered_at_once_with_one_look,
+        a_watched_node_that_is_deleted_is_back_at_once,
+        a_watch_begins_again_over_a_server_that_restarted_and_over_each_connection_that_goaway_ends,
+        a_watch_over_a_dead_connection_is_begun_over_the_next,
+    ]
+}
+
+/// On a machine that is busy with other things; what nothing but the watch tells would take an hour.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+/// Nobody but the watch says what others write.
+fn watching(node: &NodeIdentity) -> Launch<'_> {
+    let launch = Launch::quick(node).set("alpnProtocol", "h2").set("nodeWatch", "true");
+    launch.set("statusAssertFrequency", "1h")
+}
+
+fn wait_for_watches(api: &ApiServer, node: &NodeIdentity, count: usize) -> Result<()> {
+    wait_until(&format!("{count} watches"), SOON, || {
+        let all = api.watches(|e| e.user == node.user && e.uri.contains("/nodes?"))?;
+        if all.len() >= count { Ok(()) } else { Err(format!("there are {:#?}", lines(&all))) }
+    })
+}
+
+/// The Node once the controllers have written what they write to a new one, and the agent has seen it: two seconds without
+/// a request but for renewals.
+fn settled(cluster: &Cluster, api: &ApiServer, node: &NodeIdentity) -> Result<Value> {
+    wait_for_watches(api, node, 1)?;
+    wait_for_node(cluster, node, "the controllers to be done", SOON, |found| {
+        let is_tainted = found["spec"]["taints"].as_array()?.iter().any(|t| t["key"] == "node.kubernetes.io/not-ready");
+        let is_annotated = found["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"].is_string();
+        (!is_tainted && is_annotated && found["spec"]["podCIDR"].is_string()).then_some(())
+    })?;
+    wait_until("the agent to be done", SOON, || {
+        let all = api.audit(|e| e.user == node.user && !is_lease(e))?;
+        let last_us = all.last().map_or(0, |e| e.completed_at_us);
+        if now_us() > last_us + 2_000_000 { Ok(()) } else { Err("it asks something".to_owned()) }
+    })?;
+    cluster.get_node(&node.name)
+}
+
+fn is_read(entry: &AuditEntry) -> bool {
+    entry.verb == "get" && entry.uri.contains("/nodes/")
+}
+
+fn restores_its_label(cluster: &Cluster, node: &NodeIdentity) -> Result<Duration> {
+    let key = "kubernetes.io/arch";
+    let begun = Instant::now();
+    cluster.patch_node(&node.name, &json!({"metadata": {"labels": {key: null}}}))?;
+    wait_for_node(cluster, node, "its label", SOON, |found| found["metadata"]["labels"][key].as_str().map(drop))?;
+    Ok(begun.elapsed())
+}
+
+fn what_others_write_on_a_watched_node_is_answered_at_once_with_one_look(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("watched")?;
+    let mut agent = watching(&node).start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    settled(cluster, &cluster.api, &node)?;
+    let before = cluster.audit_of(&node)?;
+    let spent = restores_its_label(cluster, &node)?;
+    assert!(spent < AT_ONCE, "{spent:?}");
+    let begun = Instant::now();
+    let taint = json!([{"key": "example.com/room", "value": "cellar", "effect": "NoSchedule"}]);
+    cluster.patch_node(&node.name, &json!({"spec": {"taints": taint, "unschedulable": true}}))?;
+    wait_for_event(cluster, &node, "NodeNotSchedulable")?;
+    eprintln!("  a label after {} ms, a cordon after {} ms", spent.as_millis(), begun.elapsed().as_millis());
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    settled(cluster, &cluster.api, &node)?;
+    let all = cluster.audit_of(&node)?;
+    let since: Vec<AuditEntry> = all.into_iter().skip(before.len()).filter(|e| !is_lease(e)).collect();
+    // The controller adds a taint of its own to a Node that is cordoned.
+    let reads = since.iter().filter(|e| is_read(e)).count();
+    assert!((2..=3).contains(&reads), "{:#?}", lines(&since));
+    assert!(!since.iter().any(is_assertion), "{:#?}", lines(&since));
+    let cost = agent.cost(&[])?;
+    eprintln!("  {cost}");
+    agent.check()
+}
+
+fn a_watched_node_that_is_deleted_is_back_at_once(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("missed")?;
+    let mut agent = watching(&node).start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    let before = settled(cluster, &cluster.api, &node)?;
+    let begun = Instant::now();
+    cluster.delete_node(&node.name)?;
+    let after = wait_until("another Node", SOON, || {
+        let found = cluster.get_node(&node.name)?;
+        if uid(&found) == uid(&before) { Err("it is the old one".to_owned()) } else { Ok(found) }
+    })?;
+    let spent = begun.elapsed();
+    eprintln!("  back after {} ms", spent.as_millis());
+    assert!(spent < AT_ONCE && !uid(&after).is_empty(), "{spent:?}");
+    wait_until_ready(cluster, &node)?;
+    settled(cluster, &cluster.api, &node)?;
+    assert_eq!(cluster.api.watches(|e| e.user == node.user)?.len(), 1, "it goes on");
+    agent.check()
+}
+
+fn a_watch_begins_again_over_a_server_that_restarted_and_over_each_connection_that_goaway_ends(
+    cluster: &Cluster,
+) -> Result<()> {
+    let api = cluster.api_server_with(&["--goaway-chance=0.02"])?;
+    let proxy = Proxy::forward(api.port)?;
+    let node = cluster.node_at(&api, "moving", Credential::Valid)?;
+    // Reports make the requests one of which in fifty is answered with GOAWAY.
+    let launch = watching(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?);
+    let mut agent = launch.set("nodeStatusReportFrequency", "1s").start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    wait_for_watches(&api, &node, 1)?;
+    wait_until("another connection", Duration::from_secs(600), || match proxy.accepted() {
+        0..2 => Err("there is one".to_owned()),
+        _ => Ok(()),
+    })?;
+    // The first pause of a watch that lived for less than some minutes is ten seconds.
+    wait_for_watches(&api, &node, 2)?;
+    let spent = restores_its_label(cluster, &node)?;
+    let watches = api.watches(|e| e.user == node.user)?.len();
+    api.restart()?;
+    wait_for_watches(&api, &node, watches + 1).or_else(|_| wait_for_watches(&api, &node, watches + 1))?;
+    let again = restores_its_label(cluster, &node)?;
+    assert!(spent < AT_ONCE && again < AT_ONCE, "{spent:?}, {again:?}");
+    assert_eq!(agent.count_lines("watching the Node")?, 0, "{}", agent.said()?);
+    agent.check()
+}
+
+/// Nobody waits for a watch: renewals find out that nothing comes over it any more.
+fn a_watch_over_a_dead_connection_is_begun_over_the_next(cluster: &Cluster) -> Result<()> {
+    let proxy = Proxy::forward(cluster.api.port)?;
+    let node = cluster.node("cut-off")?;
+    let mut agent = watching(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    settled(cluster, &cluster.api, &node)?;
+    assert_eq!(proxy.accepted(), 1, "one connection carries the watch and all else");
+    proxy.stall();
+    let stalled_us = now_us();
+    wait_for_requests(&cluster.api, &node, "renewals over another connection", SOON + SOON, |all| {
+        all.iter().filter(|e| is_renewal(e) && e.received_at_us > stalled_us).count() >= 2
+    })?;
+    wait_for_watches(&cluster.api, &node, 2).or_else(|_| wait_for_watches(&cluster.api, &node, 2))?;
+    let spent = restores_its_label(cluster, &node)?;
+    assert!(spent < AT_ONCE, "{spent:?}");
+    assert_eq!(proxy.accepted(), 2);
+    agent.check()
+}
