@@ -86,9 +86,9 @@ impl Exchange {
         Exchange { operation, audit_id, received_bytes: 0, reply: None, events: Events::default(), seen: None }
     }
 
-    /// What a watch said last, once.
-    pub(super) fn take_seen(&mut self) -> Option<Seen> {
-        self.seen.take()
+    /// What a watch said last, once, and how long that was.
+    pub(super) fn take_seen(&mut self) -> Option<(Seen, usize)> {
+        Some((self.seen.take()?, self.events.last_bytes()))
     }
 
     pub(super) fn has_seen(&self) -> bool {

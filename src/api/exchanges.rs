@@ -213,11 +213,11 @@ impl Exchanges {
         end.map(|end| (end, own_bytes))
     }
 
-    /// What a watch said last, once, and how many bytes of plaintext came for it since.
-    pub fn take_seen(&mut self, number: u64) -> Option<(Seen, usize)> {
+    /// What a watch said last, once, how long that was, and how many bytes of plaintext came for it since.
+    pub fn take_seen(&mut self, number: u64) -> Option<(Seen, usize, usize)> {
         let one = self.all.iter_mut().find(|one| one.number == number)?;
-        let seen = one.exchange.take_seen()?;
-        Some((seen, std::mem::take(&mut one.own_bytes)))
+        let (seen, event_bytes) = one.exchange.take_seen()?;
+        Some((seen, event_bytes, std::mem::take(&mut one.own_bytes)))
     }
 
     /// Whether a watch said anything since it was asked.

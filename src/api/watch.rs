@@ -28,6 +28,8 @@ pub enum Seen {
 pub struct Events {
     /// Of the event that comes.
     input: Vec<u8>,
+    /// How long the last one was with its length.
+    last_bytes: usize,
 }
 
 /// Why a watch is over.
@@ -56,9 +58,14 @@ impl Events {
             // Of its length alone nothing is read; the turn after it knows how long the whole is.
             if let Some(event) = self.input.get(LENGTH_BYTES..).filter(|_| self.due_bytes() == Ok(due_bytes)) {
                 last = read_event(event)?.or(last);
-                self.input = Vec::new();
+                (self.last_bytes, self.input) = (due_bytes, Vec::new());
             }
         }
+    }
+
+    /// How long the last event was with its length.
+    pub(super) fn last_bytes(&self) -> usize {
+        self.last_bytes
     }
 
     /// How long the event that comes is with its length, as far as that is known.

@@ -43,6 +43,8 @@ pub struct Connection {
     hurried: Cell<usize>,
     /// Fewer bytes than these lie unread.
     unread_bytes: Cell<usize>,
+    /// The most that may be, so that an event of a watch does not.
+    most_unread_bytes: Cell<usize>,
 }
 
 struct State {
@@ -127,7 +129,9 @@ impl Connection {
         exchanges.receive(plaintext.len(), &mut plaintext);
         let state = State { tls, exchanges, certified: None, plaintext };
         let (reactor, state) = (Rc::clone(reactor), RefCell::new(state));
-        Ok(Connection { reactor, socket, ends, state, hurried: Cell::new(0), unread_bytes: Cell::new(1) })
+        let most_unread_bytes = Cell::new(limits::UNREAD_BYTES);
+        let (hurried, unread_bytes) = (Cell::new(0), Cell::new(1));
+        Ok(Connection { reactor, socket, ends, state, hurried, unread_bytes, most_unread_bytes })
     }
 
     /// Whether an exchange can begin now: looks at the socket only if something came since, or what lies there unread is in the
@@ -173,7 +177,7 @@ impl Connection {
     /// The answers of all that is under way may lie unread, unless somebody waits for one.
     fn let_lie(&self) {
         if self.hurried.get() == 0 {
-            self.may_lie_unread(limits::UNREAD_BYTES);
+            self.may_lie_unread(self.most_unread_bytes.get());
         }
     }
 
@@ -255,6 +259,7 @@ impl Connection {
         let number = self.state.borrow_mut().exchanges.begin(operation, target)?;
         let waited = Waited { connection: self, number };
         self.socket.sends(operation.purpose(), self.seal());
+        let mut hurry = Some(Hurry::new(self));
         let has_begun = self.until(|exchanges| exchanges.goes_on(number) || exchanges.has_ended(number));
         if self.reactor.before(clock::up() + limits::REQUEST_DEADLINE, has_begun).await.is_none() {
             return Err(NoAnswer { failure: Failure::timed_out(limits::REQUEST_DEADLINE), is_unseen: false });
@@ -262,8 +267,11 @@ impl Connection {
         loop {
             self.until(|exchanges| exchanges.has_seen(number) || exchanges.has_ended(number)).await;
             let seen = self.state.borrow_mut().exchanges.take_seen(number);
-            let Some((seen, received_bytes)) = seen else { break };
+            let Some((seen, event_bytes, received_bytes)) = seen else { break };
             self.socket.heard(operation.purpose(), received_bytes);
+            // The next may be a little shorter; its frame and its record are on top.
+            self.most_unread_bytes.set(event_bytes.min(self.most_unread_bytes.get()));
+            hurry.take();
             tell(seen);
         }
         let (end, received_bytes) = self.end(&waited).await;
