@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::config::limits;
@@ -37,13 +37,90 @@ pub fn list<'de, D: Deserializer<'de>, T: Entry>(deserializer: D) -> Result<Vec<
 /// The taints of which we know the effect: one of tomorrow's must not make a Node unreadable.
 pub fn taints<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Taint>, D::Error> {
     let taints = list::<D, AnyTaint>(deserializer)?.into_iter();
-    Ok(taints.filter_map(|read| Taint::new(&read.key.0, &read.value.0, &read.effect.0).ok()).collect())
+    Ok(taints.filter_map(|read| Taint::new(&read.key, &read.value, &read.effect).ok()).collect())
 }
 
-/// `managedFields`: whether there are managers, and none that applies.
-pub fn has_needless_managers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    let managers: Vec<Manager> = list(deserializer)?;
-    Ok(!managers.is_empty() && !managers.iter().any(Entry::is_own))
+#[derive(Default)]
+struct Managers(Vec<Manager>);
+
+impl<'de> Deserialize<'de> for Managers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Managers, D::Error> {
+        list(deserializer).map(Managers)
+    }
+}
+
+/// Where what stands in a field of an object goes.
+pub enum Field<'a> {
+    Text(&'a mut String),
+    Number(&'a mut Option<i64>),
+    Count(&'a mut Option<u64>),
+    Map(&'a mut BTreeMap<String, String>),
+    /// `managedFields`: whether there are managers, and none that applies.
+    HasNeedlessManagers(&'a mut bool),
+    Flat(&'a mut dyn Flat),
+}
+
+/// An object of few fields, most of them texts. All are read by one visitor, as one for each is 15 KB of program.
+pub trait Flat {
+    /// `None`: what stands there is left out.
+    fn field(&mut self, name: &str) -> Option<Field<'_>>;
+}
+
+pub fn flat<'de, D: Deserializer<'de>, T: Flat + Default>(deserializer: D) -> Result<T, D::Error> {
+    let mut object = T::default();
+    FlatVisitor(&mut object).deserialize(deserializer)?;
+    Ok(object)
+}
+
+struct FlatVisitor<'a>(&'a mut dyn Flat);
+
+impl<'de> DeserializeSeed<'de> for FlatVisitor<'_> {
+    type Value = ();
+
+    #[inline(never)]
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FlatVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_none<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        while let Some(Text(name)) = access.next_key()? {
+            match self.0.field(&name) {
+                Some(Field::Text(text)) => *text = access.next_value::<Option<Text>>()?.unwrap_or_default().0,
+                Some(Field::Number(number)) => *number = access.next_value()?,
+                Some(Field::Count(count)) => *count = access.next_value()?,
+                Some(Field::Map(map)) => *map = access.next_value::<Option<Pairs>>()?.unwrap_or_default().0,
+                Some(Field::HasNeedlessManagers(has)) => {
+                    let managers = access.next_value::<Option<Managers>>()?.unwrap_or_default().0;
+                    *has = !managers.is_empty() && !managers.iter().any(Entry::is_own);
+                }
+                Some(Field::Flat(object)) => access.next_value_seed(FlatVisitor(object))?,
+                None => {
+                    access.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// One of a list.
@@ -64,39 +141,66 @@ impl Entry for Text {
 }
 
 /// `metav1.ManagedFieldsEntry`, as far as it is read.
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Manager {
-    #[serde(default)]
-    operation: Text,
+    operation: String,
+}
+
+impl Flat for Manager {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        (name == "operation").then_some(Field::Text(&mut self.operation))
+    }
+}
+
+impl<'de> Deserialize<'de> for Manager {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Manager, D::Error> {
+        flat(deserializer)
+    }
 }
 
 impl Entry for Manager {
     fn bytes(&self) -> usize {
-        self.operation.0.len()
+        self.operation.len()
     }
 
     /// One of them decides, however many others there are.
     fn is_own(&self) -> bool {
-        self.operation.0 == "Apply"
+        self.operation == "Apply"
     }
 }
 
 /// A taint as anybody may have written it.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Default)]
 struct AnyTaint {
-    key: Text,
-    value: Text,
-    effect: Text,
+    key: String,
+    value: String,
+    effect: String,
+}
+
+impl Flat for AnyTaint {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "key" => Field::Text(&mut self.key),
+            "value" => Field::Text(&mut self.value),
+            "effect" => Field::Text(&mut self.effect),
+            _ => return None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for AnyTaint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<AnyTaint, D::Error> {
+        flat(deserializer)
+    }
 }
 
 impl Entry for AnyTaint {
     fn bytes(&self) -> usize {
-        self.key.0.len() + self.value.0.len()
+        self.key.len() + self.value.len()
     }
 
     fn is_own(&self) -> bool {
-        is_own(&self.key.0)
+        is_own(&self.key)
     }
 }
 

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::bounded::{self, Entry};
+use super::bounded::{self, Entry, Field, Flat};
 use crate::config::taint::Taint;
 
 /// `v1.Node`.
@@ -22,22 +22,41 @@ pub struct Node {
 }
 
 /// `metav1.ObjectMeta`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    #[serde(deserialize_with = "bounded::text")]
     pub name: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// `managedFields` says who wrote which field, and none of them by server-side apply, to whom alone it matters.
-    #[serde(rename = "managedFields", skip_serializing, deserialize_with = "bounded::has_needless_managers")]
+    #[serde(skip_serializing)]
     pub has_needless_managers: bool,
+}
+
+impl Flat for Metadata {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "name" => Field::Text(&mut self.name),
+            "uid" => Field::Text(&mut self.uid),
+            "resourceVersion" => Field::Text(&mut self.resource_version),
+            "labels" => Field::Map(&mut self.labels),
+            "annotations" => Field::Map(&mut self.annotations),
+            "managedFields" => Field::HasNeedlessManagers(&mut self.has_needless_managers),
+            _ => return None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Metadata, D::Error> {
+        bounded::flat(deserializer)
+    }
 }
 
 /// `v1.NodeSpec`.
@@ -75,22 +94,41 @@ pub struct NodeStatus {
 }
 
 /// `v1.NodeCondition`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Condition {
-    #[serde(rename = "type", deserialize_with = "bounded::text")]
+    #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
-    #[serde(deserialize_with = "bounded::text")]
     pub status: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub last_heartbeat_time: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub last_transition_time: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+impl Flat for Condition {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "type" => Field::Text(&mut self.kind),
+            "status" => Field::Text(&mut self.status),
+            "lastHeartbeatTime" => Field::Text(&mut self.last_heartbeat_time),
+            "lastTransitionTime" => Field::Text(&mut self.last_transition_time),
+            "reason" => Field::Text(&mut self.reason),
+            "message" => Field::Text(&mut self.message),
+            _ => return None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Condition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Condition, D::Error> {
+        bounded::flat(deserializer)
+    }
 }
 
 impl Node {
@@ -139,12 +177,27 @@ impl Status {
 }
 
 /// `v1.NodeAddress`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Address {
-    #[serde(rename = "type", deserialize_with = "bounded::text")]
+    #[serde(rename = "type")]
     pub kind: String,
-    #[serde(deserialize_with = "bounded::text")]
     pub address: String,
+}
+
+impl Flat for Address {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "type" => Field::Text(&mut self.kind),
+            "address" => Field::Text(&mut self.address),
+            _ => return None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
+        bounded::flat(deserializer)
+    }
 }
 
 impl Entry for Address {
@@ -169,39 +222,82 @@ pub struct Endpoint {
 }
 
 /// `v1.NodeSystemInfo`; empty strings are sent, never omitted (INI-7).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct NodeInfo {
-    #[serde(rename = "machineID", deserialize_with = "bounded::text")]
+    #[serde(rename = "machineID")]
     pub machine_id: String,
-    #[serde(rename = "systemUUID", deserialize_with = "bounded::text")]
+    #[serde(rename = "systemUUID")]
     pub system_uuid: String,
-    #[serde(rename = "bootID", deserialize_with = "bounded::text")]
+    #[serde(rename = "bootID")]
     pub boot_id: String,
-    #[serde(rename = "kernelVersion", deserialize_with = "bounded::text")]
+    #[serde(rename = "kernelVersion")]
     pub kernel_version: String,
-    #[serde(rename = "osImage", deserialize_with = "bounded::text")]
+    #[serde(rename = "osImage")]
     pub os_image: String,
-    #[serde(rename = "containerRuntimeVersion", deserialize_with = "bounded::text")]
+    #[serde(rename = "containerRuntimeVersion")]
     pub container_runtime_version: String,
-    #[serde(rename = "kubeletVersion", deserialize_with = "bounded::text")]
+    #[serde(rename = "kubeletVersion")]
     pub kubelet_version: String,
-    #[serde(rename = "kubeProxyVersion", deserialize_with = "bounded::text")]
+    #[serde(rename = "kubeProxyVersion")]
     pub kube_proxy_version: String,
-    #[serde(rename = "operatingSystem", deserialize_with = "bounded::text")]
+    #[serde(rename = "operatingSystem")]
     pub operating_system: String,
-    #[serde(deserialize_with = "bounded::text")]
     pub architecture: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub swap: Option<Swap>,
+    #[serde(skip_serializing_if = "Swap::is_empty")]
+    pub swap: Swap,
+}
+
+impl Flat for NodeInfo {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "machineID" => Field::Text(&mut self.machine_id),
+            "systemUUID" => Field::Text(&mut self.system_uuid),
+            "bootID" => Field::Text(&mut self.boot_id),
+            "kernelVersion" => Field::Text(&mut self.kernel_version),
+            "osImage" => Field::Text(&mut self.os_image),
+            "containerRuntimeVersion" => Field::Text(&mut self.container_runtime_version),
+            "kubeletVersion" => Field::Text(&mut self.kubelet_version),
+            "kubeProxyVersion" => Field::Text(&mut self.kube_proxy_version),
+            "operatingSystem" => Field::Text(&mut self.operating_system),
+            "architecture" => Field::Text(&mut self.architecture),
+            "swap" => Field::Flat(&mut self.swap),
+            _ => return None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeInfo {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NodeInfo, D::Error> {
+        bounded::flat(deserializer)
+    }
 }
 
 /// `v1.NodeSwapStatus`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Swap {
     #[serde(rename = "capacity", skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<i64>,
+}
+
+impl Swap {
+    fn is_empty(&self) -> bool {
+        self.capacity_bytes.is_none()
+    }
+}
+
+impl Flat for Swap {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "capacity" => Field::Number(&mut self.capacity_bytes),
+            _ => return None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Swap {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Swap, D::Error> {
+        bounded::flat(deserializer)
+    }
 }
 
 /// `coordination.k8s.io/v1.Lease`, as far as it is read.
@@ -213,12 +309,27 @@ pub struct Lease {
 }
 
 /// `coordination.k8s.io/v1.LeaseSpec`, as far as it is read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeaseSpec {
     pub lease_duration_seconds: Option<i64>,
-    #[serde(deserialize_with = "bounded::text")]
     pub renew_time: String,
     /// How often it went from one holder to another.
     pub lease_transitions: Option<u64>,
+}
+
+impl Flat for LeaseSpec {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "leaseDurationSeconds" => Field::Number(&mut self.lease_duration_seconds),
+            "renewTime" => Field::Text(&mut self.renew_time),
+            "leaseTransitions" => Field::Count(&mut self.lease_transitions),
+            _ => return None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for LeaseSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LeaseSpec, D::Error> {
+        bounded::flat(deserializer)
+    }
 }

@@ -50,7 +50,7 @@ pub(super) fn set(update: &mut Update, board: &Board, remembered: &mut Remembere
         info.boot_id.clone_from(boot_id);
     }
     if let Some(bytes) = machine.swap_total_bytes.as_ref().ok().filter(|bytes| **bytes != 0) {
-        info.swap = Some(Swap { capacity_bytes: i64::try_from(*bytes).ok() });
+        info.swap = Swap { capacity_bytes: i64::try_from(*bytes).ok() };
     }
     for (field, fact, name) in [
         (&mut info.kernel_version, &machine.kernel_release, "status.nodeInfo.kernelVersion"),
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(info.machine_id, "0123456789abcdef0123456789abcdef");
         assert_eq!(info.system_uuid, "1b4e28ba-2fa1-11d2-883f-0016d3cca427");
         assert_eq!(info.boot_id, "boot-1");
-        assert_eq!(info.swap, None);
+        assert_eq!(info.swap, Swap::default());
     }
 
     #[test]
@@ -148,9 +148,9 @@ mod tests {
         let (settings, mut facts) = (samples::settings(), samples::facts());
         facts.machine.swap_total_bytes = Ok(20 << 30);
         let node = run(&settings, &facts).node;
-        assert_eq!(node.status.node_info.swap, Some(Swap { capacity_bytes: Some(20 << 30) }));
+        assert_eq!(node.status.node_info.swap, Swap { capacity_bytes: Some(20 << 30) });
         facts.machine.swap_total_bytes = Ok(0);
         let kept = run_on(node, &settings, &facts, &mut Remembered::default()).node;
-        assert_eq!(kept.status.node_info.swap, Some(Swap { capacity_bytes: Some(20 << 30) }), "MI-8: never cleared");
+        assert_eq!(kept.status.node_info.swap, Swap { capacity_bytes: Some(20 << 30) }, "MI-8: never cleared");
     }
 }
