@@ -188,15 +188,15 @@ impl LeaseLane {
         self.latest = sent + shared.random.jittered(period);
     }
 
-    /// Takes an answer. Answers whether somebody deleted the Lease that there was: garbage collection does when its owner,
-    /// the Node, is gone.
-    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) -> bool {
+    /// Takes an answer, and when it was said. Answers whether somebody deleted the Lease that there was: garbage collection
+    /// does when its owner, the Node, is gone.
+    pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, said: Now, now: Now) -> bool {
         let was_renewing = self.stage == Stage::Renew;
         match answer.result {
-            Ok(Document::Lease(lease)) => self.found(&lease, now),
+            Ok(Document::Lease(lease)) => self.found(&lease, said),
             Ok(document) => {
                 let known = self.transitions.take().filter(|_| self.stage == Stage::Renew);
-                self.renewed(shared, now);
+                self.renewed(shared, said);
                 (self.version, self.transitions, self.unseen) = (None, known, self.unseen + 1);
                 if let Document::Metadata { resource_version, lease_duration_seconds, transitions, .. } = document {
                     self.version = resource_version.parse().ok();
@@ -213,7 +213,10 @@ impl LeaseLane {
                     }
                 }
             }
-            Err(refusal) => self.refused(&refusal, shared, now),
+            Err(refusal) => {
+                shared.heard(Some(&refusal), said);
+                self.refused(&refusal, shared, now);
+            }
         }
         shared.renewals.answered();
         self.is_unhurried = false;
@@ -304,7 +307,6 @@ impl LeaseLane {
     fn refused(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
         let class = refusal.class();
         let stage = self.stage;
-        shared.heard(Some(refusal), now);
         let next_stage = match (class, stage) {
             (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => Some(Stage::Create),
             (Class::Exists, Stage::Create) => Some(Stage::Find),

@@ -42,7 +42,9 @@ use std::time::Duration;
 
 use crate::api::{Answer, Document, Lane, Operation, Refusal};
 use crate::config::Settings;
-use crate::config::limits::{REPEATS_PER_MINUTE, REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE};
+use crate::config::limits::{
+    REPEATS_PER_MINUTE, REQUEST_DEADLINE, REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE,
+};
 use crate::journal::record::cut;
 use crate::journal::{Happened, Journal};
 use crate::time::{Now, Up};
@@ -388,8 +390,7 @@ impl Agent {
         // An old time is better than none: without any, nothing is sent that would bring a new one. And it is later now than
         // it says: better than an earlier one as well.
         let is_late = ticket.answer_by.is_some() || now.up - ticket.sent > LONGEST_ANSWER;
-        // What may have lain unread was said soon after it was asked for.
-        let said = if ticket.answer_by.is_some() { now.earlier(ticket.sent) } else { now };
+        let said = said_at(ticket, &answer, now);
         let stamp = self.shared.stamp(now);
         let date = answer.date.filter(|date| !is_late || stamp.is_none_or(|stamp| stamp < *date));
         let date = date.filter(|date| self.shared.clock.is_confirmed(*date, now));
@@ -403,8 +404,7 @@ impl Agent {
         }
         match ticket.lane {
             Lane::Lease => {
-                let at = if answer.result.is_ok() { said } else { now };
-                if self.lease.answered(answer, &mut self.shared, at) {
+                if self.lease.answered(answer, &mut self.shared, said, now) {
                     self.status.node_may_be_gone();
                 }
             }
@@ -427,4 +427,16 @@ impl Agent {
             self.shared.records.learn_clock(date, now.up);
         }
     }
+}
+
+/// When that was so: what may have lain there unread was said soon after it was asked for, and what did not come within its
+/// deadline has failed since then.
+fn said_at(ticket: &Ticket, answer: &Answer, now: Now) -> Now {
+    let said = match &answer.result {
+        _ if ticket.answer_by.is_none() => now.up,
+        Err(Refusal::Failed(failure)) if failure.is_of_connection() => now.up,
+        Err(Refusal::Failed(failure)) if failure.is_timed_out() => ticket.sent + REQUEST_DEADLINE,
+        _ => ticket.sent,
+    };
+    now.earlier(said.min(now.up))
 }

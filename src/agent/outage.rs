@@ -48,14 +48,15 @@ impl Outage {
 
     /// Something answered as an API server does; answers since when none was found.
     pub(super) fn reached(&mut self, now: Up) -> Option<Up> {
-        self.reached_at = now;
+        // One whose answer lay there was reached when it was asked.
+        self.reached_at = self.reached_at.max(now);
         self.lost.take().map(|(since, _)| since)
     }
 
     /// The server did what it was asked, whatever that was: an outage has not begun yet.
     pub(super) fn heard(&mut self, now: Up) {
         if self.lost.is_none() {
-            self.reached_at = now;
+            self.reached_at = self.reached_at.max(now);
         }
     }
 

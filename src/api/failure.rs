@@ -18,6 +18,7 @@ const BODY_TOO_LARGE: &str = "body-too-large";
 const BROKEN: &str = "connection-broken";
 const NOT_SENT: &str = "not-sent";
 const CLOSED: &str = "connection-closed";
+const TIMED_OUT: &str = "timed-out";
 
 impl Failure {
     /// One of this machine word, with its sentence.
@@ -37,7 +38,11 @@ impl Failure {
 
     /// No complete answer in time.
     pub fn timed_out(after: Duration) -> Failure {
-        Failure::new("timed-out", format!("no complete answer within {} ms", after.as_millis()))
+        Failure::new(TIMED_OUT, format!("no complete answer within {} ms", after.as_millis()))
+    }
+
+    pub fn is_timed_out(&self) -> bool {
+        self.word == TIMED_OUT
     }
 
     /// The peer closed before the answer was complete.

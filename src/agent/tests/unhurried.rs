@@ -129,6 +129,38 @@ fn an_outage_that_is_noticed_late_began_with_the_last_renewal_that_was_done() {
 }
 
 #[test]
+fn what_lay_there_says_nothing_of_a_later_moment_than_what_was_heard_since() {
+    let mut script = held(Settings::default());
+    let (sent, answer_by, ticket, operation) = next_renewal(&mut script);
+    let heard = sent + Duration::from_secs(8);
+    script.up = heard;
+    script.agent.shared.outage.heard(Up::since_boot(heard));
+    script.up = answer_by.unwrap();
+    let reply = script.reply(&operation);
+    script.answer(ticket, reply);
+    let (_, answer_by, ticket, _) = next_renewal(&mut script);
+    script.up = answer_by.unwrap();
+    script.answer_unreachable(ticket);
+    script.offline(Duration::from_secs(60));
+    let began =
+        script.agent.shared.records.waiting().find(|record| matches!(record.what, Happened::OutageBegan { .. }));
+    assert!(began.expect("an outage").at.up.as_duration() >= heard);
+}
+
+/// A portal that answers everything: that it did so is read late, and is true since then.
+#[test]
+fn a_stranger_that_was_read_late_was_there_since_the_request() {
+    for (result, since_ms) in [(unconfirmed(200, None), 0), (unreachable(), 10_000)] {
+        let mut script = held(Settings::default());
+        let (sent, answer_by, ticket, _) = next_renewal(&mut script);
+        script.up = answer_by.unwrap();
+        script.answer(ticket, result);
+        let lost_since = script.agent.shared.outage.lost_since().unwrap().as_duration();
+        assert_eq!((lost_since - sent).as_millis(), since_ms);
+    }
+}
+
+#[test]
 fn the_date_of_an_answer_that_lay_there_puts_no_clock_back() {
     let mut script = held(Settings::default());
     script.has_clock = false;
