@@ -8,6 +8,10 @@ use super::{
     wait_until_ready,
 };
 
+use std::io;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 pub fn cases() -> Vec<Case> {
     cases![&[], a_small_budget_leaves_renewals_and_the_condition_and_nothing_is_lost]
 }
@@ -16,8 +20,27 @@ const BUDGET: &str = "MeteredBudgetLow";
 /// Of everything else there would be one every other second.
 const RENEWALS: usize = 12;
 
+/// What an earlier process has counted today, so that besides the renewals of the rest of the day, as short as they can be, so
+/// many bytes are left: too few, whatever the hour is, as soon as it is known how long they are.
+fn has_spent_all_but(state: &Path, left_bytes: u64) -> io::Result<()> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (today, rest) = (seconds / 86_400, 86_400 - seconds % 86_400);
+    let bytes = 28_600_000_u64.saturating_sub(331 * rest + left_bytes);
+    let body = format!("nodepulse uplink 1\ntraffic {today} 60 {bytes} 0 9 0 0 0 9 {bytes}\n");
+    std::fs::create_dir_all(state)?;
+    std::fs::write(state.join("uplink"), format!("{body}sum {:08x}\n", crc32c(body.as_bytes())))
+}
+
+/// Castagnoli's, bit by bit (RFC 3720, appendix B.4).
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+    })
+}
+
 fn a_small_budget_leaves_renewals_and_the_condition_and_nothing_is_lost(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("budget")?;
+    has_spent_all_but(&node.dir.join("state"), 100_000).map_err(|e| format!("what was spent cannot be left: {e}"))?;
     // Each second a renewal, of 331 bytes at least: by no more than a kilobyte less it would be refused.
     let mut agent = Launch::quick(&node)
         .set("alpnProtocol", "h2")
