@@ -7,6 +7,8 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
+pub const DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// One moment on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::cluster::{Cluster, Options, Result, binaries};
+use super::cluster::{Result, binaries};
 use super::figures::{self, Figures, Plan};
 use super::outage::{self, site};
 use super::programs;
@@ -31,13 +31,7 @@ pub fn inside(quick: bool) -> Result<()> {
         Plan { traced: Duration::ZERO, rest: Duration::from_secs(if quick { 0 } else { 300 }), ..Plan::new(quick) };
     let (program, triple) = programs::nodepulse()?;
     let kube_rs = PathBuf::from(std::env::var_os(KUBE_RS).ok_or("no kube-rs client was named")?);
-    let grace = Duration::from_secs(50);
-    let cluster = Cluster::start(Options {
-        node_monitor_grace_period: grace,
-        node_startup_grace_period: grace,
-        more_addresses: site::SERVER_ADDRESSES.to_vec(),
-        ..Options::default()
-    })?;
+    let cluster = outage::cluster_of_sites(Duration::from_secs(50))?;
     let capture = Capture::open(cluster.api.port, Sees::EveryCable)?;
     let sites = (0..5).map(|_| site::Site::over(&cluster, LINK)).collect::<Result<Vec<_>>>()?;
     let [one, two, three, four, five] = sites.as_slice() else { return Err("there are five".to_owned()) };

@@ -181,16 +181,21 @@ fn failed(status: ExitStatus) -> String {
     format!("the part in a network of its own failed ({status}); it said why above")
 }
 
+/// One whose server is reached from sites, and waits so long for a Node.
+pub fn cluster_of_sites(grace: Duration) -> Result<Cluster> {
+    Cluster::start(Options {
+        node_monitor_grace_period: grace,
+        node_startup_grace_period: grace,
+        more_addresses: site::SERVER_ADDRESSES.to_vec(),
+        ..Options::default()
+    })
+}
+
 /// The second life: prints what was measured, for the first.
 pub fn inside(quick: bool) -> Result<()> {
     let plan = Plan::new(quick);
     let (program, _) = programs::nodepulse()?;
-    let cluster = Cluster::start(Options {
-        node_monitor_grace_period: GRACE,
-        node_startup_grace_period: GRACE,
-        more_addresses: site::SERVER_ADDRESSES.to_vec(),
-        ..Options::default()
-    })?;
+    let cluster = cluster_of_sites(GRACE)?;
     let card = Card::insert(cluster.folder(), "card");
     let card = card.inspect_err(|why| eprintln!("bench: bytes written to a card are not counted: {why}")).ok();
     let mut outage = Outage { day: card.as_ref().map(day::write_to).transpose()?, ..Outage::default() };

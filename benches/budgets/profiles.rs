@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::agent::{Launch, Nodepulse, ROOM_ON_DISK};
-use super::cluster::{Cluster, NodeIdentity, Options, Result, binaries};
+use super::cluster::{Cluster, NodeIdentity, Result, binaries};
 use super::figures::DAY_SECONDS;
 use super::link::LINK;
 use super::outage::{self, site};
@@ -68,13 +68,7 @@ pub fn measure(quick: bool, program: &Path) -> Result<()> {
 pub fn inside(quick: bool) -> Result<()> {
     let whole = Duration::from_secs(if quick { 500 } else { 1000 });
     let (program, triple) = programs::nodepulse()?;
-    let grace = Duration::from_secs(600);
-    let cluster = Cluster::start(Options {
-        node_monitor_grace_period: grace,
-        node_startup_grace_period: grace,
-        more_addresses: site::SERVER_ADDRESSES.to_vec(),
-        ..Options::default()
-    })?;
+    let cluster = outage::cluster_of_sites(Duration::from_secs(600))?;
     let capture = Capture::open(cluster.api.port, Sees::EveryCable)?;
     let mut boards = Vec::new();
     for profile in &PROFILES {

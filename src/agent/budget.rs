@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use crate::api::traffic::{Day, Purpose, day_of};
 use crate::config::Settings;
-use crate::time::{Up, Wall};
+use crate::time::{DAY, Up, Wall};
 
 /// What can wait, in the order in which it does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,6 @@ pub(super) enum PutOff {
 const LIMITS: [(PutOff, i64); 4] =
     [(PutOff::Changes, 0), (PutOff::Events, 1), (PutOff::Assertions, 2), (PutOff::Reports, 3)];
 const MARGIN_PARTS: i64 = 8;
-const DAY: Duration = Duration::from_secs(24 * 3600);
 const MIDNIGHT: Duration = Duration::from_secs(10 * 60);
 /// So many renewals say what one takes.
 const RENEWALS: u64 = 10;

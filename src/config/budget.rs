@@ -7,13 +7,14 @@ use super::alpn::AlpnProtocol;
 use super::field::Field;
 use super::problem::Findings;
 use super::settings::Settings;
+use crate::time::DAY;
 
 /// How long an API server keeps a connection on which nothing is under way (`IdleTimeout` of apiserver/pkg/server).
 pub const SERVER_KEEPS: Duration = Duration::from_secs(90);
 /// The least that a renewal takes, over IPv4: three packets, two records of TLS, and all that can be left out is.
 const RENEWAL_BYTES: u64 = 331;
 const RENEWAL_BYTES_HTTP1: u64 = 1038;
-const DAY: Duration = Duration::from_secs(24 * 3600);
+
 impl Settings {
     /// The least that one renewal takes.
     pub fn least_renewal_bytes(&self) -> u64 {

@@ -57,8 +57,8 @@ pub const WATCH_SECONDS: u32 = 24 * 3600;
 /// How long an answer over HTTP/2 may not begin while it may bring no content: then it may, as there are boxes on the way that
 /// send no head alone.
 pub const ANSWER_WITHOUT_WINDOW: Duration = Duration::from_secs(2);
-/// Of what lies in a socket unread while nobody waits for an answer: more than the answer to a renewal (170 bytes, or 420 with the
-/// Lease's metadata), less than the smallest event of a watch (550).
+/// Of what lies in a socket unread while nobody waits for an answer, at most: more than the answer to a renewal (62 bytes, or 311 with the
+/// Lease's metadata), less than most events of a watch; a shorter one lowers it.
 pub const UNREAD_BYTES: usize = 540;
 /// Reads of one descriptor between two looks at the clock and at everything else.
 pub const READS_PER_TURN: usize = 16;

@@ -66,6 +66,18 @@ pub trait Flat {
     fn field(&mut self, name: &str) -> Option<Field<'_>>;
 }
 
+/// Each of these is read so.
+macro_rules! read_flat {
+    ($($kind:ty),+) => {
+        $(impl<'de> serde::Deserialize<'de> for $kind {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$kind, D::Error> {
+                $crate::node::bounded::flat(deserializer)
+            }
+        })+
+    };
+}
+pub(super) use read_flat;
+
 pub fn flat<'de, D: Deserializer<'de>, T: Flat + Default>(deserializer: D) -> Result<T, D::Error> {
     let mut object = T::default();
     FlatVisitor(&mut object).deserialize(deserializer)?;
@@ -140,6 +152,8 @@ impl Entry for Text {
     }
 }
 
+read_flat!(Manager, AnyTaint);
+
 /// `metav1.ManagedFieldsEntry`, as far as it is read.
 #[derive(Default)]
 struct Manager {
@@ -149,12 +163,6 @@ struct Manager {
 impl Flat for Manager {
     fn field(&mut self, name: &str) -> Option<Field<'_>> {
         (name == "operation").then_some(Field::Text(&mut self.operation))
-    }
-}
-
-impl<'de> Deserialize<'de> for Manager {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Manager, D::Error> {
-        flat(deserializer)
     }
 }
 
@@ -185,12 +193,6 @@ impl Flat for AnyTaint {
             "effect" => Field::Text(&mut self.effect),
             _ => return None,
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for AnyTaint {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<AnyTaint, D::Error> {
-        flat(deserializer)
     }
 }
 

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use super::bounded::{self, Entry, Field, Flat};
+use super::bounded::{self, Entry, Field, Flat, read_flat};
 use crate::config::taint::Taint;
+
+read_flat!(Metadata, Condition, Address, NodeInfo, Swap, LeaseSpec);
 
 /// `v1.Node`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -50,12 +52,6 @@ impl Flat for Metadata {
             "managedFields" => Field::HasNeedlessManagers(&mut self.has_needless_managers),
             _ => return None,
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for Metadata {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Metadata, D::Error> {
-        bounded::flat(deserializer)
     }
 }
 
@@ -125,12 +121,6 @@ impl Flat for Condition {
     }
 }
 
-impl<'de> Deserialize<'de> for Condition {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Condition, D::Error> {
-        bounded::flat(deserializer)
-    }
-}
-
 impl Node {
     /// Whether its condition Ready is True.
     pub fn is_ready(&self) -> bool {
@@ -191,12 +181,6 @@ impl Flat for Address {
             "address" => Field::Text(&mut self.address),
             _ => return None,
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
-        bounded::flat(deserializer)
     }
 }
 
@@ -266,12 +250,6 @@ impl Flat for NodeInfo {
     }
 }
 
-impl<'de> Deserialize<'de> for NodeInfo {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NodeInfo, D::Error> {
-        bounded::flat(deserializer)
-    }
-}
-
 /// `v1.NodeSwapStatus`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Swap {
@@ -291,12 +269,6 @@ impl Flat for Swap {
             "capacity" => Field::Number(&mut self.capacity_bytes),
             _ => return None,
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for Swap {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Swap, D::Error> {
-        bounded::flat(deserializer)
     }
 }
 
@@ -325,11 +297,5 @@ impl Flat for LeaseSpec {
             "leaseTransitions" => Field::Count(&mut self.lease_transitions),
             _ => return None,
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for LeaseSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LeaseSpec, D::Error> {
-        bounded::flat(deserializer)
     }
 }

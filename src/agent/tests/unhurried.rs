@@ -34,6 +34,17 @@ fn silence(script: &mut Script, until: Duration) -> Vec<(Duration, Lane)> {
     sent
 }
 
+/// When it began, as the record says.
+fn outage_from_the_next_renewal_on(script: &mut Script) -> Duration {
+    let (_, answer_by, ticket, _) = next_renewal(script);
+    script.up = answer_by.unwrap();
+    script.answer_unreachable(ticket);
+    script.offline(Duration::from_secs(60));
+    let mut records = script.agent.shared.records.waiting();
+    let began = records.find(|record| matches!(record.what, Happened::OutageBegan { .. }));
+    began.expect("an outage").at.up.as_duration()
+}
+
 #[test]
 fn the_answer_to_a_renewal_may_lie_there_until_the_next_one_goes_out_in_the_moment_it_is_read() {
     let mut script = held(Settings::default());
@@ -117,14 +128,8 @@ fn an_outage_that_is_noticed_late_began_with_the_last_renewal_that_was_done() {
     silence(&mut script, answer_by.unwrap());
     let reply = script.reply(&operation);
     script.answer(ticket, reply);
-    let (_, answer_by, ticket, _) = next_renewal(&mut script);
-    script.up = answer_by.unwrap();
-    script.answer_unreachable(ticket);
-    script.offline(Duration::from_secs(60));
-    let began =
-        script.agent.shared.records.waiting().find(|record| matches!(record.what, Happened::OutageBegan { .. }));
     // Or with a report that was answered since.
-    let began = began.expect("an outage").at.up.as_duration();
+    let began = outage_from_the_next_renewal_on(&mut script);
     assert!((sent..=sent + PERIOD).contains(&began), "{began:?}, sent {sent:?}");
 }
 
@@ -138,13 +143,7 @@ fn what_lay_there_says_nothing_of_a_later_moment_than_what_was_heard_since() {
     script.up = answer_by.unwrap();
     let reply = script.reply(&operation);
     script.answer(ticket, reply);
-    let (_, answer_by, ticket, _) = next_renewal(&mut script);
-    script.up = answer_by.unwrap();
-    script.answer_unreachable(ticket);
-    script.offline(Duration::from_secs(60));
-    let began =
-        script.agent.shared.records.waiting().find(|record| matches!(record.what, Happened::OutageBegan { .. }));
-    assert!(began.expect("an outage").at.up.as_duration() >= heard);
+    assert!(outage_from_the_next_renewal_on(&mut script) >= heard);
 }
 
 /// A portal that answers everything: that it did so is read late, and is true since then.

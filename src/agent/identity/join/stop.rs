@@ -12,7 +12,7 @@ use crate::api::{Class, Refusal};
 use crate::config::kubeconfig::Server;
 use crate::identity::IdentityError;
 use crate::identity::token::Kind;
-use crate::time::Now;
+use crate::time::{DAY, Now};
 
 /// Why a step is not followed by the next one.
 pub(in crate::agent::identity) enum Stop {
@@ -45,7 +45,7 @@ const OF_ONE_SERVER: [&str; 11] = [
 
 /// Anything that a person has to change.
 const LONG_PAUSE: Duration = Duration::from_secs(300);
-const DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// What goes on being in the way is told again this often.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
 
