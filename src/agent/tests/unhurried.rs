@@ -203,3 +203,32 @@ fn in_peace_the_process_is_woken_once_a_renewal() {
     let wakes = wakes.len() as u32;
     assert!(wakes <= renewals + assertions + 1, "{wakes} wakes, {renewals} renewals, {assertions} requests of status");
 }
+
+/// What an outage left is told beside no heartbeat; a renewal whose answer nobody waits for is none.
+#[test]
+fn what_waits_to_be_told_does_not_wait_for_an_answer_that_may_lie_there() {
+    let mut script = held(Settings::default());
+    script.offline(Duration::from_secs(60));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(60));
+    let (mut lying, mut told, end) = (Vec::new(), 0, script.up + Duration::from_secs(120));
+    while script.up < end {
+        let (sent, until) = script.drain();
+        script.up = script.up.max(until.as_duration()).min(end);
+        for (ticket, operation) in sent {
+            if let Some(answer_by) = ticket.answer_by() {
+                lying.push((answer_by.as_duration(), ticket, operation));
+                continue;
+            }
+            told += u32::from(ticket.lane() == Lane::Events && !lying.is_empty());
+            let reply = script.reply(&operation);
+            script.answer(ticket, reply);
+        }
+        while let Some(place) = lying.iter().position(|(answer_by, ..)| *answer_by <= script.up) {
+            let (_, ticket, operation) = lying.remove(place);
+            let reply = script.reply(&operation);
+            script.answer(ticket, reply);
+        }
+    }
+    assert!(told > 0 && script.agent.shared.records.waiting().next().is_none(), "{told}");
+}
