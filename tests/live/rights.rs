@@ -4,7 +4,7 @@ use super::super::agent::{Launch, Nodepulse};
 use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Reply, Result, daemon, node_path, wait_until};
 use super::super::trials::{Case, Need};
 use super::check::check;
-use super::{SOON, lines, stored_node, wait_for_event, wait_for_requests, wait_until_ready};
+use super::{SOON, STOOD_BACK, lines, stored_node, wait_for_event, wait_for_requests, wait_until_ready};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -123,7 +123,7 @@ fn a_service_account_does_everything_with_the_rights_of_its_file_and_uses_each(c
     wait_until_ready(cluster, &node)?;
     wait_for_event(cluster, &node, "NodeHasSufficientMemory")?;
     repeat_an_event(cluster, &node, &mut first)?;
-    wait_until("an event that is counted", SOON, || {
+    wait_until("an event that is counted", SOON + STOOD_BACK, || {
         let count = wait_for_event(cluster, &node, "NodeHasSufficientMemory")?[0]["count"].clone();
         if count == 2 { Ok(()) } else { Err(format!("its count is {count}")) }
     })?;

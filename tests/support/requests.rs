@@ -12,6 +12,9 @@ use std::time::{Duration, SystemTime};
 /// Long enough for anything that should happen at once, on a machine that is busy with other things.
 pub const SOON: Duration = Duration::from_secs(15);
 
+/// What stood back after a gap or an outage (D6) comes 10 to 20 s later, by the name of the Node, and one a second.
+pub const STOOD_BACK: Duration = Duration::from_secs(25);
+
 /// The Node once it is Ready.
 pub fn wait_until_ready(cluster: &Cluster, node: &NodeIdentity) -> Result<Value> {
     cluster.wait_for_condition(&node.name, "Ready", "True", SOON)
@@ -122,7 +125,7 @@ pub fn events_of(cluster: &Cluster, node: &NodeIdentity) -> Result<Vec<Value>> {
 
 /// The events of one reason once there is at least one.
 pub fn wait_for_event(cluster: &Cluster, node: &NodeIdentity, reason: &str) -> Result<Vec<Value>> {
-    wait_until(&format!("event {reason}"), SOON, || {
+    wait_until(&format!("event {reason}"), SOON + STOOD_BACK, || {
         let all = events_of(cluster, node)?;
         let found: Vec<Value> = all.iter().filter(|e| e["reason"] == reason).cloned().collect();
         let reasons: Vec<&Value> = all.iter().map(|e| &e["reason"]).collect();
