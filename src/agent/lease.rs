@@ -21,6 +21,7 @@ use super::contract::Output;
 use super::failure_log::RetryReason;
 use super::notice::Level;
 use super::random::spread;
+use super::renewals::leaves_time;
 use super::replay::fleet_offset;
 use super::shared::{FullReport, Ownership, Shared, Step};
 use super::tries::Tries;
@@ -67,10 +68,6 @@ const REPORTS_AFTER_A_FALL: u32 = 2;
 /// Of so many renewals one asks to see the Lease: two boards may write one Node for three renewals where answers are read
 /// late, and no longer (D10).
 const RENEWALS_PER_LOOK: u32 = 2;
-
-/// An answer is waited for unless the controller's patience is so many periods: one that was lost is noticed a period after
-/// it was sent.
-const UNHURRIED_PERIODS: u32 = 5;
 
 /// When the next renewal of a Lease that fares well goes out: what else is due about then may go with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,9 +167,8 @@ impl LeaseLane {
 
     /// Nothing is to be learned from the answer but that all is well, and it leaves time for several more should there be none.
     fn fares_well(&self, shared: &Shared) -> bool {
-        let period = shared.settings.lease_renew_period();
         let is_plain = self.stage == Stage::Renew && self.reports_owed == 0;
-        let has_time = period * UNHURRIED_PERIODS <= shared.settings.node_monitor_grace_period;
+        let has_time = leaves_time(&shared.settings);
         is_plain && has_time && self.held && self.tries.last_failure().is_none() && !shared.is_lost()
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::config::Settings;
+use crate::config::limits::REQUEST_DEADLINE;
 use crate::time::Up;
 
 #[derive(Debug, Default)]
@@ -17,6 +19,10 @@ pub(super) struct Renewals {
 pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 /// A pause between two renewals that is shorter says of no period that one was missed: a board may be that busy.
 const LEAST_GAP: Duration = Duration::from_secs(5);
+const MOMENT: Duration = Duration::from_secs(1);
+/// An answer is waited for unless the controller's patience is so many periods: one that was lost is noticed a period after
+/// it was sent.
+const UNHURRIED_PERIODS: u32 = 5;
 
 impl Renewals {
     pub(super) fn sent(&mut self, now: Up) {
@@ -33,20 +39,20 @@ impl Renewals {
     }
 
     /// The server acknowledged one. Answers whether a gap ends with it that nobody has noticed.
-    pub(super) fn acknowledged(&mut self, period: Duration, now: Up) -> bool {
+    pub(super) fn acknowledged(&mut self, settings: &Settings, now: Up) -> bool {
         let sent_at = self.sent_at.unwrap_or(now);
         // A report of long before this renewal did not end the gap.
-        self.gap_noticed_at.take_if(|noticed| sent_at - *noticed > longest_pause(period));
-        let is_gap = self.notice_gap(period, now);
+        self.gap_noticed_at.take_if(|noticed| sent_at - *noticed > longest_pause(settings));
+        let is_gap = self.notice_gap(settings, now);
         // An answer that lay there while the board stood still is of the moment of its request.
         self.acknowledged_at = Some(if now - sent_at > LONGEST_ANSWER { sent_at } else { now });
         is_gap
     }
 
     /// Answers whether the last one is too long ago, once. An answer that takes its time is no gap.
-    pub(super) fn notice_gap(&mut self, period: Duration, now: Up) -> bool {
+    pub(super) fn notice_gap(&mut self, settings: &Settings, now: Up) -> bool {
         let until = self.sent_at.unwrap_or(now);
-        let Some(last) = self.acknowledged_at.filter(|last| until - *last > longest_pause(period)) else {
+        let Some(last) = self.acknowledged_at.filter(|last| until - *last > longest_pause(settings)) else {
             return false;
         };
         let is_new = self.gap_noticed_at.is_none_or(|noticed| noticed <= last);
@@ -55,9 +61,31 @@ impl Renewals {
         }
         is_new
     }
+
+    /// Whether the controller may have lost patience with us since the last one that was acknowledged.
+    pub(super) fn may_be_judged(&self, settings: &Settings, now: Up) -> bool {
+        self.acknowledged_at.is_none_or(|last| now - last >= least_patience(settings))
+    }
 }
 
 /// How long after a renewal that was acknowledged the next one may be sent without a gap.
-fn longest_pause(period: Duration) -> Duration {
-    (period * 3 / 2).max(LEAST_GAP)
+fn longest_pause(settings: &Settings) -> Duration {
+    let period = settings.lease_renew_period();
+    let pause = (period * 3 / 2).max(LEAST_GAP);
+    // One that is lost is sent again when it got no answer in time: with that alone nobody loses patience.
+    match leaves_time(settings) {
+        true => pause,
+        false => pause.max((period + period / 25 + REQUEST_DEADLINE + MOMENT).min(least_patience(settings))),
+    }
+}
+
+/// Whether an answer may lie unread until the next one is due, and several more be lost then.
+pub(super) fn leaves_time(settings: &Settings) -> bool {
+    settings.lease_renew_period() * UNHURRIED_PERIODS <= settings.node_monitor_grace_period
+}
+
+/// The controller counts from when it saw a renewal, which may have come up to a deadline before its answer; and one that was
+/// not told of a longer patience may have been told of a shorter one (40 s before Kubernetes 1.32).
+fn least_patience(settings: &Settings) -> Duration {
+    settings.node_monitor_grace_period * 3 / 4
 }

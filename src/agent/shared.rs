@@ -168,11 +168,12 @@ impl Shared {
 
     /// A Lease renewal was acknowledged: the uplink works.
     pub(super) fn renewed(&mut self, now: Now) {
-        let is_gap = self.renewals.acknowledged(self.settings.lease_renew_period(), now.up);
+        let may_be_judged = self.renewals.may_be_judged(&self.settings, now.up);
+        let is_gap = self.renewals.acknowledged(&self.settings, now.up);
         self.credentials.accepted();
         self.gap(is_gap, now.up);
         self.end_outage(now);
-        self.reached(now);
+        self.found(may_be_judged, now);
     }
 
     /// There is no Node, so no Lease to renew, and the server was asked for the Node.
@@ -204,10 +205,19 @@ impl Shared {
 
     /// An API server that knows of Leases answered: the uplink works.
     pub(super) fn reached(&mut self, now: Now) {
+        let may_be_judged = self.renewals.may_be_judged(&self.settings, now.up);
+        self.found(may_be_judged, now);
+    }
+
+    /// `may_be_judged`: what the server has of the Node may not be what we said last. A renewal that was lost and came through
+    /// at the second try leaves all as it was: a report of it would cost more than the connection.
+    fn found(&mut self, may_be_judged: bool, now: Now) {
         let lost_since = self.outage.reached(now.up);
         self.replay.resume(&self.records, lost_since.is_some(), now.up);
         if let Some(since) = lost_since {
-            self.full_report = FullReport::AtOnce;
+            if may_be_judged {
+                self.full_report = FullReport::AtOnce;
+            }
             self.longest_outage = self.longest_outage.max(now.up - since);
             self.say(
                 Level::Info,
@@ -263,7 +273,7 @@ impl Shared {
     /// Whether the controller may have judged us since the last acknowledged renewal, once per gap. After a suspend all
     /// lanes are due at once: the report must not go out as if nothing had happened while the renewal is still on its way.
     pub(super) fn notice_gap(&mut self, now: Up) {
-        let is_gap = self.renewals.notice_gap(self.settings.lease_renew_period(), now);
+        let is_gap = self.renewals.notice_gap(&self.settings, now);
         self.gap(is_gap, now);
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::agent::{Launch, Nodepulse, ROOM_ON_DISK};
 use super::super::cluster::{Cluster, NodeIdentity, Options, Result, condition, wait_until};
-use super::super::requests::{is_renewal, now_us, wait_until_ready};
+use super::super::requests::{is_renewal, line, now_us, wait_until_ready};
 use super::Case;
 use super::links::say;
 use super::site::{Link, SERVER_ADDRESSES, Site};
@@ -40,6 +40,13 @@ impl Behind {
         Ok(Self { _site: site, node, agent, ready, began_us })
     }
 
+    /// How often it has said since then how it is.
+    fn reports_since(&self, cluster: &Cluster, since_us: u64) -> Result<usize> {
+        let is_report = |text: &str| text.starts_with("PATCH nodes/status");
+        let since = cluster.audit_of(&self.node)?.into_iter().filter(|entry| entry.received_at_us > since_us);
+        Ok(since.filter(|entry| is_report(&line(entry))).count())
+    }
+
     /// How many connections it has made, and the longest time between two renewals; an error where it was not Ready throughout.
     fn fared(&mut self, cluster: &Cluster) -> Result<(u64, Duration)> {
         self.agent.check()?;
@@ -68,7 +75,7 @@ fn a_node_stays_ready_behind_a_box_that_forgets_its_connection_between_two_renew
         ..Options::default()
     })?;
     let [mut often, mut rarely] = [Behind::start(&cluster, "lan")?, Behind::start(&cluster, "metered")?];
-    let (began, word) = (Instant::now(), "connection-forgotten");
+    let (began, began_us, word) = (Instant::now(), now_us(), "connection-forgotten");
     let line = rarely.agent.wait_for_line(&[word, "s of silence", "nodeLeaseDurationSeconds"], TWICE)?;
     eprintln!("  after {:.0} s: {line}", began.elapsed().as_secs_f64());
     // What is forgotten a third time is not said again.
@@ -79,6 +86,10 @@ fn a_node_stays_ready_behind_a_box_that_forgets_its_connection_between_two_renew
     assert_eq!(rarely.agent.count_lines(word)?, 1, "{}", rarely.agent.said()?);
     let (connections, longest) = rarely.fared(&cluster)?;
     say(&format!("metered, {connections} connections; longest time between two renewals"), longest);
+    // A controller that has waited for less than its patience has written nothing that a report would have to put right; one
+    // report is of the beginning.
+    let reports = rarely.reports_since(&cluster, began_us)?;
+    assert!(reports <= 1, "{reports} reports: {}", rarely.agent.said()?);
     let (connections, longest) = often.fared(&cluster)?;
     say(&format!("lan, {connections} connection; longest time between two renewals"), longest);
     assert_eq!(connections, 1, "what is sent anyway keeps it: {}", often.agent.said()?);

@@ -208,7 +208,8 @@ impl StatusLane {
                 }
             }
             Class::Unreachable => {
-                if shared.full_report == FullReport::NotNeeded {
+                // An assertion is due until one is answered, and says whether anything else is.
+                if shared.full_report == FullReport::NotNeeded && !matches!(request, Request::Assert) {
                     shared.full_report = FullReport::WithNextRun;
                 }
                 // Ready again in two requests: the whole status over what is known, rather than a look first.

@@ -98,6 +98,69 @@ fn a_gap_that_was_asserted_long_before_its_end_is_asserted_again() {
     assert_eq!(reports_in_full(&mut script, Duration::from_secs(60), 0), [renewed]);
 }
 
+/// What a board of the profile `metered` sends of its statuses (in full, and asserted) after twenty renewals each of which got
+/// through after so many that nobody answered.
+fn told_after_lost_renewals(grace_s: u64, lease_seconds: u32, tries: usize) -> (usize, usize) {
+    let grace = Duration::from_secs(grace_s);
+    let mut script = Script::with(Settings {
+        node_lease_duration_seconds: lease_seconds,
+        node_monitor_grace_period: grace,
+        node_status_update_frequency: Duration::from_secs(60),
+        node_status_report_frequency: Duration::from_secs(3600),
+        status_assert_frequency: Duration::from_secs(600),
+        ..Settings::default()
+    });
+    script.register();
+    script.pass(Duration::from_secs(1800));
+    let (mut whole, mut assertions) = (0, 0);
+    for _ in 0..20 {
+        for _ in 0..tries {
+            let (ticket, _) = script.next(Lane::Lease);
+            script.up += Duration::from_secs(10);
+            script.answer_unreachable(ticket);
+        }
+        let (again, operation) = script.next(Lane::Lease);
+        let reply = script.reply(&operation);
+        script.answer(again, reply);
+        let later = script.pass(Duration::from_secs(2));
+        let of_status = later.iter().filter(|sent| matches!(sent, Operation::PatchStatus { .. }));
+        whole += of_status.clone().filter(|sent| !is_assertion(sent) && is_whole(sent)).count();
+        assertions += of_status.filter(|sent| is_assertion(sent)).count();
+    }
+    (whole, assertions)
+}
+
+#[test]
+fn a_renewal_that_came_through_at_the_second_try_brings_no_report_along() {
+    for (grace_s, lease_seconds) in [(50, 80), (120, 192), (600, 960)] {
+        assert_eq!(told_after_lost_renewals(grace_s, lease_seconds, 1), (0, 0), "{grace_s}");
+    }
+    // Whoever is lost for as long as the controller may have had patience says all of it at once.
+    for (grace_s, lease_seconds, tries) in [(50, 80, 3), (120, 192, 6), (50, 160, 1)] {
+        assert_eq!(told_after_lost_renewals(grace_s, lease_seconds, tries), (20, 0), "{grace_s} {lease_seconds}");
+    }
+}
+
+#[test]
+fn an_assertion_that_found_no_server_is_sent_again_and_nothing_more() {
+    let mut script = Script::new();
+    script.register();
+    let mut assertion = loop {
+        let (ticket, operation) = script.next(Lane::Status);
+        if is_assertion(&operation) {
+            script.answer_unreachable(ticket);
+            break script.next(Lane::Status);
+        }
+        let reply = script.reply(&operation);
+        script.answer(ticket, reply);
+    };
+    assert!(is_assertion(&assertion.1), "{assertion:?}");
+    let reply = script.reply(&assertion.1);
+    script.answer(assertion.0, reply);
+    assertion = script.next(Lane::Status);
+    assert!(is_assertion(&assertion.1), "{assertion:?}");
+}
+
 #[test]
 fn renewals_that_are_rare_by_the_settings_are_no_gaps() {
     let mut script = Script::with(Settings { node_lease_duration_seconds: 160, ..Settings::default() });
