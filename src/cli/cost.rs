@@ -1,5 +1,7 @@
 //! Turns what the agent has counted into what its network bills: today, yesterday and in thirty days, by purpose.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::args::Sources;
@@ -16,6 +18,8 @@ const DAY_SECONDS: u64 = 24 * 3600;
 const MONTH_SECONDS: u64 = 30 * DAY_SECONDS;
 /// What a connection costs where none was counted: TCP, TLS 1.3 with an ECDSA certificate on both sides, the settings of HTTP/2.
 const HANDSHAKE_BYTES: u64 = 4000;
+/// So many connections may have ended by chance.
+const FEW: u64 = 10;
 /// What is made of less says little: a start costs more than what follows.
 const LITTLE_SECONDS: u64 = 3600;
 
@@ -29,6 +33,8 @@ pub struct Cost {
     as_set: Option<Day>,
     /// How often these settings make it talk.
     cadence: Cadence,
+    /// A silence that something on the way has forgotten connections after.
+    forgotten: Option<Duration>,
     /// Which these settings allow for a day.
     daily_bytes: Option<u64>,
     /// Since its start; `None`: it does not run.
@@ -53,6 +59,7 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
     let Some(agent) = control::connect(&directory) else {
         let days = kept_days(&directory);
         return Ok(Cost {
+            forgotten: silence_forgotten(&both(&days), wanted),
             month: both(&days).for_seconds(MONTH_SECONDS),
             days,
             as_set: None,
@@ -67,7 +74,8 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
     let told = told.map_err(|why| CliError::new(exit::SOFTWARE, why))?;
     let (days, month) = Default::default();
     let daily_bytes = settings.daily_bytes;
-    let mut cost = Cost { days, month, as_set: None, cadence: wanted, daily_bytes, process: None, directory };
+    let (as_set, process, forgotten) = (None, None, None);
+    let mut cost = Cost { days, month, as_set, cadence: wanted, forgotten, daily_bytes, process, directory };
     let mut days = cost.days.iter_mut();
     let mut cadence = None;
     for line in told.lines() {
@@ -85,20 +93,33 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
     }
     let counted = both(&cost.days);
     let changed = cadence.filter(|cadence| *cadence != wanted);
-    cost.as_set = changed.map(|now| as_set(&counted, now, wanted).for_seconds(MONTH_SECONDS));
+    cost.forgotten = silence_forgotten(&counted, cadence.unwrap_or(wanted));
+    cost.as_set = changed.map(|now| self::as_set(&counted, now, wanted).for_seconds(MONTH_SECONDS));
     cost.month = counted.for_seconds(MONTH_SECONDS);
     Ok(cost)
 }
 
-/// How many connections a server ends in so long, because renewals are further apart than it keeps one that is silent.
-fn reconnects(cadence: Cadence, seconds: u64) -> u64 {
-    if cadence.renewal > SERVER_KEEPS { seconds / cadence.renewal.as_secs() } else { 0 }
+/// How many connections end in so long, because renewals are further apart than a server, or what is on the way, keeps one that
+/// is silent.
+fn reconnects(cadence: Cadence, forgotten: Option<Duration>, seconds: u64) -> u64 {
+    let is_kept = cadence.renewal <= SERVER_KEEPS && forgotten.is_none_or(|silence| cadence.renewal < silence);
+    if is_kept { 0 } else { seconds / cadence.renewal.as_secs().max(1) }
+}
+
+/// The period of renewals, where each second one at least was counted with a connection of its own though a server keeps one for
+/// longer. Such a renewal is sent twice.
+fn silence_forgotten(counted: &Day, cadence: Cadence) -> Option<Duration> {
+    let count = |purpose: Purpose| counted.sums.get(purpose as usize).map_or(0, |sum| sum.count);
+    let (renewals, connections) = (count(Purpose::Lease), count(Purpose::Handshake));
+    let is_each_new = connections >= FEW && connections.saturating_mul(4) > renewals;
+    (is_each_new && cadence.renewal <= SERVER_KEEPS).then_some(cadence.renewal)
 }
 
 /// What was counted at another cadence, with the connections that it needs.
 fn as_set(counted: &Day, now: Cadence, wanted: Cadence) -> Day {
     let mut day = counted.at(now, wanted);
-    let [is, will] = [now, wanted].map(|cadence| reconnects(cadence, counted.seconds));
+    let forgotten = silence_forgotten(counted, now);
+    let [is, will] = [now, wanted].map(|cadence| reconnects(cadence, forgotten, counted.seconds));
     if let Some(sum) = day.of(Purpose::Handshake) {
         // Who has kept one connection all the time has seen none made.
         let each = sum.bytes.checked_div(sum.count).unwrap_or(HANDSHAKE_BYTES);
@@ -162,13 +183,7 @@ impl Cost {
         if let Some(as_set) = &self.as_set {
             text += &format!("{:<12}{:>10} with these settings\n", "", size(as_set.bytes()));
         }
-        if let reconnects @ 1.. = reconnects(self.cadence, DAY_SECONDS) {
-            let period = self.cadence.renewal.as_secs();
-            text += &format!(
-                "An API server ends a connection that was silent for 90 s: with a renewal every\n\
-                 {period} s there are {reconnects} handshakes a day; up to every 90 s there are none.\n"
-            );
-        }
+        text += &self.reconnects_text().unwrap_or_default();
         let columns =
             ["times today", "today", "yesterday", "30 days", if self.as_set.is_some() { "so set" } else { "" }];
         let row = |name: &str, cells: [String; 5]| {
@@ -196,6 +211,21 @@ impl Cost {
         text + "Bytes are those of IP packets, both ways; days are those of UTC.\n"
     }
 
+    /// How many handshakes these settings make, and who makes them so.
+    fn reconnects_text(&self) -> Option<String> {
+        let reconnects @ 1.. = reconnects(self.cadence, self.forgotten, DAY_SECONDS) else { return None };
+        let period = self.cadence.renewal.as_secs();
+        let (who, silence, until) = match self.forgotten {
+            Some(silence) => ("A NAT or firewall forgets a connection", silence, "more often there may be"),
+            None => ("An API server ends a connection that was", SERVER_KEEPS, "up to every 90 s there are"),
+        };
+        let silence = silence.as_secs();
+        Some(format!(
+            "{who} silent for {silence} s: with a renewal every\n\
+             {period} s there are {reconnects} handshakes a day; {until} none.\n"
+        ))
+    }
+
     /// For programs.
     pub fn to_json(&self) -> Value {
         json!({
@@ -204,7 +234,7 @@ impl Cost {
             "thirtyDays": of_sums(&self.month),
             "dailyBytes": self.daily_bytes,
             "leftBytes": self.budget().map(|(_, left_bytes)| left_bytes),
-            "reconnectsPerDay": reconnects(self.cadence, DAY_SECONDS),
+            "reconnectsPerDay": reconnects(self.cadence, self.forgotten, DAY_SECONDS),
             "thirtyDaysAsSet": self.as_set.as_ref().map(of_sums),
             "process": self.process.as_ref().map(|of| json!({
                 "seconds": of.seconds,
@@ -260,8 +290,6 @@ fn span(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::colour::without;
     use super::*;
     use crate::api::traffic::Sum;
@@ -279,7 +307,8 @@ mod tests {
         let directory = "/var/lib/nodepulse".to_owned();
         let month = both(&days).for_seconds(MONTH_SECONDS);
         let cadence = Cadence::of(&crate::config::Settings::default());
-        Cost { month, days, as_set: None, cadence, daily_bytes: None, process: Some(process), directory }
+        let (as_set, forgotten, daily_bytes) = (None, None, None);
+        Cost { month, days, as_set, cadence, forgotten, daily_bytes, process: Some(process), directory }
     }
 
     #[test]
@@ -330,6 +359,41 @@ mod tests {
         assert!(text.contains(expected), "{text}");
         assert!(text.lines().count() <= 24 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(cost.to_json()["reconnectsPerDay"], 360);
+    }
+
+    #[test]
+    fn where_something_on_the_way_forgets_connections_sooner_than_a_server_it_is_said_as_counted() {
+        let metered = Cadence {
+            renewal: Duration::from_secs(48),
+            assertion: Duration::from_secs(600),
+            report: Duration::from_secs(3600),
+        };
+        let every = |seconds| Cadence { renewal: Duration::from_secs(seconds), ..metered };
+        let counted = |renewals, connections| {
+            let mut day = Day { seconds: DAY_SECONDS, ..Day::default() };
+            for (purpose, count) in [(Purpose::Lease, renewals), (Purpose::Handshake, connections)] {
+                day.of(purpose).into_iter().for_each(|sum| *sum = Sum { count, bytes: 4000 * count });
+            }
+            day
+        };
+        // Each renewal is lost and sent again; or a server was restarted now and then.
+        let behind = counted(2980, 1490);
+        assert_eq!(silence_forgotten(&behind, metered), Some(metered.renewal));
+        assert_eq!(silence_forgotten(&counted(1800, 300), metered), None);
+        assert_eq!(silence_forgotten(&counted(4, 3), metered), None, "a start");
+        assert_eq!(silence_forgotten(&counted(360, 360), every(240)), None, "the server does");
+        let mut cost =
+            Cost { cadence: metered, forgotten: Some(metered.renewal), as_set: Some(behind.clone()), ..cost() };
+        let text = without(&cost.to_text());
+        assert!(text.lines().count() <= 24 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let expected = "A NAT or firewall forgets a connection silent for 48 s: with a renewal every\n\
+                        48 s there are 1800 handshakes a day; more often there may be none.\n";
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(cost.to_json()["reconnectsPerDay"], 1800);
+        cost.cadence = every(20);
+        assert_eq!(cost.to_json()["reconnectsPerDay"], 0);
+        let handshakes = |wanted| as_set(&behind, metered, wanted).of(Purpose::Handshake).map(|sum| sum.count);
+        assert_eq!((handshakes(every(20)), handshakes(every(80))), (Some(0), Some(1080)));
     }
 
     #[test]
