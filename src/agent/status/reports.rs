@@ -30,7 +30,10 @@ impl StatusLane {
         let is_unknown = self.wanted.server_version.is_none() || !shared.clock.was_compared();
         let in_full = shared.full_report != FullReport::NotNeeded;
         let is_urgent = in_full || self.report_due.is_none() || self.doubts_node || self.wanted.has_to_say_so();
-        if shared.budget.puts_off(PutOff::Changes) && !is_urgent {
+        // What others wrote is looked at as long as it is asked about.
+        let is_look = matches!(self.base, Base::Outdated(_)) && self.wanted.is_settled();
+        let put_off = if is_look { PutOff::Assertions } else { PutOff::Changes };
+        if shared.budget.puts_off(put_off) && !is_urgent {
             return self.rest_now(shared, now);
         }
         let must_know = is_unknown || !in_full;

@@ -13,10 +13,10 @@ use crate::time::Now;
 impl StatusLane {
     pub(super) fn asserted(&mut self, uid: &str, resource_version: &str, shared: &mut Shared, now: Now) {
         self.tries.succeeded(shared, now);
-        self.doubts_node = false;
         self.assert_due = now.up + shared.settings.status_assert_frequency;
         let known = self.base.node().map(|base| &base.metadata);
         if known.is_some_and(|known| known.uid == uid && known.resource_version == resource_version) {
+            self.doubts_node = false;
             self.rest(shared, now);
         } else {
             shared.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");

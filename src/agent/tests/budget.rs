@@ -2,6 +2,7 @@
 
 use super::status::is_assertion;
 use super::*;
+use crate::api::Seen;
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// Of renewals alone at the cadence of the default, and as much again that is left over.
@@ -73,6 +74,22 @@ fn what_runs_short_puts_off_one_after_the_other_and_renewals_never() {
         assert!(some[0].abs_diff(all[0]) <= 2, "renewals: {some:?} and {all:?}");
         assert_eq!(stored(&script, "MeteredBudgetLow"), Some("True"), "{bytes}");
         assert_eq!(stored(&script, "Ready"), Some("True"));
+    }
+}
+
+#[test]
+fn what_another_wrote_is_looked_at_as_long_as_it_is_asked_about() {
+    for (bytes, is_read) in [(2_600_000, true), (5_100_000, false)] {
+        let mut script = spent(bytes);
+        let is_look = |sent: &&Operation| matches!(sent, Operation::ReadNode { .. });
+        script.agent.status.seen(Seen::Version { uid: "uid1".to_owned(), resource_version: "101".to_owned() });
+        let sent = script.pass(HOUR / 60);
+        assert_eq!(sent.iter().filter(is_look).count(), usize::from(is_read), "{bytes}");
+        // With what has changed it is.
+        script.press_memory(true);
+        let sent = script.pass(HOUR / 60);
+        assert_eq!(sent.iter().filter(is_look).count(), usize::from(!is_read), "{bytes}");
+        assert_eq!(stored(&script, "MemoryPressure"), Some("True"), "{bytes}");
     }
 }
 
