@@ -42,20 +42,26 @@ impl<'a> TurnedAway<'a> {
         let silent = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
         let port = silent.local_addr().map_err(|e| e.to_string())?.port();
         let [hook, level, flow] = manifests(&name, &node.user, port);
-        cluster.api.admin.post(WEBHOOKS, &hook)?;
         cluster.api.admin.post(&format!("{FLOW}/prioritylevelconfigurations"), &level)?;
-        cluster.api.admin.post(&format!("{FLOW}/flowschemas"), &flow)?;
+        let flow = cluster.api.admin.post(&format!("{FLOW}/flowschemas"), &flow)?;
+        // A request that hangs before the server has taken this in would hold a seat of another level.
+        wait_until("this user's requests to be led to the level", 2 * SOON, || {
+            let reply = node.client.request("GET", &node_path(&name), None)?;
+            let by = reply.header("X-Kubernetes-PF-FlowSchema-UID");
+            if flow["metadata"]["uid"] == by { Ok(()) } else { Err(format!("flow schema {by}")) }
+        })?;
+        cluster.api.admin.post(WEBHOOKS, &hook)?;
         let held = json!({
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("{name}.held"), "namespace": "default"},
             "involvedObject": {"kind": "Node", "name": name}, "reason": "Held", "message": "for a test", "type": "Normal",
             "source": {"component": "test"},
         });
-        // Without an effect until the server has taken all three in, which it tells nobody: so again, until it hangs.
+        // Without an effect until the server has taken the webhook in, which it tells nobody: so again, until it hangs.
         let client = node.client.clone().with_patience(HELD_FOR + SOON);
         let holder = spawn(move || {
             let (began, path) =
                 (Instant::now(), format!("{EVENTS}/{}.held", held["involvedObject"]["name"].as_str().unwrap_or("")));
-            while began.elapsed() < SOON {
+            while began.elapsed() < 2 * SOON {
                 let asked = Instant::now();
                 let _ = client.request("POST", EVENTS, Some(("application/json", &held)));
                 if asked.elapsed() > SOON {
