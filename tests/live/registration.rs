@@ -257,7 +257,7 @@ fn a_reboot_is_told_once_as_a_warning(cluster: &Cluster) -> Result<()> {
 
 fn a_deleted_node_is_registered_again_and_owns_its_lease(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("reborn")?;
-    let mut agent = Launch::quick(&node).start(cluster)?;
+    let mut agent = Launch::quick(&node).set("statusAssertFrequency", "2s").start(cluster)?;
     let first = wait_until_ready(cluster, &node)?;
     lease_of(cluster, &node, uid(&first))?;
     cluster.delete_node(&node.name)?;
