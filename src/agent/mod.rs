@@ -409,8 +409,13 @@ impl Agent {
                 }
             }
             Lane::Status => {
-                if let Ok(Document::Node(node)) = &answer.result {
-                    self.watch.answered_with(&node.metadata.resource_version, &mut self.shared, now);
+                let version = match &answer.result {
+                    Ok(Document::Node(node)) => Some(&node.metadata.resource_version),
+                    Ok(Document::Metadata { resource_version, .. }) => Some(resource_version),
+                    _ => None,
+                };
+                if let Some(version) = version {
+                    self.watch.answered_with(version, &mut self.shared, now);
                 }
                 self.status.answered(answer, &mut self.shared, now);
             }

@@ -9,10 +9,10 @@
 //! What is asked follows from what is known of the Node (`status/base.rs`): while there is none of ours, that which makes one
 //! (`status/registration.rs`); then whole or partial reports, and assertions. A 404 to one of these begins anew (D1).
 //!
-//! The base of every diff is the server's last answer (D4). Three things keep it true: every PATCH answers with the Node; an
-//! assertion of the statuses, every `statusAssertFrequency`, answers with the resourceVersion, and a surprising one leads to one
-//! GET, as does an event of the watch that takes its place where it can (`status/seen.rs`); after a gap every condition is sent
-//! whole.
+//! The base of every diff is the server's last answer (D4). Three things keep it true: every PATCH that changes something answers
+//! with the Node; an assertion, every `statusAssertFrequency`, and each report without a change name the resourceVersion they are
+//! made over, and are refused where somebody wrote another, which leads to one GET, as does an event of the watch that takes the
+//! assertion's place where it can (`status/seen.rs`); after a gap every condition is sent whole.
 
 mod base;
 mod contest;
@@ -52,6 +52,8 @@ pub(super) struct StatusLane {
     base: Base,
     /// The Node is too large to be read.
     is_large: bool,
+    /// The last report without a change was refused as others had written the Node.
+    met_others: bool,
     /// Since there is no Node of ours, or of one run.
     tries: Tries,
     /// Since a request found no server, nothing is sent before: see `held_back`.
@@ -134,6 +136,7 @@ impl StatusLane {
             wanted: WantedNode::new(shared),
             base: if registers { Base::Missing } else { Base::Unread },
             is_large: false,
+            met_others: false,
             tries,
             held_until: now,
             report_due: None,

@@ -78,6 +78,11 @@ impl Refusal {
         matches!(self, Refusal::Status(StatusError { code: 400 | 413 | 422, .. }))
     }
 
+    /// Whether the object is not, or not any more, of the version that was sent along.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Refusal::Status(StatusError { code: 409, .. })) && self.class() == Class::Conflict
+    }
+
     /// Whether an administrator has revoked this Node's identity, by the policy of `targets/kubernetes/revoked.yaml` (REV-1).
     pub fn is_revocation(&self) -> bool {
         matches!(self, Refusal::Status(StatusError { code: 422, message, .. }) if message.contains(REVOKED))

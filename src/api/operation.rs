@@ -105,9 +105,9 @@ impl std::fmt::Debug for SupervisorRequest {
 pub enum PatchAnswer {
     /// The Node: the next base.
     Node,
-    /// Its metadata only (uid, resourceVersion): an assertion that should change nothing, and of a Lease what stands beside it.
+    /// Its metadata only (uid, resourceVersion): of a report without a change, and of a Lease what stands beside it.
     Metadata,
-    /// That it was done.
+    /// That it was done: an assertion, which changes nothing.
     Nothing,
 }
 
@@ -257,7 +257,11 @@ impl Operation {
 
     /// Whether nothing of the content of its success is worth waiting for.
     pub(super) fn needs_no_content(&self) -> bool {
-        self.wanted() == Wanted::Nothing || matches!(self, Self::RenewLease { answer: PatchAnswer::Nothing, .. })
+        let answer = match self {
+            Self::RenewLease { answer, .. } | Self::PatchStatus { answer, .. } => *answer,
+            _ => PatchAnswer::Node,
+        };
+        self.wanted() == Wanted::Nothing || answer == PatchAnswer::Nothing
     }
 
     /// Whether its path comes again.

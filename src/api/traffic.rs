@@ -217,7 +217,7 @@ impl Operation {
     pub fn purpose(&self) -> Purpose {
         match self {
             Self::ReadLease | Self::CreateLease { .. } | Self::RenewLease { .. } | Self::DeleteLease => Purpose::Lease,
-            Self::PatchStatus { answer: PatchAnswer::Metadata, .. } => Purpose::Assertion,
+            Self::PatchStatus { answer: PatchAnswer::Nothing, .. } => Purpose::Assertion,
             Self::WatchNode => Purpose::Watch,
             Self::ReadVersion
             | Self::CreateNode { .. }

@@ -395,6 +395,9 @@ impl Shim {
 
     fn status_body(&mut self, body: &str) -> String {
         let mut patch: Value = serde_json::from_str(body).unwrap_or_default();
+        if patch.get("status").is_none() {
+            return body.to_owned();
+        }
         match self.fault {
             Some(Planted::ConditionsNeverAsserted) => {
                 remove(&mut patch, "status", &["conditions", "$setElementOrder/conditions"])

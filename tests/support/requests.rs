@@ -73,11 +73,9 @@ pub fn is_renewal(entry: &AuditEntry) -> bool {
     is_lease(entry) && entry.verb == "patch" && entry.code == 200
 }
 
-/// A PATCH of the status that only states what should be true anyway: types and statuses, nothing else.
+/// A PATCH of the status that says of which version the Node should be, and nothing else.
 pub fn is_assertion(entry: &AuditEntry) -> bool {
-    let conditions = entry.body["status"]["conditions"].as_array();
-    let is_bare = |c: &Value| c.as_object().is_some_and(|c| c.keys().eq(["status", "type"]));
-    is_status_patch(entry) && conditions.is_some_and(|all| !all.is_empty() && all.iter().all(is_bare))
+    is_status_patch(entry) && entry.body["metadata"]["resourceVersion"].is_string() && entry.body["status"].is_null()
 }
 
 pub fn is_status_patch(entry: &AuditEntry) -> bool {

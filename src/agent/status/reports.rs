@@ -56,7 +56,11 @@ impl StatusLane {
         }
         let wanted = if may_send { self.wanted.updated(base, summary, shared, now) } else { None };
         if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
-            let body = if is_unsure {
+            // Where nobody else writes, what came of it need not be read.
+            let is_known = self.report_due.is_some() && !(wanted.changed || in_full || is_unsure || self.met_others);
+            let body = if is_known {
+                patch::status_patch_of_version(base, &wanted.node)
+            } else if is_unsure {
                 report::whole_status(base, &wanted.node)
             } else if in_full {
                 report::report_in_full(base, &wanted.node)
@@ -64,15 +68,17 @@ impl StatusLane {
                 patch::status_patch(base, &wanted.node)
             };
             let next_due = self.next_report(wanted.changed, shared, now);
-            let sent = self.is_large.then(|| Box::new(wanted.node));
-            let operation = Operation::PatchStatus { body, answer: self.answer() };
+            let is_read = !(is_known || self.is_large);
+            let sent = (!is_read).then(|| Box::new(wanted.node));
+            let answer = if is_read { PatchAnswer::Node } else { PatchAnswer::Metadata };
+            let operation = Operation::PatchStatus { body, answer };
             return self.ask(Request::Report { next_due, sums_up, sent }, operation);
         }
         // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
         let is_due = now.up + shared.settings.node_status_update_frequency / 2 >= self.assert_due;
         if self.doubts_node || is_due && !shared.is_watched && !shared.budget.puts_off(PutOff::Assertions) {
             let body = patch::assertion(base);
-            let operation = Operation::PatchStatus { body, answer: PatchAnswer::Metadata };
+            let operation = Operation::PatchStatus { body, answer: PatchAnswer::Nothing };
             return self.ask(Request::Assert, operation);
         }
         self.rest_now(shared, now)
@@ -115,8 +121,12 @@ impl StatusLane {
                 }
             }
             (Request::Assert, Document::Metadata { uid, resource_version, .. }) => {
-                self.asserted(&uid, &resource_version, shared, now);
+                let known = self.base.node().map(|base| &base.metadata);
+                let is_known =
+                    known.is_some_and(|known| (&known.uid, &known.resource_version) == (&uid, &resource_version));
+                self.asserted(is_known, shared, now);
             }
+            (Request::Assert, Document::Nothing) => self.asserted(true, shared, now),
             _ => self.rest(shared, now),
         }
     }
@@ -134,6 +144,7 @@ impl StatusLane {
             self.was_reported = true;
         }
         self.deletions.report_accepted(now.up);
+        self.met_others = false;
         self.wanted.acknowledged(&node);
         // Also what was to be reported at once: a renewal may have asked for it while this report was being made.
         shared.full_report = FullReport::NotNeeded;
@@ -177,6 +188,17 @@ impl StatusLane {
 
     pub(super) fn refused(&mut self, request: &Request, refusal: &Refusal, shared: &mut Shared, now: Now) {
         let class = refusal.class();
+        if refusal.is_conflict() {
+            match request {
+                Request::Assert => return self.asserted(false, shared, now),
+                // Once, and if others wrote meanwhile as well, without asking whether they have.
+                Request::Report { sent: Some(_), .. } if !self.is_large => {
+                    self.met_others = true;
+                    return self.base.becomes(Base::Outdated);
+                }
+                _ => {}
+            }
+        }
         if class == Class::Missing && shared.settings.register_node && shared.settings.reregister {
             return self.register_again(now.up);
         }

@@ -6,16 +6,16 @@ use super::super::notice::Level;
 use super::super::shared::Shared;
 use super::base::Base;
 use super::{Request, StatusLane};
-use crate::api::{Document, Operation, PatchAnswer, Refusal};
+use crate::api::{Document, Operation, Refusal};
 use crate::node::object::{Metadata, Node};
 use crate::time::Now;
 
 impl StatusLane {
-    pub(super) fn asserted(&mut self, uid: &str, resource_version: &str, shared: &mut Shared, now: Now) {
+    /// `is_known`: nobody has written it since the server's last answer.
+    pub(super) fn asserted(&mut self, is_known: bool, shared: &mut Shared, now: Now) {
         self.tries.succeeded(shared, now);
         self.assert_due = now.up + shared.settings.status_assert_frequency;
-        let known = self.base.node().map(|base| &base.metadata);
-        if known.is_some_and(|known| known.uid == uid && known.resource_version == resource_version) {
+        if is_known {
             self.doubts_node = false;
             self.rest(shared, now);
         } else {
@@ -27,11 +27,6 @@ impl StatusLane {
     /// How to ask for the Node.
     pub(super) fn read_operation(&self, heartbeat: bool) -> Operation {
         if self.is_large { Operation::ReadMetadata } else { Operation::ReadNode { heartbeat } }
-    }
-
-    /// What a report is answered with.
-    pub(super) fn answer(&self) -> PatchAnswer {
-        if self.is_large { PatchAnswer::Metadata } else { PatchAnswer::Node }
     }
 
     /// Whether it is found out by this refusal: from now on less is asked for.

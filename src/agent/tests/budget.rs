@@ -31,7 +31,7 @@ fn counts(operations: &[Operation]) -> [usize; 4] {
     let count = |is: fn(&Operation) -> bool| operations.iter().filter(|operation| is(operation)).count();
     [
         count(|one| matches!(one, Operation::RenewLease { .. })),
-        count(|one| matches!(one, Operation::PatchStatus { answer: PatchAnswer::Node, .. })),
+        count(|one| matches!(one, Operation::PatchStatus { answer, .. } if *answer != PatchAnswer::Nothing)),
         count(is_assertion),
         count(|one| matches!(one, Operation::CreateEvent { .. } | Operation::PatchEvent { .. })),
     ]

@@ -115,7 +115,7 @@ fn wherever_the_node_is_read_its_writer_is_looked_at() {
     let surprise = loop {
         let (ticket, operation) = script.next(Lane::Status);
         match operation {
-            Operation::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
+            Operation::PatchStatus { answer: PatchAnswer::Nothing, .. } => {
                 script.answer(ticket, Ok(metadata("another")));
             }
             Operation::ReadNode { .. } => break ticket,

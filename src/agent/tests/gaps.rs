@@ -178,14 +178,19 @@ fn a_report_that_came_late_does_not_take_back_since_when_a_condition_holds() {
     script.press_memory(true);
     script.pass(Duration::from_secs(30));
     let since = |script: &Script| script.stored.as_ref().unwrap().status.conditions[0].last_transition_time.clone();
+    let write = |script: &mut Script, version: &str, stamp: &str| {
+        let stored = script.stored.as_mut().unwrap();
+        stored.metadata.resource_version = version.to_owned();
+        stored.status.conditions[0].last_transition_time = stamp.to_owned();
+    };
     let told = since(&script);
-    "2026-01-01T00:00:01Z".clone_into(&mut script.stored.as_mut().unwrap().status.conditions[0].last_transition_time);
+    write(&mut script, "rv2", "2026-01-01T00:00:01Z");
     let later = script.pass(Duration::from_secs(600));
     assert_eq!(since(&script), told);
     let whole = later.iter().filter(|sent| sent.verb() != "GET" && body_of(sent).to_string().contains(&told)).count();
     assert_eq!(whole, 1, "told once more, and with that it is good: {later:?}");
     // Of a later time it is another who wrote it.
-    "2099-01-01T00:00:01Z".clone_into(&mut script.stored.as_mut().unwrap().status.conditions[0].last_transition_time);
+    write(&mut script, "rv3", "2099-01-01T00:00:01Z");
     script.pass(Duration::from_secs(600));
     assert_eq!(since(&script), "2099-01-01T00:00:01Z");
 }

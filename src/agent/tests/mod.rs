@@ -19,6 +19,7 @@ mod strangers;
 mod supervised;
 mod unhurried;
 mod unseen;
+mod versions;
 mod watch;
 
 use std::net::IpAddr;
@@ -308,6 +309,9 @@ impl Script {
             lease.spec.lease_transitions = Some(self.transitions);
             return Ok(Document::Lease(Box::new(lease)));
         }
+        if self.is_of_another_version(operation) {
+            return refused(409, "Conflict");
+        }
         let Operation::RenewLease { body, .. } = operation else { return Ok(self.document(operation)) };
         let patch: Value = serde_json::from_str(body).unwrap();
         let wanted = patch["metadata"]["resourceVersion"].as_str();
@@ -322,8 +326,9 @@ impl Script {
 
     /// What one answers that keeps the conditions it was sent.
     fn document(&mut self, operation: &Operation) -> Document {
-        let Operation::PatchStatus { body, answer: PatchAnswer::Node, .. } = operation else {
-            return healthy(operation);
+        let Operation::PatchStatus { body, answer: answer @ (PatchAnswer::Node | PatchAnswer::Metadata) } = operation
+        else {
+            return self.node_as_stored(operation).unwrap_or_else(|| healthy(operation));
         };
         let patch: Value = serde_json::from_str(body).unwrap();
         let node = self.stored.get_or_insert_with(registered_node);
@@ -337,6 +342,9 @@ impl Script {
             stored.message = text("message").unwrap_or(stored.message.clone());
             stored.reason = text("reason").unwrap_or(stored.reason.clone());
             stored.last_transition_time = text("lastTransitionTime").unwrap_or(stored.last_transition_time.clone());
+        }
+        if *answer == PatchAnswer::Metadata {
+            return metadata(&node.metadata.resource_version);
         }
         Document::Node(Box::new(node.clone()))
     }
@@ -352,7 +360,8 @@ fn healthy(operation: &Operation) -> Document {
         Operation::ReadVersion => Document::Version("v1.36.3".to_owned()),
         Operation::CreateNode { body } => Document::Node(Box::new(stored(serde_json::from_str(body).unwrap()))),
         Operation::ReadNode { .. } => Document::Node(Box::new(registered_node())),
-        Operation::PatchStatus { answer: crate::api::PatchAnswer::Metadata, .. } => metadata("rv1"),
+        Operation::PatchStatus { answer: PatchAnswer::Metadata, .. } => metadata("rv1"),
+        Operation::PatchStatus { answer: PatchAnswer::Nothing, .. } => Document::Nothing,
         Operation::PatchStatus { .. } => Document::Node(Box::new(registered_node())),
         Operation::ReadLease => Document::Lease(Box::new(lease(Some("uid1")))),
         _ => Document::Nothing,

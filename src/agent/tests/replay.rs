@@ -81,7 +81,7 @@ fn an_outage_that_began_before_a_changed_node_was_read_ends_in_two_requests_as_w
     let mut script = settled();
     let asserted = loop {
         let (ticket, operation) = script.next(Lane::Status);
-        if matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Metadata, .. }) {
+        if matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Nothing, .. }) {
             break ticket;
         }
         let document = script.document(&operation);

@@ -4,7 +4,7 @@ use super::*;
 use std::collections::BTreeSet;
 
 pub(super) fn is_assertion(operation: &Operation) -> bool {
-    matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Metadata, .. })
+    matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Nothing, .. })
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_surprising_resource_version_leads_to_one_look_and_the_repair() {
     .flatten()
     .next()
     .unwrap();
-    assert_eq!(body_of(&operation)["status"]["conditions"][0].as_object().unwrap().len(), 2);
+    assert_eq!(body_of(&operation), json!({ "metadata": { "resourceVersion": "rv1" } }));
     script.answer(ticket, Ok(metadata("rv2")));
     let mut node = registered_node();
     node.metadata.labels.remove("kubernetes.io/arch");

@@ -35,7 +35,10 @@ fn a_node_that_became_too_large_is_reported_without_being_read() {
     assert_eq!(script.words().iter().filter(|word| **word == "node-too-large").count(), 1);
     // What follows asks for no more than the version, and finds the one that the report made.
     for operation in (0..20).map(|_| script.play(Lane::Status, Ok(metadata("rv6"))).1) {
-        assert!(matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Metadata, .. }), "{operation:?}");
+        assert!(
+            matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Metadata | PatchAnswer::Nothing, .. }),
+            "{operation:?}"
+        );
     }
     // Somebody else wrote it: whatever that was, all of ours is stated again.
     while !matches!(script.play(Lane::Status, Ok(metadata("rv7"))).1, Operation::ReadMetadata) {}
@@ -79,10 +82,7 @@ fn once_a_day_it_is_tried_again_whether_the_node_can_be_read() {
     let hours = (read_ms - begun.as_millis()) / 3_600_000;
     assert!((23..=24).contains(&hours), "{hours} h later");
     let (_, report) = script.play_healthy(Lane::Status);
-    assert!(matches!(report, Operation::PatchStatus { .. }), "{report:?}");
+    assert!(matches!(report, Operation::PatchStatus { answer: PatchAnswer::Node, .. }), "{report:?}");
     let later = script.pass(Duration::from_secs(600));
-    assert!(
-        later.iter().any(|operation| matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Node, .. }))
-    );
     assert!(!later.contains(&Operation::ReadMetadata));
 }
