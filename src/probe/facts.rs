@@ -228,8 +228,17 @@ impl Absent {
 /// The first fact, else the next one. When both are absent the first reason stays, unless all it says is that there is
 /// no such file, and the next says more.
 pub fn first_known<T>(first: Fact<T>, next: impl FnOnce() -> Fact<T>) -> Fact<T> {
-    let says_more = |first: &Absent, next: &Absent| first.why == Why::NoSuchFile && next.why != Why::NoSuchFile;
-    first.or_else(|first| next().map_err(|next| if says_more(&first, &next) { next } else { first }))
+    first.or_else(|first| next().map_err(|next| more_telling(first, next)))
+}
+
+/// Apart from the above, of which each kind of fact has its own copy.
+#[inline(never)]
+fn more_telling(first: Absent, next: Absent) -> Absent {
+    match (&first.why, &next.why) {
+        (Why::NoSuchFile, Why::NoSuchFile) => first,
+        (Why::NoSuchFile, _) => next,
+        _ => first,
+    }
 }
 
 /// Something in a table that may not have been there.
