@@ -95,8 +95,13 @@ fn a_killed_server_is_found_again_on_its_port(cluster: &Cluster) -> Result<()> {
     // Held, not only there: one whose creation was not answered is looked for first.
     agent.wait_for_line(&["lease-held:"], SOON)?;
     api.kill()?;
+    let killed = Instant::now();
     // The Lease, not an event: a server that starts takes connections long before it answers, and loses no renewal by that.
     agent.wait_for_line(&["failing:", "Lease renewal failed"], SOON)?;
+    // After a shorter one than a gap of five seconds (D4) there is nothing to report.
+    wait_until("a gap of 6 s", SOON, || {
+        if killed.elapsed() > Duration::from_secs(6) { Ok(()) } else { Err("not yet".to_owned()) }
+    })?;
     let restarted_us = now_us();
     api.restart()?;
     wait_for_recovery(cluster, &node, &mut agent, restarted_us)?;
