@@ -34,6 +34,7 @@ mod sim {
     pub mod stranger;
     pub mod trace;
     pub mod wanted;
+    pub mod watched;
     pub mod world;
 }
 

@@ -35,6 +35,7 @@ impl World {
             }
         }
         if closes {
+            self.break_watch();
             if by_stranger {
                 return self.violated("a stranger's answer is waited for to its end".to_owned());
             }
@@ -75,6 +76,8 @@ impl World {
     /// A request fails without a reply.
     pub fn fail(&mut self, number: u64, failure: Failure) {
         if let Some(flight) = self.flights.open.remove(&number) {
+            // It takes along what else its connection carries.
+            self.break_watch();
             self.end(flight, failed(failure), Said::SILENCE);
         }
     }

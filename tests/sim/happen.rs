@@ -6,6 +6,7 @@ use nodepulse::api::Failure;
 use super::judge::conditions::MONITORED;
 use super::judge::events::FOREVER;
 use super::plan::Happening;
+use super::planted::Planted;
 use super::settings::settings;
 use super::stranger::Stranger;
 use super::wanted::NodeIp;
@@ -176,6 +177,7 @@ impl World {
     }
 
     fn break_connections(&mut self) {
+        self.break_watch();
         for flight in self.flights.numbers() {
             let failure = Failure::broken("Connection reset by peer");
             self.schedule(1, Event::Fail { flight, failure });
@@ -190,6 +192,17 @@ impl World {
         }
         let up_us = self.link_down_until_us - self.now_us;
         self.schedule(up_us, Event::LinkChanged);
+    }
+
+    pub fn link_changed(&mut self) {
+        if self.agent.is_none() {
+            return;
+        }
+        self.trace.say(|| "the link changed".to_owned());
+        self.watch.hurried(false, self.now_us);
+        if !self.shim.is(Planted::LinkChangeSwallowed) {
+            self.feed(Input::LinkChanged);
+        }
     }
 
     fn reload(&mut self) {

@@ -11,6 +11,7 @@ pub mod excuse;
 mod matching;
 pub mod node;
 pub mod requests;
+pub mod seen;
 pub mod thresholds;
 pub mod wire;
 

@@ -233,7 +233,7 @@ impl World {
         self.schedule(delay_us, Event::Arrive { flight, bytes, orders });
     }
 
-    fn draw_fault(&mut self, lane: Lane) -> Option<Fault> {
+    pub fn draw_fault(&mut self, lane: Lane) -> Option<Fault> {
         for fault in FAULTS {
             let rate = self.plan.faults.get(&fault).copied().unwrap_or(0);
             // Only status hangs for long, so that Leases can be watched to go on meanwhile (LSE-16).
@@ -330,6 +330,9 @@ impl World {
         } else {
             self.server.answer(&request, &caller, wall_us)
         };
+        if !stray && request.path.contains("/nodes") {
+            self.note_own_version();
+        }
         if stray && request.path.contains("/leases") && response.is_success() {
             self.watch.lease_came_late();
         }

@@ -185,6 +185,12 @@ impl Plan {
         }
     }
 
+    /// The Node is watched in one world of three, decided by the seed alone as well.
+    pub fn with_watch(mut self, seed: u64) -> Plan {
+        self.wanted.watches = seed % 3 == 1;
+        self
+    }
+
     /// One world in eight has a budget for its day that is soon used up, and one in sixteen a clock that is right besides: decided
     /// by the seed alone, so that all other worlds are what they would be without.
     pub fn with_budget(mut self, seed: u64) -> Plan {

@@ -97,9 +97,11 @@ pub enum Planted {
     BudgetIgnored,
     /// Renewals wait as well when nothing is left of the day's bytes.
     RenewalsPutOff,
+    /// A watch does not tell what others wrote (undoes D4).
+    OthersUnseen,
 }
 
-pub const PLANTED: [Planted; 43] = [
+pub const PLANTED: [Planted; 44] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -143,6 +145,7 @@ pub const PLANTED: [Planted; 43] = [
     Planted::ReadTooLate,
     Planted::BudgetIgnored,
     Planted::RenewalsPutOff,
+    Planted::OthersUnseen,
 ];
 
 impl Planted {
@@ -192,6 +195,7 @@ impl Planted {
             Planted::PlainWordsUnheard => "is understood as",
             Planted::BudgetIgnored => "though nothing is left of the day's",
             Planted::RenewalsPutOff => "the Lease is late",
+            Planted::OthersUnseen => "nobody looks at it",
         }
     }
 }

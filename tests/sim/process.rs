@@ -81,6 +81,7 @@ impl World {
         (self.dates_heard.0, self.was_deceived) = (0, false);
         self.has_missed_node = false;
         self.flights.forget_all();
+        self.watched.forget();
         self.watch.process_ended();
         self.meter.process_ended();
         self.spending.begins_anew();

@@ -49,6 +49,7 @@ pub fn settings(wanted: &Wanted) -> Settings {
         system_reserved: reserved(wanted.system_reserved),
         journal_quota_bytes: wanted.journal_quota_bytes,
         daily_bytes: wanted.others_bytes.map(|others_bytes| others_bytes + renewals_bytes(wanted.lease_s)),
+        node_watch: wanted.watches,
         eviction_hard: settings::PerSignal::new(),
         eviction_pressure_transition_period: Duration::from_micros(wanted.eviction.transition_us),
         ..Settings::default()

@@ -36,6 +36,8 @@ pub struct Wanted {
     pub journal_quota_bytes: usize,
     /// A budget for each day: so many bytes for all but renewals.
     pub others_bytes: Option<u64>,
+    /// The Node is watched instead of asserted.
+    pub watches: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +128,7 @@ impl Default for Wanted {
             eviction: Eviction::default(),
             journal_quota_bytes: 64 << 10,
             others_bytes: None,
+            watches: false,
         }
     }
 }

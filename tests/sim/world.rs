@@ -23,6 +23,7 @@ use super::random::Random;
 use super::storage::Storage;
 use super::stranger::Stranger;
 use super::trace::Trace;
+use super::watched::{OfWatch, Watched};
 use crate::model::ModelServer;
 
 /// 2026-01-01T00:00:00Z, by the server's clock, when a world begins.
@@ -93,6 +94,7 @@ pub enum Event {
     Offline,
     Weigh,
     Controllers,
+    OfWatch(OfWatch),
     Happen(Happening),
     Peace,
     Judge,
@@ -144,6 +146,7 @@ pub struct World {
     pub target: Target,
     pub flights: Flights,
     pub watch: Watch,
+    pub watched: Watched,
     pub meter: Meter,
     pub spending: Spending,
     pub shim: Shim,
@@ -194,7 +197,7 @@ impl World {
 
     pub fn new(seed: u64, fault: Option<Planted>, keep_lines: bool) -> World {
         let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random).with_budget(seed);
+        let plan = Plan::new(&mut random).with_budget(seed).with_watch(seed);
         World::of_plan(plan, random, fault, Trace::new(keep_lines)).begun(seed)
     }
 
@@ -231,6 +234,7 @@ impl World {
             },
             flights: Flights::default(),
             watch: Watch::new(plan.faults.is_empty(), plan.is_disk_slow(), &plan.wanted),
+            watched: Watched::default(),
             meter: Meter::default(),
             spending: Spending::default(),
             shim: Shim::new(fault),
@@ -310,6 +314,7 @@ impl World {
             self.check(in_time.and_then(|()| self.watch.is_node_asked_for(self.now_us)));
         }
         self.happens(event);
+        self.look_for_watch();
         true
     }
 
@@ -322,6 +327,7 @@ impl World {
                 | Event::Deliver { .. }
                 | Event::Fail { .. }
                 | Event::Read { .. }
+                | Event::OfWatch(OfWatch::Tells(..) | OfWatch::Ends(..))
                 | Event::LinkChanged
                 | Event::Written { .. }
                 | Event::SaidWritten { .. }
@@ -372,6 +378,7 @@ impl World {
                 self.schedule(86_400_000_000, Event::Weigh);
             }
             Event::Controllers => self.controllers(),
+            Event::OfWatch(what) => self.of_watch(what),
             Event::Happen(kind) => self.happen(kind),
             Event::Peace => self.make_peace(),
             Event::Judge => self.judge(),
@@ -431,12 +438,17 @@ impl World {
                 self.trace.say(|| "   probes the board".to_owned());
                 self.schedule(delay_us, Event::Facts { life });
             }
-            Output::Identity(_) | Output::Told(_) | Output::EndWatch => {
-                unreachable!("nobody has a certificate here, and nobody watches")
+            Output::Identity(_) | Output::Told(_) => unreachable!("nobody has a certificate here"),
+            Output::Send(ticket, Operation::WatchNode) => self.watch_node(ticket),
+            Output::EndWatch => {
+                self.schedule(1, Event::OfWatch(OfWatch::Ends(self.watched.number(), Ok(()))));
             }
             Output::Send(ticket, operation) => self.send(ticket, operation),
             Output::ReloadCredentials => self.schedule(500, Event::Credentials { life }),
-            Output::DropConnections => self.trace.say(|| "   drops its connections".to_owned()),
+            Output::DropConnections => {
+                self.trace.say(|| "   drops its connections".to_owned());
+                self.break_watch();
+            }
             Output::Say(notice) => {
                 if notice.word == "node-deleted" && !self.has_missed_node {
                     self.violated(format!("what the API server never said: {}", notice.text));
@@ -467,17 +479,6 @@ impl World {
         let late_us = self.random.between(1, 2_000);
         let delay_us = if until_us <= self.now_us { 0 } else { until_us - self.now_us + late_us };
         self.schedule(delay_us, Event::Wake { number: self.wait_number });
-    }
-
-    fn link_changed(&mut self) {
-        if self.agent.is_none() {
-            return;
-        }
-        self.trace.say(|| "the link changed".to_owned());
-        self.watch.hurried(false, self.now_us);
-        if !self.shim.is(Planted::LinkChangeSwallowed) {
-            self.feed(Input::LinkChanged);
-        }
     }
 
     pub fn schedule(&mut self, delay_us: u64, event: Event) {

@@ -49,6 +49,7 @@ const TO_DRIVE: &[(&str, &[&str])] = &[
             "PatchAnswer",
             "Progress",
             "Refusal",
+            "Seen",
             "StatusError",
             "Target",
             "Operation",

@@ -108,6 +108,7 @@ impl World {
             self.watch.asks_for_lease(method == "PATCH" && !body.contains("ownerReferences"));
         } else if path.contains("/nodes") {
             self.watch.asks_for_node();
+            self.watched.others.asked();
         }
         let checked = if method == "GET" {
             Ok(())
