@@ -151,8 +151,9 @@ impl Cadence {
         Some(Cadence { renewal: span(renewal)?, assertion: span(assertion)?, report: span(report)? })
     }
 
-    /// How many renewals, assertions and unchanged reports there are in so long. A report states what an assertion would.
-    fn counts(self, span: Duration) -> [(Purpose, u64); 3] {
+    /// How many renewals, assertions and unchanged reports there are in so long, and events of a watch that tell of these. A
+    /// report states what an assertion would.
+    fn counts(self, span: Duration) -> [(Purpose, u64); 4] {
         let [renewals, assertions, reports] =
             [self.renewal, self.assertion, self.report].map(|period| span.as_millis() / period.as_millis().max(1));
         let small = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
@@ -160,6 +161,7 @@ impl Cadence {
             (Purpose::Lease, small(renewals)),
             (Purpose::Assertion, small(assertions.saturating_sub(reports))),
             (Purpose::Status, small(reports)),
+            (Purpose::Watch, small(reports)),
         ]
     }
 }
@@ -170,7 +172,9 @@ impl Day {
         let span = Duration::from_secs(self.seconds);
         let mut day = self.clone();
         for ((purpose, is), (_, will)) in now.counts(span).into_iter().zip(then.counts(span)) {
-            if let Some(Sum { count, bytes }) = day.of(purpose).filter(|sum| sum.count > 0) {
+            // A Node that is watched is asserted now and then, at no cadence.
+            let has_cadence = |count: u64| count > 0 && (purpose != Purpose::Assertion || count > is / 2);
+            if let Some(Sum { count, bytes }) = day.of(purpose).filter(|sum| has_cadence(sum.count)) {
                 let others = count.saturating_sub(is);
                 let next = others + will;
                 *bytes = bytes.saturating_mul(next) / *count;
@@ -280,18 +284,23 @@ mod tests {
         let lan = Cadence { renewal: second(10), assertion: second(60), report: second(300) };
         let metered = Cadence { renewal: second(20), assertion: second(600), report: second(3600) };
         let mut day = Day { number: 1, seconds: 86_400, ..Day::default() };
-        let sums =
-            [(8640, 8_640_000), (300, 300_000), (1152, 2_304_000), (5, 5000), (0, 0), (2, 8000), (0, 0), (1, 700)];
+        let sums = [(8640, 8_640_000), (300, 300_000), (1152, 2_304_000), (5, 5000), (0, 0), (2, 8000), (0, 0), (0, 0)];
         day.sums = sums.map(|(count, bytes)| Sum { count, bytes });
         assert_eq!(day.at(lan, lan), day);
         let other = day.at(lan, metered);
         // Twelve reports of a change, or of a start, stay.
-        let expected =
-            [(4320, 4_320_000), (36, 36_000), (120, 240_000), (5, 5000), (0, 0), (2, 8000), (0, 0), (1, 700)];
+        let expected = [(4320, 4_320_000), (36, 36_000), (120, 240_000), (5, 5000), (0, 0), (2, 8000), (0, 0), (0, 0)];
         assert_eq!(other.sums, expected.map(|(count, bytes)| Sum { count, bytes }));
+        let mut watched = day.clone();
+        for (purpose, count, bytes) in [(Purpose::Assertion, 3, 3000), (Purpose::Watch, 300, 210_000)] {
+            watched.of(purpose).into_iter().for_each(|sum| *sum = Sum { count, bytes });
+        }
+        let mut other = watched.at(lan, metered);
+        let mut of = |purpose| other.of(purpose).map(|sum| (sum.count, sum.bytes));
+        assert_eq!((of(Purpose::Assertion), of(Purpose::Watch)), (Some((3, 3000)), Some((36, 25_200))));
         let month = day.for_seconds(30 * 86_400);
         assert_eq!((month.bytes(), month.seconds), (30 * day.bytes(), 30 * 86_400));
-        assert_eq!(day.clone().with(&other).bytes(), day.bytes() + other.bytes());
+        assert_eq!(day.clone().with(&day).bytes(), 2 * day.bytes());
         assert_eq!(Day::default().for_seconds(86_400).bytes(), 0);
         assert_eq!(Cadence::parse(&lan.to_line().split(' ').collect::<Vec<_>>()), Some(lan));
         assert_eq!(Cadence::parse(&["1", "2"]), None);

@@ -35,6 +35,8 @@ pub struct Cost {
     cadence: Cadence,
     /// A silence that something on the way has forgotten connections after.
     forgotten: Option<Duration>,
+    /// The Node was watched, and a server ends no connection with a watch for being silent.
+    is_watched: bool,
     /// Which these settings allow for a day.
     daily_bytes: Option<u64>,
     /// Since its start; `None`: it does not run.
@@ -60,6 +62,7 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
         let days = kept_days(&directory);
         return Ok(Cost {
             forgotten: silence_forgotten(&both(&days), wanted),
+            is_watched: is_watched(&both(&days)),
             month: both(&days).for_seconds(MONTH_SECONDS),
             days,
             as_set: None,
@@ -74,8 +77,9 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
     let told = told.map_err(|why| CliError::new(exit::SOFTWARE, why))?;
     let (days, month) = Default::default();
     let daily_bytes = settings.daily_bytes;
-    let (as_set, process, forgotten) = (None, None, None);
-    let mut cost = Cost { days, month, as_set, cadence: wanted, forgotten, daily_bytes, process, directory };
+    let (as_set, process, forgotten, is_watched) = (None, None, None, false);
+    let mut cost =
+        Cost { days, month, as_set, cadence: wanted, forgotten, is_watched, daily_bytes, process, directory };
     let mut days = cost.days.iter_mut();
     let mut cadence = None;
     for line in told.lines() {
@@ -94,6 +98,7 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
     let counted = both(&cost.days);
     let changed = cadence.filter(|cadence| *cadence != wanted);
     cost.forgotten = silence_forgotten(&counted, cadence.unwrap_or(wanted));
+    cost.is_watched = self::is_watched(&counted);
     cost.as_set = changed.map(|now| self::as_set(&counted, now, wanted).for_seconds(MONTH_SECONDS));
     cost.month = counted.for_seconds(MONTH_SECONDS);
     Ok(cost)
@@ -101,8 +106,9 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
 
 /// How many connections end in so long, because renewals are further apart than a server, or what is on the way, keeps one that
 /// is silent.
-fn reconnects(cadence: Cadence, forgotten: Option<Duration>, seconds: u64) -> u64 {
-    let is_kept = cadence.renewal <= SERVER_KEEPS && forgotten.is_none_or(|silence| cadence.renewal < silence);
+fn reconnects(cadence: Cadence, forgotten: Option<Duration>, is_watched: bool, seconds: u64) -> u64 {
+    let is_kept =
+        (is_watched || cadence.renewal <= SERVER_KEEPS) && forgotten.is_none_or(|silence| cadence.renewal < silence);
     if is_kept { 0 } else { seconds / cadence.renewal.as_secs().max(1) }
 }
 
@@ -112,14 +118,18 @@ fn silence_forgotten(counted: &Day, cadence: Cadence) -> Option<Duration> {
     let count = |purpose: Purpose| counted.sums.get(purpose as usize).map_or(0, |sum| sum.count);
     let (renewals, connections) = (count(Purpose::Lease), count(Purpose::Handshake));
     let is_each_new = connections >= FEW && connections.saturating_mul(4) > renewals;
-    (is_each_new && cadence.renewal <= SERVER_KEEPS).then_some(cadence.renewal)
+    (is_each_new && (is_watched(counted) || cadence.renewal <= SERVER_KEEPS)).then_some(cadence.renewal)
+}
+
+fn is_watched(counted: &Day) -> bool {
+    counted.sums.get(Purpose::Watch as usize).is_some_and(|sum| sum.count > 0)
 }
 
 /// What was counted at another cadence, with the connections that it needs.
 fn as_set(counted: &Day, now: Cadence, wanted: Cadence) -> Day {
     let mut day = counted.at(now, wanted);
     let forgotten = silence_forgotten(counted, now);
-    let [is, will] = [now, wanted].map(|cadence| reconnects(cadence, forgotten, counted.seconds));
+    let [is, will] = [now, wanted].map(|cadence| reconnects(cadence, forgotten, is_watched(counted), counted.seconds));
     if let Some(sum) = day.of(Purpose::Handshake) {
         // Who has kept one connection all the time has seen none made.
         let each = sum.bytes.checked_div(sum.count).unwrap_or(HANDSHAKE_BYTES);
@@ -213,7 +223,9 @@ impl Cost {
 
     /// How many handshakes these settings make, and who makes them so.
     fn reconnects_text(&self) -> Option<String> {
-        let reconnects @ 1.. = reconnects(self.cadence, self.forgotten, DAY_SECONDS) else { return None };
+        let reconnects @ 1.. = reconnects(self.cadence, self.forgotten, self.is_watched, DAY_SECONDS) else {
+            return None;
+        };
         let period = self.cadence.renewal.as_secs();
         let (who, silence, until) = match self.forgotten {
             Some(silence) => ("A NAT or firewall forgets a connection", silence, "more often there may be"),
@@ -234,7 +246,7 @@ impl Cost {
             "thirtyDays": of_sums(&self.month),
             "dailyBytes": self.daily_bytes,
             "leftBytes": self.budget().map(|(_, left_bytes)| left_bytes),
-            "reconnectsPerDay": reconnects(self.cadence, self.forgotten, DAY_SECONDS),
+            "reconnectsPerDay": reconnects(self.cadence, self.forgotten, self.is_watched, DAY_SECONDS),
             "thirtyDaysAsSet": self.as_set.as_ref().map(of_sums),
             "process": self.process.as_ref().map(|of| json!({
                 "seconds": of.seconds,
@@ -307,8 +319,8 @@ mod tests {
         let directory = "/var/lib/nodepulse".to_owned();
         let month = both(&days).for_seconds(MONTH_SECONDS);
         let cadence = Cadence::of(&crate::config::Settings::default());
-        let (as_set, forgotten, daily_bytes) = (None, None, None);
-        Cost { month, days, as_set, cadence, forgotten, daily_bytes, process: Some(process), directory }
+        let (as_set, forgotten, is_watched, daily_bytes) = (None, None, false, None);
+        Cost { month, days, as_set, cadence, forgotten, is_watched, daily_bytes, process: Some(process), directory }
     }
 
     #[test]
@@ -359,6 +371,8 @@ mod tests {
         assert!(text.contains(expected), "{text}");
         assert!(text.lines().count() <= 24 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(cost.to_json()["reconnectsPerDay"], 360);
+        cost.is_watched = true;
+        assert_eq!(cost.to_json()["reconnectsPerDay"], 0, "a server ends none that has a watch");
     }
 
     #[test]
@@ -382,6 +396,9 @@ mod tests {
         assert_eq!(silence_forgotten(&counted(1800, 300), metered), None);
         assert_eq!(silence_forgotten(&counted(4, 3), metered), None, "a start");
         assert_eq!(silence_forgotten(&counted(360, 360), every(240)), None, "the server does");
+        let mut watched = counted(360, 360);
+        watched.of(Purpose::Watch).into_iter().for_each(|sum| sum.count = 40);
+        assert_eq!(silence_forgotten(&watched, every(240)), Some(Duration::from_secs(240)), "it would not");
         let mut cost =
             Cost { cadence: metered, forgotten: Some(metered.renewal), as_set: Some(behind.clone()), ..cost() };
         let text = without(&cost.to_text());
