@@ -1,9 +1,10 @@
-//! Turns each profile of `network` settings into what a day of it costs: by itself, and behind boxes that forget a silent
-//! connection after 120 s and after 30 s.
+//! Turns each profile of `network` settings into what a day of it costs: by itself, behind boxes that forget a silent
+//! connection after 120 s and after 30 s, and with assertions in the place of the watch.
 //!
 //! Every agent runs at its own cadence, behind a link of 80 ms and MTU 1400. The bytes are the kernel's, shared out by purpose, as
 //! `nodepulse cost` says them from one renewal to another; a capture beside them has the sum. Assertions and reports are rarer than
-//! that lasts: they are counted as often as the settings say, at what one costs in the profile `lan`, unless connections die.
+//! that lasts: they are counted as often as the settings say, at what one costs in the profile `lan`, with its echo on the watch,
+//! unless connections die.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -48,8 +49,13 @@ const PROFILES: [Profile; 4] = [
         goal_bytes: 0.25e6,
     },
 ];
-const BOXES: [(&str, Option<u64>); 3] =
-    [("never forgotten", None), ("forgotten after 120 s", Some(120)), ("after 30 s", Some(30))];
+/// When a silent connection is forgotten, and whether the Node is watched.
+const BOXES: [(&str, Option<u64>, &str); 4] = [
+    ("never forgotten", None, "true"),
+    ("forgotten after 120 s", Some(120), "true"),
+    ("after 30 s", Some(30), "true"),
+    ("never, without a watch", None, "false"),
+];
 
 /// Start-up is over then.
 const SETTLE: Duration = Duration::from_secs(60);
@@ -72,8 +78,9 @@ pub fn inside(quick: bool) -> Result<()> {
     let capture = Capture::open(cluster.api.port, Sees::EveryCable)?;
     let mut boards = Vec::new();
     for profile in &PROFILES {
-        for (_, forgotten_after_s) in BOXES {
-            boards.push(Board::start(&cluster, &program, profile, forgotten_after_s.map(Duration::from_secs))?);
+        for (_, forgotten_after_s, watches) in BOXES {
+            let forgets_after = forgotten_after_s.map(Duration::from_secs);
+            boards.push(Board::start(&cluster, &program, profile, forgets_after, watches)?);
         }
     }
     let began = Instant::now();
@@ -124,6 +131,7 @@ impl Board {
         program: &Path,
         profile: &'static Profile,
         forgets_after: Option<Duration>,
+        watches: &str,
     ) -> Result<Board> {
         let site = site::Site::over(cluster, site::Link { forgets_after, ..LINK })?;
         let node = cluster.node("p")?;
@@ -131,6 +139,7 @@ impl Board {
         let launch = Launch::with_defaults(&node)
             .program(vec![program.display().to_string()])
             .set("profile", profile.name)
+            .set("nodeWatch", watches)
             .set("nodeMonitorGracePeriod", &format!("{}s", profile.grace_seconds))
             .set(key, room);
         let (began_us, agent) = (now_us(), site.launch(&cluster.api, &node, launch)?.start(cluster)?);
@@ -219,10 +228,11 @@ impl Cost {
     /// connections die, that comes with new ones as well: there it is taken as it came, if that was more.
     fn bytes_per_day(&self, profile: &Profile, lan: &Cost) -> f64 {
         let a_day = |bytes: f64| bytes / self.seconds * DAY_SECONDS;
-        let came = self.of("assertion").1 + self.of("status").1;
+        let came = self.of("assertion").1 + self.of("status").1 + self.of("watch").1;
         let reports = DAY_SECONDS / profile.report_seconds;
         let assertions = DAY_SECONDS / profile.assertion_seconds - reports;
-        let set = assertions * lan.each("assertion") + reports * lan.each("status");
+        let echo = lan.of("watch").1 / lan.of("status").0.max(1.0);
+        let set = assertions * lan.each("assertion") + reports * (lan.each("status") + echo);
         let rare = if self.of("handshake").0 > 0.0 { set.max(a_day(came)) } else { set };
         a_day(self.bytes() - came) + rare
     }
@@ -255,9 +265,9 @@ fn print(triple: &str, costs: &[Cost]) {
         "nodepulse for {triple}; each over {:.0} s at least, by itself and behind boxes that forget silent connections.\n",
         costs.iter().map(|cost| cost.seconds).fold(f64::MAX, f64::min)
     );
-    table::print(&BOXES.map(|(title, _)| title.to_owned()), &rows);
+    table::print(&BOXES.map(|(title, ..)| title.to_owned()), &rows);
     for (place, cost) in costs.iter().enumerate() {
-        let (profile, (title, _)) = (&PROFILES[place / boxes], BOXES[place % boxes]);
+        let (profile, (title, ..)) = (&PROFILES[place / boxes], BOXES[place % boxes]);
         let sums: Vec<String> = cost
             .sums
             .iter()
