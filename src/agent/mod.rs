@@ -56,7 +56,7 @@ use identity::IdentityLane;
 use lease::LeaseLane;
 use renewals::LONGEST_ANSWER;
 use replay::fleet_offset;
-use shared::{Shared, Step};
+use shared::{FullReport, Shared, Step};
 use status::StatusLane;
 use watch::WatchLane;
 
@@ -202,8 +202,9 @@ impl Agent {
                 self.identity.credentials_read(are_others, &mut self.shared, now);
                 if are_others {
                     self.revoked_until = now.up;
-                    // Who may not tell asks rarely; with another certificate it may.
+                    // Who may not tell, or watch, asks rarely; with another certificate it may.
                     self.events.hurry(RetryReason::Reload, now);
+                    self.watch.hurry(RetryReason::Reload, now);
                 }
             }
             Input::RequestMade { request, signature, node_password } => {
@@ -337,9 +338,9 @@ impl Agent {
         self.lease.is_held() && self.lease.last_failure().is_none()
     }
 
-    /// All is as it should be, on both sides.
+    /// All is as it should be, on both sides, and nothing is to be reported at once.
     fn stands(&self) -> bool {
-        self.is_renewing() && self.status.stands()
+        self.is_renewing() && self.status.stands() && self.shared.full_report == FullReport::NotNeeded
     }
 
     /// A Lease or status request is in flight and somebody waits for its answer, or its moment has come.

@@ -13,15 +13,17 @@
 use std::time::Duration;
 
 use super::bucket::Bucket;
+use super::budget::PutOff;
 use super::contract::Output;
 use super::failure_log::RetryReason;
 use super::notice::Level;
 use super::shared::{Shared, Step};
 use super::tries::Tries;
-use crate::api::{Answer, Class, Operation, Refusal, Seen};
+use crate::api::{Answer, EVENT_TOO_LARGE, Operation, Refusal, Seen, StatusError};
 use crate::config::Settings;
 use crate::config::limits::WATCH_EVENTS_AT_ONCE;
-use crate::time::{Now, Up};
+use crate::config::settings::Profile;
+use crate::time::{DAY, Now, Up};
 
 #[derive(Debug)]
 pub(super) struct WatchLane {
@@ -68,7 +70,8 @@ impl WatchLane {
 
     /// `stands`: Lease and status are as they should be, over the connection in use.
     pub(super) fn poll(&mut self, stands: bool, shared: &Shared, now: Now) -> Step {
-        if !shared.settings.node_watch || !stands || now.up < self.not_before {
+        let is_put_off = shared.budget.puts_off(PutOff::Assertions);
+        if !shared.settings.node_watch || !stands || is_put_off || now.up < self.not_before {
             return Step::Idle;
         }
         self.stage = Stage::Begun;
@@ -91,7 +94,9 @@ impl WatchLane {
             self.heard = resource_version.parse().ok();
             self.owed.take_if(|(owed, _)| self.heard.is_none_or(|heard| heard >= *owed));
         }
-        if self.events.wait(0.0, now.up).is_zero() {
+        if shared.budget.puts_off(PutOff::Assertions) && matches!(self.stage, Stage::Seeing { .. }) {
+            self.end(shared);
+        } else if self.events.wait(0.0, now.up).is_zero() {
             self.events.take();
         } else if matches!(self.stage, Stage::Seeing { .. }) {
             let text =
@@ -124,21 +129,27 @@ impl WatchLane {
     pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
         let stage = std::mem::replace(&mut self.stage, Stage::Rest);
         (shared.is_watched, self.heard, self.owed) = (false, None, None);
+        // A connection that something on the way forgets between two renewals lives for one of them.
+        let lived_long = LIVED_LONG.max(shared.settings.lease_renew_period() * 2);
         if let Stage::Seeing { since } = stage
-            && now.up - since >= LIVED_LONG
+            && now.up - since >= lived_long
         {
             self.tries.start_over();
             return;
         }
         let mut pause = self.tries.pause();
         match answer.result {
-            Err(Refusal::Failed(failure)) if stage == Stage::Begun && failure.is_ours() => {
-                shared.say_once(Level::Info, "node-unwatched", format!("the Node is not watched: {failure}"));
+            // Where it cannot be, nothing is wrong: it is told once, and nothing else is done about it.
+            Err(refusal) if stage == Stage::Begun && is_impossible(&refusal) => {
+                let text = format!("the Node is not watched, its statuses are asserted: {refusal}");
+                shared.say_once(Level::Info, "node-unwatched", text);
+                // Nothing was sent over a connection that carries none: to ask it costs nothing.
+                let is_free = matches!(&refusal, Refusal::Failed(failure) if failure.is_ours());
+                pause = if is_free { pause } else { DAY };
             }
             Err(refusal) if stage == Stage::Begun => {
                 self.tries.failed(&refusal, shared, now);
-                let is_for_long = refusal.class() == Class::Rights;
-                pause = pause.max(if is_for_long { LONGEST_PAUSE } else { refusal.retry_after() });
+                pause = pause.max(refusal.retry_after());
             }
             _ => {}
         }
@@ -147,7 +158,7 @@ impl WatchLane {
 
     /// What is worth another try for this reason is tried with the next that is done.
     pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
-        if self.tries.may_retry_for(reason) {
+        if reason == RetryReason::Reload || self.tries.may_retry_for(reason) {
             self.not_before = now.up;
         }
     }
@@ -159,7 +170,20 @@ impl WatchLane {
     }
 }
 
-/// About as often as a kubelet would send what it found: where more events come, assertions are cheaper.
+/// Our rights, our connection or a long Node do not allow it, and will not before somebody changes them.
+fn is_impossible(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::Status(StatusError { code, .. }) => *code == 403,
+        Refusal::Failed(failure) => failure.is_ours() || failure.word() == EVENT_TOO_LARGE,
+    }
+}
+
+/// As often as a kubelet would send what it found. Where bytes are paid for, as often as an assertion would find it: where more
+/// events come, and each has its look at the Node, assertions are cheaper.
 fn per_second(settings: &Settings) -> f64 {
-    1.0 / settings.node_status_update_frequency.as_secs_f64().max(1.0)
+    let period = match settings.profile {
+        Profile::Lan => settings.node_status_update_frequency,
+        Profile::Metered | Profile::Satellite => settings.status_assert_frequency,
+    };
+    1.0 / period.as_secs_f64().max(1.0)
 }

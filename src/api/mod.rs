@@ -22,4 +22,4 @@ pub use exchanges::{Exchanges, NoAnswer};
 pub use failure::Failure;
 pub use http::AuditId;
 pub use operation::{Document, Lane, Operation, PatchAnswer, SupervisorRequest};
-pub use watch::Seen;
+pub use watch::{EVENT_TOO_LARGE, Seen};

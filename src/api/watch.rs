@@ -42,6 +42,8 @@ pub enum Over {
 }
 
 const LENGTH_BYTES: usize = 4;
+/// The word of a failure: the Node's metadata is longer than is worth watching.
+pub const EVENT_TOO_LARGE: &str = "event-too-large";
 
 impl Events {
     /// Takes content. Of several events that it completes only the last counts: what the Node was between is of no use.
@@ -74,7 +76,7 @@ impl Events {
         match u32::from_be_bytes(*length) as usize {
             length if length <= limits::WATCH_EVENT_BYTES => Ok(LENGTH_BYTES + length),
             _ => Err(Over::Failed(Failure::new(
-                "event-too-large",
+                EVENT_TOO_LARGE,
                 format!("an event is longer than {} bytes", limits::WATCH_EVENT_BYTES),
             ))),
         }

@@ -28,6 +28,12 @@ impl Silences {
         self.0.borrow().heard.map(|heard| now - heard)
     }
 
+    /// A watch has told of something: the connection is not silent.
+    pub fn broken(&self, now: Up) {
+        let mut known = self.0.borrow_mut();
+        known.heard = known.heard.max(Some(now));
+    }
+
     /// What became of a request, on a connection that had been silent for so long before, or on one of its own. Says it when the
     /// second connection in a row has died of its silence.
     pub fn heard(&self, silent_for: Option<Duration>, began: Up, is_answered: bool, now: Up) {
@@ -85,6 +91,23 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A watch that begins between two renewals keeps the connection for one more of them.
+    #[test]
+    fn what_a_watch_tells_breaks_a_silence_and_says_nothing_of_how_long_one_may_be() {
+        let silences = Silences::default();
+        silences.heard(None, at(0), true, at(0));
+        for second in [20, 60] {
+            silences.heard(silences.before(at(second)), at(second), false, at(second + 10));
+            silences.heard(None, at(second + 10), true, at(second + 10));
+            assert_eq!(silences.before(at(second + 10)), Some(Duration::ZERO));
+            silences.broken(at(second + 15));
+            let before = silences.before(at(second + 20));
+            assert_eq!(before, Some(Duration::from_secs(5)));
+            silences.heard(before, at(second + 20), true, at(second + 20));
+        }
+        assert_eq!(silences.0.borrow().deadly, Some((Duration::from_secs(20), 2)), "both in a row");
+    }
 
     fn at(second: u64) -> Up {
         Up::since_boot(Duration::from_secs(second))

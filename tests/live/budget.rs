@@ -46,7 +46,7 @@ fn a_small_budget_leaves_renewals_and_the_condition_and_nothing_is_lost(cluster:
         .set("alpnProtocol", "h2")
         .set("dailyBytes", "28600000")
         .set("nodeStatusReportFrequency", "2s")
-        .set("statusAssertFrequency", "2s")
+        .asserting("2s")
         .set("evictionPressureTransitionPeriod", "1s")
         .start(cluster)?;
     wait_until_ready(cluster, &node)?;

@@ -32,7 +32,7 @@ fn check_finds_nothing_wrong_with_a_nodes_own_identity(cluster: &Cluster) -> Res
     let node = cluster.node("checked")?;
     let (code, said) = check(&node)?;
     assert_eq!(code, 0, "{said}");
-    for words in ["answers, version v1.", "all 8 verbs that the agent uses", "valid until"] {
+    for words in ["answers, version v1.", "all 9 verbs that the agent uses", "valid until"] {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(!said.contains("try:"), "{said}");
@@ -67,7 +67,7 @@ fn check_names_the_verbs_that_are_missing(cluster: &Cluster) -> Result<()> {
     let (code, said) = check(&node)?;
     assert_eq!(code, 77, "{said}");
     for words in
-        ["may not create nodes, get nodes, patch nodes/status, get leases", "patch events", "auth whoami", "enroll"]
+        ["may not create nodes, get nodes, watch nodes, patch nodes/status", "patch events", "auth whoami", "enroll"]
     {
         assert!(said.contains(words), "{words}: {said}");
     }

@@ -127,7 +127,7 @@ fn a_missing_group_is_told_with_the_verb_and_granted_rights_are_found(cluster: &
 fn rights_that_are_taken_away_are_told_and_do_not_end_it(cluster: &Cluster) -> Result<()> {
     let node = cluster.node_at(&cluster.api, "demoted", Credential::NoGroup)?;
     bind(cluster, &node)?;
-    let mut agent = Launch::quick(&node).set("statusAssertFrequency", "2s").start(cluster)?;
+    let mut agent = Launch::quick(&node).asserting("2s").start(cluster)?;
     wait_until_ready(cluster, &node)?;
     wait_until("a Lease", SOON, || cluster.get_lease(&node.name))?;
     cluster.api.admin.delete(&format!("{BINDINGS}/{}", node.name))?;

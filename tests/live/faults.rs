@@ -126,7 +126,7 @@ fn a_status_that_hangs_does_not_delay_the_lease(cluster: &Cluster) -> Result<()>
         .kubeconfig(&node.kubeconfig_via(&proxy.url())?)
         .set("alpnProtocol", "http/1.1")
         .set("nodeLeaseDurationSeconds", "12")
-        .set("statusAssertFrequency", "1s");
+        .asserting("1s");
     let mut agent = launch.start(cluster)?;
     let assertions = |all: &[AuditEntry]| all.iter().filter(|e| super::is_assertion(e)).count();
     wait_for_requests(&cluster.api, &node, "assertions every second", SOON, |all| assertions(all) >= 3)?;

@@ -90,7 +90,7 @@ fn over_http2_a_request_that_a_webhook_holds_up_costs_neither_a_renewal_nor_a_se
 ) -> Result<()> {
     let proxy = Proxy::forward(cluster.api.port)?;
     let node = cluster.node("held-up")?;
-    let launch = over_http2(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).set("statusAssertFrequency", "1s");
+    let launch = over_http2(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).asserting("1s");
     let mut agent = launch.start(cluster)?;
     wait_until_ready(cluster, &node)?;
     let assertions = |all: &[AuditEntry]| all.iter().filter(|e| is_assertion(e)).count();
@@ -140,7 +140,7 @@ fn over_http2_a_server_that_sends_its_clients_away_gets_every_request_once(clust
     let api = cluster.api_server_with(&["--goaway-chance=0.02"])?;
     let proxy = Proxy::forward(api.port)?;
     let node = cluster.node_at(&api, "sent-away", Credential::Valid)?;
-    let launch = over_http2(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).set("statusAssertFrequency", "1s");
+    let launch = over_http2(&node).kubeconfig(&node.kubeconfig_via(&proxy.url())?).asserting("1s");
     let mut agent = launch.start(cluster)?;
     wait_until_ready(cluster, &node)?;
     // About a hundred requests for each; the chance that it takes five times as long is one in a thousand.

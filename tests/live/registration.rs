@@ -241,7 +241,7 @@ fn a_reboot_is_told_once_as_a_warning(cluster: &Cluster) -> Result<()> {
         "architecture": "",
     }}});
     cluster.create_node(&stored_node(&node.name, status))?;
-    let mut agent = Launch::quick(&node).set("statusAssertFrequency", "2s").start(cluster)?;
+    let mut agent = Launch::quick(&node).asserting("2s").start(cluster)?;
     let now = fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(|e| e.to_string())?;
     let events = wait_for_event(cluster, &node, "Rebooted")?;
     assert_eq!(events[0]["type"], "Warning");

@@ -4,7 +4,7 @@ use super::super::agent::{Launch, Nodepulse};
 use super::super::cluster::{AuditEntry, Cluster, NodeIdentity, Reply, Result, daemon, node_path, wait_until};
 use super::super::trials::{Case, Need};
 use super::check::check;
-use super::{SOON, STOOD_BACK, lines, stored_node, wait_for_event, wait_for_requests, wait_until_ready};
+use super::{SOON, STOOD_BACK, is_assertion, lines, stored_node, wait_for_event, wait_for_requests, wait_until_ready};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/targets/kubernetes");
 const ACCOUNT: &str = include_str!("../../targets/kubernetes/service-account.yaml");
 const NAMESPACE: &str = "/api/v1/namespaces/nodepulse";
+const WATCH: &str = "watch nodes";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
 
@@ -117,8 +118,14 @@ fn a_service_account_does_everything_with_the_rights_of_its_file_and_uses_each(c
     let node = NodeIdentity { user: user_of(&node.name), kubeconfig, ..node };
     let (code, said) = check(&node)?;
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("all 8 verbs that the agent uses"), "{said}");
-    let launch = || Launch::quick(&node).set("evictionPressureTransitionPeriod", "1s");
+    assert!(said.contains("all 9 verbs that the agent uses"), "{said}");
+    // Over HTTP/1.1 nothing is watched.
+    let launch = || {
+        Launch::quick(&node)
+            .set("evictionPressureTransitionPeriod", "1s")
+            .set("alpnProtocol", "h2")
+            .set("nodeWatch", "true")
+    };
     let mut first = launch().start(cluster)?;
     wait_until_ready(cluster, &node)?;
     wait_for_event(cluster, &node, "NodeHasSufficientMemory")?;
@@ -162,6 +169,7 @@ fn account_without(cluster: &Cluster, node: NodeIdentity) -> Result<NodeIdentity
 fn told(right: &str) -> [String; 3] {
     let (verb, resource) = right.split_once(' ').unwrap_or_default();
     let what = match (resource, verb) {
+        ("nodes", "watch") => "node-unwatched: the Node is not watched, its statuses are asserted",
         ("nodes", _) => "registration failed",
         ("nodes/status", _) => "NodeStatus failed",
         ("leases", _) => "Lease renewal failed",
@@ -170,10 +178,21 @@ fn told(right: &str) -> [String; 3] {
     [what.to_owned(), "server answered 403".to_owned(), format!("cannot {verb} resource \"{resource}\"")]
 }
 
+/// Whoever may not watch does what was done before there was a watch, and nothing more than once.
+fn is_asserted_instead(cluster: &Cluster, node: &NodeIdentity, agent: &Nodepulse) -> Result<()> {
+    const ASSERTIONS: usize = 8;
+    let count = |all: &[AuditEntry]| all.iter().filter(|e| is_assertion(e)).count();
+    let all = wait_for_requests(&cluster.api, node, "assertions", 2 * SOON, |all| count(all) >= ASSERTIONS)?;
+    let asked = all.iter().filter(|e| right_of(e).as_deref() == Some(WATCH)).count();
+    assert_eq!(asked, 1, "{:#?}", lines(&all));
+    assert_eq!((agent.count_lines("watch")?, agent.count_lines("failing:")?), (1, 0), "{}", agent.said()?);
+    Ok(())
+}
+
 fn without_any_one_of_them_its_lack_is_told_and_nothing_ends(cluster: &Cluster) -> Result<()> {
     share(cluster)?;
     let rights = rights();
-    assert_eq!(rights.len(), 8, "{rights:?}");
+    assert_eq!(rights.len(), 9, "{rights:?}");
     let mut manifests = String::new();
     let mut nodes = Vec::new();
     for (line, _) in &rights {
@@ -191,7 +210,8 @@ fn without_any_one_of_them_its_lack_is_told_and_nothing_ends(cluster: &Cluster) 
             cluster.create_node(&stored_node(&node.name, json!({})))?;
         }
         let (code, said) = check(&node)?;
-        assert_eq!(code, 77, "{right}: {said}");
+        // Without a watch there are assertions.
+        assert_eq!(code, if right == WATCH { 0 } else { 77 }, "{right}: {said}");
         let next =
             format!("try: sed s/NAME/{}/g targets/kubernetes/service-account.yaml | kubectl apply -f -", node.name);
         for words in [&format!("may not {right}:"), &next] {
@@ -199,11 +219,15 @@ fn without_any_one_of_them_its_lack_is_told_and_nothing_ends(cluster: &Cluster) 
         }
         running.push((node, right));
     }
-    let start = |(node, right)| -> Result<_> {
-        let agent = Launch::quick(node).set("evictionPressureTransitionPeriod", "1s").start(cluster)?;
-        Ok((node, right, agent))
-    };
-    let mut agents = running.iter().map(|(node, right)| start((node, right))).collect::<Result<Vec<_>>>()?;
+    let mut agents = Vec::new();
+    for (node, right) in &running {
+        let launch = Launch::quick(node).set("evictionPressureTransitionPeriod", "1s");
+        let launch = match right.as_str() {
+            WATCH => launch.set("alpnProtocol", "h2").set("nodeWatch", "true").set("statusAssertFrequency", "2s"),
+            _ => launch,
+        };
+        agents.push((node, right, launch.start(cluster)?));
+    }
     for (node, right, agent) in &mut agents {
         if right.as_str() == "patch events" {
             wait_for_event(cluster, node, "NodeHasSufficientMemory")?;
@@ -216,6 +240,9 @@ fn without_any_one_of_them_its_lack_is_told_and_nothing_ends(cluster: &Cluster) 
         let all = wait_for_requests(&cluster.api, node, "a refusal", SOON, |all| all.iter().any(|e| is_refused(&e)))?;
         let refused: BTreeSet<String> = all.iter().filter(is_refused).filter_map(right_of).collect();
         assert_eq!(refused, BTreeSet::from([right.to_string()]), "{:#?}", lines(&all));
+        if right.as_str() == WATCH {
+            is_asserted_instead(cluster, node, agent)?;
+        }
         agent.check()?;
     }
     // Where an administrator makes the Nodes, nobody else needs that right (REG-6).

@@ -39,6 +39,9 @@ fn the_first_half_minute_by_default_is_a_handful_of_requests(cluster: &Cluster) 
     // The first report, and one more if the pod CIDR was not in its answer.
     let reports = count("PATCH nodes/status?timeout=10s 200");
     assert!((1..=2).contains(&reports), "{reports} reports");
+    // What the controllers wrote meanwhile, once it is watched.
+    let looks = count("GET nodes?timeout=10s 200");
+    assert!(looks <= 2, "{looks} looks");
     assert!(counts.is_empty(), "besides: {counts:?}");
     // ST-4: nothing before a tenth of a second, and then at once; LSE-4: a quarter of forty seconds.
     let created = requests.iter().find(|e| line(e) == "POST leases?timeout=10s 201").ok_or("no Lease")?;

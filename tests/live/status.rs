@@ -1,6 +1,6 @@
 //! NodeStatus while the world changes it: conditions, labels, CIDRs, the cordon, events, SIGHUP (PRS-7, UPD-*, SCH-1).
 
-use super::super::agent::Launch;
+use super::super::agent::{Launch, Nodepulse, ROOM_ON_DISK};
 use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::trials::Case;
 use super::{
@@ -11,12 +11,15 @@ use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
 
+/// As a kubelet takes.
+const WATCHED: Duration = Duration::from_secs(10);
 /// An assertion a minute, the look at the Node, the report, and a machine that is busy.
 const BY_DEFAULT: Duration = Duration::from_secs(75);
 
 pub fn cases() -> Vec<Case> {
     cases![
         &[],
+        what_others_write_is_answered_within_ten_seconds_where_the_node_is_watched,
         what_others_write_is_answered_within_a_minute_by_default,
         pod_cidrs_are_noticed_with_one_report_and_then_nothing_is_sent,
         memory_pressure_from_reloaded_settings_is_told_with_its_event,
@@ -26,8 +29,8 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Several Nodes at once, as each waits for the next assertion: nobody made that one sooner than it is by default (D4).
-fn what_others_write_is_answered_within_a_minute_by_default(cluster: &Cluster) -> Result<()> {
+/// Several Nodes at once, with the program's own defaults but for the watch (D4).
+fn what_others_write_is_answered_within_ten_seconds_where_the_node_is_watched(cluster: &Cluster) -> Result<()> {
     let parts = cases![
         &[],
         conditions_that_somebody_made_unknown_are_repaired_with_reason_and_time,
@@ -47,9 +50,29 @@ fn what_others_write_is_answered_within_a_minute_by_default(cluster: &Cluster) -
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
 }
 
+/// With the defaults but for the watch.
+fn watching(cluster: &Cluster, node: &NodeIdentity) -> Result<Nodepulse> {
+    let agent = Launch::with_defaults(node).set(ROOM_ON_DISK.0, ROOM_ON_DISK.1).set("alpnProtocol", "h2");
+    let mut agent = agent.set("nodeWatch", "true").start(cluster)?;
+    agent.wait_for_line(&["node-watched:"], 2 * SOON)?;
+    Ok(agent)
+}
+
+fn what_others_write_is_answered_within_a_minute_by_default(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("asserted")?;
+    let mut agent = Launch::with_defaults(&node).start(cluster)?;
+    let before = wait_until_ready(cluster, &node)?;
+    let key = "kubernetes.io/arch";
+    cluster.patch_node(&node.name, &json!({"metadata": {"labels": {key: null}}}))?;
+    let label = |found: &Value| found["metadata"]["labels"][key].clone();
+    wait_for_node(cluster, &node, "its label", BY_DEFAULT, |found| (label(found) == label(&before)).then_some(()))?;
+    assert_eq!(cluster.api.watches(|e| e.user == node.user)?.len(), 0);
+    agent.check()
+}
+
 fn conditions_that_somebody_made_unknown_are_repaired_with_reason_and_time(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("doubted")?;
-    let _agent = Launch::quick(&node).start(cluster)?;
+    let _agent = watching(cluster, &node)?;
     let before = wait_until_ready(cluster, &node)?;
     let long_ago = "2020-01-01T00:00:00Z";
     let unknown: Vec<Value> = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]
@@ -61,7 +84,7 @@ fn conditions_that_somebody_made_unknown_are_repaired_with_reason_and_time(clust
         })
         .into();
     cluster.patch_node_status(&node.name, &json!({"status": {"conditions": unknown}}))?;
-    let after = wait_for_node(cluster, &node, "four conditions with their own reasons", BY_DEFAULT, |found| {
+    let after = wait_for_node(cluster, &node, "four conditions with their own reasons", WATCHED, |found| {
         let repaired = |c: &Value| c["status"] != "Unknown" && c["reason"] != "NodeStatusUnknown";
         found["status"]["conditions"].as_array()?.iter().all(repaired).then(|| found.clone())
     })?;
@@ -77,7 +100,7 @@ fn conditions_that_somebody_made_unknown_are_repaired_with_reason_and_time(clust
 
 fn a_condition_of_somebody_else_stays_where_it_is(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("shared")?;
-    let _agent = Launch::quick(&node).start(cluster)?;
+    let _agent = watching(cluster, &node)?;
     wait_until_ready(cluster, &node)?;
     let theirs = json!({
         "type": "KernelDeadlock", "status": "False", "reason": "KernelHasNoDeadlock", "message": "all is well",
@@ -87,7 +110,7 @@ fn a_condition_of_somebody_else_stays_where_it_is(cluster: &Cluster) -> Result<(
     // Something to report, so that a whole PATCH goes over it.
     let ready = json!({"type": "Ready", "status": "False", "reason": "Meddling"});
     cluster.patch_node_status(&node.name, &json!({"status": {"conditions": [ready]}}))?;
-    let after = wait_for_node(cluster, &node, "Ready with its own reason", BY_DEFAULT, |found| {
+    let after = wait_for_node(cluster, &node, "Ready with its own reason", WATCHED, |found| {
         (condition(found, "Ready")?["reason"] == "KubeletReady").then(|| found.clone())
     })?;
     assert_eq!(condition(&after, "KernelDeadlock"), Some(&theirs));
@@ -97,7 +120,7 @@ fn a_condition_of_somebody_else_stays_where_it_is(cluster: &Cluster) -> Result<(
 
 fn labels_of_system_and_architecture_are_restored(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("relabelled")?;
-    let _agent = Launch::quick(&node).start(cluster)?;
+    let _agent = watching(cluster, &node)?;
     // The first report puts all of them right, as a registration does.
     wait_for_requests(&cluster.api, &node, "the first report", SOON, |all| {
         all.iter().any(|e| is_report(e) && e.code == 200)
@@ -109,7 +132,7 @@ fn labels_of_system_and_architecture_are_restored(cluster: &Cluster) -> Result<(
     });
     cluster.patch_node(&node.name, &json!({"metadata": {"labels": labels}}))?;
     let label = |node: &Value, key: &str| node["metadata"]["labels"][key].clone();
-    let after = wait_for_node(cluster, &node, "both labels", BY_DEFAULT, |found| {
+    let after = wait_for_node(cluster, &node, "both labels", WATCHED, |found| {
         let same = |key| label(found, key) == label(&before, key);
         (same("kubernetes.io/os") && same("kubernetes.io/arch")).then(|| found.clone())
     })?;
@@ -123,7 +146,7 @@ fn labels_of_system_and_architecture_are_restored(cluster: &Cluster) -> Result<(
 
 fn pod_cidrs_are_noticed_with_one_report_and_then_nothing_is_sent(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("routed")?;
-    let _agent = Launch::quick(&node).set("statusAssertFrequency", "2s").start(cluster)?;
+    let _agent = Launch::quick(&node).asserting("2s").start(cluster)?;
     let is_known = |e: &super::AuditEntry| e.reply["spec"]["podCIDRs"].is_array();
     let requests = wait_for_requests(&cluster.api, &node, "five assertions since the CIDR is known", SOON, |all| {
         let known = all.iter().position(is_known).unwrap_or(all.len());
@@ -142,9 +165,9 @@ fn a_cordon_is_told_and_so_is_its_end(cluster: &Cluster) -> Result<()> {
     // Cordoned before the start, which tells it at once; its end has to be noticed.
     let cordoned = json!({"spec": {"unschedulable": true}});
     cluster.api.admin.post("/api/v1/nodes", &stored_node(&node.name, cordoned))?;
-    let _agent = Launch::quick(&node).start(cluster)?;
+    let _agent = watching(cluster, &node)?;
     let found = wait_until_ready(cluster, &node)?;
-    for (reason, within) in [("NodeNotSchedulable", SOON), ("NodeSchedulable", BY_DEFAULT)] {
+    for (reason, within) in [("NodeNotSchedulable", SOON), ("NodeSchedulable", WATCHED)] {
         let events = event(cluster, &node, reason, within)?;
         assert_eq!((events.len(), &events[0]["type"]), (1, &json!("Normal")));
         assert_eq!(events[0]["message"], format!("Node {} status is now: {reason}", node.name));
@@ -165,10 +188,10 @@ fn event(cluster: &Cluster, node: &NodeIdentity, reason: &str, within: Duration)
 
 fn every_event_is_in_kubectls_description_of_the_node(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("described")?;
-    let _agent = Launch::quick(&node).start(cluster)?;
+    let _agent = watching(cluster, &node)?;
     let found = wait_until_ready(cluster, &node)?;
     cluster.patch_node(&node.name, &json!({"spec": {"unschedulable": true}}))?;
-    event(cluster, &node, "NodeNotSchedulable", BY_DEFAULT)?;
+    event(cluster, &node, "NodeNotSchedulable", WATCHED)?;
     let sent = events_of(cluster, &node)?;
     let reasons: Vec<&str> = sent.iter().filter_map(|e| e["reason"].as_str()).collect();
     for reason in ["Starting", "NodeHasSufficientMemory", "NodeHasSufficientPID", "NodeNotSchedulable"] {
@@ -254,7 +277,7 @@ fn a_lease_duration_from_reloaded_settings_is_on_the_lease(cluster: &Cluster) ->
 
 fn assertions_that_find_nothing_write_nothing(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("quiet")?;
-    let _agent = Launch::quick(&node).set("statusAssertFrequency", "2s").start(cluster)?;
+    let _agent = Launch::quick(&node).asserting("2s").start(cluster)?;
     let settled = settled(cluster, &node)?;
     let before = cluster.audit_of(&node)?.len();
     let requests = wait_for_requests(&cluster.api, &node, "three assertions", SOON, |all| {

@@ -66,7 +66,9 @@ fn a_server_that_restarts_under_fifty_agents_is_asked_twice_by_each_and_not_by_a
         let early: Vec<AuditEntry> =
             requests.into_iter().filter(|e| e.received_at_us < first_us + 10_000_000).collect();
         let bodies: Vec<String> = early.iter().map(|e| e.body.to_string()).collect();
-        assert!(early.len() <= REQUESTS_EACH, "{user} asked {:#?}: {bodies:#?}", lines(&early));
+        // What the controllers make of its return is looked at once, when the watch tells.
+        let looks = early.iter().filter(|e| e.verb == "get" && e.uri.contains("/nodes/")).count();
+        assert!(looks <= 1 && early.len() - looks <= REQUESTS_EACH, "{user} asked {:#?}: {bodies:#?}", lines(&early));
         when_ms.extend(early.first().map(|e| (e.received_at_us - first_us) / 1000));
     }
     when_ms.sort_unstable();

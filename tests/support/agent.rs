@@ -86,6 +86,11 @@ impl<'a> Launch<'a> {
         self
     }
 
+    /// Not watched, asserted this often.
+    pub fn asserting(self, every: &str) -> Self {
+        self.set("nodeWatch", "false").set("statusAssertFrequency", every)
+    }
+
     pub fn flag(mut self, flag: impl Into<String>) -> Self {
         self.flags.push(flag.into());
         self

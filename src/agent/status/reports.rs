@@ -24,6 +24,10 @@ impl StatusLane {
     /// What to ask next, with fresh facts.
     pub(super) fn decide(&mut self, shared: &mut Shared, now: Now) -> Step {
         if self.held_back(shared, now) {
+            // What was to be read before it is reported over: Ready again in two requests.
+            if matches!(self.base, Base::Outdated(_)) {
+                self.base.becomes(Base::Unsure);
+            }
             return self.rest_now(shared, now);
         }
         // What makes a Node Ready again goes first.

@@ -2,7 +2,8 @@
 
 use super::status::is_assertion;
 use super::*;
-use crate::api::Seen;
+use crate::api::{EVENT_TOO_LARGE, Seen};
+use crate::config::settings::Profile;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -45,13 +46,17 @@ impl Script {
 
 /// A Node whose version 100 is reported and watched, and of which nothing has been seen yet.
 fn begun() -> Script {
-    let mut script = Script::with(Settings { node_watch: true, ..Settings::default() });
+    let mut script = Script::with(watching());
     script.store(100);
     script.register();
     script.play_healthy(Lane::Lease);
     script.pass(15 * SECOND);
     assert_eq!(script.watches.len(), 1);
     script
+}
+
+fn watching() -> Settings {
+    Settings { node_watch: true, ..Settings::default() }
 }
 
 /// The same, and the first event has come.
@@ -87,7 +92,7 @@ fn what_is_watched_is_not_asserted_and_what_has_not_been_seen_is() {
 
 #[test]
 fn a_watch_begins_once_lease_and_status_stand_and_wakes_nobody() {
-    let mut script = Script::with(Settings { node_watch: true, ..Settings::default() });
+    let mut script = Script::with(watching());
     script.register();
     assert!(script.watches.is_empty());
     let mut plain = Script::new();
@@ -157,6 +162,24 @@ fn what_another_wrote_while_a_request_was_under_way_is_read_after_it() {
 }
 
 #[test]
+fn after_an_outage_that_began_before_it_was_read_two_requests_make_the_node_ready_all_the_same() {
+    let mut script = watched();
+    script.play(Lane::Lease, unreachable());
+    script.see_version(101);
+    for _ in 0..20 {
+        script.play(Lane::Lease, unreachable());
+    }
+    script.watch_ends(unreachable());
+    let (back_at, _) = script.play_healthy(Lane::Lease);
+    // What it would tell is what the controllers made of the outage.
+    let (reported_at, report) = script.play_healthy(Lane::Status);
+    assert!(matches!(report, Operation::PatchStatus { .. }), "{report:?}");
+    assert_eq!((back_at, script.watches.len()), (reported_at, 1));
+    script.pass(60 * SECOND);
+    assert_eq!(script.watches.len(), 2);
+}
+
+#[test]
 fn a_deleted_node_is_made_again_in_that_moment_and_the_end_of_an_earlier_one_is_no_news() {
     let mut script = watched();
     script.see(Seen::Deleted { uid: "uid0".to_owned() });
@@ -183,23 +206,39 @@ fn another_node_of_that_name_is_read() {
 }
 
 #[test]
-fn who_may_not_watch_asserts_as_ever_and_asks_again_in_an_hour_or_when_told_to() {
+fn who_cannot_watch_asserts_as_ever_says_so_once_and_asks_again_the_next_day_or_when_told_to() {
+    let too_large = || Err(Refusal::Failed(Failure::new(EVENT_TOO_LARGE, "an event is longer than 16384 bytes")));
+    for refused in [|| refused(403, "Forbidden"), too_large] {
+        let mut script = begun();
+        script.watch_ends(refused());
+        assert!(count(&script.pass(HOUR / 2), is_assertion) >= 22);
+        script.pass(HOUR * 20);
+        assert_eq!(script.watches.len(), 1);
+        let settings = script.agent.shared.settings.clone();
+        script.agent.handle(Input::Reloaded(Box::new(settings)), script.now());
+        script.pass(SECOND);
+        assert_eq!(script.watches.len(), 2);
+        script.watch_ends(refused());
+        script.pass(HOUR * 27);
+        assert_eq!(script.watches.len(), 3);
+        let said = |word: &str| script.words().iter().filter(|said| **said == word).count();
+        assert_eq!((said("node-unwatched"), said("failing")), (1, 0));
+        script.see_version(100);
+        script.drain();
+        assert!(script.words().contains(&"node-watched"));
+    }
+}
+
+#[test]
+fn another_certificate_may_be_one_that_may_watch() {
     let mut script = begun();
     script.watch_ends(refused(403, "Forbidden"));
-    assert!(count(&script.pass(HOUR / 2), is_assertion) >= 22);
-    assert!(script.words().contains(&"failing"));
+    script.pass(HOUR);
     assert_eq!(script.watches.len(), 1);
-    let settings = script.agent.shared.settings.clone();
-    script.agent.handle(Input::Reloaded(Box::new(settings)), script.now());
-    script.pass(SECOND);
+    let dates = CredentialDates { not_after: Some(Wall::LAST), ..CredentialDates::default() };
+    script.agent.handle(Input::Credentials(dates), script.now());
+    script.pass(11 * SECOND);
     assert_eq!(script.watches.len(), 2);
-    script.watch_ends(refused(403, "Forbidden"));
-    script.pass(HOUR + HOUR / 10);
-    assert_eq!(script.watches.len(), 3);
-    assert_eq!(script.words().iter().filter(|word| **word == "failing").count(), 1);
-    script.see_version(100);
-    script.drain();
-    assert!(script.words().contains(&"recovered"));
 }
 
 #[test]
@@ -255,6 +294,46 @@ fn others_that_write_all_the_time_cost_a_look_each_ten_seconds_and_then_the_watc
     assert_eq!(script.watches.len(), 2, "it may be over");
 }
 
+/// Twenty hours in which somebody writes the Node every five minutes.
+#[test]
+fn where_bytes_are_paid_for_others_that_write_more_often_than_assertions_come_end_it() {
+    for (profile, is_ended) in [(Profile::Lan, false), (Profile::Metered, true), (Profile::Satellite, true)] {
+        let status_assert_frequency = Duration::from_secs(600);
+        let mut script = Script::with(Settings { profile, status_assert_frequency, ..watching() });
+        script.store(100);
+        script.register();
+        script.pass(15 * SECOND);
+        script.see_version(100);
+        for version in 101..341 {
+            if script.watch.is_some() {
+                script.see_version(version);
+            }
+            script.store(version);
+            script.pass(HOUR / 12);
+        }
+        assert_eq!(script.words().contains(&"node-restless"), is_ended, "{profile:?}");
+    }
+}
+
+#[test]
+fn with_assertions_the_watch_is_put_off() {
+    let budget = Some(2_859_840 + 10_000_000);
+    let mut script = Script::with(Settings { daily_bytes: budget, ..watching() });
+    script.counted = Some(Day::default());
+    script.store(100);
+    script.register();
+    script.pass(15 * SECOND);
+    script.see_version(100);
+    script.counted.as_mut().unwrap().of(Purpose::Status).unwrap().bytes = 5_100_000;
+    script.pass(60 * SECOND);
+    assert!(script.watch.is_some(), "nothing came");
+    script.see_version(101);
+    script.pass(2 * HOUR);
+    assert!(script.watch.is_none() && script.watches.len() == 1);
+    script.pass(23 * HOUR);
+    assert_eq!(script.watches.len(), 2, "the next day");
+}
+
 #[test]
 fn a_watch_that_says_nothing_of_what_we_wrote_is_ended() {
     let mut script = watched();
@@ -269,7 +348,8 @@ fn a_watch_that_says_nothing_of_what_we_wrote_is_ended() {
 #[test]
 fn without_the_setting_it_ends() {
     let mut script = watched();
-    script.agent.handle(Input::Reloaded(Box::default()), script.now());
+    let settings = Settings { node_watch: false, ..Settings::default() };
+    script.agent.handle(Input::Reloaded(Box::new(settings)), script.now());
     script.pass(SECOND);
     assert!(script.watch.is_none());
     assert!(count(&script.pass(HOUR), is_assertion) >= 44);

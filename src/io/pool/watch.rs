@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::{Pool, end};
 use crate::api::{Answer, Failure, NoAnswer, Operation, Refusal, Seen};
+use crate::io::clock;
 use crate::io::connection::Connection;
 
 /// Lanes that may need a stream beside the watch at any time.
@@ -57,7 +58,11 @@ impl Pool {
             self.attempts.until(|| self.is_left(&connection, drops)).await;
             None
         };
-        let watched = async { Some(connection.watch(operation, &target, tell).await) };
+        let tell = |seen| {
+            self.silences.broken(clock::up());
+            tell(seen);
+        };
+        let watched = async { Some(connection.watch(operation, &target, &tell).await) };
         match smol::future::or(moved, watched).await {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(NoAnswer { failure, .. })) => Err(failure),
