@@ -60,10 +60,11 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
     let wanted = Cadence::of(&settings);
     let Some(agent) = control::connect(&directory) else {
         let days = kept_days(&directory);
+        let counted = both(&days);
         return Ok(Cost {
-            forgotten: silence_forgotten(&both(&days), wanted),
-            is_watched: is_watched(&both(&days)),
-            month: both(&days).for_seconds(MONTH_SECONDS),
+            forgotten: silence_forgotten(&counted, wanted),
+            is_watched: is_watched(&counted),
+            month: counted.for_seconds(MONTH_SECONDS),
             days,
             as_set: None,
             cadence: wanted,

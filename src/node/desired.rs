@@ -34,8 +34,9 @@ pub fn initial(board: &Board, remembered: &Remembered) -> Update {
 /// The Node as it should be, from the Node as the server has it (SYN-5, UPD-1..3).
 ///
 /// A condition of ours whose status is right but whose reason is still the node controller's (`NodeStatusUnknown`,
-/// `NodeStatusNeverUpdated`), or that of the other status, counts as a transition (PRS-7): somebody
-/// has then already repaired the status alone, and reason, message, transition time and event are still owed. `reconciles`: as the first report of a process, which also puts right what REC-* says.
+/// `NodeStatusNeverUpdated`), or that of the other status, counts as a transition (PRS-7): somebody has then already
+/// repaired the status alone, and reason, message, transition time and event are still owed. `reconciles`: as the first report
+/// of a process, which also puts right what REC-* says.
 pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered, reconciles: bool) -> Update {
     let mut node = base.clone();
     if reconciles {
