@@ -433,3 +433,34 @@ fn output_that_cannot_be_written_is_a_failure() {
     assert_eq!(output.status.code(), Some(70));
     assert!(err(&output).contains("cannot write the output: No space left on device"), "{}", err(&output));
 }
+
+#[test]
+fn an_absence_needs_an_end_a_reason_of_one_line_and_an_agent_that_runs() {
+    let folder = Folder::new();
+    let state = folder.path("state");
+    let asked = |args: &[&str]| {
+        let output = nodepulse(&[args, &["--state-directory", &state]].concat());
+        (output.status.code(), err(&output))
+    };
+    for (args, code, why) in [
+        (&["away"][..], 64, "--until \"\" is no time: write for example 8h, 90m or 2026-12-24"),
+        (
+            &["away", "--until", "tomorrow"],
+            64,
+            "--until \"tomorrow\" is no time: write for example 8h, 90m or 2026-12-24",
+        ),
+        (
+            &["away", "--until", "8h", "--reason", &"x".repeat(65)],
+            64,
+            "xx\" is no reason: write one line of at most 64 bytes",
+        ),
+        (&["away", "--until", "8h", "--reason", "a\nb"], 64, "--reason \"a\\nb\" is no reason"),
+        (&["away", "8h"], 64, "\"8h\" is one argument too many"),
+        (&["back", "--until", "8h"], 64, "back does not take --until"),
+        (&["away", "--until", "8h"], 70, "no agent runs with "),
+        (&["back"], 70, "no agent runs with "),
+    ] {
+        let (found, said) = asked(args);
+        assert!(found == Some(code) && said.contains(why), "{args:?}: {found:?} {said}");
+    }
+}

@@ -12,6 +12,7 @@
 mod disk;
 mod model;
 mod sim {
+    pub mod absence;
     pub mod answers;
     pub mod board;
     pub mod clocks;

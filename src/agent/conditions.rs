@@ -226,6 +226,19 @@ impl Conditions {
         rules::own().zip(&self.all).any(|(own, believed)| own == kind && believed.change.is_some())
     }
 
+    /// Whether this Node has it as the last look judged it.
+    pub(super) fn is_said(&self, kind: &str, node: &Node) -> bool {
+        let believed = rules::own().zip(&self.all).find(|(own, _)| *own == kind).map(|(_, believed)| believed);
+        let Some(judged) = believed.and_then(|believed| believed.judged.as_ref()) else { return false };
+        match find(node, kind) {
+            Some(stored) => {
+                let has_message = judged.message.as_ref().is_none_or(|message| *message == stored.message);
+                stored.status == judged.status.word() && has_message
+            }
+            None => rules::may_be_absent(kind, judged.status),
+        }
+    }
+
     /// The server took the report that was made last, and `node` is what came of it: where somebody made the Node anew in the
     /// meantime, a report of what differs from the former one said too little.
     pub(super) fn acknowledged(&mut self, node: &Node) {

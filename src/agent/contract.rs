@@ -6,6 +6,7 @@ use super::notice::Notice;
 use crate::api::traffic::Day;
 use crate::api::{Answer, Lane, Operation, Seen};
 use crate::config::Settings;
+use crate::config::absence::Until;
 use crate::config::kubeconfig::Server;
 use crate::config::settings::{CaHash, Token};
 use crate::identity::files::PrivateKey;
@@ -51,6 +52,11 @@ pub enum Input {
     },
     /// A person wants the certificate's successor now (ROT-2); answer with [`Output::Told`].
     Renew,
+    /// A person announces that the board is away until then, and why; answer with [`Output::Told`]: `told` or `kept`, and the
+    /// time that was announced.
+    Away { until: Until, reason: String },
+    /// The absence that was announced is over; answer with [`Output::Told`]: `told`, `kept`, or `none` where none was announced.
+    Back,
     /// The end of [`Output::Write`]: all of it is on the disk, or who knows what.
     Written { done: bool },
     /// SIGTERM: [`Output::Stopped`] follows, as soon as nothing is left to write.
@@ -147,7 +153,7 @@ pub enum Output {
     Write(Write),
     /// Nothing is left to do: the process may end. Comes once, after [`Input::Stopping`].
     Stopped,
-    /// What came of [`Input::Renew`], or why nothing does, in one sentence.
+    /// What came of [`Input::Renew`], [`Input::Away`] or [`Input::Back`], or why nothing does, in one sentence.
     Told(Result<String, String>),
     /// Something a person wants to know.
     Say(Notice),

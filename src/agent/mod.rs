@@ -6,6 +6,7 @@
 //! Five lanes, each with at most one request in flight: Lease, status (registration included), events, identity, watch. A lane is asked
 //! what it wants only when nothing of its own is in flight, so no lane can wait for another's answer (LSE-16).
 
+mod absence;
 mod backoff;
 mod bucket;
 mod budget;
@@ -110,6 +111,8 @@ pub struct Agent {
     /// An administrator has revoked the identity: nothing is asked before.
     revoked_until: Up,
     probing: bool,
+    /// Somebody who announced something waits for an answer, until then.
+    answer_by: Option<Up>,
     end: End,
 }
 
@@ -153,6 +156,7 @@ impl Agent {
             requests,
             revoked_until: Up::BOOT,
             probing: false,
+            answer_by: None,
             end: End::NotYet,
         }
     }
@@ -214,6 +218,8 @@ impl Agent {
                 let is_held = self.is_renewing();
                 self.identity.renew(is_held, &mut self.shared, now);
             }
+            Input::Away { until, reason } => self.announce(until, &reason, now),
+            Input::Back => self.call_off(now),
             Input::Written { done } => {
                 let notice = self.shared.records.written(done, now.up);
                 self.shared.say_if(notice);
@@ -281,6 +287,7 @@ impl Agent {
                 Step::Wait { until, because } => sooner(&mut wait, until, because),
             }
         }
+        self.answer_announcer(&mut wait, now);
         let look = self.status.look_due(&self.shared, self.lease.renewal(&self.shared, now.up));
         if now.up >= look {
             self.probe();

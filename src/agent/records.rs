@@ -72,6 +72,22 @@ impl Records {
         }
     }
 
+    /// Until when the board is away, as was announced, and why.
+    pub(super) fn announced(&self) -> Option<(Wall, &str)> {
+        let announced = self.waiting().filter_map(|record| match &record.what {
+            Happened::AbsenceAnnounced { until, reason } => Some((*until, reason.as_str())),
+            _ => None,
+        });
+        announced.last()
+    }
+
+    /// What was announced is over, or something else is announced. Answers whether there was anything.
+    pub(super) fn end_absence(&mut self) -> bool {
+        // There is never more than one.
+        let announced = self.waiting().find(|record| !record.what.is_pending()).map(|record| record.sequence);
+        announced.map(|sequence| self.forget(sequence)).is_some()
+    }
+
     /// It has accepted what was told of one that waits on.
     pub(super) fn keep_told(&mut self) {
         self.journal.was_told();
@@ -81,7 +97,7 @@ impl Records {
     fn idle_clock(&self) -> Option<Sequence> {
         let is_clock = |record: &&Record| matches!(record.what, Happened::ClockSet { .. });
         let needs = |clock: &Record| {
-            let mut others = self.waiting().filter(|record| !is_clock(record));
+            let mut others = self.waiting().filter(|record| !is_clock(record) && record.what.is_pending());
             others.any(|record| record.at.boot == clock.at.boot && record.sequence < clock.sequence)
         };
         self.waiting().filter(is_clock).find(|clock| !needs(clock)).map(|clock| clock.sequence)
@@ -113,7 +129,7 @@ impl Records {
         let is_due = self.journal.write_due().is_some_and(|due| due <= now);
         // That something was told rides with the next write. A board that loses its power once a day would tell each start
         // a day late again, when the server has forgotten the event that it had: of starts it is worth a write.
-        let has_started = self.is_starting && self.waiting().next().is_none();
+        let has_started = self.is_starting && !self.waiting().any(|record| record.what.is_pending());
         self.is_starting &= !has_started;
         if self.waits_since.is_some() || is_due || has_started { self.last_write(now) } else { None }
     }
@@ -191,7 +207,8 @@ impl Records {
         };
         let boot = self.journal.boot();
         let mut of_this_boot = self.waiting().filter(|record| record.at.boot == boot && record.at.up <= now);
-        let is_needed = of_this_boot.any(|record| !matches!(record.what, Happened::ClockSet { .. }) && is_off(record));
+        let is_dated = |record: &Record| !matches!(record.what, Happened::ClockSet { .. }) && record.what.is_pending();
+        let is_needed = of_this_boot.any(|record| is_dated(record) && is_off(record));
         drop(of_this_boot);
         if is_needed {
             self.journal.add(Now { up: now, wall: Some(server) }, Happened::ClockSet { wall: server });

@@ -55,7 +55,7 @@ const SPACING: Duration = Duration::from_secs(1);
 
 impl Replay {
     pub(super) fn new(records: &Records, node_name: &str) -> Replay {
-        let pace = if records.waiting().next().is_some() { Pace::Held } else { Pace::Live };
+        let pace = if records.waiting().any(|record| record.what.is_pending()) { Pace::Held } else { Pace::Live };
         let fleet_offset = fleet_offset(node_name, SPREAD);
         Replay { pace, quiet_until: Up::BOOT, fleet_offset, summary: None, unreported: heapless::Vec::new() }
     }
@@ -205,6 +205,7 @@ fn telling(record: &Record, node: &str, records: &Records, stamp: Wall, now: Up)
         // None of these is told.
         Happened::OutageBegan { cause } => event(false, "UplinkLost", cause.to_string()),
         Happened::ClockSet { wall } => event(false, "ClockSet", wall.to_string()),
+        Happened::AbsenceAnnounced { reason, .. } => event(false, "AbsenceAnnounced", reason.to_string()),
     }
 }
 

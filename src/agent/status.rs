@@ -254,6 +254,21 @@ impl StatusLane {
         }
     }
 
+    /// Something was announced, or called off: the Node says so now.
+    pub(super) fn announced(&mut self, shared: &mut Shared, now: Now) {
+        self.wanted.announced(self.base.node(), shared, now);
+        if let Stage::Rest { earliest, .. } = &mut self.stage
+            && !self.base.is_registering()
+        {
+            *earliest = now.up;
+        }
+    }
+
+    /// Whether the server has that condition of ours as it was judged last.
+    pub(super) fn says(&self, kind: &str) -> bool {
+        self.base.node().is_some_and(|node| self.wanted.is_said(kind, node))
+    }
+
     /// Another board that wrote this Node, as far as what is known of both says so.
     pub(super) fn stranger(&self, node: &Node) -> Option<String> {
         self.wanted.stranger(node)

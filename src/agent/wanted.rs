@@ -99,6 +99,7 @@ impl WantedNode {
 
     /// Answers whether that is what the last judgement said.
     fn judge(&mut self, base: Option<&Node>, shared: &mut Shared, now: Now) -> bool {
+        shared.end_absence_in_time(now);
         let Some(facts) = self.facts.as_deref() else { return true };
         let life = shared.credentials.dates().renewal.zip(shared.stamp(now));
         let look = Evidence {
@@ -108,9 +109,20 @@ impl WantedNode {
             remembered: &self.remembered,
             is_budget_low: shared.budget.puts_off(PutOff::Reports),
             expires: life.map(|(life, stamp)| (stamp >= life.warned_from(), life.end)),
+            absence: shared.absence(now),
             base,
         };
         self.conditions.judged(rules::judge(&look), base.is_some(), shared, now)
+    }
+
+    /// Something else was announced.
+    pub(super) fn announced(&mut self, base: Option<&Node>, shared: &mut Shared, now: Now) {
+        self.settled &= self.judge(base, shared, now);
+    }
+
+    /// Whether this Node has that condition of ours as the last look judged it.
+    pub(super) fn is_said(&self, kind: &str, node: &Node) -> bool {
+        self.conditions.is_said(kind, node)
     }
 
     /// The server's Node is known, and with it what our conditions were before.

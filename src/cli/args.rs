@@ -18,6 +18,8 @@ pub struct Invocation {
     /// Folder of `--root`.
     pub root: String,
     pub file: Option<String>,
+    pub until: Option<String>,
+    pub reason: Option<String>,
     pub format: Format,
     pub sources: Sources,
 }
@@ -135,7 +137,8 @@ fn invocation(
     };
     let root = value("--root").unwrap_or_else(|| "/".to_owned());
     let sources = Sources { config: value("--config"), flags };
-    Ok(Invocation { command, topic, root, file: value("--file"), format, sources })
+    let [file, until, reason] = ["--file", "--until", "--reason"].map(value);
+    Ok(Invocation { command, topic, root, file, until, reason, format, sources })
 }
 
 fn check_taken(row: &CommandRow, options: &[(&str, String)], flags: &[(String, String)]) -> Result<(), String> {

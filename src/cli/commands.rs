@@ -8,6 +8,8 @@ pub enum Command {
     Identity,
     Renew,
     Leave,
+    Away,
+    Back,
     Probe,
     Render,
     Check,
@@ -59,6 +61,13 @@ pub const COMMANDS: &[&CommandRow] = &[
     ),
     &command(Command::Renew, "renew", "Renew the certificate now", &["--config"]),
     &command(Command::Leave, "leave", "Leave the cluster, and do not join it again", &["--config"]),
+    &command(
+        Command::Away,
+        "away",
+        "Announce that this board is away until a time",
+        &["--config", "--until", "--reason", "--output"],
+    ),
+    &command(Command::Back, "back", "End an announced absence before its time", &["--config", "--output"]),
     &command(Command::Probe, "probe", "Show what is known about this board, and why the rest is not", SHOW),
     &command(Command::Render, "render", "Show the Node that would be registered; nothing is sent", SHOW),
     &command(Command::Check, "check", "Test settings, server, clock, certificates and permissions", &["--config"]),
@@ -97,6 +106,9 @@ impl CommandRow {
     }
 }
 
+/// Of one or two commands only: their own help is the place for it.
+const FEW: usize = 2;
+
 /// An option that is no setting.
 pub struct OptionRow {
     /// Its names with their dashes, and in capital letters what stands for its value, if it takes one.
@@ -110,7 +122,9 @@ pub const OPTIONS: &[OptionRow] = &[
     OptionRow { usage: "--config FILE", meaning: "Settings file instead of /etc/nodepulse/config.yaml" },
     OptionRow { usage: "--root DIR", meaning: "Read the files of another board below DIR (probe, render)" },
     OptionRow { usage: "--file FILE", meaning: "A journal that is not in stateDirectory (journal)" },
-    OptionRow { usage: "-o, --output FORMAT", meaning: "text or json (probe, render, identity, journal, cost)" },
+    OptionRow { usage: "--until TIME", meaning: "When it is over: 8h, 90m or 2026-12-24T06:00:00Z (away)" },
+    OptionRow { usage: "--reason TEXT", meaning: "Why, in at most 64 bytes (away)" },
+    OptionRow { usage: "-o, --output FORMAT", meaning: "text or json, of commands that show something" },
     OptionRow { usage: "-h, --help", meaning: "Explain this command" },
     OptionRow { usage: "-V, --version", meaning: "Show the version" },
 ];
@@ -123,6 +137,10 @@ impl OptionRow {
 
     pub fn long_name(&self) -> &'static str {
         self.names().last().unwrap_or_default()
+    }
+
+    pub fn is_of_few(&self) -> bool {
+        COMMANDS.iter().filter(|row| row.takes(self.long_name())).count() <= FEW
     }
 
     pub fn takes_value(&self) -> bool {

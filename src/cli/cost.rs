@@ -74,7 +74,7 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
         });
     };
     let silent = || CliError::new(exit::SOFTWARE, "the agent does not say: is it of the same version?");
-    let told = control::ask(agent, Order::Cost).ok().flatten().ok_or_else(silent)?;
+    let told = control::ask(agent, &Order::Cost).ok().flatten().ok_or_else(silent)?;
     let told = told.map_err(|why| CliError::new(exit::SOFTWARE, why))?;
     let (days, month) = Default::default();
     let daily_bytes = settings.daily_bytes;

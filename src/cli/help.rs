@@ -48,7 +48,7 @@ fn main() -> String {
     text.extend(COMMANDS.iter().map(|row| entry(row.usage, row.meaning, 16)));
     text += "\n";
     text += &heading("Options");
-    text.extend(OPTIONS.iter().map(|row| entry(row.usage, row.meaning, 21)));
+    text.extend(OPTIONS.iter().filter(|row| !row.is_of_few()).map(|row| entry(row.usage, row.meaning, 21)));
     text + &format!("{} settings, keys of the file or flags, which win: nodepulse help settings\n", SETTINGS.len())
 }
 
@@ -77,6 +77,8 @@ fn settings() -> String {
         A file of kind KubeletConfiguration is read as well, as far as it applies. Names, defaults and meaning are \
         the kubelet's, unless marked with *.";
     let mut text = wrap(about, WIDTH).join("\n") + "\n";
+    text += &format!("\n{}", heading("Options of single commands, which are no settings"));
+    text.extend(OPTIONS.iter().filter(|row| row.is_of_few()).map(|row| entry(row.usage, row.meaning, 21)));
     for setting in SETTINGS {
         let mark = if setting.defined_by == DefinedBy::Ours { " *" } else { "" };
         text += &format!("\n{BOLD}{}{RESET}{mark}\n  {}\n", setting.name, setting.usage());
@@ -140,7 +142,9 @@ mod tests {
         for row in COMMANDS {
             assert!(text.contains(row.usage) && text.contains(row.meaning), "{}", row.usage);
         }
+        let of_few = plain("settings");
         for row in OPTIONS {
+            let text = if row.is_of_few() { &of_few } else { &text };
             assert!(text.contains(row.usage) && text.contains(row.meaning), "{}", row.usage);
         }
     }

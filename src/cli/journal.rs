@@ -125,6 +125,11 @@ fn described(what: &Happened) -> (&'static str, Value, String) {
         Happened::ClockSet { wall } => {
             ("ClockSet", json!({"learned": wall.to_micro_stamp()}), format!("the time became known: {wall}"))
         }
+        Happened::AbsenceAnnounced { until, reason } => {
+            let until = until.to_seconds_stamp();
+            let sentence = format!("the board is away until {until}{}", because(reason));
+            ("AbsenceAnnounced", json!({"until": until, "reason": **reason}), sentence)
+        }
         Happened::Dropped { count } => {
             ("Dropped", json!({"count": count}), format!("{} removed to make room", number_of_records(*count as usize)))
         }

@@ -46,7 +46,7 @@ pub fn leave(sources: &Sources) -> Result<String, CliError> {
             let agent = control::connect(directory).ok_or(running)?;
             // Whoever starts it again finds that it has left.
             stay_away(&folder, &node).map_err(failed)?;
-            let _ = control::ask(agent, Order::Stop);
+            let _ = control::ask(agent, &Order::Stop);
             let_go(directory, LET_GO_WITHIN)?
         }
     };

@@ -1,6 +1,7 @@
 //! Turns arguments into one command, text and an exit code.
 
 pub mod args;
+mod away;
 mod check;
 mod colour;
 pub mod commands;
@@ -38,7 +39,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
 }
 
 fn execute(invocation: Invocation) -> Result<u8, CliError> {
-    let Invocation { command, topic, root, file, format, mut sources } = invocation;
+    let Invocation { command, topic, root, file, until, reason, format, mut sources } = invocation;
     load::read_token(&mut sources, std::io::stdin().lock())?;
     match command {
         Command::Version => print(&help::version())?,
@@ -87,6 +88,16 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             })?;
         }
         Command::Renew => print(&renew::renew(&sources)?)?,
+        Command::Away | Command::Back => {
+            let announced = match command {
+                Command::Away => away::away(until.as_deref(), reason, &sources)?,
+                _ => away::back(&sources)?,
+            };
+            print(&match format {
+                Format::Text => announced.to_text(),
+                Format::Json => document(&announced.to_json()),
+            })?;
+        }
         Command::Leave => print(&leave::leave(&sources)?)?,
         Command::Run | Command::Join => {
             let ended = if command == Command::Join { join::join(sources) } else { run::run(sources, false) };

@@ -33,7 +33,7 @@ pub fn renew(sources: &Sources) -> Result<String, CliError> {
         return Err(CliError::new(exit::SOFTWARE, text));
     };
     let silent = || format!("the agent says nothing: nodepulse identity shows what it has; it renews from {due} on");
-    match control::ask(agent, Order::Renew).ok().flatten() {
+    match control::ask(agent, &Order::Renew).ok().flatten() {
         Some(Ok(done)) => Ok(format!("{done}\n")),
         Some(Err(why)) => Err(CliError::new(exit::SOFTWARE, why)),
         None => Err(CliError::new(exit::SOFTWARE, silent())),

@@ -80,6 +80,10 @@ pub const TAINTS: usize = 64;
 pub const NODE_ADDRESSES: usize = 32;
 /// Events that wait to be sent; the oldest is dropped first.
 pub const WAITING_EVENTS: usize = 64;
+/// How far ahead the end of an announced absence may be.
+pub const LONGEST_ABSENCE: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Longest reason of one, bytes: as much as a record holds.
+pub const ABSENCE_REASON_BYTES: usize = 64;
 /// Records of the journal that wait to be sent; the middle of each series is dropped first.
 pub const WAITING_RECORDS: usize = 256;
 /// Smallest file of the journal, bytes, and so its smallest quota.

@@ -1,5 +1,6 @@
 //! Turns a settings file, a kubeconfig and command-line flags into checked settings, or every problem at once.
 
+pub mod absence;
 mod alpn;
 pub mod budget;
 mod duration;

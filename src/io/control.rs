@@ -4,6 +4,8 @@
 //! {"do":"renew"}  ->  {"done":"a new certificate is in use, valid until ..."}, or {"failed":"..."}
 //! {"do":"stop"}   ->  nothing: the connection ends with the process
 //! {"do":"cost"}   ->  {"done":"traffic ...\ncadence ...\nprocess ..."} (io/meter.rs)
+//! {"do":"away","until":"2026-12-24T06:00:00Z","reason":"..."}  ->  {"done":"told 2026-12-24T06:00:00Z"}, or "kept ..." without a server
+//! {"do":"back"}   ->  {"done":"told "}, or "kept ", or "none"
 //! ```
 //!
 //! A socket in the state directory, which is the agent's own, for its user and root alone. One command after the other.
@@ -24,18 +26,49 @@ use serde_json::{Value, json};
 use super::clock;
 use super::inbox::Flag;
 use super::reactor::{Reactor, Watched};
+use crate::config::absence::Until;
 use crate::config::limits::CONTROL_LINE_BYTES;
 
 /// What a command may ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     Renew,
     Stop,
     /// What talking to the server has taken, and what it would at another cadence.
     Cost,
+    /// The board is away until then, and why.
+    Away {
+        until: Until,
+        reason: String,
+    },
+    Back,
 }
 
-const ORDERS: [(&str, Order); 3] = [("renew", Order::Renew), ("stop", Order::Stop), ("cost", Order::Cost)];
+impl Order {
+    /// As one line of JSON, without its end.
+    fn line(&self) -> Value {
+        let (name, until, reason) = match self {
+            Order::Renew => ("renew", None, None),
+            Order::Stop => ("stop", None, None),
+            Order::Cost => ("cost", None, None),
+            Order::Away { until, reason } => ("away", Some(until.to_string()), Some(reason)),
+            Order::Back => ("back", None, None),
+        };
+        json!({ "do": name, "until": until, "reason": reason })
+    }
+
+    fn parse(line: &Value) -> Option<Order> {
+        let text = |key: &str| line.get(key).and_then(Value::as_str);
+        Some(match text("do")? {
+            "renew" => Order::Renew,
+            "stop" => Order::Stop,
+            "cost" => Order::Cost,
+            "away" => Order::Away { until: Until::parse(text("until")?).ok()?, reason: text("reason")?.to_owned() },
+            "back" => Order::Back,
+            _ => return None,
+        })
+    }
+}
 
 const SOCKET: &str = "control";
 /// Commands that wait for their turn.
@@ -132,9 +165,7 @@ async fn read_order(stream: &Watched<UnixStream>) -> Option<Order> {
             return None;
         }
     }
-    let line: Value = serde_json::from_slice(&line).ok()?;
-    let wanted = line.get("do")?.as_str()?;
-    ORDERS.iter().find(|(name, _)| *name == wanted).map(|(_, order)| *order)
+    Order::parse(&serde_json::from_slice(&line).ok()?)
 }
 
 /// A command's end: the agent that listens in this directory, if one does.
@@ -144,10 +175,9 @@ pub fn connect(directory: &str) -> Option<UnixStream> {
 }
 
 /// What came of it: `None` where the agent has ended before it said that.
-pub fn ask(mut stream: UnixStream, order: Order) -> io::Result<Option<Result<String, String>>> {
-    let name = ORDERS.iter().find(|(_, one)| *one == order).map(|(name, _)| name);
+pub fn ask(mut stream: UnixStream, order: &Order) -> io::Result<Option<Result<String, String>>> {
     stream.set_read_timeout(Some(COMMAND_PATIENCE))?;
-    stream.write_all(format!("{}\n", json!({ "do": name })).as_bytes())?;
+    stream.write_all(format!("{}\n", order.line()).as_bytes())?;
     let mut line = Vec::new();
     stream.take(CONTROL_LINE_BYTES as u64).read_to_end(&mut line)?;
     let line: Value = serde_json::from_slice(&line).unwrap_or_default();
@@ -182,7 +212,7 @@ mod tests {
             client(&path)
         });
         let ask = |order| {
-            Vec::push(&mut asked.borrow_mut(), order);
+            Vec::push(&mut asked.borrow_mut(), Order::clone(&order));
             answer(order).into_iter().for_each(|told| control.answer(told));
         };
         let until = async {
@@ -206,14 +236,24 @@ mod tests {
         let (asked, heard) = serve(
             |order| (order == Order::Renew).then(|| Ok("it is \"renewed\"\nin two lines".to_owned())),
             |path| {
-                let first = ask(connect(path).unwrap(), Order::Renew).unwrap();
-                let second = ask(connect(path).unwrap(), Order::Renew).unwrap();
+                let first = ask(connect(path).unwrap(), &Order::Renew).unwrap();
+                let second = ask(connect(path).unwrap(), &Order::Renew).unwrap();
                 (first, second)
             },
         );
         assert_eq!(asked, [Order::Renew, Order::Renew]);
         let done = Some(Ok("it is \"renewed\"\nin two lines".to_owned()));
         assert_eq!(heard, (done.clone(), done));
+    }
+
+    #[test]
+    fn an_order_is_one_line_of_json_and_the_same_again() {
+        let away =
+            |until| Order::Away { until: Until::parse(until).unwrap(), reason: "sleeps \"at night\"".to_owned() };
+        for order in [Order::Renew, Order::Stop, Order::Cost, Order::Back, away("2026-12-24T06:00:00Z"), away("1h30m")]
+        {
+            assert_eq!(Order::parse(&order.line()), Some(order));
+        }
     }
 
     #[test]
@@ -225,14 +265,22 @@ mod tests {
                 let gone = connect(path).unwrap();
                 drop(gone);
                 let endless = vec![b' '; 3 * CONTROL_LINE_BYTES];
-                let wrong: [&[u8]; 6] =
-                    [b"renew\n", b"{\"do\":\"dance\"}\n", b"{\"do\":7}\n", b"[]\n", b"\xff\n", b"{\"do\":\"stop\"}x\n"];
+                let wrong: [&[u8]; 8] = [
+                    b"renew\n",
+                    b"{\"do\":\"dance\"}\n",
+                    b"{\"do\":7}\n",
+                    b"[]\n",
+                    b"\xff\n",
+                    b"{\"do\":\"stop\"}x\n",
+                    b"{\"do\":\"away\",\"until\":\"soon\",\"reason\":\"\"}\n",
+                    b"{\"do\":\"away\",\"until\":\"8h\"}\n",
+                ];
                 for bytes in wrong {
                     assert!(written(path, bytes).starts_with("{\"failed\":\"this agent does not know"), "{bytes:?}");
                 }
                 let mut stream = connect(path).unwrap();
                 let _ = stream.write_all(&endless);
-                let heard = ask(connect(path).unwrap(), Order::Renew).unwrap();
+                let heard = ask(connect(path).unwrap(), &Order::Renew).unwrap();
                 drop(silent);
                 heard
             },

@@ -287,6 +287,8 @@ impl Shared {
     async fn serve_control(&self, listener: Option<OwnedFd>) {
         let ask = |order| match order {
             Order::Renew => self.inbox.push(Message::Input(Input::Renew)),
+            Order::Away { until, reason } => self.inbox.push(Message::Input(Input::Away { until, reason })),
+            Order::Back => self.inbox.push(Message::Input(Input::Back)),
             Order::Stop => self.inbox.push(Message::Signal(Request::Stop)),
             Order::Cost => self.control.answer(Ok(self.resolver.meter().report(self.cadence.get()))),
         };

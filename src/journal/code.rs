@@ -105,6 +105,7 @@ pub fn most_bytes(record: &Record) -> usize {
         Happened::BoardRebooted { reason, .. } => 17 + reason.len(),
         Happened::ProcessStarted => 0,
         Happened::ClockSet { .. } => 10,
+        Happened::AbsenceAnnounced { reason, .. } => 11 + reason.len(),
         Happened::Dropped { .. } => 5,
     };
     FRAME + FIXED + fields
@@ -172,6 +173,7 @@ impl Writer {
             Happened::BoardRebooted { .. } => 5,
             Happened::ClockSet { .. } => 6,
             Happened::Dropped { .. } => 7,
+            Happened::AbsenceAnnounced { .. } => 9,
         };
         self.bytes.push(if record.at.wall.is_some() { kind | HAS_WALL } else { kind });
         self.number(next.saturating_sub(record.sequence.0));
@@ -201,6 +203,10 @@ impl Writer {
             }
             Happened::ClockSet { wall } => self.signed(wall.unix_us().wrapping_sub(previous.wall_us)),
             Happened::Dropped { count } => self.number(u64::from(*count)),
+            Happened::AbsenceAnnounced { until, reason } => {
+                self.signed(until.unix_us().wrapping_sub(previous.wall_us));
+                self.text(reason);
+            }
         }
     }
 }
@@ -296,6 +302,10 @@ impl Reader<'_> {
             6 => Happened::ClockSet { wall: Wall::from_unix_us(previous.wall_us.wrapping_add(self.signed()?)) },
             7 => Happened::Dropped { count: self.small()? },
             8 => return self.skip_known_node().map(|()| None),
+            9 => {
+                let until = Wall::from_unix_us(previous.wall_us.wrapping_add(self.signed()?));
+                Happened::AbsenceAnnounced { until, reason: self.text()? }
+            }
             _ => return None,
         };
         let up = Up::since_boot(Duration::from_micros(up_us));

@@ -13,7 +13,7 @@ pub fn least_needed<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Op
         0 => !is_kept_longer(&record.what) && is_middle(records.clone(), place, record),
         1 => is_middle(records.clone(), place, record),
         2 => !is_kept_longer(&record.what),
-        3 => !matches!(record.what, Happened::Dropped { .. }),
+        3 => !matches!(record.what, Happened::Dropped { .. } | Happened::AbsenceAnnounced { .. }),
         _ => true,
     };
     (0..5).find_map(|kind| records.clone().enumerate().position(|(place, record)| is_of(kind, place, record)))
@@ -58,6 +58,7 @@ mod tests {
                 Happened::ConditionChanged { condition, from: Status::True, to: Status::False, reason }
             }
             "S" => Happened::ProcessStarted,
+            "A" => Happened::AbsenceAnnounced { until: Wall::from_unix_us(0), reason: cut("") },
             "K" => Happened::ClockSet { wall: Wall::from_unix_us(0) },
             "B" => Happened::OutageBegan { cause: cut("") },
             "E" => Happened::OutageEnded { cause: cut(""), changes: 0, dropped: 0 },
@@ -85,6 +86,10 @@ mod tests {
             // The clock's last word in each boot.
             ("K1 K1", Some(0)),
             ("K1 K2 K2", Some(1)),
+            // What was announced holds on.
+            ("A R", Some(1)),
+            ("A C1 S", Some(1)),
+            ("A", Some(0)),
             // What says how many are gone goes last.
             ("D R", Some(1)),
             ("D D B E", Some(2)),

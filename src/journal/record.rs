@@ -59,6 +59,8 @@ pub enum Happened {
     BoardRebooted { old: BootId, reason: Text },
     /// What the time really was at this moment, learned from the API server.
     ClockSet { wall: Wall },
+    /// Somebody announced that the board is away until then, and why. It waits until that is over, or another one is announced.
+    AbsenceAnnounced { until: Wall, reason: Text },
     /// So many records were given up to make room for others, since the last record that said so was forgotten.
     Dropped { count: u32 },
 }
@@ -66,7 +68,12 @@ pub enum Happened {
 impl Happened {
     /// Whether an event tells of it; what does not is there for the times and the sums of others.
     pub fn is_told(&self) -> bool {
-        !matches!(self, Happened::OutageBegan { .. } | Happened::ClockSet { .. })
+        !matches!(self, Happened::OutageBegan { .. } | Happened::ClockSet { .. } | Happened::AbsenceAnnounced { .. })
+    }
+
+    /// Whether it waits for an event: what holds until something ends it does not.
+    pub fn is_pending(&self) -> bool {
+        !matches!(self, Happened::AbsenceAnnounced { .. })
     }
 }
 

@@ -5,7 +5,9 @@ use super::event::NodeEvent;
 use super::object::{Condition, Node, Status};
 use super::pressure::Pressures;
 use super::remembered::Remembered;
-use super::rules::{self, COUNT, Evidence, Judgement, Like, ROWS, Row, Wanted, Words, judge, reason, row, transition};
+use super::rules::{
+    self, Absence, COUNT, Evidence, Judgement, Like, ROWS, Row, Wanted, Words, judge, reason, row, transition,
+};
 use crate::config::Settings;
 use crate::probe::Facts;
 use crate::time::{Up, Wall};
@@ -44,13 +46,14 @@ pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT]
         remembered,
         expires: None,
         is_budget_low: false,
+        absence: Absence::None,
         base: None,
     });
     judged.map(|judgement| Wanted { judgement, since: None })
 }
 
 /// Writes all conditions of ours: the heartbeat of those that a kubelet has always, the rest when the status changes (PRS-0), but for the words of Ready
-/// (RDY-6). Those of others stay where they are.
+/// (RDY-6) and of what was announced. Those of others stay where they are.
 pub(super) fn set(node: &mut Node, wanted: &[Wanted; COUNT], stamp: Wall) -> [Written; COUNT] {
     let mut written = [Written::Same; COUNT];
     for ((row, wanted), written) in ROWS.iter().zip(wanted).zip(&mut written) {
@@ -79,7 +82,8 @@ impl Row {
         if written != Written::Same || self.like.is_kubelets() {
             condition.last_heartbeat_time = stamp.to_seconds_stamp();
         }
-        if written != Written::Same || self.like == Like::Ready {
+        let has_other_words = self.like == Like::Ready || self.like == Like::Plan && message.is_some();
+        if written != Written::Same || has_other_words {
             let Words(reason, text, _) = self.words(*status);
             status.word().clone_into(&mut condition.status);
             (*reason).clone_into(&mut condition.reason);
@@ -142,7 +146,7 @@ mod tests {
 
     /// What every board has.
     fn everywhere() -> impl Iterator<Item = &'static str> {
-        own().filter(|kind| !["CertificateExpiring", "MeteredBudgetLow"].contains(kind))
+        own().filter(|kind| !["CertificateExpiring", "MeteredBudgetLow", "PlannedAbsence"].contains(kind))
     }
 
     fn no_pressure() -> Pressures {
@@ -154,18 +158,22 @@ mod tests {
         events.iter().map(|event| event.reason).collect()
     }
 
+    /// A look at a board of which nobody knows more.
+    fn evidence<'a>(
+        settings: &'a Settings,
+        facts: &'a Facts,
+        pressures: &'a Pressures,
+        remembered: &'a Remembered,
+        base: Option<&'a Node>,
+    ) -> Evidence<'a> {
+        let absence = Absence::None;
+        Evidence { settings, facts, pressures, remembered, expires: None, is_budget_low: false, absence, base }
+    }
+
     /// Judges a look at a board of which `node` is the server's, and writes the conditions to it, at LATER.
     fn look(node: &mut Node, settings: &Settings, facts: &Facts, pressures: &Pressures) -> Vec<NodeEvent> {
         let remembered = &Remembered::default();
-        let judged = judge(&Evidence {
-            settings,
-            facts,
-            pressures,
-            remembered,
-            expires: None,
-            is_budget_low: false,
-            base: Some(node),
-        });
+        let judged = judge(&evidence(settings, facts, pressures, remembered, Some(node)));
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });
         let written = set(node, &wanted, LATER);
         let all = own().zip(&wanted).zip(written);
@@ -403,15 +411,7 @@ mod tests {
 
         facts.readings.made_read_only = samples::absent();
         let (pressures, remembered) = (no_pressure(), Remembered::default());
-        let look = Evidence {
-            settings: &settings,
-            facts: &facts,
-            pressures: &pressures,
-            remembered: &remembered,
-            expires: None,
-            is_budget_low: false,
-            base: None,
-        };
+        let look = evidence(&settings, &facts, &pressures, &remembered, None);
         let [.., judged, _] = judge(&look);
         assert_eq!((judged.status, judged.is_sure), (Status::Unknown, false));
         assert_eq!(judged.message.as_deref(), Some("mounts cannot be read: proc/nothing: no such file"));
@@ -473,15 +473,7 @@ mod tests {
         let (settings, facts, remembered) = (samples::settings(), uncounted(), Remembered::default());
         let (node, pressures) = (samples::node(), no_pressure());
         let of = |base| {
-            let look = Evidence {
-                settings: &settings,
-                facts: &facts,
-                pressures: &pressures,
-                remembered: &remembered,
-                expires: None,
-                is_budget_low: false,
-                base,
-            };
+            let look = evidence(&settings, &facts, &pressures, &remembered, base);
             judge(&look).last().map(|ready| (ready.status, ready.is_sure))
         };
         assert_eq!(of(None), Some((Status::False, false)));

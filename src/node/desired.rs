@@ -227,7 +227,7 @@ mod tests {
             initial(&samples::board(&settings, &facts, START), &Remembered::default());
         assert_eq!(serde_json::from_str::<Value>(&create_body(&node)).unwrap(), expected);
         use Written::{New, Same};
-        assert_eq!((events, conditions), (vec![], [New, New, New, Same, Same, New, New]));
+        assert_eq!((events, conditions), (vec![], [New, New, New, Same, Same, Same, New, New]));
         assert_eq!(problems, []);
     }
 
@@ -321,7 +321,7 @@ mod tests {
             assert_eq!(one.last_transition_time, expected, "{}", one.kind);
         }
         let changed = update.conditions.map(|written| written == Written::Changed);
-        assert_eq!(changed, [false, false, false, false, false, false, true]);
+        assert_eq!(changed, [false, false, false, false, false, false, false, true]);
     }
 
     #[test]
@@ -442,6 +442,6 @@ mod tests {
         assert!(update.changed);
         assert_eq!(update.node.spec.taints, [Taint::parse("k:NoSchedule").unwrap()]);
         assert_eq!(update.node.status.conditions[0].kind, "Ready", "replaced in place (RDY-7)");
-        assert_eq!(update.node.status.conditions.len(), COUNT - 2);
+        assert_eq!(update.node.status.conditions.len(), COUNT - 3);
     }
 }

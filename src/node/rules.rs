@@ -12,7 +12,7 @@ use crate::probe::Facts;
 use crate::time::Wall;
 
 /// How many conditions are ours.
-pub const COUNT: usize = 7;
+pub const COUNT: usize = 8;
 
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {
@@ -52,6 +52,8 @@ pub(super) enum Like {
     /// A permanent problem of node-problem-detector: words and times change with the status only, and it is told only where it was
     /// there before.
     Problem,
+    /// What people announce: as a problem, but with the words of the last announcement.
+    Plan,
 }
 
 impl Like {
@@ -126,6 +128,16 @@ pub(super) static ROWS: [Row; COUNT] = [
         like: Like::Problem,
     },
     Row {
+        kind: "PlannedAbsence",
+        judge: planned_absence,
+        words: [
+            Words("Announced", "Absence announced", "AbsenceAnnounced"),
+            Words("Present", "No absence is announced", "AbsenceOver"),
+            NOT_THERE,
+        ],
+        like: Like::Plan,
+    },
+    Row {
         kind: "ReadonlyFilesystem",
         judge: readonly_filesystem,
         words: [
@@ -160,8 +172,20 @@ pub struct Evidence<'a> {
     pub expires: Option<(bool, Wall)>,
     /// Something is put off for `dailyBytes`.
     pub is_budget_low: bool,
+    /// What was announced (`nodepulse away`), as far as it is not over.
+    pub absence: Absence<'a>,
     /// The server's Node; `None` before it is known.
     pub base: Option<&'a Node>,
+}
+
+/// Whether the board is away, as people announced it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence<'a> {
+    None,
+    /// Until then, and why.
+    Until(Wall, &'a str),
+    /// It would be over by a clock that nobody has compared.
+    MayBeOver,
 }
 
 /// What a look says of one condition.
@@ -193,6 +217,23 @@ fn certificate_expiring(row: &Row, look: &Evidence) -> Judgement {
     let end = look.expires.filter(|(is_soon, _)| *is_soon).map(|(_, end)| end.to_seconds_stamp());
     let message = end.map(|end| format!("{}: {end}", row.words(status).1));
     Judgement { status, message, is_sure: look.expires.is_some() }
+}
+
+/// Ready is nobody's business here: the board may be there all the same.
+fn planned_absence(row: &Row, look: &Evidence) -> Judgement {
+    let status = match look.absence {
+        Absence::None => Status::False,
+        Absence::Until(..) => Status::True,
+        Absence::MayBeOver => Status::Unknown,
+    };
+    let message = match look.absence {
+        Absence::Until(until, reason) => {
+            let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            Some(format!("{} until {}{because}", row.words(status).1, until.to_seconds_stamp()))
+        }
+        _ => None,
+    };
+    Judgement { status, message, is_sure: status != Status::Unknown }
 }
 
 /// Of the state directory. One that cannot be judged any more is what it was.
@@ -290,6 +331,7 @@ mod tests {
             remembered,
             expires,
             is_budget_low: false,
+            absence: Absence::None,
             base: Some(node),
         });
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });

@@ -230,6 +230,13 @@ fn an_agent_that_runs_is_asked_and_without_a_link_it_is_said_what_was_not_done()
     let output = nodepulse(&["renew", "--state-directory", &state]);
     assert_eq!(output.status.code(), Some(70));
     assert!(err(&output).contains("no Lease is being renewed just now"), "{}", err(&output));
+    let output = nodepulse(&["away", "--until", "8h", "--reason", "no uplink", "--state-directory", &state]);
+    let said = out(&output);
+    assert!(output.status.success() && said.contains(": kept, and told as soon as"), "{said} {}", err(&output));
+    let journal = out(&nodepulse(&["journal", "--state-directory", &state]));
+    assert!(journal.contains("the board is away until 20") && journal.contains(" (no uplink)"), "{journal}");
+    let output = nodepulse(&["back", "-o", "json", "--state-directory", &state]);
+    assert!(out(&output).contains("\"wasAway\": true"), "{}", err(&output));
     assert!(agent.child.try_wait().expect("a state").is_none());
     let output = nodepulse(&["leave", "--state-directory", &state]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));

@@ -80,6 +80,10 @@ impl Life {
             2 => Happened::ProcessStarted,
             3 => Happened::BoardRebooted { old: BootId(self.boot.0 - 1), reason: cut("watchdog") },
             4 => Happened::ClockSet { wall: Wall::from_unix_us(self.random.next().cast_signed()) },
+            5 => Happened::AbsenceAnnounced {
+                until: Wall::from_unix_us(self.random.next().cast_signed()),
+                reason: cut(reason),
+            },
             _ => Happened::ConditionChanged { condition: cut(condition), from, to, reason: cut(reason) },
         }
     }

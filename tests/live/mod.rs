@@ -13,6 +13,7 @@ macro_rules! cases {
     };
 }
 
+mod absence;
 mod attacks;
 mod budget;
 mod check;
@@ -83,6 +84,7 @@ pub fn cases() -> Vec<Case> {
         registration::cases(),
         roads::cases(),
         budget::cases(),
+        absence::cases(),
     ];
     groups.into_iter().flatten().collect()
 }

@@ -90,6 +90,8 @@ impl World {
                 self.trace.say(|| format!("    {what}"));
                 self.sizes_changed(was_sized);
             }
+            Happening::Away => self.announce(),
+            Happening::Back => self.call_off(),
             Happening::Reload => self.reload(),
             Happening::Suspend => self.suspend(),
             Happening::Crash if self.agent.is_some() => self.end_process(false),

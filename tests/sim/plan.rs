@@ -66,6 +66,10 @@ pub enum Happening {
     DiskFull,
     DiskSlow,
     ClockStep,
+    /// Somebody announces that the board is away.
+    Away,
+    /// And that it is back.
+    Back,
 }
 
 pub const FAULTS: [Fault; 13] = [
@@ -199,6 +203,15 @@ impl Plan {
         }
         if seed % 16 == 5 {
             (self.clock_offset_us, self.clock_known_from_us) = (0, Some(0));
+        }
+        self
+    }
+
+    /// In one world in eight people announce absences, decided by the seed alone as well. What a wrong `Date` ends is over.
+    pub fn with_absences(mut self, seed: u64) -> Plan {
+        if seed % 8 == 2 {
+            self.happenings.extend([(Happening::Away, 60), (Happening::Back, 60), (Happening::Restart, 60)]);
+            self.wrong_date = None;
         }
         self
     }

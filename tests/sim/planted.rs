@@ -99,9 +99,15 @@ pub enum Planted {
     RenewalsPutOff,
     /// A watch does not tell what others wrote (undoes D4).
     OthersUnseen,
+    /// `nodepulse away` is not heard.
+    AbsenceUnheard,
+    /// `nodepulse back` is not heard.
+    BackUnheard,
+    /// What was announced is not kept over a start.
+    AbsenceForgotten,
 }
 
-pub const PLANTED: [Planted; 44] = [
+pub const PLANTED: [Planted; 47] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -146,6 +152,9 @@ pub const PLANTED: [Planted; 44] = [
     Planted::BudgetIgnored,
     Planted::RenewalsPutOff,
     Planted::OthersUnseen,
+    Planted::AbsenceUnheard,
+    Planted::BackUnheard,
+    Planted::AbsenceForgotten,
 ];
 
 impl Planted {
@@ -196,6 +205,8 @@ impl Planted {
             Planted::BudgetIgnored => "though nothing is left of the day's",
             Planted::RenewalsPutOff => "the Lease is late",
             Planted::OthersUnseen => "nobody looks at it",
+            Planted::AbsenceUnheard | Planted::AbsenceForgotten => "Absence announced until",
+            Planted::BackUnheard => "the board is there, and the Node says",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Turns starts and ends of the agent's process into what it finds, and what is lost with it.
 
-use nodepulse::agent::{Agent, CredentialDates, Input};
+use nodepulse::agent::{Agent, CredentialDates, Input, Ticket};
+use nodepulse::api::{Answer, Document};
 use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
 
@@ -28,13 +29,18 @@ impl World {
         if self.shim.is(Planted::NumberingRestarts) && self.events.waiting() == 0 {
             bytes.clear();
         }
-        let (journal, recovery) = Journal::recover(&bytes, self.plan.wanted.journal_quota_bytes, boot);
+        let (mut journal, recovery) = Journal::recover(&bytes, self.plan.wanted.journal_quota_bytes, boot);
         self.trace.say(|| format!("   {recovery}"));
+        self.lose_announcement(&mut journal);
         let agent = Agent::new(settings(&self.plan.wanted), self.plan.name.clone(), seed, journal, "", self.now());
         self.agent = Some(Box::new(agent));
         self.note_start();
         self.feed(Input::Credentials(CredentialDates::default()));
         self.feed(Input::Woke);
+    }
+
+    pub fn said_told(&mut self, ticket: Ticket) {
+        self.feed(Input::Answered(ticket, Answer { date: None, result: Ok(Document::Nothing) }));
     }
 
     /// What there is to tell of that.
@@ -87,6 +93,7 @@ impl World {
         self.spending.begins_anew();
         self.disk_of_dead(power);
         self.told.clear();
+        self.absences.process_ended();
         self.reach.process_ended(self.events.has_last("UplinkRestored"));
         self.events.process_ended(self.life - 1);
         let (events, node) = (&self.events, self.server.node(&self.plan.name));

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
-use nodepulse::api::{Answer, Document, Failure, Operation, Target};
+use nodepulse::api::{Failure, Operation, Target};
 use nodepulse::time::Up;
 
+use super::absence::Absences;
 use super::board::Board;
 use super::judge::budget::Spending;
 use super::judge::conditions::{Conditions, KINDS};
@@ -129,6 +130,7 @@ pub struct World {
     pub storage: Storage,
     pub conditions: Conditions,
     pub events: Events,
+    pub absences: Absences,
     pub excuses: Excuses,
     /// Statuses of conditions that this process has told.
     pub told: BTreeMap<&'static str, String>,
@@ -197,7 +199,7 @@ impl World {
 
     pub fn new(seed: u64, fault: Option<Planted>, keep_lines: bool) -> World {
         let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random).with_budget(seed).with_watch(seed);
+        let plan = Plan::new(&mut random).with_budget(seed).with_watch(seed).with_absences(seed);
         World::of_plan(plan, random, fault, Trace::new(keep_lines)).begun(seed)
     }
 
@@ -209,6 +211,7 @@ impl World {
             storage: Storage::default(),
             conditions: Conditions::default(),
             events: Events::new(fault == Some(Planted::DropsNotRecorded)),
+            absences: Absences::default(),
             excuses: Excuses::default(),
             told: BTreeMap::new(),
             reach: Reach::default(),
@@ -396,10 +399,6 @@ impl World {
         self.schedule(self.monitor_period_us(), Event::Controllers);
     }
 
-    fn said_told(&mut self, ticket: Ticket) {
-        self.feed(Input::Answered(ticket, Answer { date: None, result: Ok(Document::Nothing) }));
-    }
-
     /// One input, then every output up to the next wait.
     pub fn feed(&mut self, input: Input) {
         let Some(mut agent) = self.agent.take() else { return };
@@ -438,7 +437,8 @@ impl World {
                 self.trace.say(|| "   probes the board".to_owned());
                 self.schedule(delay_us, Event::Facts { life });
             }
-            Output::Identity(_) | Output::Told(_) => unreachable!("nobody has a certificate here"),
+            Output::Identity(_) => unreachable!("nobody has a certificate here"),
+            Output::Told(told) => self.answered_announcer(&told),
             Output::Send(ticket, Operation::WatchNode) => self.watch_node(ticket),
             Output::EndWatch => {
                 self.schedule(1, Event::OfWatch(OfWatch::Ends(self.watched.number(), Ok(()))));

@@ -273,8 +273,13 @@ impl Nodepulse {
 
     /// What `nodepulse cost -o json` answers with the same settings.
     pub fn cost(&self, more: &[&str]) -> Result<Value> {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nodepulse"));
-        let command = command.args(["cost", "-o", "json"]).args(more).arg("--config").arg(&self.settings_file);
+        self.json(&[&["cost"], more].concat())
+    }
+
+    /// The same of any command.
+    pub fn json(&self, command: &[&str]) -> Result<Value> {
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_nodepulse"));
+        let command = program.args(command).args(["-o", "json", "--config"]).arg(&self.settings_file);
         let output = command.output().map_err(|e| e.to_string())?;
         serde_json::from_slice(&output.stdout).map_err(|e| {
             format!("{e}: {} {}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))

@@ -41,6 +41,8 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("LSE", 1..=16),
     ("EVT", 1..=9),
     ("SHD", 1..=3),
+    // What people announce beforehand.
+    ("ABS", 1..=1),
     ("TLS", 1..=19),
     // Of an identity from a token to its end, without a clock, of a fleet, and of the cluster's CA.
     ("JOIN", 1..=9),

@@ -56,7 +56,7 @@ const TO_DRIVE: &[(&str, &[&str])] = &[
             "traffic",
         ],
     ),
-    ("config", &["Settings", "kubeconfig", "quantity", "settings", "taint"]),
+    ("config", &["Settings", "absence", "kubeconfig", "quantity", "settings", "taint"]),
     ("identity", &["Bundle", "CertificateDer", "Renewal", "SigningRequest", "files", "supervisor", "unwritten"]),
     ("io", &["turns"]),
     ("journal", &["BootId", "Journal", "Write"]),

@@ -1,5 +1,6 @@
 //! Turns a script of answers into the agent's requests: what each test of the lanes is written in.
 
+mod absence;
 mod authorities;
 mod budget;
 mod contest;

@@ -38,6 +38,7 @@ pub(super) fn kinds(records: &[Record]) -> Vec<&'static str> {
         Happened::BoardRebooted { .. } => "rebooted",
         Happened::ClockSet { .. } => "clock",
         Happened::Dropped { .. } => "dropped",
+        Happened::AbsenceAnnounced { .. } => "announced",
     };
     records.iter().map(kind).collect()
 }

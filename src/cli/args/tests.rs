@@ -14,7 +14,16 @@ fn sources(config: Option<&str>, flags: &[(&str, &str)]) -> Sources {
 }
 
 fn invocation(command: Command, format: Format, sources: Sources) -> Invocation {
-    Invocation { command, topic: String::new(), root: "/".to_owned(), file: None, format, sources }
+    Invocation {
+        command,
+        topic: String::new(),
+        root: "/".to_owned(),
+        file: None,
+        until: None,
+        reason: None,
+        format,
+        sources,
+    }
 }
 
 fn run(sources: Sources) -> Result<Invocation, String> {

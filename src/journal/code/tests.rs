@@ -17,6 +17,7 @@ fn records(wall: Option<i64>) -> Vec<Record> {
         Happened::BoardRebooted { old: BootId(u128::MAX), reason: cut("KubeletReady") },
         Happened::ClockSet { wall: Wall::from_unix_us(i64::MIN) },
         Happened::Dropped { count: 300 },
+        Happened::AbsenceAnnounced { until: Wall::from_unix_us(i64::MAX), reason: cut("sleeps at night") },
     ];
     let of = |(place, what): (usize, Happened)| {
         // The clock of the boot never steps back, but what is read back is what was written, whatever it is.

@@ -20,7 +20,7 @@ pub(crate) const LATER: Wall = Wall::from_unix_seconds(1_767_225_900);
 pub(crate) const LATER_STAMP: &str = "2026-01-01T00:05:00Z";
 
 /// No pressure, and Ready.
-pub(crate) static ALL_WELL: [Wanted; COUNT] = [WELL, WELL, WELL, WELL, WELL, WELL, well(Status::True)];
+pub(crate) static ALL_WELL: [Wanted; COUNT] = [WELL, WELL, WELL, WELL, WELL, WELL, WELL, well(Status::True)];
 const WELL: Wanted = well(Status::False);
 
 const fn well(status: Status) -> Wanted {

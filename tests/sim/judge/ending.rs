@@ -1,5 +1,6 @@
 //! Turns everything that happened and everything that was told of it, in the end, into "each once, with its own time".
 
+use super::super::absence::AWAY;
 use super::conditions::TOLERANCE_US;
 use super::events::{BUDGET, Events, Happening, Told, fits};
 use super::excuse::{Excuse, Excuses};
@@ -14,7 +15,8 @@ type Sighting<'a> = (&'a (String, u64), &'a Told);
 impl Events {
     /// In the end: what was told happened, and what happened was told.
     pub fn judge(&self, excuses: &mut Excuses) -> Checked {
-        let is_of_happening = |told: &Told| told.is_settled && !["RecordsDropped", BUDGET].contains(&told.subject.of);
+        let is_of_happening =
+            |told: &Told| told.is_settled && !["RecordsDropped", BUDGET, AWAY].contains(&told.subject.of);
         let mut told: Vec<Sighting> = self.told.iter().filter(|(_, told)| is_of_happening(told)).collect();
         let mut fit = self.fit(&told)?;
         let mut happened_of = matched(&fit, self.happened.len());

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::absence::AWAY;
 use super::conditions::{How, Seen, TOLERANCE_US};
 use super::node::WORDS;
 
@@ -333,7 +334,7 @@ impl Events {
     /// What happened clearly before this, and is on disk, has been told before it; and this did not happen clearly before
     /// what was told last.
     fn check_order(&mut self, subject: Subject, stamp_us: i64, by: Teller) -> Checked {
-        if !by.is_dated || ["RecordsDropped", BUDGET].contains(&subject.of) || self.dropped() > 0 {
+        if !by.is_dated || ["RecordsDropped", BUDGET, AWAY].contains(&subject.of) || self.dropped() > 0 {
             return Ok(());
         }
         if self.may_be_unrecorded(subject, stamp_us) || self.may_have_any_time(subject, by) {
@@ -411,9 +412,9 @@ impl Events {
         self.told.values().filter(says).map(|told| told.number).sum()
     }
 
-    /// How often it was told that the budget runs low, or does no more.
+    /// How often it was told that the budget runs low, or does no more; and of absences.
     pub fn told_of_budget(&self) -> u64 {
-        self.told.values().filter(|told| told.subject.of == BUDGET).count() as u64
+        self.told.values().filter(|told| [BUDGET, AWAY].contains(&told.subject.of)).count() as u64
     }
 
     pub fn told(&self) -> usize {
@@ -467,6 +468,8 @@ pub fn subject_of(reason: &str) -> Option<Subject> {
         "NodePIDsUnreadable" => Some(Subject { of: "PIDPressure", word: Some("Unknown") }),
         "DailyBytesRunLow" => Some(Subject { of: BUDGET, word: Some("True") }),
         "DailyBytesSuffice" => Some(Subject { of: BUDGET, word: Some("False") }),
+        "AbsenceAnnounced" => Some(Subject { of: AWAY, word: Some("True") }),
+        "AbsenceOver" => Some(Subject { of: AWAY, word: Some("False") }),
         "NodeNotReady" => Some(Subject { of: "Ready", word: Some("False") }),
         "NodeSchedulable" => Some(Subject { of: "Schedulable", word: Some("True") }),
         "NodeNotSchedulable" => Some(Subject { of: "Schedulable", word: Some("False") }),

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::super::absence::AWAY;
 use super::super::network::Asks;
 use super::super::world::World;
 use super::conditions::{KINDS, MONITORED, READONLY, TOLERANCE_US};
@@ -181,7 +182,7 @@ impl World {
         let is_dated = self.is_dated();
         for told in &status.conditions {
             if let Some(beat) =
-                told.last_heartbeat_time.as_ref().filter(|_| told.kind != READONLY && told.kind != BUDGET)
+                told.last_heartbeat_time.as_ref().filter(|_| ![READONLY, BUDGET, AWAY].contains(&&*told.kind))
             {
                 let off_us = stamp::parse(beat).unwrap_or(0) - self.server_wall_us();
                 if is_dated && off_us.abs() > TOLERANCE_US {
@@ -329,7 +330,8 @@ impl World {
             let is_true = self.conditions.is_about(kind, new.since_us) && off_us > TOLERANCE_US;
             // So may Ready, where what cannot be read any more had been read for a while (seed 89455).
             let is_resized = !self.board.is_sized() || self.resized_us.is_some_and(|at_us| at_us > old.since_us);
-            let is_true = is_true || kind == "Ready" && is_resized;
+            // Who went and came back between two reports is away since then.
+            let is_true = is_true || kind == "Ready" && is_resized || kind == AWAY;
             // An assertion on a Node that somebody made anew has no time.
             let was_dated = !old.reason.is_empty() && old.since_us > 0;
             let is_anew = new.status == old.status && off_us > 0 && was_dated && !is_true;
