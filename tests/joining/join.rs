@@ -7,7 +7,7 @@ use super::cluster::pki::{Authority, Validity};
 use super::cluster::{Cluster, NodeIdentity, Options, Result, wait_until};
 use super::first::joining_at;
 use super::impostor::{Impostor, cluster_info, tampered};
-use super::requests::{SOON, is_renewal, now_us};
+use super::requests::{SOON, is_renewal, now_us, wait_for_event};
 use super::trials::Case;
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -30,7 +30,7 @@ pub fn cases() -> Vec<Case> {
         a_token_with_another_secret_is_told_and_sent_nowhere,
         a_cluster_info_that_was_changed_is_told_and_no_token_sent,
         a_server_whose_date_is_outside_its_certificate_is_told_nothing,
-        a_name_that_another_board_holds_is_left_alone,
+        a_name_that_another_board_holds_is_left_alone_until_that_one_is_gone,
         a_cluster_without_cluster_info_is_joined_with_its_ca_in_a_file,
     ]
 }
@@ -170,7 +170,7 @@ fn a_server_whose_date_is_outside_its_certificate_is_told_nothing(_: &Cluster) -
 }
 
 /// A Node of another machine that is alive (CSR-8).
-fn a_name_that_another_board_holds_is_left_alone(_: &Cluster) -> Result<()> {
+fn a_name_that_another_board_holds_is_left_alone_until_that_one_is_gone(_: &Cluster) -> Result<()> {
     let cluster = own_cluster(YEAR)?;
     let token = cluster.token(&[KUBEADM_GROUP], None)?;
     let holder = cluster.node("held")?;
@@ -195,7 +195,22 @@ fn a_name_that_another_board_holds_is_left_alone(_: &Cluster) -> Result<()> {
     std::thread::sleep(WATCHED);
     agent.check()?;
     assert!(cluster.requests_for(&holder.name)?.is_empty());
-    Ok(())
+    // It is switched off.
+    cluster
+        .api
+        .admin
+        .delete(&format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}", holder.name))?;
+    cluster.patch_node_status(
+        &holder.name,
+        &json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}),
+    )?;
+    agent.signal(Signal::SIGHUP)?;
+    cluster
+        .wait_for_condition(&holder.name, "Ready", "True", SOON * 3)
+        .map_err(|e| format!("{e}\n{}", agent.said().unwrap_or_default()))?;
+    let told = wait_for_event(&cluster, &holder, "NodeReplaced")?;
+    assert!(told[0]["message"].as_str().is_some_and(|message| message.contains(&"0f".repeat(16))), "{told:?}");
+    agent.check()
 }
 
 /// A window that closes before anybody approved, and opens again: the same request goes on.

@@ -3,7 +3,7 @@
 use super::super::agent::Launch;
 use super::super::cluster::{Cluster, Credential, NodeIdentity, Result, Validity, wait_until};
 use super::super::trials::{Case, Need};
-use super::{SOON, line, lines, now_us, stored_node, wait_for_node, wait_until_ready};
+use super::{SOON, line, lines, now_us, stored_node, wait_for_event, wait_for_node, wait_until_ready};
 use serde_json::json;
 use std::time::Duration;
 
@@ -70,7 +70,11 @@ fn a_node_of_a_machine_that_is_gone_is_taken_over(cluster: &Cluster) -> Result<(
     wait_for_node(cluster, &node, "this machine's id on the Node", SOON, |found| {
         (found["status"]["nodeInfo"]["machineID"] == own.trim()).then_some(())
     })?;
-    wait_until_ready(cluster, &node).map(drop)
+    wait_until_ready(cluster, &node)?;
+    let told = wait_for_event(cluster, &node, "NodeReplaced")?;
+    let message = told[0]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("0123456789abcdef0123456789abcdef") && message.contains(own.trim()), "{message}");
+    Ok(())
 }
 
 fn of_two_machines_with_one_name_the_second_gives_way(cluster: &Cluster) -> Result<()> {

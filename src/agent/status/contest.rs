@@ -18,6 +18,7 @@ use super::super::shared::{Ownership, Shared};
 use super::super::tries::Tries;
 use super::{Base, CEILING, NODE_STATUS, Stage, StatusLane};
 use crate::api::{Class, Document, Operation, Refusal};
+use crate::node::NodeEvent;
 use crate::node::object::{Lease, Node};
 use crate::time::{Now, Up};
 
@@ -81,6 +82,7 @@ impl Contest {
         if spec.renew_time.is_empty() || spec.renew_time == seen {
             let text = format!("{} does not renew the Lease: this board takes over Node {name}", self.who);
             shared.say(Level::Info, "stranger-gone", text);
+            self.tell_of_the_replacement(shared, now);
             return Some(node);
         }
         let text = format!(
@@ -94,6 +96,14 @@ impl Contest {
         self.question = Question::Node;
         self.ask_at = now.up + YIELD;
         None
+    }
+
+    /// People who look at the Node see that its board is another one (CSR-8); of a twin nobody knows that it is one.
+    fn tell_of_the_replacement(&self, shared: &mut Shared, now: Now) {
+        if self.who != TWIN {
+            let message = format!("Node {} is this board from now on; before, it was {}", shared.node_name, self.who);
+            shared.fresh_events.push((now.up, NodeEvent { warning: false, reason: "NodeReplaced", message }));
+        }
     }
 }
 

@@ -17,6 +17,11 @@ fn working() -> Script {
     script
 }
 
+fn replacements(sent: &[Operation]) -> Vec<Value> {
+    let created = sent.iter().filter(|operation| matches!(operation, Operation::CreateEvent { .. })).map(body_of);
+    created.filter(|body| body["reason"] == "NodeReplaced").collect()
+}
+
 fn writes(sent: &[Operation]) -> usize {
     sent.iter().filter(|operation| operation.verb() != "GET").count()
 }
@@ -71,6 +76,13 @@ fn a_board_whose_lease_another_took_writes_nothing_more_and_asks_every_five_minu
     assert!(sent.contains(&Operation::ReadLease) && writes(&sent) > 3, "{sent:?}");
     let report = sent.iter().find(|operation| matches!(operation, Operation::PatchStatus { .. })).unwrap();
     assert_eq!(body_of(report)["metadata"]["annotations"][BOARD_SERIAL], "c3dd000000000001");
+    let told = replacements(&sent);
+    assert_eq!(told.len(), 1, "{sent:?}");
+    assert_eq!(
+        told[0]["message"],
+        "Node n1 is this board from now on; before, it was another board (serial number of-another-board, ours is \
+         c3dd000000000001)"
+    );
 }
 
 #[test]
@@ -90,7 +102,9 @@ fn a_renewal_of_ours_that_came_late_is_nobody_elses() {
     lose_the_lease(&mut script);
     script.play_healthy(Lane::Status);
     look(&mut script, [LATER, ONE, ONE]);
-    assert!(writes(&script.pass(Duration::from_secs(30))) > 3);
+    let sent = script.pass(Duration::from_secs(30));
+    assert!(writes(&sent) > 3);
+    assert_eq!(replacements(&sent), Vec::<Value>::new(), "nobody knows of a twin that it is another board");
     assert!(script.words().contains(&"stranger-gone") && !script.words().contains(&"name-taken"));
     // One that goes on from there is another's.
     let mut script = working();
