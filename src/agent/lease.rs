@@ -5,9 +5,9 @@
 //!   \--404--> Create --409 AlreadyExists--> Find
 //! ```
 //!
-//! Who adopts it counts on `leaseTransitions`, and an answer to a renewal says where the count stands: a board that another
-//! has taken the Lease from knows so with its next renewal, or where answers come without content (`http2ZeroWindow`) with the one after
-//! it at last (D10, [`RENEWALS_PER_LOOK`]).
+//! Who adopts it counts on `leaseTransitions`. An answer to a renewal says where the count stands, and where answers come
+//! without content (`http2ZeroWindow`) each second renewal tests it, and is refused where it has moved: so a board that another
+//! has taken the Lease from knows (D10, [`RENEWALS_PER_TEST`]).
 //!
 //! While all is well nobody waits for an answer: it lies there until the next renewal goes out (LSE-4).
 //!
@@ -65,9 +65,12 @@ pub(super) struct LeaseLane {
 /// it may have saved the late one once more between the first such report and the renewal.
 const REPORTS_AFTER_A_FALL: u32 = 2;
 
-/// Of so many renewals one asks to see the Lease: two boards may write one Node for three renewals where answers are read
-/// late, and no longer (D10).
-const RENEWALS_PER_LOOK: u32 = 2;
+/// Of so many renewals one is refused where another has taken the Lease over: two boards may write one Node for three renewals
+/// where answers are read late, and no longer (D10).
+const RENEWALS_PER_TEST: u32 = 2;
+
+/// Of so many one asks to see the Lease, and what else somebody wrote there.
+const RENEWALS_PER_LOOK: u32 = 30;
 
 /// When the next renewal of a Lease that fares well goes out: what else is due about then may go with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,7 +146,10 @@ impl LeaseLane {
                 let (seconds, version) = (duration_seconds, self.version);
                 renewal(body::renew_and_adopt_body(name, uid, seconds, renew_time, transitions, version))
             }
-            Stage::Renew => renewal(body::renew_body(renew_time, self.strip_managed_fields)),
+            Stage::Renew => match self.transitions.filter(|_| self.tests_the_holder()) {
+                Some(transitions) => renewal(body::renew_if_held_body(renew_time, transitions)),
+                None => renewal(body::renew_body(renew_time, self.strip_managed_fields)),
+            },
         };
         // A creation is tracked whatever it says, even one whose answer is lost: the renewal after it strips.
         self.strip_managed_fields |= self.stage == Stage::Create;
@@ -163,6 +169,11 @@ impl LeaseLane {
         }
         self.next_after(now.up, shared);
         Step::SendUnhurried(operation, self.latest)
+    }
+
+    fn tests_the_holder(&self) -> bool {
+        let number = self.unseen + 1;
+        number < RENEWALS_PER_LOOK && number.is_multiple_of(RENEWALS_PER_TEST) && !self.strip_managed_fields
     }
 
     /// Nothing is to be learned from the answer but that all is well, and it leaves time for several more should there be none.
@@ -189,7 +200,7 @@ impl LeaseLane {
     pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, said: Now, now: Now) -> bool {
         let was_renewing = self.stage == Stage::Renew;
         match answer.result {
-            Ok(Document::Lease(lease)) => self.found(&lease, said),
+            Ok(Document::Lease(lease)) => self.found(&lease, shared, said),
             Ok(document) => {
                 let known = self.transitions.take().filter(|_| self.stage == Stage::Renew);
                 self.renewed(shared, said);
@@ -202,10 +213,7 @@ impl LeaseLane {
                         self.stage = Stage::Adopt;
                     }
                     if known.is_some_and(|known| known != transitions) {
-                        let text = "another board or process has taken over the Lease: writing nothing before it is known \
-                                    whose Node this is";
-                        shared.say(Level::Warn, "lease-taken", text);
-                        shared.node = Ownership::Contested;
+                        self.taken(shared);
                     }
                 }
             }
@@ -260,13 +268,24 @@ impl LeaseLane {
         self.latest = moment;
     }
 
-    fn found(&mut self, lease: &Lease, now: Now) {
+    fn taken(&self, shared: &mut Shared) {
+        let text =
+            "another board or process has taken over the Lease: writing nothing before it is known whose Node this is";
+        shared.say(Level::Warn, "lease-taken", text);
+        shared.node = Ownership::Contested;
+    }
+
+    fn found(&mut self, lease: &Lease, shared: &mut Shared, now: Now) {
         match body::renew_time(lease) {
             Some(Wall::LAST) => self.reports_owed = REPORTS_AFTER_A_FALL,
             stored => self.last_renew_time = self.last_renew_time.max(stored),
         }
         self.version = lease.metadata.resource_version.parse().ok();
-        self.transitions = Some(lease.spec.lease_transitions.unwrap_or_default());
+        let transitions = lease.spec.lease_transitions.unwrap_or_default();
+        if self.transitions.is_some_and(|known| known != transitions) {
+            self.taken(shared);
+        }
+        self.transitions = Some(transitions);
         self.stage = Stage::Adopt;
         self.try_at(now.up);
     }
@@ -304,9 +323,17 @@ impl LeaseLane {
         let class = refusal.class();
         let stage = self.stage;
         let next_stage = match (class, stage) {
-            (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => Some(Stage::Create),
+            (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => {
+                self.transitions = None;
+                Some(Stage::Create)
+            }
             (Class::Exists, Stage::Create) => Some(Stage::Find),
-            (Class::Conflict, Stage::Adopt | Stage::Renew) => Some(Stage::Find),
+            (Class::Conflict, Stage::Renew) => Some(Stage::Find),
+            (Class::Conflict, Stage::Adopt) => {
+                // The adoption itself may have moved it, had its answer been lost.
+                self.transitions = None;
+                Some(Stage::Find)
+            }
             _ => None,
         };
         if let Some(next_stage) = next_stage {

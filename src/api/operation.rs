@@ -48,8 +48,8 @@ pub enum Operation {
     CreateLease {
         body: String,
     },
-    /// Strategic-merge PATCH of the Lease (D3); of the answer its head matters (D14), and version and change of holders are
-    /// read where `answer` asks for them, or where they come anyway.
+    /// PATCH of the Lease, a strategic merge (D3) or a JSON patch that tests who holds it (D10); of the answer its head matters
+    /// (D14), and version and change of holders are read where `answer` asks for them, or where they come anyway.
     RenewLease {
         body: String,
         answer: PatchAnswer,
@@ -182,6 +182,7 @@ const EVENTS_OF_METADATA: &str =
 /// Of a list what is needed to count it.
 const NAMES_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
 /// One empty entry for all there are: from then on only server-side apply is tracked (`managedfields/internal`).
 const NO_MANAGED_FIELDS: &str = r#"{"metadata":{"managedFields":[{}]}}"#;
 
@@ -302,6 +303,8 @@ impl Operation {
     pub(super) fn content_type(&self) -> &'static str {
         match self {
             Self::AskSupervisor(_) => PKCS10,
+            // A JSON patch is a list, what is merged is an object.
+            Self::RenewLease { body, .. } if body.starts_with('[') => JSON_PATCH,
             _ if self.verb() == "PATCH" => STRATEGIC_MERGE,
             _ => JSON,
         }

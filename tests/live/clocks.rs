@@ -4,7 +4,7 @@ use super::super::agent::{Launch, Nodepulse};
 use super::super::cluster::audit::micros;
 use super::super::cluster::{Cluster, NodeIdentity, Result, Validity, wait_until};
 use super::super::trials::Case;
-use super::{SOON, is_renewal, now_us, wait_for_requests, wait_until_ready};
+use super::{SOON, is_renewal, now_us, renew_time, wait_for_requests, wait_until_ready};
 use std::process::Command;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn is_ready_and_dated_right(cluster: &Cluster, node: &NodeIdentity) -> Result<()
     let enough = |all: &[_]| all.iter().filter(|e| is_renewal(e)).count() >= 3;
     let requests = wait_for_requests(&cluster.api, node, "three renewals", SOON, enough)?;
     for renewal in requests.iter().filter(|e| is_renewal(e)) {
-        let stamp = renewal.body["spec"]["renewTime"].as_str().and_then(micros).ok_or("no renewTime")?;
+        let stamp = renew_time(renewal).and_then(micros).ok_or("no renewTime")?;
         let off = Duration::from_micros(stamp.abs_diff(renewal.received_at_us));
         assert!(off < NEARLY, "a renewal is dated {off:?} off: {}", renewal.body);
     }

@@ -16,6 +16,7 @@
 pub mod admin;
 pub mod controller;
 pub mod http;
+pub mod json_patch;
 pub mod merge;
 pub mod nodes;
 pub mod plain_words;
@@ -210,14 +211,19 @@ impl ModelServer {
         now_us: i64,
     ) -> Result<Success, Problem> {
         let content_type = request.header("content-type").unwrap_or_default();
-        if content_type != "application/strategic-merge-patch+json" {
+        if !["application/strategic-merge-patch+json", "application/json-patch+json"].contains(&content_type) {
             return Err(Problem::unsupported_media_type(content_type));
         }
         let patch: Value = serde_json::from_slice(&request.body)
             .map_err(|error| Problem::bad_request(format!("error decoding patch: {error}")))?;
         let stored = self.store.get(resource, name).ok_or_else(|| Problem::not_found(resource, name))?;
         let shape = shape_of(resource);
-        let mut object = merge::apply(shape, stored.clone(), patch).map_err(Problem::bad_request)?;
+        let mut object = match content_type {
+            "application/json-patch+json" => {
+                json_patch::apply(stored.clone(), &patch).map_err(|_| Problem::rejected())?
+            }
+            _ => merge::apply(shape, stored.clone(), patch).map_err(Problem::bad_request)?,
+        };
         decode(shape, &mut object, &mut self.warnings)
             .map_err(|why| Problem::invalid(resource, name, &format!("patch: Invalid value: {why}")))?;
         check_place(resource, name, object["metadata"]["name"].as_str().unwrap_or_default(), &object)?;

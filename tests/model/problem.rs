@@ -67,6 +67,12 @@ impl Problem {
         Problem::new(422, "Invalid", format!("{} \"{name}\" is invalid: {why}", resource.qualified_kind()))
     }
 
+    /// What a JSON patch is answered that does not apply, or one of whose tests fails.
+    pub fn rejected() -> Problem {
+        let message = "the server rejected our request due to an error in our request".to_owned();
+        Problem::new(422, "Invalid", message)
+    }
+
     pub fn not_acceptable(accept: &str) -> Problem {
         let message = format!(
             "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf, not {accept}"

@@ -46,12 +46,17 @@ const PODLESS_NODE: &[Row] = &[
     row("status.capacity.pods", "110", "0", PODLESS),
 ];
 
-const LEASE: &[Row] = &[row(
-    "stored.metadata.managedFields.the agent",
-    "kubelet",
-    "-",
-    "D3: the first renewal strips managedFields: fewer bytes in every answer",
-)];
+const COUNTED: &str = "D10: a renewal tests how often the Lease has changed its holder, so it says so from the first";
+const LEASE: &[Row] = &[
+    row(
+        "stored.metadata.managedFields.the agent",
+        "kubelet",
+        "-",
+        "D3: the first renewal strips managedFields: fewer bytes in every answer",
+    ),
+    row("created.spec.leaseTransitions", "-", "0", COUNTED),
+    row("stored.spec.leaseTransitions", "-", "0", COUNTED),
+];
 
 const EVENTS: &[Row] = &[
     row("*.involvedObject.uid", "-", "<the Node>", "D6: kubectl describe node shows only events with a uid"),

@@ -33,7 +33,7 @@ fn a_restart_reconciles_the_same_and_leaves_the_rest_alone(cluster: &Cluster) ->
         row("PATCH.status.$setElementOrder/conditions[*].type", "-", "*", ONE),
         row("PATCH.status.conditions[*", "-", "*", ONE),
         row("PATCH.status.nodeInfo.bootID", "-", "*", ONE),
-        row("Lease.spec.leaseTransitions", "-", "- -> 1", ADOPTED),
+        row("Lease.spec.leaseTransitions", "-", "0 -> 1", ADOPTED),
         row("event Starting", "Normal: Starting kubelet.", "Normal: Starting nodepulse.", "TR-4: a name of our own"),
         sometimes("event NodeNotReady", "Normal: *", "-", "FST: there is no container runtime to wait for"),
         sometimes("event NodeReady", "Normal: *", "-", "FST: there is no container runtime to wait for"),
@@ -42,7 +42,7 @@ fn a_restart_reconciles_the_same_and_leaves_the_rest_alone(cluster: &Cluster) ->
 }
 
 fn a_deleted_lease_is_created_again_with_its_owner(cluster: &Cluster) -> Result<()> {
-    const ROWS: &[Row] = &[row("Lease.spec.leaseTransitions", "-", "1 -> -", ADOPTED)];
+    const ROWS: &[Row] = &[row("Lease.spec.leaseTransitions", "-", "1 -> 0", ADOPTED)];
     compare(cluster, reaction::DELETED_LEASE, "Reaction: deleted Lease", Report::None, ROWS)
 }
 

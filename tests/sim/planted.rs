@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::board::Board;
 use super::judge::wire::Lane;
+use super::stranger::strangers_code;
+use crate::model::json_patch::renew_time;
 use crate::model::stamp;
 
 /// Faults that the simulator must notice.
@@ -373,7 +375,9 @@ impl Shim {
                 }
             }
             (Some(Planted::RenewTimeIsTheWallClock), Some(wall)) => {
-                lease["spec"]["renewTime"] = json!(stamp::micros(wall.unix_us()))
+                if let Some(time) = renew_time(&mut lease) {
+                    *time = json!(stamp::micros(wall.unix_us()));
+                }
             }
             (Some(Planted::LeaseOfAnotherLength), _) => {
                 if let Some(seconds) = lease.pointer_mut("/spec/leaseDurationSeconds") {
@@ -381,8 +385,9 @@ impl Shim {
                 }
             }
             (Some(Planted::RenewTimeWithThreeDigits), _) => {
-                let stamp = lease["spec"]["renewTime"].as_str().unwrap_or_default().to_owned();
-                lease["spec"]["renewTime"] = json!(format!("{}Z", stamp.get(..23).unwrap_or_default()));
+                if let Some(time) = renew_time(&mut lease) {
+                    *time = json!(format!("{}Z", time.as_str().and_then(|stamp| stamp.get(..23)).unwrap_or_default()));
+                }
             }
             _ => {}
         }
@@ -488,10 +493,4 @@ fn remove(object: &mut Value, part: &str, keys: &[&str]) {
     if let Some(map) = object.get_mut(part).and_then(Value::as_object_mut) {
         map.retain(|key, _| !keys.contains(&key.as_str()));
     }
-}
-
-/// The code of an answer that is not known to be the API server's.
-fn strangers_code(failure: &Failure) -> Option<u16> {
-    let text = failure.to_string();
-    text.strip_prefix("answered ").filter(|_| failure.word() == "answer-unconfirmed")?.split(' ').next()?.parse().ok()
 }

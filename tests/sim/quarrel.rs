@@ -2,7 +2,7 @@
 
 use super::pair::{CALM_US, Differ, NODE, Pair, SECOND_US, TROUBLE_US, Written};
 
-/// Three renewals at their latest, as each second one shows the Lease, and that is read with the next; and their travels.
+/// Three renewals at their latest, as each second one tests who holds the Lease, and its answer is read with the next; and their travels.
 const THREE_RENEWALS_US: u64 = 33 * SECOND_US;
 /// Writes of two boards that are further apart are no quarrel: one of them has stopped.
 const APART_US: u64 = 30 * SECOND_US;

@@ -3,6 +3,7 @@
 //! Whatever it looks like, one of the marks is missing by which the API server's own words are known (D14), so nothing that
 //! it says may end, begin or prove anything.
 
+use nodepulse::api::Failure;
 use serde_json::json;
 
 use super::random::Random;
@@ -64,4 +65,10 @@ impl Stranger {
         let body = if self.code == 204 { Vec::new() } else { body };
         Response { code: self.code, headers, body }.to_bytes()
     }
+}
+
+/// The code of an answer that is not known to be the API server's.
+pub fn strangers_code(failure: &Failure) -> Option<u16> {
+    let text = failure.to_string();
+    text.strip_prefix("answered ").filter(|_| failure.word() == "answer-unconfirmed")?.split(' ').next()?.parse().ok()
 }

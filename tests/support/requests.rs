@@ -73,6 +73,12 @@ pub fn is_renewal(entry: &AuditEntry) -> bool {
     is_lease(entry) && entry.verb == "patch" && entry.code == 200
 }
 
+/// What a write of the Lease, one that is merged or a JSON patch, says.
+pub fn renew_time(entry: &AuditEntry) -> Option<&str> {
+    let patched = entry.body.as_array().and_then(|patch| patch.iter().find(|one| one["path"] == "/spec/renewTime"));
+    patched.map_or(&entry.body["spec"]["renewTime"], |one| &one["value"]).as_str()
+}
+
 /// A PATCH of the status that says of which version the Node should be, and nothing else.
 pub fn is_assertion(entry: &AuditEntry) -> bool {
     is_status_patch(entry) && entry.body["metadata"]["resourceVersion"].is_string() && entry.body["status"].is_null()

@@ -49,6 +49,58 @@ fn lose_the_lease(script: &mut Script) {
     script.answer(ticket, reply);
 }
 
+/// The next renewal is answered without content, or refused. Answers its body.
+fn renew_unread(script: &mut Script) -> Value {
+    let (ticket, renewal) = script.next(Lane::Lease);
+    let reply = script.reply(&renewal);
+    script.answer(ticket, reply.map(|_| Document::Nothing));
+    body_of(&renewal)
+}
+
+#[test]
+fn of_answers_without_content_each_second_tests_who_holds_the_lease_and_each_thirtieth_shows_it() {
+    let mut script = working();
+    let mut asked = Vec::new();
+    for _ in 0..60 {
+        let (ticket, renewal) = script.next(Lane::Lease);
+        let Operation::RenewLease { answer, .. } = &renewal else { panic!("{renewal:?}") };
+        let reply = script.reply(&renewal);
+        let reply = if *answer == PatchAnswer::Nothing { reply.map(|_| Document::Nothing) } else { reply };
+        script.answer(ticket, reply);
+        asked.push((body_of(&renewal).is_array(), *answer));
+    }
+    let shown: Vec<usize> = (0..60).filter(|at| asked[*at].1 != PatchAnswer::Nothing).collect();
+    assert!(shown.len() == 2 && shown[1] - shown[0] == 30, "{shown:?}");
+    let unseen = &asked[shown[0]..=shown[1]];
+    assert!(unseen.windows(2).all(|two| two.iter().any(|(tests, answer)| *tests || *answer != PatchAnswer::Nothing)));
+    assert_eq!(unseen.iter().filter(|(tests, _)| *tests).count(), 14);
+}
+
+#[test]
+fn a_board_that_reads_no_answers_knows_that_its_lease_was_taken_when_a_renewal_is_refused_and_writes_nothing_more() {
+    for renewals in 1..6 {
+        let mut script = working();
+        (0..renewals).for_each(|_| drop(renew_unread(&mut script)));
+        script.transitions += 1;
+        let sent = (0..3).find(|_| renew_unread(&mut script).is_array()).expect("one that tests");
+        assert!(sent < 2, "{sent}");
+        assert_eq!(script.play_healthy(Lane::Lease).1, Operation::ReadLease);
+        let (_, next) = script.play(Lane::Status, Ok(Document::Node(Box::new(theirs()))));
+        assert_eq!(next, Operation::ReadNode { heartbeat: true });
+        assert!(script.words().contains(&"lease-taken"), "{:?}", script.words());
+    }
+}
+
+#[test]
+fn a_renewal_that_is_refused_for_another_reason_is_sent_again_as_before() {
+    let mut script = working();
+    (0..2).for_each(|_| drop(renew_unread(&mut script)));
+    script.play(Lane::Lease, refused(422, "Invalid"));
+    assert_eq!(script.play_healthy(Lane::Lease).1, Operation::ReadLease);
+    assert!(matches!(script.play_healthy(Lane::Lease).1, Operation::RenewLease { .. }));
+    assert!(!script.words().contains(&"lease-taken"));
+}
+
 #[test]
 fn a_board_whose_lease_another_took_writes_nothing_more_and_asks_every_five_minutes() {
     let mut script = working();

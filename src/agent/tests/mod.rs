@@ -131,13 +131,6 @@ impl Script {
         Script::on(Disk::default(), settings, BOOT, START, Duration::ZERO)
     }
 
-    fn with_seed(seed: u64) -> Script {
-        let mut script = Script::new();
-        let journal = Journal::recover(&[], 65_536, BOOT).0;
-        script.agent = Agent::new(Settings::default(), "n1".to_owned(), seed, journal, "", script.now());
-        script
-    }
-
     /// A process that finds what an earlier one left on the disk.
     fn on(disk: Disk, settings: Settings, boot: BootId, booted: Wall, up: Duration) -> Script {
         let now = Now { up: Up::since_boot(up), wall: Some(booted.plus(up)) };
@@ -315,8 +308,12 @@ impl Script {
         }
         let Operation::RenewLease { body, .. } = operation else { return Ok(self.document(operation)) };
         let patch: Value = serde_json::from_str(body).unwrap();
-        let wanted = patch["metadata"]["resourceVersion"].as_str();
-        if wanted.is_some_and(|wanted| wanted != self.lease_version.to_string()) {
+        // The first operation of a JSON patch tests who holds it.
+        if patch.is_array() && patch[0]["value"] != self.transitions {
+            return refused(422, "Invalid");
+        }
+        if patch["metadata"]["resourceVersion"].as_str().is_some_and(|wanted| wanted != self.lease_version.to_string())
+        {
             return refused(409, "Conflict");
         }
         self.lease_version += 1;

@@ -79,6 +79,22 @@ struct LeaseSpec<'a> {
     renew_time: &'a str,
 }
 
+#[derive(Deserialize)]
+struct LeaseOperation<'a> {
+    path: &'a str,
+    value: Value,
+}
+
+/// The time that a write of the Lease, one that is merged or a JSON patch, makes its own.
+fn renewed_us(body: &str) -> Option<i64> {
+    if !body.starts_with('[') {
+        return stamp::parse(serde_json::from_str::<LeaseBody>(body).ok()?.spec.renew_time);
+    }
+    let operations: Vec<LeaseOperation> = serde_json::from_str(body).ok()?;
+    let written = operations.iter().find(|operation| operation.path == "/spec/renewTime")?;
+    stamp::parse(written.value.as_str()?)
+}
+
 /// What the server had before a write.
 #[derive(Debug, Default)]
 pub struct Before {
@@ -114,9 +130,7 @@ impl World {
         let checked = if method == "GET" {
             Ok(())
         } else if path.contains("/leases") {
-            let renewed =
-                serde_json::from_str::<LeaseBody>(body).ok().and_then(|body| stamp::parse(body.spec.renew_time));
-            self.watch.renews(renewed, body.contains("resourceVersion") && !body.contains("ownerReferences"))
+            self.watch.renews(renewed_us(body), body.contains("resourceVersion") && !body.contains("ownerReferences"))
         } else if path.contains("/events") {
             match letter(path, body) {
                 Ok((name, event)) => {
