@@ -17,6 +17,8 @@ pub(super) struct Credentials {
     strangers: u32,
     /// When the first of these was that nobody has looked into.
     stranger_at: Option<Up>,
+    /// What was said last of another CA.
+    told_of_ca: String,
 }
 
 /// Whether it was a handshake with a server whose CA is not ours.
@@ -66,6 +68,15 @@ impl Credentials {
     /// Whether no server that answers has a CA that this board trusts, although that was read again (CA-4).
     pub(super) fn have_other_ca(&self) -> bool {
         self.strangers >= REFUSED_FOR_GOOD && self.dates.renewal.is_some()
+    }
+
+    /// Whether this is not what was said last.
+    pub(super) fn is_news_of_ca(&mut self, text: &str) -> bool {
+        let is_news = self.told_of_ca != text;
+        if is_news {
+            text.clone_into(&mut self.told_of_ca);
+        }
+        is_news
     }
 
     /// When a server had a CA that this board does not trust, until [`Credentials::looked_into_strangers`].

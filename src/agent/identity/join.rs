@@ -367,7 +367,10 @@ impl Join {
         let servers = Server::without_repeats(&mut own.chain(named.iter().cloned()).filter(|_| is_known));
         if self.reason == Reason::OtherCa {
             let text = format!("the cluster's CA is another from now on:{}", hashes(authorities));
-            shared.say(Level::Info, "ca-added", text);
+            // Where it does not help it is found again each half hour.
+            if shared.credentials.is_news_of_ca(&text) {
+                shared.say(Level::Info, "ca-added", text);
+            }
         }
         let supervisor = ports.map(|(supervisor, _)| supervisor);
         shared.wants(IdentityStep::UseCluster { servers, authorities: authorities.to_vec().into(), supervisor });

@@ -274,6 +274,7 @@ fn when_no_server_has_the_known_ca_one_that_is_pinned_takes_its_place() {
     assert!((8..=14).contains(&again.len()), "{at:?}");
     let proven = case.live(HOUR, None, &|_| info(&[&new], SECRET));
     assert!(proven.len() == 1 && over(&proven[0].1).is_some(), "it is taken again: {proven:?}");
+    assert_eq!(case.told("ca-added").len(), 1, "the same is no news");
 }
 
 #[test]
