@@ -117,6 +117,8 @@ pub struct Cluster {
     pub revoked: BTreeSet<String>,
     /// Keys of which no certificate can come that may be kept, for the signer or somebody else spoiled it.
     pub spoiled: BTreeSet<Vec<u8>>,
+    /// Those of them whose certificate is by another CA, which nobody sees before the server refuses it.
+    pub unproven: BTreeSet<Vec<u8>>,
     /// When each request for a certificate was made.
     pub created_us: Vec<i64>,
     /// Of k3s or rke2.
@@ -180,6 +182,7 @@ impl Cluster {
             taken: BTreeSet::new(),
             revoked: BTreeSet::new(),
             spoiled: BTreeSet::new(),
+            unproven: BTreeSet::new(),
             created_us: Vec::new(),
             supervisor: None,
             counted: 0,
@@ -396,7 +399,10 @@ impl Cluster {
         match self.signer {
             Signer::OfAnotherKey => key = der::key_info(&point(&mut self.random)),
             Signer::OfAnotherName => node.push_str("-other"),
-            Signer::OfAnotherCa => authority = Authority::new("another", &mut self.random),
+            Signer::OfAnotherCa => {
+                authority = Authority::new("another", &mut self.random);
+                self.unproven.insert(asked.key.clone());
+            }
             Signer::Prompt | Signer::Slow | Signer::Fails => {}
         }
         if !matches!(self.signer, Signer::Prompt | Signer::Slow) {

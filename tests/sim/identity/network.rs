@@ -1,5 +1,6 @@
 //! Turns the agent's requests into answers of the cluster, or of somebody who stands between and is not the cluster.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use nodepulse::agent::{Access, Input, Ticket};
@@ -212,7 +213,13 @@ impl World {
             return self.answer_of_supervisor(board, request, letter);
         }
         let response = self.cluster.answer(request, letter.leaf.as_deref(), wall_us);
-        if response.code == 401 {
+        let is_proof = letter.leaf.is_some() && letter.leaf != self.machines[board].shell.leaf();
+        if response.code == 401 && is_proof {
+            // By the CA that signed it: only now the board knows, whatever was between it and the server until then (seeds
+            // 70150, 104084).
+            self.machines[board].was_denied = true;
+            self.judge.refused(board, wall_us);
+        } else if response.code == 401 {
             self.judge.unauthorized(board);
         }
         if request.path.contains("/leases") && request.method != "GET" && response.is_success() {
@@ -254,7 +261,8 @@ impl World {
     /// Nothing comes of the request that is read.
     fn is_bad(&self, request: &Request) -> bool {
         let name = request.path.rsplit('/').next().unwrap_or_default();
-        self.cluster.asked.get(name).is_some_and(|asked| asked.is_hopeless(&self.cluster.spoiled))
+        let known: BTreeSet<_> = self.cluster.spoiled.difference(&self.cluster.unproven).cloned().collect();
+        self.cluster.asked.get(name).is_some_and(|asked| asked.is_hopeless(&known))
     }
 
     fn answer_of(&mut self, intruder: Intruder, request: &Request) -> Response {
