@@ -44,7 +44,7 @@ use std::time::Duration;
 use crate::api::{Answer, Document, Lane, Operation, Refusal};
 use crate::config::Settings;
 use crate::config::limits::{
-    REPEATS_PER_MINUTE, REQUEST_DEADLINE, REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE,
+    LOOK_DEADLINE, REPEATS_PER_MINUTE, REQUEST_DEADLINE, REQUESTS_AT_ONCE, REQUESTS_OF_LEASE, REQUESTS_PER_MINUTE,
 };
 use crate::journal::record::cut;
 use crate::journal::{Happened, Journal};
@@ -110,7 +110,8 @@ pub struct Agent {
     requests: Bucket,
     /// An administrator has revoked the identity: nothing is asked before.
     revoked_until: Up,
-    probing: bool,
+    /// Since when the board is being looked at.
+    probing: Option<Up>,
     /// Somebody who announced something waits for an answer, until then.
     answer_by: Option<Up>,
     end: End,
@@ -155,7 +156,7 @@ impl Agent {
             tickets: 0,
             requests,
             revoked_until: Up::BOOT,
-            probing: false,
+            probing: None,
             answer_by: None,
             end: End::NotYet,
         }
@@ -166,7 +167,7 @@ impl Agent {
         match input {
             Input::Woke => {}
             Input::Looked { readings, board } => {
-                self.probing = false;
+                self.probing = None;
                 self.status.observed(*readings, board, &mut self.shared, now);
             }
             Input::Counted { today, by_process_bytes } => self.shared.counted(&today, by_process_bytes, now),
@@ -192,12 +193,12 @@ impl Agent {
                 self.revoked_until = now.up;
                 self.hurry(RetryReason::Reload, now);
                 // By other thresholds the board may be another, whatever status waits for.
-                self.probe();
+                self.probe(now.up);
             }
             Input::NotJoined => {
                 self.identity.join(&mut self.shared, now);
                 // Whose the Node is that may be there already, the board says.
-                self.probe();
+                self.probe(now.up);
             }
             Input::Means(means) => self.identity.means_read(means, &mut self.shared, now),
             Input::Cluster(cluster) => self.identity.cluster_read(cluster, &mut self.shared, now),
@@ -282,17 +283,14 @@ impl Agent {
                 Step::Send(operation) => self.send(lane, None, operation, (now.up, None)),
                 Step::SendUnhurried(operation, until) => self.send(lane, None, operation, (now.up, Some(until))),
                 Step::SendOver(access, operation) => self.send(lane, Some(access), operation, (now.up, None)),
-                Step::Probe => self.probe(),
+                Step::Probe => self.probe(now.up),
                 Step::Idle => {}
                 Step::Wait { until, because } => sooner(&mut wait, until, because),
             }
         }
         self.answer_announcer(&mut wait, now);
-        let look = self.status.look_due(&self.shared, self.lease.renewal(&self.shared, now.up));
-        if now.up >= look {
-            self.probe();
-        } else if !self.probing {
-            sooner(&mut wait, look, Because { what: "a look at the board", after: None });
+        if self.look(&mut wait, now) {
+            return self.live(now);
         }
         if let Some(write) = self.shared.records.next_write(now.up) {
             self.shared.output(Output::Write(write));
@@ -309,9 +307,33 @@ impl Agent {
         Output::Wait { until, because }
     }
 
+    /// Looks at the board when that is due. Answers whether a run goes on without the look that it waits for.
+    fn look(&mut self, wait: &mut Option<(Up, Because)>, now: Now) -> bool {
+        const LOOK: Because = Because { what: "a look at the board", after: None };
+        let due = self.status.look_due(&self.shared, self.lease.renewal(&self.shared, now.up));
+        if now.up >= due {
+            self.probe(now.up);
+        }
+        let Some(since) = self.probing else {
+            sooner(wait, due, LOOK);
+            return false;
+        };
+        let late = since + LOOK_DEADLINE;
+        let waits = self.status.waits_for_look();
+        if waits && now.up >= late {
+            self.status.look_is_late(&mut self.shared, now);
+            return true;
+        }
+        if waits {
+            sooner(wait, late, LOOK);
+        }
+        false
+    }
+
     /// The board is to be looked at, once.
-    fn probe(&mut self) {
-        if !std::mem::replace(&mut self.probing, true) {
+    fn probe(&mut self, now: Up) {
+        if self.probing.is_none() {
+            self.probing = Some(now);
             self.shared.output(Output::Probe);
         }
     }

@@ -232,15 +232,19 @@ impl StatusLane {
         self.wanted.observe(readings, board, self.base.node(), shared, now);
         self.looked_at = now.up;
         if matches!(self.stage, Stage::Probe) {
-            if !self.base.is_registering() {
-                self.tries.start_over();
-                if self.tries.last_failure().is_some() {
-                    // After a run that failed there is one try in each.
-                    self.tries.failed = TRIES_PER_RUN - 1;
-                }
-            }
-            self.stage = Stage::Decide { not_before: now.up };
+            self.begin_run(now);
         }
+    }
+
+    fn begin_run(&mut self, now: Now) {
+        if !self.base.is_registering() {
+            self.tries.start_over();
+            if self.tries.last_failure().is_some() {
+                // After a run that failed there is one try in each.
+                self.tries.failed = TRIES_PER_RUN - 1;
+            }
+        }
+        self.stage = Stage::Decide { not_before: now.up };
     }
 
     /// Addresses or settings changed: look again now.

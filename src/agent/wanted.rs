@@ -183,6 +183,11 @@ impl WantedNode {
         identity::another_board(node, &self.facts.as_deref()?.machine)
     }
 
+    /// The board has been looked at.
+    pub(super) fn has_facts(&self) -> bool {
+        self.facts.is_some()
+    }
+
     /// `base` brought up to date (UPD-*); `None` before the first facts, or the time of day.
     /// `summary`: of the last outage, if that is to stand there.
     pub(super) fn updated(

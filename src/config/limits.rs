@@ -117,6 +117,9 @@ pub const REQUESTS_OF_LEASE: u32 = 2;
 pub const REPEATS_PER_MINUTE: u32 = 6;
 /// Longest bundle of the system's trusted roots, bytes; Debian's has 220 KiB.
 pub const TRUST_BUNDLE_BYTES: usize = 2 * 1024 * 1024;
+/// Longest that a report waits for the look at the board that it begins with; what the shell waits for of a disk or of DNS
+/// is less.
+pub const LOOK_DEADLINE: Duration = Duration::from_secs(10);
 /// Addresses of one server name that are tried.
 pub const SERVER_ADDRESSES: usize = 8;
 /// Addresses of one answer of DNS that are looked at; a message has room for four thousand.

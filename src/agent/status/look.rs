@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::super::lease::Renewal;
+use super::super::notice::Level;
 use super::super::shared::Shared;
 use super::{Stage, StatusLane};
-use crate::time::Up;
+use crate::time::{Now, Up};
 
 /// The eviction manager's `monitoringInterval` (EVI-6).
 const LOOK_PERIOD: Duration = Duration::from_secs(10);
@@ -22,6 +23,18 @@ impl StatusLane {
         let run = with_renewal(latest, renewal, shared);
         // One that is overdue waits for something else.
         if self.looked_at < run && run <= due + LOOK_PATIENCE { run } else { due }
+    }
+
+    /// Whether a run waits for a look that it could do without.
+    pub(in crate::agent) fn waits_for_look(&self) -> bool {
+        matches!(self.stage, Stage::Probe) && self.wanted.has_facts()
+    }
+
+    /// It does without: a Node is not to be NotReady for as long as a file of its board hangs.
+    pub(in crate::agent) fn look_is_late(&mut self, shared: &mut Shared, now: Now) {
+        let text = "a look at the board does not come back: until it does, what was seen last is reported";
+        shared.say_once(Level::Warn, "look-late", text);
+        self.begin_run(now);
     }
 }
 

@@ -10,6 +10,7 @@ mod gaps;
 mod identity;
 mod join;
 mod lease;
+mod looks;
 mod outage;
 mod registration;
 mod replay;
@@ -100,6 +101,7 @@ struct Disk {
     fails: bool,
     /// Writes are neither done nor fail.
     hangs: bool,
+    hides_the_board: bool,
     writes: usize,
 }
 
@@ -171,13 +173,12 @@ impl Script {
         let mut sent = Vec::new();
         for _ in 0..1000 {
             match self.agent.poll(self.now()) {
+                Output::Probe if self.disk.hides_the_board => self.probes.push(self.up),
                 Output::Probe => {
                     self.probes.push(self.up);
-                    if let Some(today) = &mut self.counted {
+                    if let Some(mut today) = self.counted.clone().map(Box::new) {
                         // As long as renewals are.
                         today.of(Purpose::Lease).unwrap().bytes = 331 * self.up.as_secs() / 10;
-                    }
-                    if let Some(today) = self.counted.clone().map(Box::new) {
                         let by_process_bytes = today.bytes();
                         self.agent.handle(Input::Counted { today, by_process_bytes }, self.now());
                     }
