@@ -11,6 +11,7 @@
 //! The old certificate stays in use until the server has taken the new one. Each step can be taken once more after a power
 //! cut: `io` keeps the key before the request is sent, and the request's name follows from the key (CSR-2).
 
+mod approval;
 mod asked;
 mod authorities;
 mod join;
@@ -33,7 +34,7 @@ use crate::identity::{CertificateDer, SigningRequest, certificate, pin};
 use crate::time::{Now, Up, Wall};
 use authorities::Look;
 use join::{Join, Reason, Stop};
-use request::{Issued, Poll, Request, TOLD_AT_LOOK};
+use request::{Issued, Poll, Request};
 
 #[derive(Debug)]
 pub(super) struct IdentityLane {
@@ -49,6 +50,8 @@ pub(super) struct IdentityLane {
     is_joined: bool,
     /// A person waits to be told what comes of it.
     is_asked: bool,
+    /// A renewal that nobody approves: the token may do better (ROT-6).
+    is_unapproved: bool,
     /// How a server is found and proven that gives the first certificate, or the first after one that has ended, or that shows
     /// another CA.
     join: Option<Box<Join>>,
@@ -74,9 +77,6 @@ enum Stage {
     Keep,
 }
 
-/// For good: what approves each renewal.
-const APPROVE_RENEWALS: &str = "; all of them, from now on: kubectl create clusterrolebinding nodepulse-renewal \
-    --clusterrole=system:certificates.k8s.io:certificatesigningrequests:selfnodeclient --group=system:nodes";
 /// Where there is no answer, and of the patience that a server may ask for (ROT-4).
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -93,6 +93,7 @@ impl IdentityLane {
             needs_new_key: false,
             is_joined: true,
             is_asked: false,
+            is_unapproved: false,
             join: None,
             other_ca_at: Up::BOOT,
             look: Look::default(),
@@ -116,7 +117,7 @@ impl IdentityLane {
         match &shared.credentials {
             _ if !self.is_joined => Some(Reason::First),
             credentials if credentials.have_other_ca() => Some(Reason::OtherCa),
-            credentials if credentials.are_refused() => Some(Reason::Ended),
+            credentials if credentials.are_refused() || self.is_unapproved => Some(Reason::Ended),
             _ => None,
         }
     }
@@ -133,6 +134,7 @@ impl IdentityLane {
 
     /// `is_held`: the Lease is being renewed, so that the uplink and the certificate in use are good (ROT-3).
     pub(super) fn poll(&mut self, shared: &mut Shared, is_held: bool, now: Now) -> Step {
+        self.end_asking_by_token(shared, now);
         let reason = self.reason(shared);
         let is_vain = match &self.stage {
             Stage::Join => self.join.as_ref().map(|join| join.reason) != reason,
@@ -256,7 +258,7 @@ impl IdentityLane {
         let word = if self.join.is_some() { "certificate-issued" } else { "certificate-renewed" };
         self.is_joined = true;
         if are_others {
-            self.join = None;
+            (self.join, self.is_unapproved) = (None, false);
             shared.longest_outage = Duration::ZERO;
             self.stage = Stage::Rest { not_before: now.up };
         } else if was_kept {
@@ -382,6 +384,9 @@ impl IdentityLane {
         }
         (poll.seen, poll.whole) = ((object.uid, object.resource_version), false);
         match object.stage {
+            csr::Stage::Pending if object.is_of_node && request.access != Access::InUse => {
+                self.ask_anew_by_token(&request, shared);
+            }
             csr::Stage::Pending | csr::Stage::Approved => self.pending(request, poll, shared, now),
             csr::Stage::Issued(chain) => self.issued(request, Issued { chain, received }, shared, now),
             csr::Stage::Denied(why) => {
@@ -394,23 +399,6 @@ impl IdentityLane {
                 self.denied("certificate-failed", text, shared, now);
             }
         }
-    }
-
-    fn pending(&mut self, mut request: Box<Request>, mut poll: Poll, shared: &mut Shared, now: Now) {
-        self.tries.succeeded(shared, now);
-        let pause = poll.next_pause(shared, now.up);
-        if poll.looks == TOLD_AT_LOOK || (self.is_asked && poll.looks > TOLD_AT_LOOK) {
-            let name = request.request.name();
-            // Whoever may renew by himself was not told so (ROT-6).
-            let renewals = if self.join.is_none() { APPROVE_RENEWALS } else { "" };
-            let text = format!(
-                "waiting for approval: kubectl certificate approve {name} (compare this name: it is the key's \
-                fingerprint){renewals}"
-            );
-            self.warn("certificate-pending", text, shared);
-        }
-        request.at = if poll.whole { now.up } else { now.up + pause };
-        self.stage = Stage::Poll(request, poll);
     }
 
     fn issued(&mut self, mut request: Box<Request>, issued: Issued, shared: &mut Shared, now: Now) {

@@ -52,6 +52,8 @@ pub struct CertificateSigningRequest {
     pub uid: String,
     pub resource_version: String,
     pub stage: Stage,
+    /// A node has asked for it, with its certificate.
+    pub is_of_node: bool,
     signer: String,
     /// PEM of the request.
     request: Vec<u8>,
@@ -78,13 +80,13 @@ impl CertificateSigningRequest {
     }
 }
 
-/// `{ 1: ObjectMeta { 5: uid, 6: resourceVersion }, 2: Spec { 1: request, 7: signerName },
+/// `{ 1: ObjectMeta { 5: uid, 6: resourceVersion }, 2: Spec { 1: request, 2: username, 7: signerName },
 /// 3: Status { 1: Condition { 1: type, 2: reason, 3: message } ..., 2: certificate } }`
 fn parse(body: &[u8]) -> Option<CertificateSigningRequest> {
     let (kind, raw) = protobuf::read_unknown(body, false)?;
     let (mut uid, mut resource_version, mut signer) = (String::new(), String::new(), String::new());
     let (mut request, mut certificate): (&[u8], &[u8]) = (&[], &[]);
-    let mut conditions = Conditions::default();
+    let (mut conditions, mut is_of_node) = (Conditions::default(), false);
     for field in Fields::of(raw) {
         let (part, Value::Bytes(inner)) = field? else { continue };
         for field in Fields::of(inner) {
@@ -92,6 +94,7 @@ fn parse(body: &[u8]) -> Option<CertificateSigningRequest> {
                 (1, (5, Value::Bytes(found))) => uid = text(found),
                 (1, (6, Value::Bytes(found))) => resource_version = text(found),
                 (2, (1, Value::Bytes(found))) => request = found,
+                (2, (2, Value::Bytes(found))) => is_of_node = found.starts_with(b"system:node:"),
                 (2, (7, Value::Bytes(found))) => signer = text(found),
                 (3, (1, Value::Bytes(found))) => conditions.add(found)?,
                 (3, (2, Value::Bytes(found))) => certificate = found,
@@ -105,6 +108,7 @@ fn parse(body: &[u8]) -> Option<CertificateSigningRequest> {
         uid,
         resource_version,
         stage,
+        is_of_node,
         signer,
         request,
     })

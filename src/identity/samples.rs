@@ -65,7 +65,8 @@ pub fn protobuf(object: &Value) -> Vec<u8> {
     let (metadata, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
     let metadata =
         [(1, "name"), (5, "uid"), (6, "resourceVersion")].map(|(number, key)| field(number, &text(&metadata[key])));
-    let spec = [field(1, &bytes(&spec["request"])), field(7, &text(&spec["signerName"]))];
+    let username = field(2, &text(&spec["username"]));
+    let spec = [field(1, &bytes(&spec["request"])), username, field(7, &text(&spec["signerName"]))];
     let conditions = status["conditions"].as_array().into_iter().flatten().map(|one| {
         let texts = [(1, "type"), (2, "reason"), (3, "message"), (6, "status")];
         field(1, &texts.map(|(number, key)| field(number, &text(&one[key]))).concat())

@@ -23,6 +23,7 @@ pub fn cases() -> Vec<Case> {
     cases![
         &[],
         a_board_that_slept_past_its_certificate_comes_back_with_its_token,
+        a_renewal_that_nobody_approves_comes_by_the_token,
         a_board_whose_token_has_ended_as_well_comes_back_when_it_is_valid_again,
         a_token_that_ends_while_its_board_waits_goes_on_when_it_is_made_again,
         a_board_waits_for_its_approval_and_is_ready_after_it,
@@ -257,6 +258,24 @@ fn a_board_that_slept_past_its_certificate_comes_back_with_its_token(_: &Cluster
     is_renewing(&cluster, &node, &mut agent, since)?;
     assert!(cluster.api.audit(|e| e.user == user)?.len() > before, "it came back with the token");
     Ok(())
+}
+
+/// Nobody approves what a node asks for as itself, and its token lives (ROT-6).
+fn a_renewal_that_nobody_approves_comes_by_the_token(_: &Cluster) -> Result<()> {
+    let cluster = own_cluster(Duration::from_secs(120))?;
+    let token = cluster.token(&[KUBEADM_GROUP], None)?;
+    let binding = "kubeadm:node-autoapprove-certificate-rotation";
+    cluster.api.admin.delete(&format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{binding}"))?;
+    let (node, mut agent) = start(&cluster, "unapproved", &token, &[cluster.pin()])?;
+    is_renewing(&cluster, &node, &mut agent, 0)?;
+    agent.wait_for_line(&["asking with the token, and another key"], SOON * 10)?;
+    agent.wait_for_line(&["a new certificate is in use"], SOON * 3)?;
+    is_renewing(&cluster, &node, &mut agent, now_us())?;
+    // The join's, the one that waits, and the one that was approved.
+    assert_eq!(cluster.requests_for(&node.name)?.len(), 3);
+    let refused = cluster.api.audit(|e| e.user == node.user && e.code == 401)?;
+    assert!(refused.is_empty(), "the certificate in use never ended: {refused:#?}");
+    agent.check()
 }
 
 fn a_board_whose_token_has_ended_as_well_comes_back_when_it_is_valid_again(_: &Cluster) -> Result<()> {

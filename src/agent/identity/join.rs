@@ -110,6 +110,12 @@ impl Join {
         self.obstacle.as_ref().map(|(_, text, _)| text.as_str())
     }
 
+    /// Whether nothing has come of it for so long, or there is no token that is known.
+    pub(super) fn has_failed_for(&self, span: Duration, now: Up) -> bool {
+        let is_without = |word: &str| matches!(word, "no-token" | "token-unknown");
+        self.obstacle.as_ref().is_some_and(|(word, ..)| is_without(word) || now - self.began >= span)
+    }
+
     /// Whether a file is being read: nothing else can happen.
     pub(super) fn reads(&self) -> bool {
         matches!(self.step, Step::Means { is_asked: true })

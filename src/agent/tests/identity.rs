@@ -176,8 +176,8 @@ fn a_request_that_nobody_approves_is_looked_at_ever_more_rarely_and_told_of_once
     let (at, metadata_only) = case.play(Ok(seen()));
     assert!((117..=129).contains(&((at - start) / 1000)), "{at} from {start}");
     assert!(matches!(metadata_only, Operation::ReadCertificateRequest { metadata_only: true, .. }));
-    let looks = case.requests_within(DAY, &Ok(seen()));
-    assert!((60 + 250..=70 + 330).contains(&looks), "{looks} in a day");
+    let looks = case.requests_within(HOUR * 22, &Ok(seen()));
+    assert!((55 + 225..=70 + 300).contains(&looks), "{looks} in 22 hours");
     let told: Vec<_> = case.script.said.iter().filter(|notice| notice.word == "certificate-pending").collect();
     let commands =
         [&*format!("certificate approve {}", case.request.name()), "create clusterrolebinding nodepulse-renewal"];

@@ -1,6 +1,7 @@
 //! Turns a script of answers into the agent's requests: what each test of the lanes is written in.
 
 mod absence;
+mod approval;
 mod authorities;
 mod budget;
 mod contest;
@@ -97,7 +98,6 @@ struct Script {
 #[derive(Default)]
 struct Disk {
     bytes: Vec<u8>,
-    /// Every write fails.
     fails: bool,
     /// Writes are neither done nor fail.
     hangs: bool,
