@@ -344,6 +344,8 @@ impl World {
         }
         if request.path.contains("/nodes") && !stray && response.is_success() {
             self.shown = self.stored_statuses();
+            // What was written before this one was done stands in its answer, or would have refused it: 1003279.
+            self.watched.others.asked();
         }
         if !surprised && [400, 403, 405, 406, 415, 422].contains(&response.code) {
             let body: String = String::from_utf8_lossy(&response.body).chars().filter(|c| !c.is_control()).collect();
