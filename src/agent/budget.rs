@@ -76,6 +76,12 @@ impl Budget {
         self.put_off >= what
     }
 
+    /// Whether anything is put off; `None` before the day is known: what an earlier process said of it counts.
+    pub(super) fn is_low(&self, settings: &Settings) -> Option<bool> {
+        let is_known = settings.daily_bytes.is_none() || self.day.as_ref().is_some_and(|day| day.is_dated);
+        is_known.then(|| self.puts_off(PutOff::Reports))
+    }
+
     /// Its day is over: a new one begins with the next count.
     pub(super) fn is_over(&self, now: Up) -> bool {
         self.day.as_ref().is_some_and(|day| now >= day.ends)

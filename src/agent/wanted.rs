@@ -1,6 +1,5 @@
 //! Turns looks at the board, as they come in, into the Node that should be there now.
 
-use super::budget::PutOff;
 use super::conditions::Conditions;
 use super::notice::Level;
 use super::replay::Unreported;
@@ -107,7 +106,7 @@ impl WantedNode {
             facts,
             pressures: &self.pressures,
             remembered: &self.remembered,
-            is_budget_low: shared.budget.puts_off(PutOff::Reports),
+            is_budget_low: shared.budget.is_low(&shared.settings),
             expires: life.map(|(life, stamp)| (stamp >= life.warned_from(), life.end)),
             absence: shared.absence(now),
             base,

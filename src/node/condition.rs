@@ -45,7 +45,7 @@ pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT]
         pressures: &pressures,
         remembered,
         expires: None,
-        is_budget_low: false,
+        is_budget_low: Some(false),
         absence: Absence::None,
         base: None,
     });
@@ -167,7 +167,7 @@ mod tests {
         base: Option<&'a Node>,
     ) -> Evidence<'a> {
         let absence = Absence::None;
-        Evidence { settings, facts, pressures, remembered, expires: None, is_budget_low: false, absence, base }
+        Evidence { settings, facts, pressures, remembered, expires: None, is_budget_low: Some(false), absence, base }
     }
 
     /// Judges a look at a board of which `node` is the server's, and writes the conditions to it, at LATER.

@@ -119,7 +119,11 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "MeteredBudgetLow",
-        judge: |_, look| Judgement { status: Status::of(look.is_budget_low), message: None, is_sure: true },
+        judge: |_, look| Judgement {
+            status: look.is_budget_low.map_or(Status::Unknown, Status::of),
+            message: None,
+            is_sure: look.is_budget_low.is_some(),
+        },
         words: [
             Words("DailyBytesRunLow", "The bytes of the day run low, so what can wait is put off", "DailyBytesRunLow"),
             Words("DailyBytesSuffice", "The bytes of the day suffice", "DailyBytesSuffice"),
@@ -170,8 +174,8 @@ pub struct Evidence<'a> {
     pub remembered: &'a Remembered,
     /// Whether the client certificate ends soon, and when; `None` without one, or without a clock.
     pub expires: Option<(bool, Wall)>,
-    /// Something is put off for `dailyBytes`.
-    pub is_budget_low: bool,
+    /// Something is put off for `dailyBytes`; `None` before the day's bytes are known.
+    pub is_budget_low: Option<bool>,
     /// What was announced (`nodepulse away`), as far as it is not over.
     pub absence: Absence<'a>,
     /// The server's Node; `None` before it is known.
@@ -330,7 +334,7 @@ mod tests {
             pressures,
             remembered,
             expires,
-            is_budget_low: false,
+            is_budget_low: Some(false),
             absence: Absence::None,
             base: Some(node),
         });

@@ -138,6 +138,22 @@ fn what_was_put_off_is_recorded_and_told_with_its_own_times_once_the_day_is_over
 }
 
 #[test]
+fn before_the_bytes_of_the_day_are_known_what_an_earlier_process_said_of_them_stays() {
+    let mut script = spent(10_500_000);
+    script.pass(HOUR);
+    let mut next = restarted(script);
+    let counted = next.counted.take();
+    let mut sent = next.pass(Duration::from_secs(30));
+    assert_eq!(stored(&next, "MeteredBudgetLow"), Some("True"));
+    next.counted = counted;
+    sent.extend(next.pass(HOUR));
+    assert_eq!(stored(&next, "MeteredBudgetLow"), Some("True"));
+    let is_created = |one: &&Operation| matches!(one, Operation::CreateEvent { .. });
+    let told: Vec<Value> = sent.iter().filter(is_created).map(|one| body_of(one)["reason"].clone()).collect();
+    assert!(told.contains(&json!("Starting")) && !told.contains(&json!("DailyBytesSuffice")), "{told:?}");
+}
+
+#[test]
 fn at_the_end_of_the_day_all_of_it_goes_on_by_itself_and_the_node_says_so() {
     let mut script = spent(10_500_000);
     script.press_memory(true);

@@ -344,8 +344,10 @@ impl World {
             let is_true = self.conditions.is_about(kind, new.since_us) && off_us > TOLERANCE_US;
             // So may Ready, where what cannot be read any more had been read for a while (seed 89455).
             let is_resized = !self.board.is_sized() || self.resized_us.is_some_and(|at_us| at_us > old.since_us);
-            // Who went and came back between two reports is away since then.
-            let is_true = is_true || kind == "Ready" && is_resized || kind == AWAY;
+            // Who went and came back between two reports is away since then; and what a process lost of the day's count with
+            // the power or a full disk, it has to spend again (seed 1000877).
+            let is_later = new.since_us > old.since_us && [AWAY, BUDGET].contains(&kind.as_str());
+            let is_true = is_true || kind == "Ready" && is_resized || is_later;
             // An assertion on a Node that somebody made anew has no time.
             let was_dated = !old.reason.is_empty() && old.since_us > 0;
             let is_anew = new.status == old.status && off_us > 0 && was_dated && !is_true;
