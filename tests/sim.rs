@@ -30,6 +30,7 @@ mod sim {
     pub mod quarrel;
     pub mod random;
     pub mod settings;
+    pub mod shutdown;
     pub mod silence;
     pub mod storage;
     pub mod stranger;

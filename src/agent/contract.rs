@@ -13,6 +13,7 @@ use crate::identity::files::PrivateKey;
 use crate::identity::supervisor::NodePassword;
 use crate::identity::{Bundle, CertificateDer, Renewal, SigningRequest};
 use crate::journal::Write;
+use crate::node::Leaving;
 use crate::probe::{Machine, Network, Readings};
 use crate::time::{Up, Wall};
 
@@ -59,6 +60,8 @@ pub enum Input {
     Back,
     /// The end of [`Output::Write`]: all of it is on the disk, or who knows what.
     Written { done: bool },
+    /// The machine goes down: it is told, and then the same as [`Input::Stopping`].
+    Leaving(Leaving),
     /// SIGTERM: [`Output::Stopped`] follows, as soon as nothing is left to write.
     Stopping,
 }

@@ -43,6 +43,8 @@ pub(super) struct EventLane {
     dropped: u32,
     /// The first that waits is on its way.
     is_sent: bool,
+    /// The server was told that the machine goes down.
+    has_departed: bool,
 }
 
 #[derive(Debug)]
@@ -81,7 +83,28 @@ impl EventLane {
             names: 0,
             dropped: 0,
             is_sent: false,
+            has_departed: false,
         }
+    }
+
+    /// The machine goes down: its event goes before all that waits, once.
+    pub(super) fn depart(&mut self, shared: &mut Shared, now: Now) -> Step {
+        let sequence = match shared.departure(now) {
+            Err(departure) if !self.has_departed => departure.sequence,
+            Ok(step) if !self.has_departed => return step,
+            _ => return Step::Idle,
+        };
+        // Whoever asked for patience gets it.
+        if now.up < self.not_before {
+            return Step::Wait { until: self.not_before, because: self.tries.because() };
+        }
+        self.has_departed = true;
+        let Some(event) = shared.telling_of(sequence, now) else { return Step::Idle };
+        let operation = Operation::CreateEvent { body: event.create_body() };
+        self.waiting.retain(|waiting| waiting.record != Some(sequence));
+        self.waiting.push_front(Waiting { event, record: Some(sequence), state: Telling::First });
+        self.is_sent = true;
+        Step::Send(self.tries.asking(operation))
     }
 
     /// `heartbeat_is_near`: one is on its way, or about to be, and what waited since an outage stands back.

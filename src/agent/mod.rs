@@ -18,6 +18,7 @@ mod events;
 mod failure_log;
 mod identity;
 mod lease;
+mod leaving;
 pub mod notice;
 mod outage;
 mod random;
@@ -121,7 +122,13 @@ pub struct Agent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     NotYet,
-    Asked { until: Up },
+    /// The machine goes down, and the server is told.
+    Leaving {
+        until: Up,
+    },
+    Asked {
+        until: Up,
+    },
     Said,
 }
 
@@ -229,6 +236,7 @@ impl Agent {
                     *until = now.up;
                 }
             }
+            Input::Leaving(kind) => self.leave(kind, now),
             Input::Stopping => self.end = End::Asked { until: now.up + LAST_WRITES },
         }
     }
@@ -237,6 +245,7 @@ impl Agent {
     pub fn poll(&mut self, now: Now) -> Output {
         match self.end {
             End::NotYet => self.live(now),
+            End::Leaving { until } => self.depart(until, now),
             _ => self.stop(now),
         }
     }

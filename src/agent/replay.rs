@@ -18,6 +18,7 @@ use super::records::{RecordTime, Records};
 use crate::journal::{Happened, Record, Sequence, Status};
 use crate::node::NodeEvent;
 use crate::node::event::{Event, digest};
+use crate::node::leaving;
 use crate::node::report::last_outage;
 use crate::node::rules::{self, COUNT};
 use crate::time::{Up, Wall};
@@ -184,6 +185,7 @@ fn telling(record: &Record, node: &str, records: &Records, stamp: Wall, now: Up)
     let event = |warning, reason, message| NodeEvent { warning, reason, message };
     match &record.what {
         Happened::ConditionChanged { condition, to, .. } => told_of_change(node, condition, *to),
+        Happened::Leaving { .. } => leaving::event(),
         Happened::ProcessStarted => event(false, "Starting", "Starting nodepulse.".to_owned()),
         Happened::BoardRebooted { .. } => {
             event(true, "Rebooted", format!("Node {node} has been rebooted, boot id: {}", record.at.boot))

@@ -125,6 +125,9 @@ fn described(what: &Happened) -> (&'static str, Value, String) {
         Happened::ClockSet { wall } => {
             ("ClockSet", json!({"learned": wall.to_micro_stamp()}), format!("the time became known: {wall}"))
         }
+        Happened::Leaving { kind } => {
+            ("Leaving", json!({"reason": **kind}), format!("the machine was about to go down{}", because(kind)))
+        }
         Happened::AbsenceAnnounced { until, reason } => {
             let until = until.to_seconds_stamp();
             let sentence = format!("the board is away until {until}{}", because(reason));

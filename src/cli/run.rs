@@ -40,13 +40,16 @@ pub fn run(sources: Sources, ends_when_ready: bool) -> Result<(), CliError> {
         kubeconfig.filter(|kubeconfig| !(settings.can_join() && load::is_of_another(kubeconfig, &node_name)));
     let known = (node_name.clone(), settings.hostname_override.clone(), settings.state_directory.clone());
     let is_typed = sources.flags.iter().any(|(flag, _)| flag == "token");
+    let leaving = io::leaving::file(std::env::var("RUNTIME_DIRECTORY").ok().as_deref());
+    io::leaving::forget(&leaving);
     let sources = Arc::new(sources);
     let sources_of_means = Arc::clone(&sources);
     let (disk_root, disk_directory) = (root.clone(), settings.state_directory.clone());
     let start = io::Start {
         ends_when_ready,
         look_at_files: Box::new(load::too_open_files(&sources, &settings, kubeconfig.as_ref())),
-        files: load::files(&sources, &settings, kubeconfig.as_ref()),
+        files: load::files(&sources, &settings, kubeconfig.as_ref()).into_iter().chain([leaving.clone()]).collect(),
+        leaving,
         settings,
         kubeconfig,
         node_name,

@@ -159,6 +159,8 @@ pub const LOG_LINES: usize = 20;
 pub const DEBUG_LOG_LINES: usize = 600;
 /// Answers of one kind to signals that any minute has, even when it is full.
 pub const LOG_ANSWERS: usize = 3;
+/// The word of an init script for how the machine goes down, bytes.
+pub const LEAVING_WORD_BYTES: u64 = 64;
 /// One line of the control socket, in either direction, bytes.
 pub const CONTROL_LINE_BYTES: usize = 4096;
 /// The status line for the service manager, bytes: less than any datagram.

@@ -277,6 +277,8 @@ settings! {
         "Where the agent keeps its files; the file system that holds it is the Node's ephemeral-storage";
     journal_quota_bytes: usize = 64 * 1024, Ours "journalQuota" "journal-quota" "64Ki", Single("BYTES"), journal_quota,
         "Largest size of the journal of what is not yet sent, 16Ki to 1Mi; when full, it drops the middle";
+    announce_shutdown: bool = true, Ours "announceShutdown" "announce-shutdown" "true", Boolean, boolean,
+        "Tell the server when the machine goes down or reboots (README.md): the Node is not Ready at once, and that is planned";
     sandbox: bool = true, Ours "sandbox" "sandbox" "true", Boolean, boolean,
         "After the start, give up every right that an agent never needs (SECURITY.md); false: keep them";
     verbosity: u8 = 2, Kubelet "logging.verbosity" "v" "2", Single("N"), number(0..=10),

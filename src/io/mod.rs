@@ -15,6 +15,7 @@ pub mod identity;
 pub mod inbox;
 pub mod kernel;
 mod known_servers;
+pub mod leaving;
 pub mod log;
 #[cfg(test)]
 #[path = "../../tests/support/loopback.rs"]

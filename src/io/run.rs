@@ -37,7 +37,7 @@ use super::resolve::Resolver;
 use super::sandbox::Sandbox;
 use super::thread::Source;
 use super::watches::{ClockWatch, LinkWatch, Request, Signals};
-use super::{log, network, no_kernel, thread};
+use super::{leaving, log, network, no_kernel, thread};
 use crate::agent::{Agent, Because, Input, Means, Notice, Output, Ticket};
 use crate::api::traffic::Cadence;
 use crate::api::{Lane, Operation, Seen};
@@ -68,6 +68,8 @@ pub struct Start {
     pub read_disk: ReadDisk,
     /// A person waits for the Node, and somebody else keeps it Ready from then on.
     pub ends_when_ready: bool,
+    /// Where an init script says that the machine goes down.
+    pub leaving: String,
     /// What of the files below every user may read or change.
     pub look_at_files: LookAtFiles,
     /// Files that will be read again: settings, kubeconfig, and what that names.
@@ -145,9 +147,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
     let executor = LocalExecutor::new();
     shared.serve_lanes(&executor);
     spawn(&executor, shared.serve_control(control));
-    spawn(&executor, shared.watch_signals(signals));
-    spawn(&executor, shared.watch_links());
-    spawn(&executor, shared.watch_clock());
+    shared.watch_kernel(&executor, signals);
     spawn(&executor, shared.keep_what_was_learned());
     spawn(&executor, shared.look_up_node_name());
     let reset_reason = start.machine.reset_reason.clone().unwrap_or_default();
@@ -168,6 +168,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         refused: None,
         suspended: clock::suspended(),
         ends_when_ready: start.ends_when_ready,
+        leaving: start.leaving,
         because: RefCell::default(),
     });
     let ended = shared.reactor.block_on(executor.run(main_loop.run()));
@@ -305,6 +306,12 @@ impl Shared {
         self.inbox.push(Message::Input(Input::Written { done }));
     }
 
+    fn watch_kernel<'a>(&'a self, executor: &LocalExecutor<'a>, signals: Signals) {
+        spawn(executor, self.watch_signals(signals));
+        spawn(executor, self.watch_links());
+        spawn(executor, self.watch_clock());
+    }
+
     async fn watch_signals(&self, signals: Signals) {
         while let Ok(request) = signals.next().await {
             self.inbox.push(Message::Signal(request));
@@ -352,6 +359,7 @@ struct MainLoop<'a, 'shared> {
     /// For how long the machine was suspended until the last turn, since it was booted.
     suspended: Duration,
     ends_when_ready: bool,
+    leaving: String,
     because: RefCell<Option<Because>>,
 }
 
@@ -398,7 +406,7 @@ impl MainLoop<'_, '_> {
                 Message::Signal(Request::Stop) => {
                     self.manager.stopping();
                     ::log::info!(target: "stopping", "asked to stop; the Node stays, its Lease will run out");
-                    self.handle(Input::Stopping);
+                    self.handle(leaving::read(&self.leaving).map_or(Input::Stopping, Input::Leaving));
                 }
             }
         }

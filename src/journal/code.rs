@@ -105,6 +105,7 @@ pub fn most_bytes(record: &Record) -> usize {
         Happened::BoardRebooted { reason, .. } => 17 + reason.len(),
         Happened::ProcessStarted => 0,
         Happened::ClockSet { .. } => 10,
+        Happened::Leaving { kind } => 1 + kind.len(),
         Happened::AbsenceAnnounced { reason, .. } => 11 + reason.len(),
         Happened::Dropped { .. } => 5,
     };
@@ -174,6 +175,7 @@ impl Writer {
             Happened::ClockSet { .. } => 6,
             Happened::Dropped { .. } => 7,
             Happened::AbsenceAnnounced { .. } => 9,
+            Happened::Leaving { .. } => 10,
         };
         self.bytes.push(if record.at.wall.is_some() { kind | HAS_WALL } else { kind });
         self.number(next.saturating_sub(record.sequence.0));
@@ -191,6 +193,7 @@ impl Writer {
                 self.text(reason);
             }
             Happened::OutageBegan { cause } => self.text(cause),
+            Happened::Leaving { kind } => self.text(kind),
             Happened::OutageEnded { cause, changes, dropped } => {
                 self.text(cause);
                 self.number(u64::from(*changes));
@@ -302,6 +305,7 @@ impl Reader<'_> {
             6 => Happened::ClockSet { wall: Wall::from_unix_us(previous.wall_us.wrapping_add(self.signed()?)) },
             7 => Happened::Dropped { count: self.small()? },
             8 => return self.skip_known_node().map(|()| None),
+            10 => Happened::Leaving { kind: self.text()? },
             9 => {
                 let until = Wall::from_unix_us(previous.wall_us.wrapping_add(self.signed()?));
                 Happened::AbsenceAnnounced { until, reason: self.text()? }

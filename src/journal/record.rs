@@ -61,6 +61,8 @@ pub enum Happened {
     ClockSet { wall: Wall },
     /// Somebody announced that the board is away until then, and why. It waits until that is over, or another one is announced.
     AbsenceAnnounced { until: Wall, reason: Text },
+    /// The machine was about to go down, in this way.
+    Leaving { kind: Text },
     /// So many records were given up to make room for others, since the last record that said so was forgotten.
     Dropped { count: u32 },
 }

@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+use super::leaving::{Leaving, leave};
 use super::object::{Address, Condition, DaemonEndpoints, Endpoint, Node, NodeInfo};
 use super::patch::status_patch;
 use super::{rules, version};
@@ -36,6 +37,15 @@ pub fn whole_status(base: &Node, wanted: &Node) -> String {
     // Any list but the wanted one makes the wanted one replace what is there (PAT-4).
     old.status.addresses = vec![Address { kind: "Hostname".to_owned(), address: String::new() }];
     status_patch(&old, wanted)
+}
+
+/// Of a board that goes down: the two conditions whole, as it is told once and nobody looks before.
+/// `is_sure`: the base is the server's, so what stays keeps its time.
+pub fn departure(base: &Node, is_sure: bool, kind: Leaving, since: Wall) -> String {
+    let old = without_conditions(base, |kind| ["PlannedAbsence", "Ready"].contains(&kind));
+    let mut wanted = if is_sure { base.clone() } else { old.clone() };
+    leave(&mut wanted, kind, since);
+    status_patch(&old, &wanted)
 }
 
 /// The base with nothing known of these conditions but that they are there, in their order.

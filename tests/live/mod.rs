@@ -26,6 +26,7 @@ mod fence;
 mod http2;
 mod k3s;
 mod lease;
+mod leaving;
 mod left;
 mod names;
 mod overdone;
@@ -85,6 +86,7 @@ pub fn cases() -> Vec<Case> {
         roads::cases(),
         budget::cases(),
         absence::cases(),
+        leaving::cases(),
     ];
     groups.into_iter().flatten().collect()
 }

@@ -123,7 +123,9 @@ impl World {
         let count = usize::from(stored.is_some());
         let wrong = |what: &str| Err(format!("{what}, and the Node says {}", stored.unwrap_or(&Value::Null)));
         match &self.absences.truth {
-            _ if self.absences.count == 0 && stored.is_some() => wrong("nobody announced anything"),
+            _ if self.absences.count + self.departure.count == 0 && stored.is_some() => {
+                wrong("nobody announced anything")
+            }
             Truth::Unknown => Ok(count),
             Truth::Away(until_us, _) if (self.server_wall_us() - until_us).abs() < TOLERANCE_US + LATE_US => Ok(count),
             Truth::Away(until_us, reason) if self.server_wall_us() < *until_us => {

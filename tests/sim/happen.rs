@@ -92,6 +92,7 @@ impl World {
             }
             Happening::Away => self.announce(),
             Happening::Back => self.call_off(),
+            Happening::Shutdown => self.shut_down(),
             Happening::Reload => self.reload(),
             Happening::Suspend => self.suspend(),
             Happening::Crash if self.agent.is_some() => self.end_process(false),
@@ -243,7 +244,7 @@ impl World {
     }
 
     /// The whole board restarts.
-    fn cut_power(&mut self) {
+    pub fn cut_power(&mut self) {
         self.trace.say(|| "    the board restarts".to_owned());
         self.end_process(true);
         self.boots += 1;
@@ -259,13 +260,17 @@ impl World {
 
     /// SIGTERM.
     fn stop(&mut self) {
+        self.end_with(Input::Stopping);
+    }
+
+    pub fn end_with(&mut self, input: Input) {
         if self.agent.is_none() || self.is_asleep || self.is_stopping {
             return;
         }
         self.is_stopping = true;
         let life = self.life;
         self.schedule(TIMEOUT_STOP_US, Event::Killed { life });
-        self.feed(Input::Stopping);
+        self.feed(input);
     }
 
     /// Every fault ends; nothing new happens.

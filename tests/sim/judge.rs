@@ -186,7 +186,12 @@ impl World {
         // RDY-3: the sizes of a Node that somebody made anew may be beyond reading just now (seed 38469).
         let was_sized = SIZES.iter().all(|name| before.contains_key(*name) || !self.is_size_wanted(name));
         let lost = before.iter().find(|(name, size)| match name.as_str() {
-            "Ready" => was_sized && *size == "True" && after.get("Ready").is_some_and(|now| now == "False"),
+            "Ready" => {
+                self.departure.count == 0
+                    && was_sized
+                    && *size == "True"
+                    && after.get("Ready").is_some_and(|now| now == "False")
+            }
             name => !after.contains_key(name),
         });
         if let Some((name, size)) = zero.or(lost) {

@@ -70,6 +70,8 @@ pub enum Happening {
     Away,
     /// And that it is back.
     Back,
+    /// The machine goes down, and an init system has said so.
+    Shutdown,
 }
 
 pub const FAULTS: [Fault; 13] = [
@@ -212,6 +214,14 @@ impl Plan {
         if seed % 8 == 2 {
             self.happenings.extend([(Happening::Away, 60), (Happening::Back, 60), (Happening::Restart, 60)]);
             self.wrong_date = None;
+        }
+        self
+    }
+
+    /// In another one of eight the machine goes down now and then, or is said to.
+    pub fn with_shutdowns(mut self, seed: u64) -> Plan {
+        if seed % 8 == 6 {
+            self.happenings.insert(Happening::Shutdown, 50);
         }
         self
     }

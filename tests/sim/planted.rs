@@ -101,15 +101,16 @@ pub enum Planted {
     RenewalsPutOff,
     /// A watch does not tell what others wrote (undoes D4).
     OthersUnseen,
-    /// `nodepulse away` is not heard.
+    /// `nodepulse away` and `nodepulse back` are not heard.
     AbsenceUnheard,
-    /// `nodepulse back` is not heard.
     BackUnheard,
     /// What was announced is not kept over a start.
     AbsenceForgotten,
+    /// Word that the machine goes down is not heard.
+    ShutdownUnheard,
 }
 
-pub const PLANTED: [Planted; 47] = [
+pub const PLANTED: [Planted; 48] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -157,6 +158,7 @@ pub const PLANTED: [Planted; 47] = [
     Planted::AbsenceUnheard,
     Planted::BackUnheard,
     Planted::AbsenceForgotten,
+    Planted::ShutdownUnheard,
 ];
 
 impl Planted {
@@ -208,6 +210,7 @@ impl Planted {
             Planted::RenewalsPutOff => "the Lease is late",
             Planted::OthersUnseen => "nobody looks at it",
             Planted::AbsenceUnheard | Planted::AbsenceForgotten => "Absence announced until",
+            Planted::ShutdownUnheard => "happenings were never told",
             Planted::BackUnheard => "the board is there, and the Node says",
         }
     }

@@ -64,6 +64,10 @@ impl World {
             self.repair_may_be_told();
         }
         self.events.happened("Starting", None, at_us, by, true);
+        if self.departure.count > 0 {
+            // Who was said to go down is Ready again.
+            self.events.may_be_told("Ready", Some("True"), at_us, FOREVER, by);
+        }
         self.events.may_be_told("Schedulable", None, at_us, FOREVER, by);
     }
 
@@ -94,6 +98,7 @@ impl World {
         self.disk_of_dead(power);
         self.told.clear();
         self.absences.process_ended();
+        self.departure.process_ended();
         self.reach.process_ended(self.events.has_last("UplinkRestored"));
         self.events.process_ended(self.life - 1);
         let (events, node) = (&self.events, self.server.node(&self.plan.name));

@@ -21,6 +21,7 @@ use super::network::{Flights, Orders};
 use super::plan::{Happening, Plan};
 use super::planted::{Planted, Shim};
 use super::random::Random;
+use super::shutdown::Departure;
 use super::storage::Storage;
 use super::stranger::Stranger;
 use super::trace::Trace;
@@ -131,6 +132,7 @@ pub struct World {
     pub conditions: Conditions,
     pub events: Events,
     pub absences: Absences,
+    pub departure: Departure,
     pub excuses: Excuses,
     /// Statuses of conditions that this process has told.
     pub told: BTreeMap<&'static str, String>,
@@ -199,7 +201,7 @@ impl World {
 
     pub fn new(seed: u64, fault: Option<Planted>, keep_lines: bool) -> World {
         let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random).with_budget(seed).with_watch(seed).with_absences(seed);
+        let plan = Plan::new(&mut random).with_budget(seed).with_watch(seed).with_absences(seed).with_shutdowns(seed);
         World::of_plan(plan, random, fault, Trace::new(keep_lines)).begun(seed)
     }
 
@@ -212,6 +214,7 @@ impl World {
             conditions: Conditions::default(),
             events: Events::new(fault == Some(Planted::DropsNotRecorded)),
             absences: Absences::default(),
+            departure: Departure::default(),
             excuses: Excuses::default(),
             told: BTreeMap::new(),
             reach: Reach::default(),
@@ -416,10 +419,7 @@ impl World {
                     self.wait(until);
                     break;
                 }
-                Output::Stopped => {
-                    self.trace.say(|| "   has stopped".to_owned());
-                    return self.end_process(false);
-                }
+                Output::Stopped => return self.stopped(),
                 output => self.perform(output),
             }
         }

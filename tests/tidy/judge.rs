@@ -60,6 +60,7 @@ const TO_DRIVE: &[(&str, &[&str])] = &[
     ("identity", &["Bundle", "CertificateDer", "Renewal", "SigningRequest", "files", "supervisor", "unwritten"]),
     ("io", &["turns"]),
     ("journal", &["BootId", "Journal", "Write"]),
+    ("node", &["Leaving"]),
     ("probe", &["Facts", "facts"]),
     ("time", &["Now", "Up", "Wall"]),
 ];

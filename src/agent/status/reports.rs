@@ -88,6 +88,27 @@ impl StatusLane {
         self.rest_now(shared, now)
     }
 
+    /// The machine goes down: one report, over whatever is known, which costs no look.
+    pub(in crate::agent) fn depart(&mut self, shared: &mut Shared, now: Now) -> Step {
+        let departure = match shared.departure(now) {
+            Err(departure) if !self.has_departed => departure,
+            Ok(step) if !self.has_departed => return step,
+            _ => return Step::Idle,
+        };
+        // Whoever asked for patience gets it.
+        if let Stage::Rest { not_before, .. } | Stage::Decide { not_before } = self.stage
+            && now.up < not_before
+        {
+            return Step::Wait { until: not_before, because: self.tries.because() };
+        }
+        self.has_departed = true;
+        let (Some(base), Some(stamp)) = (self.base.node(), shared.stamp(now)) else { return Step::Idle };
+        let is_sure = matches!(self.base, Base::Current(_));
+        let body = report::departure(base, is_sure, departure.kind, stamp.minus(now.up - departure.at));
+        let operation = Operation::PatchStatus { body, answer: PatchAnswer::Metadata };
+        self.ask(Request::Report { next_due: now.up, sums_up: false, sent: None }, operation)
+    }
+
     /// SYN-7: after a change, and at start, the next idle report is moved by up to half its period either way.
     fn next_report(&self, changed: bool, shared: &mut Shared, now: Now) -> Up {
         let frequency = shared.settings.node_status_report_frequency;

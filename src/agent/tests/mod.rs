@@ -11,6 +11,7 @@ mod gaps;
 mod identity;
 mod join;
 mod lease;
+mod leaving;
 mod looks;
 mod outage;
 mod registration;

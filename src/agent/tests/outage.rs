@@ -39,6 +39,7 @@ pub(super) fn kinds(records: &[Record]) -> Vec<&'static str> {
         Happened::ClockSet { .. } => "clock",
         Happened::Dropped { .. } => "dropped",
         Happened::AbsenceAnnounced { .. } => "announced",
+        Happened::Leaving { .. } => "leaving",
     };
     records.iter().map(kind).collect()
 }

@@ -140,6 +140,7 @@ fn run_changed(
             read_disk: Arc::new(|_| StateDisk { file_system: absent(), may_hang: false, real_path: None }),
             look_at_files: Box::new(Vec::new),
             ends_when_ready: false,
+            leaving: String::new(),
             read_settings: Arc::new(move |_| {
                 reloaded.send(()).unwrap();
                 Ok((Settings::default(), Some(for_reload.clone())))

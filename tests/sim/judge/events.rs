@@ -334,7 +334,7 @@ impl Events {
     /// What happened clearly before this, and is on disk, has been told before it; and this did not happen clearly before
     /// what was told last.
     fn check_order(&mut self, subject: Subject, stamp_us: i64, by: Teller) -> Checked {
-        if !by.is_dated || ["RecordsDropped", BUDGET, AWAY].contains(&subject.of) || self.dropped() > 0 {
+        if !by.is_dated || ["RecordsDropped", "Shutdown", BUDGET, AWAY].contains(&subject.of) || self.dropped() > 0 {
             return Ok(());
         }
         if self.may_be_unrecorded(subject, stamp_us) || self.may_have_any_time(subject, by) {
@@ -442,7 +442,9 @@ impl Events {
 
 /// A disk that is silent for so long has failed: from memory the agent goes on (design 4).
 fn is_overdue(happening: &Happening, now_us: i64) -> bool {
-    now_us - happening.from_us >= OVERDUE_US
+    // Nobody waits longer for the disk of a machine that goes down.
+    let patience_us = if happening.subject.of == "Shutdown" { 500_000 } else { OVERDUE_US };
+    now_us - happening.from_us >= patience_us
 }
 
 pub fn fits(happened: Subject, told: Subject) -> bool {
@@ -458,7 +460,7 @@ pub fn subject_of(reason: &str) -> Option<Subject> {
     if let Some((of, word, ..)) = WORDS.iter().find(|(.., event)| *event == reason) {
         return Some(Subject { of, word: Some(word) });
     }
-    let plain = ["Starting", "Rebooted", "UplinkRestored", "RecordsDropped"];
+    let plain = ["Starting", "Rebooted", "UplinkRestored", "RecordsDropped", "Shutdown"];
     if let Some(of) = plain.into_iter().find(|plain| *plain == reason) {
         return Some(Subject { of, word: None });
     }

@@ -1,0 +1,87 @@
+//! Turns word that the machine goes down into a record, one report and one event, within two seconds; then the process ends.
+//!
+//! ```text
+//! NotYet --goes down--> Leaving --answered, or 2 s, or there is no link--> Asked (what is left goes to the disk) --> Said
+//! ```
+
+use std::time::Duration;
+
+use super::contract::{Because, Output};
+use super::notice::Level;
+use super::shared::{Departure, Ownership, Step};
+use super::{Agent, End, LAST_WRITES, sooner};
+use crate::api::Lane;
+use crate::journal::Happened;
+use crate::journal::record::cut;
+use crate::node::Leaving;
+use crate::time::{Now, Up};
+
+/// How long the server has for its answers; nobody waits for a board that goes down.
+const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWERS: Because =
+    Because { what: "the answers to what the server is told before the machine goes down", after: None };
+
+impl Agent {
+    /// The machine goes down: recorded first, then told.
+    pub(super) fn leave(&mut self, kind: Leaving, now: Now) {
+        if self.end != End::NotYet {
+            return;
+        }
+        if !self.shared.settings.announce_shutdown {
+            self.end = End::Asked { until: now.up + LAST_WRITES };
+            return;
+        }
+        let what = Happened::Leaving { kind: cut(kind.reason()) };
+        let sequence = self.shared.record(what, now).sequence;
+        self.shared.departure = Some(Departure { kind, sequence, at: now.up });
+        self.shared.say(Level::Info, "shutdown", format!("the machine goes down ({})", kind.reason()));
+        self.end = End::Leaving { until: now.up + PATIENCE };
+    }
+
+    /// Whether there is anybody to tell.
+    fn can_tell(&self) -> bool {
+        let is_ours = matches!(self.shared.node, Ownership::Ours { .. });
+        is_ours && self.identity.is_joined() && !self.shared.is_lost()
+    }
+
+    /// Renewals go on (SHD-2), and what is to be told is told once.
+    pub(super) fn depart(&mut self, until: Up, now: Now) -> Output {
+        let mut wait = Some((until, ANSWERS));
+        if now.up < until && self.can_tell() {
+            let mut is_waiting = false;
+            for lane in [Lane::Lease, Lane::Status, Lane::Events] {
+                if self.in_flight.contains_key(&lane) {
+                    is_waiting |= lane != Lane::Lease;
+                    continue;
+                }
+                let step = match lane {
+                    Lane::Status => self.status.depart(&mut self.shared, now),
+                    Lane::Events => self.events.depart(&mut self.shared, now),
+                    _ => self.lease.poll(&mut self.shared, now),
+                };
+                is_waiting |= lane != Lane::Lease && !matches!(step, Step::Idle);
+                match step {
+                    Step::Send(operation) | Step::SendUnhurried(operation, _) => {
+                        self.send(lane, None, operation, (now.up, None));
+                    }
+                    Step::Wait { until, because } => sooner(&mut wait, until, because),
+                    Step::SendOver(..) | Step::Probe | Step::Idle => {}
+                }
+            }
+            if let Some(write) = self.shared.records.last_write(now.up) {
+                return Output::Write(write);
+            }
+            while let Some(output) = self.shared.next_output() {
+                // What would be looked at or read comes too late.
+                if matches!(output, Output::Say(_) | Output::Send(..) | Output::Told(_)) {
+                    return output;
+                }
+            }
+            if let Some((until, because)) = wait.filter(|_| is_waiting) {
+                return Output::Wait { until, because };
+            }
+        }
+        self.end = End::Asked { until: now.up + LAST_WRITES };
+        self.stop(now)
+    }
+}

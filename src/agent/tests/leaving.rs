@@ -1,0 +1,141 @@
+//! A machine that goes down: recorded, told in two requests within two seconds, and told later where it could not be (D15).
+
+use super::outage::{kinds, settled, waiting};
+use super::*;
+use crate::node::Leaving;
+
+const REBOOTED: BootId = BootId(0xb000_0000_0000_4000_8000_0000_0000_0002);
+
+fn leave(script: &mut Script, kind: Leaving) {
+    let now = script.now();
+    script.agent.handle(Input::Leaving(kind), now);
+}
+
+/// Status, reason and time of a condition, as a report says it.
+fn said(report: &Operation, kind: &str) -> [String; 3] {
+    let body = body_of(report);
+    let all = body["status"]["conditions"].as_array().unwrap();
+    let one = all.iter().find(|one| one["type"] == kind).unwrap();
+    ["status", "reason", "lastTransitionTime"].map(|key| one[key].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_shutdown_is_told_in_two_requests_after_its_record_and_then_the_process_ends() {
+    let mut script = settled();
+    script.disk.hangs = true;
+    leave(&mut script, Leaving::PowerOff);
+    let (sent, until) = script.drain();
+    assert_eq!((sent.len(), until.as_duration() - script.up), (0, Duration::from_millis(500)), "the disk knows first");
+    assert_eq!(kinds(&waiting(&script)), ["leaving"]);
+    script.disk.hangs = false;
+    let now = script.now();
+    script.agent.handle(Input::Written { done: true }, now);
+    let (mut sent, until) = script.drain();
+    assert!(sent.len() == 2 && until.as_duration() - script.up <= Duration::from_secs(2));
+    let at = script.now().wall.unwrap().to_seconds_stamp();
+    let (event, report) = (sent.pop().unwrap(), sent.pop().unwrap());
+    assert_eq!(said(&report.1, "Ready"), ["False", "KubeletNotReady", &at]);
+    assert_eq!(said(&report.1, "PlannedAbsence"), ["True", "PowerOff", &at]);
+    assert_eq!(body_of(&report.1)["status"].as_object().unwrap().len(), 2, "{:?}", report.1);
+    assert_eq!(body_of(&event.1)["reason"], "Shutdown");
+    assert!(!script.stopped);
+    script.answer(report.0, Ok(metadata("rv2")));
+    script.drain();
+    assert!(!script.stopped);
+    script.answer(event.0, Ok(Document::Nothing));
+    assert_eq!(script.drain().0.len(), 0);
+    assert!(script.stopped && waiting(&script).is_empty());
+}
+
+#[test]
+fn a_server_that_hangs_is_waited_for_two_seconds_and_renewals_go_on() {
+    let mut script = settled();
+    leave(&mut script, Leaving::Reboot);
+    let (sent, _) = script.drain();
+    assert_eq!(sent.len(), 2);
+    script.up += Duration::from_millis(1999);
+    // One that was due.
+    let renewals = script.drain().0.into_iter().filter(|(ticket, _)| ticket.lane() == Lane::Lease).count();
+    assert!(renewals <= 1 && !script.stopped);
+    script.up += Duration::from_millis(1);
+    script.drain();
+    assert!(script.stopped);
+}
+
+#[test]
+fn without_a_link_it_is_recorded_and_told_by_the_next_process_with_its_time() {
+    let mut script = settled();
+    script.offline(Duration::from_secs(120));
+    let at = script.now().wall.unwrap().to_seconds_stamp();
+    leave(&mut script, Leaving::Reboot);
+    assert_eq!((script.drain().0.len(), script.stopped), (0, true), "at once");
+    let mut next = script.restart(REBOOTED, Duration::from_secs(20));
+    next.register();
+    let sent = next.pass(Duration::from_secs(120));
+    let events = sent.iter().filter(|operation| matches!(operation, Operation::CreateEvent { .. })).map(body_of);
+    let shutdown = events.into_iter().find(|event| event["reason"] == "Shutdown").unwrap();
+    assert_eq!(shutdown["lastTimestamp"], at.as_str());
+}
+
+#[test]
+fn who_is_back_is_ready_and_present_whatever_became_of_the_shutdown() {
+    let mut script = settled();
+    leave(&mut script, Leaving::SoftReboot);
+    for (ticket, operation) in script.drain().0 {
+        let reply = script.reply(&operation);
+        script.answer(ticket, reply);
+    }
+    script.drain();
+    let status = |script: &Script, kind: &str| {
+        let conditions = &script.stored.as_ref().unwrap().status.conditions;
+        conditions.iter().find(|one| one.kind == kind).map(|one| [one.status.clone(), one.reason.clone()])
+    };
+    assert_eq!(status(&script, "PlannedAbsence"), Some(["True".to_owned(), "SoftReboot".to_owned()]));
+    // It was called off, and the service is started again in the same boot.
+    let up = script.up + Duration::from_secs(5);
+    let mut next = script.restart(BOOT, up);
+    next.register();
+    let sent = next.pass(Duration::from_secs(120));
+    assert_eq!(status(&next, "PlannedAbsence"), Some(["False".to_owned(), "Present".to_owned()]));
+    assert_eq!(status(&next, "Ready"), Some(["True".to_owned(), "KubeletReady".to_owned()]));
+    let reasons: Vec<Value> = sent
+        .iter()
+        .filter(|one| matches!(one, Operation::CreateEvent { .. }))
+        .map(|one| body_of(one)["reason"].clone())
+        .collect();
+    assert!(reasons.contains(&"AbsenceOver".into()) && reasons.contains(&"NodeReady".into()), "{reasons:?}");
+}
+
+#[test]
+fn what_was_announced_is_told_again_after_the_shutdown_it_covers() {
+    let mut script = settled();
+    let now = script.now();
+    let until = crate::config::absence::Until::After(Duration::from_secs(8 * 3600));
+    script.agent.handle(Input::Away { until, reason: "sleeps".to_owned() }, now);
+    script.pass(Duration::from_secs(5));
+    leave(&mut script, Leaving::PowerOff);
+    let (sent, _) = script.drain();
+    let report = sent.iter().find(|(ticket, _)| ticket.lane() == Lane::Status).unwrap();
+    assert_eq!(said(&report.1, "PlannedAbsence")[..2], ["True", "PowerOff"]);
+    for (ticket, operation) in sent {
+        let reply = script.reply(&operation);
+        script.answer(ticket, reply);
+    }
+    script.drain();
+    let mut next = script.restart(REBOOTED, Duration::from_secs(20));
+    next.register();
+    next.pass(Duration::from_secs(60));
+    let stored =
+        next.stored.as_ref().unwrap().status.conditions.iter().find(|one| one.kind == "PlannedAbsence").unwrap();
+    assert_eq!((stored.status.as_str(), stored.reason.as_str()), ("True", "Announced"), "it is not over yet");
+}
+
+#[test]
+fn who_is_not_to_announce_it_ends_as_for_any_sigterm() {
+    let mut script = Script::with(Settings { announce_shutdown: false, ..Settings::default() });
+    script.register();
+    script.pass(Duration::from_secs(30));
+    leave(&mut script, Leaving::Reboot);
+    assert_eq!((script.drain().0.len(), script.stopped), (0, true));
+    assert!(waiting(&script).is_empty());
+}
