@@ -35,8 +35,10 @@ const STOOD_OFF_US: u64 = 310_000_000;
 /// Pressure is judged so often, however rarely status is sent (EVI-6).
 const LOOK_US: u64 = 10 * SECOND_US;
 
-/// Lease, then status: that is all that a server sees at first when it is back.
+/// Lease, then status: that is all that a server sees at first when it is back; and where the Node is watched, a look at what
+/// others wrote meanwhile, and what puts that right (seeds 1007488, 1049857).
 const REQUESTS_AT_COMEBACK: u64 = 2;
+const REQUESTS_FOR_OTHERS: u64 = 2;
 /// So long after the last success the server was away, rather than slow.
 const OUTAGE_US: u64 = 25_000_000;
 /// So long before that nothing else may have happened: an assertion finds it out in between.
@@ -153,6 +155,7 @@ pub struct Watch {
     most_per_minute: usize,
     /// So long after the two that make a Node Ready nothing else is due: neither a renewal nor a run.
     pause_us: u64,
+    most_at_comeback: u64,
     update_us: u64,
     /// When a Lease request was last answered well, for this process, and for the one before it.
     reached_us: Option<u64>,
@@ -176,7 +179,17 @@ impl Watch {
         let most_per_minute = REQUESTS_PER_MINUTE.max(REQUESTS_PER_MINUTE * heartbeats as usize / 12);
         let update_us = wanted.update_us;
         let disk_us = if is_disk_slow { LONGEST_WRITES_US } else { 0 };
-        Watch { disk_us, is_faultless, lease_spacing_us, most_per_minute, pause_us, update_us, ..Watch::default() }
+        let most_at_comeback = REQUESTS_AT_COMEBACK + if wanted.watches { REQUESTS_FOR_OTHERS } else { 0 };
+        Watch {
+            disk_us,
+            is_faultless,
+            lease_spacing_us,
+            most_per_minute,
+            pause_us,
+            most_at_comeback,
+            update_us,
+            ..Watch::default()
+        }
     }
 
     /// The process is gone, and everything in flight with it.
@@ -322,7 +335,7 @@ impl Watch {
             self.comeback.as_mut().filter(|(since_us, _)| now_us < *since_us + self.pause_us)
         {
             *count += 1;
-            if *count > REQUESTS_AT_COMEBACK {
+            if *count > self.most_at_comeback {
                 let after = Duration::from_micros(now_us - *since_us);
                 return Err(format!(
                     "{count} requests in the first {after:?} after the server is back, the last by {lane:?}"
@@ -362,7 +375,7 @@ impl Watch {
             self.came_late = self.came_late.saturating_sub(u32::from(tells));
             self.lease_failure = (!is_done).then_some(said);
             if is_done {
-                self.lease_succeeded(now_us);
+                self.lease_succeeded(sent_us.is_some(), now_us);
             }
             // That it was read late puts off nothing.
             let begun_us = sent_us.unwrap_or(now_us);
@@ -405,12 +418,13 @@ impl Watch {
         Ok(())
     }
 
-    fn lease_succeeded(&mut self, now_us: u64) {
+    /// `was_unread`: the answer of before, so the renewal that brings the server back is the next one (seed 1117372).
+    fn lease_succeeded(&mut self, was_unread: bool, now_us: u64) {
         let left_us = self.left_us.take().filter(|_| self.resumes);
         let Some(before_us) = self.reached_us.replace(now_us).or(left_us).filter(|_| self.is_faultless) else { return };
         let is_disturbed = self.disturbed_us.is_some_and(|disturbed_us| disturbed_us + UNDISTURBED_US > before_us);
         if now_us - before_us > OUTAGE_US.max(self.lease_spacing_us * 5 / 2) && !is_disturbed {
-            self.comeback = Some((now_us, 1));
+            self.comeback = Some((now_us, u64::from(!was_unread)));
         }
     }
 
