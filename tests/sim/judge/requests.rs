@@ -347,7 +347,9 @@ impl World {
             // Who went and came back between two reports is away since then; and what a process lost of the day's count with
             // the power or a full disk, it has to spend again (seed 1000877).
             let is_later = new.since_us > old.since_us && [AWAY, BUDGET].contains(&kind.as_str());
-            let is_true = is_true || kind == "Ready" && is_resized || is_later;
+            // A machine that went down is not Ready then, whether anybody heard of that or not (seed 2025614).
+            let went_down = kind == "Ready" && self.departure.count > 0 && new.since_us > old.since_us;
+            let is_true = is_true || kind == "Ready" && is_resized || is_later || went_down;
             // An assertion on a Node that somebody made anew has no time.
             let was_dated = !old.reason.is_empty() && old.since_us > 0;
             let is_anew = new.status == old.status && off_us > 0 && was_dated && !is_true;
