@@ -14,7 +14,7 @@ use super::contract::Because;
 use super::failure_log::RetryReason;
 use super::notice::Level;
 use super::replay::Unreported;
-use super::shared::{Ownership, Shared, Step};
+use super::shared::{Departure, Ownership, Shared, Step};
 use super::tries::Tries;
 use crate::api::{Answer, Class, Operation, Refusal, StatusError};
 use crate::config::limits::{TRIES_PER_EVENT, WAITING_EVENTS};
@@ -43,8 +43,6 @@ pub(super) struct EventLane {
     dropped: u32,
     /// The first that waits is on its way.
     is_sent: bool,
-    /// The server was told that the machine goes down.
-    has_departed: bool,
 }
 
 #[derive(Debug)]
@@ -83,23 +81,18 @@ impl EventLane {
             names: 0,
             dropped: 0,
             is_sent: false,
-            has_departed: false,
         }
     }
 
-    /// The machine goes down: its event goes before all that waits, once.
-    pub(super) fn depart(&mut self, shared: &mut Shared, now: Now) -> Step {
-        let sequence = match shared.departure(now) {
-            Err(departure) if !self.has_departed => departure.sequence,
-            Ok(step) if !self.has_departed => return step,
-            _ => return Step::Idle,
-        };
+    /// The machine goes down: its event goes before all that waits.
+    pub(super) fn depart(&mut self, departure: &Departure, shared: &mut Shared, now: Now) -> Step {
         // Whoever asked for patience gets it.
         if now.up < self.not_before {
             return Step::Wait { until: self.not_before, because: self.tries.because() };
         }
-        self.has_departed = true;
-        let Some(event) = shared.telling_of(sequence, now) else { return Step::Idle };
+        let sequence = departure.sequence;
+        let record = shared.records.waiting().find(|record| record.sequence == sequence);
+        let Some(event) = record.and_then(|record| shared.event_of(record, now)) else { return Step::Idle };
         let operation = Operation::CreateEvent { body: event.create_body() };
         self.waiting.retain(|waiting| waiting.record != Some(sequence));
         self.waiting.push_front(Waiting { event, record: Some(sequence), state: Telling::First });

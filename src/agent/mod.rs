@@ -58,7 +58,7 @@ use identity::IdentityLane;
 use lease::LeaseLane;
 use renewals::LONGEST_ANSWER;
 use replay::fleet_offset;
-use shared::{FullReport, Shared, Step};
+use shared::{Departure, FullReport, Shared, Step};
 use status::StatusLane;
 use watch::WatchLane;
 
@@ -123,9 +123,7 @@ pub struct Agent {
 enum End {
     NotYet,
     /// The machine goes down, and the server is told.
-    Leaving {
-        until: Up,
-    },
+    Leaving(Departure),
     Asked {
         until: Up,
     },
@@ -245,7 +243,7 @@ impl Agent {
     pub fn poll(&mut self, now: Now) -> Output {
         match self.end {
             End::NotYet => self.live(now),
-            End::Leaving { until } => self.depart(until, now),
+            End::Leaving(departure) => self.depart(departure, now),
             _ => self.stop(now),
         }
     }

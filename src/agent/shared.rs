@@ -64,18 +64,18 @@ pub(super) enum FullReport {
     AtOnce,
 }
 
-/// The machine goes down.
-#[derive(Debug, Clone, Copy)]
+/// The machine goes down, and what the server was told of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Departure {
     pub(super) kind: Leaving,
     /// Of its record.
     pub(super) sequence: Sequence,
     /// When that was.
     pub(super) at: Up,
+    pub(super) is_reported: bool,
+    pub(super) has_event: bool,
 }
 
-/// A disk that does not answer sooner is not waited for: better told than recorded.
-const DISK_PATIENCE: Duration = Duration::from_millis(500);
 /// Everything the lanes share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -90,8 +90,6 @@ pub(super) struct Shared {
     pub(super) renewals: Renewals,
     pub(super) full_report: FullReport,
     pub(super) budget: Budget,
-    /// The machine goes down.
-    pub(super) departure: Option<Departure>,
     /// The server says at once when somebody writes the Node (`watch.rs`).
     pub(super) is_watched: bool,
     /// Events that are not yet with the event lane, and when they came.
@@ -119,7 +117,6 @@ impl Shared {
             renewals: Renewals::default(),
             full_report: FullReport::WithNextRun,
             budget: Budget::default(),
-            departure: None,
             is_watched: false,
             fresh_events: Vec::new(),
             credentials: Credentials::default(),
@@ -330,26 +327,15 @@ impl Shared {
 
     /// The event of the next record that may be told; `None` while none may.
     pub(super) fn next_telling(&self, now: Now) -> Option<(Sequence, Event)> {
-        let sequence = self.replay.next(&self.records)?.sequence;
-        Some((sequence, self.telling_of(sequence, now)?))
+        let record = self.replay.next(&self.records)?;
+        Some((record.sequence, self.event_of(record, now)?))
     }
 
-    /// The event of that record, while it waits.
-    pub(super) fn telling_of(&self, sequence: Sequence, now: Now) -> Option<Event> {
+    /// The event of one that waits.
+    pub(super) fn event_of(&self, record: &Record, now: Now) -> Option<Event> {
         let stamp = self.stamp(now)?;
-        let record = self.records.waiting().find(|record| record.sequence == sequence)?;
         let uid = self.node_uid().unwrap_or_default();
         Some(replay::event_of(record, &self.node_name, uid, &self.records, stamp, now.up))
-    }
-
-    /// What a lane has to wait for before it tells that the machine goes down; `Err` with the departure: nothing any more.
-    pub(super) fn departure(&mut self, now: Now) -> Result<Step, Departure> {
-        let Some(departure) = self.departure else { return Ok(Step::Idle) };
-        let until = departure.at + DISK_PATIENCE;
-        if self.records.must_wait(now.up) && now.up < until {
-            return Ok(Step::Wait { until, because: Because { what: "the record of the shutdown", after: None } });
-        }
-        Err(departure)
     }
 
     /// The annotation that sums up the last outage, once all of it was told.

@@ -74,8 +74,6 @@ pub(super) struct StatusLane {
     deletions: Deletions,
     /// The Node that there is.
     was_reported: bool,
-    /// The server was told that the machine goes down.
-    has_departed: bool,
     /// When the board was looked at last.
     looked_at: Up,
 }
@@ -151,7 +149,6 @@ impl StatusLane {
             version_pause: Backoff::between(Duration::from_secs(60), VERSION_FREQUENCY),
             deletions: Deletions::default(),
             was_reported: false,
-            has_departed: false,
             looked_at: now,
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::budget::PutOff;
 use super::super::notice::Level;
-use super::super::shared::{FullReport, Ownership, Shared, Step};
+use super::super::shared::{Departure, FullReport, Ownership, Shared, Step};
 use super::deletions::may_have_been_done;
 use super::{Base, CEILING, Request, Stage, StatusLane, VERSION_FREQUENCY};
 use crate::api::{Class, Document, Operation, PatchAnswer, Refusal};
@@ -89,19 +89,13 @@ impl StatusLane {
     }
 
     /// The machine goes down: one report, over whatever is known, which costs no look.
-    pub(in crate::agent) fn depart(&mut self, shared: &mut Shared, now: Now) -> Step {
-        let departure = match shared.departure(now) {
-            Err(departure) if !self.has_departed => departure,
-            Ok(step) if !self.has_departed => return step,
-            _ => return Step::Idle,
-        };
+    pub(in crate::agent) fn depart(&mut self, departure: &Departure, shared: &mut Shared, now: Now) -> Step {
         // Whoever asked for patience gets it.
         if let Stage::Rest { not_before, .. } | Stage::Decide { not_before } = self.stage
             && now.up < not_before
         {
             return Step::Wait { until: not_before, because: self.tries.because() };
         }
-        self.has_departed = true;
         let (Some(base), Some(stamp)) = (self.base.node(), shared.stamp(now)) else { return Step::Idle };
         let is_sure = matches!(self.base, Base::Current(_));
         let body = report::departure(base, is_sure, departure.kind, stamp.minus(now.up - departure.at));
