@@ -17,6 +17,7 @@ use super::node::Expected;
 use super::wire::{Lane, Said};
 use crate::model::controller::condition;
 use crate::model::http::{Request, Response};
+use crate::model::json_patch::renew_time;
 use crate::model::stamp;
 
 /// What an event says, as far as it is looked at: every request is, and a tree of all of it would cost more than the rest.
@@ -67,32 +68,10 @@ struct ToldCondition<'a> {
     last_heartbeat_time: Option<Cow<'a, str>>,
 }
 
-#[derive(Deserialize)]
-struct LeaseBody<'a> {
-    #[serde(borrow)]
-    spec: LeaseSpec<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LeaseSpec<'a> {
-    renew_time: &'a str,
-}
-
-#[derive(Deserialize)]
-struct LeaseOperation<'a> {
-    path: &'a str,
-    value: Value,
-}
-
 /// The time that a write of the Lease, one that is merged or a JSON patch, makes its own.
 fn renewed_us(body: &str) -> Option<i64> {
-    if !body.starts_with('[') {
-        return stamp::parse(serde_json::from_str::<LeaseBody>(body).ok()?.spec.renew_time);
-    }
-    let operations: Vec<LeaseOperation> = serde_json::from_str(body).ok()?;
-    let written = operations.iter().find(|operation| operation.path == "/spec/renewTime")?;
-    stamp::parse(written.value.as_str()?)
+    let mut lease = serde_json::from_str(body).ok()?;
+    stamp::parse(renew_time(&mut lease)?.as_str()?)
 }
 
 /// What the server had before a write.
