@@ -130,11 +130,10 @@ impl LeaseLane {
             self.stage = if self.version.is_some() { Stage::Adopt } else { Stage::Find };
         }
         let name = shared.node_name.as_str();
-        let is_known = self.stage == Stage::Renew && self.transitions.is_some();
-        let answer = match is_known && self.unseen + 1 < RENEWALS_PER_LOOK {
-            true => PatchAnswer::Nothing,
-            false => PatchAnswer::Metadata,
-        };
+        let number = self.unseen + 1;
+        let known = self.transitions.filter(|_| self.stage == Stage::Renew && number < RENEWALS_PER_LOOK);
+        let tested = known.filter(|_| number.is_multiple_of(RENEWALS_PER_TEST) && !self.strip_managed_fields);
+        let answer = if known.is_some() { PatchAnswer::Nothing } else { PatchAnswer::Metadata };
         let renewal = |body| Operation::RenewLease { body, answer };
         let operation = match self.stage {
             Stage::Find => Operation::ReadLease,
@@ -146,7 +145,7 @@ impl LeaseLane {
                 let (seconds, version) = (duration_seconds, self.version);
                 renewal(body::renew_and_adopt_body(name, uid, seconds, renew_time, transitions, version))
             }
-            Stage::Renew => match self.transitions.filter(|_| self.tests_the_holder()) {
+            Stage::Renew => match tested {
                 Some(transitions) => renewal(body::renew_if_held_body(renew_time, transitions)),
                 None => renewal(body::renew_body(renew_time, self.strip_managed_fields)),
             },
@@ -169,11 +168,6 @@ impl LeaseLane {
         }
         self.next_after(now.up, shared);
         Step::SendUnhurried(operation, self.latest)
-    }
-
-    fn tests_the_holder(&self) -> bool {
-        let number = self.unseen + 1;
-        number < RENEWALS_PER_LOOK && number.is_multiple_of(RENEWALS_PER_TEST) && !self.strip_managed_fields
     }
 
     /// Nothing is to be learned from the answer but that all is well, and it leaves time for several more should there be none.
@@ -213,7 +207,7 @@ impl LeaseLane {
                         self.stage = Stage::Adopt;
                     }
                     if known.is_some_and(|known| known != transitions) {
-                        self.taken(shared);
+                        taken(shared);
                     }
                 }
             }
@@ -268,13 +262,6 @@ impl LeaseLane {
         self.latest = moment;
     }
 
-    fn taken(&self, shared: &mut Shared) {
-        let text =
-            "another board or process has taken over the Lease: writing nothing before it is known whose Node this is";
-        shared.say(Level::Warn, "lease-taken", text);
-        shared.node = Ownership::Contested;
-    }
-
     fn found(&mut self, lease: &Lease, shared: &mut Shared, now: Now) {
         match body::renew_time(lease) {
             Some(Wall::LAST) => self.reports_owed = REPORTS_AFTER_A_FALL,
@@ -283,7 +270,7 @@ impl LeaseLane {
         self.version = lease.metadata.resource_version.parse().ok();
         let transitions = lease.spec.lease_transitions.unwrap_or_default();
         if self.transitions.is_some_and(|known| known != transitions) {
-            self.taken(shared);
+            taken(shared);
         }
         self.transitions = Some(transitions);
         self.stage = Stage::Adopt;
@@ -323,20 +310,16 @@ impl LeaseLane {
         let class = refusal.class();
         let stage = self.stage;
         let next_stage = match (class, stage) {
-            (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => {
-                self.transitions = None;
-                Some(Stage::Create)
-            }
+            (Class::Missing, Stage::Find | Stage::Adopt | Stage::Renew) => Some(Stage::Create),
             (Class::Exists, Stage::Create) => Some(Stage::Find),
-            (Class::Conflict, Stage::Renew) => Some(Stage::Find),
-            (Class::Conflict, Stage::Adopt) => {
-                // The adoption itself may have moved it, had its answer been lost.
-                self.transitions = None;
-                Some(Stage::Find)
-            }
+            (Class::Conflict, Stage::Adopt | Stage::Renew) => Some(Stage::Find),
             _ => None,
         };
         if let Some(next_stage) = next_stage {
+            if stage == Stage::Adopt || next_stage == Stage::Create {
+                // Where the answer to an adoption or a creation was lost, it may have moved the count.
+                self.transitions = None;
+            }
             if (stage, next_stage) == (Stage::Renew, Stage::Create) {
                 shared.say(Level::Warn, "lease-missing", "somebody deleted the Lease: creating it again");
             }
@@ -376,6 +359,14 @@ impl LeaseLane {
             _ => self.tries.pause(),
         }
     }
+}
+
+/// Two boards have one name, and the other is the holder now (D10).
+fn taken(shared: &mut Shared) {
+    let text =
+        "another board or process has taken over the Lease: writing nothing before it is known whose Node this is";
+    shared.say(Level::Warn, "lease-taken", text);
+    shared.node = Ownership::Contested;
 }
 
 fn renews(stage: Stage) -> bool {
