@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 use super::args::Sources;
 use super::commands::exit;
 use super::error::CliError;
-use super::load;
+use super::{ask, load};
 use crate::config::absence::{Until, check_reason};
-use crate::io::control::{self, Order};
-use crate::io::disk::Disk;
+use crate::io::control::Order;
 
 /// What came of it.
 pub struct Announced {
@@ -26,24 +25,18 @@ pub fn away(until: Option<&str>, reason: Option<String>, sources: &Sources) -> R
     let (until, reason) = (until.unwrap_or_default(), reason.unwrap_or_default());
     let until = Until::parse(until).map_err(|why| wrong("--until", until, why))?;
     check_reason(&reason).map_err(|why| wrong("--reason", &reason, why))?;
-    ask(&Order::Away { until, reason }, sources)
+    announce(&Order::Away { until, reason }, sources)
 }
 
 /// The board is back before its time.
 pub fn back(sources: &Sources) -> Result<Announced, CliError> {
-    ask(&Order::Back, sources)
+    announce(&Order::Back, sources)
 }
 
-fn ask(order: &Order, sources: &Sources) -> Result<Announced, CliError> {
+fn announce(order: &Order, sources: &Sources) -> Result<Announced, CliError> {
     let directory = load::settings(sources)?.settings.state_directory;
-    let failed = |text: String| CliError::new(exit::SOFTWARE, text);
-    let Some(agent) = control::connect(&directory) else {
-        // Its error names a process that has the directory and cannot be asked.
-        Disk::open(&directory)?;
-        return Err(failed(format!("no agent runs with {directory}: start it (systemctl start nodepulse)")));
-    };
-    let silent = || failed("the agent says nothing: nodepulse journal shows what it has kept".to_owned());
-    let done = control::ask(agent, order).ok().flatten().ok_or_else(silent)?.map_err(failed)?;
+    let silence = "the agent says nothing: nodepulse journal shows what it has kept";
+    let done = ask::ask(ask::agent(&directory, "")?, order, silence)?;
     let (word, until) = done.split_once(' ').unwrap_or((&done, ""));
     let until = Some(until.to_owned()).filter(|until| !until.is_empty());
     Ok(Announced { until, is_told: word == "told", was_away: word != "none" })

@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 
 use super::args::Sources;
 use super::colour::{BOLD, RESET};
-use super::commands::exit;
 use super::error::CliError;
-use super::load;
+use super::{ask, load};
 use crate::api::traffic::{Cadence, Day, PURPOSES, Purpose};
 use crate::config::budget::SERVER_KEEPS;
 use crate::io::control::{self, Order};
@@ -73,9 +72,7 @@ pub fn cost(sources: &Sources) -> Result<Cost, CliError> {
             directory,
         });
     };
-    let silent = || CliError::new(exit::SOFTWARE, "the agent does not say: is it of the same version?");
-    let told = control::ask(agent, &Order::Cost).ok().flatten().ok_or_else(silent)?;
-    let told = told.map_err(|why| CliError::new(exit::SOFTWARE, why))?;
+    let told = ask::ask(agent, &Order::Cost, "the agent does not say: is it of the same version?")?;
     let (days, month) = Default::default();
     let daily_bytes = settings.daily_bytes;
     let (as_set, process, forgotten, is_watched) = (None, None, None, false);

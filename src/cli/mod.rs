@@ -1,6 +1,7 @@
 //! Turns arguments into one command, text and an exit code.
 
 pub mod args;
+mod ask;
 mod away;
 mod check;
 mod colour;

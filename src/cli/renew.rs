@@ -3,9 +3,8 @@
 use super::args::Sources;
 use super::commands::exit;
 use super::error::CliError;
-use super::{identity, load};
-use crate::io::control::{self, Order};
-use crate::io::disk::Disk;
+use super::{ask, identity, load};
+use crate::io::control::Order;
 
 /// Who renews is the agent that runs: it has the connection, and keeps the old certificate until the new one is proven.
 pub fn renew(sources: &Sources) -> Result<String, CliError> {
@@ -25,17 +24,7 @@ pub fn renew(sources: &Sources) -> Result<String, CliError> {
         );
     }
     let (due, directory) = (certificate.life.due, &settings.state_directory);
-    let Some(agent) = control::connect(directory) else {
-        // Its error names a process that has the directory and cannot be asked.
-        Disk::open(directory)?;
-        let text = format!("no agent runs with {directory}: start it (systemctl start nodepulse)");
-        let text = format!("{text}; it renews the certificate by itself from {due} on");
-        return Err(CliError::new(exit::SOFTWARE, text));
-    };
-    let silent = || format!("the agent says nothing: nodepulse identity shows what it has; it renews from {due} on");
-    match control::ask(agent, &Order::Renew).ok().flatten() {
-        Some(Ok(done)) => Ok(format!("{done}\n")),
-        Some(Err(why)) => Err(CliError::new(exit::SOFTWARE, why)),
-        None => Err(CliError::new(exit::SOFTWARE, silent())),
-    }
+    let agent = ask::agent(directory, &format!("; it renews the certificate by itself from {due} on"))?;
+    let silence = format!("the agent says nothing: nodepulse identity shows what it has; it renews from {due} on");
+    Ok(ask::ask(agent, &Order::Renew, silence)? + "\n")
 }
