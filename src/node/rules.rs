@@ -119,11 +119,7 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "MeteredBudgetLow",
-        judge: |_, look| Judgement {
-            status: look.is_budget_low.map_or(Status::Unknown, Status::of),
-            message: None,
-            is_sure: look.is_budget_low.is_some(),
-        },
+        judge: |_, look| Judgement::known(look.is_budget_low, None),
         words: [
             Words("DailyBytesRunLow", "The bytes of the day run low, so what can wait is put off", "DailyBytesRunLow"),
             Words("DailyBytesSuffice", "The bytes of the day suffice", "DailyBytesSuffice"),
@@ -202,6 +198,13 @@ pub struct Judgement {
     pub is_sure: bool,
 }
 
+impl Judgement {
+    /// `None`: nobody can say yet.
+    fn known(is_so: Option<bool>, message: Option<String>) -> Judgement {
+        Judgement { status: is_so.map_or(Status::Unknown, Status::of), message, is_sure: is_so.is_some() }
+    }
+}
+
 /// What is to stand on a Node for one condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
@@ -217,27 +220,23 @@ pub fn judge(look: &Evidence) -> [Judgement; COUNT] {
 
 /// Of the client certificate in use (ROT-7). Where there is none, as with a token, or nobody knows the time, it is what it was.
 fn certificate_expiring(row: &Row, look: &Evidence) -> Judgement {
-    let status = look.expires.map_or(Status::Unknown, |(is_soon, _)| Status::of(is_soon));
     let end = look.expires.filter(|(is_soon, _)| *is_soon).map(|(_, end)| end.to_seconds_stamp());
-    let message = end.map(|end| format!("{}: {end}", row.words(status).1));
-    Judgement { status, message, is_sure: look.expires.is_some() }
+    let message = end.map(|end| format!("{}: {end}", row.words(Status::True).1));
+    Judgement::known(look.expires.map(|(is_soon, _)| is_soon), message)
 }
 
 /// Ready is nobody's business here: the board may be there all the same.
 fn planned_absence(row: &Row, look: &Evidence) -> Judgement {
-    let status = match look.absence {
-        Absence::None => Status::False,
-        Absence::Until(..) => Status::True,
-        Absence::MayBeOver => Status::Unknown,
-    };
-    let message = match look.absence {
+    let (is_away, message) = match look.absence {
+        Absence::None => (Some(false), None),
+        Absence::MayBeOver => (None, None),
         Absence::Until(until, reason) => {
             let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            Some(format!("{} until {}{because}", row.words(status).1, until.to_seconds_stamp()))
+            let text = row.words(Status::True).1;
+            (Some(true), Some(format!("{text} until {}{because}", until.to_seconds_stamp())))
         }
-        _ => None,
     };
-    Judgement { status, message, is_sure: status != Status::Unknown }
+    Judgement::known(is_away, message)
 }
 
 /// Of the state directory. One that cannot be judged any more is what it was.
