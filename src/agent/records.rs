@@ -72,6 +72,11 @@ impl Records {
         }
     }
 
+    /// Those of them that wait for an event, or are there for the times of those.
+    pub(super) fn pending(&self) -> impl Iterator<Item = &Record> {
+        self.waiting().filter(|record| record.what.is_pending())
+    }
+
     /// Until when the board is away, as was announced, and why.
     pub(super) fn announced(&self) -> Option<(Wall, &str)> {
         let announced = self.waiting().filter_map(|record| match &record.what {
@@ -97,7 +102,7 @@ impl Records {
     fn idle_clock(&self) -> Option<Sequence> {
         let is_clock = |record: &&Record| matches!(record.what, Happened::ClockSet { .. });
         let needs = |clock: &Record| {
-            let mut others = self.waiting().filter(|record| !is_clock(record) && record.what.is_pending());
+            let mut others = self.pending().filter(|record| !is_clock(record));
             others.any(|record| record.at.boot == clock.at.boot && record.sequence < clock.sequence)
         };
         self.waiting().filter(is_clock).find(|clock| !needs(clock)).map(|clock| clock.sequence)
@@ -129,7 +134,7 @@ impl Records {
         let is_due = self.journal.write_due().is_some_and(|due| due <= now);
         // That something was told rides with the next write. A board that loses its power once a day would tell each start
         // a day late again, when the server has forgotten the event that it had: of starts it is worth a write.
-        let has_started = self.is_starting && !self.waiting().any(|record| record.what.is_pending());
+        let has_started = self.is_starting && self.pending().next().is_none();
         self.is_starting &= !has_started;
         if self.waits_since.is_some() || is_due || has_started { self.last_write(now) } else { None }
     }
@@ -206,9 +211,8 @@ impl Records {
             wall.is_none_or(|wall| apart(wall, server.minus(now - record.at.up)) > CLOCK_ERROR)
         };
         let boot = self.journal.boot();
-        let mut of_this_boot = self.waiting().filter(|record| record.at.boot == boot && record.at.up <= now);
-        let is_dated = |record: &Record| !matches!(record.what, Happened::ClockSet { .. }) && record.what.is_pending();
-        let is_needed = of_this_boot.any(|record| is_dated(record) && is_off(record));
+        let mut of_this_boot = self.pending().filter(|record| record.at.boot == boot && record.at.up <= now);
+        let is_needed = of_this_boot.any(|record| !matches!(record.what, Happened::ClockSet { .. }) && is_off(record));
         drop(of_this_boot);
         if is_needed {
             self.journal.add(Now { up: now, wall: Some(server) }, Happened::ClockSet { wall: server });

@@ -56,7 +56,7 @@ const SPACING: Duration = Duration::from_secs(1);
 
 impl Replay {
     pub(super) fn new(records: &Records, node_name: &str) -> Replay {
-        let pace = if records.waiting().any(|record| record.what.is_pending()) { Pace::Held } else { Pace::Live };
+        let pace = if records.pending().next().is_some() { Pace::Held } else { Pace::Live };
         let fleet_offset = fleet_offset(node_name, SPREAD);
         Replay { pace, quiet_until: Up::BOOT, fleet_offset, summary: None, unreported: heapless::Vec::new() }
     }
