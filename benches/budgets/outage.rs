@@ -136,9 +136,10 @@ impl Plan {
     }
 }
 
-/// A Node is given up after this, so that each cut has a Node to make Ready again.
-const GRACE: Duration = Duration::from_secs(20);
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A Node is given up after this, so that each cut has a Node to make Ready again: what an agent reckons with that was told
+/// nothing else.
+const GRACE: Duration = Duration::from_secs(50);
+const PATIENCE: Duration = Duration::from_secs(90);
 /// After the answer that makes the Node Ready: the last ACK.
 const LAST_ACK: Duration = Duration::from_millis(100);
 
