@@ -63,6 +63,22 @@ impl Sub<Up> for Up {
     }
 }
 
+/// A span as a person would say it.
+pub struct InWords(pub Duration);
+
+impl fmt::Display for InWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        match seconds {
+            0 => write!(f, "{} ms", self.0.as_millis()),
+            1..=119 => write!(f, "{seconds} s"),
+            120..=7199 => write!(f, "{} min", seconds / 60),
+            7200..=172_799 => write!(f, "{} h", seconds / 3600),
+            _ => write!(f, "{} days", seconds / 86_400),
+        }
+    }
+}
+
 /// A wall time: microseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wall {

@@ -458,6 +458,8 @@ fn an_absence_needs_an_end_a_reason_of_one_line_and_an_agent_that_runs() {
         (&["away", "8h"], 64, "\"8h\" is one argument too many"),
         (&["back", "--until", "8h"], 64, "back does not take --until"),
         (&["away", "--until", "8h"], 70, "no agent runs with "),
+        (&["status"], 70, "; nodepulse journal shows what waits to be told"),
+        (&["cost", "--watch"], 64, "cost does not take --watch"),
         (&["back"], 70, "no agent runs with "),
     ] {
         let (found, said) = asked(args);

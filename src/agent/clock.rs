@@ -53,6 +53,12 @@ impl ServerClock {
         })
     }
 
+    /// By how many seconds the board's clock is ahead of the servers'; `None` where nobody can say.
+    pub(super) fn ahead_seconds(&self, now: Now) -> Option<i64> {
+        let (board, server) = (now.wall?, carried(self.heard, now)?);
+        Some(board.unix_seconds() - server.unix_seconds())
+    }
+
     /// A server has said the time: the board's clock is right, or known to be wrong.
     pub(super) fn was_compared(&self) -> bool {
         self.heard.is_some()

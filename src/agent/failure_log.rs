@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::notice::{Level, Notice};
 use crate::api::{Class, Refusal};
 use crate::config::limits::KINDS_OF_FAILURE;
-use crate::time::Up;
+use crate::time::{InWords, Up};
 
 /// The failures of one lane since its last success.
 #[derive(Debug)]
@@ -101,22 +101,6 @@ impl FailureLog {
     /// What the last failure said, for the reason of a deadline.
     pub(super) fn last(&self) -> Option<&str> {
         self.current.as_ref().map(|current| current.text.as_str())
-    }
-}
-
-/// A span as a person would say it.
-pub(super) struct InWords(pub(super) Duration);
-
-impl std::fmt::Display for InWords {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let seconds = self.0.as_secs();
-        match seconds {
-            0 => write!(f, "{} ms", self.0.as_millis()),
-            1..=119 => write!(f, "{seconds} s"),
-            120..=7199 => write!(f, "{} min", seconds / 60),
-            7200..=172_799 => write!(f, "{} h", seconds / 3600),
-            _ => write!(f, "{} days", seconds / 86_400),
-        }
     }
 }
 

@@ -21,6 +21,7 @@ mod lease;
 mod leaving;
 pub mod notice;
 mod outage;
+mod overview;
 mod random;
 mod records;
 mod renewals;

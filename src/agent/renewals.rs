@@ -34,6 +34,16 @@ impl Renewals {
         self.sent_at = None;
     }
 
+    /// When the one in flight was sent.
+    pub(super) fn sent_at(&self) -> Option<Up> {
+        self.sent_at
+    }
+
+    /// When the last one was that the server acknowledged.
+    pub(super) fn last(&self) -> Option<Up> {
+        self.acknowledged_at
+    }
+
     pub(super) fn is_sent_at(&self, moment: Up) -> bool {
         self.sent_at == Some(moment)
     }

@@ -13,7 +13,6 @@
 
 use std::time::Duration;
 
-use super::failure_log::InWords;
 use super::records::{RecordTime, Records};
 use crate::journal::{Happened, Record, Sequence, Status};
 use crate::node::NodeEvent;
@@ -21,7 +20,7 @@ use crate::node::event::{Event, digest};
 use crate::node::leaving;
 use crate::node::report::last_outage;
 use crate::node::rules::{self, COUNT};
-use crate::time::{Up, Wall};
+use crate::time::{InWords, Up, Wall};
 
 #[derive(Debug)]
 pub(super) struct Replay {

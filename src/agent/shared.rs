@@ -7,7 +7,6 @@ use super::budget::{Budget, PutOff};
 use super::clock::ServerClock;
 use super::contract::{Access, Because, IdentityStep, Output};
 use super::credentials::Credentials;
-use super::failure_log::InWords;
 use super::notice::{Level, Notice};
 use super::outage::Outage;
 use super::random::Random;
@@ -21,7 +20,7 @@ use crate::journal::{Happened, Journal, Record, Sequence};
 use crate::node::Event;
 use crate::node::Leaving;
 use crate::node::NodeEvent;
-use crate::time::{Now, Up, Wall};
+use crate::time::{InWords, Now, Up, Wall};
 
 /// What a lane wants next.
 #[derive(Debug)]

@@ -36,9 +36,10 @@ use super::tries::Tries;
 use super::wanted::WantedNode;
 use crate::api::{Answer, Class, Document, Operation, Refusal, Seen};
 use crate::config::limits::TRIES_PER_RUN;
-use crate::node::object::Node;
+use crate::node::object::{Condition, Node};
+use crate::node::rules;
 use crate::probe::{Machine, Network, Readings};
-use crate::time::{Now, Up};
+use crate::time::{Now, Up, Wall};
 use base::Base;
 use contest::Contest;
 use deletions::Deletions;
@@ -271,6 +272,16 @@ impl StatusLane {
     /// Whether the server has that condition of ours as it was judged last.
     pub(super) fn says(&self, kind: &str) -> bool {
         self.base.node().is_some_and(|node| self.wanted.is_said(kind, node))
+    }
+
+    /// That condition of the Node, as the server said last.
+    pub(super) fn stored(&self, kind: &str) -> Option<&Condition> {
+        self.base.node()?.status.conditions.iter().find(|condition| condition.kind == kind)
+    }
+
+    /// What is to stand on the Node for each of our conditions; `None` before the first look.
+    pub(super) fn judged(&self, shared: &Shared, stamp: Wall, now: Now) -> Option<[rules::Wanted; rules::COUNT]> {
+        self.wanted.judged(shared, stamp, now)
     }
 
     /// Another board that wrote this Node, as far as what is known of both says so.

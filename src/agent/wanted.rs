@@ -16,7 +16,7 @@ use crate::node::version::kubelet_version;
 use crate::node::{Board, NodeError, Pressures, Remembered, Update};
 use crate::probe::facts::MemorySource;
 use crate::probe::{Facts, Machine, Network, Readings};
-use crate::time::Now;
+use crate::time::{Now, Wall};
 
 #[derive(Debug, Default)]
 pub(super) struct WantedNode {
@@ -117,6 +117,11 @@ impl WantedNode {
     /// Something else was announced.
     pub(super) fn announced(&mut self, base: Option<&Node>, shared: &mut Shared, now: Now) {
         self.settled &= self.judge(base, shared, now);
+    }
+
+    /// What is to stand on the Node for each of our conditions; `None` before the first look.
+    pub(super) fn judged(&self, shared: &Shared, stamp: Wall, now: Now) -> Option<[rules::Wanted; rules::COUNT]> {
+        self.conditions.wanted(shared, stamp, now)
     }
 
     /// Whether this Node has that condition of ours as the last look judged it.

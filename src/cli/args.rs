@@ -20,6 +20,8 @@ pub struct Invocation {
     pub file: Option<String>,
     pub until: Option<String>,
     pub reason: Option<String>,
+    /// Again and again.
+    pub watch: bool,
     pub format: Format,
     pub sources: Sources,
 }
@@ -138,7 +140,8 @@ fn invocation(
     let root = value("--root").unwrap_or_else(|| "/".to_owned());
     let sources = Sources { config: value("--config"), flags };
     let [file, until, reason] = ["--file", "--until", "--reason"].map(value);
-    Ok(Invocation { command, topic, root, file, until, reason, format, sources })
+    let watch = value("--watch").is_some();
+    Ok(Invocation { command, topic, root, file, until, reason, watch, format, sources })
 }
 
 fn check_taken(row: &CommandRow, options: &[(&str, String)], flags: &[(String, String)]) -> Result<(), String> {

@@ -15,6 +15,7 @@ pub enum Command {
     Check,
     Journal,
     Cost,
+    Status,
     Version,
     Help,
 }
@@ -52,6 +53,12 @@ pub const COMMANDS: &[&CommandRow] = &[
         "join SERVER...",
         "Join a cluster with a token: run until the Node is Ready",
         &["--config"],
+    ),
+    &command(
+        Command::Status,
+        "status",
+        "Show how this board fares, since when, and why",
+        &["--config", "--output", "--watch"],
     ),
     &command(
         Command::Identity,
@@ -124,6 +131,7 @@ pub const OPTIONS: &[OptionRow] = &[
     OptionRow { usage: "--file FILE", meaning: "A journal that is not in stateDirectory (journal)" },
     OptionRow { usage: "--until TIME", meaning: "When it is over: 8h, 90m or 2026-12-24T06:00:00Z (away)" },
     OptionRow { usage: "--reason TEXT", meaning: "Why, in at most 64 bytes (away)" },
+    OptionRow { usage: "--watch", meaning: "Again every two seconds, until Ctrl-C (status)" },
     OptionRow { usage: "-o, --output FORMAT", meaning: "text or json, of commands that show something" },
     OptionRow { usage: "-h, --help", meaning: "Explain this command" },
     OptionRow { usage: "-V, --version", meaning: "Show the version" },

@@ -43,7 +43,7 @@ fn heading(text: &str) -> String {
 
 /// One screen of 80 columns and 24 lines.
 fn main() -> String {
-    let mut text = "Makes this Linux board a live Kubernetes Node, and keeps it one. Runs no pods.\n\n".to_owned();
+    let mut text = "Makes this Linux board a live Kubernetes Node, and keeps it one. Runs no pods.\n".to_owned();
     text += &heading("Usage: nodepulse [COMMAND] [OPTION]... [SETTING]...");
     text.extend(COMMANDS.iter().map(|row| entry(row.usage, row.meaning, 16)));
     text += "\n";

@@ -18,14 +18,22 @@ mod means;
 mod render;
 mod renew;
 mod run;
+mod status;
 
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write};
 
+use serde_json::Value;
+
 use args::Invocation;
+use away::Announced;
 use commands::{Command, Format, exit};
+use cost::Cost;
 use error::CliError;
+use identity::Identity;
+use journal::JournalFile;
+use status::Status;
 
 use crate::config::plain_text;
 use crate::probe;
@@ -40,7 +48,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
 }
 
 fn execute(invocation: Invocation) -> Result<u8, CliError> {
-    let Invocation { command, topic, root, file, until, reason, format, mut sources } = invocation;
+    let Invocation { command, topic, root, file, until, reason, watch, format, mut sources } = invocation;
     load::read_token(&mut sources, std::io::stdin().lock())?;
     match command {
         Command::Version => print(&help::version())?,
@@ -69,35 +77,29 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
         }
         Command::Journal => {
             let journal = journal::read(file.as_deref(), &sources)?;
-            print(&match format {
-                Format::Text => journal.to_text(),
-                Format::Json => document(&journal.to_json()),
-            })?;
+            print(&shown(&journal, format, JournalFile::to_text, JournalFile::to_json))?;
         }
         Command::Identity => {
-            let identity = identity::read(&sources)?;
-            print(&match format {
-                Format::Text => identity.to_text(),
-                Format::Json => document(&identity.to_json()),
-            })?;
+            print(&shown(&identity::read(&sources)?, format, Identity::to_text, Identity::to_json))?;
         }
         Command::Cost => {
-            let cost = cost::cost(&sources)?;
-            print(&match format {
-                Format::Text => cost.to_text(),
-                Format::Json => document(&cost.to_json()),
-            })?;
+            print(&shown(&cost::cost(&sources)?, format, Cost::to_text, Cost::to_json))?;
         }
+        Command::Status => loop {
+            let text = shown(&status::status(&sources)?, format, Status::to_text, Status::to_json);
+            let is_read = put(&(if watch && format == Format::Text { colour::CLEAR } else { "" }.to_owned() + &text))?;
+            if !(watch && is_read) {
+                break;
+            }
+            status::pause();
+        },
         Command::Renew => print(&renew::renew(&sources)?)?,
         Command::Away | Command::Back => {
             let announced = match command {
                 Command::Away => away::away(until.as_deref(), reason, &sources)?,
                 _ => away::back(&sources)?,
             };
-            print(&match format {
-                Format::Text => announced.to_text(),
-                Format::Json => document(&announced.to_json()),
-            })?;
+            print(&shown(&announced, format, Announced::to_text, Announced::to_json))?;
         }
         Command::Leave => print(&leave::leave(&sources)?)?,
         Command::Run | Command::Join => {
@@ -109,7 +111,15 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-fn document(value: &serde_json::Value) -> String {
+/// For people, or for programs.
+fn shown<T>(what: &T, format: Format, to_text: fn(&T) -> String, to_json: fn(&T) -> Value) -> String {
+    match format {
+        Format::Text => to_text(what),
+        Format::Json => document(&to_json(what)),
+    }
+}
+
+fn document(value: &Value) -> String {
     plain_text::page(&format!("{value:#}\n")).into_owned()
 }
 
@@ -120,14 +130,18 @@ fn complain(what: &dyn Display) {
 }
 
 fn print(text: &str) -> Result<(), CliError> {
+    put(text).map(|_| ())
+}
+
+/// Answers whether somebody still reads.
+fn put(text: &str) -> Result<bool, CliError> {
     let mut output = std::io::stdout().lock();
     let plain = if wants_colour(&output) { text.to_owned() } else { colour::without(text) };
     match output.write_all(plain.as_bytes()).and_then(|()| output.flush()) {
+        Ok(()) => Ok(true),
         // Whoever stops reading (`| head`) has what they want.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(CliError::new(exit::SOFTWARE, format!("cannot write the output: {error}")))
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(CliError::new(exit::SOFTWARE, format!("cannot write the output: {error}"))),
     }
 }
 

@@ -161,7 +161,9 @@ pub const DEBUG_LOG_LINES: usize = 600;
 pub const LOG_ANSWERS: usize = 3;
 /// The word of an init script for how the machine goes down, bytes.
 pub const LEAVING_WORD_BYTES: u64 = 64;
-/// One line of the control socket, in either direction, bytes.
+/// One line of the control socket to the agent, bytes.
 pub const CONTROL_LINE_BYTES: usize = 4096;
+/// And its answer, as far as a command reads it: conditions have messages.
+pub const CONTROL_ANSWER_BYTES: u64 = 65_536;
 /// The status line for the service manager, bytes: less than any datagram.
 pub const STATUS_LINE_BYTES: usize = 2048;

@@ -3,6 +3,7 @@
 //! ```text
 //! {"do":"renew"}  ->  {"done":"a new certificate is in use, valid until ..."}, or {"failed":"..."}
 //! {"do":"stop"}   ->  nothing: the connection ends with the process
+//! {"do":"status"} ->  {"done":"{...}"}: JSON in a string (agent/overview.rs)
 //! {"do":"cost"}   ->  {"done":"traffic ...\ncadence ...\nprocess ..."} (io/meter.rs)
 //! {"do":"away","until":"2026-12-24T06:00:00Z","reason":"..."}  ->  {"done":"told 2026-12-24T06:00:00Z"}, or "kept ..." without a server
 //! {"do":"back"}   ->  {"done":"told "}, or "kept ", or "none"
@@ -27,13 +28,15 @@ use super::clock;
 use super::inbox::Flag;
 use super::reactor::{Reactor, Watched};
 use crate::config::absence::Until;
-use crate::config::limits::CONTROL_LINE_BYTES;
+use crate::config::limits::{CONTROL_ANSWER_BYTES, CONTROL_LINE_BYTES};
 
 /// What a command may ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     Renew,
     Stop,
+    /// How the board fares.
+    Status,
     /// What talking to the server has taken, and what it would at another cadence.
     Cost,
     /// The board is away until then, and why.
@@ -50,6 +53,7 @@ impl Order {
         let (name, until, reason) = match self {
             Order::Renew => ("renew", None, None),
             Order::Stop => ("stop", None, None),
+            Order::Status => ("status", None, None),
             Order::Cost => ("cost", None, None),
             Order::Away { until, reason } => ("away", Some(until.to_string()), Some(reason)),
             Order::Back => ("back", None, None),
@@ -62,6 +66,7 @@ impl Order {
         Some(match text("do")? {
             "renew" => Order::Renew,
             "stop" => Order::Stop,
+            "status" => Order::Status,
             "cost" => Order::Cost,
             "away" => Order::Away { until: Until::parse(text("until")?).ok()?, reason: text("reason")?.to_owned() },
             "back" => Order::Back,
@@ -179,7 +184,7 @@ pub fn ask(mut stream: UnixStream, order: &Order) -> io::Result<Option<Result<St
     stream.set_read_timeout(Some(COMMAND_PATIENCE))?;
     stream.write_all(format!("{}\n", order.line()).as_bytes())?;
     let mut line = Vec::new();
-    stream.take(CONTROL_LINE_BYTES as u64).read_to_end(&mut line)?;
+    stream.take(CONTROL_ANSWER_BYTES).read_to_end(&mut line)?;
     let line: Value = serde_json::from_slice(&line).unwrap_or_default();
     let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
     Ok(text("done").map(Ok).or_else(|| text("failed").map(Err)))
@@ -250,8 +255,15 @@ mod tests {
     fn an_order_is_one_line_of_json_and_the_same_again() {
         let away =
             |until| Order::Away { until: Until::parse(until).unwrap(), reason: "sleeps \"at night\"".to_owned() };
-        for order in [Order::Renew, Order::Stop, Order::Cost, Order::Back, away("2026-12-24T06:00:00Z"), away("1h30m")]
-        {
+        for order in [
+            Order::Renew,
+            Order::Stop,
+            Order::Status,
+            Order::Cost,
+            Order::Back,
+            away("2026-12-24T06:00:00Z"),
+            away("1h30m"),
+        ] {
             assert_eq!(Order::parse(&order.line()), Some(order));
         }
     }

@@ -9,6 +9,7 @@
 mod board;
 mod identity;
 mod learned;
+mod overview;
 mod reload;
 mod session;
 
@@ -89,6 +90,8 @@ enum Message {
     Signal(Request),
     /// What SIGHUP led to.
     Reread(Reread),
+    /// A person asks how the board fares.
+    Status,
 }
 
 /// After the first message about the network, so many follow that one look answers them all.
@@ -169,7 +172,8 @@ pub fn run(start: Start) -> Result<(), Notice> {
         suspended: clock::suspended(),
         ends_when_ready: start.ends_when_ready,
         leaving: start.leaving,
-        because: RefCell::default(),
+        waits: None,
+        began: clock::up(),
     });
     let ended = shared.reactor.block_on(executor.run(main_loop.run()));
     shared.keep_at_the_end();
@@ -291,6 +295,7 @@ impl Shared {
             Order::Away { until, reason } => self.inbox.push(Message::Input(Input::Away { until, reason })),
             Order::Back => self.inbox.push(Message::Input(Input::Back)),
             Order::Stop => self.inbox.push(Message::Signal(Request::Stop)),
+            Order::Status => self.inbox.push(Message::Status),
             Order::Cost => self.control.answer(Ok(self.resolver.meter().report(self.cadence.get()))),
         };
         if let Some(listener) = listener {
@@ -360,7 +365,9 @@ struct MainLoop<'a, 'shared> {
     suspended: Duration,
     ends_when_ready: bool,
     leaving: String,
-    because: RefCell<Option<Because>>,
+    /// Until when nothing is to be done, and what for.
+    waits: Option<(Up, Because)>,
+    began: Up,
 }
 
 /// Boxed, so that the program has what runs a task once and not for each kind of task.
@@ -399,6 +406,7 @@ impl MainLoop<'_, '_> {
                 Message::Input(input) => self.handle(input),
                 Message::Seen => self.shared.seen.take().into_iter().for_each(|seen| self.handle(Input::Seen(seen))),
                 Message::Reread(read) => self.reread(read),
+                Message::Status => self.shared.control.answer(Ok(self.overview())),
                 Message::Signal(Request::Reload) => {
                     self.manager.reloading();
                     self.shared.reload_wanted.raise();
@@ -451,14 +459,14 @@ impl MainLoop<'_, '_> {
         manager.turned(standing, clock::up())
     }
 
-    /// Why nothing happens now, for whoever asked to know (`-v 4`); once per reason.
-    fn explain(&self, until: Up, because: Because) {
-        if !::log::log_enabled!(::log::Level::Debug) || self.because.borrow().as_ref() == Some(&because) {
-            return;
+    /// Why nothing happens now, for whoever asks (`nodepulse status`) or asked to know (`-v 4`); once per reason.
+    fn explain(&mut self, until: Up, because: Because) {
+        let is_told = self.waits.as_ref().is_some_and(|(_, told)| *told == because);
+        if !is_told && ::log::log_enabled!(::log::Level::Debug) {
+            let after = because.after.as_ref().map(|after| format!(", {after}")).unwrap_or_default();
+            ::log::debug!(target: "waiting", "{} s: {}{after}", Up::since_boot(until - clock::up()), because.what);
         }
-        let after = because.after.as_ref().map(|after| format!(", {after}")).unwrap_or_default();
-        ::log::debug!(target: "waiting", "{} s: {}{after}", Up::since_boot(until - clock::up()), because.what);
-        self.because.replace(Some(because));
+        self.waits = Some((until, because));
     }
 
     /// The machine was suspended, which a clock that counts suspend shows; or only this process stood still (frozen,

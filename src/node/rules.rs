@@ -312,6 +312,11 @@ pub fn reason(kind: &str, status: Status) -> &'static str {
     words(kind, status).0
 }
 
+/// The message that a condition of ours has in this status, where its judgement has none.
+pub fn message(kind: &str, status: Status) -> &'static str {
+    words(kind, status).1
+}
+
 /// What is told when a condition of ours comes to this status.
 pub fn transition(node: &str, kind: &str, status: Status) -> NodeEvent {
     NodeEvent::status_is_now(node, words(kind, status).2)

@@ -238,6 +238,12 @@ fn an_agent_that_runs_is_asked_and_without_a_link_it_is_said_what_was_not_done()
     let output = nodepulse(&["back", "-o", "json", "--state-directory", &state]);
     assert!(out(&output).contains("\"wasAway\": true"), "{}", err(&output));
     assert!(agent.child.try_wait().expect("a state").is_none());
+    let output = nodepulse(&["status", "--state-directory", &state]);
+    let said = out(&output);
+    assert!(output.status.success() && said.starts_with("Node edge-7 is not registered: cannot connect to "), "{said}");
+    assert!(said.contains("\n  next ") && said.contains("\n  journal ") && said.contains(", running for "), "{said}");
+    let output = nodepulse(&["status", "-o", "json", "--state-directory", &state]);
+    assert!(out(&output).contains("\"state\": \"registering\""), "{}", out(&output));
     let output = nodepulse(&["leave", "--state-directory", &state]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let said = out(&output);

@@ -51,6 +51,13 @@ fn an_absence_is_announced_kept_over_a_start_and_over_at_its_time_or_when_somebo
     })?;
     assert_eq!(condition(&cluster.get_node(&node.name)?, AWAY), Some(&stored), "nothing of it has changed");
 
+    let said: Value = agent.json(&["status"])?;
+    let ready = condition(&found, "Ready").ok_or("no Ready")?;
+    assert_eq!((&said["state"], &said["ready"]["since"]), (&"ready".into(), &ready["lastTransitionTime"]), "{said}");
+    let (_, said) = agent.command("status")?;
+    let line =
+        format!("\n  condition    {AWAY} True since {} (", stored["lastTransitionTime"].as_str().unwrap_or_default());
+    assert!(said.contains(&line) && said.contains(&format!("): {message}\n")), "{said}");
     let (code, said) = agent.command("back")?;
     assert_eq!((code, said.as_str()), (0, "back: the server has it\n"));
     assert_eq!(status_of(&cluster.get_node(&node.name)?, AWAY), "False");

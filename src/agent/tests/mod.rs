@@ -14,6 +14,7 @@ mod lease;
 mod leaving;
 mod looks;
 mod outage;
+mod overview;
 mod registration;
 mod replay;
 mod revoked;

@@ -21,6 +21,7 @@ fn invocation(command: Command, format: Format, sources: Sources) -> Invocation 
         file: None,
         until: None,
         reason: None,
+        watch: false,
         format,
         sources,
     }
