@@ -222,7 +222,11 @@ impl IdentityFiles {
 
 /// Certificate and key of that folder: those in use, or where they are not whole those before, or why there are none.
 pub fn kept_in(folder: &str) -> Option<NodePem> {
-    [NODE.to_owned(), old_name(NODE)].iter().find_map(|name| {
+    all_kept_in(folder).next()
+}
+
+fn all_kept_in(folder: &str) -> impl Iterator<Item = NodePem> {
+    [NODE.to_owned(), old_name(NODE)].into_iter().filter_map(move |name| {
         let path = format!("{folder}/{name}");
         let bytes = match file::read(&path, limits::CREDENTIAL_FILE_BYTES) {
             Ok(bytes) => zeroize::Zeroizing::new(bytes),
@@ -254,8 +258,9 @@ fn find_key(folder: &str, node: &str) -> Option<PrivateKey> {
     let found =
         zeroize::Zeroizing::new(file::read(&format!("{folder}/{PENDING}"), limits::CREDENTIAL_FILE_BYTES).ok()?);
     let pending = Pending::read(&found).ok().filter(|pending| pending.node == node)?;
-    // Its certificate is in use, and only the end of the change-over is missing.
-    let is_used = kept_in(folder).is_some_and(|kept| kept.key == pending.key);
+    // Its certificate is in use, and only the end of the change-over is missing; or was, where the key after it never came to
+    // the disk.
+    let is_used = all_kept_in(folder).any(|kept| kept.key == pending.key);
     (!is_used).then_some(pending.key)
 }
 
@@ -364,6 +369,19 @@ mod tests {
         keep_now(&files, issued(&files));
         fs::write(format!("{state}/identity/{PENDING}"), pending).unwrap();
         assert_ne!(make(&IdentityFiles::new(&state, "n1"), false).request.name(), first.request.name());
+        // The same once more, with a key after it that the disk refused, and whose certificate it took.
+        let files = IdentityFiles::new(&state, "n1");
+        let pending = {
+            make(&files, true);
+            let pending = fs::read(format!("{state}/identity/{PENDING}")).unwrap();
+            keep_now(&files, issued(&files));
+            pending
+        };
+        make(&files, true);
+        keep_now(&files, issued(&files));
+        fs::write(format!("{state}/identity/{PENDING}"), &pending).unwrap();
+        let key = Pending::read(&pending).unwrap().key;
+        assert_ne!(make(&IdentityFiles::new(&state, "n1"), false).request.key(), key.point().unwrap());
     }
 
     #[test]

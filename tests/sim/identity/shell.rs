@@ -316,12 +316,14 @@ impl World {
     /// A key that an earlier process left, whose certificate is not in use.
     fn found_key(&mut self, board: usize, is_new: bool) -> Option<PrivateKey> {
         let machine = &mut self.machines[board];
-        let kept = [NODE, OLD].iter().find_map(|name| NodePem::read(machine.folder.read(name)?).ok());
-        if let (Some(Fault::KeyReused), Some(kept)) = (self.fault, &kept) {
+        let kept = [NODE, OLD].iter().filter_map(|name| NodePem::read(machine.folder.read(name)?).ok());
+        let kept: Vec<NodePem> = kept.collect();
+        if let (Some(Fault::KeyReused), Some(kept)) = (self.fault, kept.first()) {
             return Some(kept.key.clone());
         }
         let pending = machine.folder.read(PENDING).filter(|_| !is_new).and_then(|text| Pending::read(text).ok())?;
-        let is_used = kept.is_some_and(|kept| kept.key == pending.key);
+        // Or it was, before a renewal whose key never came to the disk (seed 216202).
+        let is_used = kept.iter().any(|kept| kept.key == pending.key);
         (pending.node == machine.node && !is_used).then_some(pending.key)
     }
 
