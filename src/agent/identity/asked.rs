@@ -37,10 +37,30 @@ impl IdentityLane {
                 self.tell(Err(text), shared);
             }
             (Stage::Rest { .. } | Stage::Join, _) => {
-                let text = "no Lease is being renewed just now, and so no certificate: see what the log says, and ask again then";
-                self.tell(Err(text.to_owned()), shared);
+                let text = self.why_not(is_held, life.is_some());
+                self.tell(Err(text), shared);
             }
             (Stage::Making(_) | Stage::Keep, _) => {}
+        }
+    }
+
+    /// Why nothing is asked for just now. `has_life`: the certificate in use has a successor.
+    fn why_not(&self, is_held: bool, has_life: bool) -> String {
+        let obstacle = self.join.as_ref().and_then(|join| join.obstacle());
+        match obstacle {
+            _ if !is_held => {
+                "no Lease is being renewed just now, and so no certificate: see what the log says, and ask again then"
+                    .to_owned()
+            }
+            _ if self.is_unapproved => format!(
+                "nobody has approved the renewal, and it is being asked for with the token{}; the certificate in use serves \
+                 meanwhile",
+                obstacle.map(|obstacle| format!(" ({obstacle})")).unwrap_or_default()
+            ),
+            _ if has_life => {
+                "what time it is is not known yet, and so not whether the certificate is a new one".to_owned()
+            }
+            _ => "there is no certificate of this node that can be renewed: see nodepulse identity".to_owned(),
         }
     }
 

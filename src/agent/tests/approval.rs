@@ -114,9 +114,12 @@ fn a_renewal_that_nobody_approves_is_asked_for_with_the_token_and_another_key() 
 fn where_the_token_is_of_no_use_the_renewal_goes_on_waiting_and_tries_it_a_day_later() {
     let request = SigningRequest::new("n1", Key::new().point());
     let mut script = unapproved(&request);
-    // Meanwhile nothing else stands still.
+    // Meanwhile nothing else stands still, and whoever asks for a renewal is told so.
+    script.agent.handle(Input::Renew, script.now());
     let spent = pass_until(&mut script, &cluster_info("fedcba"), |script| script.keys_asked.len());
     assert!(spent <= HOUR, "{spent:?}");
+    let told: Vec<_> = script.told.iter().map(|told| told.clone().unwrap_err()).collect();
+    assert!(told.len() == 1 && told[0].contains("being asked for with the token"), "{told:?}");
     assert_eq!(script.keys_asked, [false, false], "the same key");
     make(&mut script, &request);
     script.play(Lane::Identity, refused(409, "AlreadyExists"));
