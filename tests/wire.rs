@@ -412,6 +412,7 @@ fn memory_inside(folder: &str) {
     let session = open(Kubeconfig {
         server: Server { host: "127.0.0.1".to_owned(), port, path_prefix: String::new() },
         other_servers: Vec::new(),
+        last_resorts: Vec::new(),
         certificate_authority: Some(file("ca.crt")),
         tls_server_name: None,
         proxy: None,

@@ -82,6 +82,8 @@ pub struct CredentialDates {
 pub struct JoinedCluster {
     /// API servers, the one in use first.
     pub servers: Vec<Server>,
+    /// What is asked where none of those answers (JOIN-7).
+    pub last_resorts: Vec<Server>,
     pub authorities: Bundle,
     /// Port of the supervisor beside them, where one gives out the certificates.
     pub supervisor: Option<u16>,
@@ -190,6 +192,8 @@ pub enum IdentityStep {
         /// Port of the supervisor that gives out its certificates, if one does: it is to be shown a password of this board.
         supervisor: Option<u16>,
     },
+    /// From now on these are asked where no other server answers.
+    UseLastResorts(Vec<Server>),
     /// Make a key with its request for a certificate, or find those that an earlier process left; answer with
     /// [`Input::RequestMade`].
     MakeRequest {

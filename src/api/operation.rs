@@ -74,6 +74,8 @@ pub enum Operation {
     },
     /// The ConfigMap by which a cluster says who it is (JOIN-1).
     ReadClusterInfo,
+    /// The control plane's own addresses (JOIN-7).
+    ReadEndpoints,
     /// What the supervisor of k3s or rke2 is asked, which is no API server (K3S-1 to K3S-3).
     AskSupervisor(SupervisorRequest),
     /// Names of pods that are bound to the Node, the first few; for `check`.
@@ -167,6 +169,7 @@ const EVENT: &str = "/api/v1/namespaces/default/events/*";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const REQUEST: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests/*";
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
+const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
 const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName=*&limit=10";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const JSON: &str = "application/json";
@@ -218,6 +221,7 @@ impl Operation {
             }
             Self::ReadCertificateRequest { .. } => ("GET", REQUEST, "get certificatesigningrequests", Wanted::Protobuf),
             Self::ReadClusterInfo => ("GET", CLUSTER_INFO, "get configmaps", Wanted::Json),
+            Self::ReadEndpoints => ("GET", ENDPOINTS, "get endpoints", Wanted::Json),
             Self::AskSupervisor(request) if request.body.is_empty() => ("GET", "*", "get settings", Wanted::HandedOut),
             Self::AskSupervisor(_) => ("POST", "*", "create certificates", Wanted::HandedOut),
             Self::ListPods => ("GET", PODS, "list pods", Wanted::Names),
@@ -281,6 +285,7 @@ impl Operation {
             | Self::DeleteLease
             | Self::ReadCertificateRequest { .. }
             | Self::ReadClusterInfo
+            | Self::ReadEndpoints
             | Self::ListPods => None,
             Self::AskSupervisor(request) => Some(request.body.as_slice()).filter(|body| !body.is_empty()),
             Self::StripNode => Some(NO_MANAGED_FIELDS.as_bytes()),
@@ -345,7 +350,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn every_operation() -> [Operation; 24] {
+    fn every_operation() -> [Operation; 25] {
         let body = || "{}".to_owned();
         let status = |answer| Operation::PatchStatus { body: body(), answer };
         [
@@ -368,6 +373,7 @@ mod tests {
             Operation::ReadCertificateRequest { name: "node-csr-1".to_owned(), metadata_only: false },
             Operation::ReadCertificateRequest { name: "node-csr-1".to_owned(), metadata_only: true },
             Operation::ReadClusterInfo,
+            Operation::ReadEndpoints,
             of_supervisor("config", b""),
             of_supervisor("client-kubelet.crt", b"DER"),
             Operation::DeleteLease,
@@ -397,10 +403,9 @@ mod tests {
         assert_eq!(accepted(Operation::ProveCertificate), PROTOBUF, "a Lease is shorter than a Node's metadata");
     }
 
-    /// Verb and path of everything that the Node authorizer lets `system:node:n1` do and that we have a use for;
-    /// reading `/version` and reviewing one's own access is everybody's; cluster-info is for those who are nobody yet; what a
-    /// supervisor is asked, no API server is.
-    const ALLOWED: [&str; 19] = [
+    /// Verb and path of everything that the Node authorizer lets `system:node:n1` do and that we have a use for; `/version` and
+    /// one's own access are everybody's; cluster-info is for those who are nobody yet; what a supervisor is asked, no API server is.
+    const ALLOWED: [&str; 20] = [
         "GET /version",
         "POST /api/v1/nodes",
         "GET /api/v1/nodes/n1",
@@ -418,6 +423,7 @@ mod tests {
         "POST /apis/certificates.k8s.io/v1/certificatesigningrequests",
         "GET /apis/certificates.k8s.io/v1/certificatesigningrequests/node-csr-1",
         "GET /api/v1/namespaces/kube-public/configmaps/cluster-info",
+        "GET /api/v1/namespaces/default/endpoints/kubernetes",
         "GET /v1-k3s/config",
         "POST /v1-k3s/client-kubelet.crt",
     ];
@@ -472,10 +478,7 @@ mod tests {
         assert_eq!(accepts[1], "application/json", "the Node, as the server made it");
         assert!(accepts[5].contains("PartialObjectMetadata"), "an assertion wants the metadata only");
         assert_eq!(accepts[13], accepts[5]);
-        assert_eq!(
-            accepts[8], "application/vnd.kubernetes.protobuf",
-            "of the answer to a renewal only the version is read"
-        );
+        assert_eq!(accepts[8], "application/vnd.kubernetes.protobuf", "of a renewal only the version is read");
     }
 
     #[test]

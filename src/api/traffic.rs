@@ -236,6 +236,7 @@ impl Operation {
             | Self::ReadCertificateRequest { .. }
             | Self::ProveCertificate
             | Self::ReadClusterInfo
+            | Self::ReadEndpoints
             | Self::AskSupervisor(_) => Purpose::Identity,
         }
     }

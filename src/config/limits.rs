@@ -66,6 +66,8 @@ pub const READS_PER_TURN: usize = 16;
 pub const NETWORK_MESSAGES: usize = 1024;
 /// API servers that a board is told to join.
 pub const JOIN_SERVERS: usize = 16;
+/// Addresses of a control plane that are asked when none of those servers answers (JOIN-7).
+pub const LAST_RESORTS: usize = 4;
 /// Hashes of CAs that a board may meet.
 pub const CA_HASHES: usize = 8;
 /// CA certificates that are trusted at once (CA-2).

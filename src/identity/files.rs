@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::der::{BIT_STRING, INTEGER, OCTET_STRING, SEQUENCE, elements, expect, write};
 use super::{Bundle, IdentityError, certificate, pem, signing_request};
-use crate::config::kubeconfig::Server;
+use crate::config::kubeconfig::{LAST_RESORT, Server};
 use crate::config::limits;
 use crate::time::Wall;
 
@@ -169,7 +169,7 @@ fn first_line(text: &[u8]) -> &str {
 
 /// `kubeconfig`: where the API servers are, the one to use first, and whom to trust; with the names that a kubelet gives
 /// (TLS-10), the certificate in [`NODE`] beside it; `proxy` is an HTTP proxy on the way. [`crate::config::kubeconfig::clusters`] reads all servers again.
-pub fn kubeconfig(servers: &[Server], authorities: &Bundle, proxy: Option<&Server>) -> String {
+pub fn kubeconfig(servers: &[Server], last_resorts: &[Server], authorities: &Bundle, proxy: Option<&Server>) -> String {
     let authorities = STANDARD.encode(authorities.text());
     let proxy = proxy.map(|proxy| format!("    proxy-url: \"http://{}\"\n", proxy.with_port())).unwrap_or_default();
     let mut text = "apiVersion: v1\nkind: Config\nclusters:\n".to_owned();
@@ -181,6 +181,10 @@ pub fn kubeconfig(servers: &[Server], authorities: &Bundle, proxy: Option<&Serve
             "- name: default-cluster{number}\n  cluster:\n    server: \"https://{host}{prefix}\"\n    \
              certificate-authority-data: {authorities}\n{proxy}"
         );
+    }
+    for (place, server) in last_resorts.iter().enumerate() {
+        let (number, host) = (place + 1, server.authority());
+        text += &format!("- name: default-cluster{LAST_RESORT}{number}\n  cluster:\n    server: \"https://{host}\"\n");
     }
     text += &format!(
         "users:\n- name: default-auth\n  user:\n    client-certificate: {NODE}\n    client-key: {NODE}\n\
@@ -270,7 +274,8 @@ mod tests {
     fn the_kubeconfig_says_what_a_kubelets_says_and_other_servers_beside() {
         let authority = CertificateDer::from(samples::leaf("ca", &Key::new(), 2026, 2036));
         let servers = ["10.0.0.1:6443", "https://[2001:db8::1]/k8s:'"].map(|url| parse_server(url).unwrap());
-        let text = kubeconfig(&servers, &vec![authority.clone(), authority.clone()].into(), None);
+        let last_resorts = ["10.0.0.7:6443", "[2001:db8::7]:6443"].map(|url| parse_server(url).unwrap());
+        let text = kubeconfig(&servers, &last_resorts, &vec![authority.clone(), authority.clone()].into(), None);
         let read = Kubeconfig::parse(&text, "/var/lib/nodepulse/identity/kubeconfig").unwrap();
         assert_eq!((read.server.authority(), read.context.as_str()), ("10.0.0.1:6443".to_owned(), "default-context"));
         let Some(Material::Data(pem)) = &read.certificate_authority else { panic!("{read:?}") };
@@ -278,7 +283,8 @@ mod tests {
         let file = Material::File("/var/lib/nodepulse/identity/node.pem".to_owned());
         assert_eq!(read.credentials, Credentials::Certificate { certificate: file.clone(), key: file });
         assert_eq!(read.servers().cloned().collect::<Vec<_>>(), servers);
+        assert_eq!(read.last_resorts, last_resorts);
         let all = clusters(&text, "").unwrap().into_iter();
-        assert_eq!(all.map(|(server, _)| server).collect::<Vec<_>>(), servers);
+        assert_eq!(all.map(|(server, _)| server).collect::<Vec<_>>(), [servers, last_resorts].concat());
     }
 }

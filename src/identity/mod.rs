@@ -10,6 +10,7 @@ pub mod certificate;
 pub mod cluster_info;
 pub mod csr;
 mod der;
+pub mod endpoints;
 mod error;
 pub mod files;
 pub mod pem;

@@ -134,10 +134,11 @@ impl IdentityFiles {
         &self,
         reactor: &Reactor,
         servers: &[Server],
+        last_resorts: &[Server],
         authorities: &Bundle,
         proxy: Option<&Server>,
     ) -> Option<Kubeconfig> {
-        let text = files::kubeconfig(servers, authorities, proxy);
+        let text = files::kubeconfig(servers, last_resorts, authorities, proxy);
         let path = format!("{}/{KUBECONFIG}", self.folder);
         let kubeconfig = Kubeconfig::parse(&text, &path);
         self.write(reactor, vec![(KUBECONFIG, Some(text.into()))]).await;
@@ -449,7 +450,8 @@ mod tests {
         let authorities: Bundle = vec![samples::leaf("ca", &samples::Key::new(), 2026, 2036).into()].into();
         let servers = [crate::config::kubeconfig::parse_server("https://one:6443").unwrap()];
         reactor.block_on(files.supervise(&reactor, Some(6443))).unwrap();
-        let kubeconfig = reactor.block_on(files.use_cluster(&reactor, &servers, &authorities, None)).unwrap().unwrap();
+        let kubeconfig =
+            reactor.block_on(files.use_cluster(&reactor, &servers, &[], &authorities, None)).unwrap().unwrap();
         assert!(kubeconfig.path.is_empty() && files.has_newer(""), "what is at its path is not read");
         let first = make(&files, false);
         keep_now(&files, issued(&files));

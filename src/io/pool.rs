@@ -145,13 +145,11 @@ impl Pool {
         };
         let known = self.kubeconfig.borrow();
         let kubeconfig = Kubeconfig {
-            server,
-            other_servers: Vec::new(),
             certificate_authority: trust.ok(),
             tls_server_name: None,
             credentials,
             path: String::new(),
-            ..known.as_ref().clone()
+            ..known.as_ref().clone().with_server(server)
         };
         // What is told by who is not proven teaches nothing.
         let clock = if is_unverified { CertificateClock::new() } else { Arc::clone(&self.clock) };
@@ -161,10 +159,9 @@ impl Pool {
 
     /// One to the supervisor beside the API server in use, with the certificate in use.
     pub fn supervisor(&self, port: u16) -> Pool {
-        let known = self.current().as_ref().clone();
-        let server = Server { port, ..known.server.clone() };
+        let (known, server) = (self.current(), Server { port, ..self.current().server.clone() });
         // In no file, or what that says would be read again.
-        let kubeconfig = Kubeconfig { server, other_servers: Vec::new(), path: String::new(), ..known };
+        let kubeconfig = Kubeconfig { path: String::new(), ..known.as_ref().clone().with_server(server) };
         self.another(Arc::clone(&self.clock), kubeconfig, self.successor.borrow().clone())
     }
 
@@ -182,12 +179,10 @@ impl Pool {
 
     /// The servers, the one in use first; none for a board that has yet to join.
     pub fn servers(&self) -> Vec<Server> {
-        let kubeconfig = self.kubeconfig.borrow();
-        let mut servers: Vec<Server> =
-            kubeconfig.servers().filter(|_| !kubeconfig.context.is_empty()).cloned().collect();
-        let current = self.turns.borrow().current().min(servers.len());
-        servers.rotate_left(current);
-        servers
+        let known = self.kubeconfig.borrow();
+        let (current, place) = (self.current().server.clone(), self.turns.borrow().current());
+        let others = known.servers().cycle().skip(place).take(self.places().0).cloned();
+        Server::without_repeats(&mut std::iter::once(current).chain(others).filter(|_| !known.context.is_empty()))
     }
 
     /// The kubeconfig in use.
@@ -244,7 +239,7 @@ impl Pool {
 
     fn adopt(&self, kubeconfig: Arc<Kubeconfig>, fresh: Loaded) -> CredentialDates {
         let dates = fresh.dates;
-        let is_same_kubeconfig = *self.kubeconfig.borrow() == kubeconfig;
+        let is_same_kubeconfig = self.kubeconfig.borrow().is_like(&kubeconfig);
         if !is_same_kubeconfig {
             self.turns.take();
         }
@@ -358,18 +353,23 @@ impl Pool {
         let mut turns = self.turns.borrow_mut();
         if failure.is_none_or(Failure::is_body_too_large) {
             turns.worked();
-        } else if turns.failed(place, self.kubeconfig.borrow().servers().count(), clock::up()) {
+        } else if turns.failed(place, self.places(), clock::up()) {
             drop(turns);
             ::log::info!(target: "server-changed", "asking {} from now on", self.current().server.authority());
             self.outdate();
         }
     }
 
+    /// How many servers, and last resorts after them.
+    fn places(&self) -> (usize, usize) {
+        let known = self.kubeconfig.borrow();
+        (known.servers().count(), known.last_resorts.len())
+    }
+
     /// The kubeconfig with the server whose turn it is.
     fn current(&self) -> Arc<Kubeconfig> {
         let known = self.kubeconfig.borrow();
-        let place = self.turns.borrow().current();
-        match place.checked_sub(1).and_then(|other| known.other_servers.get(other)) {
+        match known.server_at(self.turns.borrow().current()).filter(|server| **server != known.server) {
             Some(server) => Arc::new(Kubeconfig { server: server.clone(), ..known.as_ref().clone() }),
             None => Arc::clone(&known),
         }

@@ -7,6 +7,10 @@ use crate::time::Up;
 /// One that failed is asked again after this, and after ever longer up to the second where it goes on failing.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// For so long none of the servers has answered before a last resort is asked, and so long after one the next: where it is
+/// the link that is down, each is a try that finds it up again up to ten seconds too late.
+const LAST_RESORT_AFTER: Duration = Duration::from_secs(60);
+const LAST_RESORT_PAUSE: Duration = Duration::from_secs(300);
 
 /// Whose turn it is, by their places in the list.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +18,11 @@ pub struct Turns {
     current: usize,
     /// From when on each may be asked again, and the pause before that.
     resting: Vec<(Up, Duration)>,
+    /// Since when none has answered.
+    failing_since: Option<Up>,
+    /// Not before then is a last resort asked; how often one was.
+    last_resort_at: Up,
+    last_resort: usize,
     /// A bit for each: it, or what stands before it, sends no answer while that may bring no content.
     holding_back: u64,
 }
@@ -25,6 +34,7 @@ impl Turns {
 
     /// The current one has answered.
     pub fn worked(&mut self) {
+        self.failing_since = None;
         if let Some(rest) = self.resting.get_mut(self.current) {
             *rest = (Up::BOOT, Duration::ZERO);
         }
@@ -40,9 +50,9 @@ impl Turns {
         self.holding_back |= bit(place);
     }
 
-    /// The one at that place, of so many, came to nothing. Answers whether it is another one's turn now: somebody is asked in
-    /// any case, the one whose rest ends first.
-    pub fn failed(&mut self, place: usize, of: usize, now: Up) -> bool {
+    /// The one at that place, of so many and the last resorts after them, came to nothing. Answers whether it is another one's
+    /// turn now: somebody is asked in any case, the one whose rest ends first.
+    pub fn failed(&mut self, place: usize, (of, last_resorts): (usize, usize), now: Up) -> bool {
         self.resting.resize(of, (Up::BOOT, Duration::ZERO));
         // Another request has said so already.
         if place != self.current {
@@ -52,8 +62,17 @@ impl Turns {
             *pause = (*pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             *until = now + *pause;
         }
+        let is_due = now - *self.failing_since.get_or_insert(now) >= LAST_RESORT_AFTER && now >= self.last_resort_at;
         let ends = self.resting.iter().map(|(until, _)| (*until).max(now)).enumerate();
-        self.current = ends.min_by_key(|(_, until)| *until).map_or(0, |(next, _)| next);
+        let (next, rests_until) = ends.min_by_key(|(_, until)| *until).unwrap_or((0, now));
+        self.current = match self.last_resort.checked_rem(last_resorts) {
+            // Never two of them in a row.
+            Some(last_resort) if is_due && place < of && rests_until > now => {
+                (self.last_resort, self.last_resort_at) = (self.last_resort + 1, now + LAST_RESORT_PAUSE);
+                of + last_resort
+            }
+            _ => next,
+        };
         self.current != place
     }
 }
@@ -74,14 +93,14 @@ mod tests {
     #[test]
     fn each_is_tried_in_order_and_the_one_that_works_stays() {
         let mut turns = Turns::default();
-        assert!(turns.failed(0, 3, at(0)));
+        assert!(turns.failed(0, (3, 0), at(0)));
         assert_eq!(turns.current(), 1);
-        assert!(!turns.failed(0, 3, at(1)), "a second request of the same moment");
+        assert!(!turns.failed(0, (3, 0), at(1)), "a second request of the same moment");
         turns.worked();
         assert_eq!(turns.current(), 1, "nobody goes back to the first");
-        assert!(turns.failed(1, 3, at(1000)));
+        assert!(turns.failed(1, (3, 0), at(1000)));
         assert_eq!(turns.current(), 0, "which has rested");
-        assert!(turns.failed(0, 3, at(1001)));
+        assert!(turns.failed(0, (3, 0), at(1001)));
         assert_eq!(turns.current(), 2);
     }
 
@@ -94,7 +113,7 @@ mod tests {
             asked[current] += 1;
             // The first is dead; the second breaks off each fifth request.
             if current == 0 || second % 5 == 0 {
-                turns.failed(current, 2, at(second));
+                turns.failed(current, (2, 0), at(second));
             } else {
                 turns.worked();
             }
@@ -102,7 +121,51 @@ mod tests {
         assert!(asked[0] <= 3600 / 300, "{asked:?}");
         assert!(asked[0] >= 3600 / 600, "it is not forgotten: {asked:?}");
         let mut alone = Turns::default();
-        assert!(!alone.failed(0, 1, at(0)));
+        assert!(!alone.failed(0, (1, 0), at(0)));
         assert_eq!(alone.current(), 0, "the only one is asked whatever it does");
+    }
+
+    /// What each second of an hour asks, if `works` says who answers.
+    fn asked(last_resorts: usize, works: impl Fn(usize) -> bool) -> Vec<usize> {
+        let (mut turns, mut asked) = (Turns::default(), Vec::new());
+        for second in 0..3600 {
+            let current = turns.current();
+            asked.push(current);
+            if works(current) {
+                turns.worked();
+            } else {
+                turns.failed(current, (2, last_resorts), at(second));
+            }
+        }
+        asked
+    }
+
+    #[test]
+    fn a_last_resort_is_asked_where_all_others_have_failed_for_a_minute_and_stays_if_it_works() {
+        let all = asked(2, |_| false);
+        assert!(all[..60].iter().all(|place| *place < 2), "{:?}", &all[..60]);
+        let last_resorts: Vec<usize> = (0..3600).filter(|second| all[*second] >= 2).collect();
+        assert!((55..=65).contains(&last_resorts[0]), "{last_resorts:?}");
+        assert!(last_resorts.windows(2).all(|two| two[1] - two[0] >= 300), "{last_resorts:?}");
+        assert!(last_resorts.len() >= 11 && (2..4).all(|place| all.contains(&place)), "by turns: {last_resorts:?}");
+        let moved = asked(2, |place| place == 3);
+        let found = moved.iter().position(|place| *place == 3).unwrap();
+        assert!(found < 400 && moved[found..].iter().all(|place| *place == 3), "{found}");
+        assert!(asked(2, |place| place == 1)[1..].iter().all(|place| *place == 1), "one of the others works");
+    }
+
+    #[test]
+    fn a_last_resort_that_fails_gives_way_to_the_servers_that_were_given() {
+        let mut turns = Turns::default();
+        assert_eq!((0..=61).filter(|second| turns.failed(0, (1, 1), at(*second))).count(), 1);
+        assert_eq!(turns.current(), 1);
+        turns.worked();
+        assert!(turns.failed(1, (1, 1), at(1000)));
+        assert_eq!(turns.current(), 0);
+        assert!(!turns.failed(0, (1, 1), at(1001)), "the minute begins anew");
+        // There are fewer by now.
+        let mut gone = Turns { current: 7, ..Turns::default() };
+        assert!(gone.failed(7, (1, 0), at(0)));
+        assert_eq!(gone.current(), 0);
     }
 }

@@ -15,6 +15,7 @@ mod forgetting;
 mod links;
 mod metered;
 mod mounts;
+mod moved;
 mod name_server;
 mod names;
 mod remembered;
@@ -42,6 +43,7 @@ pub fn all() -> Vec<Case> {
     [
         forgetting::cases(),
         remembered::cases(),
+        moved::cases(),
         mounts::cases(),
         fleet::cases(),
         links::cases(),

@@ -87,6 +87,7 @@ pub fn kubeconfig(authority: &Authority, port: u16) -> Kubeconfig {
     Kubeconfig {
         server: Endpoint { host: "127.0.0.1".to_owned(), port, path_prefix: String::new() },
         other_servers: Vec::new(),
+        last_resorts: Vec::new(),
         certificate_authority: Some(Material::Data(authority.pem())),
         tls_server_name: None,
         proxy: None,

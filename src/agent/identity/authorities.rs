@@ -1,5 +1,5 @@
 //! Turns cluster-info, or what a supervisor has in its place, read over a connection that the known CAs verify, into the CAs that
-//! the board trusts from then on (CA-1, CA-2).
+//! the board trusts from then on (CA-1, CA-2), and the control plane's own addresses into servers of last resort (JOIN-7).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::api::{Document, Operation, Refusal, StatusError};
 use crate::config::kubeconfig::Server;
 use crate::config::limits;
 use crate::identity::cluster_info::{self, ClusterInfo};
-use crate::identity::{Bundle, CertificateDer, pem, supervisor};
+use crate::identity::{Bundle, CertificateDer, endpoints, pem, supervisor};
 use crate::time::{Now, Up};
 
 /// The look at the cluster's CAs, once a week.
@@ -30,15 +30,27 @@ enum Step {
     /// `io` says which cluster it is.
     Reading,
     Asking(Box<Asking>),
+    Locating(Box<Locating>),
 }
 
 #[derive(Debug)]
 struct Asking {
     server: Server,
     is_supervisor: bool,
+    then: Box<Locating>,
     known: Bundle,
     /// Of these, those that verify the connection.
     over: Bundle,
+    is_sent: bool,
+}
+
+/// Where the control plane is by its own word.
+#[derive(Debug)]
+struct Locating {
+    given: Vec<Server>,
+    last_resorts: Vec<Server>,
+    /// Until the next look.
+    pause: Duration,
     is_sent: bool,
 }
 
@@ -56,7 +68,7 @@ impl Look {
         shared.credentials.dates().renewal?;
         match self.step {
             Step::Reading => None,
-            Step::Asking(_) => Some(now),
+            Step::Asking(_) | Step::Locating(_) => Some(now),
             Step::Rest => {
                 let at = *self.at.get_or_insert_with(|| now + FIRST + shared.random.up_to(HOUR));
                 let stranger = shared.credentials.stranger_at().map(|at| at + AFTER_STRANGER);
@@ -68,6 +80,10 @@ impl Look {
 
     /// What to ask; `None`: `io` first.
     pub(super) fn operation(&mut self, shared: &mut Shared) -> Option<(Access, Operation)> {
+        if let Step::Locating(locating) = &mut self.step {
+            locating.is_sent = true;
+            return Some((Access::InUse, Operation::ReadEndpoints));
+        }
         if let Step::Asking(asking) = &mut self.step {
             asking.is_sent = true;
             let authorities = Some(asking.over.all());
@@ -82,21 +98,31 @@ impl Look {
 
     /// The answer that comes next is to what it asked.
     pub(super) fn is_under_way(&self) -> bool {
-        matches!(&self.step, Step::Asking(asking) if asking.is_sent)
+        match &self.step {
+            Step::Asking(asking) => asking.is_sent,
+            Step::Locating(locating) => locating.is_sent,
+            Step::Rest | Step::Reading => false,
+        }
     }
 
     pub(super) fn cluster_read(&mut self, cluster: Option<JoinedCluster>, shared: &mut Shared, now: Now) {
-        let read = cluster.and_then(|of| Some((of.servers.into_iter().next()?, of.authorities, of.supervisor)));
-        let Some((server, known, supervisor)) = read else { return self.rest(WEEK, shared, now.up) };
+        let read = cluster.and_then(|of| Some((of.servers.first()?.clone(), of)));
+        let Some((server, of)) = read else { return self.rest(WEEK, shared, now.up) };
+        let JoinedCluster { servers: given, last_resorts, authorities: known, supervisor } = of;
         let over = shared.stamp(now).and_then(|stamp| known.without_absent(stamp));
         let over = over.unwrap_or_else(|| known.clone());
         let (server, is_supervisor) =
             (Server { port: supervisor.unwrap_or(server.port), ..server }, supervisor.is_some());
-        self.step = Step::Asking(Box::new(Asking { server, is_supervisor, known, over, is_sent: false }));
+        let then = Box::new(Locating { given, last_resorts, pause: WEEK, is_sent: false });
+        self.step = Step::Asking(Box::new(Asking { server, is_supervisor, then, known, over, is_sent: false }));
     }
 
     pub(super) fn answered(&mut self, result: Result<Document, Refusal>, shared: &mut Shared, now: Now) {
-        let Step::Asking(mut asking) = std::mem::take(&mut self.step) else { return };
+        let mut asking = match std::mem::take(&mut self.step) {
+            Step::Asking(asking) => asking,
+            Step::Locating(locating) => return self.located(*locating, result, shared, now),
+            Step::Rest | Step::Reading => return,
+        };
         let pause = match result {
             Ok(Document::Json(body)) => {
                 if let Ok(cluster) = ClusterInfo::read(&body).and_then(|info| info.cluster()) {
@@ -118,8 +144,20 @@ impl Look {
                 self.step = Step::Asking(asking);
                 return;
             }
-            _ => HOUR,
+            _ => return self.rest(HOUR, shared, now.up),
         };
+        self.step = Step::Locating(Box::new(Locating { pause, ..*asking.then }));
+    }
+
+    /// Whatever is answered, the next look is when it was to be.
+    fn located(&mut self, locating: Locating, result: Result<Document, Refusal>, shared: &mut Shared, now: Now) {
+        let Locating { given, last_resorts, pause, .. } = locating;
+        if let Ok(Document::Json(body)) = result {
+            let (listed, turn) = (endpoints::read(&body), shared.random.next());
+            if let Some(learned) = endpoints::learned(&last_resorts, &listed, &given, turn) {
+                shared.wants(IdentityStep::UseLastResorts(learned));
+            }
+        }
         self.rest(pause, shared, now.up);
     }
 
@@ -137,7 +175,7 @@ impl Look {
 }
 
 impl Asking {
-    fn seen(self, shown: &[CertificateDer<'static>], shared: &mut Shared, now: Now) {
+    fn seen(&self, shown: &[CertificateDer<'static>], shared: &mut Shared, now: Now) {
         let Asking { known, over, .. } = self;
         let (seen, before) = (over.seen(shown, shared.stamp(now)), known.all());
         let new: Vec<_> = seen.shown.iter().filter(|one| !before.contains(one)).cloned().collect();
@@ -148,7 +186,7 @@ impl Asking {
             );
             shared.say(Level::Info, "ca-added", text);
         }
-        if seen != known {
+        if seen != *known {
             shared.wants(IdentityStep::UseCluster { servers: Vec::new(), authorities: seen, supervisor: None });
         }
     }

@@ -30,7 +30,8 @@ fn shown(request: &SigningRequest, user: &str, status: &Value) -> Result<Documen
 /// cluster-info, which that token has signed.
 fn cluster_info(id: &str) -> Result<Document, Refusal> {
     let authority = CertificateDer::from(leaf("kubernetes", &Key::new(), 2025, 2035));
-    let kubeconfig = files::kubeconfig(&[parse_server("https://one:6443").unwrap()], &vec![authority].into(), None);
+    let kubeconfig =
+        files::kubeconfig(&[parse_server("https://one:6443").unwrap()], &[], &vec![authority].into(), None);
     let name = format!("jws-kubeconfig-{id}");
     let map = json!({ "data": { "kubeconfig": kubeconfig, name: signature(&kubeconfig, (id, "0123456789abcdef")) } });
     Ok(Document::Json(map.to_string().into_bytes()))

@@ -1,6 +1,8 @@
 //! The cluster's CA changes: what is learnt of it beforehand, what is believed when no server has the known one, and what never is
 //! (CA-1, CA-2, CA-4).
 
+mod last_resorts;
+
 use serde_json::json;
 
 use super::*;
@@ -35,7 +37,8 @@ fn stranger() -> Result<Document, Refusal> {
 /// cluster-info with these CAs, signed with that secret.
 fn info(authorities: &[&Authority], secret: &str) -> Result<Document, Refusal> {
     let authorities: Vec<Authority> = authorities.iter().map(|one| (*one).clone()).collect();
-    let kubeconfig = files::kubeconfig(&[parse_server("https://10.0.0.1:6443").unwrap()], &authorities.into(), None);
+    let kubeconfig =
+        files::kubeconfig(&[parse_server("https://10.0.0.1:6443").unwrap()], &[], &authorities.into(), None);
     let signature = signature(&kubeconfig, ("abcdef", secret));
     let map = json!({ "data": { "kubeconfig": kubeconfig, "jws-kubeconfig-abcdef": signature } });
     Ok(Document::Json(map.to_string().into_bytes()))
@@ -48,6 +51,10 @@ struct Case {
     new: Authority,
     servers: Vec<Server>,
     trust: Result<Trust, String>,
+    /// The control plane's own addresses; none: nobody may read them.
+    listed: Vec<&'static str>,
+    /// How often they were asked for.
+    endpoints_asked: usize,
 }
 
 impl Case {
@@ -75,7 +82,15 @@ impl Case {
         let (old, new) = (authority(), authority());
         let servers = ["https://one:6443", "https://two:6443"].map(|url| parse_server(url).unwrap());
         script.cluster = Some((servers.to_vec(), vec![old.clone()].into()));
-        Case { script, old, new, servers: servers.to_vec(), trust: Ok(Trust::Pinned(Vec::new())) }
+        Case {
+            script,
+            old,
+            new,
+            servers: servers.to_vec(),
+            trust: Ok(Trust::Pinned(Vec::new())),
+            listed: Vec::new(),
+            endpoints_asked: 0,
+        }
     }
 
     fn bundle(&self) -> Bundle {
@@ -103,6 +118,7 @@ impl Case {
             }
             for (ticket, operation) in sent {
                 let result = match (ticket.lane(), usual) {
+                    (Lane::Identity, _) if operation == Operation::ReadEndpoints => self.endpoints(),
                     (Lane::Identity, _) => {
                         assert_eq!(operation, Operation::ReadClusterInfo);
                         let access = self.script.access.take().unwrap();
@@ -117,6 +133,17 @@ impl Case {
             }
         }
         asked
+    }
+
+    fn endpoints(&mut self) -> Result<Document, Refusal> {
+        assert_eq!(self.script.access.take(), Some(Access::InUse));
+        self.endpoints_asked += 1;
+        if self.listed.is_empty() {
+            return refused(403, "Forbidden");
+        }
+        let addresses: Vec<_> = self.listed.iter().map(|ip| json!({ "ip": ip })).collect();
+        let subset = json!({ "addresses": addresses, "ports": [{ "name": "https", "port": 6443 }] });
+        Ok(Document::Json(json!({ "subsets": [subset] }).to_string().into_bytes()))
     }
 
     fn means(&self) -> Result<Box<Means>, String> {
@@ -134,7 +161,8 @@ impl Script {
     fn joined(&self) -> Option<JoinedCluster> {
         let supervisor = self.supervisor;
         let joined = self.cluster.clone();
-        joined.map(|(servers, authorities)| JoinedCluster { servers, authorities, supervisor })
+        let last_resorts = self.last_resorts.clone();
+        joined.map(|(servers, authorities)| JoinedCluster { servers, last_resorts, authorities, supervisor })
     }
 
     pub(super) fn identity_step(&mut self, step: IdentityStep) {
@@ -148,6 +176,7 @@ impl Script {
             IdentityStep::UseCluster { servers, authorities, supervisor } => {
                 self.use_cluster(servers, authorities, supervisor);
             }
+            IdentityStep::UseLastResorts(servers) => self.last_resorts = servers,
             IdentityStep::MakeRequest { is_new } => self.keys_asked.push(is_new),
             IdentityStep::TakeKey(key) => self.keys_taken.push(key),
             IdentityStep::KeepCertificate { chain, .. } => self.kept.push(chain),
@@ -385,6 +414,7 @@ fn waiting(case: &mut Case, span: Duration, info: &dyn Fn(&Access) -> Result<Doc
         }
         for (ticket, operation) in sent {
             let result = match ticket.lane() {
+                Lane::Identity if operation == Operation::ReadEndpoints => case.endpoints(),
                 Lane::Identity => {
                     assert_eq!(operation, Operation::ReadClusterInfo);
                     info(&case.script.access.take().unwrap())

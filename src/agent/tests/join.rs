@@ -59,6 +59,7 @@ impl Case {
         let servers = [parse_server("https://10.0.0.1:6443").unwrap()];
         let kubeconfig = files::kubeconfig(
             &servers,
+            &[],
             &authorities.iter().cloned().map(CertificateDer::into_owned).collect::<Vec<_>>().into(),
             None,
         );

@@ -69,6 +69,7 @@ struct Script {
     keys_asked: Vec<bool>,
     /// Over what a request went that did not go as all others.
     access: Option<Access>,
+    last_resorts: Vec<Server>,
     /// Certificates that are in use from then on.
     kept: Vec<Vec<CertificateDer<'static>>>,
     /// What a person was told.
@@ -145,7 +146,7 @@ impl Script {
         #[rustfmt::skip]
         let script = Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
-            stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, kept: Vec::new(),
+            stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, last_resorts: Vec::new(), kept: Vec::new(),
             counted: None, means_asked: 0, has_other_ca: false, cluster: None, supervisor: None, keys_taken: Vec::new(), told: Vec::new(),
             watch: None, watches: Vec::new(),
         };

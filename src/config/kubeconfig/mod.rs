@@ -24,6 +24,9 @@ pub struct Kubeconfig {
     pub server: Server,
     /// More API servers of the same cluster, in the order in which they are tried; at most [`limits::JOIN_SERVERS`].
     pub other_servers: Vec<Server>,
+    /// The control plane's own addresses, as a board that has joined learned them: asked when none of those answers for long;
+    /// at most [`limits::LAST_RESORTS`].
+    pub last_resorts: Vec<Server>,
     /// `None`: the system's trusted roots.
     pub certificate_authority: Option<Material>,
     /// `tls-server-name`: the name to verify instead of the host.
@@ -147,6 +150,7 @@ impl Kubeconfig {
         Kubeconfig {
             server: Server { host: "not-joined.invalid".to_owned(), port: 443, path_prefix: String::new() },
             other_servers: Vec::new(),
+            last_resorts: Vec::new(),
             certificate_authority: Some(Material::Data(Vec::new())),
             tls_server_name: None,
             proxy: None,
@@ -156,9 +160,24 @@ impl Kubeconfig {
         }
     }
 
-    /// All API servers, in the order in which they are tried.
-    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+    /// All API servers, in the order in which they are tried, but the last resorts.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> + Clone {
         std::iter::once(&self.server).chain(&self.other_servers)
+    }
+
+    /// The last resorts come after all others.
+    pub fn server_at(&self, place: usize) -> Option<&Server> {
+        self.servers().chain(&self.last_resorts).nth(place)
+    }
+
+    /// The same with this server alone.
+    pub fn with_server(self, server: Server) -> Kubeconfig {
+        Kubeconfig { server, other_servers: Vec::new(), last_resorts: Vec::new(), ..self }
+    }
+
+    /// Whether they differ in nothing but the last resorts: what was opened by the one serves the other.
+    pub fn is_like(&self, other: &Kubeconfig) -> bool {
+        *self == Kubeconfig { last_resorts: self.last_resorts.clone(), ..other.clone() }
     }
 
     /// Reads the file's `current-context`. Relative paths are joined to the folder of `path`, where the kubeconfig stands.
@@ -185,6 +204,7 @@ impl Kubeconfig {
         Ok(Kubeconfig {
             server: parse_server(required(&server)?).map_err(|wrong| server.problem(wrong))?,
             other_servers: other_servers(&file, cluster_name, certificate_authority.as_ref()),
+            last_resorts: last_resorts(&file, cluster_name),
             certificate_authority,
             tls_server_name: cluster.at("tls-server-name").text()?.map(str::to_owned),
             proxy: proxy.text()?.map(parse_proxy).transpose().map_err(|wrong| proxy.problem(wrong))?,
@@ -209,6 +229,19 @@ fn other_servers(file: &Field<'_>, name: &str, authority: Option<&Material>) -> 
         parse_server(cluster.at("server").text().ok()??).ok().filter(|_| is_same)
     };
     file.at("clusters").items().filter(is_alternative).filter_map(server).take(limits::JOIN_SERVERS).collect()
+}
+
+/// Behind the name of the cluster that they belong to, before a number.
+pub const LAST_RESORT: &str = "-last-resort-";
+
+/// Those of clusters of that name which say where they are and nothing else.
+fn last_resorts(file: &Field<'_>, name: &str) -> Vec<Server> {
+    let is_one = |item: &Field<'_>| {
+        let number = name_of(item.value).and_then(|other| other.strip_prefix(name)?.strip_prefix(LAST_RESORT));
+        number.is_some_and(|number| number.parse::<u8>().is_ok())
+    };
+    let server = |item: Field<'_>| parse_server(item.at("cluster").at("server").text().ok()??).ok();
+    file.at("clusters").items().filter(is_one).filter_map(server).take(limits::LAST_RESORTS).collect()
 }
 
 /// Server and CA of every cluster that a kubeconfig names, in its order; contexts and users need not be there. Relative paths

@@ -56,6 +56,7 @@ fn a_kubelet_kubeconfig_points_at_its_rotated_certificate() {
         Kubeconfig {
             server: server("10.0.0.1", 6443),
             other_servers: Vec::new(),
+            last_resorts: Vec::new(),
             certificate_authority: Some(Material::Data(b"CA".to_vec())),
             tls_server_name: None,
             proxy: None,

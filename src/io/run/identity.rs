@@ -115,11 +115,8 @@ impl Shared {
                 }
                 IdentityStep::ReadMeans { has_other_ca } => Input::Means(self.read_means(has_other_ca).await),
                 IdentityStep::ReadCluster => Input::Cluster(self.joined_cluster().await),
-                IdentityStep::UseCluster { servers, authorities, supervisor } => {
-                    if !servers.is_empty() {
-                        self.identity.files.supervise(&self.reactor, supervisor).await;
-                    }
-                    self.use_cluster(servers, &authorities).await;
+                step @ (IdentityStep::UseCluster { .. } | IdentityStep::UseLastResorts(_)) => {
+                    self.use_what_was_learned(step).await;
                     continue;
                 }
                 IdentityStep::MakeRequest { is_new } => {
@@ -153,13 +150,36 @@ impl Shared {
         }
     }
 
-    /// Without servers, at those that it knows.
+    async fn use_what_was_learned(&self, step: IdentityStep) {
+        match step {
+            IdentityStep::UseCluster { servers, authorities, supervisor } => {
+                if !servers.is_empty() {
+                    self.identity.files.supervise(&self.reactor, supervisor).await;
+                }
+                self.use_cluster(servers, &authorities).await;
+            }
+            IdentityStep::UseLastResorts(last_resorts) => {
+                if let Some(authorities) = self.joined_authorities() {
+                    self.use_servers(Vec::new(), last_resorts, &authorities).await;
+                }
+            }
+            _ => {}
+        }
+    }
+
     async fn use_cluster(&self, servers: Vec<Server>, authorities: &Bundle) {
+        self.use_servers(servers, self.pool.kubeconfig().last_resorts.clone(), authorities).await;
+    }
+
+    /// Without servers, at those that it knows.
+    async fn use_servers(&self, servers: Vec<Server>, mut last_resorts: Vec<Server>, authorities: &Bundle) {
         let (files, known) = (&self.identity.files, self.pool.kubeconfig());
         let servers = if servers.is_empty() { known.servers().cloned().collect() } else { servers };
+        last_resorts.retain(|server| !servers.contains(server));
         // That of the settings; without one, the way that it has joined by.
         let proxy = self.identity.proxy.borrow().clone().or_else(|| known.proxy.clone());
-        if let Some(kubeconfig) = files.use_cluster(&self.reactor, &servers, authorities, proxy.as_ref()).await {
+        let kept = files.use_cluster(&self.reactor, &servers, &last_resorts, authorities, proxy.as_ref()).await;
+        if let Some(kubeconfig) = kept {
             // Where it cannot be used, what was in use stays; a board that joins has no certificate yet.
             let _ = self.pool.replace(kubeconfig).await;
         }
@@ -235,7 +255,8 @@ impl Shared {
     async fn joined_cluster(&self) -> Option<JoinedCluster> {
         let authorities = self.joined_authorities()?;
         let supervisor = self.identity.files.supervisor(&self.reactor).await.ok()?;
-        Some(JoinedCluster { servers: self.pool.servers(), authorities, supervisor })
+        let last_resorts = self.pool.kubeconfig().last_resorts.clone();
+        Some(JoinedCluster { servers: self.pool.servers(), last_resorts, authorities, supervisor })
     }
 
     fn joined_authorities(&self) -> Option<Bundle> {

@@ -86,7 +86,7 @@ impl Shell {
             _ => &mut self.turns,
         };
         match is_failed {
-            true => drop(turns.failed(place, self.servers.len(), up)),
+            true => drop(turns.failed(place, (self.servers.len(), 0), up)),
             false => turns.worked(),
         }
     }
@@ -235,7 +235,9 @@ impl World {
         let supervisor = self.machines[board].supervisor();
         let shell = &self.machines[board].shell;
         let servers = shell.servers_first();
-        let cluster = shell.authorities.clone().map(|authorities| JoinedCluster { servers, authorities, supervisor });
+        let cluster = shell.authorities.clone();
+        let last_resorts = Vec::new();
+        let cluster = cluster.map(|authorities| JoinedCluster { servers, last_resorts, authorities, supervisor });
         self.answer(board, FILE_US, Input::Cluster(cluster));
     }
 

@@ -393,6 +393,7 @@ impl World {
             IdentityStep::UseCluster { servers, authorities, supervisor } => {
                 self.use_cluster(board, servers, authorities, supervisor);
             }
+            IdentityStep::UseLastResorts(_) => self.violated("a last resort that nobody listed".to_owned()),
             IdentityStep::MakeRequest { is_new } => self.make_request(board, is_new),
             IdentityStep::TakeKey(key) => self.take_key(board, key),
             IdentityStep::KeepCertificate { chain, received } => self.keep(board, chain, received),

@@ -72,3 +72,39 @@ fn credentials_that_are_read_again_change_nothing_about_whose_turn_it_is() {
     assert_eq!(ask(&pool).result, version());
     assert_eq!(second.accepted(), 1);
 }
+
+/// So long have the servers not answered.
+const LONG: Duration = Duration::from_secs(61);
+
+#[test]
+fn a_last_resort_is_asked_in_the_end_and_only_one_whose_certificate_is_for_its_address_is_believed() {
+    let authority = Authority::new();
+    let config = authority.server_config(&authority.sign(&["kubernetes"]));
+    let unnamed = Listener::tls(config, |_, mut stream| {
+        answer(&mut stream);
+    });
+    let good = Listener::answering(&authority, version_reply());
+    let known = at_ports(&authority, &[closed_port(), unnamed.port, good.port]);
+    let pool = pool(Kubeconfig { last_resorts: known.other_servers.clone(), other_servers: Vec::new(), ..known });
+    for _ in 0..3 {
+        assert_eq!(ask(&pool).result.unwrap_err().word(), "connect-failed");
+    }
+    let later = clock::up() + LONG;
+    assert!(pool.turns.borrow_mut().failed(0, pool.places(), later));
+    assert_eq!(ask(&pool).result.unwrap_err().word(), "tls-wrong-name");
+    assert_eq!(ask(&pool).result.unwrap_err().word(), "connect-failed", "never two of them in a row");
+    assert!(pool.turns.borrow_mut().failed(0, pool.places(), later + LONG * 5));
+    assert_eq!(ask(&pool).result, version());
+    assert_eq!(pool.servers().first().map(|server| server.port), Some(good.port), "what is in use comes first");
+    assert_eq!(pool.servers().len(), 2);
+    // What is learned while one is in use takes no connection away.
+    let learned = Kubeconfig { last_resorts: known_with(&pool, good.port), ..pool.kubeconfig().as_ref().clone() };
+    pool.reactor.block_on(pool.replace(learned)).unwrap().unwrap();
+    assert_eq!((ask(&pool).result, good.accepted()), (version(), 1));
+}
+
+/// The last resorts without all but that one, at the place of the other.
+fn known_with(pool: &Pool, port: u16) -> Vec<Server> {
+    let known = pool.kubeconfig().last_resorts.clone();
+    known.iter().map(|server| Server { port, ..server.clone() }).collect()
+}
