@@ -22,6 +22,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trials::{Case, Need};
 
+/// A list of cases, each named as its function is.
+macro_rules! cases {
+    ($($run:ident),+) => { vec![$(Case { name: stringify!($run), needs: &[Need::Program], run: $run }),+] };
+}
+
 const BOARDS: usize = 200;
 /// What it may take where there is nothing else to do.
 const READY_WITHIN: Duration = Duration::from_secs(25);
@@ -29,9 +34,7 @@ const READY_WITHIN: Duration = Duration::from_secs(25);
 const PATIENCE: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
-    let run = two_hundred_boards_that_join_at_once_are_ready;
-    let case = Case { name: "two_hundred_boards_that_join_at_once_are_ready", needs: &[Need::Program], run };
-    trials::run(1, options, vec![case])
+    trials::run(1, options, cases![two_hundred_boards_that_join_at_once_are_ready])
 }
 
 /// The controller's patience is not what is measured.

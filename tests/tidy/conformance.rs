@@ -53,6 +53,8 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("FLEET", 1..=3),
     ("CA", 1..=4),
     ("REV", 1..=3),
+    // Of a join: what each case must end in.
+    ("CASE", 1..=14),
     // Of the agents of k3s and rke2.
     ("K3S", 1..=6),
     ("CRT", 1..=1),
