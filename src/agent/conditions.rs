@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::notice::Level;
 use super::replay::Unreported;
 use super::shared::Shared;
 use crate::journal::record::cut;
@@ -13,7 +14,7 @@ use crate::node::NodeEvent;
 use crate::node::condition::{self, Written};
 use crate::node::object::{Condition, Node};
 use crate::node::rules::{self, COUNT, Judgement, Wanted};
-use crate::time::{Now, Wall};
+use crate::time::{Now, Up, Wall};
 
 /// All of ours, in the order of [`rules::own`].
 #[derive(Debug, Default)]
@@ -35,6 +36,9 @@ struct Believed {
     acknowledged: Option<(Moment, Wall)>,
     /// The status whose event was told without a record, since the server last acknowledged a report.
     told: Option<Status>,
+    /// What a Node that is made has to say of it, since when: told once there is one, unless a record tells it then. A Node that
+    /// was there already may say otherwise, which is a change.
+    told_if_made: Option<(Up, Status, NodeEvent)>,
 }
 
 /// What the status rests on, until the server's Node is known.
@@ -107,6 +111,17 @@ impl Conditions {
     /// A record is less than that where the server knows of a later change: the record of that one was lost with a disk
     /// that failed.
     pub(super) fn node_known(&mut self, node: &Node, shared: &mut Shared, now: Now) {
+        self.compare(node, shared, now);
+        for believed in &mut self.all {
+            let is_recorded = believed.change.is_some_and(|change| change.record.is_some());
+            if let Some((since, status, event)) = believed.told_if_made.take().filter(|_| !is_recorded) {
+                believed.told = Some(status);
+                shared.tell(Level::Debug, since, event);
+            }
+        }
+    }
+
+    fn compare(&mut self, node: &Node, shared: &mut Shared, now: Now) {
         for (kind, believed) in rules::own().zip(&mut self.all) {
             let basis = std::mem::replace(&mut believed.basis, Basis::Known);
             // What others made Unknown of a silent Node is repaired by the next report, and told.
@@ -186,9 +201,15 @@ impl Conditions {
         for (((kind, believed), wanted), written) in rules::own().zip(&mut self.all).zip(wanted).zip(written) {
             let status = wanted.judgement.status;
             let event = written.event(&shared.node_name, kind, wanted).filter(|_| believed.change.is_none());
-            if let Some(event) = event.filter(|_| believed.told != Some(status)) {
-                believed.told = Some(status);
-                events.push(event);
+            match event.filter(|_| believed.told != Some(status)) {
+                Some(event) if has_base => {
+                    believed.told = Some(status);
+                    events.push(event);
+                }
+                Some(event) if believed.told_if_made.as_ref().is_none_or(|(_, before, _)| *before != status) => {
+                    believed.told_if_made = Some((at.up, status, event));
+                }
+                _ => {}
             }
             match &mut believed.change {
                 _ if written == Written::Same => {}

@@ -170,6 +170,16 @@ impl Shared {
         self.clock.stamp(now)
     }
 
+    /// An event of what happened then. `level`: of its line in the log, unless it is a warning.
+    pub(super) fn tell(&mut self, level: Level, since: Up, event: NodeEvent) {
+        let level = if event.warning { Level::Warn } else { level };
+        self.say(level, "node-event", format!("{}: {}", event.reason, event.message));
+        // Of what nobody can date yet, once is enough.
+        if !self.fresh_events.iter().any(|(_, known)| *known == event) {
+            self.fresh_events.push((since, event));
+        }
+    }
+
     /// What a person need hear only once, whatever its text is.
     pub(super) fn say_once(&mut self, level: Level, word: &'static str, text: impl Into<String>) {
         if !self.said.contains(&word) {

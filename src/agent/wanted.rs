@@ -229,15 +229,8 @@ impl WantedNode {
         let at = Now { wall: Some(stamp), ..now };
         events.extend(self.conditions.node_made(&wanted, conditions, base.is_some(), shared, at));
         self.complain(problems, shared);
-        let normal = if base.is_some() { Level::Info } else { Level::Debug };
-        for event in events {
-            let level = if event.warning { Level::Warn } else { normal };
-            shared.say(level, "node-event", format!("{}: {}", event.reason, event.message));
-            // Of what nobody can date yet, once is enough.
-            if !shared.fresh_events.iter().any(|(_, known)| *known == event) {
-                shared.fresh_events.push((now.up, event));
-            }
-        }
+        let level = if base.is_some() { Level::Info } else { Level::Debug };
+        events.into_iter().for_each(|event| shared.tell(level, now.up, event));
         Some(Wanted { node, changed: changed || self.conditions.has_unacknowledged() })
     }
 

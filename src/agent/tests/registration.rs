@@ -22,6 +22,38 @@ fn a_new_node_is_created_whole_after_a_hundred_milliseconds() {
     );
 }
 
+/// The reasons of all events of so long.
+fn events_of(script: &mut Script, span: Duration) -> Vec<String> {
+    let sent = script.pass(span);
+    let events = sent.iter().filter(|operation| matches!(operation, Operation::CreateEvent { .. }));
+    events.map(|event| body_of(event)["reason"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_a_new_node_has_to_say_is_told_once_there_is_one() {
+    let mut script = Script::new();
+    first_attempt(&mut script, refused(500, ""));
+    script.play(Lane::Status, refused(500, ""));
+    assert!(script.agent.shared.fresh_events.is_empty());
+    let told = events_of(&mut script, Duration::from_secs(60));
+    let told: Vec<&str> = told.iter().map(String::as_str).filter(|reason| *reason != "Starting").collect();
+    assert_eq!(told, ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]);
+}
+
+#[test]
+fn a_condition_that_was_another_on_the_node_that_was_there_already_is_told_once() {
+    let mut script = Script::new();
+    let mut there = registered_node();
+    for condition in there.status.conditions.iter_mut().filter(|condition| condition.kind == "MemoryPressure") {
+        condition.status = "True".to_owned();
+        condition.reason = "KubeletHasInsufficientMemory".to_owned();
+    }
+    first_attempt(&mut script, refused(409, "AlreadyExists"));
+    script.play(Lane::Status, Ok(Document::Node(Box::new(there))));
+    let told = events_of(&mut script, Duration::from_secs(120));
+    assert_eq!(told.iter().filter(|reason| *reason == "NodeHasSufficientMemory").count(), 1, "{told:?}");
+}
+
 #[test]
 fn attempts_double_their_distance_up_to_seven_seconds() {
     let mut script = Script::new();
