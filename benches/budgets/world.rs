@@ -171,7 +171,7 @@ impl World {
                 let (uid, resource_version) = (metadata.uid, metadata.resource_version);
                 Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 })
             }
-            Operation::PatchStatus { .. } | Operation::ReadNode { .. } => {
+            Operation::PatchStatus { answer: PatchAnswer::Node, .. } | Operation::ReadNode { .. } => {
                 self.node.clone().map(Document::Node).ok_or_else(missing)
             }
             Operation::ReadLease => Err(missing()),
