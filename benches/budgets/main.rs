@@ -167,7 +167,7 @@ fn print(
         Row::new("memory (RSS)", Some(1.95e6), &each(&|one| kib(one.usage.rss_kib)), table::megabytes)
             .with_remark(helper_at, helper),
         Row::new("of it not the program file's", None, &each(&|one| kib(one.usage.rss_anon_kib)), table::megabytes),
-        Row::new("program", Some(1.68e6), &sizes, table::megabytes),
+        Row::new("program", Some(1.70e6), &sizes, table::megabytes),
         Row::new(
             "context switches per renewal",
             Some(1.3),
