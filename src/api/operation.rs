@@ -221,7 +221,7 @@ impl Operation {
             }
             Self::ReadCertificateRequest { .. } => ("GET", REQUEST, "get certificatesigningrequests", Wanted::Protobuf),
             Self::ReadClusterInfo => ("GET", CLUSTER_INFO, "get configmaps", Wanted::Json),
-            Self::ReadEndpoints => ("GET", ENDPOINTS, "get endpoints", Wanted::Json),
+            Self::ReadEndpoints => ("GET", ENDPOINTS, "get endpoints", Wanted::Protobuf),
             Self::AskSupervisor(request) if request.body.is_empty() => ("GET", "*", "get settings", Wanted::HandedOut),
             Self::AskSupervisor(_) => ("POST", "*", "create certificates", Wanted::HandedOut),
             Self::ListPods => ("GET", PODS, "list pods", Wanted::Names),

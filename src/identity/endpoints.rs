@@ -5,49 +5,56 @@
 
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
+use crate::api::protobuf::{self, Fields, Value};
 use crate::config::kubeconfig::Server;
 use crate::config::limits;
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Endpoints {
-    subsets: Vec<Subset>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Subset {
-    addresses: Vec<Address>,
-    ports: Vec<Port>,
-}
-
-#[derive(Deserialize)]
-struct Address {
-    ip: IpAddr,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Port {
-    name: String,
-    port: u16,
-}
-
 /// Those that the answer lists, in its order, the first [`limits::LAST_RESORTS`]; none where it is no such list.
 pub fn read(body: &[u8]) -> Vec<Server> {
-    let Endpoints { subsets } = serde_json::from_slice(body).unwrap_or_default();
-    let of_subset = |subset: Subset| {
-        // Where there is one, it may have no name.
-        let port = subset.ports.iter().find(|port| port.name == "https").or(subset.ports.first());
-        let port = port.map(|port| port.port).filter(|port| *port > 0);
-        let server = move |Address { ip }| {
-            Some(Server { host: ip.to_string(), port: port.filter(|_| leads_away(ip))?, path_prefix: String::new() })
-        };
-        subset.addresses.into_iter().filter_map(server)
-    };
-    subsets.into_iter().flat_map(of_subset).take(limits::LAST_RESORTS).collect()
+    parse(body).unwrap_or_default()
+}
+
+/// `{ 2: EndpointSubset { 1: EndpointAddress { 1: ip }, ..., 3: EndpointPort { 1: name, 2: port }, ... }, ... }`
+fn parse(body: &[u8]) -> Option<Vec<Server>> {
+    let (kind, raw) = protobuf::read_unknown(body, false)?;
+    let mut servers = Vec::new();
+    for field in Fields::of(raw) {
+        if let (2, Value::Bytes(subset)) = field? {
+            add(subset, &mut servers)?;
+        }
+    }
+    (kind == b"Endpoints").then_some(servers)
+}
+
+fn add(subset: &[u8], servers: &mut Vec<Server>) -> Option<()> {
+    // The port of that name, or else the first: where there is one, it may have no name.
+    let mut port = None;
+    for field in Fields::of(subset) {
+        if let (3, Value::Bytes(listed)) = field? {
+            let (mut is_https, mut number) = (false, 0);
+            for field in Fields::of(listed) {
+                match field? {
+                    (1, Value::Bytes(name)) => is_https = name == b"https",
+                    (2, Value::Number(found)) => number = u16::try_from(found).ok()?,
+                    _ => {}
+                }
+            }
+            port = if is_https { Some(number) } else { port.or(Some(number)) };
+        }
+    }
+    let Some(port) = port.filter(|port| *port > 0) else { return Some(()) };
+    for field in Fields::of(subset) {
+        let (1, Value::Bytes(address)) = field? else { continue };
+        for field in Fields::of(address) {
+            if let (1, Value::Bytes(ip)) = field? {
+                let ip: IpAddr = str::from_utf8(ip).ok()?.parse().ok()?;
+                if leads_away(ip) && servers.len() < limits::LAST_RESORTS {
+                    servers.push(Server { host: ip.to_string(), port, path_prefix: String::new() });
+                }
+            }
+        }
+    }
+    Some(())
 }
 
 /// Whether it means another machine, and the same one from wherever it is asked.
@@ -75,48 +82,44 @@ pub fn learned(known: &[Server], listed: &[Server], given: &[Server], turn: u64)
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples;
     use super::*;
     use crate::config::kubeconfig::parse_server;
-    use serde_json::json;
 
     fn servers(list: &[&str]) -> Vec<Server> {
         list.iter().map(|one| parse_server(one).unwrap()).collect()
     }
 
-    fn listed(ips: &[&str], ports: serde_json::Value) -> Vec<Server> {
-        let addresses: Vec<_> = ips.iter().map(|ip| json!({ "ip": ip })).collect();
-        let subset = json!({ "addresses": addresses, "ports": ports, "notReadyAddresses": [{ "ip": "10.0.0.99" }] });
-        read(json!({ "kind": "Endpoints", "subsets": [subset] }).to_string().as_bytes())
+    fn listed(ips: &[&str], ports: &[(&str, u32)]) -> Vec<Server> {
+        read(&samples::endpoints(ips, ports))
     }
 
     #[test]
     fn the_control_planes_addresses_are_read_and_no_more_than_are_kept() {
-        let https = || json!([{ "name": "http", "port": 80 }, { "name": "https", "port": 6443, "protocol": "TCP" }]);
-        assert_eq!(listed(&["10.0.0.7", "2001:db8::7"], https()), servers(&["10.0.0.7:6443", "[2001:db8::7]:6443"]));
-        let of_a_port = listed(&["10.0.0.7"], json!([{ "port": 443 }]));
-        assert_eq!(of_a_port, servers(&["10.0.0.7"]));
+        let https = [("http", 80), ("https", 6443)];
+        assert_eq!(listed(&["10.0.0.7", "2001:db8::7"], &https), servers(&["10.0.0.7:6443", "[2001:db8::7]:6443"]));
+        assert_eq!(listed(&["10.0.0.7"], &[("", 443), ("metrics", 80)]), servers(&["10.0.0.7"]));
         let many: Vec<String> = (1..=200).map(|last| format!("10.0.0.{last}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(listed(&many, https()).len(), limits::LAST_RESORTS);
+        assert_eq!(listed(&many, &https).len(), limits::LAST_RESORTS);
         let nowhere =
             ["127.0.0.1", "::1", "0.0.0.0", "::", "169.254.169.254", "fe80::1", "224.0.0.1", "255.255.255.255"];
-        assert_eq!(listed(&nowhere, https()), []);
-        assert_eq!((listed(&["10.0.0.7"], json!([])), listed(&["10.0.0.7"], json!([{ "port": 0 }]))), (vec![], vec![]));
+        assert_eq!(listed(&nowhere, &https), []);
+        assert_eq!((listed(&["10.0.0.7"], &[]), listed(&["10.0.0.7"], &[("", 0)])), (vec![], vec![]));
     }
 
     #[test]
     fn an_answer_of_nonsense_lists_nothing() {
-        let nonsense = [
-            "",
-            "{}",
-            "[]",
-            "null",
-            r#"{"subsets":null}"#,
-            r#"{"subsets":[{"addresses":[{"ip":"evil.example.com"}],"ports":[{"port":6443}]}]}"#,
-            r#"{"subsets":[{"addresses":[{"ip":"10.0.0.7"}],"ports":[{"port":65536}]}]}"#,
-            r#"{"subsets":[{"addresses":[{"ip":"10.0.0.7"}]}]}"#,
-        ];
-        nonsense.iter().for_each(|body| assert_eq!(read(body.as_bytes()), [], "{body}"));
+        let whole = samples::endpoints(&["10.0.0.7"], &[("https", 6443)]);
+        for end in 0..whole.len() {
+            assert!(read(&whole[..end]).len() <= 1, "cut at {end}");
+        }
+        let other = String::from_utf8_lossy(&whole).replace("Endpoints", "Endpointz").into_bytes();
+        let no_ip = samples::endpoints(&["evil.example.com"], &[("https", 6443)]);
+        let no_port = samples::endpoints(&["10.0.0.7"], &[("https", 65_536)]);
+        for none in [&other[..], &no_ip, &no_port, b"", b"{}", br#"{"subsets":null}"#] {
+            assert_eq!(read(none), [], "{none:?}");
+        }
     }
 
     #[test]

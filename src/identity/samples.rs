@@ -74,20 +74,39 @@ pub fn protobuf(object: &Value) -> Vec<u8> {
     let status = [conditions.collect::<Vec<_>>().concat(), field(2, &bytes(&status["certificate"]))];
     let raw = [field(1, &metadata.concat()), field(2, &spec.concat()), field(3, &status.concat())].concat();
     let kind = object["kind"].as_str().unwrap_or("CertificateSigningRequest");
-    let type_meta = [field(1, b"certificates.k8s.io/v1"), field(2, kind.as_bytes())].concat();
-    [b"k8s\0".to_vec(), field(1, &type_meta), field(2, &raw), field(3, b""), field(4, b"")].concat()
+    envelope("certificates.k8s.io/v1", kind, &raw)
+}
+
+/// Endpoints of one subset in protobuf: those that are ready, one that is not, and the name and number of each port.
+pub fn endpoints(ips: &[&str], ports: &[(&str, u32)]) -> Vec<u8> {
+    let address = |number: u8, ip: &str| field(number, &[field(1, ip.as_bytes()), field(4, b"node")].concat());
+    let addresses: Vec<u8> = ips.iter().flat_map(|ip| address(1, ip)).collect();
+    let port = |(name, number): &(&str, u32)| {
+        let number = [vec![2 << 3], varint(*number as usize)].concat();
+        field(3, &[field(1, name.as_bytes()), number, field(3, b"TCP")].concat())
+    };
+    let ports: Vec<u8> = ports.iter().flat_map(port).collect();
+    let subset = [addresses, address(2, "10.0.0.99"), ports].concat();
+    envelope("v1", "Endpoints", &[field(1, &field(1, b"kubernetes")), field(2, &subset)].concat())
+}
+
+fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let type_meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [b"k8s\0".to_vec(), field(1, &type_meta), field(2, raw), field(3, b""), field(4, b"")].concat()
 }
 
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    let mut field = vec![number << 3 | 2];
-    let mut length = bytes.len();
-    while length >= 0x80 {
-        field.push(length as u8 | 0x80);
-        length >>= 7;
+    [vec![number << 3 | 2], varint(bytes.len()), bytes.to_vec()].concat()
+}
+
+fn varint(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
     }
-    field.push(length as u8);
-    field.extend_from_slice(bytes);
-    field
+    bytes.push(number as u8);
+    bytes
 }
 
 /// The signature of a kubeconfig in cluster-info by the token of this ID and secret, as the bootstrap signer makes it.

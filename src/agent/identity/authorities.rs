@@ -152,7 +152,7 @@ impl Look {
     /// Whatever is answered, the next look is when it was to be.
     fn located(&mut self, locating: Locating, result: Result<Document, Refusal>, shared: &mut Shared, now: Now) {
         let Locating { given, last_resorts, pause, .. } = locating;
-        if let Ok(Document::Json(body)) = result {
+        if let Ok(Document::Protobuf(body)) = result {
             let (listed, turn) = (endpoints::read(&body), shared.random.next());
             if let Some(learned) = endpoints::learned(&last_resorts, &listed, &given, turn) {
                 shared.wants(IdentityStep::UseLastResorts(learned));

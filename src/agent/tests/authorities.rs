@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::config::kubeconfig::parse_server;
 use crate::config::settings::{CaHash, Token};
-use crate::identity::samples::{Key, leaf, signature};
+use crate::identity::samples::{self, Key, leaf, signature};
 use crate::identity::{Renewal, files, pin};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -141,9 +141,7 @@ impl Case {
         if self.listed.is_empty() {
             return refused(403, "Forbidden");
         }
-        let addresses: Vec<_> = self.listed.iter().map(|ip| json!({ "ip": ip })).collect();
-        let subset = json!({ "addresses": addresses, "ports": [{ "name": "https", "port": 6443 }] });
-        Ok(Document::Json(json!({ "subsets": [subset] }).to_string().into_bytes()))
+        Ok(Document::Protobuf(samples::endpoints(&self.listed, &[("https", 6443)])))
     }
 
     fn means(&self) -> Result<Box<Means>, String> {
