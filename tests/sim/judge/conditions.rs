@@ -171,10 +171,10 @@ impl Conditions {
         KINDS.iter().position(|known| *known == kind).is_some_and(|place| self.all[place].is_unknowable)
     }
 
-    /// It became what it is at about that time.
-    pub fn is_about(&self, kind: &str, since_us: i64) -> bool {
+    /// It became what it is at that time, give or take so much.
+    pub fn is_within(&self, kind: &str, since_us: i64, within_us: i64) -> bool {
         let place = KINDS.iter().position(|known| *known == kind);
-        place.is_some_and(|place| (self.all[place].since_us - since_us).abs() <= TOLERANCE_US)
+        place.is_some_and(|place| (self.all[place].since_us - since_us).abs() <= within_us)
     }
 
     /// Whether `stored_us` may be the moment of the last transition.

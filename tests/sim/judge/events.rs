@@ -229,8 +229,11 @@ impl Events {
 
     /// Whether a process of this boot has it on disk that it is another one; `None` where there was no process yet.
     pub fn knows_boot(&self, boot: u64) -> Option<bool> {
-        let mut of_boot = self.happened.iter().filter(|one| one.subject.of == "Rebooted" && one.by.boot == boot);
-        of_boot.next().map(|first| first.is_synced || of_boot.any(|one| one.is_synced))
+        let of_boot = self.happened.iter().filter(|one| one.subject.of == "Rebooted" && one.by.boot == boot);
+        // That the Node names another boot is on no disk (seed 3001445).
+        let (recorded, named): (Vec<_>, Vec<_>) = of_boot.partition(|one| one.is_recorded);
+        let is_synced = recorded.iter().any(|one| one.is_synced);
+        if recorded.is_empty() { (!named.is_empty()).then_some(true) } else { Some(is_synced) }
     }
 
     pub fn has_synced(&self) -> bool {

@@ -321,7 +321,9 @@ impl World {
             let Some(new) = after.get(kind) else { continue };
             let off_us = (new.since_us - old.since_us).abs();
             // It may have been another in between, of which the server was not told.
-            let is_true = self.conditions.is_about(kind, new.since_us) && off_us > TOLERANCE_US;
+            // Within the tolerance that needs the very second (seed 3046133).
+            let within_us = if off_us > TOLERANCE_US { TOLERANCE_US } else { ROUNDED_US };
+            let is_true = off_us > ROUNDED_US && self.conditions.is_within(kind, new.since_us, within_us);
             // So may Ready, where what cannot be read any more had been read for a while (seed 89455).
             let is_resized = !self.board.is_sized() || self.resized_us.is_some_and(|at_us| at_us > old.since_us);
             // Who went and came back between two reports is away since then; and what a process lost of the day's count with
