@@ -129,3 +129,11 @@ fn where_the_token_is_of_no_use_the_renewal_goes_on_waiting_and_tries_it_a_day_l
     let waited = pass_until(&mut script, &pending, |script| script.means_asked);
     assert!((HOUR * 24..HOUR * 25).contains(&waited), "{waited:?}");
 }
+
+#[test]
+fn a_token_that_gets_no_answer_is_tried_for_ten_minutes_and_no_longer() {
+    let mut script = unapproved(&SigningRequest::new("n1", Key::new().point()));
+    let spent = pass_until(&mut script, &refused(500, ""), |script| script.keys_asked.len());
+    assert!((HOUR / 7..HOUR / 2).contains(&spent), "{spent:?}");
+    assert_eq!(script.keys_asked, [false, false], "the same key");
+}
