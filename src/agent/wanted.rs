@@ -162,10 +162,6 @@ impl WantedNode {
         self.settled = false;
     }
 
-    pub(super) fn is_known(&self) -> bool {
-        self.facts.is_some()
-    }
-
     /// Nobody said the version. That may pass, but for where discovery is closed to us (4xx except 429).
     pub(super) fn version_refused(&mut self, refusal: &Refusal) {
         let is_closed = matches!(refusal, Refusal::Status(StatusError { code: 400..=428 | 430..=499, .. }));

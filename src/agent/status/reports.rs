@@ -46,8 +46,8 @@ impl StatusLane {
             return self.ask(Request::Version, Operation::ReadVersion);
         }
         let (base, is_unsure) = match &self.base {
-            Base::Current(node) if self.wanted.is_known() => (node, false),
-            Base::Unsure(node) if self.wanted.is_known() => (node, true),
+            Base::Current(node) => (node, false),
+            Base::Unsure(node) => (node, true),
             _ => return self.ask(Request::Read, self.read_operation(true)),
         };
         let is_due = |due| now.up >= due && !shared.budget.puts_off(PutOff::Reports);
