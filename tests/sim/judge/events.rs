@@ -55,8 +55,9 @@ pub struct Happening {
     pub is_recorded: bool,
     /// It is the repair of what others wrote.
     is_repair: bool,
-    /// Who found it knows what was before.
-    is_known: bool,
+    /// Since when who found it knows what was before, and has a record of it: one that began to be written before that has not
+    /// got it (seed 2015699).
+    known_us: i64,
     is_synced: bool,
 }
 
@@ -118,7 +119,7 @@ impl Events {
             is_certain,
             is_recorded: true,
             is_repair: false,
-            is_known: true,
+            known_us: at_us,
             is_synced: false,
         });
     }
@@ -146,7 +147,7 @@ impl Events {
             How::Otherwise => {
                 self.happened(seen.kind, Some(seen.status), at_us, by, false);
                 if let Some(last) = self.happened.last_mut() {
-                    last.is_known = false;
+                    last.known_us = FOREVER;
                 }
             }
             // Who learns only now what was before it dates it by its own first look, if no record says more, and tells it
@@ -162,9 +163,9 @@ impl Events {
     }
 
     /// The process learns what was before its first look.
-    pub fn node_read(&mut self, life: u64) {
+    pub fn node_read(&mut self, life: u64, at_us: i64) {
         for one in self.happened.iter_mut().rev().filter(|one| one.by.life == life) {
-            one.is_known = true;
+            one.known_us = one.known_us.min(at_us);
         }
     }
 
@@ -192,7 +193,7 @@ impl Events {
             is_certain: false,
             is_recorded: false,
             is_repair: from_us == FOREVER,
-            is_known: true,
+            known_us: from_us,
             is_synced: true,
         });
     }
@@ -221,7 +222,7 @@ impl Events {
     /// A write that began then is on disk, and with it whatever happened before it began.
     pub fn synced(&mut self, life: u64, began_us: i64) {
         let is_of_life = |one: &&mut Happening| one.by.life == life && one.is_recorded;
-        let is_in = |one: &&mut Happening| one.is_known && one.from_us <= began_us;
+        let is_in = |one: &&mut Happening| one.known_us.max(one.from_us) <= began_us;
         for one in self.happened.iter_mut().rev().filter(is_of_life).filter(is_in) {
             one.is_synced = true;
         }

@@ -222,7 +222,7 @@ impl World {
     /// The agent is told what the server has.
     pub fn note_read(&mut self) {
         self.conditions.node_read(std::mem::take(&mut self.shown));
-        self.events.node_read(self.life);
+        self.events.node_read(self.life, self.server_wall_us());
     }
 
     pub fn stored_statuses(&self) -> [Option<String>; KINDS.len()] {
