@@ -153,8 +153,11 @@ impl Conditions {
             }
             let rests_on_it = believed.change.is_some_and(|change| is_outdated(change.at));
             match believed.first_look {
-                Some(at) if basis == Basis::FirstLook || rests_on_it => {
-                    believed.change(kind, before, status, shared, at);
+                Some(look) if basis == Basis::FirstLook || rests_on_it => {
+                    // What a Node said that was made after that look has changed since.
+                    let since = shared.stamp(now).map(|stamp| stamp.minus(now.up - look.up));
+                    let is_past = since.zip(stored_since(stored)).is_some_and(|(since, stored)| since < stored);
+                    believed.change(kind, before, status, shared, if is_past { now } else { look });
                 }
                 // Nobody can say yet, and the server knows of a later change than the record.
                 None if rests_on_it => {

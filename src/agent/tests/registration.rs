@@ -1,6 +1,7 @@
 //! How a Node comes to be (REG-*, D1, D10).
 
 use super::*;
+use crate::journal::{Record, Status};
 
 /// Plays the version request and answers the first attempt's POST.
 fn first_attempt(script: &mut Script, result: Result<Document, Refusal>) -> (u128, Operation) {
@@ -432,4 +433,26 @@ fn a_lease_that_is_gone_while_a_report_is_on_its_way_leads_to_a_look_at_the_node
     let answered_at = script.up;
     script.next(Lane::Status);
     assert!(script.up - answered_at < Duration::from_secs(1), "asked {:?} later", script.up - answered_at);
+}
+
+#[test]
+fn a_node_that_was_made_without_what_an_earlier_look_had_read_changes_after_that() {
+    let mut script = Script::new();
+    script.play(Lane::Status, refused_after(503, 20));
+    script.facts.machine.cpu_count = Err(Absent::new("proc/cpuinfo", crate::probe::Why::Empty));
+    let (ticket, create) = loop {
+        let (ticket, operation) = script.next(Lane::Status);
+        if matches!(operation, Operation::CreateNode { .. }) {
+            break (ticket, operation);
+        }
+        script.answer(ticket, Ok(healthy(&operation)));
+    };
+    let mut node: Node = serde_json::from_value(body_of(&create)).unwrap();
+    assert!(!node.is_ready());
+    "uid-1".clone_into(&mut node.metadata.uid);
+    let made = script.up;
+    script.answer(ticket, Ok(Document::Node(Box::new(node))));
+    let is_ready = |record: &&Record| matches!(&record.what, Happened::ConditionChanged { to: Status::True, .. });
+    let change = script.agent.shared.records.waiting().find(is_ready).unwrap();
+    assert!(change.at.up.as_duration() >= made, "{change:?}, made at {made:?}");
 }
