@@ -290,7 +290,8 @@ fn stored_since(stored: &Condition) -> Option<Wall> {
     Wall::parse_stamp(&stored.last_transition_time)
 }
 
-fn find<'a>(node: &'a Node, kind: &str) -> Option<&'a Condition> {
+/// Of that kind, on this Node.
+pub(super) fn find<'a>(node: &'a Node, kind: &str) -> Option<&'a Condition> {
     node.status.conditions.iter().find(|condition| condition.kind == kind)
 }
 

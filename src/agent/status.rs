@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::bucket::Bucket;
+use super::conditions;
 use super::failure_log::RetryReason;
 use super::lease::Renewal;
 use super::replay::Unreported;
@@ -276,7 +277,7 @@ impl StatusLane {
 
     /// That condition of the Node, as the server said last.
     pub(super) fn stored(&self, kind: &str) -> Option<&Condition> {
-        self.base.node()?.status.conditions.iter().find(|condition| condition.kind == kind)
+        conditions::find(self.base.node()?, kind)
     }
 
     /// What is to stand on the Node for each of our conditions; `None` before the first look.
