@@ -50,6 +50,19 @@ pub fn check_key(key: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Whether `name` is a resource made by a device plug-in or an administrator, not by Kubernetes (`IsExtendedResourceName`); the
+/// error says what is wrong with it.
+pub fn check_extended_resource(name: &str) -> Result<(), &'static str> {
+    if !name.contains('/') {
+        return Err("the name must have a domain before it, as in example.com/relay");
+    }
+    if name.contains("kubernetes.io/") || name.starts_with("requests.") {
+        return Err("the part before '/' must not end with kubernetes.io, nor begin with 'requests.'");
+    }
+    // A quota names it so, and that is to be a name as well.
+    check_key(&format!("requests.{name}"))
+}
+
 /// Whether `value` is a label value (empty is one); the error says what is wrong with it.
 pub fn check_value(value: &str) -> Result<(), &'static str> {
     if value.len() > NAME_MAX {
@@ -147,5 +160,29 @@ mod tests {
         }
         assert_eq!(check_node_label("A_b.c-D", ""), Ok(()));
         assert_eq!(check_node_label(&"a".repeat(63), &"a".repeat(63)), Ok(()));
+    }
+
+    #[test]
+    fn an_extended_resource_has_a_domain_that_is_not_of_kubernetes_and_room_for_its_quota() {
+        let fits = format!("{}/a", "a.".repeat(121) + "ab");
+        let too_long = format!("{}/a", "a.".repeat(122) + "a");
+        for name in ["example.com/relay", "nvidia.com/gpu", "k8s.io/a", "example.com/A_b.c-D", &fits] {
+            assert_eq!(check_extended_resource(name), Ok(()), "{name}");
+        }
+        for (name, wrong) in [
+            ("cpu", "must have a domain"),
+            ("hugepages-2Mi", "must have a domain"),
+            ("kubernetes.io/relay", "kubernetes.io"),
+            ("x.kubernetes.io/relay", "kubernetes.io"),
+            ("requests.example.com/relay", "'requests.'"),
+            ("Example.com/relay", "lower-case DNS name"),
+            (&too_long, "lower-case DNS name"),
+            ("/relay", "lower-case DNS name"),
+            ("example.com/", "1 to 63 characters"),
+            ("example.com/-a", "must begin and end alphanumeric"),
+        ] {
+            let problem = check_extended_resource(name).unwrap_err();
+            assert!(problem.contains(wrong), "{name}: {problem}");
+        }
     }
 }

@@ -107,7 +107,7 @@ fn above_capacity(name: &str, reserved: Quantity, capacity: &ResourceList) -> Op
 
 /// MI-9. What cannot be read as a quantity was put there by others and is repeated as it is.
 fn set_allocatable(allocatable: &mut ResourceList, capacity: &ResourceList, reservations: &Reserved) {
-    allocatable.retain(|name, _| capacity.contains_key(name) || !is_extended_resource(name));
+    allocatable.retain(|name, _| capacity.contains_key(name) || labels::check_extended_resource(name).is_err());
     for (name, text) in capacity {
         let reserved = reservations.get(name.as_str()).copied().unwrap_or(Quantity::from_count(0));
         let left = Quantity::parse(text).map_or_else(|_| text.clone(), |all| all.minus_floored(reserved).to_string());
@@ -118,14 +118,6 @@ fn set_allocatable(allocatable: &mut ResourceList, capacity: &ResourceList, rese
         memory = Quantity::parse(pages).map_or(memory, |pages| memory.minus_floored(pages));
     }
     allocatable.insert("memory".to_owned(), memory.to_string());
-}
-
-/// `IsExtendedResourceName`: made by a device plug-in or an administrator, not by Kubernetes.
-fn is_extended_resource(name: &str) -> bool {
-    name.contains('/')
-        && !name.contains("kubernetes.io/")
-        && !name.starts_with("requests.")
-        && labels::check_key(&format!("requests.{name}")).is_ok()
 }
 
 #[cfg(test)]
