@@ -181,6 +181,11 @@ impl EventLane {
             return;
         };
         match refusal.class() {
+            // A repeat whose event was not found, and now is: it is counted on it, whatever the server said before.
+            Class::Exists if first.state == Telling::First && first.event.count > 1 => {
+                first.state = Telling::Repeat;
+                self.keep(&refusal, shared, now);
+            }
             // An earlier try was done, and its answer lost. How often it was seen since, only who told that knows.
             Class::Exists => drop(self.delivered(unreported, shared, now)),
             // The server forgot it (events expire): the same name again (EVT-5).

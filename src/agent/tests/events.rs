@@ -161,6 +161,20 @@ fn how_often_an_event_that_exists_was_seen_nobody_knows_so_it_is_told_anew() {
 }
 
 #[test]
+fn a_repeat_whose_event_was_not_found_and_exists_all_the_same_is_counted_on_it() {
+    let mut script = Script::new();
+    play_all(&mut script);
+    happen(&mut script, "again");
+    script.play_healthy(Lane::Events);
+    happen(&mut script, "again");
+    assert!(matches!(script.play(Lane::Events, refused(404, "NotFound")).1, Operation::PatchEvent { .. }));
+    let (_, anew) = script.play(Lane::Events, refused(409, "AlreadyExists"));
+    assert!(matches!(anew, Operation::CreateEvent { .. }), "{anew:?}");
+    let (_, repeat) = script.play_healthy(Lane::Events);
+    assert!(matches!(repeat, Operation::PatchEvent { .. }) && body_of(&repeat)["count"] == 2, "{repeat:?}");
+}
+
+#[test]
 fn no_event_is_dated_by_a_clock_that_nobody_has_compared() {
     let mut script = Script::new();
     script.clock_error_seconds = -86_400;
