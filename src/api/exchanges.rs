@@ -19,8 +19,11 @@ pub struct Exchanges {
     audit_id: AuditId,
     /// Content that nobody reads is not sent: HTTP/2 with a window of zero.
     saves_content: bool,
-    /// Answers that came only when their stream had a window; `None` once one has come without.
+    /// Answers that came only when their stream had a window; `None` once one has come without, and by itself: whoever holds
+    /// heads back lets them go with what comes for other streams.
     held_back: Option<u32>,
+    /// Frames that said something of a stream.
+    heard: u64,
     /// Those under way, and those whose end nobody has taken yet.
     all: Vec<Running>,
     next_number: u64,
@@ -51,6 +54,7 @@ struct Running {
     window: Window,
     /// What had come when it began.
     answers_before: u64,
+    heard_before: u64,
     received_before: usize,
     /// Plaintext that came for it; what came for several at once counts as the last one's.
     own_bytes: usize,
@@ -91,6 +95,7 @@ impl Exchanges {
             audit_id,
             saves_content: saves_content && is_http2,
             held_back: Some(0),
+            heard: 0,
             all: Vec::new(),
             next_number: 0,
             is_over: false,
@@ -161,6 +166,7 @@ impl Exchanges {
             exchange,
             window,
             answers_before,
+            heard_before: self.heard,
             received_before,
             own_bytes,
             end: None,
@@ -342,10 +348,12 @@ impl Exchanges {
 
     /// Answers on which stream the last of them was.
     fn take_events(&mut self) -> StreamId {
-        let mut last = 0;
-        let Exchanges { protocol: Protocol::Http2(connection), all, is_over, held_back, answers, .. } = self else {
+        let (mut last, mut came_by_itself) = (0, None);
+        let Exchanges { protocol: Protocol::Http2(connection), all, is_over, held_back, heard, answers, .. } = self
+        else {
             return last;
         };
+        let newest = self.next_number.checked_sub(1);
         loop {
             let (stream, step) = match connection.next_event() {
                 Ok(Some(Event::GoAway { .. })) => {
@@ -355,16 +363,20 @@ impl Exchanges {
                 Ok(Some(event)) => {
                     let stream = stream_of(&event);
                     last = stream;
+                    *heard += 1;
+                    came_by_itself.take_if(|alone| *alone != stream);
                     *answers += u64::from(matches!(event, Event::Headers { .. }));
                     let Some(one) = all.iter_mut().find(|one| one.stream == stream && one.end.is_none()) else {
                         continue;
                     };
                     if matches!(event, Event::Headers { .. }) {
-                        *held_back = match one.window {
-                            Window::Open => *held_back,
-                            Window::Zero => None,
-                            Window::OpenedLate => held_back.map(|count| count + 1),
-                        };
+                        match one.window {
+                            Window::Zero if one.heard_before + 1 == *heard && Some(one.number) == newest => {
+                                came_by_itself = Some(stream);
+                            }
+                            Window::Open | Window::Zero => {}
+                            Window::OpenedLate => *held_back = held_back.map(|count| count + 1),
+                        }
                     }
                     let saves_content = one.window != Window::Open;
                     let step = match &event {
@@ -377,7 +389,10 @@ impl Exchanges {
                     };
                     (stream, step)
                 }
-                Ok(None) => return last,
+                Ok(None) => {
+                    *held_back = held_back.filter(|_| came_by_itself.is_none());
+                    return last;
+                }
                 Err(error) => {
                     let failure = Failure::malformed(format_args!("{} ({})", error.why, error.code.name()));
                     self.fail(&failure);

@@ -133,6 +133,38 @@ fn without_the_zero_window_everything_is_read_to_its_end() {
     assert!(talk.ask(&renewal()).2.iter().all(|said| !matches!(said, Said::Reset { .. })));
 }
 
+#[test]
+fn a_head_that_came_along_with_what_was_said_of_another_stream_does_not_say_that_none_is_held_back() {
+    let head = |request: &Said| {
+        let fields = [(":status", "200"), ("audit-id", request.field("audit-id")), ("content-type", PROTOBUF)];
+        server::headers(stream_of(request), &fields, false)
+    };
+    for is_first in [true, false] {
+        let mut talk = Talk::new(true);
+        let (_, other, _) = talk.ask(&Operation::ReadVersion);
+        let (number, request, _) = talk.ask(&renewal());
+        let whole = server::answer(&other, "200", JSON, VERSION);
+        let both = if is_first { [head(&request), whole] } else { [whole, head(&request)] };
+        talk.hear(&both.concat());
+        assert_eq!(talk.end(number).unwrap().unwrap(), Ok(Document::Nothing));
+        let (number, request, _) = talk.ask(&renewal());
+        assert!(!talk.ours.may_lie_unread(number), "its head may be held back");
+        talk.hear(&head(&request));
+        assert_eq!(talk.end(number).unwrap().unwrap(), Ok(Document::Nothing));
+        let (number, ..) = talk.ask(&renewal());
+        assert!(talk.ours.may_lie_unread(number), "the one before came by itself");
+    }
+}
+
+#[test]
+fn a_head_that_came_when_more_was_asked_does_not_say_that_none_is_held_back() {
+    let mut talk = Talk::new(true);
+    let (_, first, _) = talk.ask(&renewal());
+    let (number, ..) = talk.ask(&renewal());
+    renewed(&mut talk, &first, b"");
+    assert!(!talk.ours.may_lie_unread(number));
+}
+
 /// A success of a renewal, whose content its stream has no window for unless `content` is some.
 fn renewed(talk: &mut Talk, request: &Said, content: &[u8]) {
     let head = [(":status", "200"), ("audit-id", request.field("audit-id")), ("content-type", PROTOBUF)];
