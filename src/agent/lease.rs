@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Who adopts it counts on `leaseTransitions`. An answer to a renewal says where the count stands, and where answers come
-//! without content (`http2ZeroWindow`) each second renewal tests it, and is refused where it has moved: so a board that another
-//! has taken the Lease from knows (D10, [`RENEWALS_PER_TEST`]).
+//! without content (`http2ZeroWindow`) each second renewal tests it, and the first after a silence, and is refused where it has
+//! moved: so a board that another has taken the Lease from knows (D10, [`RENEWALS_PER_TEST`]).
 //!
 //! While all is well nobody waits for an answer: it lies there until the next renewal goes out (LSE-4).
 //!
@@ -131,8 +131,12 @@ impl LeaseLane {
         }
         let name = shared.node_name.as_str();
         let number = self.unseen + 1;
-        let known = self.transitions.filter(|_| self.stage == Stage::Renew && number < RENEWALS_PER_LOOK);
-        let tested = known.filter(|_| number.is_multiple_of(RENEWALS_PER_TEST) && !self.strip_managed_fields);
+        // In a silence another board may have come in the place of this one, which then writes nothing any more.
+        let may_be_replaced = self.tries.last_failure().is_some() || shared.renewals.is_gap(&shared.settings, now.up);
+        let is_shown = number >= RENEWALS_PER_LOOK || may_be_replaced && self.strip_managed_fields;
+        let is_tested = may_be_replaced || number.is_multiple_of(RENEWALS_PER_TEST);
+        let known = self.transitions.filter(|_| self.stage == Stage::Renew && !is_shown);
+        let tested = known.filter(|_| is_tested && !self.strip_managed_fields);
         let answer = if known.is_some() { PatchAnswer::Nothing } else { PatchAnswer::Metadata };
         let renewal = |body| Operation::RenewLease { body, answer };
         let operation = match self.stage {

@@ -72,6 +72,11 @@ impl Renewals {
         is_new
     }
 
+    /// Whether the last one that was acknowledged is too long ago for the next one to follow it.
+    pub(super) fn is_gap(&self, settings: &Settings, now: Up) -> bool {
+        self.acknowledged_at.is_some_and(|last| now - last > longest_pause(settings))
+    }
+
     /// Whether the controller may have lost patience with us since the last one that was acknowledged.
     pub(super) fn may_be_judged(&self, settings: &Settings, now: Up) -> bool {
         self.acknowledged_at.is_none_or(|last| now - last >= least_patience(settings))

@@ -92,6 +92,27 @@ fn a_board_that_reads_no_answers_knows_that_its_lease_was_taken_when_a_renewal_i
 }
 
 #[test]
+fn the_first_renewal_after_a_silence_tests_who_holds_the_lease_so_that_a_board_that_was_replaced_writes_nothing() {
+    for renewals in 1..5 {
+        for is_asleep in [false, true] {
+            let mut script = working();
+            (0..renewals).for_each(|_| drop(renew_unread(&mut script)));
+            if is_asleep {
+                script.up += Duration::from_secs(16);
+            } else {
+                (0..6).for_each(|_| drop(script.play(Lane::Lease, unreachable())));
+            }
+            script.transitions += 1;
+            assert!(renew_unread(&mut script).is_array(), "{renewals}, {is_asleep}");
+            assert_eq!(script.play_healthy(Lane::Lease).1, Operation::ReadLease);
+            let (_, next) = script.play(Lane::Status, Ok(Document::Node(Box::new(theirs()))));
+            assert_eq!(next, Operation::ReadNode { heartbeat: true });
+            assert!(script.words().contains(&"lease-taken"), "{:?}", script.words());
+        }
+    }
+}
+
+#[test]
 fn a_renewal_that_is_refused_for_another_reason_is_sent_again_as_before() {
     let mut script = working();
     (0..2).for_each(|_| drop(renew_unread(&mut script)));

@@ -9,7 +9,7 @@ pub(super) fn is_assertion(operation: &Operation) -> bool {
 
 #[test]
 fn an_idle_node_asserts_every_minute_and_reports_every_five() {
-    let mut script = Script::new();
+    let mut script = Script::with(Settings { node_watch: false, ..Settings::default() });
     script.register();
     let started = script.up;
     let (mut assertions, mut reports) = (0, Vec::new());
