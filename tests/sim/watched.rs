@@ -144,7 +144,8 @@ impl World {
         let is_silent = self.is_link_down() || self.is_server_down() || self.server_frozen_for_us().is_some();
         // A Node that was deleted again and again is registered in its own time.
         let is_missing = self.watch.is_node_missing(self.now_us);
-        if !is_told || is_silent || is_strange || is_missing || self.is_asleep {
+        let is_patient = self.watch.is_status_asked_for_patience(self.now_us);
+        if !is_told || is_silent || is_strange || is_missing || is_patient || self.is_asleep {
             self.watched.others.wait(self.now_us);
         }
         let heard = self.watched.others.are_heard(&self.plan.wanted, self.now_us);
@@ -162,6 +163,7 @@ impl World {
         self.watched.told = found;
         if is_news {
             self.watched.others.wrote(self.now_us);
+            self.watch.others_wrote();
         }
         if self.shim.is(Planted::OthersUnseen) && is_news {
             return;

@@ -176,8 +176,9 @@ pub struct World {
     pub lease_renewed_at_us: i64,
     /// A creation that came late made the Lease: nobody knows that it is to be stripped.
     pub lease_made_by_stray: bool,
-    /// When the server last did to the Node what came late or twice.
+    /// When the server last did to the Node what came late or twice, and whether no report was accepted since.
     pub stray_write_us: Option<u64>,
+    pub is_report_awaited: bool,
     /// Length of the longest text that the agent's whole state made, where it is looked at.
     pub largest_agent_bytes: usize,
     /// No request was harmed on its way, from the beginning.
@@ -261,6 +262,7 @@ impl World {
             lease_renewed_at_us: 0,
             lease_made_by_stray: false,
             stray_write_us: None,
+            is_report_awaited: false,
             largest_agent_bytes: 0,
             was_faultless: plan.faults.is_empty(),
             had_budget: plan.wanted.others_bytes.is_some(),

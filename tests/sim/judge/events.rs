@@ -151,11 +151,14 @@ impl Events {
                 }
             }
             // Who learns only now what was before it dates it by its own first look, if no record says more, and tells it
-            // whether or not one before it did (seeds 3944, 48834).
+            // whether or not one before it did (seeds 3944, 48834). So does who has a record of a boot with a wrong clock, by which
+            // the Node has changed since (seed 5066809).
             How::Again => {
                 let mut of_kind = self.happened.iter().rev().filter(|one| one.subject.of == seen.kind);
                 let last = of_kind.find(|one| one.is_recorded);
-                if last.is_some_and(|last| !last.is_certain && !last.is_synced) {
+                let is_lost = |last: &Happening| !last.is_certain && !last.is_synced;
+                let is_misdated = |last: &Happening| !last.by.is_dated && last.by.boot != by.boot;
+                if last.is_some_and(|last| is_lost(last) || is_misdated(last)) {
                     self.seen(Seen { how: How::Otherwise, ..seen }, at_us, by);
                 }
             }

@@ -115,6 +115,16 @@ impl Doubt {
     }
 }
 
+/// The server was away, and is there again.
+#[derive(Debug)]
+struct Comeback {
+    /// When the first Lease request was answered, or if nobody waited for the answer, sent.
+    since_us: u64,
+    /// How many there were since.
+    requests: u64,
+    most: u64,
+}
+
 /// What was seen of the agent so far.
 #[derive(Debug, Default)]
 pub struct Watch {
@@ -166,8 +176,7 @@ pub struct Watch {
     resumed_us: u64,
     /// When somebody last did to Node, Lease or settings what takes requests to heal.
     disturbed_us: Option<u64>,
-    /// When the first Lease after an outage was answered, and how many requests there were since.
-    comeback: Option<(u64, u64)>,
+    comeback: Option<Comeback>,
 }
 
 impl Watch {
@@ -219,6 +228,11 @@ impl Watch {
         self.node_missing || self.doubt.is_stood_off(now_us)
     }
 
+    /// Whoever stands in front of the server may ask for it as well (seeds 4066372, 4077001).
+    pub fn is_status_asked_for_patience(&self, now_us: u64) -> bool {
+        now_us < self.doubt.patient_until_us
+    }
+
     /// The server took a report, and the agent knows: whatever was missing is there again.
     pub fn report_accepted(&mut self) {
         self.doubt.missed_us = None;
@@ -234,11 +248,19 @@ impl Watch {
         self.comeback = None;
     }
 
+    /// Others wrote the Node, which is watched (seeds 2068780, 5180431).
+    pub fn others_wrote(&mut self) {
+        if let Some(back) = &mut self.comeback {
+            back.most += REQUESTS_FOR_OTHERS;
+        }
+    }
+
     /// The machine slept: what was due then is due now.
     pub fn resumed(&mut self, now_us: u64) {
         self.resumed_us = now_us;
         self.lease_due_us = self.lease_due_us.map(|due| due.max(now_us + SLACK_US));
-        self.doubt.due_us = self.doubt.due_us.map(|due| due.max(now_us + LOOKED_WITHIN_US));
+        // What was being written then still is (seed 2148772).
+        self.doubt.due_us = self.doubt.due_us.map(|due| due.max(now_us + LOOKED_WITHIN_US + self.disk_us));
     }
 
     /// The next Lease request is a renewal and nothing else.
@@ -331,15 +353,12 @@ impl Watch {
         if lane == Lane::Status && self.owner_in_doubt {
             self.lease_due_us = None;
         }
-        if let Some((since_us, count)) =
-            self.comeback.as_mut().filter(|(since_us, _)| now_us < *since_us + self.pause_us)
-        {
-            *count += 1;
-            if *count > self.most_at_comeback {
-                let after = Duration::from_micros(now_us - *since_us);
-                return Err(format!(
-                    "{count} requests in the first {after:?} after the server is back, the last by {lane:?}"
-                ));
+        if let Some(back) = self.comeback.as_mut().filter(|back| now_us < back.since_us + self.pause_us) {
+            back.requests += 1;
+            if back.requests > back.most {
+                let (count, after) = (back.requests, Duration::from_micros(now_us - back.since_us));
+                let text = format!("{count} requests in the first {after:?} after the server is back");
+                return Err(format!("{text}, the last by {lane:?}"));
             }
         }
         match self.not_before_us.remove(&lane) {
@@ -375,7 +394,7 @@ impl Watch {
             self.came_late = self.came_late.saturating_sub(u32::from(tells));
             self.lease_failure = (!is_done).then_some(said);
             if is_done {
-                self.lease_succeeded(sent_us.is_some(), now_us);
+                self.lease_succeeded(sent_us, now_us);
             }
             // That it was read late puts off nothing.
             let begun_us = sent_us.unwrap_or(now_us);
@@ -418,13 +437,15 @@ impl Watch {
         Ok(())
     }
 
-    /// `was_unread`: the answer of before, so the renewal that brings the server back is the next one (seed 1117372).
-    fn lease_succeeded(&mut self, was_unread: bool, now_us: u64) {
+    /// `unread_since_us`: the answer of before, so the renewal that brings the server back is the next one (seed 1117372); what
+    /// came of it came when it was sent (seed 5014964).
+    fn lease_succeeded(&mut self, unread_since_us: Option<u64>, now_us: u64) {
         let left_us = self.left_us.take().filter(|_| self.resumes);
         let Some(before_us) = self.reached_us.replace(now_us).or(left_us).filter(|_| self.is_faultless) else { return };
         let is_disturbed = self.disturbed_us.is_some_and(|disturbed_us| disturbed_us + UNDISTURBED_US > before_us);
         if now_us - before_us > OUTAGE_US.max(self.lease_spacing_us * 5 / 2) && !is_disturbed {
-            self.comeback = Some((now_us, u64::from(!was_unread)));
+            let (since_us, requests) = (unread_since_us.unwrap_or(now_us), u64::from(unread_since_us.is_none()));
+            self.comeback = Some(Comeback { since_us, requests, most: self.most_at_comeback });
         }
     }
 
