@@ -9,10 +9,11 @@ use std::time::{Duration, SystemTime};
 
 /// Many times what it takes either of them with quick settings.
 const WITHIN: Duration = Duration::from_secs(20);
-/// The same with the defaults: ours notices within a minute.
-const BY_DEFAULT: Duration = Duration::from_secs(80);
-/// Nobody who has more to say waits as long.
-const QUIET: Duration = Duration::from_millis(500);
+/// The same with the defaults: a kubelet looks every ten seconds.
+const BY_DEFAULT: Duration = Duration::from_secs(40);
+/// Nobody who has more to say waits as long, and what is said then has another heartbeat than what was said last: stamps have
+/// whole seconds, and a Node that is watched is put right in milliseconds.
+const QUIET: Duration = Duration::from_millis(1100);
 
 /// Both Nodes before and after something was done to them: the kubelet's, then ours.
 pub struct Reaction {
