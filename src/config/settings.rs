@@ -209,13 +209,13 @@ settings! {
     /// D4.
     status_assert_frequency: Duration = Duration::from_secs(60),
         Ours "statusAssertFrequency" "status-assert-frequency" "1m0s", Single("DURATION"), at_least(SECOND),
-        "How often conditions are sent without a change, which corrects what others wrote (no watch)";
+        "How often it is asked whether others wrote the Node, where it is not watched";
     /// `None`: no limit.
     daily_bytes: Option<u64> = None, Ours "dailyBytes" "daily-bytes" "", Single("BYTES"), daily_bytes,
         "How many bytes of IP a day may take: what can wait is put off when they run short, renewals never";
     /// D4.
-    node_watch: bool = false, Ours "nodeWatch" "node-watch" "false", Boolean, boolean,
-        "Over HTTP/2 watch the Node instead: what others write is answered at once";
+    node_watch: bool = true, Ours "nodeWatch" "node-watch" "true", Boolean, boolean,
+        "Over HTTP/2 watch the Node: what others write is answered at once, and not asked for";
     merge_default_eviction_settings: bool = false,
         Kubelet "mergeDefaultEvictionSettings" "merge-default-eviction-settings" "false", Boolean, boolean,
         "Keep the defaults of the signals that evictionHard does not name";

@@ -120,12 +120,7 @@ fn a_service_account_does_everything_with_the_rights_of_its_file_and_uses_each(c
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("all 9 verbs that the agent uses"), "{said}");
     // Over HTTP/1.1 nothing is watched.
-    let launch = || {
-        Launch::quick(&node)
-            .set("evictionPressureTransitionPeriod", "1s")
-            .set("alpnProtocol", "h2")
-            .set("nodeWatch", "true")
-    };
+    let launch = || Launch::quick(&node).set("evictionPressureTransitionPeriod", "1s").set("alpnProtocol", "h2");
     let mut first = launch().start(cluster)?;
     wait_until_ready(cluster, &node)?;
     wait_for_event(cluster, &node, "NodeHasSufficientMemory")?;
@@ -223,7 +218,7 @@ fn without_any_one_of_them_its_lack_is_told_and_nothing_ends(cluster: &Cluster) 
     for (node, right) in &running {
         let launch = Launch::quick(node).set("evictionPressureTransitionPeriod", "1s");
         let launch = match right.as_str() {
-            WATCH => launch.set("alpnProtocol", "h2").set("nodeWatch", "true").set("statusAssertFrequency", "2s"),
+            WATCH => launch.set("alpnProtocol", "h2").set("statusAssertFrequency", "2s"),
             _ => launch,
         };
         agents.push((node, right, launch.start(cluster)?));

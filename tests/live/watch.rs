@@ -26,8 +26,7 @@ const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// Nobody but the watch says what others write.
 fn watching(node: &NodeIdentity) -> Launch<'_> {
-    let launch = Launch::quick(node).set("alpnProtocol", "h2").set("nodeWatch", "true");
-    launch.set("statusAssertFrequency", "1h")
+    Launch::quick(node).set("alpnProtocol", "h2").set("statusAssertFrequency", "1h")
 }
 
 fn wait_for_watches(api: &ApiServer, node: &NodeIdentity, count: usize) -> Result<()> {

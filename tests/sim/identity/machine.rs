@@ -61,6 +61,8 @@ pub fn machine(plan: &Plan, number: usize, random: &mut Random) -> Machine {
         node_status_update_frequency: period,
         node_status_report_frequency: period * 20,
         status_assert_frequency: period * 10,
+        // Their servers have no watch.
+        node_watch: false,
         ..Settings::default()
     };
     Machine {
