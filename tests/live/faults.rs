@@ -110,9 +110,8 @@ fn a_killed_server_is_found_again_on_its_port(cluster: &Cluster) -> Result<()> {
     let is_new = |e: &&AuditEntry| {
         e.received_at_us > restarted_us && (is_lease(e) || is_status_patch(e)) && line(e).ends_with(" 200")
     };
-    let all = wait_for_requests(&api, &node, "a report since", SOON, |all| {
-        all.iter().filter(is_new).any(is_status_patch)
-    })?;
+    let all =
+        wait_for_requests(&api, &node, "a report since", SOON, |all| all.iter().filter(is_new).any(is_status_patch))?;
     // A server that starts may do a renewal and answer it too late: then it is sent again, and the report waits for that.
     let since: Vec<&AuditEntry> = all.iter().filter(is_new).collect();
     let reported = since.iter().position(|e| is_status_patch(e)).ok_or("no report")?;
