@@ -5,7 +5,7 @@
 
 use super::super::bucket::Bucket;
 use super::super::notice::Level;
-use super::super::shared::Shared;
+use super::super::shared::{FullReport, Shared};
 use super::{Base, Stage, StatusLane};
 use crate::api::Seen;
 use crate::node::object::Metadata;
@@ -35,6 +35,8 @@ impl StatusLane {
         match seen {
             Seen::Deleted { uid } => self.node_may_be_gone |= uid == base.metadata.uid,
             Seen::Version { uid, resource_version } if is_known(&base.metadata, &uid, &resource_version) => {}
+            // After a gap, what the controllers made of it: two requests put that right, and a look first would be a third.
+            Seen::Version { .. } if shared.full_report != FullReport::NotNeeded => self.base.becomes(Base::Unsure),
             // It is about to be read.
             Seen::Version { .. } if matches!(self.base, Base::Outdated(_)) => {}
             Seen::Version { .. } => {

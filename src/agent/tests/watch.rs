@@ -180,6 +180,34 @@ fn after_an_outage_that_began_before_it_was_read_two_requests_make_the_node_read
 }
 
 #[test]
+fn what_controllers_wrote_while_the_board_slept_is_reported_over_and_not_read() {
+    for comes_first in [true, false] {
+        let mut script = watched();
+        script.pass(95 * SECOND);
+        script.up += 16 * SECOND;
+        if comes_first {
+            script.see_version(101);
+        }
+        let (sent, _) = script.drain();
+        if !comes_first {
+            script.see_version(101);
+            assert!(script.asks_now().is_none(), "a report is under way");
+        }
+        let is_expected = |(ticket, operation): &(Ticket, Operation)| match ticket.lane() {
+            Lane::Lease => matches!(operation, Operation::RenewLease { .. }),
+            _ => body_of(operation)["status"]["conditions"].as_array().is_some_and(|all| all.len() >= 4),
+        };
+        assert!(sent.len() == 2 && sent.iter().all(is_expected), "{comes_first}: {sent:?}");
+        script.store(102);
+        for (ticket, operation) in sent {
+            let reply = script.reply(&operation);
+            script.answer(ticket, reply);
+        }
+        assert!(!script.pass(100 * SECOND).iter().any(is_read));
+    }
+}
+
+#[test]
 fn a_deleted_node_is_made_again_in_that_moment_and_the_end_of_an_earlier_one_is_no_news() {
     let mut script = watched();
     script.see(Seen::Deleted { uid: "uid0".to_owned() });
