@@ -399,22 +399,19 @@ impl Exchanges {
                     return last;
                 }
             };
+            let is_whole = matches!(step, Ok(Step::Done(_)));
             let end = match step {
                 Ok(Step::More) => continue,
                 Ok(Step::OpenWindow) => {
                     connection.open_window(stream, limits::STREAM_WINDOW_BYTES);
                     continue;
                 }
-                Ok(Step::Done(answer)) => Ok(answer),
-                Ok(Step::Enough(answer)) => {
-                    connection.reset(stream, Code::CANCEL, When::WithNext);
-                    Ok(answer)
-                }
-                Err(no_answer) => {
-                    connection.reset(stream, Code::CANCEL, When::WithNext);
-                    Err(no_answer)
-                }
+                Ok(Step::Done(answer) | Step::Enough(answer)) => Ok(answer),
+                Err(no_answer) => Err(no_answer),
             };
+            if !is_whole {
+                connection.reset(stream, Code::CANCEL, When::WithNext);
+            }
             all.iter_mut().filter(|one| one.stream == stream).for_each(|one| one.end = Some(end.clone()));
         }
     }
