@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Who adopts it counts on `leaseTransitions`. An answer to a renewal says where the count stands, and where answers come
-//! without content (`http2ZeroWindow`) each second renewal tests it, and the first after a silence, and is refused where it has
-//! moved: so a board that another has taken the Lease from knows (D10, [`RENEWALS_PER_TEST`]).
+//! without content (`http2ZeroWindow`) some renewals test it, and are refused where it has moved: so a board that another has
+//! taken the Lease from knows (D10). These are the first after a silence, and each second one ([`RENEWALS_PER_TEST`]); of a Node
+//! that is watched the first after each write to it, since whoever takes over the Lease reports as well.
 //!
 //! While all is well nobody waits for an answer: it lies there until the next renewal goes out (LSE-4).
 //!
@@ -55,6 +56,8 @@ pub(super) struct LeaseLane {
     transitions: Option<u64>,
     /// Renewals since an answer told us that.
     unseen: u32,
+    /// A watch has told that the Node was written, perhaps by another board, since a renewal last tested or showed the count.
+    node_was_written: bool,
     held: bool,
     /// Nobody waits for the answer to the renewal in flight before the next one is due.
     is_unhurried: bool,
@@ -106,6 +109,7 @@ impl LeaseLane {
             version: None,
             transitions: None,
             unseen: 0,
+            node_was_written: false,
             held: false,
             is_unhurried: false,
         }
@@ -134,7 +138,8 @@ impl LeaseLane {
         // In a silence another board may have come in the place of this one, which then writes nothing any more.
         let may_be_replaced = self.tries.last_failure().is_some() || shared.renewals.is_gap(&shared.settings, now.up);
         let is_shown = number >= RENEWALS_PER_LOOK || may_be_replaced && self.strip_managed_fields;
-        let is_tested = may_be_replaced || number.is_multiple_of(RENEWALS_PER_TEST);
+        let is_doubted = may_be_replaced || shared.is_watched && self.node_was_written;
+        let is_tested = is_doubted || !shared.is_watched && number.is_multiple_of(RENEWALS_PER_TEST);
         let known = self.transitions.filter(|_| self.stage == Stage::Renew && !is_shown);
         let tested = known.filter(|_| is_tested && !self.strip_managed_fields);
         let answer = if known.is_some() { PatchAnswer::Nothing } else { PatchAnswer::Metadata };
@@ -160,13 +165,15 @@ impl LeaseLane {
             if self.last_renew_time.is_some_and(|last| renew_time <= last) {
                 self.reports_owed = REPORTS_AFTER_A_FALL;
             }
+            // Should this one fail, the next one is the first after a failure.
+            self.node_was_written &= known.is_some() && tested.is_none();
             self.last_renew_time = Some(renew_time);
             self.owner_uid = Some(uid.clone());
             self.duration_seconds = Some(duration_seconds);
         }
         shared.renewals.sent(now.up);
         let operation = self.tries.asking(operation);
-        self.is_unhurried = self.fares_well(shared);
+        self.is_unhurried = !is_doubted && self.fares_well(shared);
         if !self.is_unhurried {
             return Step::Send(operation);
         }
@@ -179,6 +186,11 @@ impl LeaseLane {
         let is_plain = self.stage == Stage::Renew && self.reports_owed == 0;
         let has_time = leaves_time(&shared.settings);
         is_plain && has_time && self.held && self.tries.last_failure().is_none() && !shared.is_lost()
+    }
+
+    /// A watch tells of a write to the Node, by whomever.
+    pub(super) fn node_written(&mut self) {
+        self.node_was_written = true;
     }
 
     /// Whether a renewal is in flight whose answer nobody waits for.
@@ -216,7 +228,10 @@ impl LeaseLane {
                 }
             }
             Err(refusal) => {
-                shared.heard(Some(&refusal), said);
+                // Another board may hold the Lease: nothing is reported before that was looked at.
+                if !(refusal.class() == Class::Conflict && renews(self.stage)) {
+                    shared.heard(Some(&refusal), said);
+                }
                 self.refused(&refusal, shared, now);
             }
         }

@@ -181,6 +181,7 @@ impl Agent {
             Input::Seen(seen) => {
                 if self.in_flight.contains_key(&Lane::Watch) {
                     self.watch.seen(&seen, &mut self.shared, now);
+                    self.lease.node_written();
                     self.status.seen(seen);
                 }
             }

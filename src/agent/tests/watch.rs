@@ -127,6 +127,44 @@ fn what_another_wrote_is_read_in_that_moment_and_put_right() {
     assert!(body_of(&repair)["metadata"]["labels"]["kubernetes.io/arch"].is_string());
 }
 
+/// The next renewals, which are answered without content where that suffices: whether each tests who holds the Lease.
+fn renewals<const COUNT: usize>(script: &mut Script) -> [bool; COUNT] {
+    std::array::from_fn(|_| {
+        let (ticket, renewal) = script.next(Lane::Lease);
+        let Operation::RenewLease { answer, .. } = &renewal else { panic!("{renewal:?}") };
+        let reply = script.reply(&renewal);
+        let reply = if *answer == PatchAnswer::Nothing { reply.map(|_| Document::Nothing) } else { reply };
+        script.answer(ticket, reply);
+        body_of(&renewal).is_array()
+    })
+}
+
+#[test]
+fn of_a_watched_node_the_renewal_after_each_write_tests_who_holds_the_lease_and_no_other() {
+    let mut script = watched();
+    assert_eq!(
+        renewals(&mut script),
+        [true, false, false, false, false, false],
+        "another came before the watch, or none"
+    );
+    script.see_version(101);
+    assert_eq!(renewals(&mut script), [true, false, false]);
+    script.see_version(102);
+    script.play(Lane::Lease, unreachable());
+    assert_eq!(renewals(&mut script), [true, false], "after a failure, once");
+    script.see_version(103);
+    script.transitions += 1;
+    assert_eq!(renewals(&mut script), [true]);
+    assert_eq!(script.play_healthy(Lane::Lease).1, Operation::ReadLease);
+    script.drain();
+    assert!(script.words().contains(&"lease-taken"), "{:?}", script.words());
+    let mut script = watched();
+    renewals::<2>(&mut script);
+    script.watch_ends(unreachable());
+    let without: [bool; 4] = renewals(&mut script);
+    assert!(without == [true, false, true, false] || without == [false, true, false, true], "each second one");
+}
+
 #[test]
 fn our_own_writes_are_told_apart_whenever_their_event_comes() {
     for (before, after) in [(true, true), (true, false), (false, true)] {
