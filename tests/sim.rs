@@ -24,6 +24,7 @@ mod sim {
     pub mod meter;
     pub mod network;
     pub mod pair;
+    pub mod pair_watch;
     pub mod plan;
     pub mod planted;
     pub mod process;
@@ -293,8 +294,10 @@ fn two_boards_that_are_not_told_apart_are_noticed() {
         let of_two = |seed| pair(seed, blind, false).is_err_and(|why| why.contains("two boards write"));
         find_bad(WORLDS_PER_PLANTED_FAULT, of_two).is_some()
     };
-    assert!(is_noticed(Blind { to_transitions: true, to_names: false }), "of the Lease alone");
-    assert!(is_noticed(Blind { to_transitions: true, to_names: true }), "of Lease and Node");
+    let sees = Blind::default();
+    assert!(is_noticed(Blind { to_transitions: true, ..sees }), "of the Lease alone");
+    assert!(is_noticed(Blind { to_transitions: true, to_names: true, ..sees }), "of Lease and Node");
+    assert!(is_noticed(Blind { to_events: true, ..sees }), "of a watch");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
-use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, Progress, Refusal, Target};
+use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, PatchAnswer, Progress, Refusal, Target};
 use nodepulse::config::Settings;
 use nodepulse::journal::{BootId, Journal};
 use nodepulse::probe::Facts;
@@ -14,6 +14,7 @@ use nodepulse::time::{Now, Up, Wall};
 
 use super::board::Board;
 use super::facts::facts;
+use super::pair_watch::{OfWatch, Watch};
 use super::random::Random;
 use super::world::EPOCH_US;
 use crate::disk::Disk;
@@ -51,9 +52,11 @@ pub const DIFFER: [Differ; 6] =
 pub struct Blind {
     pub to_names: bool,
     pub to_transitions: bool,
+    /// All but the first of a watch.
+    pub to_events: bool,
 }
 
-enum Event {
+pub enum Event {
     Wake { board: usize, number: u64 },
     Facts { board: usize, life: u64 },
     Credentials { board: usize, life: u64 },
@@ -64,6 +67,7 @@ enum Event {
     Happen(usize),
     PowerOn(usize),
     Start(usize),
+    OfWatch { board: usize, number: u64, what: OfWatch },
     Controllers,
     Peace,
 }
@@ -92,8 +96,10 @@ pub struct Machine {
     is_on: bool,
     life: u64,
     waits: u64,
-    flights: BTreeMap<u64, (Ticket, Exchange)>,
+    /// The last one: whether the answer comes without content.
+    flights: BTreeMap<u64, (Ticket, Exchange, bool)>,
     link_down_until_us: u64,
+    pub watch: Option<Watch>,
     /// Last words that matter.
     pub said: Vec<(u64, &'static str)>,
 }
@@ -101,13 +107,16 @@ pub struct Machine {
 pub struct Pair {
     pub seed: u64,
     pub differ: Differ,
-    blind: Blind,
+    pub blind: Blind,
     random: Random,
     pub server: ModelServer,
     pub machines: [Machine; 2],
-    now_us: u64,
+    pub now_us: u64,
     queue: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
+    pub watches: u64,
+    /// As with `http2ZeroWindow`.
+    has_bare_answers: bool,
     peace: bool,
     /// Every write to Node and Lease that the server took.
     pub writes: Vec<Written>,
@@ -131,9 +140,11 @@ impl Pair {
         let second = of_another(&first, differ);
         let (first, second) =
             if differ == Differ::Nameless { (nameless(first), nameless(second)) } else { (first, second) };
+        // Each kind of difference with a watch and without, with answers that have content and without.
+        let node_watch = seed / DIFFER.len() as u64 % 2 == 1;
         let machine = |board, register_node| Machine {
             board,
-            settings: Settings { register_node, ..Settings::default() },
+            settings: Settings { register_node, node_watch, ..Settings::default() },
             agent: None,
             disk: Disk::default(),
             boot: 0,
@@ -143,6 +154,7 @@ impl Pair {
             waits: 0,
             flights: BTreeMap::new(),
             link_down_until_us: 0,
+            watch: None,
             said: Vec::new(),
         };
         let registers = !random.per_mille(200);
@@ -157,6 +169,8 @@ impl Pair {
             now_us: 0,
             queue: BTreeMap::new(),
             scheduled: 0,
+            watches: 0,
+            has_bare_answers: seed / DIFFER.len() as u64 / 2 % 3 != 0,
             peace: false,
             writes: Vec::new(),
             returns_us: Vec::new(),
@@ -205,7 +219,10 @@ impl Pair {
                 self.feed(board, Input::Written { done: true })
             }
             Event::TimedOut { board, life, flight } if self.lives(board, life) => {
-                if let Some((ticket, _)) = self.machines[board].flights.remove(&flight) {
+                if self.machines[board].flights.contains_key(&flight) {
+                    self.end_watch(board, OfWatch::Breaks);
+                }
+                if let Some((ticket, ..)) = self.machines[board].flights.remove(&flight) {
                     let failure = Failure::timed_out(Duration::from_micros(PATIENCE_US));
                     let answer = Answer { date: None, result: Err(Refusal::Failed(failure)) };
                     self.feed(board, Input::Answered(ticket, answer));
@@ -217,8 +234,10 @@ impl Pair {
             Event::Happen(board) => self.happen(board),
             Event::PowerOn(board) => self.power_on(board),
             Event::Start(board) => self.start(board),
+            Event::OfWatch { board, number, what } => self.of_watch(board, number, what),
             Event::Controllers => {
                 self.server.tick(self.wall_us());
+                self.tell_of_node();
                 self.schedule(MONITOR_PERIOD_US as u64, Event::Controllers);
             }
             Event::Peace => {
@@ -270,6 +289,7 @@ impl Pair {
         machine.life += 1;
         machine.waits += 1;
         machine.flights.clear();
+        machine.watch = None;
     }
 
     fn power_on(&mut self, board: usize) {
@@ -302,7 +322,7 @@ impl Pair {
         self.feed(board, Input::Woke);
     }
 
-    fn feed(&mut self, board: usize, input: Input) {
+    pub fn feed(&mut self, board: usize, input: Input) {
         let now = self.now(board);
         let Some(mut agent) = self.machines[board].agent.take() else { return };
         agent.handle(input, now);
@@ -321,9 +341,8 @@ impl Pair {
                     let delay_us = self.random.between(500, 10_000);
                     self.schedule(delay_us, Event::Facts { board, life });
                 }
-                Output::Identity(_) | Output::Told(_) | Output::EndWatch => {
-                    unreachable!("nobody has a certificate here, and nobody watches")
-                }
+                Output::Identity(_) | Output::Told(_) => unreachable!("nobody has a certificate here"),
+                Output::EndWatch => self.end_watch(board, OfWatch::Ends),
                 Output::Send(ticket, operation) => self.send(board, ticket, operation),
                 Output::ReloadCredentials => self.schedule(500, Event::Credentials { board, life }),
                 Output::Write(write) => {
@@ -337,13 +356,17 @@ impl Pair {
                         self.machines[board].said.push((now_us, notice.word));
                     }
                 }
-                Output::DropConnections | Output::Stopped => {}
+                Output::DropConnections => self.end_watch(board, OfWatch::Breaks),
+                Output::Stopped => {}
             }
         }
         panic!("seed {}: more than {OUTPUTS_PER_INPUT} outputs for one input", self.seed);
     }
 
     fn send(&mut self, board: usize, ticket: Ticket, operation: Operation) {
+        if operation == Operation::WatchNode {
+            return self.watch(board, ticket);
+        }
         let target = Target {
             authority: "api.example:6443".to_owned(),
             path_prefix: String::new(),
@@ -351,10 +374,12 @@ impl Pair {
             bearer_token: None,
         };
         self.say(|| format!("board {board} -> {}", operation.label()));
+        let is_bare =
+            self.has_bare_answers && matches!(&operation, Operation::RenewLease { answer: PatchAnswer::Nothing, .. });
         let (bytes, exchange) = Exchange::start(operation, &target, AuditId::new(1));
         self.scheduled += 1;
         let (flight, life, answer_by) = (self.scheduled, self.machines[board].life, ticket.answer_by());
-        self.machines[board].flights.insert(flight, (ticket, exchange));
+        self.machines[board].flights.insert(flight, (ticket, exchange, is_bare));
         let answer_by = answer_by.map_or(0, |by| (by - self.now(board).up).as_micros() as u64 + 1_000);
         self.schedule(PATIENCE_US.max(answer_by), Event::TimedOut { board, life, flight });
         if self.is_linked(board) {
@@ -376,10 +401,11 @@ impl Pair {
             if !request.path.contains("/events") {
                 self.writes.push(Written { at_us: self.now_us, board, life, what });
             }
+            self.tell_of_node();
         }
         // It lies there unread for as long as it may.
         let (up, flights) = (self.now(board).up, &self.machines[board].flights);
-        let unread = flights.get(&flight).and_then(|(ticket, _)| Some(ticket.answer_by()? - up)).unwrap_or_default();
+        let unread = flights.get(&flight).and_then(|(ticket, ..)| Some(ticket.answer_by()? - up)).unwrap_or_default();
         let delay_us = self.latency_us().max(unread.as_micros() as u64);
         let bytes = response.to_bytes();
         self.schedule(delay_us, Event::Deliver { board, life, flight, bytes });
@@ -389,12 +415,15 @@ impl Pair {
         if !self.lives(board, life) || !self.is_linked(board) {
             return;
         }
-        let Some((ticket, mut exchange)) = self.machines[board].flights.remove(&flight) else { return };
+        let Some((ticket, mut exchange, is_bare)) = self.machines[board].flights.remove(&flight) else { return };
         let answer = match exchange.feed(&mut bytes) {
             Ok(Progress::Done { answer, .. }) => answer,
             other => panic!("a whole reply was not understood: {other:?}"),
         };
-        let answer = self.blinded(answer);
+        let mut answer = self.blinded(answer);
+        if is_bare && answer.result.is_ok() {
+            answer.result = Ok(Document::Nothing);
+        }
         self.feed(board, Input::Answered(ticket, answer));
     }
 
@@ -414,11 +443,11 @@ impl Pair {
         self.machines[board].agent.is_some() && self.machines[board].life == life
     }
 
-    fn is_linked(&self, board: usize) -> bool {
+    pub fn is_linked(&self, board: usize) -> bool {
         self.machines[board].is_on && self.machines[board].link_down_until_us <= self.now_us
     }
 
-    fn latency_us(&mut self) -> u64 {
+    pub fn latency_us(&mut self) -> u64 {
         self.random.between(5_000, 250_000)
     }
 
@@ -431,12 +460,12 @@ impl Pair {
         Now { up, wall: Some(Wall::from_unix_us(self.wall_us())) }
     }
 
-    fn schedule(&mut self, delay_us: u64, event: Event) {
+    pub fn schedule(&mut self, delay_us: u64, event: Event) {
         self.scheduled += 1;
         self.queue.insert((self.now_us + delay_us, self.scheduled), event);
     }
 
-    fn say(&mut self, line: impl FnOnce() -> String) {
+    pub fn say(&mut self, line: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
             lines.push(format!("{:10.3} s  {}", self.now_us as f64 / 1e6, line()));
         }

@@ -2,12 +2,16 @@
 
 use super::pair::{CALM_US, Differ, NODE, Pair, SECOND_US, TROUBLE_US, Written};
 
-/// Three renewals at their latest, as each second one tests who holds the Lease, and its answer is read with the next; and their travels.
+/// Three renewals at their latest, as each second one tests who holds the Lease (of a Node that is watched the one after each
+/// write), and its answer is read with the next; and their travels.
 const THREE_RENEWALS_US: u64 = 33 * SECOND_US;
 /// Writes of two boards that are further apart are no quarrel: one of them has stopped.
 const APART_US: u64 = 30 * SECOND_US;
 /// A third of the Lease, and a little more, less what a renewal may come early.
 const QUIET_US: u64 = 10 * SECOND_US;
+/// From when a link is back until the first write gets through: a request may have gone into the dead link just before, with all
+/// the patience there is, then there is a pause of up to a run's period, and the Node is read first (pairs 7131, 6858).
+const FIRST_WRITE_US: u64 = 22 * SECOND_US;
 const LAST_MINUTE_US: u64 = 60 * SECOND_US;
 
 impl Pair {
@@ -45,14 +49,18 @@ impl Pair {
             let last_return_us = self.returns_us.iter().filter(|at_us| **at_us <= now.at_us).max().copied();
             let has_ended =
                 |(at_us, board): &(u64, usize)| *board == before.board && (before.at_us..=now.at_us).contains(at_us);
+            // Who takes over from one that is gone quarrels with nobody, until that one writes again.
+            if self.ends.iter().any(has_ended) {
+                quarrel = None;
+                continue;
+            }
             let goes_on = quarrel.filter(|(_, last_us)| now.at_us - last_us < APART_US);
-            // Who takes over from one that is gone quarrels with nobody.
-            let goes_on = goes_on.filter(|_| !self.ends.iter().any(has_ended));
             let goes_on = goes_on.filter(|(began_us, _)| last_return_us.is_none_or(|returned| *began_us >= returned));
             let began_us = goes_on.map_or(now.at_us, |(began_us, _)| began_us);
             quarrel = Some((began_us, now.at_us));
-            if now.at_us - began_us > THREE_RENEWALS_US && goes_on.is_some() {
-                let span_s = (now.at_us - began_us) / SECOND_US;
+            // Until the last write of the one that gives way (pair 125).
+            if before.at_us.saturating_sub(began_us) > THREE_RENEWALS_US && goes_on.is_some() {
+                let span_s = (before.at_us - began_us) / SECOND_US;
                 return Err(format!("two boards write one Node for {span_s} s: {before}, {now}"));
             }
         }
@@ -69,7 +77,7 @@ impl Pair {
             let returned = self
                 .returns_us
                 .iter()
-                .any(|at_us| (before.at_us.saturating_sub(QUIET_US)..=first.at_us).contains(at_us));
+                .any(|at_us| (before.at_us.saturating_sub(FIRST_WRITE_US)..=first.at_us).contains(at_us));
             if before.board != first.board && first.at_us - before.at_us < QUIET_US && !returned {
                 return Err(format!("two boards write one Node: {first}, so soon after {before}"));
             }
