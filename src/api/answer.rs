@@ -10,7 +10,6 @@ use super::failure::{Failure, cut};
 use super::http::AuditId;
 use super::operation::{Document, Wanted};
 use super::protobuf::{self, StatusText};
-use crate::config::limits;
 use crate::node::object::Node;
 use crate::time::Wall;
 
@@ -223,8 +222,8 @@ impl Head {
                 Document::Node(node)
             }
             Wanted::Metadata => {
-                let is_cut = body.len() > limits::METADATA_BODY_BYTES;
-                let metadata = protobuf::read_metadata(body, is_cut);
+                // Of a long one, or where no more was wanted, the beginning has come.
+                let metadata = protobuf::read_metadata(body, true).filter(has_version);
                 metadata.ok_or_else(|| self.not_json("this is not the protobuf form of an object's metadata"))?
             }
             Wanted::Lease => Document::Lease(self.json(body)?),
@@ -279,6 +278,11 @@ fn essence(content_type: &str) -> &str {
 #[serde(rename_all = "camelCase")]
 struct VersionInfo {
     git_version: String,
+}
+
+/// It stands last of what is read, so that whatever was cut off is not missed.
+fn has_version(document: &Document) -> bool {
+    matches!(document, Document::Metadata { resource_version, .. } if !resource_version.is_empty())
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub struct Target {
 pub struct Exchange {
     operation: Operation,
     audit_id: AuditId,
+    /// How much of its success's content is waited for, over HTTP/2; `None`: all.
+    content_bytes: Option<u32>,
     received_bytes: usize,
     /// `None` until its headers have come.
     reply: Option<Reply>,
@@ -83,7 +85,8 @@ impl Exchange {
     }
 
     fn of(operation: Operation, audit_id: AuditId) -> Exchange {
-        Exchange { operation, audit_id, received_bytes: 0, reply: None, events: Events::default(), seen: None }
+        let events = Events::default();
+        Exchange { operation, audit_id, content_bytes: None, received_bytes: 0, reply: None, events, seen: None }
     }
 
     /// What a watch said last, once, and how long that was.
@@ -178,7 +181,7 @@ impl Exchange {
         target: &Target,
         audit_id: AuditId,
         connection: &mut http2::Connection,
-        saves_content: bool,
+        content_bytes: Option<u32>,
     ) -> Result<(StreamId, Exchange), NotSent> {
         let path = target.path_prefix.clone() + &operation.path(&target.node_name);
         let token = target.bearer_token.as_ref().map(|token| format!("Bearer {token}"));
@@ -201,24 +204,22 @@ impl Exchange {
         let own = own.lines().zip(operation.headers().lines());
         let own = own.filter_map(|(name, line)| Some((name.split_once(": ")?.0, line.split_once(": ")?.1)));
         fields.extend(own.map(|(name, value)| Field::never(name, value)));
-        let is_needed = !(saves_content && operation.needs_no_content());
-        let window_bytes = if is_needed { operation.wanted().window_bytes() } else { 0 };
+        let window_bytes = content_bytes.unwrap_or_else(|| operation.wanted().window_bytes());
         let stream = connection.request(&fields, body, window_bytes)?;
-        Ok((stream, Exchange::of(operation.clone(), audit_id)))
+        Ok((stream, Exchange { content_bytes, ..Exchange::of(operation.clone(), audit_id) }))
     }
 
     /// Takes an event of its stream.
-    pub(super) fn take(&mut self, event: &Event<'_>, saves_content: bool) -> Result<Step, Failure> {
+    pub(super) fn take(&mut self, event: &Event<'_>) -> Result<Step, Failure> {
         let wanted = self.operation.wanted();
         let ends = match event {
             Event::Headers { status, fields, ends, .. } => {
                 self.received_bytes += 1;
                 let head = Head::read(*status, &|name| fields.get(name), &self.audit_id, wanted)?;
-                let needs_no_more = saves_content && self.operation.needs_no_content() && head.is_success();
-                if !ends && needs_no_more {
+                if !ends && self.content_bytes == Some(0) && head.is_success() {
                     return Ok(Step::Enough(head.into_answer(Wanted::Nothing, &[])?));
                 }
-                let opens_window = !ends && saves_content && !head.is_success();
+                let opens_window = !ends && self.content_bytes.is_some() && !head.is_success();
                 let reply = Reply { head, body: Body::Connection, kept: Vec::new(), length_bytes: 0, closes: false };
                 self.reply = Some(reply);
                 if opens_window {
@@ -238,7 +239,10 @@ impl Exchange {
             Event::Trailers { .. } => true,
             Event::Reset { .. } | Event::GoAway { .. } => false,
         };
-        let is_enough = |reply: &mut Reply| ends || reply.is_enough(wanted);
+        let beginning_bytes = self.content_bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        let has_beginning = |reply: &Reply| beginning_bytes.is_some_and(|bytes| reply.kept.len() >= bytes);
+        let is_enough =
+            |reply: &mut Reply| ends || reply.is_enough(wanted) || has_beginning(reply) && reply.head.is_success();
         let Some(reply) = self.reply.take_if(is_enough) else { return Ok(Step::More) };
         let answer = reply.head.into_answer(wanted, &reply.kept)?;
         Ok(if ends { Step::Done(answer) } else { Step::Enough(answer) })

@@ -65,8 +65,9 @@ struct Running {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Window {
     Open,
-    Zero,
-    /// No answer came without.
+    /// Nothing, or no more than what is worth waiting for.
+    Narrow,
+    /// No answer came so.
     OpenedLate,
 }
 
@@ -145,7 +146,8 @@ impl Exchanges {
             return Err(full());
         }
         let saves_content = self.saves_content && !self.holds_answers_back();
-        let window = if saves_content && operation.needs_no_content() { Window::Zero } else { Window::Open };
+        let content_bytes = operation.content_bytes(&target.node_name).filter(|_| saves_content);
+        let window = if content_bytes.is_some() { Window::Narrow } else { Window::Open };
         let (stream, exchange) = match &mut self.protocol {
             Protocol::Http1 { output, .. } => {
                 let (request, exchange) = Exchange::start(operation.clone(), target, self.audit_id);
@@ -153,7 +155,7 @@ impl Exchanges {
                 (0, exchange)
             }
             Protocol::Http2(connection) => {
-                let opened = Exchange::open(operation, target, self.audit_id, connection, saves_content);
+                let opened = Exchange::open(operation, target, self.audit_id, connection, content_bytes);
                 opened.map_err(|_| full())?
             }
         };
@@ -177,7 +179,7 @@ impl Exchanges {
     /// Whether nothing speaks against reading its answer late: the peer has answered here, and where the answer may bring no
     /// content, it has answered so.
     pub fn may_lie_unread(&self, number: u64) -> bool {
-        let needs_window = self.held_back.is_some() && self.has_no_window(number);
+        let needs_window = self.held_back.is_some() && self.has_narrow_window(number);
         self.answers > 0 && !needs_window
     }
 
@@ -186,16 +188,16 @@ impl Exchanges {
         self.all.iter().any(|one| one.end.is_none())
     }
 
-    /// Its answer may bring no content, and has not begun.
-    pub fn has_no_window(&self, number: u64) -> bool {
-        self.all.iter().any(|one| one.number == number && one.window == Window::Zero && one.end.is_none())
+    /// Its answer may bring no content, or little of it, and is not there.
+    pub fn has_narrow_window(&self, number: u64) -> bool {
+        self.all.iter().any(|one| one.number == number && one.window == Window::Narrow && one.end.is_none())
     }
 
     /// The answer takes long. Perhaps somebody on the way keeps its head back until content may follow (nginx does): now it
     /// may.
     pub fn open_window(&mut self, number: u64) {
         if let Protocol::Http2(connection) = &mut self.protocol
-            && let Some(one) = self.all.iter_mut().find(|one| one.number == number && one.window == Window::Zero)
+            && let Some(one) = self.all.iter_mut().find(|one| one.number == number && one.window == Window::Narrow)
         {
             one.window = Window::OpenedLate;
             connection.open_window(one.stream, limits::STREAM_WINDOW_BYTES);
@@ -371,17 +373,16 @@ impl Exchanges {
                     };
                     if matches!(event, Event::Headers { .. }) {
                         match one.window {
-                            Window::Zero if one.heard_before + 1 == *heard && Some(one.number) == newest => {
+                            Window::Narrow if one.heard_before + 1 == *heard && Some(one.number) == newest => {
                                 came_by_itself = Some(stream);
                             }
-                            Window::Open | Window::Zero => {}
+                            Window::Open | Window::Narrow => {}
                             Window::OpenedLate => *held_back = held_back.map(|count| count + 1),
                         }
                     }
-                    let saves_content = one.window != Window::Open;
                     let step = match &event {
                         Event::Reset { code, broken_rule, .. } => Err(was_reset(*code, *broken_rule)),
-                        event => one.exchange.take(event, saves_content).map_err(|failure| {
+                        event => one.exchange.take(event).map_err(|failure| {
                             // As over HTTP/1.1: who does not answer as an API server does is not asked again.
                             *is_over = true;
                             NoAnswer { failure, is_unseen: false }

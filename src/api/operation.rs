@@ -260,13 +260,17 @@ impl Operation {
         self.row().3
     }
 
-    /// Whether nothing of the content of its success is worth waiting for.
-    pub(super) fn needs_no_content(&self) -> bool {
-        let answer = match self {
-            Self::RenewLease { answer, .. } | Self::PatchStatus { answer, .. } => *answer,
-            _ => PatchAnswer::Node,
-        };
-        self.wanted() == Wanted::Nothing || answer == PatchAnswer::Nothing
+    /// How much of the content of its success is worth waiting for, bytes; `None`: all of it. Of a report over a known version
+    /// it is the new one, which stands at the beginning: after uid and name, which may be long.
+    pub(super) fn content_bytes(&self, node_name: &str) -> Option<u32> {
+        match self {
+            Self::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
+                Some(limits::METADATA_BEGINNING_BYTES.saturating_add(u32::try_from(node_name.len()).ok()?))
+            }
+            Self::RenewLease { answer: PatchAnswer::Nothing, .. }
+            | Self::PatchStatus { answer: PatchAnswer::Nothing, .. } => Some(0),
+            _ => (self.wanted() == Wanted::Nothing).then_some(0),
+        }
     }
 
     /// Whether its path comes again.

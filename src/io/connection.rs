@@ -212,7 +212,7 @@ impl Connection {
             }
         }
         let _hurry = ended.is_none().then(|| Hurry::new(self));
-        if ended.is_none() && self.state.borrow().exchanges.has_no_window(number) {
+        if ended.is_none() && self.state.borrow().exchanges.has_narrow_window(number) {
             let patience = clock::up() + limits::ANSWER_WITHOUT_WINDOW;
             ended = self.reactor.before(patience, self.end(&waited)).await;
             self.state.borrow_mut().exchanges.open_window(number);

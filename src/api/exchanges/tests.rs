@@ -121,6 +121,52 @@ fn what_is_read_has_a_window_from_the_beginning_and_a_refusal_when_it_comes() {
     assert_eq!((refusal.class(), refusal.to_string().as_str()), (Class::Rights, "server answered 403 Forbidden: no"));
 }
 
+/// The metadata of a Node in protobuf, as long as this.
+fn metadata(version: &str, filler_bytes: usize) -> Vec<u8> {
+    let part = |tag: u8, bytes: &[u8]| [&[tag, bytes.len() as u8 | 0x80, (bytes.len() >> 7) as u8], bytes].concat();
+    let filler = [&[0x8a, 1][..], &part(0, &vec![b'x'; filler_bytes])[1..]].concat();
+    let fields = [part(0x0a, b"n1"), part(0x2a, b"u1"), part(0x32, version.as_bytes()), filler].concat();
+    let kind = part(0x0a, &part(0x12, b"PartialObjectMetadata"));
+    [b"k8s\0".to_vec(), kind, part(0x12, &part(0x0a, &fields))].concat()
+}
+
+#[test]
+fn of_the_answer_to_a_report_the_version_is_let_through_and_the_rest_is_reset_at_once() {
+    let report = Operation::PatchStatus { body: "{}".to_owned(), answer: PatchAnswer::Metadata };
+    let (uid, resource_version) = ("u1".to_owned(), "7".to_owned());
+    let known = Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 };
+    let beginning_bytes = limits::METADATA_BEGINNING_BYTES as usize + "n1".len();
+    for (version, filler_bytes, frames) in [("7", 900, 1), ("7", 900, 3), ("7", 9, 1), ("", 900, 1)] {
+        let mut talk = Talk::new(true);
+        let (number, request, after) = talk.ask(&report);
+        let stream = stream_of(&request);
+        assert!(after.contains(&Said::Window { stream, bytes: beginning_bytes as u32 }), "{after:?}");
+        let head = [(":status", "200"), ("audit-id", request.field("audit-id")), ("content-type", PROTOBUF)];
+        talk.hear(&server::headers(stream, &head, false));
+        let whole = metadata(version, filler_bytes);
+        let sent = &whole[..whole.len().min(beginning_bytes)];
+        let is_whole = sent.len() == whole.len();
+        for (place, frame) in sent.chunks(sent.len().div_ceil(frames)).enumerate() {
+            assert!(talk.end(number).is_none());
+            talk.hear(&server::data(stream, frame, is_whole && place + 1 == frames));
+        }
+        match version {
+            "" => assert!(talk.end(number).unwrap().is_err(), "nobody knows what was written"),
+            _ => assert_eq!(talk.end(number).unwrap().unwrap(), Ok(known.clone())),
+        }
+        assert_eq!(talk.said().contains(&Said::Reset { stream, code: CANCEL }), !is_whole);
+    }
+    let mut talk = Talk::new(true);
+    let (number, request, _) = talk.ask(&report);
+    let message = "others have written ".repeat(20);
+    let body = format!(r#"{{"kind":"Status","reason":"Conflict","message":"{message}"}}"#);
+    let head = [(":status", "409"), ("audit-id", request.field("audit-id")), ("content-type", JSON)];
+    talk.hear(&server::headers(stream_of(&request), &head, false));
+    assert!(opens(&talk.said(), &request), "a refusal is read whole");
+    talk.hear(&server::data(stream_of(&request), body.as_bytes(), true));
+    assert_eq!(talk.end(number).unwrap().unwrap().unwrap_err().class(), Class::Conflict);
+}
+
 #[test]
 fn without_the_zero_window_everything_is_read_to_its_end() {
     let mut talk = Talk::new(false);
@@ -183,9 +229,9 @@ fn an_answer_that_takes_long_may_bring_content_and_after_two_of_them_each_may_fr
     let mut talk = Talk::new(true);
     for late in 1..=2 {
         let (number, request, after) = talk.ask(&renewal());
-        assert!(talk.ours.has_no_window(number) && !opens(&after, &request) && !talk.ours.holds_answers_back());
+        assert!(talk.ours.has_narrow_window(number) && !opens(&after, &request) && !talk.ours.holds_answers_back());
         talk.ours.open_window(number);
-        assert!(opens(&talk.said(), &request) && !talk.ours.has_no_window(number));
+        assert!(opens(&talk.said(), &request) && !talk.ours.has_narrow_window(number));
         talk.ours.open_window(number);
         assert_eq!(talk.said(), [], "once");
         renewed(&mut talk, &request, b"");
@@ -194,7 +240,7 @@ fn an_answer_that_takes_long_may_bring_content_and_after_two_of_them_each_may_fr
     }
     for _ in 0..2 {
         let (number, request, after) = talk.ask(&renewal());
-        assert!(!talk.ours.has_no_window(number) && opens(&after, &request), "{after:?}");
+        assert!(!talk.ours.has_narrow_window(number) && opens(&after, &request), "{after:?}");
         renewed(&mut talk, &request, b"");
         assert!(talk.end(number).is_none(), "there is content to come");
         talk.hear(&server::data(stream_of(&request), b"anything", true));
@@ -228,7 +274,7 @@ fn a_window_that_opens_late_brings_a_refusal_with_its_reason_as_well() {
     assert_eq!(talk.end(number).unwrap().unwrap().unwrap_err().to_string(), "server answered 403 Forbidden: no");
     let mut plain = Exchanges::new(false, true, AuditId::new(0));
     let number = plain.begin(&renewal(), &target()).unwrap();
-    assert!(!plain.has_no_window(number), "HTTP/1.1 has none");
+    assert!(!plain.has_narrow_window(number), "HTTP/1.1 has none");
 }
 
 #[test]
