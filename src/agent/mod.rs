@@ -191,17 +191,7 @@ impl Agent {
                 }
                 self.hurry(RetryReason::Link, now);
             }
-            Input::Reloaded(settings) => {
-                self.shared.settings = *settings;
-                self.shared.new_budget();
-                self.requests.set(f64::from(REQUESTS_AT_ONCE), requests_per_second(&self.shared.settings));
-                self.watch.reloaded(&mut self.shared);
-                self.shared.say(Level::Info, "reloaded", "settings read again");
-                self.revoked_until = now.up;
-                self.hurry(RetryReason::Reload, now);
-                // By other thresholds the board may be another, whatever status waits for.
-                self.probe(now.up);
-            }
+            Input::Reloaded(settings) => self.reload(*settings, now),
             Input::NotJoined => {
                 self.identity.join(&mut self.shared, now);
                 // Whose the Node is that may be there already, the board says.
@@ -239,6 +229,19 @@ impl Agent {
             Input::Leaving(kind) => self.leave(kind, now),
             Input::Stopping => self.end = End::Asked { until: now.up + LAST_WRITES },
         }
+    }
+
+    /// The settings were read again.
+    fn reload(&mut self, settings: Settings, now: Now) {
+        self.shared.settings = settings;
+        self.shared.new_budget();
+        self.requests.set(f64::from(REQUESTS_AT_ONCE), requests_per_second(&self.shared.settings));
+        self.watch.reloaded(&mut self.shared);
+        self.shared.say(Level::Info, "reloaded", "settings read again");
+        self.revoked_until = now.up;
+        self.hurry(RetryReason::Reload, now);
+        // By other thresholds the board may be another, whatever status waits for.
+        self.probe(now.up);
     }
 
     /// The next thing to do; ends with [`Output::Wait`].

@@ -260,15 +260,15 @@ impl Operation {
         self.row().3
     }
 
-    /// How much of the content of its success is worth waiting for, bytes; `None`: all of it. Of a report over a known version
-    /// it is the new one, which stands at the beginning: after uid and name, which may be long.
+    /// Bytes of its success's content that are worth waiting for; `None`: all. Of a report over a known version they hold the new one.
     pub(super) fn content_bytes(&self, node_name: &str) -> Option<u32> {
         match self {
             Self::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
                 Some(limits::METADATA_BEGINNING_BYTES.saturating_add(u32::try_from(node_name.len()).ok()?))
             }
-            Self::RenewLease { answer: PatchAnswer::Nothing, .. }
-            | Self::PatchStatus { answer: PatchAnswer::Nothing, .. } => Some(0),
+            Self::RenewLease { answer, .. } | Self::PatchStatus { answer, .. } if *answer == PatchAnswer::Nothing => {
+                Some(0)
+            }
             _ => (self.wanted() == Wanted::Nothing).then_some(0),
         }
     }

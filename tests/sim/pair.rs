@@ -170,7 +170,7 @@ impl Pair {
             queue: BTreeMap::new(),
             scheduled: 0,
             watches: 0,
-            has_bare_answers: seed / DIFFER.len() as u64 / 2 % 3 != 0,
+            has_bare_answers: !(seed / DIFFER.len() as u64 / 2).is_multiple_of(3),
             peace: false,
             writes: Vec::new(),
             returns_us: Vec::new(),
