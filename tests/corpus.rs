@@ -3,6 +3,8 @@
 
 #[path = "../fuzz/checks/certificate.rs"]
 mod certificate;
+#[path = "../fuzz/checks/dbus.rs"]
+mod dbus;
 #[path = "../fuzz/checks/hpack.rs"]
 mod hpack;
 #[path = "../fuzz/checks/http2_frames.rs"]
@@ -84,4 +86,9 @@ fn the_kept_frames_say_the_same_whole_and_in_pieces() {
 #[test]
 fn the_kept_events_of_a_watch_say_the_same_whole_and_in_pieces() {
     replay("watch", watch::check);
+}
+
+#[test]
+fn the_kept_words_of_a_bus_say_the_same_whole_and_in_pieces() {
+    replay("dbus", dbus::check);
 }

@@ -166,6 +166,12 @@ pub const DEBUG_LOG_LINES: usize = 600;
 pub const LOG_ANSWERS: usize = 3;
 /// The word of an init script for how the machine goes down, bytes.
 pub const LEAVING_WORD_BYTES: u64 = 64;
+/// One message of the machine's D-Bus, bytes: what is asked for has some hundred.
+pub const DBUS_MESSAGE_BYTES: usize = 64 * 1024;
+/// One line of its greeting, bytes.
+pub const DBUS_LINE_BYTES: usize = 512;
+/// Descriptors that may come along with one read of it: the most that the kernel lets any message have (`SCM_MAX_FD`).
+pub const DBUS_DESCRIPTORS: usize = 253;
 /// One line of the control socket to the agent, bytes.
 pub const CONTROL_LINE_BYTES: usize = 4096;
 /// And its answer, as far as a command reads it: conditions have messages.
