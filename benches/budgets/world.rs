@@ -113,7 +113,7 @@ impl World {
                 self.agent.handle(Input::Written { done: true }, self.now());
             }
             Output::Say(_) | Output::ReloadCredentials | Output::DropConnections | Output::Stopped => {}
-            Output::Identity(_) | Output::Told(_) | Output::EndWatch => {}
+            Output::Identity(_) | Output::Told(_) | Output::EndWatch | Output::ReleaseLock => {}
         }
         Ok(None)
     }

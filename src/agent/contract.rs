@@ -60,7 +60,12 @@ pub enum Input {
     Back,
     /// The end of [`Output::Write`]: all of it is on the disk, or who knows what.
     Written { done: bool },
-    /// The machine goes down: it is told, and then the same as [`Input::Stopping`].
+    /// logind holds the end of the machine back for us: it is told, and [`Output::ReleaseLock`] follows; all goes on until
+    /// [`Input::Stopping`], or [`Input::GoesOn`].
+    GoesDown(Leaving),
+    /// The machine goes on after all.
+    GoesOn,
+    /// SIGTERM of a machine that goes down: it is told, and then the same as [`Input::Stopping`].
     Leaving(Leaving),
     /// SIGTERM: [`Output::Stopped`] follows, as soon as nothing is left to write.
     Stopping,
@@ -156,6 +161,8 @@ pub enum Output {
     DropConnections,
     /// Bring this to the disk; answer with [`Input::Written`], exactly once.
     Write(Write),
+    /// The machine need not wait for us any more: the server knows, or cannot be told now.
+    ReleaseLock,
     /// Nothing is left to do: the process may end. Comes once, after [`Input::Stopping`].
     Stopped,
     /// What came of [`Input::Renew`], [`Input::Away`] or [`Input::Back`], or why nothing does, in one sentence.

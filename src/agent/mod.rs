@@ -218,16 +218,20 @@ impl Agent {
             }
             Input::Away { until, reason } => self.announce(until, &reason, now),
             Input::Back => self.call_off(now),
-            Input::Written { done } => {
-                let notice = self.shared.records.written(done, now.up);
-                self.shared.say_if(notice);
-                if !done && let End::Asked { until } = &mut self.end {
-                    // A disk that failed just now is not worth waiting for.
-                    *until = now.up;
-                }
-            }
-            Input::Leaving(kind) => self.leave(kind, now),
-            Input::Stopping => self.end = End::Asked { until: now.up + LAST_WRITES },
+            Input::Written { done } => self.written(done, now),
+            Input::GoesDown(kind) => self.leave(kind, false, now),
+            Input::GoesOn => self.stay(now),
+            Input::Leaving(kind) => self.leave(kind, true, now),
+            Input::Stopping => self.asked_to_stop(now),
+        }
+    }
+
+    fn written(&mut self, done: bool, now: Now) {
+        let notice = self.shared.records.written(done, now.up);
+        self.shared.say_if(notice);
+        if !done && let End::Asked { until } = &mut self.end {
+            // A disk that failed just now is not worth waiting for.
+            *until = now.up;
         }
     }
 

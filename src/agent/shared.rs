@@ -73,6 +73,10 @@ pub(super) struct Departure {
     pub(super) at: Up,
     pub(super) is_reported: bool,
     pub(super) has_event: bool,
+    /// The machine need not wait for us any more.
+    pub(super) is_released: bool,
+    /// SIGTERM has come: the process ends with what is told.
+    pub(super) is_last: bool,
 }
 
 /// Everything the lanes share.

@@ -1,15 +1,20 @@
 //! Turns what this process gives up, and what it asks of the kernel's clock and counters, into the calls that do it. Every
 //! `unsafe` of the program stands here, because no kept library makes these calls for all boards: `seccompiler` knows neither
-//! ARMv6 nor ARMv7, `landlock` would be larger than the program's whole sandbox, and nix has neither adjtimex nor TCP_INFO
-//! nor SO_RCVLOWAT.
+//! ARMv6 nor ARMv7, `landlock` would be larger than the program's whole sandbox, nix has neither adjtimex nor TCP_INFO
+//! nor SO_RCVLOWAT, and hands over descriptors of a message as numbers that nobody owns.
 #![allow(unsafe_code, reason = "each use is argued where it stands")]
 
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use nix::errno::Errno;
 use nix::libc::{self, sock_filter, sock_fprog};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+
+use crate::config::limits::DBUS_DESCRIPTORS;
 
 /// `struct landlock_path_beneath_attr` (linux/landlock.h).
 #[repr(C, packed)]
@@ -133,6 +138,21 @@ pub fn set_receive_low_water(socket: impl AsFd, bytes: usize) -> Result<(), Errn
     // SAFETY: the kernel reads one number of this length, which outlives the call. The descriptor is open as long as this call.
     let set = unsafe { libc::setsockopt(descriptor, libc::SOL_SOCKET, libc::SO_RCVLOWAT, place, length) };
     Errno::result(set).map(drop)
+}
+
+/// Reads what has come at a unix socket, without waiting, and takes the descriptors that came along, in their order.
+pub fn receive(socket: impl AsFd, bytes: &mut [u8], descriptors: &mut VecDeque<OwnedFd>) -> Result<usize, Errno> {
+    let mut space = nix::cmsg_space!([RawFd; DBUS_DESCRIPTORS]);
+    let mut parts = [IoSliceMut::new(bytes)];
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
+    let message = recvmsg::<()>(socket.as_fd().as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+    for control in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(numbers) = control {
+            // SAFETY: the kernel has just made these descriptors for us, each number once, and nobody else knows of them.
+            descriptors.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
+        }
+    }
+    Ok(message.bytes)
 }
 
 /// In the place of musl's own, whose way to the name of another thread's file brings all of C's `printf` along, ten

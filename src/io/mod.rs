@@ -17,6 +17,7 @@ pub mod kernel;
 mod known_servers;
 pub mod leaving;
 pub mod log;
+mod logind;
 #[cfg(test)]
 #[path = "../../tests/support/loopback.rs"]
 mod loopback;

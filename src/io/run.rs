@@ -12,6 +12,7 @@ mod learned;
 mod overview;
 mod reload;
 mod session;
+mod shutdown;
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -31,6 +32,7 @@ use super::credentials;
 use super::disk::JOURNAL;
 use super::disk_writer::{self, DiskWriter, LookAtFiles};
 use super::inbox::{Flag, Inbox};
+use super::logind::Logind;
 use super::notify::ServiceManager;
 use super::pool::Pool;
 use super::reactor::Reactor;
@@ -38,7 +40,7 @@ use super::resolve::Resolver;
 use super::sandbox::Sandbox;
 use super::thread::Source;
 use super::watches::{ClockWatch, LinkWatch, Request, Signals};
-use super::{leaving, log, network, no_kernel, thread};
+use super::{log, network, no_kernel, thread};
 use crate::agent::{Agent, Because, Input, Means, Notice, Output, Ticket};
 use crate::api::traffic::Cadence;
 use crate::api::{Lane, Operation, Seen};
@@ -145,15 +147,15 @@ pub fn run(start: Start) -> Result<(), Notice> {
         board_given: Cell::new(false),
         reload_wanted: Flag::default(),
         control: Control::default(),
+        logind: Logind::new(start.settings.announce_shutdown, |name| std::env::var(name).ok()),
         root: start.root,
     };
-    let executor = LocalExecutor::new();
+    let (executor, reset_reason) = (LocalExecutor::new(), start.machine.reset_reason.clone().unwrap_or_default());
     shared.serve_lanes(&executor);
     spawn(&executor, shared.serve_control(control));
     shared.watch_kernel(&executor, signals);
     spawn(&executor, shared.keep_what_was_learned());
     spawn(&executor, shared.look_up_node_name());
-    let reset_reason = start.machine.reset_reason.clone().unwrap_or_default();
     let board = Board {
         machine: start.machine,
         reading_files: ReadingFiles::open(&shared.root),
@@ -243,6 +245,7 @@ struct Shared {
     /// Somebody sent SIGHUP.
     reload_wanted: Flag,
     control: Control,
+    logind: Logind,
 }
 
 impl Shared {
@@ -315,6 +318,7 @@ impl Shared {
         spawn(executor, self.watch_signals(signals));
         spawn(executor, self.watch_links());
         spawn(executor, self.watch_clock());
+        spawn(executor, self.watch_logind());
     }
 
     async fn watch_signals(&self, signals: Signals) {
@@ -395,6 +399,7 @@ impl MainLoop<'_, '_> {
             }
             let until = self.tell_manager().map_or(until, |due| due.min(until));
             let due = until.max(clock::up());
+            self.shared.logind.turned(clock::up());
             let message = self.shared.reactor.before(until, self.shared.inbox.next()).await;
             self.notice_standstill(due);
             if message.is_none() {
@@ -414,7 +419,7 @@ impl MainLoop<'_, '_> {
                 Message::Signal(Request::Stop) => {
                     self.manager.stopping();
                     ::log::info!(target: "stopping", "asked to stop; the Node stays, its Lease will run out");
-                    self.handle(leaving::read(&self.leaving).map_or(Input::Stopping, Input::Leaving));
+                    self.asked_to_stop();
                 }
             }
         }
@@ -436,6 +441,7 @@ impl MainLoop<'_, '_> {
                 Output::DropConnections => self.shared.pool.drop_idle(),
                 Output::Write(write) => spawn(self.executor, self.shared.write_journal(write)),
                 Output::Told(told) => self.shared.control.answer(told),
+                Output::ReleaseLock => self.shared.logind.release(),
                 Output::Stopped => return None,
                 Output::Say(notice) => log::say(&notice),
                 Output::Wait { until, because } => {

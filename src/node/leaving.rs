@@ -70,6 +70,11 @@ pub fn event() -> NodeEvent {
     NodeEvent { warning: false, reason: "Shutdown", message }
 }
 
+/// The same of one that was called off.
+pub fn event_of_end() -> NodeEvent {
+    NodeEvent { message: "Shutdown manager detected shutdown cancellation".to_owned(), ..event() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::samples::{self, LATER, LATER_STAMP, START_STAMP, condition, condition_mut};

@@ -357,7 +357,7 @@ impl Pair {
                     }
                 }
                 Output::DropConnections => self.end_watch(board, OfWatch::Breaks),
-                Output::Stopped => {}
+                Output::ReleaseLock | Output::Stopped => {}
             }
         }
         panic!("seed {}: more than {OUTPUTS_PER_INPUT} outputs for one input", self.seed);

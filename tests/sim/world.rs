@@ -459,7 +459,7 @@ impl World {
                 self.trace.say(|| format!("   says {:?} {}: {}", notice.level, notice.word, notice.text));
             }
             Output::Write(write) => self.write(write),
-            Output::Wait { .. } | Output::Stopped => {}
+            Output::Wait { .. } | Output::ReleaseLock | Output::Stopped => {}
         }
     }
 

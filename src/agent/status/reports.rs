@@ -103,6 +103,12 @@ impl StatusLane {
         self.ask(Request::Report { next_due: now.up, sums_up: false, sent: None }, operation)
     }
 
+    /// The machine goes on after all: what the server has of it is read, and put right at once.
+    pub(in crate::agent) fn stay(&mut self, shared: &mut Shared) {
+        self.base.becomes(Base::Outdated);
+        shared.full_report = FullReport::AtOnce;
+    }
+
     /// SYN-7: after a change, and at start, the next idle report is moved by up to half its period either way.
     fn next_report(&self, changed: bool, shared: &mut Shared, now: Now) -> Up {
         let frequency = shared.settings.node_status_report_frequency;

@@ -139,3 +139,139 @@ fn who_is_not_to_announce_it_ends_as_for_any_sigterm() {
     assert_eq!((script.drain().0.len(), script.stopped), (0, true));
     assert!(waiting(&script).is_empty());
 }
+
+/// What logind says: the process goes on.
+fn goes_down(script: &mut Script, kind: Leaving) {
+    let now = script.now();
+    script.agent.handle(Input::GoesDown(kind), now);
+}
+
+fn answer_all(script: &mut Script, sent: Vec<(Ticket, Operation)>) {
+    for (ticket, operation) in sent {
+        let reply = script.reply(&operation);
+        script.answer(ticket, reply);
+    }
+}
+
+#[test]
+fn logind_waits_until_the_server_has_it_and_renewals_go_on_until_sigterm() {
+    let mut script = settled();
+    script.disk.hangs = true;
+    goes_down(&mut script, Leaving::Reboot);
+    assert_eq!((script.drain().0.len(), script.releases), (0, 0), "the disk knows first");
+    script.disk.hangs = false;
+    let now = script.now();
+    script.agent.handle(Input::Written { done: true }, now);
+    let (mut sent, _) = script.drain();
+    let lanes: Vec<Lane> = sent.iter().map(|(ticket, _)| ticket.lane()).collect();
+    assert_eq!((lanes, script.releases), (vec![Lane::Status, Lane::Events], 0));
+    assert_eq!(said(&sent[0].1, "PlannedAbsence")[..2], ["True", "Reboot"]);
+    let event = sent.pop().unwrap();
+    answer_all(&mut script, sent);
+    script.drain();
+    assert_eq!(script.releases, 0, "the event is not there yet");
+    answer_all(&mut script, vec![event]);
+    script.drain();
+    assert_eq!((script.releases, script.stopped), (1, false));
+    let told = script.pass(Duration::from_secs(60));
+    assert!(told.len() >= 5 && told.iter().all(|one| matches!(one, Operation::RenewLease { .. })), "{told:?}");
+    // Told twice, by another signal and by the end of the service.
+    goes_down(&mut script, Leaving::Shutdown);
+    leave(&mut script, Leaving::Shutdown);
+    assert_eq!(script.drain().0.len(), 0);
+    assert!(script.stopped && script.releases == 1 && waiting(&script).is_empty());
+}
+
+#[test]
+fn a_server_that_hangs_holds_logind_for_two_seconds_and_no_link_for_none() {
+    let mut script = settled();
+    goes_down(&mut script, Leaving::PowerOff);
+    let (sent, until) = script.drain();
+    assert!(sent.len() == 2 && until.as_duration() - script.up <= Duration::from_secs(2));
+    script.up += Duration::from_millis(1999);
+    let renewals = script.drain().0.len();
+    assert!(renewals <= 1 && script.releases == 0);
+    script.up += Duration::from_millis(1);
+    script.drain();
+    assert_eq!((script.releases, script.stopped), (1, false));
+    let now = script.now();
+    script.agent.handle(Input::Stopping, now);
+    script.drain();
+    assert!(script.stopped, "all that could be told was tried");
+
+    let mut script = settled();
+    script.offline(Duration::from_secs(120));
+    goes_down(&mut script, Leaving::PowerOff);
+    let sent = script.drain().0;
+    assert!(sent.iter().all(|(ticket, _)| ticket.lane() == Lane::Lease), "{sent:?}");
+    assert_eq!((script.releases, kinds(&waiting(&script)).pop()), (1, Some("leaving")));
+}
+
+#[test]
+fn sigterm_before_the_answers_waits_for_them_as_the_lock_does() {
+    let mut script = settled();
+    goes_down(&mut script, Leaving::PowerOff);
+    let (sent, _) = script.drain();
+    let now = script.now();
+    script.agent.handle(Input::Stopping, now);
+    script.drain();
+    assert!(!script.stopped);
+    answer_all(&mut script, sent);
+    script.drain();
+    assert!(script.stopped, "and the lock goes with the process");
+}
+
+#[test]
+fn a_shutdown_that_was_called_off_leaves_a_node_that_is_ready_and_present_since_then() {
+    for is_answered in [true, false] {
+        let mut script = settled();
+        goes_down(&mut script, Leaving::Reboot);
+        let (sent, _) = script.drain();
+        if is_answered {
+            answer_all(&mut script, sent);
+            script.pass(Duration::from_secs(30));
+        } else {
+            let now = script.now();
+            script.agent.handle(Input::GoesOn, now);
+            answer_all(&mut script, sent);
+        }
+        let at = script.now().wall.unwrap().to_seconds_stamp();
+        let now = script.now();
+        script.agent.handle(Input::GoesOn, now);
+        let sent = script.pass(Duration::from_secs(30));
+        let stored = script.stored.clone().unwrap();
+        let one = |kind: &str| stored.status.conditions.iter().find(|one| one.kind == kind).unwrap();
+        let (ready, absence) = (one("Ready"), one("PlannedAbsence"));
+        assert_eq!([ready.status.as_str(), &ready.reason, &ready.last_transition_time], ["True", "KubeletReady", &at]);
+        assert_eq!([absence.status.as_str(), &absence.reason], ["False", "Present"]);
+        let events: Vec<Value> = sent
+            .iter()
+            .filter(|one| matches!(one, Operation::CreateEvent { .. }))
+            .map(|one| body_of(one)["message"].clone())
+            .collect();
+        let cancellations = events.iter().filter(|one| *one == "Shutdown manager detected shutdown cancellation");
+        assert_eq!(cancellations.count(), 1, "{events:?}");
+        // And all is as before: another one is told like the first.
+        goes_down(&mut script, Leaving::Halt);
+        let report = script.drain().0.into_iter().find(|(ticket, _)| ticket.lane() == Lane::Status).unwrap();
+        assert_eq!(said(&report.1, "PlannedAbsence")[..2], ["True", "Halt"]);
+    }
+}
+
+#[test]
+fn who_is_not_to_announce_it_holds_nobody_up_and_what_ends_goes_on_no_more() {
+    let mut script = Script::with(Settings { announce_shutdown: false, ..Settings::default() });
+    script.register();
+    script.pass(Duration::from_secs(30));
+    goes_down(&mut script, Leaving::Reboot);
+    script.drain();
+    assert_eq!((script.releases, script.stopped), (1, false));
+    let mut script = settled();
+    leave(&mut script, Leaving::Reboot);
+    let now = script.now();
+    script.agent.handle(Input::GoesOn, now);
+    let (sent, _) = script.drain();
+    answer_all(&mut script, sent);
+    script.drain();
+    assert!(script.stopped, "SIGTERM has come");
+}

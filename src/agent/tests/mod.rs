@@ -5,6 +5,7 @@ mod approval;
 mod authorities;
 mod budget;
 mod contest;
+mod disk;
 mod events;
 mod expiring;
 mod gaps;
@@ -38,11 +39,12 @@ use crate::api::{Failure, PatchAnswer, Refusal, StatusError};
 use crate::config::kubeconfig::Server;
 use crate::identity::files::PrivateKey;
 use crate::identity::{Bundle, CertificateDer};
-use crate::journal::{BootId, Journal, Write};
+use crate::journal::{BootId, Journal};
 use crate::node::Node;
 use crate::node::object::Lease;
 use crate::probe::facts::*;
 use crate::time::Wall;
+use disk::Disk;
 
 const BOOT: BootId = BootId(0xb000_0000_0000_4000_8000_0000_0000_0001);
 const START: Wall = Wall::from_unix_seconds(1_767_225_600);
@@ -86,6 +88,8 @@ struct Script {
     keys_taken: Vec<PrivateKey>,
     disk: Disk,
     stopped: bool,
+    /// How often the machine was told that it need not wait.
+    releases: usize,
     /// The Node of a healthy server, once something was written to it.
     stored: Option<Node>,
     /// resourceVersion of its Lease.
@@ -95,36 +99,6 @@ struct Script {
     /// The watch that goes on, and when each began.
     watch: Option<Ticket>,
     watches: Vec<Duration>,
-}
-
-/// A disk in memory.
-#[derive(Default)]
-struct Disk {
-    bytes: Vec<u8>,
-    fails: bool,
-    /// Writes are neither done nor fail.
-    hangs: bool,
-    hides_the_board: bool,
-    writes: usize,
-}
-
-impl Disk {
-    fn write(&mut self, write: &Write) -> bool {
-        self.writes += 1;
-        if self.fails {
-            return false;
-        }
-        match write {
-            Write::Append { at_bytes, bytes } => {
-                let at = usize::try_from(*at_bytes).unwrap();
-                let end = self.bytes.len().max(at + bytes.len());
-                self.bytes.resize(end, 0);
-                self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-            }
-            Write::Replace { bytes } => self.bytes.clone_from(bytes),
-        }
-        true
-    }
 }
 
 impl Script {
@@ -146,7 +120,7 @@ impl Script {
         #[rustfmt::skip]
         let script = Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
-            stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, last_resorts: Vec::new(), kept: Vec::new(),
+            releases: 0, stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, last_resorts: Vec::new(), kept: Vec::new(),
             counted: None, means_asked: 0, has_other_ca: false, cluster: None, supervisor: None, keys_taken: Vec::new(), told: Vec::new(),
             watch: None, watches: Vec::new(),
         };
@@ -205,6 +179,7 @@ impl Script {
                     }
                 }
                 Output::Told(told) => self.told.push(told),
+                Output::ReleaseLock => self.releases += 1,
                 Output::Stopped => self.stopped = true,
                 Output::Say(notice) => self.said.push(notice),
                 Output::Wait { until, .. } => return (sent, until),
