@@ -28,6 +28,8 @@ mod k3s;
 mod lease;
 mod leaving;
 mod left;
+mod logind;
+mod machine_bus;
 mod names;
 mod overdone;
 mod proxy;
@@ -87,6 +89,7 @@ pub fn cases() -> Vec<Case> {
         budget::cases(),
         absence::cases(),
         leaving::cases(),
+        logind::cases(),
     ];
     groups.into_iter().flatten().collect()
 }

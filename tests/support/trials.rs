@@ -12,6 +12,7 @@ use nix::unistd::Uid;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, OnceLock};
 
@@ -29,6 +30,8 @@ pub enum Need {
     Kubelet,
     /// Network namespaces with cables between them.
     Networks,
+    /// A bus and systemd-logind of our own.
+    Logind,
     /// A folder that stops answering.
     Bindfs,
     /// HAProxy and nginx.
@@ -128,11 +131,19 @@ fn check(need: Need, kubelet: &Result<()>) -> Result<()> {
         Need::Boxes if is_set("BOXES") => Ok(()),
         Need::Boxes => Err("it needs `make test` on a Debian: tests/boxes/parts".to_owned()),
         Need::Openssl => answers("openssl", "version"),
+        Need::Logind => has_logind(),
         Need::Bindfs => answers("bindfs", "--version").and_then(|()| match std::fs::metadata("/dev/fuse") {
             Ok(_) => Ok(()),
             Err(e) => Err(format!("it needs a kernel with FUSE: /dev/fuse: {e}")),
         }),
     }
+}
+
+fn has_logind() -> Result<()> {
+    let programs = [("dbus-daemon", "--version"), ("busctl", "--version"), ("setpriv", "--version")];
+    programs.iter().try_for_each(|(program, argument)| answers(program, argument))?;
+    let is_there = ["/usr/lib", "/lib"].iter().any(|folder| Path::new(folder).join("systemd/systemd-logind").exists());
+    if is_there { Ok(()) } else { Err("it needs systemd-logind: apt-get install systemd (Debian)".to_owned()) }
 }
 
 fn answers(program: &str, argument: &str) -> Result<()> {
