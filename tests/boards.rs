@@ -9,6 +9,8 @@
 mod broken;
 #[path = "boards/captured.rs"]
 mod captured;
+#[path = "boards/devices.rs"]
+mod devices;
 #[path = "boards/gauges.rs"]
 mod gauges;
 #[path = "boards/identity.rs"]
@@ -27,7 +29,7 @@ mod size;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nodepulse::config::Settings;
+use nodepulse::config::{self, Settings};
 use nodepulse::node::patch::create_body;
 use nodepulse::node::{Board, Remembered, Update, condition, initial, node_name, rules};
 use nodepulse::probe::facts::FileSystem;
@@ -54,11 +56,19 @@ fn every_board_gives_its_golden_facts_and_its_golden_node() {
     let mut wrong = Vec::new();
     for board in boards {
         assert!(board.join("SOURCE.md").is_file(), "{}: say in SOURCE.md what it is shaped after", board.display());
-        let facts = facts(&Root::new(&board), STATE_DIRECTORY);
+        let facts = facts(&Root::new(&board), &settings(&board));
         wrong.extend(compare(&board.join("golden-facts.json"), &report::to_json(&facts)));
         wrong.extend(compare(&board.join("golden-node.json"), &node(facts)));
     }
     assert!(wrong.is_empty(), "{}\nUPDATE_GOLDEN=1 writes them anew", wrong.join("\n"));
+}
+
+/// Those of a board that has a use for devices, else the default ones.
+fn settings(board: &Path) -> Settings {
+    let path = board.join("settings.yaml");
+    let text = fs::read_to_string(&path).ok();
+    let loaded = config::settings(text.as_deref().map(|text| ("settings.yaml", text)), &[]);
+    loaded.unwrap_or_else(|problems| panic!("{}: {problems:?}", path.display())).settings
 }
 
 /// The Node that the board would register with default settings, or why it has no name.

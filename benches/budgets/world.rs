@@ -47,7 +47,7 @@ impl World {
     pub fn new() -> World {
         // A pressure ends when it ends, so that there may be a change a minute.
         let settings = Settings { eviction_pressure_transition_period: Duration::ZERO, ..Settings::default() };
-        let Facts { machine, network, readings } = probe::facts(&Root::new("/"), &settings.state_directory);
+        let Facts { machine, network, readings } = probe::facts(&Root::new("/"), &settings);
         let target = Target {
             authority: "127.0.0.1:6443".to_owned(),
             path_prefix: String::new(),

@@ -62,6 +62,8 @@ impl WantedNode {
         shared: &mut Shared,
         now: Now,
     ) {
+        let counted = self.facts.as_ref().map(|known| &known.readings.extended_resources);
+        self.settled &= counted == Some(&readings.extended_resources);
         let facts = match (self.facts.take(), board) {
             (Some(mut known), None) => {
                 known.readings = readings;

@@ -16,7 +16,7 @@ use crate::config::Settings;
 use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server, parse_server};
 use crate::config::limits;
 use crate::config::plain_text::line;
-use crate::config::settings::Token;
+use crate::config::settings::{Token, lists_devices};
 use crate::identity::cluster_info::ClusterInfo;
 use crate::identity::token::Kind;
 use crate::identity::{IdentityError, pem, pin, supervisor};
@@ -107,6 +107,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     check.well("settings", load::settings_path(sources).unwrap_or("no file: defaults and flags"));
     check.note("settings", loaded.notices);
     check.note("board", probe::remarks(&root));
+    check.resources(&root, &settings);
     check.well("node name", format!("{node}, from {from}"));
     check.note("node name", remarks);
     let too_open = load::too_open_files(sources, &settings, kubeconfig.as_ref())();
@@ -174,6 +175,15 @@ impl Check {
         format!("kubectl --kubeconfig {} auth whoami", self.kubeconfig)
     }
 
+    fn resources(&mut self, root: &Root, settings: &Settings) {
+        for (name, count) in probe::extended_resources(root, &settings.extended_resources) {
+            match count {
+                Ok(count) => self.well("resource", format!("{count} of {name}")),
+                Err(absent) => self.note("resource", [format!("{name} cannot be counted: {absent}")]),
+            }
+        }
+    }
+
     /// What a board without an identity has to join with, and one with an identity to come back with.
     fn join(&mut self, settings: &Settings) {
         if !settings.can_join() {
@@ -213,7 +223,8 @@ impl Check {
         if !settings.sandbox {
             return self.note("sandbox", ["sandbox: false, so the process keeps every right it has".to_owned()]);
         }
-        for step in Sandbox::enter(Some(&settings.state_directory), files).steps {
+        let lists_devices = lists_devices(&settings.extended_resources);
+        for step in Sandbox::enter(Some(&settings.state_directory), files, lists_devices).steps {
             match step {
                 Ok(text) => self.well("sandbox", text),
                 Err(text) => self.note("sandbox", [text]),

@@ -210,14 +210,14 @@ fn look_at(secrets: &[String], files: &[String]) -> Vec<(&'static str, String)> 
 }
 
 /// What is known of the board below the folder of `--root`, and what a person should know of that, one sentence each.
-pub fn facts(root: &str, state_directory: &str) -> Result<(Facts, Vec<String>), CliError> {
+pub fn facts(root: &str, settings: &Settings) -> Result<(Facts, Vec<String>), CliError> {
     if !Path::new(root).is_dir() {
         // It would be a board without any facts.
         let text = "there is no such folder; name one with proc, sys and etc of a board in it";
         return Err(CliError::new(exit::USAGE, format!("--root {root}: {text}")));
     }
     let folder = Root::new(root);
-    let mut facts = probe::facts(&folder, state_directory);
+    let mut facts = probe::facts(&folder, settings);
     if root == "/" {
         facts.network = network::with_live_addresses(facts.network);
     }

@@ -57,8 +57,7 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             print(&help::help(&topic).ok_or_else(|| CliError::new(exit::USAGE, unknown()))?)?;
         }
         Command::Probe => {
-            let state_directory = load::settings(&sources)?.settings.state_directory;
-            let (facts, remarks) = load::facts(&root, &state_directory)?;
+            let (facts, remarks) = load::facts(&root, &load::settings(&sources)?.settings)?;
             remarks.iter().for_each(|remark| complain(remark));
             print(&match format {
                 Format::Text => probe::report::to_text(&facts),

@@ -14,7 +14,7 @@ use crate::time::Wall;
 pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), CliError> {
     let loaded = load::settings(sources)?;
     let settings = loaded.settings;
-    let (facts, remarks) = load::facts(root, &settings.state_directory)?;
+    let (facts, remarks) = load::facts(root, &settings)?;
     let kubeconfig = if root == "/" { load::kubeconfig(&settings).ok() } else { None };
     let NodeName { name, remarks: of_name, .. } = match kubeconfig {
         Some(kubeconfig) => load::node_name(&settings, &facts.machine, &kubeconfig)?,

@@ -10,6 +10,7 @@ use super::load;
 use super::means::means;
 use crate::config::Settings;
 use crate::config::kubeconfig::Kubeconfig;
+use crate::config::settings::lists_devices;
 use crate::io;
 use crate::io::credentials;
 use crate::io::sandbox::Sandbox;
@@ -90,6 +91,10 @@ fn read_again(
     let files = load::files(sources, &settings, kubeconfig.as_ref().ok().and_then(Option::as_ref));
     let text = "is in a folder that the sandbox does not open: it is read from the next start on";
     warn("sandbox", sandbox.outside(&files).into_iter().map(|file| format!("{file} {text}")));
+    if lists_devices(&settings.extended_resources) && !sandbox.lists_devices() {
+        let text = "extendedResources has a pattern below /dev, which the sandbox does not list: it is counted from the next start on";
+        warn("sandbox", [text.to_owned()]);
+    }
     let kubeconfig = kubeconfig?;
     if let Some(Ok(Some(other))) = kubeconfig.as_ref().map(credentials::node_name)
         && other != *name

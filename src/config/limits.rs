@@ -81,6 +81,14 @@ pub const CLUSTER_INFO_BYTES: usize = 64 * 1024;
 pub const NODE_LABELS: usize = 256;
 /// Taints from settings.
 pub const TAINTS: usize = 64;
+/// Extended resources from settings.
+pub const EXTENDED_RESOURCES: usize = 32;
+/// Patterns of paths that count one of them.
+pub const RESOURCE_PATTERNS: usize = 8;
+/// Longest pattern, bytes.
+pub const RESOURCE_PATTERN_BYTES: usize = 256;
+/// Names in folders that are read to count one of them, at each look.
+pub const RESOURCE_NAMES: usize = 4096;
 /// Addresses of the Node.
 pub const NODE_ADDRESSES: usize = 32;
 /// Events that wait to be sent; the oldest is dropped first.

@@ -19,6 +19,7 @@ pub mod plain_text;
 mod problem;
 mod profile;
 pub mod quantity;
+mod resources;
 pub mod settings;
 pub mod taint;
 mod values;

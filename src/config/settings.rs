@@ -12,6 +12,7 @@ use super::limits;
 use super::node_values::{address_list, cloud_provider, hostname, journal_quota, label_value, node_ip, node_labels};
 use super::node_values::{reserved, reserved_cpus, taint_list};
 use super::problem::{Findings, Problem};
+use super::resources::extended_resources;
 use super::taint::Taint;
 use super::values::{absolute_path, at_least, boolean, daily_bytes, number, path, profile, text};
 use super::yaml::{Content, Entry, Value};
@@ -21,6 +22,7 @@ pub use super::alpn::{AlpnProtocol, Http};
 pub use super::eviction::{PerSignal, Signal, Threshold};
 pub use super::join_values::{CaHash, Token};
 pub use super::node_values::{CloudProvider, Family, NAME_FACTS, NodeIp, Reserved};
+pub use super::resources::{ExtendedResources, ResourceSource, is_pattern, lists_devices};
 pub use super::values::Profile;
 
 /// One row of the table.
@@ -185,6 +187,10 @@ settings! {
     extra_addresses: Vec<(String, String)> = Vec::new(),
         Ours "extraAddresses" "extra-addresses" "", ADDRESSES, address_list,
         "Addresses after the detected ones, each TYPE=ADDRESS with a type such as ExternalIP or ExternalDNS";
+    /// REC-4, MI-7.
+    extended_resources: ExtendedResources = ExtendedResources::new(),
+        Ours "extendedResources" "extended-resources" "", Map("RESOURCE", '=', "NUMBER|PATTERN"), extended_resources,
+        "Extended resources of the Node such as example.com/relay: a number, or how many paths are like patterns (README.md)";
     /// D8: true means capacity `pods: 0`, the taint twice and the label that keeps load balancers away.
     podless: bool = true, Ours "podless" "podless" "true", Boolean, boolean,
         "Keep pods away: capacity for 0 pods, taint nodepulse.dev/podless, no load balancer; false: maxPods";

@@ -46,6 +46,7 @@ use crate::api::traffic::Cadence;
 use crate::api::{Lane, Operation, Seen};
 use crate::config::Settings;
 use crate::config::kubeconfig::{Kubeconfig, Server};
+use crate::config::settings::lists_devices;
 use crate::journal::{self, BootId};
 use crate::probe::{self, Machine, Network, ReadingFiles, Root, StateDisk};
 use crate::time::Up;
@@ -140,7 +141,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         network_changed: Flag::default(),
         name_addresses: RefCell::default(),
         name_looked_up: Flag::default(),
-        judges_pids: Cell::new(start.settings.judges_pids()),
+        asked: RefCell::new(probe::Asked::by(&start.settings)),
         cadence: Cell::new(Cadence::of(&start.settings)),
         has_budget: Cell::new(start.settings.daily_bytes.is_some()),
         board_wanted: Flag::default(),
@@ -207,7 +208,8 @@ fn enter_sandbox(settings: &Settings, files: &[String], disk_answers: bool) -> S
     }
     // Who writes the log by now would not be in it.
     ::log::logger().flush();
-    let sandbox = Sandbox::enter(disk_answers.then_some(settings.state_directory.as_str()), files);
+    let state_directory = disk_answers.then_some(settings.state_directory.as_str());
+    let sandbox = Sandbox::enter(state_directory, files, lists_devices(&settings.extended_resources));
     ::log::info!(target: "sandbox", "{}", sandbox.summary());
     sandbox
 }
@@ -234,7 +236,7 @@ struct Shared {
     /// `None` until the first look-up of the node name has ended.
     name_addresses: RefCell<Option<Vec<IpAddr>>>,
     name_looked_up: Flag,
-    judges_pids: Cell<bool>,
+    asked: RefCell<probe::Asked>,
     /// For whoever asks what they cost.
     cadence: Cell<Cadence>,
     /// The agent is to know what the network takes.

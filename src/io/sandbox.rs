@@ -26,11 +26,15 @@ pub struct Sandbox {
     pub steps: Vec<Result<String, String>>,
     /// `None`: every file.
     readable: Option<Vec<PathBuf>>,
+    lists_devices: bool,
 }
 
 /// Facts of the board, and what libc needs to find names: their files are replaced by renaming, so their folders.
 const ALWAYS_READ: [&str; 9] =
     ["/proc", "/sys", "/etc", "/run", "/usr", "/lib", "/lib64", "/nix/store", "/var/lib/dbus"];
+
+/// Its folders come and go with the devices, and a rule is about a folder that is there: so all of it, of which no file may be opened.
+const DEVICES: &str = "/dev";
 
 /// Files that may be links to elsewhere: OpenWrt has its `resolv.conf` in `/tmp`.
 const LINKED: [&str; 5] =
@@ -43,8 +47,9 @@ const CAP_DAC_OVERRIDE: u32 = 1 << 1;
 impl Sandbox {
     /// Gives up, on this thread and those it will start, everything but to read the board and these files (with all in
     /// their folders), and to write below `state_directory`; `None`: that does not answer, so nobody may look at it.
-    pub fn enter(state_directory: Option<&str>, files: &[String]) -> Sandbox {
-        let mut sandbox = Sandbox::default();
+    /// `lists_devices`: names below [`DEVICES`] may be listed.
+    pub fn enter(state_directory: Option<&str>, files: &[String], lists_devices: bool) -> Sandbox {
+        let mut sandbox = Sandbox { lists_devices, ..Sandbox::default() };
         let privileges = set_no_new_privs();
         sandbox
             .steps
@@ -72,6 +77,11 @@ impl Sandbox {
         let is_inside = |path: &Path| readable.iter().any(|folder| path.starts_with(folder));
         let is_outside = |file: &&String| folders_of(file).iter().any(|folder| !is_inside(folder));
         files.iter().filter(is_outside).map(String::as_str).collect()
+    }
+
+    /// Whether the names below `/dev` may be listed.
+    pub fn lists_devices(&self) -> bool {
+        self.readable.is_none() || self.lists_devices
     }
 
     /// One line for the log.
@@ -109,6 +119,9 @@ impl Sandbox {
         for folder in &readable {
             allow(&rules, folder, access::reading());
         }
+        if self.lists_devices {
+            allow(&rules, Path::new(DEVICES), access::listing());
+        }
         if is_there {
             allow(&rules, Path::new(state_directory), access::state(version));
             readable.push(PathBuf::from(state_directory));
@@ -124,7 +137,8 @@ impl Sandbox {
         } else {
             format!("writes anywhere until the next start, as {state_directory} is not there yet")
         };
-        Ok(format!("Landlock {version}: opens the board's own files and those of its settings, {written}"))
+        let listed = if self.lists_devices { "lists names below /dev, " } else { "" };
+        Ok(format!("Landlock {version}: opens the board's own files and those of its settings, {listed}{written}"))
     }
 }
 
@@ -171,6 +185,10 @@ mod access {
 
     pub fn reading() -> u64 {
         READ_FILE | READ_DIR
+    }
+
+    pub fn listing() -> u64 {
+        READ_DIR
     }
 
     /// Everything that changes a file system, as far as this version knows it: from `WRITE_FILE` to `MAKE_SYM`, then

@@ -44,7 +44,7 @@ impl Update {
     }
 
     /// The value of a fact; one that is absent is a problem of this field of the Node.
-    pub(super) fn known<'a, T>(&mut self, fact: &'a Fact<T>, field: &'static str) -> Option<&'a T> {
+    pub(super) fn known<'a, T>(&mut self, fact: &'a Fact<T>, field: &str) -> Option<&'a T> {
         fact.as_ref().map_err(|absent| self.problems.push(NodeError::no_fact(field, absent))).ok()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::board::{Board, Update};
 use super::error::NodeError;
+use super::extended;
 use super::object::ResourceList;
 use super::pressure::threshold_value;
 use super::remembered::Remembered;
@@ -49,7 +50,9 @@ fn set_capacity(capacity: &mut ResourceList, board: &Board, remembered: &mut Rem
             .or_else(|| update.known(read, "status.capacity.ephemeral-storage").map(|system| system.capacity_bytes));
         bytes.map(|bytes| put(EPHEMERAL_STORAGE, Quantity::from_bytes(bytes)));
     }
-    for name in REQUIRED {
+    let readings = &board.facts.readings;
+    extended::set(capacity, readings, update);
+    for name in REQUIRED.into_iter().chain(readings.extended_resources.keys().map(String::as_str)) {
         let known = capacity.get(name).or_else(|| remembered.sizes.get(name)).cloned();
         if let Some(size) = known {
             capacity.insert(name.to_owned(), size.clone());

@@ -7,7 +7,7 @@ use super::event::NodeEvent;
 use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus};
 use super::reconcile::{MANAGED_ATTACH_DETACH, NO_LOAD_BALANCER_LABEL, make_equal, reconcile, same_status};
 use super::remembered::Remembered;
-use super::{address, capacity, condition, identity, version};
+use super::{address, capacity, condition, extended, identity, version};
 use crate::config::Settings;
 use crate::config::settings::CloudProvider;
 use crate::config::taint::{Effect, Taint};
@@ -42,6 +42,7 @@ pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered, reconcil
     if reconciles {
         reconcile(&mut node, &initial_metadata(board), &board.facts.machine.hugepages);
     }
+    extended::claim(&mut node, &board.facts.readings);
     let asserted = default_labels(board).filter(|(key, _)| ASSERTED_LABELS.contains(key));
     node.metadata.labels.extend(asserted.map(|(key, value)| (key.to_owned(), value.to_owned())));
     make_equal(&mut node.metadata.annotations, &identity::annotations(&board.facts.machine), identity::ANNOTATIONS);
@@ -79,6 +80,7 @@ fn initial_metadata(board: &Board) -> Metadata {
     if board.settings.enable_controller_attach_detach {
         annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
     }
+    annotations.extend(extended::annotation(&board.facts.readings));
     Metadata { labels: labels(board), annotations, ..Metadata::default() }
 }
 

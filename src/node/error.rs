@@ -10,7 +10,7 @@ pub struct NodeError {
     word: &'static str,
     text: String,
     /// The field of the Node that has no source on this board.
-    field: Option<&'static str>,
+    field: Option<String>,
 }
 
 impl NodeError {
@@ -19,9 +19,9 @@ impl NodeError {
         NodeError { word, text, field: None }
     }
 
-    pub(super) fn no_fact(field: &'static str, absent: &Absent) -> NodeError {
+    pub(super) fn no_fact(field: &str, absent: &Absent) -> NodeError {
         let text = format!("{field}: no source on this board ({absent})");
-        NodeError { word: "fact-absent", text, field: Some(field) }
+        NodeError { word: "fact-absent", text, field: Some(field.to_owned()) }
     }
 
     /// The machine word.
@@ -31,7 +31,7 @@ impl NodeError {
 
     /// What it is about: a file of noise reads otherwise at each look, and is one problem.
     pub fn subject(&self) -> &str {
-        self.field.unwrap_or(&self.text)
+        self.field.as_deref().unwrap_or(&self.text)
     }
 }
 

@@ -8,6 +8,7 @@ pub mod condition;
 pub mod desired;
 mod error;
 pub mod event;
+pub mod extended;
 pub mod identity;
 pub mod lease;
 pub mod leaving;

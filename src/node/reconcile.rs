@@ -36,7 +36,7 @@ const DEFAULT_LABELS: [&str; 12] = [
 /// are made right by each report.
 ///
 /// Extended resources (REC-4) are left alone: the agent has no device plug-ins, so those it finds belong to somebody
-/// else; but those of a kubelet that was here before us, whose plug-ins are gone, become 0. Taints and all other labels
+/// else, or to the settings (`extended`); but those of a kubelet that was here before us, whose plug-ins are gone, become 0. Taints and all other labels
 /// are never touched, as they are set at creation only; but a kubelet's Node gets the label that keeps load balancers off.
 pub(super) fn reconcile(node: &mut Node, initial: &Metadata, hugepages: &[Hugepages]) {
     let was_kubelets = version::is_kubelets(node);

@@ -14,7 +14,7 @@ pub struct Remembered {
     /// The first size seen of the state directory's file system: ZFS and btrfs change theirs all the time, and each
     /// change would be a PATCH (CHG-4). The kubelet reads it once as well. Whoever looks at the board fills it in.
     pub disk_bytes: Option<u64>,
-    /// The last that was known of each resource without which a Node is not Ready, from the board or from the server: a Node
-    /// that somebody makes anew has none.
+    /// The last that was known of each resource without which a Node is not Ready, and of each extended one of the settings, from the
+    /// board or from the server: a Node that somebody makes anew has none.
     pub sizes: ResourceList,
 }

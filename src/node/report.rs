@@ -28,8 +28,9 @@ pub fn report_in_full(base: &Node, wanted: &Node) -> String {
 /// After a PATCH whose answer was lost: all of the status whole, as the server may have either version of each field.
 pub fn whole_status(base: &Node, wanted: &Node) -> String {
     let mut old = without_conditions(base, rules::is_own);
-    old.status.capacity.clear();
-    old.status.allocatable.clear();
+    // Of what was there only what goes: that has to be named.
+    old.status.capacity.retain(|name, _| !wanted.status.capacity.contains_key(name));
+    old.status.allocatable.retain(|name, _| !wanted.status.allocatable.contains_key(name));
     // But for who wrote it: it decides what else goes.
     let kubelet_version = if version::is_kubelets(base) { old.status.node_info.kubelet_version } else { String::new() };
     old.status.node_info = NodeInfo { kubelet_version, ..NodeInfo::default() };

@@ -1,5 +1,6 @@
 //! What the probe says about a machine: every fact is there, or absent with the reason.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -106,6 +107,9 @@ pub struct Readings {
     /// Where that is mounted, if the kernel has made it read-only by itself, as it does after errors; `None`: it has not.
     pub made_read_only: Fact<Option<String>>,
     pub pids: Fact<Pids>,
+    /// Each extended resource of the settings, and how many of it there are.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extended_resources: BTreeMap<String, Fact<u64>>,
 }
 
 /// What memory pressure is judged from.

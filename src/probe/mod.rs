@@ -22,18 +22,22 @@ mod pids;
 mod readings;
 pub mod report;
 mod reset;
+mod resources;
 mod root;
 mod routes;
 
 pub use facts::{Absent, Fact, Facts, FileSystem, Machine, Network, Readings, StateDisk, Why};
 pub use machine::machine;
 pub use network::{network, within_limit};
-pub use readings::{ReadingFiles, readings, state_disk};
+pub use readings::{Asked, ReadingFiles, readings, state_disk};
+pub use resources::count as extended_resources;
 pub use root::Root;
 
-/// Everything the Node is made from, read now. `state_directory` is below `root`, as the agent itself would name it.
-pub fn facts(root: &Root, state_directory: &str) -> Facts {
-    Facts { machine: machine(root), readings: readings(root, state_directory), network: network(root) }
+use crate::config::Settings;
+
+/// Everything the Node is made from, read now. Paths of the settings are below `root`, as the agent itself would name them.
+pub fn facts(root: &Root, settings: &Settings) -> Facts {
+    Facts { machine: machine(root), readings: readings(root, settings), network: network(root) }
 }
 
 /// What a person should know of the facts although they are what the files say, one sentence each.

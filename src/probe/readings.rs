@@ -4,8 +4,9 @@ use super::facts::{Absent, Fact, Machine, MemorySource, MemoryUse, Pids, Reading
 use super::memory::MEMINFO;
 use super::mounts::MOUNTINFO;
 use super::root::{OpenFile, Root};
-use super::{attribute, machine, memory, mounts, pids};
-use crate::config::limits;
+use super::{attribute, machine, memory, mounts, pids, resources};
+use crate::config::settings::ExtendedResources;
+use crate::config::{Settings, limits};
 
 const CGROUP_V2: &str = "/sys/fs/cgroup/memory.stat";
 const CGROUP_V1: &str = "/sys/fs/cgroup/memory/memory.stat";
@@ -16,9 +17,24 @@ const READINGS_PER_REFRESH: u32 = 360;
 /// The mounts are read so often, once a minute: the kernel writes the table for each reader anew.
 const READINGS_PER_MOUNTS: u32 = 6;
 
-/// What pressure is judged from, read once.
-pub fn readings(root: &Root, state_directory: &str) -> Readings {
-    ReadingFiles::open(root).read(state_disk(root, state_directory, true), true)
+/// What the settings ask of each look at the board.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// Whether a threshold asks for [`Readings::pids`].
+    pub pids: bool,
+    pub extended_resources: ExtendedResources,
+}
+
+impl Asked {
+    pub fn by(settings: &Settings) -> Asked {
+        Asked { pids: settings.judges_pids(), extended_resources: settings.extended_resources.clone() }
+    }
+}
+
+/// What a look at the board finds, asked or not.
+pub fn readings(root: &Root, settings: &Settings) -> Readings {
+    let asked = Asked { pids: true, ..Asked::by(settings) };
+    ReadingFiles::open(root).read(state_disk(root, &settings.state_directory, true), &asked)
 }
 
 /// The file system of as much of the state directory as exists: what is not there yet will be on the same. On some file
@@ -36,8 +52,8 @@ pub fn state_disk(root: &Root, state_directory: &str, is_new: bool) -> StateDisk
 /// The files of the readings, kept open.
 ///
 /// A reading is three system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing),
-/// `statvfs` of the disk, and `pread` of the list of CPUs. Where PIDs are judged it is three more, once a minute two for the
-/// mounts, and once an hour about ten.
+/// `statvfs` of the disk, and `pread` of the list of CPUs. Where PIDs are judged it is three more, four for each folder in which
+/// extended resources are counted, once a minute two for the mounts, and once an hour about ten.
 #[derive(Debug)]
 pub struct ReadingFiles {
     root: Root,
@@ -91,8 +107,8 @@ impl ReadingFiles {
         files
     }
 
-    /// The readings of now, with what [`state_disk`] said; `judges_pids`: whether a threshold asks for [`Readings::pids`].
-    pub fn read(&mut self, disk: StateDisk, judges_pids: bool) -> Readings {
+    /// The readings of now, with what [`state_disk`] said.
+    pub fn read(&mut self, disk: StateDisk, asked: &Asked) -> Readings {
         match self.readings_left.checked_sub(1).filter(|_| self.memory_total_bytes.is_ok()) {
             Some(left) => self.readings_left = left,
             None => self.refresh(),
@@ -103,8 +119,9 @@ impl ReadingFiles {
             self.made_read_only = self.look_at_mounts();
         }
         let (node_file_system, made_read_only) = (disk.file_system, self.made_read_only.clone());
-        let pids = if judges_pids { self.pids() } else { Err(Absent::new(LOADAVG, Why::Unasked)) };
-        Readings { memory: self.memory(), node_file_system, made_read_only, pids }
+        let pids = if asked.pids { self.pids() } else { Err(Absent::new(LOADAVG, Why::Unasked)) };
+        let extended_resources = resources::count(&self.root, &asked.extended_resources);
+        Readings { memory: self.memory(), node_file_system, made_read_only, pids, extended_resources }
     }
 
     /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not

@@ -56,6 +56,9 @@ pub fn to_text(facts: &Facts) -> String {
             &format!("the kernel has made the file system at {mounted} read-only, as it does after errors"),
         );
     }
+    for (name, count) in &readings.extended_resources {
+        page.line(name, count, u64::to_string);
+    }
     page.line("pids", &readings.pids, |Pids { limit, used }| format!("{used} of {limit}"));
     for interface in &network.interfaces {
         page.text("interface", &interface_text(interface));
@@ -140,6 +143,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Settings;
     use crate::probe::{Root, facts};
 
     #[test]
@@ -153,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_says_nothing_is_a_list_of_reasons() {
-        let nothing = facts(&Root::new("/nonexistent"), "/var/lib/nodepulse");
+        let nothing = facts(&Root::new("/nonexistent"), &Settings::default());
         let json = to_json(&nothing);
         assert_eq!(json["machine"]["cpuCount"]["absent"], "no-such-file");
         assert_eq!(json["machine"]["cpuCount"]["path"], "/proc/cpuinfo");
@@ -166,7 +170,7 @@ mod tests {
 
     #[test]
     fn absent_facts_come_last_with_their_reason() {
-        let here = facts(&Root::new("/"), "/");
+        let here = facts(&Root::new("/"), &Settings { state_directory: "/".to_owned(), ..Settings::default() });
         let text = to_text(&here);
         assert!(text.contains("cpus           "), "{text}");
         assert!(to_json(&here)["machine"]["memoryTotalBytes"].as_u64().is_some());

@@ -140,6 +140,24 @@ impl Root {
         Ok(names)
     }
 
+    /// How many names a directory has, counted no further than one more than `most`, and in no order those that are wanted.
+    pub(super) fn names(
+        &self,
+        path: &str,
+        most: usize,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Fact<(usize, Vec<String>)> {
+        let read = || -> io::Result<(usize, Vec<String>)> {
+            let (mut count, mut names) = (0, Vec::new());
+            for entry in fs::read_dir(self.resolve(path)?)?.take(most.saturating_add(1)) {
+                count += 1;
+                names.extend(entry?.file_name().into_string().ok().filter(|name| is_wanted(name)));
+            }
+            Ok((count, names))
+        };
+        read().map_err(|error| absent(path, &error))
+    }
+
     /// Whether a directory is there, at the end of all links.
     pub(super) fn is_directory(&self, path: &str) -> bool {
         self.resolve(path).is_ok_and(|path| path.is_dir())

@@ -3,18 +3,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nodepulse::config::limits;
+use nodepulse::config::{Settings, limits};
 use nodepulse::probe::facts::Why;
 use nodepulse::probe::{Facts, Root, facts, remarks, report};
 
-use super::{STATE_DIRECTORY, Scratch, boards, files};
+use super::{Scratch, boards, files};
 
 /// Every attribute of every board and the first lines of every table cut at every byte, all files of one length at a
 /// time; the rest of the tables, which is more of the same, at every 31st.
 #[test]
 fn a_file_cut_at_any_byte_is_a_fact_or_an_absence() {
     for board in boards() {
-        let whole = facts(&Root::new(&board), STATE_DIRECTORY).machine;
+        let whole = facts(&Root::new(&board), &Settings::default()).machine;
         let scratch = Scratch::of_board("cut", &board);
         let files = files(&scratch.0);
         let length = |file: &PathBuf| fs::metadata(file).unwrap().len();
@@ -163,7 +163,7 @@ fn a_file_without_end_costs_no_more_than_its_limit() {
 
 /// The facts, printed too: neither may panic.
 fn probed(root: &Path) -> Facts {
-    let facts = facts(&Root::new(root), STATE_DIRECTORY);
+    let facts = facts(&Root::new(root), &Settings::default());
     let printed = report::to_json(&facts).to_string().len() + report::to_text(&facts).len();
     assert!(printed > 0);
     facts

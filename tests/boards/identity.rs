@@ -1,5 +1,6 @@
 //! Turns trees of a few files into the identity of a machine: which file counts, and which lie is passed over.
 
+use nodepulse::config::Settings;
 use nodepulse::probe::facts::Why;
 use nodepulse::probe::{Machine, Root, facts, machine, report};
 
@@ -211,7 +212,7 @@ fn what_was_refused_and_why_is_in_the_report() {
     board.write("proc/cpuinfo", "processor : 0\nSerial : 1b00000000000000\n");
     board.write("sys/class/dmi/id/product_serial", "Chassis Serial Number\n");
     board.write("sys/class/dmi/id/board_serial", "BS-4711\n");
-    let facts = facts(&Root::new(&board.0), "/var/lib/nodepulse");
+    let facts = facts(&Root::new(&board.0), &Settings::default());
     assert_eq!(facts.machine.board_serial.as_deref(), Ok("BS-4711"));
     let text = report::to_text(&facts);
     for line in [

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use nodepulse::probe::{ReadingFiles, Root, state_disk};
+use nodepulse::probe::{Asked, ReadingFiles, Root, state_disk};
 
 use super::Scratch;
 use super::left_out::leave_out;
@@ -45,7 +45,7 @@ impl Ext4 {
         let root = Root::new("/");
         let directory = format!("{}/lib/nodepulse", self.point());
         let disk = state_disk(&root, &directory, true);
-        ReadingFiles::open(&root).read(disk, false).made_read_only.unwrap()
+        ReadingFiles::open(&root).read(disk, &Asked::default()).made_read_only.unwrap()
     }
 }
 
@@ -88,7 +88,8 @@ fn a_running_process_notices_it_within_a_minute_and_whatever_the_way_to_the_dire
         let directory = format!("{link}/nodepulse");
         assert!(Path::new(&directory).is_dir());
         let mut files = ReadingFiles::open(&root);
-        let mut look = |is_new| files.read(state_disk(&root, &directory, is_new), false).made_read_only.unwrap();
+        let mut look =
+            |is_new| files.read(state_disk(&root, &directory, is_new), &Asked::default()).made_read_only.unwrap();
         assert_eq!(look(true), None);
         ext4.damage()?;
         // One look is every ten seconds.

@@ -1,5 +1,6 @@
 //! Turns trees of a few files into interfaces and addresses: whose address it is, and which is the Node's.
 
+use nodepulse::config::Settings;
 use nodepulse::probe::{Root, network};
 
 use super::Scratch;
@@ -32,7 +33,7 @@ fn internal_ip(name: &str, routes: &str, addresses: &[&str]) -> serde_json::Valu
         board.write(&format!("sys/class/net/{interface}/flags"), "0x1003\n");
         board.write(&format!("sys/class/net/{interface}/operstate"), "up\n");
     }
-    let node = super::node(nodepulse::probe::facts(&Root::new(&board.0), super::STATE_DIRECTORY));
+    let node = super::node(nodepulse::probe::facts(&Root::new(&board.0), &Settings::default()));
     node["node"]["status"]["addresses"][0]["address"].clone()
 }
 

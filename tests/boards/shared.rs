@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nodepulse::config::Settings;
 use nodepulse::probe::facts::{Hugepages, Pids, Why};
 use nodepulse::probe::{Facts, Root, facts, report};
 
-use super::{STATE_DIRECTORY, Scratch, files, folders};
+use super::{Scratch, files, folders};
 
 /// CPUs and memory in KiB of each tree that has them; `None`: no file says it, which is unknown and not zero.
 const KNOWN: [(&str, Option<u32>, Option<u64>); 23] = [
@@ -52,7 +53,7 @@ fn trees_of_real_machines_give_what_is_known_of_them() {
             continue;
         }
         let restored = restore(&tree);
-        let facts = facts(&Root::new(&restored.0), STATE_DIRECTORY);
+        let facts = facts(&Root::new(&restored.0), &Settings::default());
         assert!(!report::to_text(&facts).is_empty(), "{name}");
         checked += 1;
         if let Some((_, cpus, memory_kib)) = KNOWN.iter().find(|(known, ..)| *known == name) {
@@ -79,7 +80,7 @@ fn every_cpuinfo_of_the_corpus_has_processors() {
     for text in &texts {
         let scratch = Scratch::new("corpus");
         scratch.write("proc/cpuinfo", fs::read(text).unwrap());
-        let machine = facts(&Root::new(&scratch.0), STATE_DIRECTORY).machine;
+        let machine = facts(&Root::new(&scratch.0), &Settings::default()).machine;
         if let Ok(serial) = machine.board_serial {
             assert!(serials.insert(serial), "{}: two boards of one serial number", text.display());
         }

@@ -51,7 +51,7 @@ fn in_the_sandbox_an_agent_can_do_its_work_and_nothing_else() {
     let at = move |name: &str| format!("{}/{name}", folder.to_str().expect("text"));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let before = File::open(at("elsewhere/file")).expect("open before");
-    let sandbox = Sandbox::enter(Some(&at("state")), &[at("credentials/key"), at("credentials/authority")]);
+    let sandbox = Sandbox::enter(Some(&at("state")), &[at("credentials/key"), at("credentials/authority")], true);
     assert!(sandbox.steps.iter().all(|step| step.is_ok()) || !has_landlock(), "{:?}", sandbox.steps);
     // On a thread that begins afterwards, as the writer of the journal and the resolver do.
     let thread = std::thread::Builder::new().spawn(move || {
@@ -73,6 +73,7 @@ fn works(at: &impl Fn(&str) -> String, listener: &TcpListener) {
         );
     }
     assert!(fs::read_dir("/sys/class/net").expect("a folder").count() > 0);
+    assert!(fs::read_dir("/dev").expect("a folder to be listed").count() > 0);
     assert_eq!(fs::read_to_string(at("credentials/key")).expect("the key"), "secret");
     assert_eq!(fs::read_to_string(at("credentials/authority")).expect("where the link leads"), "public");
     assert_eq!(fs::read_to_string(at("state/uplink")).expect("the state"), "known");
@@ -136,7 +137,9 @@ fn without_a_state_directory_one_that_comes_late_can_still_be_made() {
         return;
     };
     let state = format!("{}/late", folder.to_str().expect("text"));
-    let sandbox = Sandbox::enter(Some(&state), &[]);
+    let sandbox = Sandbox::enter(Some(&state), &[], false);
+    let listed = fs::read_dir("/dev").err().map(|error| error.kind());
+    assert_eq!(listed, Some(ErrorKind::PermissionDenied).filter(|_| has_landlock()), "nobody asked for its names");
     fs::create_dir(&state).expect("made late");
     fs::write(format!("{state}/journal"), "x").expect("written");
     File::open(&state).expect("the folder, to lock it").sync_all().expect("synced");
@@ -202,6 +205,13 @@ fn check_shows_each_step_and_works_inside() {
     let text = out(&output);
     assert_eq!(text.lines().filter(|line| line.contains(" sandbox ")).count(), 5, "{text}");
     assert!(text.contains("ok        sandbox      seccomp: "), "{text}");
+    let resources = "--extended-resources=example.com/relay=4,example.com/null=/dev/nul?";
+    let listing = out(&nodepulse(&["check", "--kubeconfig", &kubeconfig, "--hostname-override", "edge-1", resources]));
+    for counted in ["ok        resource     4 of example.com/relay\n", "ok        resource     1 of example.com/null\n"]
+    {
+        assert!(listing.contains(counted), "{listing}");
+    }
+    assert!(listing.contains("lists names below /dev") || !has_landlock(), "{listing}");
     let open = nodepulse(&["check", "--kubeconfig", &kubeconfig, "--sandbox=false"]);
     assert!(out(&open).contains("sandbox: false, so the process keeps every right it has"), "{}", out(&open));
 }

@@ -19,6 +19,7 @@ mod budget;
 mod check;
 mod clocks;
 mod credentials;
+mod devices;
 mod earlier;
 mod expected;
 mod faults;
@@ -82,6 +83,7 @@ pub fn cases() -> Vec<Case> {
         throttled::cases(),
         names::cases(),
         left::cases(),
+        devices::cases(),
         check::cases(),
         clocks::cases(),
         registration::cases(),

@@ -57,6 +57,7 @@ pub fn readings(board: &Board) -> Readings {
         }),
         made_read_only: Ok(board.made_read_only.then(|| "/var".to_owned())),
         pids: pids.map(|pids| Pids { limit: pids.limit, used: pids.used }),
+        extended_resources: Default::default(),
     }
 }
 

@@ -422,6 +422,7 @@ fn body_of(operation: &Operation) -> Value {
 fn facts() -> Facts {
     let text = |text: &str| Ok(text.to_owned());
     let address = InterfaceAddress { ip: IpAddr::from([10, 0, 0, 1]), unusable: false, second_choice: false };
+    let route = DefaultRoute { interface: "eth0".to_owned(), gateway: None, is_v6: false, metric: 100 };
     Facts {
         machine: Machine {
             hostname: text("n1"),
@@ -453,6 +454,7 @@ fn facts() -> Facts {
             }),
             made_read_only: Ok(None),
             pids: Ok(Pids { limit: 32_768, used: 200 }),
+            extended_resources: Default::default(),
         },
         network: Network {
             interfaces: vec![Interface {
@@ -463,12 +465,7 @@ fn facts() -> Facts {
                 point_to_point: false,
                 addresses: vec![address],
             }],
-            default_routes: vec![DefaultRoute {
-                interface: "eth0".to_owned(),
-                gateway: None,
-                is_v6: false,
-                metric: 100,
-            }],
+            default_routes: vec![route],
             node_name_addresses: Vec::new(),
         },
     }

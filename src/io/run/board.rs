@@ -65,7 +65,7 @@ impl Shared {
             ::log::info!(target: "recounted", "read again: {}", probe::report::size_of(&board.machine));
             self.board_given.set(false);
         }
-        let readings = Box::new(board.reading_files.read(disk, self.judges_pids.get()));
+        let readings = Box::new(board.reading_files.read(disk, &self.asked.borrow()));
         let whole = || {
             let node_name_addresses = self.name_addresses.borrow().clone().unwrap_or_default();
             let network = Network { node_name_addresses, ..self.network.borrow().clone() };

@@ -8,6 +8,7 @@ use crate::agent::CredentialDates;
 use crate::api::Failure;
 use crate::api::traffic::Cadence;
 use crate::config::Settings;
+use crate::probe::Asked;
 
 /// How often files that do not answer are asked again, until they do.
 const SILENT_PAUSE: Duration = Duration::from_secs(5);
@@ -85,7 +86,7 @@ impl MainLoop<'_, '_> {
         match read {
             Ok((settings, replaced)) => {
                 log::set_verbosity(settings.verbosity);
-                self.shared.judges_pids.set(settings.judges_pids());
+                self.shared.asked.replace(Asked::by(&settings));
                 self.shared.cadence.set(Cadence::of(&settings));
                 self.shared.has_budget.set(settings.daily_bytes.is_some());
                 match replaced {

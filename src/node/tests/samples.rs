@@ -86,6 +86,7 @@ pub(crate) fn facts() -> Facts {
             }),
             made_read_only: Ok(None),
             pids: Ok(Pids { limit: 4096, used: 100 }),
+            extended_resources: Default::default(),
         },
         network: Network {
             interfaces: vec![interface("lo", &["127.0.0.1", "::1"]), interface("eth0", &["10.0.0.1", "fe80::1"])],

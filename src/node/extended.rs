@@ -1,0 +1,187 @@
+//! Turns the counts of the extended resources of the settings into those of a Node, without those that left the settings.
+
+use super::board::Update;
+use super::object::{Node, ResourceList};
+use crate::config::labels;
+use crate::config::quantity::Quantity;
+use crate::probe::Readings;
+
+/// Annotation with the names of the extended resources that this board has put on the Node, with commas between them: those
+/// are its own to take away, also after a restart, on another card or by another board in its place.
+pub const EXTENDED_RESOURCES: &str = "nodepulse.dev/extended-resources";
+
+/// The annotation that names them; `None`: there are none.
+pub(super) fn annotation(readings: &Readings) -> Option<(String, String)> {
+    let names: Vec<&str> = readings.extended_resources.keys().map(String::as_str).collect();
+    (!names.is_empty()).then(|| (EXTENDED_RESOURCES.to_owned(), names.join(",")))
+}
+
+/// Takes away what the Node says is ours and the settings no longer name, and makes it say what is.
+pub(super) fn claim(node: &mut Node, readings: &Readings) {
+    let claimed = node.metadata.annotations.get(EXTENDED_RESOURCES).cloned().unwrap_or_default();
+    // Somebody may have written there what was never ours to take away.
+    let is_one = |name: &&str| labels::check_extended_resource(name).is_ok();
+    for name in claimed.split(',').filter(is_one).filter(|name| !readings.extended_resources.contains_key(*name)) {
+        node.status.capacity.remove(name);
+        node.status.allocatable.remove(name);
+    }
+    node.metadata.annotations.remove(EXTENDED_RESOURCES);
+    node.metadata.annotations.extend(annotation(readings));
+}
+
+/// MI-7: what cannot be counted stays what it was.
+pub(super) fn set(capacity: &mut ResourceList, readings: &Readings, update: &mut Update) {
+    for (name, count) in &readings.extended_resources {
+        if let Some(count) = update.known(count, &format!("status.capacity.{name}")) {
+            capacity.insert(name.clone(), Quantity::from_count(*count).to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::node::desired::{initial, updated};
+    use crate::node::patch::status_patch;
+    use crate::node::remembered::Remembered;
+    use crate::node::report::whole_status;
+    use crate::node::tests::samples::{self, absent};
+    use crate::node::version::kubelet_version;
+    use crate::probe::{Fact, Facts};
+
+    fn counted(counts: &[(&str, Fact<u64>)]) -> Facts {
+        let mut facts = samples::facts();
+        facts.readings.extended_resources =
+            counts.iter().map(|(name, count)| ((*name).to_owned(), count.clone())).collect();
+        facts
+    }
+
+    fn next(base: &Node, facts: &Facts, remembered: &mut Remembered) -> Update {
+        let settings = samples::settings();
+        updated(base, &samples::board(&settings, facts, samples::LATER), remembered, false)
+    }
+
+    fn new(facts: &Facts, remembered: &Remembered) -> Update {
+        let settings = samples::settings();
+        initial(&samples::board(&settings, facts, samples::START), remembered)
+    }
+
+    /// What is sent, and the Node of the server after that.
+    fn report(base: &Node, facts: &Facts) -> (Value, Node) {
+        let update = next(base, facts, &mut Remembered::default());
+        let mut patch: Value = serde_json::from_str(&status_patch(base, &update.node)).unwrap();
+        assert!(update.changed, "{patch}");
+        if let Some(status) = patch["status"].as_object_mut() {
+            status.retain(|key, _| !key.contains("onditions"));
+        }
+        (patch, update.node)
+    }
+
+    const BOTH: [&str; 2] = ["capacity", "allocatable"];
+
+    #[test]
+    fn a_new_node_has_them_and_names_them() {
+        let facts = counted(&[("example.com/relay", Ok(4)), ("example.com/usb", Ok(0)), ("example.com/x", absent())]);
+        let Update { node, problems, .. } = new(&facts, &Remembered::default());
+        for list in [&node.status.capacity, &node.status.allocatable] {
+            assert_eq!((list["example.com/relay"].as_str(), list["example.com/usb"].as_str()), ("4", "0"));
+            assert!(!list.contains_key("example.com/x"), "{list:?}");
+        }
+        assert_eq!(node.metadata.annotations[EXTENDED_RESOURCES], "example.com/relay,example.com/usb,example.com/x");
+        let said: Vec<&str> = problems.iter().map(|problem| problem.subject()).collect();
+        assert_eq!(said, ["status.capacity.example.com/x"]);
+        assert!(
+            !new(&samples::facts(), &Remembered::default()).node.metadata.annotations.contains_key(EXTENDED_RESOURCES)
+        );
+    }
+
+    #[test]
+    fn a_device_that_comes_or_goes_is_one_change_of_both_lists() {
+        let base = new(&counted(&[("example.com/usb", Ok(1))]), &Remembered::default()).node;
+        let (patch, node) = report(&base, &counted(&[("example.com/usb", Ok(2))]));
+        assert_eq!(
+            patch["status"],
+            json!({ "capacity": { "example.com/usb": "2" }, "allocatable": { "example.com/usb": "2" } })
+        );
+        assert_eq!(patch["metadata"], Value::Null);
+        let (patch, _) = report(&node, &counted(&[("example.com/usb", Ok(0))]));
+        assert_eq!(patch["status"]["capacity"]["example.com/usb"], "0");
+    }
+
+    #[test]
+    fn one_that_left_the_settings_goes_with_null_and_those_of_others_stay() {
+        let mut base =
+            new(&counted(&[("example.com/relay", Ok(4)), ("example.com/usb", Ok(1))]), &Remembered::default()).node;
+        for list in [&mut base.status.capacity, &mut base.status.allocatable] {
+            list.insert("vendor.example/theirs".to_owned(), "3".to_owned());
+        }
+        let (patch, node) = report(&base, &counted(&[("example.com/usb", Ok(1))]));
+        for list in BOTH {
+            assert_eq!(patch["status"][list], json!({ "example.com/relay": null }), "{list}");
+        }
+        assert_eq!(patch["metadata"]["annotations"], json!({ EXTENDED_RESOURCES: "example.com/usb" }));
+        // Another process, with settings that name none.
+        let (patch, node) = report(&node, &samples::facts());
+        for list in BOTH {
+            assert_eq!(patch["status"][list], json!({ "example.com/usb": null }), "{list}");
+        }
+        assert_eq!(patch["metadata"]["annotations"], json!({ EXTENDED_RESOURCES: null }));
+        assert_eq!(node.status.allocatable["vendor.example/theirs"], "3");
+        assert!(!next(&node, &samples::facts(), &mut Remembered::default()).changed);
+    }
+
+    #[test]
+    fn one_whose_removal_was_not_answered_is_removed_again() {
+        let base = new(&counted(&[("example.com/relay", Ok(4))]), &Remembered::default()).node;
+        let wanted = next(&base, &samples::facts(), &mut Remembered::default()).node;
+        let patch: Value = serde_json::from_str(&whole_status(&base, &wanted)).unwrap();
+        for list in BOTH {
+            assert_eq!(patch["status"][list]["example.com/relay"], Value::Null, "{list}");
+            assert!(patch["status"][list].as_object().unwrap().contains_key("example.com/relay"), "{list}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_wrote_into_the_annotation_takes_away_nothing_of_the_board() {
+        let mut base = samples::node();
+        base.metadata.annotations.insert(EXTENDED_RESOURCES.to_owned(), "cpu,,memory,x.kubernetes.io/a".to_owned());
+        let node = next(&base, &samples::facts(), &mut Remembered::default()).node;
+        assert_eq!(
+            (node.status.capacity.contains_key("cpu"), node.status.allocatable.contains_key("memory")),
+            (true, true)
+        );
+        assert!(!node.metadata.annotations.contains_key(EXTENDED_RESOURCES));
+    }
+
+    #[test]
+    fn what_cannot_be_counted_stays_what_it_was_also_on_a_node_that_is_made_anew() {
+        let mut remembered = Remembered::default();
+        let base = new(&counted(&[("example.com/usb", Ok(2))]), &remembered).node;
+        let unknown = counted(&[("example.com/usb", absent())]);
+        let update = next(&base, &unknown, &mut remembered);
+        assert_eq!((update.node.status.capacity["example.com/usb"].as_str(), update.problems.len()), ("2", 1));
+        let anew = new(&unknown, &remembered).node;
+        assert_eq!(anew.status.allocatable["example.com/usb"], "2");
+    }
+
+    #[test]
+    fn those_that_a_kubelet_left_become_zero_and_ours_are_counted() {
+        let (settings, facts) = (samples::settings(), counted(&[("example.com/usb", Ok(2))]));
+        let mut base = samples::node();
+        base.status.node_info.kubelet_version = "v1.36.3".to_owned();
+        for list in [&mut base.status.capacity, &mut base.status.allocatable] {
+            list.extend(
+                [("example.com/usb", "7"), ("example.com/gpu", "1")].map(|(name, n)| (name.to_owned(), n.to_owned())),
+            );
+        }
+        let version = kubelet_version(None);
+        let board =
+            crate::node::Board { kubelet_version: &version, ..samples::board(&settings, &facts, samples::LATER) };
+        let node = updated(&base, &board, &mut Remembered::default(), true).node;
+        for list in [&node.status.capacity, &node.status.allocatable] {
+            assert_eq!((list["example.com/usb"].as_str(), list["example.com/gpu"].as_str()), ("2", "0"));
+        }
+    }
+}
