@@ -33,7 +33,7 @@ use nodepulse::config::{self, Settings};
 use nodepulse::node::patch::create_body;
 use nodepulse::node::{Board, Remembered, Update, condition, initial, node_name, rules};
 use nodepulse::probe::facts::FileSystem;
-use nodepulse::probe::{Facts, Root, facts, report};
+use nodepulse::probe::{Facts, Root, complete_by_cloud, facts, report};
 use nodepulse::time::{Up, Wall};
 use serde_json::{Value, json};
 
@@ -56,39 +56,39 @@ fn every_board_gives_its_golden_facts_and_its_golden_node() {
     let mut wrong = Vec::new();
     for board in boards {
         assert!(board.join("SOURCE.md").is_file(), "{}: say in SOURCE.md what it is shaped after", board.display());
-        let facts = facts(&Root::new(&board), &settings(&board));
+        let settings = settings(&board);
+        let facts = facts(&Root::new(&board), &settings);
         wrong.extend(compare(&board.join("golden-facts.json"), &report::to_json(&facts)));
-        wrong.extend(compare(&board.join("golden-node.json"), &node(facts)));
+        wrong.extend(compare(&board.join("golden-node.json"), &node_with(&settings, facts)));
     }
     assert!(wrong.is_empty(), "{}\nUPDATE_GOLDEN=1 writes them anew", wrong.join("\n"));
 }
 
-/// Those of a board that has a use for devices, else the default ones.
+/// Those of a board that needs some, completed as the agent does, else the default ones.
 fn settings(board: &Path) -> Settings {
     let path = board.join("settings.yaml");
     let text = fs::read_to_string(&path).ok();
     let loaded = config::settings(text.as_deref().map(|text| ("settings.yaml", text)), &[]);
-    loaded.unwrap_or_else(|problems| panic!("{}: {problems:?}", path.display())).settings
+    let mut settings = loaded.unwrap_or_else(|problems| panic!("{}: {problems:?}", path.display())).settings;
+    complete_by_cloud(&mut settings, &Root::new(board)).unwrap();
+    settings
 }
 
 /// The Node that the board would register with default settings, or why it has no name.
-fn node(mut facts: Facts) -> Value {
+fn node(facts: Facts) -> Value {
+    node_with(&Settings::default(), facts)
+}
+
+fn node_with(settings: &Settings, mut facts: Facts) -> Value {
     (facts.readings.node_file_system, facts.readings.made_read_only) = (Ok(DISK), Ok(None));
-    let settings = Settings::default();
-    let name = match node_name(&settings, &facts.machine, None) {
+    let name = match node_name(settings, &facts.machine, None) {
         Ok(found) => found.name,
         Err(refused) => return json!({ "refused": refused.to_string() }),
     };
     let up = Up::since_boot(std::time::Duration::from_secs(60));
-    let wanted = condition::first_look(&settings, &facts, up);
-    let board = Board {
-        settings: &settings,
-        facts: &facts,
-        name: &name,
-        kubelet_version: "v1.36.0",
-        conditions: &wanted,
-        stamp: STAMP,
-    };
+    let wanted = condition::first_look(settings, &facts, up);
+    let board =
+        Board { settings, facts: &facts, name: &name, kubelet_version: "v1.36.0", conditions: &wanted, stamp: STAMP };
     let Update { node, conditions, problems, .. } = initial(&board, &Remembered::default());
     let body: Value = serde_json::from_str(&create_body(&node)).unwrap();
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();

@@ -426,6 +426,35 @@ fn a_settings_file_of_bytes_is_no_text() {
 }
 
 #[test]
+fn what_cloud_init_says_is_asked_for_and_stands_below_the_settings() {
+    let board = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/boards/cloud-hetzner");
+    let node = |flags: &[&str]| {
+        let output = nodepulse(&[&["render", "--root", board][..], flags].concat());
+        let node: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let id = node["spec"]["providerID"].as_str().unwrap_or_default().to_owned();
+        (node["metadata"]["labels"]["topology.kubernetes.io/zone"].as_str().map(str::to_owned), id, err(&output))
+    };
+    let asked = "--cloud-metadata=cloud-init";
+    let (zone, id, _) = node(&[asked]);
+    assert_eq!((zone.as_deref(), id.as_str()), (Some("fsn1-dc14"), "hcloud://49123456"));
+    let (zone, id, _) = node(&[asked, "--zone=mine", "--provider-id=edge://1"]);
+    assert_eq!((zone.as_deref(), id.as_str()), (Some("mine"), "edge://1"));
+    for flags in [&[][..], &[asked, "--cloud-provider=external"]] {
+        let (zone, id, _) = node(flags);
+        assert_eq!((zone, id.as_str()), (None, ""), "{flags:?}");
+    }
+    let elsewhere = Folder::new();
+    let output = nodepulse(&["render", "--root", &elsewhere.path(""), asked, "--hostname-override=edge-1"]);
+    let said =
+        "cloudMetadata: cloud-init says nothing of this machine (/run/cloud-init/instance-data.json: no such file)";
+    assert!(output.status.success() && err(&output).contains(said), "{}", err(&output));
+    fs::create_dir_all(elsewhere.path("run/cloud-init")).expect("a folder");
+    elsewhere.write("run/cloud-init/instance-data.json", &format!("{{\"v1\": {{}}}}{}", " ".repeat(256 * 1024)));
+    let output = nodepulse(&["render", "--root", &elsewhere.path(""), asked, "--hostname-override=edge-1"]);
+    assert!(err(&output).contains("longer than 262144 bytes"), "{}", err(&output));
+}
+
+#[test]
 fn output_that_cannot_be_written_is_a_failure() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
     let mut command = Command::new(env!("CARGO_BIN_EXE_nodepulse"));

@@ -88,7 +88,7 @@ struct Check {
 /// Looks at everything `run` needs. Wrong settings end it at once, as no other finding would be reliable.
 pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     let loaded = load::settings(sources)?;
-    let settings = loaded.settings;
+    let mut settings = loaded.settings;
     let root = Root::new("/");
     let kubeconfig = load::kubeconfig_or_join(&settings)?;
     let machine = probe::machine(&root);
@@ -107,6 +107,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     check.well("settings", load::settings_path(sources).unwrap_or("no file: defaults and flags"));
     check.note("settings", loaded.notices);
     check.note("board", probe::remarks(&root));
+    check.note("cloud", load::complete(&mut settings, &root));
     check.resources(&root, &settings);
     check.well("node name", format!("{node}, from {from}"));
     check.note("node name", remarks);

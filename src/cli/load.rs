@@ -61,6 +61,12 @@ pub fn settings(sources: &Sources) -> Result<Loaded, CliError> {
     Ok(loaded)
 }
 
+/// The settings of a machine with this root, completed by what a cloud says of it (`cloudMetadata`); or why that is not known.
+pub fn complete(settings: &mut Settings, root: &Root) -> Option<String> {
+    let absent = probe::complete_by_cloud(settings, root).err()?;
+    Some(format!("cloudMetadata: cloud-init says nothing of this machine ({absent})"))
+}
+
 /// Where the service manager keeps what it was given by that name (`LoadCredential=`).
 fn kept(name: &str) -> Option<String> {
     std::env::var("CREDENTIALS_DIRECTORY").ok().map(|folder| format!("{folder}/{name}"))

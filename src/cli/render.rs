@@ -8,12 +8,14 @@ use super::error::CliError;
 use super::load;
 use crate::io::clock;
 use crate::node::{Board, NodeName, Remembered, Update, condition, initial, kubelet_version, node_name};
+use crate::probe::Root;
 use crate::time::Wall;
 
 /// The Node as JSON, and what could not be filled in, one sentence each.
 pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), CliError> {
     let loaded = load::settings(sources)?;
-    let settings = loaded.settings;
+    let mut settings = loaded.settings;
+    let of_cloud = load::complete(&mut settings, &Root::new(root));
     let (facts, remarks) = load::facts(root, &settings)?;
     let kubeconfig = if root == "/" { load::kubeconfig(&settings).ok() } else { None };
     let NodeName { name, remarks: of_name, .. } = match kubeconfig {
@@ -33,6 +35,7 @@ pub fn render(sources: &Sources, root: &str) -> Result<(Value, Vec<String>), Cli
     let body = crate::node::patch::create_body(&node);
     let node = serde_json::from_slice(body.as_bytes()).map_err(|error| CliError::new(exit::SOFTWARE, error))?;
     let mut notes = loaded.notices;
+    notes.extend(of_cloud);
     notes.extend(of_name);
     notes.extend(remarks);
     notes.extend(problems.iter().map(ToString::to_string));

@@ -21,7 +21,7 @@ use crate::probe::{self, Root};
 pub fn run(sources: Sources, ends_when_ready: bool) -> Result<(), CliError> {
     let loaded = load::settings(&sources)?;
     let kubeconfig = load::kubeconfig_or_join(&loaded.settings)?;
-    let settings = loaded.settings;
+    let mut settings = loaded.settings;
     io::log::start(settings.verbosity);
     warn("settings", loaded.notices);
     if geteuid().is_root() {
@@ -30,6 +30,7 @@ pub fn run(sources: Sources, ends_when_ready: bool) -> Result<(), CliError> {
     }
     let root = Root::new("/");
     warn("board", probe::remarks(&root));
+    warn("cloud", load::complete(&mut settings, &root));
     let machine = probe::machine(&root);
     let NodeName { name: node_name, remarks, .. } = match &kubeconfig {
         Some(kubeconfig) => load::node_name(&settings, &machine, kubeconfig)?,
@@ -80,8 +81,9 @@ fn read_again(
     sandbox: &Sandbox,
 ) -> Result<(Settings, Option<Kubeconfig>), CliError> {
     let loaded = load::settings(sources)?;
-    let settings = loaded.settings;
+    let mut settings = loaded.settings;
     warn("settings", loaded.notices);
+    warn("cloud", load::complete(&mut settings, &Root::new("/")));
     let is_renamed =
         settings.hostname_override.as_ref().is_some_and(|other| other != name) && settings.hostname_override != *wanted;
     let is_moved = settings.state_directory != *state_directory;

@@ -81,6 +81,8 @@ pub const CLUSTER_INFO_BYTES: usize = 64 * 1024;
 pub const NODE_LABELS: usize = 256;
 /// Taints from settings.
 pub const TAINTS: usize = 64;
+/// cloud-init's instance data, bytes.
+pub const INSTANCE_DATA_BYTES: usize = 256 * 1024;
 /// Extended resources from settings.
 pub const EXTENDED_RESOURCES: usize = 32;
 /// Patterns of paths that count one of them.

@@ -40,6 +40,14 @@ pub enum CloudProvider {
     External,
 }
 
+/// `cloudMetadata`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloudMetadata {
+    None,
+    /// `cloud-init`: what its instance data says stands where settings and an external provider say nothing.
+    CloudInit,
+}
+
 /// What `hostnameOverride` may hold in the place of what a board is told by: its serial number, MAC address, machine-id and
 /// hostname.
 pub const NAME_FACTS: [&str; 4] = ["{serial}", "{mac}", "{machine-id}", "{hostname}"];
@@ -71,6 +79,14 @@ pub(super) fn cloud_provider(field: &Field<'_>, _: &mut Findings) -> Result<Clou
         None => Ok(CloudProvider::None),
         Some("external") => Ok(CloudProvider::External),
         Some(other) => Err(field.problem(format!("must be external or empty, not {}", quoted(other)))),
+    }
+}
+
+pub(super) fn cloud_metadata(field: &Field<'_>, _: &mut Findings) -> Result<CloudMetadata, Problem> {
+    match field.text()? {
+        None | Some("none") => Ok(CloudMetadata::None),
+        Some("cloud-init") => Ok(CloudMetadata::CloudInit),
+        Some(other) => Err(field.problem(format!("must be none or cloud-init, not {}", quoted(other)))),
     }
 }
 

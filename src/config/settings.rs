@@ -9,7 +9,9 @@ use super::field::Field;
 use super::join_values::{ca_hashes, certificate_lifetime, proxy, servers, token};
 use super::kubeconfig::Server;
 use super::limits;
-use super::node_values::{address_list, cloud_provider, hostname, journal_quota, label_value, node_ip, node_labels};
+use super::node_values::{
+    address_list, cloud_metadata, cloud_provider, hostname, journal_quota, label_value, node_ip, node_labels,
+};
 use super::node_values::{reserved, reserved_cpus, taint_list};
 use super::problem::{Findings, Problem};
 use super::resources::extended_resources;
@@ -21,7 +23,7 @@ use super::{eviction, eviction::periods, eviction::reclaims, eviction::threshold
 pub use super::alpn::{AlpnProtocol, Http};
 pub use super::eviction::{PerSignal, Signal, Threshold};
 pub use super::join_values::{CaHash, Token};
-pub use super::node_values::{CloudProvider, Family, NAME_FACTS, NodeIp, Reserved};
+pub use super::node_values::{CloudMetadata, CloudProvider, Family, NAME_FACTS, NodeIp, Reserved};
 pub use super::resources::{ExtendedResources, ResourceSource, is_pattern, lists_devices};
 pub use super::values::Profile;
 
@@ -178,6 +180,9 @@ settings! {
     cloud_provider: CloudProvider = CloudProvider::None,
         KubeletFlag "cloudProvider" "cloud-provider" "", Single("external"), cloud_provider,
         "external: taint the new Node until a cloud controller has initialised it";
+    cloud_metadata: CloudMetadata = CloudMetadata::None,
+        Ours "cloudMetadata" "cloud-metadata" "none", Single("none|cloud-init"), cloud_metadata,
+        "cloud-init: take region, zone and providerID from its instance data where nothing else says them; no metadata service is asked";
     instance_type: String = String::new(), Ours "instanceType" "instance-type" "", Single("TYPE"), label_value,
         "Label node.kubernetes.io/instance-type, as a cloud provider would set it";
     zone: String = String::new(), Ours "zone" "zone" "", Single("ZONE"), label_value,

@@ -9,6 +9,7 @@
 mod addresses;
 mod architecture;
 mod attribute;
+mod cloud;
 mod cpu;
 pub mod facts;
 mod identity;
@@ -26,6 +27,7 @@ mod resources;
 mod root;
 mod routes;
 
+pub use cloud::complete as complete_by_cloud;
 pub use facts::{Absent, Fact, Facts, FileSystem, Machine, Network, Readings, StateDisk, Why};
 pub use machine::machine;
 pub use network::{network, within_limit};

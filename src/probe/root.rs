@@ -98,6 +98,13 @@ impl Root {
         if is_cut { Err(Absent::new(path, too_long())) } else { Ok(table) }
     }
 
+    /// A file that means something only as a whole; a longer one is none.
+    pub(super) fn read_document(&self, path: &str, most_bytes: usize) -> Fact<Vec<u8>> {
+        let (bytes, _) = self.read(path, most_bytes.saturating_add(1))?;
+        let too_long = || Absent::new(path, Why::Implausible(format!("longer than {most_bytes} bytes")));
+        if bytes.len() > most_bytes { Err(too_long()) } else { Ok(bytes) }
+    }
+
     /// And whether it goes on.
     fn read_lines(&self, path: &str) -> Fact<(String, bool)> {
         let (bytes, is_cut) = self.read(path, limits::TABLE_BYTES)?;
