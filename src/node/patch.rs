@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::extended::EXTENDED_RESOURCES;
 use super::object::{Condition, Node, NodeStatus};
 use super::version;
 
@@ -37,9 +38,14 @@ fn patch_of(old: &Node, new: &Node, names_version: bool) -> String {
     if before.labels != after.labels {
         put(&mut metadata, "labels", difference(&object(&before.labels), &object(&after.labels)));
     }
+    let mut annotations = Map::new();
     if before.annotations != after.annotations {
-        put(&mut metadata, "annotations", difference(&object(&before.annotations), &object(&after.annotations)));
+        annotations = difference(&object(&before.annotations), &object(&after.annotations));
     }
+    // Counts that a server takes late, after their resources have left the settings, have to say whose they are.
+    let claimed = after.annotations.get(EXTENDED_RESOURCES).filter(|_| old.status.capacity != new.status.capacity);
+    annotations.extend(claimed.map(|names| (EXTENDED_RESOURCES.to_owned(), json!(names))));
+    put(&mut metadata, "annotations", annotations);
     let is_same = is_plain_status_same(&old.status, &new.status);
     let mut status = if is_same { Map::new() } else { difference(&plain_status(old), &plain_status(new)) };
     if old.status.addresses != new.status.addresses {
