@@ -15,6 +15,7 @@ mod sim {
     pub mod absence;
     pub mod answers;
     pub mod board;
+    pub mod bodies;
     pub mod clocks;
     pub mod facts;
     pub mod happen;

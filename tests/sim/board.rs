@@ -1,5 +1,6 @@
 //! Turns chance into a board, and into what befalls it: plain numbers, which the judge reads, and `facts` says to the agent.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::random::Random;
@@ -7,6 +8,8 @@ use super::random::Random;
 pub const MEBIBYTE: u64 = 1 << 20;
 /// A kernel counts memory in KiB.
 const PAGE_BYTES: u64 = 4096;
+const USB: &str = "example.com/usb";
+const RELAY: &str = "example.com/relay";
 /// What changes, the first ones more often: thresholds are the matter of conditions.
 const CHANGES: [u64; 27] = [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 6, 7, 8, 9, 10, 11, 11, 12, 13, 14, 15];
 /// From a router to a small server.
@@ -34,6 +37,8 @@ pub struct Board {
     pub pids: Result<Pids, Odd>,
     /// The kernel met an error on the card, and takes no more writes to it before the next boot mends it.
     pub made_read_only: bool,
+    /// Extended resources of the settings, and how many there are.
+    pub devices: BTreeMap<&'static str, u64>,
     /// Last parts of the addresses that the uplink has.
     pub v4: Option<u8>,
     pub v6: Option<u16>,
@@ -115,6 +120,10 @@ impl Board {
             pids: Ok(Pids { limit: random.pick(&[4_096, 32_768, 4_194_304]), used: 200 }),
             // One board in ten.
             made_read_only: (memory_bytes / PAGE_BYTES).is_multiple_of(10),
+            // One in three.
+            devices: BTreeMap::from_iter(
+                [(USB, 1), (RELAY, 4)].into_iter().filter(|_| memory_bytes / PAGE_BYTES % 3 == 1),
+            ),
             v4: Some(10),
             v6: None,
             whole_disk,
@@ -193,6 +202,12 @@ impl Board {
         }
     }
 
+    /// The same with a device more, up to three, then none.
+    pub fn change_and_plug(&mut self, random: &mut Random) -> &'static str {
+        self.devices.entry(USB).and_modify(|count| *count = (*count + 1) % 4);
+        self.change(random)
+    }
+
     fn change_addresses(&mut self, v4: Option<u8>, v6: Option<u16>, what: &'static str) -> &'static str {
         (self.v4, self.v6) = (v4, v6);
         what
@@ -239,6 +254,8 @@ impl Board {
     /// Another boot of the same board.
     pub fn restart(&mut self, boot: u64) {
         self.boot_id = boot_id(boot);
+        // Somebody wrote other settings meanwhile.
+        self.devices.remove(RELAY);
         self.made_read_only = false;
     }
 

@@ -57,7 +57,7 @@ pub fn readings(board: &Board) -> Readings {
         }),
         made_read_only: Ok(board.made_read_only.then(|| "/var".to_owned())),
         pids: pids.map(|pids| Pids { limit: pids.limit, used: pids.used }),
-        extended_resources: Default::default(),
+        extended_resources: board.devices.iter().map(|(name, count)| ((*name).to_owned(), Ok(*count))).collect(),
     }
 }
 

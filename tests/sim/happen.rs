@@ -86,7 +86,7 @@ impl World {
                     self.watch.disturbed(self.now_us);
                 }
                 let was_sized = self.board.is_sized();
-                let what = self.board.change(&mut self.random);
+                let what = self.board.change_and_plug(&mut self.random);
                 self.trace.say(|| format!("    {what}"));
                 self.sizes_changed(was_sized);
             }

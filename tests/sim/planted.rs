@@ -5,6 +5,7 @@ use nodepulse::time::Wall;
 use serde_json::{Value, json};
 
 use super::board::Board;
+use super::bodies::{remove, remove_nulls, told_by};
 use super::judge::wire::Lane;
 use super::stranger::strangers_code;
 use crate::model::json_patch::renew_time;
@@ -108,9 +109,11 @@ pub enum Planted {
     AbsenceForgotten,
     /// Word that the machine goes down is not heard.
     ShutdownUnheard,
+    /// A resource that left the settings stays on the Node.
+    ResourceNeverTakenBack,
 }
 
-pub const PLANTED: [Planted; 48] = [
+pub const PLANTED: [Planted; 49] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -159,6 +162,7 @@ pub const PLANTED: [Planted; 48] = [
     Planted::BackUnheard,
     Planted::AbsenceForgotten,
     Planted::ShutdownUnheard,
+    Planted::ResourceNeverTakenBack,
 ];
 
 impl Planted {
@@ -200,6 +204,7 @@ impl Planted {
             Planted::ReasonOfAnother => "has other words than KubeletHasNoDiskPressure",
             Planted::ReclaimIgnored => "is told to be False, in truth it is True",
             Planted::NothingReserved => "the allocatable is",
+            Planted::ResourceNeverTakenBack => "the capacity is",
             Planted::LeaseOfAnotherLength => "the Lease says",
             Planted::OutageMiscounted => "last-outage is",
             Planted::ChangesToldInAnotherOrder => "out of order",
@@ -437,6 +442,9 @@ impl Shim {
                     list.retain(|address| address.get("$patch").is_none());
                 }
             }
+            Some(Planted::ResourceNeverTakenBack) => {
+                ["capacity", "allocatable"].iter().for_each(|list| remove_nulls(&mut patch["status"], list));
+            }
             Some(Planted::LabelsNeverSent) => remove(&mut patch, "metadata", &["labels"]),
             Some(Planted::TransitionsDatedNow | Planted::HeartbeatStandsStill | Planted::ReasonOfAnother) => {
                 self.change_conditions(&mut patch);
@@ -482,18 +490,5 @@ impl Shim {
             Some(Planted::GivenUpOn404) => self.has_given_up |= lane == Lane::Status && status.code == 404,
             _ => {}
         }
-    }
-}
-
-/// Reason and time of an event.
-fn told_by(body: &str) -> (String, i64) {
-    let event: Value = serde_json::from_str(body).unwrap_or_default();
-    let stamp_us = event["lastTimestamp"].as_str().and_then(stamp::parse).unwrap_or(0);
-    (event["reason"].as_str().unwrap_or_default().to_owned(), stamp_us)
-}
-
-fn remove(object: &mut Value, part: &str, keys: &[&str]) {
-    if let Some(map) = object.get_mut(part).and_then(Value::as_object_mut) {
-        map.retain(|key, _| !keys.contains(&key.as_str()));
     }
 }

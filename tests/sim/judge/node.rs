@@ -83,7 +83,10 @@ impl Expected<'_> {
         // A board without a machine-id gets one from what else tells it apart, and says so.
         let source = serial.map(|_| "board-serial").or(mac.map(|_| "mac-address"));
         let source = source.filter(|_| self.board.machine_id.is_none());
+        let devices: Vec<&str> = self.board.devices.keys().copied().collect();
+        let devices = devices.join(",");
         for (key, value) in [
+            ("nodepulse.dev/extended-resources", Some(devices.as_str()).filter(|devices| !devices.is_empty())),
             ("nodepulse.dev/board-serial", serial),
             ("nodepulse.dev/board-mac", mac),
             ("nodepulse.dev/machine-id-derived-from", source),
@@ -157,6 +160,8 @@ impl Expected<'_> {
             let unit = ["", "Ki", "Mi", "Gi", "Ti", "Pi"][power];
             capacity.insert(format!("hugepages-{size}{unit}"), (page_bytes * pages) as i64 * 1000);
         }
+        // MI-7.
+        capacity.extend(board.devices.iter().map(|(name, count)| ((*name).to_owned(), *count as i64 * 1000)));
         let mut allocatable = capacity.clone();
         for (name, amount) in &mut allocatable {
             *amount = (*amount - self.reserved_milli(name)).max(0);
