@@ -5,7 +5,7 @@
 //! example.com/usb: /dev/serial/by-id/usb-*  as many as there are names like usb-* in that folder; none without the folder
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::str::Chars;
 
 use super::facts::{Absent, Fact, Why};
@@ -15,7 +15,11 @@ use crate::config::settings::{ExtendedResources, ResourceSource, is_pattern};
 
 /// How many of each there are now.
 pub fn count(root: &Root, resources: &ExtendedResources) -> BTreeMap<String, Fact<u64>> {
-    resources.iter().map(|(name, source)| (name.clone(), count_of(root, source))).collect()
+    let mut counts = BTreeMap::new();
+    for (name, source) in resources {
+        counts.insert(name.clone(), count_of(root, source));
+    }
+    counts
 }
 
 fn count_of(root: &Root, source: &ResourceSource) -> Fact<u64> {
@@ -25,9 +29,12 @@ fn count_of(root: &Root, source: &ResourceSource) -> Fact<u64> {
     };
     let mut names_left = limits::RESOURCE_NAMES;
     // One that is like two patterns is one.
-    let mut found = BTreeSet::new();
+    let mut found = BTreeMap::new();
     for pattern in patterns {
-        found.extend(paths_like(root, pattern, &mut names_left)?);
+        for path in paths_like(root, pattern, &mut names_left)? {
+            // A map of texts is in the program already, a set of them is not.
+            found.insert(path, String::new());
+        }
     }
     Ok(found.len() as u64)
 }
