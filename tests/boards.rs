@@ -11,6 +11,8 @@ mod broken;
 mod captured;
 #[path = "boards/gauges.rs"]
 mod gauges;
+#[path = "boards/health.rs"]
+mod health;
 #[path = "boards/identity.rs"]
 mod identity;
 #[path = "support/left_out.rs"]

@@ -10,10 +10,10 @@ use super::replay::Unreported;
 use super::shared::Shared;
 use crate::journal::record::cut;
 use crate::journal::{Happened, Moment, Record, Sequence, Status};
-use crate::node::NodeEvent;
 use crate::node::condition::{self, Written};
 use crate::node::object::{Condition, Node};
-use crate::node::rules::{self, COUNT, Judgement, Wanted};
+use crate::node::rules::{self, COUNT, Wanted};
+use crate::node::{Judgement, NodeEvent};
 use crate::time::{Now, Up, Wall};
 
 /// All of ours, in the order of [`rules::own`].
@@ -172,11 +172,13 @@ impl Conditions {
     /// What is to stand on the Node now; `None` before the first look.
     pub(super) fn wanted(&self, shared: &Shared, stamp: Wall, now: Now) -> Option<[Wanted; COUNT]> {
         let mut wanted = Vec::with_capacity(COUNT);
-        for believed in &self.all {
+        for (kind, believed) in rules::own().zip(&self.all) {
             let judged = believed.judged.clone()?;
             let judgement = match believed.status {
                 // What nobody could judge is what it was.
-                Some(status) if judged.status == Status::Unknown && !judged.is_sure => {
+                Some(status)
+                    if !judged.is_sure && (judged.status == Status::Unknown || rules::stays_until_sure(kind)) =>
+                {
                     Judgement { status, message: None, is_sure: true }
                 }
                 _ => judged,

@@ -145,6 +145,8 @@ pub const TABLE_BYTES: usize = 1024 * 1024;
 pub const MEMORY_BYTES: u64 = 1 << 52;
 /// The last judgement is kept at least this long after its source could be read.
 pub const JUDGEMENT_KEPT: Duration = Duration::from_secs(60);
+/// A condition of the board that changed does not change again for so long, whatever its sensor says.
+pub const CONDITION_CHANGE_PERIOD: Duration = Duration::from_secs(60);
 /// Names of one directory below the probe's root.
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Serial numbers and MAC addresses of a board that it is not identified by.

@@ -2,12 +2,11 @@
 
 use super::bounded::Entry;
 use super::event::NodeEvent;
+use super::judgement::Judgement;
 use super::object::{Condition, Node, Status};
 use super::pressure::Pressures;
 use super::remembered::Remembered;
-use super::rules::{
-    self, Absence, COUNT, Evidence, Judgement, Like, ROWS, Row, Wanted, Words, judge, reason, row, transition,
-};
+use super::rules::{self, COUNT, Evidence, Held, Like, ROWS, Row, Wanted, Words, judge, reason, row, transition};
 use crate::config::Settings;
 use crate::probe::Facts;
 use crate::time::{Up, Wall};
@@ -37,18 +36,10 @@ impl Written {
 
 /// What a process wants on its Node that has looked once, and knows of nothing before.
 pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT] {
-    let (mut pressures, remembered) = (Pressures::default(), &Remembered::default());
+    let (mut pressures, mut held, remembered) = (Pressures::default(), Held::default(), &Remembered::default());
     pressures.observe(settings, &facts.machine, &facts.readings, up);
-    let judged = judge(&Evidence {
-        settings,
-        facts,
-        pressures: &pressures,
-        remembered,
-        expires: None,
-        is_budget_low: Some(false),
-        absence: Absence::None,
-        base: None,
-    });
+    held.observe(settings, facts, up);
+    let judged = judge(&Evidence::of_look(settings, facts, &pressures, &held, remembered));
     judged.map(|judgement| Wanted { judgement, since: None })
 }
 
@@ -66,7 +57,7 @@ impl Row {
     fn set(&self, conditions: &mut Vec<Condition>, wanted: &Wanted, stamp: Wall) -> Written {
         let Judgement { status, message, .. } = &wanted.judgement;
         let stored = conditions.iter().position(|one| one.kind == self.kind);
-        if stored.is_none() && rules::may_be_absent(self.kind, *status) {
+        if stored.is_none() && rules::is_left_out(self.kind, &wanted.judgement) {
             return Written::Same;
         }
         let at = stored.unwrap_or_else(|| {
@@ -127,9 +118,11 @@ pub fn is_ours_by_status_only(condition: &Condition) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::node::pressure::Pressures;
-    use crate::node::rules::own;
+    use crate::node::rules::{is_left_out, own};
     use crate::node::tests::samples::{
         self, LATER, LATER_STAMP, START_STAMP, condition, condition_mut, foreign_condition,
     };
@@ -146,7 +139,8 @@ mod tests {
 
     /// What every board has.
     fn everywhere() -> impl Iterator<Item = &'static str> {
-        own().filter(|kind| !["CertificateExpiring", "MeteredBudgetLow", "PlannedAbsence"].contains(kind))
+        let all = own().zip(&samples::ALL_WELL);
+        all.filter(|(kind, wanted)| !is_left_out(kind, &wanted.judgement)).map(|(kind, _)| kind)
     }
 
     fn no_pressure() -> Pressures {
@@ -166,8 +160,8 @@ mod tests {
         remembered: &'a Remembered,
         base: Option<&'a Node>,
     ) -> Evidence<'a> {
-        let absence = Absence::None;
-        Evidence { settings, facts, pressures, remembered, expires: None, is_budget_low: Some(false), absence, base }
+        static NOTHING_HELD: LazyLock<Held> = LazyLock::new(Held::default);
+        Evidence { base, ..Evidence::of_look(settings, facts, pressures, &NOTHING_HELD, remembered) }
     }
 
     /// Judges a look at a board of which `node` is the server's, and writes the conditions to it, at LATER.
@@ -412,7 +406,8 @@ mod tests {
         facts.readings.made_read_only = samples::absent();
         let (pressures, remembered) = (no_pressure(), Remembered::default());
         let look = evidence(&settings, &facts, &pressures, &remembered, None);
-        let [.., judged, _] = judge(&look);
+        let mut all = own().zip(judge(&look));
+        let (_, judged) = all.find(|(kind, _)| *kind == "ReadonlyFilesystem").unwrap();
         assert_eq!((judged.status, judged.is_sure), (Status::Unknown, false));
         assert_eq!(judged.message.as_deref(), Some("mounts cannot be read: proc/nothing: no such file"));
     }

@@ -106,6 +106,23 @@ pub struct Readings {
     /// Where that is mounted, if the kernel has made it read-only by itself, as it does after errors; `None`: it has not.
     pub made_read_only: Fact<Option<String>>,
     pub pids: Fact<Pids>,
+    pub health: Health,
+}
+
+/// What the board itself may suffer from; `None`: it has nothing to tell that from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// The supply's voltage was too low at some time since the look before.
+    pub undervoltage: Option<Fact<bool>>,
+}
+
+impl Health {
+    /// Of the same board, where its sensors do not answer.
+    #[must_use]
+    pub fn unanswered(&self, why: &Absent) -> Health {
+        Health { undervoltage: self.undervoltage.as_ref().map(|_| Err(why.clone())) }
+    }
 }
 
 /// What memory pressure is judged from.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Root -> text -> machine  (once)         identity, cpu, memory, hugepages, os_release
-//!              -> readings (each run)     memory, pids
+//!              -> readings (each run)     memory, pids, health
 //!              -> network  (on change)    routes, addresses
 //! ```
 
@@ -11,6 +11,7 @@ mod architecture;
 mod attribute;
 mod cpu;
 pub mod facts;
+mod health;
 mod identity;
 mod mac;
 mod machine;
@@ -25,7 +26,8 @@ mod reset;
 mod root;
 mod routes;
 
-pub use facts::{Absent, Fact, Facts, FileSystem, Machine, Network, Readings, StateDisk, Why};
+pub use facts::{Absent, Fact, Facts, FileSystem, Health, Machine, Network, Readings, StateDisk, Why};
+pub use health::HealthFiles;
 pub use machine::machine;
 pub use network::{network, within_limit};
 pub use readings::{ReadingFiles, readings, state_disk};

@@ -57,6 +57,9 @@ pub fn to_text(facts: &Facts) -> String {
         );
     }
     page.line("pids", &readings.pids, |Pids { limit, used }| format!("{used} of {limit}"));
+    page.sensor("supply", &readings.health.undervoltage, |is_low| {
+        if *is_low { "voltage is too low" } else { "voltage is sufficient" }.to_owned()
+    });
     for interface in &network.interfaces {
         page.text("interface", &interface_text(interface));
     }
@@ -92,6 +95,13 @@ impl Page {
         match fact {
             Ok(value) => self.text(name, &print(value)),
             Err(absent) => self.absent += &format!("  {name:<12} {}\n", plain_text::line(&absent.to_string())),
+        }
+    }
+
+    /// Nothing of what a board lacks: few have any of these.
+    fn sensor<T>(&mut self, name: &str, fact: &Option<Fact<T>>, print: impl Fn(&T) -> String) {
+        if let Some(fact) = fact {
+            self.line(name, fact, print);
         }
     }
 

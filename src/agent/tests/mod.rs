@@ -8,6 +8,7 @@ mod contest;
 mod events;
 mod expiring;
 mod gaps;
+mod health;
 mod identity;
 mod join;
 mod lease;
@@ -447,6 +448,7 @@ fn body_of(operation: &Operation) -> Value {
 fn facts() -> Facts {
     let text = |text: &str| Ok(text.to_owned());
     let address = InterfaceAddress { ip: IpAddr::from([10, 0, 0, 1]), unusable: false, second_choice: false };
+    let route = DefaultRoute { interface: "eth0".to_owned(), gateway: None, is_v6: false, metric: 100 };
     Facts {
         machine: Machine {
             hostname: text("n1"),
@@ -478,6 +480,7 @@ fn facts() -> Facts {
             }),
             made_read_only: Ok(None),
             pids: Ok(Pids { limit: 32_768, used: 200 }),
+            health: Health::default(),
         },
         network: Network {
             interfaces: vec![Interface {
@@ -488,12 +491,7 @@ fn facts() -> Facts {
                 point_to_point: false,
                 addresses: vec![address],
             }],
-            default_routes: vec![DefaultRoute {
-                interface: "eth0".to_owned(),
-                gateway: None,
-                is_v6: false,
-                metric: 100,
-            }],
+            default_routes: vec![route],
             node_name_addresses: Vec::new(),
         },
     }

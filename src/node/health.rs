@@ -1,0 +1,210 @@
+//! Turns what a board's sensors say, look after look, into conditions that hold: each is set and cleared by the times of its
+//! row in [`super::rules`], and changes once a minute at most.
+
+use std::time::Duration;
+
+use super::judgement::Judgement;
+use super::object::Status;
+use crate::config::Settings;
+use crate::config::limits::{CONDITION_CHANGE_PERIOD, JUDGEMENT_KEPT};
+use crate::probe::{Absent, Fact, Facts};
+use crate::time::Up;
+
+/// How a condition of the board is judged.
+pub(super) struct Gauge {
+    pub(super) look: for<'a> fn(&'a Facts, &Settings) -> Seen<'a>,
+    /// How long it has to be bad without a break before the condition is True.
+    pub(super) set_after: Duration,
+    /// How long nothing bad may be seen before it is False again; after a start as well, when nobody knows what was seen last.
+    pub(super) clear_after: Duration,
+}
+
+/// What one look says.
+pub(super) enum Seen<'a> {
+    /// The board has nothing to tell it from.
+    Nothing,
+    Unread(&'a Absent),
+    Well,
+    /// What exactly, for people.
+    Bad(Option<String>),
+}
+
+/// What has to be remembered of one condition from one look to the next.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct HeldCondition {
+    /// `None`: nobody can say yet.
+    status: Option<Status>,
+    /// What was seen when it came to this status.
+    detail: Option<String>,
+    changed_at: Option<Up>,
+    /// What the last look saw, and since when every look did.
+    last: Option<(Last, Up)>,
+    /// There has been nothing to tell it from for long enough.
+    is_missing: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Nothing,
+    Unread,
+    Well,
+    Bad,
+}
+
+/// Said of a condition that the Node has from before.
+const MISSING: &str = "the board has nothing to tell that from any more";
+
+impl HeldCondition {
+    pub(super) fn observe(&mut self, seen: Seen, gauge: &Gauge, up: Up) {
+        let (last, status, needed, detail) = match seen {
+            Seen::Nothing => (Last::Nothing, None, JUDGEMENT_KEPT, None),
+            Seen::Unread(absent) => (Last::Unread, Some(Status::Unknown), JUDGEMENT_KEPT, Some(absent.to_string())),
+            Seen::Well => (Last::Well, Some(Status::False), gauge.clear_after, None),
+            Seen::Bad(detail) => (Last::Bad, Some(Status::True), gauge.set_after, detail),
+        };
+        let since = self.last.filter(|(before, _)| *before == last).map_or(up, |(_, since)| since);
+        self.last = Some((last, since));
+        let has_lasted = up - since >= needed;
+        self.is_missing = status.is_none() && has_lasted;
+        let may_change = self.changed_at.is_none_or(|at| up - at >= CONDITION_CHANGE_PERIOD);
+        if status.is_some() && status != self.status && has_lasted && may_change {
+            (self.status, self.detail, self.changed_at) = (status, detail, Some(up));
+        }
+    }
+
+    /// `is_stored`: the server's Node has it. `text`: of the table, by status.
+    pub(super) fn judgement(&self, is_stored: bool, text: impl Fn(Status) -> &'static str) -> Judgement {
+        let with = |status, detail: &str| Some(format!("{}: {detail}", text(status)));
+        let (status, message, is_sure) = match (self.status, self.last) {
+            (Some(status), _) => (status, self.detail.as_deref().and_then(|detail| with(status, detail)), true),
+            (None, Some((Last::Well | Last::Bad, _))) => (Status::False, None, false),
+            (None, _) if is_stored && self.is_missing => (Status::Unknown, with(Status::Unknown, MISSING), true),
+            (None, _) => (Status::Unknown, None, false),
+        };
+        Judgement { status, message, is_sure }
+    }
+}
+
+/// Of something that the board may lack; `is_bad` answers what exactly, for people, if it is.
+fn seen<'a, T>(fact: Option<&'a Fact<T>>, is_bad: impl FnOnce(&T) -> Option<Option<String>>) -> Seen<'a> {
+    match fact {
+        None => Seen::Nothing,
+        Some(Err(absent)) => Seen::Unread(absent),
+        Some(Ok(value)) => is_bad(value).map_or(Seen::Well, Seen::Bad),
+    }
+}
+
+/// The supply of a Raspberry Pi, as its firmware judges it: 4.63 V and less.
+pub(super) fn undervoltage<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(facts.readings.health.undervoltage.as_ref(), |is_low| is_low.then_some(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::tests::samples;
+
+    const GAUGE: Gauge =
+        Gauge { look: |_, _| Seen::Nothing, set_after: Duration::from_secs(30), clear_after: Duration::from_secs(120) };
+
+    /// One condition, looked at every ten seconds.
+    #[derive(Default)]
+    struct Bench {
+        held: HeldCondition,
+        seconds: u64,
+    }
+
+    impl Bench {
+        /// So many looks that all see that. Answers the status after the last one, and whether it is sure.
+        fn looks(&mut self, count: u64, seen: impl Fn() -> Seen<'static>) -> (Status, bool) {
+            for _ in 0..count {
+                self.held.observe(seen(), &GAUGE, Up::since_boot(Duration::from_secs(self.seconds)));
+                self.seconds += 10;
+            }
+            let judged = self.held.judgement(false, |_| "text");
+            (judged.status, judged.is_sure)
+        }
+    }
+
+    fn bad() -> Seen<'static> {
+        Seen::Bad(Some("so".to_owned()))
+    }
+
+    fn unread() -> Seen<'static> {
+        static ABSENT: std::sync::LazyLock<Absent> =
+            std::sync::LazyLock::new(|| Absent::new("/sys/x", crate::probe::Why::Errno(5)));
+        Seen::Unread(&ABSENT)
+    }
+
+    #[test]
+    fn a_condition_of_the_board_is_set_and_cleared_by_the_times_of_its_row() {
+        let mut bench = Bench::default();
+        assert_eq!(bench.looks(1, || Seen::Well), (Status::False, false), "after a start nobody knows what was before");
+        assert_eq!(bench.looks(12, || Seen::Well), (Status::False, true));
+        assert_eq!(bench.looks(3, bad), (Status::False, true), "for 20 s");
+        assert_eq!(bench.looks(1, || Seen::Well), (Status::False, true), "a break");
+        assert_eq!(bench.looks(3, bad), (Status::False, true), "begins anew");
+        assert_eq!(bench.looks(1, bad), (Status::True, true));
+        assert_eq!(bench.held.judgement(true, |_| "text").message.as_deref(), Some("text: so"));
+        assert_eq!(bench.looks(12, || Seen::Well), (Status::True, true), "for 110 s");
+        bench.looks(1, bad);
+        assert_eq!(bench.looks(12, || Seen::Well), (Status::True, true), "begins anew");
+        assert_eq!(bench.looks(1, || Seen::Well), (Status::False, true));
+        assert_eq!(bench.held.judgement(true, |_| "text").message, None);
+    }
+
+    #[test]
+    fn a_sensor_that_stopped_to_answer_makes_it_unknown_after_a_minute_and_a_board_without_one_has_nothing_to_say() {
+        let mut bench = Bench::default();
+        bench.looks(13, || Seen::Well);
+        for _ in 0..20 {
+            bench.looks(6, unread);
+            assert_eq!(bench.looks(1, || Seen::Well), (Status::False, true), "it answers now and then");
+        }
+        assert_eq!(bench.looks(6, unread), (Status::False, true), "for 50 s");
+        assert_eq!(bench.looks(1, unread), (Status::Unknown, true));
+        let message = bench.held.judgement(true, |_| "text").message.unwrap();
+        assert!(message.starts_with("text: /sys/x: read failed"), "{message}");
+        assert_eq!(bench.looks(20, || Seen::Nothing), (Status::Unknown, true), "it is not there any more");
+        assert_eq!(bench.looks(13, || Seen::Well), (Status::False, true));
+
+        let mut without = Bench::default();
+        assert_eq!(without.looks(20, || Seen::Nothing), (Status::Unknown, false));
+        let judged = without.held.judgement(true, |_| "text");
+        let message = Some("text: the board has nothing to tell that from any more".to_owned());
+        assert_eq!(judged, Judgement { status: Status::Unknown, message, is_sure: true }, "where the Node has it");
+    }
+
+    #[test]
+    fn a_condition_of_the_board_changes_once_a_minute_at_most() {
+        let at_once = Gauge { set_after: Duration::ZERO, clear_after: Duration::ZERO, ..GAUGE };
+        let (mut held, mut changes, mut before) = (HeldCondition::default(), 0, None);
+        for second in 0..3600 {
+            let seen = if second % 2 == 0 { bad() } else { Seen::Well };
+            held.observe(seen, &at_once, Up::since_boot(Duration::from_secs(second)));
+            changes += u32::from(held.status != before);
+            before = held.status;
+        }
+        assert!((50..=60).contains(&changes), "{changes}");
+    }
+
+    #[test]
+    fn a_supply_that_sags_is_told_and_one_that_nobody_watches_is_not() {
+        let mut facts = samples::facts();
+        let mut of = |undervoltage| {
+            facts.readings.health.undervoltage = undervoltage;
+            match undervoltage_of(&facts) {
+                Seen::Nothing => "nothing",
+                Seen::Unread(_) => "unread",
+                Seen::Well => "well",
+                Seen::Bad(_) => "bad",
+            }
+        };
+        assert_eq!([of(None), of(Some(Ok(false))), of(Some(Ok(true)))], ["nothing", "well", "bad"]);
+        assert_eq!(of(Some(samples::absent())), "unread");
+    }
+
+    fn undervoltage_of(facts: &Facts) -> Seen<'_> {
+        undervoltage(facts, &samples::settings())
+    }
+}

@@ -1,0 +1,100 @@
+//! Turns boards with sensors into what they suffer from: each kind with one that suffers, one that is well, one that has
+//! nothing to tell it from, and one that lies.
+
+use std::fs;
+use std::process::Command;
+
+use nodepulse::probe::facts::Health;
+use nodepulse::probe::{HealthFiles, Root};
+
+use super::Scratch;
+use super::left_out::leave_out;
+
+/// What a process says that starts now.
+fn health(board: &Scratch) -> Health {
+    HealthFiles::new(&Root::new(&board.0)).read()
+}
+
+/// The fact, or the machine word of why there is none.
+fn undervoltage(health: &Health) -> Option<Result<bool, &'static str>> {
+    health.undervoltage.as_ref().map(|fact| fact.as_ref().map(|is_low| *is_low).map_err(|absent| absent.why.word()))
+}
+
+/// A Raspberry Pi with its hwmon devices, in an order of their own; the first has no name.
+fn pi(name: &str, alarm: &str) -> Scratch {
+    let board = Scratch::new(name);
+    board.write("sys/class/hwmon/hwmon0/temp1_input", "48000\n");
+    board.write("sys/class/hwmon/hwmon1/name", "cpu_thermal\n");
+    board.write("sys/class/hwmon/hwmon2/name", "ina219\n");
+    board.write("sys/class/hwmon/hwmon2/in0_lcrit_alarm", "1\n");
+    board.write("sys/class/hwmon/hwmon10/name", "rpi_volt\n");
+    board.write("sys/class/hwmon/hwmon10/in0_lcrit_alarm", alarm);
+    board
+}
+
+#[test]
+fn a_supply_that_sags_is_known_by_the_name_of_its_sensor() {
+    assert_eq!(undervoltage(&health(&pi("sags", "1\n"))), Some(Ok(true)));
+    assert_eq!(undervoltage(&health(&pi("holds", "0\n"))), Some(Ok(false)));
+    let without = pi("without", "1\n");
+    without.write("sys/class/hwmon/hwmon10/name", "pwmfan\n");
+    assert_eq!(undervoltage(&health(&without)), None, "the alarm of something else");
+    assert_eq!(undervoltage(&health(&Scratch::new("bare"))), None);
+    for (lie, word) in [("-19\n", "implausible"), ("2\n", "malformed"), ("", "empty"), ("N/A\n", "malformed")] {
+        assert_eq!(undervoltage(&health(&pi("lies", lie))), Some(Err(word)), "{lie:?}");
+    }
+}
+
+#[test]
+fn a_sensor_whose_driver_comes_late_is_found_within_a_minute_and_one_that_goes_is_missed() {
+    let board = Scratch::new("late");
+    let mut files = HealthFiles::new(&Root::new(&board.0));
+    assert_eq!(undervoltage(&files.read()), None);
+    board.write("sys/class/hwmon/hwmon3/name", "rpi_volt\n");
+    board.write("sys/class/hwmon/hwmon3/in0_lcrit_alarm", "0\n");
+    // One look is every ten seconds.
+    let found = (1..=20).find(|_| undervoltage(&files.read()).is_some());
+    assert!(found.is_some_and(|looks| looks <= 6), "{found:?}");
+    board.write("sys/class/hwmon/hwmon3/in0_lcrit_alarm", "1\n");
+    assert_eq!(undervoltage(&files.read()), Some(Ok(true)), "of a file that stays open");
+    fs::remove_dir_all(board.0.join("sys/class/hwmon/hwmon3")).unwrap();
+    board.write("sys/class/hwmon/hwmon4/name", "rpi_volt\n");
+    board.write("sys/class/hwmon/hwmon4/in0_lcrit_alarm", "0\n");
+    let answers: Vec<_> = (0..400).map(|_| undervoltage(&files.read())).collect();
+    assert_eq!(answers.last(), Some(&Some(Ok(false))), "within an hour under its new name");
+}
+
+/// The firmware's alarm lasts two seconds, a look comes every ten. A file of the kernel that says when it changes stands for it:
+/// the name of a host that is nobody else's.
+#[test]
+fn an_alarm_that_came_and_went_between_two_looks_is_seen() {
+    let board = pi("between", "0\n");
+    let alarm = board.0.join("sys/class/hwmon/hwmon10/in0_lcrit_alarm");
+    let judge = || -> Result<(), String> {
+        use nix::sched::{CloneFlags, unshare};
+        unshare(CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWNS).map_err(|errno| format!("unshare: {errno}"))?;
+        let run = |arguments: &[&str]| {
+            let status = Command::new("mount").args(arguments).status().map_err(|error| format!("mount: {error}"))?;
+            if status.success() { Ok(()) } else { Err(format!("mount {arguments:?}: {status}")) }
+        };
+        run(&["--make-rprivate", "/"])?;
+        run(&["--bind", "/proc/sys/kernel/hostname", alarm.to_str().unwrap()])?;
+        let say = |value: &str| nix::unistd::sethostname(value).map_err(|errno| format!("sethostname: {errno}"));
+        say("0")?;
+        let mut files = HealthFiles::new(&Root::new(&board.0));
+        let mut look = || undervoltage(&files.read());
+        assert_eq!([look(), look()], [Some(Ok(false)); 2]);
+        say("1")?;
+        say("0")?;
+        assert_eq!([look(), look()], [Some(Ok(true)), Some(Ok(false))], "once");
+        say("1")?;
+        assert_eq!([look(), look()], [Some(Ok(true)); 2]);
+        say("0")?;
+        assert_eq!(look(), Some(Ok(false)), "its end is no alarm");
+        Ok(())
+    };
+    // A thread of its own, as its namespaces end with it.
+    if let Err(why) = std::thread::scope(|scope| scope.spawn(judge).join().unwrap()) {
+        leave_out("an alarm between two looks", &why);
+    }
+}
