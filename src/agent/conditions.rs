@@ -95,7 +95,7 @@ impl Conditions {
                         believed.basis = if has_base { Basis::Known } else { Basis::FirstLook };
                     }
                     Some(before) if before != judged.status => {
-                        believed.change(kind, before, judged.status, shared, now);
+                        believed.change(kind, before, judged.status, judged.reason, shared, now);
                     }
                     Some(_) => {}
                 }
@@ -157,7 +157,8 @@ impl Conditions {
                     // What a Node said that was made after that look has changed since.
                     let since = shared.stamp(now).map(|stamp| stamp.minus(now.up - look.up));
                     let is_past = since.zip(stored_since(stored)).is_some_and(|(since, stored)| since < stored);
-                    believed.change(kind, before, status, shared, if is_past { now } else { look });
+                    let reason = believed.judged.as_ref().and_then(|judged| judged.reason);
+                    believed.change(kind, before, status, reason, shared, if is_past { now } else { look });
                 }
                 // Nobody can say yet, and the server knows of a later change than the record.
                 None if rests_on_it => {
@@ -179,7 +180,7 @@ impl Conditions {
                 Some(status)
                     if !judged.is_sure && (judged.status == Status::Unknown || rules::stays_until_sure(kind)) =>
                 {
-                    Judgement { status, message: None, is_sure: true }
+                    Judgement { status, message: None, reason: None, is_sure: true }
                 }
                 _ => judged,
             };
@@ -298,8 +299,17 @@ pub(super) fn find<'a>(node: &'a Node, kind: &str) -> Option<&'a Condition> {
 }
 
 impl Believed {
-    fn change(&mut self, kind: &'static str, from: Status, to: Status, shared: &mut Shared, at: Now) {
-        let reason = rules::reason(kind, to);
+    /// `reason`: in place of the table's.
+    fn change(
+        &mut self,
+        kind: &'static str,
+        from: Status,
+        to: Status,
+        reason: Option<&'static str>,
+        shared: &mut Shared,
+        at: Now,
+    ) {
+        let reason = reason.unwrap_or(rules::reason(kind, to));
         let what = Happened::ConditionChanged { condition: cut(kind), from, to, reason: cut(reason) };
         let record = shared.record_change(what, rules::transition(&shared.node_name, kind, to), at);
         self.status = Some(to);

@@ -151,6 +151,8 @@ pub const CONDITION_CHANGE_PERIOD: Duration = Duration::from_secs(60);
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Serial numbers and MAC addresses of a board that it is not identified by.
 pub const UNUSED_IDENTITIES: usize = 16;
+/// Trip points of one thermal zone: the kernel had twelve for long.
+pub const TRIP_POINTS: u32 = 32;
 /// Symbolic links followed for one path below the probe's root, as in the kernel.
 pub const SYMBOLIC_LINKS: u32 = 40;
 /// Servers and proxies whose addresses are kept on disk.

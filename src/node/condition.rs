@@ -55,7 +55,7 @@ pub(super) fn set(node: &mut Node, wanted: &[Wanted; COUNT], stamp: Wall) -> [Wr
 
 impl Row {
     fn set(&self, conditions: &mut Vec<Condition>, wanted: &Wanted, stamp: Wall) -> Written {
-        let Judgement { status, message, .. } = &wanted.judgement;
+        let Judgement { status, message, reason: other_reason, .. } = &wanted.judgement;
         let stored = conditions.iter().position(|one| one.kind == self.kind);
         if stored.is_none() && rules::is_left_out(self.kind, &wanted.judgement) {
             return Written::Same;
@@ -73,11 +73,13 @@ impl Row {
         if written != Written::Same || self.like.is_kubelets() {
             condition.last_heartbeat_time = stamp.to_seconds_stamp();
         }
-        let has_other_words = self.like == Like::Ready || self.like == Like::Plan && message.is_some();
+        let has_other_words = self.like == Like::Ready
+            || self.like == Like::Plan && message.is_some()
+            || other_reason.is_some_and(|other| other != condition.reason);
         if written != Written::Same || has_other_words {
             let Words(reason, text, _) = self.words(*status);
             status.word().clone_into(&mut condition.status);
-            (*reason).clone_into(&mut condition.reason);
+            other_reason.unwrap_or(reason).clone_into(&mut condition.reason);
             message.as_deref().unwrap_or(text).clone_into(&mut condition.message);
         }
         let changed = (written != Written::Same).then_some(stamp);

@@ -7,6 +7,7 @@ use super::judgement::Judgement;
 use super::object::Status;
 use crate::config::Settings;
 use crate::config::limits::{CONDITION_CHANGE_PERIOD, JUDGEMENT_KEPT};
+use crate::probe::facts::Zone;
 use crate::probe::{Absent, Fact, Facts};
 use crate::time::Up;
 
@@ -25,8 +26,24 @@ pub(super) enum Seen<'a> {
     Nothing,
     Unread(&'a Absent),
     Well,
+    /// Neither bad enough to begin nor well enough to end.
+    Between,
+    Bad(Bad),
+}
+
+#[derive(Default)]
+pub(super) struct Bad {
     /// What exactly, for people.
-    Bad(Option<String>),
+    pub(super) detail: Option<String>,
+    /// In place of the one in the table, for what is worse: a condition that has it keeps it until it is False.
+    pub(super) worse: Option<Worse>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Worse {
+    pub(super) reason: &'static str,
+    /// In place of the table's time.
+    pub(super) set_after: Duration,
 }
 
 /// What has to be remembered of one condition from one look to the next.
@@ -36,6 +53,7 @@ pub(super) struct HeldCondition {
     status: Option<Status>,
     /// What was seen when it came to this status.
     detail: Option<String>,
+    reason: Option<&'static str>,
     changed_at: Option<Up>,
     /// What the last look saw, and since when every look did.
     last: Option<(Last, Up)>,
@@ -48,6 +66,7 @@ enum Last {
     Nothing,
     Unread,
     Well,
+    Between,
     Bad,
 }
 
@@ -56,19 +75,28 @@ const MISSING: &str = "the board has nothing to tell that from any more";
 
 impl HeldCondition {
     pub(super) fn observe(&mut self, seen: Seen, gauge: &Gauge, up: Up) {
-        let (last, status, needed, detail) = match seen {
-            Seen::Nothing => (Last::Nothing, None, JUDGEMENT_KEPT, None),
-            Seen::Unread(absent) => (Last::Unread, Some(Status::Unknown), JUDGEMENT_KEPT, Some(absent.to_string())),
-            Seen::Well => (Last::Well, Some(Status::False), gauge.clear_after, None),
-            Seen::Bad(detail) => (Last::Bad, Some(Status::True), gauge.set_after, detail),
+        let (last, status, needed, bad) = match seen {
+            Seen::Nothing => (Last::Nothing, None, JUDGEMENT_KEPT, Bad::default()),
+            Seen::Unread(absent) => {
+                let detail = Some(absent.to_string());
+                (Last::Unread, Some(Status::Unknown), JUDGEMENT_KEPT, Bad { detail, worse: None })
+            }
+            Seen::Well => (Last::Well, Some(Status::False), gauge.clear_after, Bad::default()),
+            Seen::Between => (Last::Between, None, Duration::ZERO, Bad::default()),
+            Seen::Bad(bad) => {
+                let needed = bad.worse.map_or(gauge.set_after, |worse| worse.set_after);
+                (Last::Bad, Some(Status::True), needed, bad)
+            }
         };
+        let reason = bad.worse.map(|worse| worse.reason);
         let since = self.last.filter(|(before, _)| *before == last).map_or(up, |(_, since)| since);
         self.last = Some((last, since));
         let has_lasted = up - since >= needed;
-        self.is_missing = status.is_none() && has_lasted;
+        self.is_missing = last == Last::Nothing && has_lasted;
         let may_change = self.changed_at.is_none_or(|at| up - at >= CONDITION_CHANGE_PERIOD);
-        if status.is_some() && status != self.status && has_lasted && may_change {
-            (self.status, self.detail, self.changed_at) = (status, detail, Some(up));
+        let is_news = status != self.status || reason.is_some() && reason != self.reason;
+        if status.is_some() && is_news && has_lasted && may_change {
+            (self.status, self.detail, self.reason, self.changed_at) = (status, bad.detail, reason, Some(up));
         }
     }
 
@@ -77,32 +105,90 @@ impl HeldCondition {
         let with = |status, detail: &str| Some(format!("{}: {detail}", text(status)));
         let (status, message, is_sure) = match (self.status, self.last) {
             (Some(status), _) => (status, self.detail.as_deref().and_then(|detail| with(status, detail)), true),
-            (None, Some((Last::Well | Last::Bad, _))) => (Status::False, None, false),
+            (None, Some((Last::Well | Last::Between | Last::Bad, _))) => (Status::False, None, false),
             (None, _) if is_stored && self.is_missing => (Status::Unknown, with(Status::Unknown, MISSING), true),
             (None, _) => (Status::Unknown, None, false),
         };
-        Judgement { status, message, is_sure }
+        Judgement { status, message, reason: self.reason, is_sure }
     }
 }
 
-/// Of something that the board may lack; `is_bad` answers what exactly, for people, if it is.
-fn seen<'a, T>(fact: Option<&'a Fact<T>>, is_bad: impl FnOnce(&T) -> Option<Option<String>>) -> Seen<'a> {
+/// Of something that the board may lack.
+fn seen<'a, T>(fact: Option<&'a Fact<T>>, judge: impl FnOnce(&T) -> Seen<'a>) -> Seen<'a> {
     match fact {
         None => Seen::Nothing,
         Some(Err(absent)) => Seen::Unread(absent),
-        Some(Ok(value)) => is_bad(value).map_or(Seen::Well, Seen::Bad),
+        Some(Ok(value)) => judge(value),
     }
 }
 
 /// The supply of a Raspberry Pi, as its firmware judges it: 4.63 V and less.
 pub(super) fn undervoltage<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
-    seen(facts.readings.health.undervoltage.as_ref(), |is_low| is_low.then_some(None))
+    seen(
+        facts.readings.health.undervoltage.as_ref(),
+        |is_low| if *is_low { Seen::Bad(Bad::default()) } else { Seen::Well },
+    )
+}
+
+/// From where on a zone slows down, where it does not say so itself: the figure of Raspberry Pi's firmware. m°C.
+const PASSIVE: i64 = 80_000;
+/// From where on it switches itself off, in the same case.
+const CRITICAL: i64 = 90_000;
+/// Below the first by so much it is well again; below the second by so much it is about to switch off.
+const MARGIN: i64 = 5_000;
+/// Zones that are those of a processor, whatever they do not say. Parts of their names, in lower case.
+const PROCESSORS: [&str; 11] =
+    ["cpu", "soc", "x86_pkg", "package", "coretemp", "k10temp", "bcm2", "tsens", "imx_thermal", "cluster", "sfctemp"];
+
+/// Each zone by its own trip points; by the defaults one that has none and is the processor's.
+pub(super) fn thermal_throttled<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(facts.readings.health.thermal.as_ref(), |thermal| {
+        let mut is_warm = false;
+        let mut hot = None;
+        for zone in &thermal.zones {
+            let Some((passive, critical)) = limits_of(zone) else { continue };
+            is_warm |= zone.millidegrees >= passive - MARGIN;
+            let worse = (zone.millidegrees >= critical - MARGIN).then_some(NEAR_CRITICAL);
+            if worse.is_some() || hot.is_none() && zone.millidegrees >= passive {
+                hot = Some(Bad { detail: Some(text_of(zone)), worse });
+            }
+        }
+        match (hot, &thermal.slowed_by) {
+            (Some(bad), _) => Seen::Bad(bad),
+            (None, Some(by)) => Seen::Bad(Bad { detail: Some(format!("slowed down by {by}")), worse: None }),
+            (None, None) if is_warm => Seen::Between,
+            (None, None) => Seen::Well,
+        }
+    })
+}
+
+/// With the second of two looks.
+const NEAR_CRITICAL: Worse = Worse { reason: "NearCriticalTrip", set_after: Duration::from_secs(10) };
+
+/// Passive and critical, m°C; `None`: nothing says that it is the processor's.
+fn limits_of(zone: &Zone) -> Option<(i64, i64)> {
+    match (zone.passive_millidegrees, zone.critical_millidegrees) {
+        (None, None) => {
+            let kind = zone.kind.to_ascii_lowercase();
+            PROCESSORS.iter().any(|part| kind.contains(part)).then_some((PASSIVE, CRITICAL))
+        }
+        (passive, critical) => {
+            let passive = passive.unwrap_or(PASSIVE.min(critical.unwrap_or(PASSIVE)));
+            Some((passive, critical.unwrap_or(CRITICAL.max(passive + 2 * MARGIN))))
+        }
+    }
+}
+
+fn text_of(zone: &Zone) -> String {
+    let name = if zone.kind.is_empty() { "a zone without a name" } else { &zone.kind };
+    format!("{name} at {} °C", zone.millidegrees / 1000)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::node::tests::samples;
+    use crate::probe::facts::Thermal;
 
     const GAUGE: Gauge =
         Gauge { look: |_, _| Seen::Nothing, set_after: Duration::from_secs(30), clear_after: Duration::from_secs(120) };
@@ -127,7 +213,7 @@ mod tests {
     }
 
     fn bad() -> Seen<'static> {
-        Seen::Bad(Some("so".to_owned()))
+        Seen::Bad(Bad { detail: Some("so".to_owned()), worse: None })
     }
 
     fn unread() -> Seen<'static> {
@@ -172,7 +258,11 @@ mod tests {
         assert_eq!(without.looks(20, || Seen::Nothing), (Status::Unknown, false));
         let judged = without.held.judgement(true, |_| "text");
         let message = Some("text: the board has nothing to tell that from any more".to_owned());
-        assert_eq!(judged, Judgement { status: Status::Unknown, message, is_sure: true }, "where the Node has it");
+        assert_eq!(
+            judged,
+            Judgement { status: Status::Unknown, message, reason: None, is_sure: true },
+            "where the Node has it"
+        );
     }
 
     #[test]
@@ -189,6 +279,60 @@ mod tests {
     }
 
     #[test]
+    fn what_is_worse_is_told_sooner_and_stays_the_reason_until_it_is_over() {
+        let mut bench = Bench::default();
+        let worse = || Seen::Bad(Bad { detail: Some("worse".to_owned()), worse: Some(NEAR_CRITICAL) });
+        let reason = |bench: &Bench| bench.held.judgement(true, |_| "text").reason;
+        assert_eq!(bench.looks(1, worse), (Status::False, false), "of one look");
+        assert_eq!(bench.looks(1, worse), (Status::True, true));
+        assert_eq!(reason(&bench), Some("NearCriticalTrip"));
+        bench.looks(10, bad);
+        assert_eq!(reason(&bench), Some("NearCriticalTrip"));
+        assert_eq!(bench.looks(30, || Seen::Between), (Status::True, true), "neither bad nor well");
+        assert_eq!(bench.looks(13, || Seen::Well), (Status::False, true));
+        assert_eq!((reason(&bench), bench.looks(4, bad)), (None, (Status::False, true)), "it has just changed");
+        bench.looks(10, bad);
+        assert_eq!((reason(&bench), bench.looks(10, worse)), (None, (Status::True, true)));
+        assert_eq!(reason(&bench), Some("NearCriticalTrip"));
+        let message = bench.held.judgement(true, |_| "text").message;
+        assert_eq!(message.as_deref(), Some("text: worse"));
+    }
+
+    fn zone(kind: &str, degrees: i64, passive: Option<i64>, critical: Option<i64>) -> Zone {
+        let [passive_millidegrees, critical_millidegrees] = [passive, critical].map(|trip| trip.map(|at| at * 1000));
+        Zone { kind: kind.to_owned(), millidegrees: degrees * 1000, passive_millidegrees, critical_millidegrees }
+    }
+
+    #[test]
+    fn each_zone_is_judged_by_its_own_trips_and_a_processors_without_any_by_the_defaults() {
+        let mut facts = samples::facts();
+        let mut of = |zones: &[Zone], slowed_by: Option<&str>| {
+            let thermal = Thermal { zones: zones.to_vec(), slowed_by: slowed_by.map(str::to_owned) };
+            facts.readings.health.thermal = Some(Ok(thermal));
+            match thermal_throttled(&facts, &samples::settings()) {
+                Seen::Well => "well".to_owned(),
+                Seen::Between => "between".to_owned(),
+                Seen::Bad(Bad { detail, worse }) => {
+                    format!("{} {}", worse.map_or("bad", |worse| worse.reason), detail.unwrap())
+                }
+                Seen::Nothing | Seen::Unread(_) => panic!(),
+            }
+        };
+        let cpu = |degrees| zone("cpu-thermal", degrees, None, None);
+        assert_eq!([of(&[cpu(74)], None), of(&[cpu(75)], None)], ["well", "between"]);
+        assert_eq!(of(&[cpu(80)], None), "bad cpu-thermal at 80 °C");
+        assert_eq!(of(&[cpu(85)], None), "NearCriticalTrip cpu-thermal at 85 °C");
+        assert_eq!(of(&[zone("gadget", 99, None, None)], None), "well", "whose limits nobody knows");
+        let own = |degrees| zone("gpu", degrees, Some(97), Some(101));
+        assert_eq!([of(&[own(91)], None), of(&[own(92)], None)], ["well", "between"]);
+        assert_eq!(of(&[own(97)], None), "NearCriticalTrip gpu at 97 °C", "4 °C from the end");
+        assert_eq!(of(&[zone("x", 88, Some(95), None)], None), "well");
+        assert_eq!(of(&[zone("x", 66, None, Some(70))], None), "NearCriticalTrip x at 66 °C");
+        assert_eq!(of(&[cpu(40), own(98), cpu(81)], None), "NearCriticalTrip gpu at 98 °C", "the worst of them");
+        assert_eq!(of(&[cpu(40)], Some("thermal-cpufreq-0")), "bad slowed down by thermal-cpufreq-0");
+    }
+
+    #[test]
     fn a_supply_that_sags_is_told_and_one_that_nobody_watches_is_not() {
         let mut facts = samples::facts();
         let mut of = |undervoltage| {
@@ -197,6 +341,7 @@ mod tests {
                 Seen::Nothing => "nothing",
                 Seen::Unread(_) => "unread",
                 Seen::Well => "well",
+                Seen::Between => "between",
                 Seen::Bad(_) => "bad",
             }
         };

@@ -16,7 +16,7 @@ use crate::probe::Facts;
 use crate::time::{Up, Wall};
 
 /// How many conditions are ours.
-pub const COUNT: usize = 9;
+pub const COUNT: usize = 10;
 
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {
@@ -176,6 +176,20 @@ pub(super) static ROWS: [Row; COUNT] = [
         like: Like::Problem,
     },
     Row {
+        kind: "ThermalThrottled",
+        judge: Judge::Board(Gauge {
+            look: health::thermal_throttled,
+            set_after: Duration::from_secs(30),
+            clear_after: minutes(5),
+        }),
+        words: [
+            Words("PassiveTripReached", "The board is too hot", "ThermalThrottled"),
+            Words("TemperatureOK", "The board is not too hot", "TemperatureOK"),
+            Words("TemperatureUnreadable", "the temperature cannot be read", "TemperatureUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
         kind: "Ready",
         judge: Judge::Known(ready),
         words: [
@@ -300,7 +314,7 @@ fn readonly_filesystem(row: &Row, look: &Evidence) -> Judgement {
         Err(absent) => Some(absent.to_string()),
     };
     let message = detail.map(|detail| format!("{}: {detail}", row.words(status).1));
-    Judgement { status, message, is_sure: found.is_ok() }
+    Judgement { status, message, reason: None, is_sure: found.is_ok() }
 }
 
 /// RDY-2, RDY-3: a size that could not be read is missing, unless the server has one of before. As long as nobody has asked
@@ -322,6 +336,7 @@ fn ready(_: &Row, look: &Evidence) -> Judgement {
     Judgement {
         status: Status::of(is_ready),
         message: (!is_ready).then(|| format!("missing node capacity for resources: {}", missing.join(", "))),
+        reason: None,
         is_sure: is_ready || look.base.is_some(),
     }
 }
@@ -332,7 +347,7 @@ impl Row {
         let status = pressure.status.unwrap_or(Status::Unknown);
         let absent = pressure.absent.as_ref().filter(|_| status == Status::Unknown);
         let message = absent.map(|absent| format!("{}: {absent}", self.words(status).1));
-        Judgement { status, message, is_sure: pressure.status.is_some() }
+        Judgement { status, message, reason: None, is_sure: pressure.status.is_some() }
     }
 
     pub(super) fn words(&self, status: Status) -> &Words {

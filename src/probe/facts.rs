@@ -115,13 +115,47 @@ pub struct Readings {
 pub struct Health {
     /// The supply's voltage was too low at some time since the look before.
     pub undervoltage: Option<Fact<bool>>,
+    pub thermal: Option<Fact<Thermal>>,
+}
+
+/// How hot the board is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Thermal {
+    /// Those that can be believed.
+    pub zones: Vec<Zone>,
+    /// What slows the processor down because of the heat, if anything does.
+    pub slowed_by: Option<String>,
+}
+
+/// One thermal zone, or a processor's own sensor. All in thousandths of 1 °C.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Zone {
+    /// As its driver calls it; empty where it does not.
+    pub kind: String,
+    pub millidegrees: i64,
+    /// From where on something is slowed down, and from where on the board switches itself off, where the board says so.
+    pub passive_millidegrees: Option<i64>,
+    pub critical_millidegrees: Option<i64>,
+}
+
+impl Thermal {
+    /// In thousandths of 1 °C.
+    pub fn hottest_millidegrees(&self) -> i64 {
+        self.zones.iter().map(|zone| zone.millidegrees).max().unwrap_or_default()
+    }
 }
 
 impl Health {
     /// Of the same board, where its sensors do not answer.
     #[must_use]
     pub fn unanswered(&self, why: &Absent) -> Health {
-        Health { undervoltage: self.undervoltage.as_ref().map(|_| Err(why.clone())) }
+        let Health { undervoltage, thermal } = self;
+        Health {
+            undervoltage: undervoltage.as_ref().map(|_| Err(why.clone())),
+            thermal: thermal.as_ref().map(|_| Err(why.clone())),
+        }
     }
 }
 

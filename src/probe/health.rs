@@ -8,6 +8,7 @@
 use super::attribute;
 use super::facts::{Absent, Fact, Health, Why};
 use super::root::{OpenFile, Root};
+use super::thermal::ThermalFiles;
 
 /// Drivers come and go as modules, some of them after this program: an hour at one look every ten seconds.
 const LOOKS_PER_SEARCH: u32 = 360;
@@ -22,6 +23,7 @@ pub struct HealthFiles {
     root: Root,
     looks: u32,
     undervoltage: Option<Alarm>,
+    thermal: Option<ThermalFiles>,
 }
 
 /// An alarm that its driver takes back by itself, after two seconds.
@@ -35,7 +37,7 @@ struct Alarm {
 impl HealthFiles {
     /// Nothing is read yet.
     pub fn new(root: &Root) -> HealthFiles {
-        HealthFiles { root: root.clone(), looks: 0, undervoltage: None }
+        HealthFiles { root: root.clone(), looks: 0, undervoltage: None, thermal: None }
     }
 
     /// What the sensors say now.
@@ -44,12 +46,16 @@ impl HealthFiles {
             self.search();
         }
         self.looks = self.looks.wrapping_add(1);
-        let HealthFiles { root, undervoltage, .. } = self;
-        Health { undervoltage: undervoltage.as_mut().map(|alarm| alarm.was_raised(root)) }
+        let HealthFiles { root, undervoltage, thermal, .. } = self;
+        Health {
+            undervoltage: undervoltage.as_mut().map(|alarm| alarm.was_raised(root)),
+            thermal: thermal.as_mut().map(|files| files.read(root)),
+        }
     }
 
     /// What is gone stays known: it has stopped to answer, and comes back under a name with another number.
     fn search(&mut self) {
+        self.thermal = ThermalFiles::search(&self.root, self.thermal.take());
         for sensor in self.root.list(HWMON).unwrap_or_default() {
             let folder = format!("{HWMON}/{sensor}");
             let Ok(name) = self.root.read_text(&format!("{folder}/name")) else { continue };

@@ -25,6 +25,7 @@ pub mod report;
 mod reset;
 mod root;
 mod routes;
+mod thermal;
 
 pub use facts::{Absent, Fact, Facts, FileSystem, Health, Machine, Network, Readings, StateDisk, Why};
 pub use health::HealthFiles;

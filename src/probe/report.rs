@@ -60,6 +60,10 @@ pub fn to_text(facts: &Facts) -> String {
     page.sensor("supply", &readings.health.undervoltage, |is_low| {
         if *is_low { "voltage is too low" } else { "voltage is sufficient" }.to_owned()
     });
+    page.sensor("temperature", &readings.health.thermal, |thermal| {
+        let slowed = thermal.slowed_by.iter().map(|by| format!(", slowed down by {by}"));
+        format!("{:.1} °C{}", thermal.hottest_millidegrees() as f64 / 1000.0, slowed.collect::<String>())
+    });
     for interface in &network.interfaces {
         page.text("interface", &interface_text(interface));
     }

@@ -45,6 +45,76 @@ fn a_supply_that_sags_is_known_by_the_name_of_its_sensor() {
     }
 }
 
+/// The hottest zone in m°C with what slows the processor down, or the machine word of why nobody knows.
+fn thermal(board: &Scratch) -> Option<Result<(i64, Option<String>), &'static str>> {
+    let fact = health(board).thermal?;
+    let told = fact.as_ref().map(|thermal| (thermal.hottest_millidegrees(), thermal.slowed_by.clone()));
+    Some(told.map_err(|absent| absent.why.word()))
+}
+
+/// Zones of this kind and temperature.
+fn zones(name: &str, zones: &[(&str, &str)]) -> Scratch {
+    let board = Scratch::new(name);
+    for (number, (kind, temperature)) in zones.iter().enumerate() {
+        board.write(&format!("sys/class/thermal/thermal_zone{number}/type"), format!("{kind}\n"));
+        board.write(&format!("sys/class/thermal/thermal_zone{number}/temp"), format!("{temperature}\n"));
+    }
+    board
+}
+
+#[test]
+fn a_board_is_as_hot_as_its_hottest_zone_that_can_be_believed() {
+    let of = |all: &[(&str, &str)]| thermal(&zones("zones", all));
+    let hottest = |millidegrees| Some(Ok((millidegrees, None)));
+    assert_eq!(of(&[("cpu-thermal", "47400")]), hottest(47_400));
+    assert_eq!(of(&[]), None);
+    assert_eq!(of(&[("PMIC-Die", "100000"), ("thermal-fan-est", "24500")]), None, "what is never judged");
+    let jetson = [("AO-therm", "31000"), ("CPU-therm", "24500"), ("PMIC-Die", "100000")];
+    assert_eq!(of(&jetson), hottest(31_000));
+    // The lies.
+    assert_eq!(of(&[("bcm2835_thermal", "49925"), ("acpitz", "-44000"), ("x", "255000")]), hottest(49_925));
+    assert_eq!(of(&[("cpu-thermal", "50000"), ("x", "43"), ("y", "-256")]), hottest(50_000));
+    assert_eq!(of(&[("cpu-thermal", "150")]), hottest(150), "a genuine 0.15 °C");
+    assert_eq!(of(&[("tsens_tz_sensor0", "43"), ("tsens_tz_sensor1", "41"), ("battery", "3300")]), hottest(43_000));
+    assert_eq!(of(&[("cpu-thermal", "-22"), ("soc-thermal", "41000")]), hottest(41_000), "an error printed as a value");
+    for (lie, word) in [("-274000", "implausible"), ("-61", "implausible"), ("", "malformed"), ("hot", "malformed")] {
+        assert_eq!(of(&[("cpu-thermal", lie)]), Some(Err(word)), "{lie:?}");
+    }
+    let off = zones("off", &[("cpu-thermal", "120000"), ("soc-thermal", "30000")]);
+    off.write("sys/class/thermal/thermal_zone0/mode", "disabled\n");
+    assert_eq!(thermal(&off), hottest(30_000));
+    let visionfive = Scratch::new("sfctemp");
+    visionfive.write("sys/class/hwmon/hwmon0/name", "sfctemp\n");
+    visionfive.write("sys/class/hwmon/hwmon0/temp1_input", "51000\n");
+    assert_eq!(thermal(&visionfive), hottest(51_000));
+}
+
+#[test]
+fn trips_are_found_by_their_kind_and_only_what_slows_the_processor_is_cooling() {
+    let board = zones("trips", &[("cpu-thermal", "60000")]);
+    let trips = [
+        ("active", "50000"),
+        ("critical", "110000"),
+        ("passive", "95000"),
+        ("passive", "85000"),
+        ("passive", "-274000"),
+    ];
+    for (number, (kind, at)) in trips.iter().enumerate() {
+        board.write(&format!("sys/class/thermal/thermal_zone0/trip_point_{number}_type"), kind);
+        board.write(&format!("sys/class/thermal/thermal_zone0/trip_point_{number}_temp"), at);
+    }
+    let zones = health(&board).thermal.unwrap().unwrap().zones;
+    let found = zones.first().map(|zone| (zone.passive_millidegrees, zone.critical_millidegrees));
+    assert_eq!(found, Some((Some(85_000), Some(110_000))));
+    board.write("sys/class/thermal/cooling_device0/type", "pwm-fan\n");
+    board.write("sys/class/thermal/cooling_device0/cur_state", "4\n");
+    board.write("sys/class/thermal/cooling_device1/type", "thermal-cpufreq-0\n");
+    board.write("sys/class/thermal/cooling_device1/cur_state", "0\n");
+    assert_eq!(thermal(&board), Some(Ok((60_000, None))));
+    board.write("sys/class/thermal/cooling_device1/cur_state", "2\n");
+    assert_eq!(thermal(&board), Some(Ok((60_000, Some("thermal-cpufreq-0".to_owned())))));
+}
+
 #[test]
 fn a_sensor_whose_driver_comes_late_is_found_within_a_minute_and_one_that_goes_is_missed() {
     let board = Scratch::new("late");

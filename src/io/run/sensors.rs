@@ -90,7 +90,7 @@ mod tests {
     }
 
     fn low() -> Health {
-        Health { undervoltage: Some(Ok(true)) }
+        Health { undervoltage: Some(Ok(true)), ..Health::default() }
     }
 
     #[test]
