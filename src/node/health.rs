@@ -8,6 +8,7 @@ use super::object::Status;
 use crate::config::Settings;
 use crate::config::limits::{CONDITION_CHANGE_PERIOD, JUDGEMENT_KEPT};
 use crate::probe::facts::Zone;
+use crate::probe::report::life_text;
 use crate::probe::{Absent, Fact, Facts};
 use crate::time::Up;
 
@@ -162,6 +163,30 @@ pub(super) fn thermal_throttled<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> 
     })
 }
 
+/// In percent of the life of an eMMC.
+const LIFE_NEARLY_USED: u32 = 90;
+
+/// Of a register that only grows: one that says less belongs to another device.
+pub(super) fn storage_wear_high<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(facts.readings.health.storage_wear.as_ref(), |wear| {
+        let tenths = wear.life_tenths.unwrap_or(0);
+        let reason = match wear.spare_state {
+            Some(3) => Some("SpareBlocksExhausted"),
+            _ if tenths > 10 => Some("LifetimeExceeded"),
+            Some(2) => Some("SpareBlocksLow"),
+            _ => None,
+        };
+        let worse = reason.map(|reason| Worse { reason, set_after: Duration::from_secs(3600) });
+        if worse.is_none() && tenths <= LIFE_NEARLY_USED / 10 {
+            return Seen::Well;
+        }
+        let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));
+        let spare = worse.filter(|worse| worse.reason.starts_with("Spare")).map(|_| ", its spare blocks are used up");
+        let detail = format!("{}{}{}", wear.device, life.unwrap_or_default(), spare.unwrap_or_default());
+        Seen::Bad(Bad { detail: Some(detail), worse })
+    })
+}
+
 /// With the second of two looks.
 const NEAR_CRITICAL: Worse = Worse { reason: "NearCriticalTrip", set_after: Duration::from_secs(10) };
 
@@ -188,7 +213,7 @@ fn text_of(zone: &Zone) -> String {
 mod tests {
     use super::*;
     use crate::node::tests::samples;
-    use crate::probe::facts::Thermal;
+    use crate::probe::facts::{Thermal, Wear};
 
     const GAUGE: Gauge =
         Gauge { look: |_, _| Seen::Nothing, set_after: Duration::from_secs(30), clear_after: Duration::from_secs(120) };
@@ -330,6 +355,28 @@ mod tests {
         assert_eq!(of(&[zone("x", 66, None, Some(70))], None), "NearCriticalTrip x at 66 °C");
         assert_eq!(of(&[cpu(40), own(98), cpu(81)], None), "NearCriticalTrip gpu at 98 °C", "the worst of them");
         assert_eq!(of(&[cpu(40)], Some("thermal-cpufreq-0")), "bad slowed down by thermal-cpufreq-0");
+    }
+
+    #[test]
+    fn storage_is_worn_by_its_life_or_its_spare_blocks() {
+        let mut facts = samples::facts();
+        let mut of = |life_tenths, spare_state| {
+            let wear = Wear { device: "mmcblk0".to_owned(), life_tenths, spare_state };
+            facts.readings.health.storage_wear = Some(Ok(wear));
+            match storage_wear_high(&facts, &samples::settings()) {
+                Seen::Well => "well".to_owned(),
+                Seen::Bad(Bad { detail, worse }) => {
+                    format!("{} {}", worse.map_or("bad", |worse| worse.reason), detail.unwrap())
+                }
+                _ => panic!(),
+            }
+        };
+        assert_eq!([of(Some(9), Some(1)), of(Some(9), None), of(None, Some(1))], ["well"; 3]);
+        assert_eq!(of(Some(10), Some(1)), "bad mmcblk0, 90 to 100 % of its life are used up");
+        assert_eq!(of(Some(11), Some(1)), "LifetimeExceeded mmcblk0, more than all of its life is used up");
+        assert_eq!(of(None, Some(2)), "SpareBlocksLow mmcblk0, its spare blocks are used up");
+        let both = "SpareBlocksExhausted mmcblk0, 0 to 10 % of its life are used up, its spare blocks are used up";
+        assert_eq!(of(Some(1), Some(3)), both);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::probe::Facts;
 use crate::time::{Up, Wall};
 
 /// How many conditions are ours.
-pub const COUNT: usize = 10;
+pub const COUNT: usize = 11;
 
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {
@@ -186,6 +186,20 @@ pub(super) static ROWS: [Row; COUNT] = [
             Words("PassiveTripReached", "The board is too hot", "ThermalThrottled"),
             Words("TemperatureOK", "The board is not too hot", "TemperatureOK"),
             Words("TemperatureUnreadable", "the temperature cannot be read", "TemperatureUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
+        kind: "StorageWearHigh",
+        judge: Judge::Board(Gauge {
+            look: health::storage_wear_high,
+            set_after: minutes(60),
+            clear_after: minutes(60),
+        }),
+        words: [
+            Words("LifetimeNearlyUsed", "The storage is nearly worn out", "StorageWearHigh"),
+            Words("WearOK", "The storage is not worn out", "WearOK"),
+            Words("WearUnreadable", "the wear of the storage cannot be read", "WearUnreadable"),
         ],
         like: Like::Problem,
     },

@@ -116,6 +116,19 @@ pub struct Health {
     /// The supply's voltage was too low at some time since the look before.
     pub undervoltage: Option<Fact<bool>>,
     pub thermal: Option<Fact<Thermal>>,
+    pub storage_wear: Option<Fact<Wear>>,
+}
+
+/// How much of the life of the eMMC that is worn most is used up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wear {
+    /// `mmcblk0`.
+    pub device: String,
+    /// The tenth of its life that it is in, from 1 on; 11: more than all of it.
+    pub life_tenths: Option<u32>,
+    /// 1: normal, 2: most spare blocks are used, 3: nearly all.
+    pub spare_state: Option<u32>,
 }
 
 /// How hot the board is.
@@ -151,10 +164,11 @@ impl Health {
     /// Of the same board, where its sensors do not answer.
     #[must_use]
     pub fn unanswered(&self, why: &Absent) -> Health {
-        let Health { undervoltage, thermal } = self;
+        let Health { undervoltage, thermal, storage_wear } = self;
         Health {
             undervoltage: undervoltage.as_ref().map(|_| Err(why.clone())),
             thermal: thermal.as_ref().map(|_| Err(why.clone())),
+            storage_wear: storage_wear.as_ref().map(|_| Err(why.clone())),
         }
     }
 }

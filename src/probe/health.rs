@@ -9,6 +9,7 @@ use super::attribute;
 use super::facts::{Absent, Fact, Health, Why};
 use super::root::{OpenFile, Root};
 use super::thermal::ThermalFiles;
+use super::wear::WearFiles;
 
 /// Drivers come and go as modules, some of them after this program: an hour at one look every ten seconds.
 const LOOKS_PER_SEARCH: u32 = 360;
@@ -24,6 +25,7 @@ pub struct HealthFiles {
     looks: u32,
     undervoltage: Option<Alarm>,
     thermal: Option<ThermalFiles>,
+    wear: WearFiles,
 }
 
 /// An alarm that its driver takes back by itself, after two seconds.
@@ -37,7 +39,7 @@ struct Alarm {
 impl HealthFiles {
     /// Nothing is read yet.
     pub fn new(root: &Root) -> HealthFiles {
-        HealthFiles { root: root.clone(), looks: 0, undervoltage: None, thermal: None }
+        HealthFiles { root: root.clone(), looks: 0, undervoltage: None, thermal: None, wear: WearFiles::default() }
     }
 
     /// What the sensors say now.
@@ -46,16 +48,18 @@ impl HealthFiles {
             self.search();
         }
         self.looks = self.looks.wrapping_add(1);
-        let HealthFiles { root, undervoltage, thermal, .. } = self;
+        let HealthFiles { root, undervoltage, thermal, wear, .. } = self;
         Health {
             undervoltage: undervoltage.as_mut().map(|alarm| alarm.was_raised(root)),
             thermal: thermal.as_mut().map(|files| files.read(root)),
+            storage_wear: wear.worst(),
         }
     }
 
     /// What is gone stays known: it has stopped to answer, and comes back under a name with another number.
     fn search(&mut self) {
         self.thermal = ThermalFiles::search(&self.root, self.thermal.take());
+        self.wear.look(&self.root);
         for sensor in self.root.list(HWMON).unwrap_or_default() {
             let folder = format!("{HWMON}/{sensor}");
             let Ok(name) = self.root.read_text(&format!("{folder}/name")) else { continue };

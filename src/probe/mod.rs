@@ -26,6 +26,7 @@ mod reset;
 mod root;
 mod routes;
 mod thermal;
+mod wear;
 
 pub use facts::{Absent, Fact, Facts, FileSystem, Health, Machine, Network, Readings, StateDisk, Why};
 pub use health::HealthFiles;

@@ -64,6 +64,10 @@ pub fn to_text(facts: &Facts) -> String {
         let slowed = thermal.slowed_by.iter().map(|by| format!(", slowed down by {by}"));
         format!("{:.1} °C{}", thermal.hottest_millidegrees() as f64 / 1000.0, slowed.collect::<String>())
     });
+    page.sensor("wear", &readings.health.storage_wear, |wear| {
+        let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));
+        format!("{}{}", wear.device, life.unwrap_or_default())
+    });
     for interface in &network.interfaces {
         page.text("interface", &interface_text(interface));
     }
@@ -126,6 +130,14 @@ fn file_system_text(system: &FileSystem) -> String {
         format!("{} of {} inodes free", system.inodes_free, system.inodes)
     };
     format!("{free}, {inodes}{}", if system.read_only { ", read-only" } else { "" })
+}
+
+/// How much of a device's life is used up, by the tenth that it is in.
+pub fn life_text(tenths: u32) -> String {
+    match tenths {
+        11.. => "more than all of its life is used up".to_owned(),
+        tenths => format!("{} to {} % of its life are used up", tenths.saturating_sub(1) * 10, tenths * 10),
+    }
 }
 
 fn interface_text(interface: &Interface) -> String {

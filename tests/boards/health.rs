@@ -115,6 +115,58 @@ fn trips_are_found_by_their_kind_and_only_what_slows_the_processor_is_cooling() 
     assert_eq!(thermal(&board), Some(Ok((60_000, Some("thermal-cpufreq-0".to_owned())))));
 }
 
+/// The tenth of its life and the state of its spare blocks, or the machine word of why nobody knows.
+fn wear(health: &Health) -> Option<Result<[Option<u32>; 2], &'static str>> {
+    let fact = health.storage_wear.as_ref()?;
+    Some(fact.as_ref().map(|wear| [wear.life_tenths, wear.spare_state]).map_err(|absent| absent.why.word()))
+}
+
+/// A board with a card, and an eMMC that says this of itself; nothing in an empty text.
+fn emmc(name: &str, life_time: &str, pre_eol_info: &str) -> Scratch {
+    let board = Scratch::new(name);
+    board.write("sys/block/mmcblk0/device/type", "SD\n");
+    board.write("sys/block/mmcblk0/device/life_time", "0x0b 0x0b\n");
+    board.write("sys/block/mmcblk2/device/type", "MMC\n");
+    board.write("sys/block/mmcblk2/device/cid", "15010038475446345200\n");
+    board.write("sys/block/mmcblk2boot0/device/type", "MMC\n");
+    board.write("sys/block/mmcblk2boot0/device/life_time", "0x0b 0x0b\n");
+    for (attribute, text) in [("life_time", life_time), ("pre_eol_info", pre_eol_info)] {
+        if !text.is_empty() {
+            board.write(&format!("sys/block/mmcblk2/device/{attribute}"), text);
+        }
+    }
+    board
+}
+
+#[test]
+fn an_emmc_says_how_worn_it_is_and_a_card_never_does() {
+    let of = |life_time: &str, pre_eol_info: &str| wear(&health(&emmc("wear", life_time, pre_eol_info)));
+    assert_eq!(of("0x01 0x02\n", "0x01\n"), Some(Ok([Some(2), Some(1)])), "the worse of its two kinds of cells");
+    assert_eq!(of("0x0a 0x03\n", "0x02\n"), Some(Ok([Some(10), Some(2)])));
+    assert_eq!(of("0x0B 0x0B", "0x03"), Some(Ok([Some(11), Some(3)])));
+    assert_eq!(of("0x00 0x04 ", ""), Some(Ok([Some(4), None])), "of one kind nothing is known");
+    assert_eq!(of("", ""), None, "before eMMC 5.0");
+    assert_eq!(of("0x00 0x00\n", "0x00\n"), None, "not reported");
+    assert_eq!(of("0xff 0x0c\n", "0x07\n"), None, "no tenths of a life");
+    assert_eq!(of("worn\n", "0x01\n"), Some(Err("malformed")));
+}
+
+#[test]
+fn wear_is_read_once_an_hour_and_only_grows_but_for_another_device() {
+    let board = emmc("grows", "0x01 0x02\n", "0x01\n");
+    let mut files = HealthFiles::new(&Root::new(&board.0));
+    let mut after = |looks: u32, life_time: &str, cid: &str| {
+        board.write("sys/block/mmcblk2/device/life_time", life_time);
+        board.write("sys/block/mmcblk2/device/cid", cid);
+        (0..looks).map(|_| wear(&files.read()).unwrap().unwrap()[0]).last().unwrap()
+    };
+    assert_eq!(after(7, "0x01 0x02\n", "a"), Some(2));
+    assert_eq!(after(300, "0x0a 0x02\n", "a"), Some(2));
+    assert_eq!(after(60, "0x0a 0x02\n", "a"), Some(10), "within an hour");
+    assert_eq!(after(360, "0x01 0x02\n", "a"), Some(10), "nothing worn heals");
+    assert_eq!(after(360, "0x01 0x02\n", "b"), Some(2));
+}
+
 #[test]
 fn a_sensor_whose_driver_comes_late_is_found_within_a_minute_and_one_that_goes_is_missed() {
     let board = Scratch::new("late");
