@@ -44,11 +44,16 @@ pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT]
 }
 
 /// Writes all conditions of ours: the heartbeat of those that a kubelet has always, the rest when the status changes (PRS-0), but for the words of Ready
-/// (RDY-6) and of what was announced. Those of others stay where they are.
-pub(super) fn set(node: &mut Node, wanted: &[Wanted; COUNT], stamp: Wall) -> [Written; COUNT] {
+/// (RDY-6) and of what was announced. Those of others stay where they are, and those that the settings
+/// switch off go.
+pub(super) fn set(node: &mut Node, wanted: &[Wanted; COUNT], settings: &Settings, stamp: Wall) -> [Written; COUNT] {
     let mut written = [Written::Same; COUNT];
     for ((row, wanted), written) in ROWS.iter().zip(wanted).zip(&mut written) {
-        *written = row.set(&mut node.status.conditions, wanted, stamp);
+        if settings.is_condition_off(row.kind) {
+            node.status.conditions.retain(|one| one.kind != row.kind);
+        } else {
+            *written = row.set(&mut node.status.conditions, wanted, stamp);
+        }
     }
     written
 }
@@ -171,7 +176,7 @@ mod tests {
         let remembered = &Remembered::default();
         let judged = judge(&evidence(settings, facts, pressures, remembered, Some(node)));
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });
-        let written = set(node, &wanted, LATER);
+        let written = set(node, &wanted, settings, LATER);
         let all = own().zip(&wanted).zip(written);
         all.filter_map(|((kind, wanted), written)| written.event("edge-1", kind, wanted)).collect()
     }

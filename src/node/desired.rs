@@ -64,7 +64,7 @@ fn run_setters(node: Node, board: &Board, remembered: &mut Remembered) -> Update
     capacity::set(&mut update, board, remembered);
     version::set(&mut update, board, remembered);
     update.node.status.daemon_endpoints.kubelet_endpoint = Endpoint { port: board.settings.port };
-    update.conditions = condition::set(&mut update.node, board.conditions, board.stamp);
+    update.conditions = condition::set(&mut update.node, board.conditions, board.settings, board.stamp);
     let unschedulable = update.node.spec.unschedulable;
     if std::mem::replace(&mut remembered.unschedulable, unschedulable) != unschedulable {
         let reason = if unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };

@@ -142,12 +142,14 @@ const PROCESSORS: [&str; 11] =
     ["cpu", "soc", "x86_pkg", "package", "coretemp", "k10temp", "bcm2", "tsens", "imx_thermal", "cluster", "sfctemp"];
 
 /// Each zone by its own trip points; by the defaults one that has none and is the processor's.
-pub(super) fn thermal_throttled<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+pub(super) fn thermal_throttled<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
+    let set = settings.condition_threshold("ThermalThrottled").map(|degrees| i64::from(degrees) * 1000);
     seen(facts.readings.health.thermal.as_ref(), |thermal| {
         let mut is_warm = false;
         let mut hot = None;
         for zone in &thermal.zones {
             let Some((passive, critical)) = limits_of(zone) else { continue };
+            let passive = set.unwrap_or(passive);
             is_warm |= zone.millidegrees >= passive - MARGIN;
             let worse = (zone.millidegrees >= critical - MARGIN).then_some(NEAR_CRITICAL);
             if worse.is_some() || hot.is_none() && zone.millidegrees >= passive {
@@ -167,7 +169,8 @@ pub(super) fn thermal_throttled<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> 
 const LIFE_NEARLY_USED: u32 = 90;
 
 /// Of a register that only grows: one that says less belongs to another device.
-pub(super) fn storage_wear_high<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+pub(super) fn storage_wear_high<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
+    let nearly_used = settings.condition_threshold("StorageWearHigh").unwrap_or(LIFE_NEARLY_USED);
     seen(facts.readings.health.storage_wear.as_ref(), |wear| {
         let tenths = wear.life_tenths.unwrap_or(0);
         let reason = match wear.spare_state {
@@ -177,7 +180,7 @@ pub(super) fn storage_wear_high<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> 
             _ => None,
         };
         let worse = reason.map(|reason| Worse { reason, set_after: Duration::from_secs(3600) });
-        if worse.is_none() && tenths <= LIFE_NEARLY_USED / 10 {
+        if worse.is_none() && tenths <= nearly_used / 10 {
             return Seen::Well;
         }
         let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));
@@ -212,6 +215,7 @@ fn text_of(zone: &Zone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::settings::ConditionSetting;
     use crate::node::tests::samples;
     use crate::probe::facts::{Thermal, Wear};
 
@@ -355,6 +359,10 @@ mod tests {
         assert_eq!(of(&[zone("x", 66, None, Some(70))], None), "NearCriticalTrip x at 66 °C");
         assert_eq!(of(&[cpu(40), own(98), cpu(81)], None), "NearCriticalTrip gpu at 98 °C", "the worst of them");
         assert_eq!(of(&[cpu(40)], Some("thermal-cpufreq-0")), "bad slowed down by thermal-cpufreq-0");
+        facts.readings.health.thermal = Some(Ok(Thermal { zones: vec![cpu(70)], slowed_by: None }));
+        let mut settings = samples::settings();
+        settings.conditions.insert("ThermalThrottled", ConditionSetting::Threshold(70));
+        assert!(matches!(thermal_throttled(&facts, &settings), Seen::Bad(_)), "by the settings");
     }
 
     #[test]
@@ -377,6 +385,11 @@ mod tests {
         assert_eq!(of(None, Some(2)), "SpareBlocksLow mmcblk0, its spare blocks are used up");
         let both = "SpareBlocksExhausted mmcblk0, 0 to 10 % of its life are used up, its spare blocks are used up";
         assert_eq!(of(Some(1), Some(3)), both);
+        let wear = Wear { device: "mmcblk0".to_owned(), life_tenths: Some(8), spare_state: None };
+        facts.readings.health.storage_wear = Some(Ok(wear));
+        let mut settings = samples::settings();
+        settings.conditions.insert("StorageWearHigh", ConditionSetting::Threshold(70));
+        assert!(matches!(storage_wear_high(&facts, &settings), Seen::Bad(_)), "by the settings");
     }
 
     #[test]

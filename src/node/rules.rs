@@ -226,8 +226,10 @@ impl Held {
     /// Judges one look at the board.
     pub fn observe(&mut self, settings: &Settings, facts: &Facts, up: Up) {
         for (row, held) in ROWS.iter().zip(&mut self.all) {
-            if let Judge::Board(gauge) = &row.judge {
-                held.observe((gauge.look)(facts, settings), gauge, up);
+            match &row.judge {
+                Judge::Board(_) if settings.is_condition_off(row.kind) => *held = HeldCondition::default(),
+                Judge::Board(gauge) => held.observe((gauge.look)(facts, settings), gauge, up),
+                Judge::Known(_) => {}
             }
         }
     }
@@ -292,7 +294,11 @@ pub fn judge(look: &Evidence) -> [Judgement; COUNT] {
         (Judge::Known(judge), _) => judge(row, look),
         (Judge::Board(_), Some(held)) => {
             let is_stored = look.base.is_some_and(|base| base.status.conditions.iter().any(|one| one.kind == row.kind));
-            held.judgement(is_stored, |status| row.words(status).1)
+            match look.settings.is_condition_off(row.kind) {
+                // It goes from the Node, and with that nothing of it is owed.
+                true => Judgement { is_sure: is_stored, ..Judgement::known(None, None) },
+                false => held.judgement(is_stored, |status| row.words(status).1),
+            }
         }
         (Judge::Board(_), None) => Judgement::known(None, None),
     })
@@ -432,7 +438,7 @@ mod tests {
         let look = Evidence::of_look(settings, facts, pressures, held, remembered);
         let judged = judge(&Evidence { expires, base: Some(node), ..look });
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });
-        let written: [Written; COUNT] = condition::set(node, &wanted, LATER);
+        let written: [Written; COUNT] = condition::set(node, &wanted, settings, LATER);
         let all = own().zip(&wanted).zip(written).find(|((kind, _), _)| *kind == "CertificateExpiring");
         let ((kind, wanted), written) = all.unwrap();
         let stored = node.status.conditions.iter().find(|one| one.kind == kind);

@@ -1,6 +1,7 @@
 //! What the board suffers from, from its sensors to the Node and back: over restarts, outages and sensors that go.
 
 use super::*;
+use crate::config::settings::ConditionSetting;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -18,6 +19,18 @@ fn events(sent: &[Operation]) -> Vec<String> {
     let created = sent.iter().filter(|operation| matches!(operation, Operation::CreateEvent { .. }));
     let reasons = created.map(|operation| body_of(operation)["reason"].as_str().unwrap().to_owned());
     reasons.filter(|reason| reason.contains("oltage")).collect()
+}
+
+/// Whether a patch of a condition is not its end.
+pub(super) fn stays(sent: &&Value) -> bool {
+    sent["$patch"] != "delete"
+}
+
+/// What a server does with the conditions that a patch ends.
+pub(super) fn delete(node: &mut Node, patch: &Value) {
+    let all = patch["status"]["conditions"].as_array().into_iter().flatten();
+    let gone: Vec<&Value> = all.filter(|sent| !stays(sent)).map(|sent| &sent["type"]).collect();
+    node.status.conditions.retain(|stored| !gone.iter().any(|kind| **kind == *stored.kind));
 }
 
 /// The same board and server, another process.
@@ -85,6 +98,26 @@ fn a_board_without_the_sensor_lacks_the_condition_and_one_that_lost_it_says_unkn
     let is_new = |one: &&Operation| !sent.contains(one) && !events(&[(*one).clone()]).is_empty();
     assert_eq!(again.iter().find(is_new), None);
     assert_eq!(stored(&next), Some("Unknown"), "the Node has it from before");
+}
+
+#[test]
+fn a_condition_that_is_switched_off_goes_from_the_node_and_nothing_is_owed_for_it() {
+    let mut script = Script::new();
+    says(&mut script, Some(true));
+    script.register();
+    script.pass(MINUTE);
+    assert_eq!(stored(&script), Some("True"));
+    let mut next = restarted(script);
+    next.agent.shared.settings.conditions.insert("Undervoltage", ConditionSetting::Off);
+    next.pass(MINUTE * 2);
+    assert_eq!(stored(&next), None);
+    let is_report = |one: &&Operation| matches!(one, Operation::PatchStatus { answer: PatchAnswer::Node, .. });
+    let reports = next.pass(MINUTE * 30).iter().filter(is_report).count();
+    assert!(reports <= 8, "{reports} reports in half an hour");
+    assert_eq!(stored(&next), None);
+    next.agent.shared.settings.conditions.clear();
+    next.pass(MINUTE * 2);
+    assert_eq!(stored(&next), Some("True"), "again");
 }
 
 /// An outage of an hour in which the supply sags at each second look.
