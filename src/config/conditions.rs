@@ -18,12 +18,15 @@ pub enum ConditionSetting {
 pub type PerCondition = BTreeMap<&'static str, ConditionSetting>;
 
 /// Those that can be switched off, each with its threshold, if it has one: what it may be.
-const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 3] = [
+const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 5] = [
     ("Undervoltage", None),
     // °C.
     ("ThermalThrottled", Some(40..=120)),
     // Percent of an eMMC's life, which counts in tenths.
     ("StorageWearHigh", Some(10..=100)),
+    ("OnBattery", None),
+    // Percent of its capacity.
+    ("BatteryLow", Some(1..=95)),
 ];
 
 pub(super) fn conditions(map: &Field<'_>, findings: &mut Findings) -> Result<PerCondition, Problem> {

@@ -190,6 +190,30 @@ pub(super) fn storage_wear_high<'a>(facts: &'a Facts, settings: &Settings) -> Se
     })
 }
 
+/// Of a board with a battery whose other supplies can be seen.
+pub(super) fn on_battery<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(facts.readings.health.power.as_ref(), |power| match power.on_battery {
+        None => Seen::Nothing,
+        Some(true) => Seen::Bad(Bad::default()),
+        Some(false) => Seen::Well,
+    })
+}
+
+/// In percent of its capacity, and how much more it has to be to be well again.
+const BATTERY_LOW: u64 = 15;
+const BATTERY_MARGIN: u64 = 5;
+
+pub(super) fn battery_low<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
+    let low = settings.condition_threshold("BatteryLow").map_or(BATTERY_LOW, u64::from);
+    seen(facts.readings.health.power.as_ref(), |power| match power.capacity_percent {
+        percent if power.is_critical || power.is_discharging && percent <= low => {
+            Seen::Bad(Bad { detail: Some(format!("{percent} %")), worse: None })
+        }
+        percent if !power.is_discharging || percent >= low + BATTERY_MARGIN => Seen::Well,
+        _ => Seen::Between,
+    })
+}
+
 /// With the second of two looks.
 const NEAR_CRITICAL: Worse = Worse { reason: "NearCriticalTrip", set_after: Duration::from_secs(10) };
 
@@ -217,7 +241,7 @@ mod tests {
     use super::*;
     use crate::config::settings::ConditionSetting;
     use crate::node::tests::samples;
-    use crate::probe::facts::{Thermal, Wear};
+    use crate::probe::facts::{Power, Thermal, Wear};
 
     const GAUGE: Gauge =
         Gauge { look: |_, _| Seen::Nothing, set_after: Duration::from_secs(30), clear_after: Duration::from_secs(120) };
@@ -390,6 +414,29 @@ mod tests {
         let mut settings = samples::settings();
         settings.conditions.insert("StorageWearHigh", ConditionSetting::Threshold(70));
         assert!(matches!(storage_wear_high(&facts, &settings), Seen::Bad(_)), "by the settings");
+    }
+
+    #[test]
+    fn a_battery_is_low_while_it_empties_and_a_board_is_on_it_without_another_supply() {
+        let mut facts = samples::facts();
+        let mut of = |supply, capacity_percent, is_discharging, is_critical| {
+            let power = Power { on_battery: supply, capacity_percent, is_discharging, is_critical };
+            facts.readings.health.power = Some(Ok(power));
+            let settings = samples::settings();
+            [on_battery(&facts, &settings), battery_low(&facts, &settings)].map(|seen| match seen {
+                Seen::Nothing => "nothing",
+                Seen::Well => "well",
+                Seen::Between => "between",
+                Seen::Bad(_) => "bad",
+                Seen::Unread(_) => "unread",
+            })
+        };
+        assert_eq!(of(Some(true), 81, true, false), ["bad", "well"]);
+        assert_eq!(of(Some(true), 15, true, false), ["bad", "bad"]);
+        assert_eq!(of(Some(true), 16, true, false), ["bad", "between"]);
+        assert_eq!(of(Some(true), 20, true, false), ["bad", "well"]);
+        assert_eq!(of(Some(false), 5, false, false), ["well", "well"], "it fills up");
+        assert_eq!(of(None, 50, true, true), ["nothing", "bad"], "by its own word");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::probe::Facts;
 use crate::time::{Up, Wall};
 
 /// How many conditions are ours.
-pub const COUNT: usize = 11;
+pub const COUNT: usize = 13;
 
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {
@@ -80,6 +80,7 @@ impl Like {
 pub(super) struct Words(pub(super) &'static str, pub(super) &'static str, pub(super) &'static str);
 
 const AT_ONCE: Duration = Duration::ZERO;
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 
 const fn minutes(count: u64) -> Duration {
     Duration::from_secs(count * 60)
@@ -179,7 +180,7 @@ pub(super) static ROWS: [Row; COUNT] = [
         kind: "ThermalThrottled",
         judge: Judge::Board(Gauge {
             look: health::thermal_throttled,
-            set_after: Duration::from_secs(30),
+            set_after: HALF_A_MINUTE,
             clear_after: minutes(5),
         }),
         words: [
@@ -200,6 +201,26 @@ pub(super) static ROWS: [Row; COUNT] = [
             Words("LifetimeNearlyUsed", "The storage is nearly worn out", "StorageWearHigh"),
             Words("WearOK", "The storage is not worn out", "WearOK"),
             Words("WearUnreadable", "the wear of the storage cannot be read", "WearUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
+        kind: "OnBattery",
+        judge: Judge::Board(Gauge { look: health::on_battery, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
+        words: [
+            Words("OnBattery", "The board runs on its battery", "OnBattery"),
+            Words("OnMains", "The board does not run on its battery", "OnMains"),
+            Words("PowerUnreadable", "the power supplies cannot be read", "PowerUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
+        kind: "BatteryLow",
+        judge: Judge::Board(Gauge { look: health::battery_low, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
+        words: [
+            Words("BatteryLow", "The battery is nearly empty", "BatteryLow"),
+            Words("BatteryOK", "The battery is not nearly empty", "BatteryOK"),
+            Words("BatteryUnreadable", "the battery cannot be read", "BatteryUnreadable"),
         ],
         like: Like::Problem,
     },

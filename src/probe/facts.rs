@@ -117,6 +117,19 @@ pub struct Health {
     pub undervoltage: Option<Fact<bool>>,
     pub thermal: Option<Fact<Thermal>>,
     pub storage_wear: Option<Fact<Wear>>,
+    pub power: Option<Fact<Power>>,
+}
+
+/// How a board with a battery of its own is supplied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Power {
+    /// No supply from outside gives power; `None`: no such supply can be seen.
+    pub on_battery: Option<bool>,
+    pub capacity_percent: u64,
+    pub is_discharging: bool,
+    /// The battery itself says that it is nearly empty.
+    pub is_critical: bool,
 }
 
 /// How much of the life of the eMMC that is worn most is used up.
@@ -164,11 +177,12 @@ impl Health {
     /// Of the same board, where its sensors do not answer.
     #[must_use]
     pub fn unanswered(&self, why: &Absent) -> Health {
-        let Health { undervoltage, thermal, storage_wear } = self;
+        let Health { undervoltage, thermal, storage_wear, power } = self;
         Health {
             undervoltage: undervoltage.as_ref().map(|_| Err(why.clone())),
             thermal: thermal.as_ref().map(|_| Err(why.clone())),
             storage_wear: storage_wear.as_ref().map(|_| Err(why.clone())),
+            power: power.as_ref().map(|_| Err(why.clone())),
         }
     }
 }

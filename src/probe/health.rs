@@ -7,6 +7,7 @@
 
 use super::attribute;
 use super::facts::{Absent, Fact, Health, Why};
+use super::power::PowerFiles;
 use super::root::{OpenFile, Root};
 use super::thermal::ThermalFiles;
 use super::wear::WearFiles;
@@ -26,6 +27,7 @@ pub struct HealthFiles {
     undervoltage: Option<Alarm>,
     thermal: Option<ThermalFiles>,
     wear: WearFiles,
+    power: Option<PowerFiles>,
 }
 
 /// An alarm that its driver takes back by itself, after two seconds.
@@ -39,7 +41,14 @@ struct Alarm {
 impl HealthFiles {
     /// Nothing is read yet.
     pub fn new(root: &Root) -> HealthFiles {
-        HealthFiles { root: root.clone(), looks: 0, undervoltage: None, thermal: None, wear: WearFiles::default() }
+        HealthFiles {
+            root: root.clone(),
+            looks: 0,
+            undervoltage: None,
+            thermal: None,
+            wear: WearFiles::default(),
+            power: None,
+        }
     }
 
     /// What the sensors say now.
@@ -48,11 +57,12 @@ impl HealthFiles {
             self.search();
         }
         self.looks = self.looks.wrapping_add(1);
-        let HealthFiles { root, undervoltage, thermal, wear, .. } = self;
+        let HealthFiles { root, undervoltage, thermal, wear, power, .. } = self;
         Health {
             undervoltage: undervoltage.as_mut().map(|alarm| alarm.was_raised(root)),
             thermal: thermal.as_mut().map(|files| files.read(root)),
             storage_wear: wear.worst(),
+            power: power.as_mut().and_then(|files| files.read(root)),
         }
     }
 
@@ -60,6 +70,7 @@ impl HealthFiles {
     fn search(&mut self) {
         self.thermal = ThermalFiles::search(&self.root, self.thermal.take());
         self.wear.look(&self.root);
+        self.power = PowerFiles::search(&self.root).or(self.power.take());
         for sensor in self.root.list(HWMON).unwrap_or_default() {
             let folder = format!("{HWMON}/{sensor}");
             let Ok(name) = self.root.read_text(&format!("{folder}/name")) else { continue };

@@ -20,6 +20,7 @@ mod mounts;
 mod network;
 mod os_release;
 mod pids;
+mod power;
 mod readings;
 pub mod report;
 mod reset;

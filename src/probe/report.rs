@@ -68,6 +68,10 @@ pub fn to_text(facts: &Facts) -> String {
         let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));
         format!("{}{}", wear.device, life.unwrap_or_default())
     });
+    page.sensor("power", &readings.health.power, |power| {
+        let supply = if power.on_battery == Some(true) { "on battery, " } else { "" };
+        format!("{supply}battery at {} %", power.capacity_percent)
+    });
     for interface in &network.interfaces {
         page.text("interface", &interface_text(interface));
     }

@@ -167,6 +167,47 @@ fn wear_is_read_once_an_hour_and_only_grows_but_for_another_device() {
     assert_eq!(after(360, "0x01 0x02\n", "b"), Some(2));
 }
 
+/// On battery, percent and whether it empties, or the machine word of why nobody knows.
+type Supplied = Result<(Option<bool>, u64, bool), &'static str>;
+
+fn power(board: &Scratch) -> Option<Supplied> {
+    let fact = health(board).power?;
+    let told = fact.as_ref().map(|power| (power.on_battery, power.capacity_percent, power.is_discharging));
+    Some(told.map_err(|absent| absent.why.word()))
+}
+
+fn with_supplies(name: &str, supplies: &[(&str, &[(&str, &str)])]) -> Scratch {
+    let board = Scratch::new(name);
+    for (supply, attributes) in supplies {
+        for (attribute, text) in *attributes {
+            board.write(&format!("sys/class/power_supply/{supply}/{attribute}"), format!("{text}\n"));
+        }
+    }
+    board
+}
+
+#[test]
+fn a_board_runs_on_the_battery_that_is_its_own_when_no_supply_is_online() {
+    const BATTERY: (&str, &[(&str, &str)]) =
+        ("BAT0", &[("type", "Battery"), ("capacity", "81"), ("status", "Discharging")]);
+    let of = |all: &[(&str, &[(&str, &str)])]| power(&with_supplies("power", all));
+    assert_eq!(of(&[("AC", &[("type", "Mains"), ("online", "0")]), BATTERY]), Some(Ok((Some(true), 81, true))));
+    let both =
+        [("AC", &[("type", "Mains"), ("online", "0")][..]), ("usb", &[("type", "USB"), ("online", "1")]), BATTERY];
+    assert_eq!(of(&both), Some(Ok((Some(false), 81, true))));
+    assert_eq!(of(&[BATTERY]), Some(Ok((None, 81, true))), "nobody knows of any other supply");
+    assert_eq!(of(&[("AC", &[("type", "Mains"), ("online", "0")])]), None, "no battery");
+    // The lies.
+    let mouse = [("type", "Battery"), ("scope", "Device"), ("capacity", "3"), ("status", "Discharging")];
+    assert_eq!(of(&[("hid", &mouse)]), None);
+    let out = [("type", "Battery"), ("present", "0"), ("capacity", "50"), ("status", "Unknown")];
+    assert_eq!(of(&[("battery", &out)]), None, "it has been taken out");
+    for (lie, word) in [("-19", "implausible"), ("130", "implausible"), ("full", "malformed")] {
+        let lies = [("type", "Battery"), ("capacity", lie), ("status", "Full")];
+        assert_eq!(of(&[("BAT0", &lies)]), Some(Err(word)), "{lie}");
+    }
+}
+
 #[test]
 fn a_sensor_whose_driver_comes_late_is_found_within_a_minute_and_one_that_goes_is_missed() {
     let board = Scratch::new("late");

@@ -139,6 +139,8 @@ fn check_more(name: &str, facts: &Facts) {
             assert_eq!(text(&machine.board_model).as_deref(), Some("DellInc. EdgeGateway3002"));
         }
         "x86-node-exporter-fixtures" => {
+            let power = facts.readings.health.power.as_ref().and_then(|power| power.as_ref().ok());
+            assert_eq!(power.map(|power| (power.on_battery, power.capacity_percent)), Some((Some(true), 81)));
             assert_eq!(facts.readings.pids, Ok(Pids { limit: 123, used: 719 }));
             assert_eq!(text(&machine.os_image).as_deref(), Some("Ubuntu 20.04.2 LTS"));
         }

@@ -21,8 +21,21 @@ pub(crate) const LATER: Wall = Wall::from_unix_seconds(1_767_225_900);
 pub(crate) const LATER_STAMP: &str = "2026-01-01T00:05:00Z";
 
 /// No pressure, Ready, and without sensors of its own.
-pub(crate) static ALL_WELL: [Wanted; COUNT] =
-    [WELL, WELL, WELL, WELL, WELL, WELL, WELL, NO_SENSOR, NO_SENSOR, NO_SENSOR, well(Status::True)];
+pub(crate) static ALL_WELL: [Wanted; COUNT] = [
+    WELL,
+    WELL,
+    WELL,
+    WELL,
+    WELL,
+    WELL,
+    WELL,
+    NO_SENSOR,
+    NO_SENSOR,
+    NO_SENSOR,
+    NO_SENSOR,
+    NO_SENSOR,
+    well(Status::True),
+];
 const WELL: Wanted = well(Status::False);
 const NO_SENSOR: Wanted = Wanted {
     judgement: Judgement { status: Status::Unknown, message: None, reason: None, is_sure: false },
