@@ -51,9 +51,14 @@ impl HealthFiles {
         }
     }
 
+    /// Whether the next reading begins with a search, and so with files that may be slow.
+    pub fn is_search_due(&self) -> bool {
+        self.looks == LOOKS_OF_BOOT || self.looks.is_multiple_of(LOOKS_PER_SEARCH)
+    }
+
     /// What the sensors say now.
     pub fn read(&mut self) -> Health {
-        if self.looks == LOOKS_OF_BOOT || self.looks.is_multiple_of(LOOKS_PER_SEARCH) {
+        if self.is_search_due() {
             self.search();
         }
         self.looks = self.looks.wrapping_add(1);

@@ -17,18 +17,20 @@ const SLOW: Duration = Duration::from_millis(50);
 /// How long sensors that took longer are left alone.
 const REST: Duration = Duration::from_secs(60);
 
-/// A look at all sensors; one that hangs keeps it for ever.
-type Look = Box<dyn FnMut() -> Health + Send>;
+/// A look at all sensors; one that hangs keeps it for ever. Answers too whether the next one reads files that no look has read
+/// yet, or not for an hour.
+type Look = Box<dyn FnMut() -> (Health, bool) + Send>;
 
-/// The sensors of this board. Whether they answer at once is seen on a thread, with the first look and with each after one
-/// that was slow; those that do need none.
+/// The sensors of this board. Whether they answer at once is seen on a thread, with each look at new files and with each after
+/// one that was slow; those that do need none.
 pub(super) struct Sensors {
     open: Box<dyn Fn() -> Look>,
     look: Option<Look>,
     source: Source,
     /// By the last look.
     said: Health,
-    is_slow: bool,
+    /// Of the next look.
+    needs_thread: bool,
     rests_until: Up,
 }
 
@@ -37,7 +39,7 @@ impl Sensors {
         let root = root.clone();
         Sensors::new(move || {
             let mut files = HealthFiles::new(&root);
-            Box::new(move || files.read())
+            Box::new(move || (files.read(), files.is_search_due()))
         })
     }
 
@@ -48,7 +50,7 @@ impl Sensors {
             look: None,
             source,
             said: Health::default(),
-            is_slow: true,
+            needs_thread: true,
             rests_until: Up::default(),
         }
     }
@@ -57,13 +59,12 @@ impl Sensors {
     pub async fn read(&mut self, reactor: &Reactor) -> Health {
         let begun = clock::up();
         match &mut self.look {
-            Some(look) if !self.is_slow => self.said = look(),
+            Some(look) if !self.needs_thread => (self.said, self.needs_thread) = look(),
             _ if begun < self.rests_until => return self.said.clone(),
             _ => self.read_aside(reactor).await,
         }
-        self.is_slow = clock::up() - begun > SLOW;
-        if self.is_slow {
-            self.rests_until = clock::up() + REST;
+        if clock::up() - begun > SLOW {
+            (self.needs_thread, self.rests_until) = (true, clock::up() + REST);
         }
         self.said.clone()
     }
@@ -72,7 +73,7 @@ impl Sensors {
         let mut look = self.look.take().unwrap_or_else(|| (self.open)());
         let asked = self.source.ask(move || (look(), look));
         match reactor.before(clock::up() + PATIENCE, asked).await.and_then(Result::ok) {
-            Some((said, look)) => (self.said, self.look) = (said, Some(look)),
+            Some(((said, is_new), look)) => (self.said, self.needs_thread, self.look) = (said, is_new, Some(look)),
             None => self.said = self.said.unanswered(&Absent::new("/sys/class", Why::Errno(ETIMEDOUT))),
         }
     }
@@ -89,8 +90,8 @@ mod tests {
         health.undervoltage.as_ref().map(|fact| *fact.as_ref().unwrap_or(&false))
     }
 
-    fn low() -> Health {
-        Health { undervoltage: Some(Ok(true)), ..Health::default() }
+    fn low() -> (Health, bool) {
+        (Health { undervoltage: Some(Ok(true)), ..Health::default() }, false)
     }
 
     #[test]
@@ -107,7 +108,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(is_low(&reactor.block_on(sensors.read(&reactor)).unwrap()), Some(true));
             // However busy this machine was.
-            (sensors.is_slow, sensors.rests_until) = (false, Up::default());
+            (sensors.needs_thread, sensors.rests_until) = (false, Up::default());
         }
         let own = std::thread::current().id();
         let aside: Vec<bool> = threads.lock().unwrap().iter().map(|thread| *thread != own).collect();
@@ -122,7 +123,10 @@ mod tests {
             let counted = Arc::clone(&counted);
             Box::new(move || {
                 counted.fetch_add(1, SeqCst);
-                std::thread::sleep(SLOW * 2);
+                let begun = clock::up();
+                while clock::up() - begun <= SLOW {
+                    std::thread::yield_now();
+                }
                 low()
             })
         });
@@ -146,7 +150,7 @@ mod tests {
                 low()
             })
         });
-        sensors.said = low();
+        sensors.said = low().0;
         let hung = reactor.block_on(sensors.read(&reactor)).unwrap();
         let absent = hung.undervoltage.unwrap().unwrap_err();
         assert_eq!(absent.why, Why::Errno(ETIMEDOUT));
