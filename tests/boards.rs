@@ -13,6 +13,8 @@ mod captured;
 mod devices;
 #[path = "boards/gauges.rs"]
 mod gauges;
+#[path = "boards/health.rs"]
+mod health;
 #[path = "boards/identity.rs"]
 mod identity;
 #[path = "support/left_out.rs"]

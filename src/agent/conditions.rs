@@ -10,10 +10,10 @@ use super::replay::Unreported;
 use super::shared::Shared;
 use crate::journal::record::cut;
 use crate::journal::{Happened, Moment, Record, Sequence, Status};
-use crate::node::NodeEvent;
 use crate::node::condition::{self, Written};
 use crate::node::object::{Condition, Node};
-use crate::node::rules::{self, COUNT, Judgement, Wanted};
+use crate::node::rules::{self, COUNT, Wanted};
+use crate::node::{Judgement, NodeEvent};
 use crate::time::{Now, Up, Wall};
 
 /// All of ours, in the order of [`rules::own`].
@@ -95,7 +95,7 @@ impl Conditions {
                         believed.basis = if has_base { Basis::Known } else { Basis::FirstLook };
                     }
                     Some(before) if before != judged.status => {
-                        believed.change(kind, before, judged.status, shared, now);
+                        believed.change(kind, before, judged.status, judged.reason, shared, now);
                     }
                     Some(_) => {}
                 }
@@ -157,7 +157,8 @@ impl Conditions {
                     // What a Node said that was made after that look has changed since.
                     let since = shared.stamp(now).map(|stamp| stamp.minus(now.up - look.up));
                     let is_past = since.zip(stored_since(stored)).is_some_and(|(since, stored)| since < stored);
-                    believed.change(kind, before, status, shared, if is_past { now } else { look });
+                    let reason = believed.judged.as_ref().and_then(|judged| judged.reason);
+                    believed.change(kind, before, status, reason, shared, if is_past { now } else { look });
                 }
                 // Nobody can say yet, and the server knows of a later change than the record.
                 None if rests_on_it => {
@@ -172,12 +173,14 @@ impl Conditions {
     /// What is to stand on the Node now; `None` before the first look.
     pub(super) fn wanted(&self, shared: &Shared, stamp: Wall, now: Now) -> Option<[Wanted; COUNT]> {
         let mut wanted = Vec::with_capacity(COUNT);
-        for believed in &self.all {
+        for (kind, believed) in rules::own().zip(&self.all) {
             let judged = believed.judged.clone()?;
             let judgement = match believed.status {
                 // What nobody could judge is what it was.
-                Some(status) if judged.status == Status::Unknown && !judged.is_sure => {
-                    Judgement { status, message: None, is_sure: true }
+                Some(status)
+                    if !judged.is_sure && (judged.status == Status::Unknown || rules::stays_until_sure(kind)) =>
+                {
+                    Judgement { status, message: None, reason: None, is_sure: true }
                 }
                 _ => judged,
             };
@@ -296,8 +299,17 @@ pub(super) fn find<'a>(node: &'a Node, kind: &str) -> Option<&'a Condition> {
 }
 
 impl Believed {
-    fn change(&mut self, kind: &'static str, from: Status, to: Status, shared: &mut Shared, at: Now) {
-        let reason = rules::reason(kind, to);
+    /// `reason`: in place of the table's.
+    fn change(
+        &mut self,
+        kind: &'static str,
+        from: Status,
+        to: Status,
+        reason: Option<&'static str>,
+        shared: &mut Shared,
+        at: Now,
+    ) {
+        let reason = reason.unwrap_or(rules::reason(kind, to));
         let what = Happened::ConditionChanged { condition: cut(kind), from, to, reason: cut(reason) };
         let record = shared.record_change(what, rules::transition(&shared.node_name, kind, to), at);
         self.status = Some(to);

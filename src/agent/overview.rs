@@ -111,7 +111,7 @@ impl Agent {
         let all = rules::own().zip(wanted);
         let remarkable = all.filter(|(kind, wanted)| {
             let status = wanted.judgement.status;
-            *kind != "Ready" && status != Status::False && !rules::may_be_absent(kind, status)
+            *kind != "Ready" && status != Status::False && !rules::is_left_out(kind, &wanted.judgement)
         });
         let shown = remarkable.map(|(kind, wanted)| {
             let status = wanted.judgement.status;

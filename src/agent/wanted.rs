@@ -13,7 +13,7 @@ use crate::node::object::Node;
 use crate::node::report::LAST_OUTAGE;
 use crate::node::rules::{self, Evidence};
 use crate::node::version::kubelet_version;
-use crate::node::{Board, NodeError, Pressures, Remembered, Update};
+use crate::node::{Board, Held, NodeError, Pressures, Remembered, Update};
 use crate::probe::facts::MemorySource;
 use crate::probe::{Facts, Machine, Network, Readings};
 use crate::time::{Now, Wall};
@@ -22,6 +22,7 @@ use crate::time::{Now, Wall};
 pub(super) struct WantedNode {
     facts: Option<Box<Facts>>,
     pressures: Pressures,
+    held: Held,
     remembered: Remembered,
     /// What `kubeletVersion` follows.
     pub(super) server_version: Option<String>,
@@ -94,6 +95,7 @@ impl WantedNode {
             self.settled = false;
         }
         self.pressures.observe(&shared.settings, &facts.machine, &facts.readings, now.up);
+        self.held.observe(&shared.settings, &facts, now.up);
         self.facts = Some(facts);
         self.settled &= self.judge(base, shared, now);
     }
@@ -107,6 +109,7 @@ impl WantedNode {
             settings: &shared.settings,
             facts,
             pressures: &self.pressures,
+            held: &self.held,
             remembered: &self.remembered,
             is_budget_low: shared.budget.is_low(&shared.settings),
             expires: life.map(|(life, stamp)| (stamp >= life.warned_from(), life.end)),

@@ -155,10 +155,14 @@ pub const TABLE_BYTES: usize = 1024 * 1024;
 pub const MEMORY_BYTES: u64 = 1 << 52;
 /// The last judgement is kept at least this long after its source could be read.
 pub const JUDGEMENT_KEPT: Duration = Duration::from_secs(60);
+/// A condition of the board that changed does not change again for so long, whatever its sensor says.
+pub const CONDITION_CHANGE_PERIOD: Duration = Duration::from_secs(60);
 /// Names of one directory below the probe's root.
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Serial numbers and MAC addresses of a board that it is not identified by.
 pub const UNUSED_IDENTITIES: usize = 16;
+/// Trip points of one thermal zone: the kernel had twelve for long.
+pub const TRIP_POINTS: u32 = 32;
 /// Symbolic links followed for one path below the probe's root, as in the kernel.
 pub const SYMBOLIC_LINKS: u32 = 40;
 /// Servers and proxies whose addresses are kept on disk.

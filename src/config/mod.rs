@@ -3,6 +3,7 @@
 pub mod absence;
 mod alpn;
 pub mod budget;
+mod conditions;
 mod duration;
 mod eviction;
 mod field;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::alpn::alpn_protocol;
+use super::conditions::conditions;
 use super::field::Field;
 use super::join_values::{ca_hashes, certificate_lifetime, proxy, servers, token};
 use super::kubeconfig::Server;
@@ -21,6 +22,7 @@ use super::yaml::{Content, Entry, Value};
 use super::{eviction, eviction::periods, eviction::reclaims, eviction::thresholds};
 
 pub use super::alpn::{AlpnProtocol, Http};
+pub use super::conditions::{ConditionSetting, PerCondition};
 pub use super::eviction::{PerSignal, Signal, Threshold};
 pub use super::join_values::{CaHash, Token};
 pub use super::node_values::{CloudMetadata, CloudProvider, Family, NAME_FACTS, NodeIp, Reserved};
@@ -236,6 +238,10 @@ settings! {
         "nodefs.available: 10%, nodefs.inodesFree: 5%, memory.available: the lesser of 100Mi and 10%",
         Map("SIGNAL", '<', "AMOUNT"), thresholds,
         "Limits below which a pressure condition becomes True; one key removes all defaults";
+    /// BRD-1.
+    conditions: PerCondition = PerCondition::new(),
+        Ours "conditions" "conditions" "", Map("TYPE", '=', "false|N"), conditions,
+        "Conditions of the board itself: false switches one off, a number moves its threshold";
     /// EVI-6.
     eviction_soft: PerSignal<Threshold> = PerSignal::new(),
         Kubelet "evictionSoft" "eviction-soft" "", Map("SIGNAL", '<', "AMOUNT"), thresholds,
@@ -310,6 +316,19 @@ impl Settings {
     /// Whether they say how this board gets an identity by itself.
     pub fn can_join(&self) -> bool {
         !self.servers.is_empty() || self.bootstrap_kubeconfig.is_some()
+    }
+
+    /// Whether this condition of the board is not to be judged.
+    pub fn is_condition_off(&self, kind: &str) -> bool {
+        self.conditions.get(kind) == Some(&ConditionSetting::Off)
+    }
+
+    /// In place of the default of this condition of the board, in its unit.
+    pub fn condition_threshold(&self, kind: &str) -> Option<u32> {
+        self.conditions.get(kind).and_then(|set| match set {
+            ConditionSetting::Off => None,
+            ConditionSetting::Threshold(threshold) => Some(*threshold),
+        })
     }
 
     /// Whether a threshold asks for the number of PIDs: none does unless it was set (EVI-1).

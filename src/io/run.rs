@@ -11,6 +11,7 @@ mod identity;
 mod learned;
 mod overview;
 mod reload;
+mod sensors;
 mod session;
 mod shutdown;
 

@@ -2,12 +2,11 @@
 
 use super::bounded::Entry;
 use super::event::NodeEvent;
+use super::judgement::Judgement;
 use super::object::{Condition, Node, Status};
 use super::pressure::Pressures;
 use super::remembered::Remembered;
-use super::rules::{
-    self, Absence, COUNT, Evidence, Judgement, Like, ROWS, Row, Wanted, Words, judge, reason, row, transition,
-};
+use super::rules::{self, COUNT, Evidence, Held, Like, ROWS, Row, Wanted, Words, judge, reason, row, transition};
 use crate::config::Settings;
 use crate::probe::Facts;
 use crate::time::{Up, Wall};
@@ -37,36 +36,33 @@ impl Written {
 
 /// What a process wants on its Node that has looked once, and knows of nothing before.
 pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT] {
-    let (mut pressures, remembered) = (Pressures::default(), &Remembered::default());
+    let (mut pressures, mut held, remembered) = (Pressures::default(), Held::default(), &Remembered::default());
     pressures.observe(settings, &facts.machine, &facts.readings, up);
-    let judged = judge(&Evidence {
-        settings,
-        facts,
-        pressures: &pressures,
-        remembered,
-        expires: None,
-        is_budget_low: Some(false),
-        absence: Absence::None,
-        base: None,
-    });
+    held.observe(settings, facts, up);
+    let judged = judge(&Evidence::of_look(settings, facts, &pressures, &held, remembered));
     judged.map(|judgement| Wanted { judgement, since: None })
 }
 
 /// Writes all conditions of ours: the heartbeat of those that a kubelet has always, the rest when the status changes (PRS-0), but for the words of Ready
-/// (RDY-6) and of what was announced. Those of others stay where they are.
-pub(super) fn set(node: &mut Node, wanted: &[Wanted; COUNT], stamp: Wall) -> [Written; COUNT] {
+/// (RDY-6) and of what was announced. Those of others stay where they are, and those that the settings
+/// switch off go.
+pub(super) fn set(node: &mut Node, wanted: &[Wanted; COUNT], settings: &Settings, stamp: Wall) -> [Written; COUNT] {
     let mut written = [Written::Same; COUNT];
     for ((row, wanted), written) in ROWS.iter().zip(wanted).zip(&mut written) {
-        *written = row.set(&mut node.status.conditions, wanted, stamp);
+        if settings.is_condition_off(row.kind) {
+            node.status.conditions.retain(|one| one.kind != row.kind);
+        } else {
+            *written = row.set(&mut node.status.conditions, wanted, stamp);
+        }
     }
     written
 }
 
 impl Row {
     fn set(&self, conditions: &mut Vec<Condition>, wanted: &Wanted, stamp: Wall) -> Written {
-        let Judgement { status, message, .. } = &wanted.judgement;
+        let Judgement { status, message, reason: other_reason, .. } = &wanted.judgement;
         let stored = conditions.iter().position(|one| one.kind == self.kind);
-        if stored.is_none() && rules::may_be_absent(self.kind, *status) {
+        if stored.is_none() && rules::is_left_out(self.kind, &wanted.judgement) {
             return Written::Same;
         }
         let at = stored.unwrap_or_else(|| {
@@ -82,11 +78,13 @@ impl Row {
         if written != Written::Same || self.like.is_kubelets() {
             condition.last_heartbeat_time = stamp.to_seconds_stamp();
         }
-        let has_other_words = self.like == Like::Ready || self.like == Like::Plan && message.is_some();
+        let has_other_words = self.like == Like::Ready
+            || self.like == Like::Plan && message.is_some()
+            || other_reason.is_some_and(|other| other != condition.reason);
         if written != Written::Same || has_other_words {
             let Words(reason, text, _) = self.words(*status);
             status.word().clone_into(&mut condition.status);
-            (*reason).clone_into(&mut condition.reason);
+            other_reason.unwrap_or(reason).clone_into(&mut condition.reason);
             message.as_deref().unwrap_or(text).clone_into(&mut condition.message);
         }
         let changed = (written != Written::Same).then_some(stamp);
@@ -127,9 +125,11 @@ pub fn is_ours_by_status_only(condition: &Condition) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::node::pressure::Pressures;
-    use crate::node::rules::own;
+    use crate::node::rules::{is_left_out, own};
     use crate::node::tests::samples::{
         self, LATER, LATER_STAMP, START_STAMP, condition, condition_mut, foreign_condition,
     };
@@ -146,7 +146,8 @@ mod tests {
 
     /// What every board has.
     fn everywhere() -> impl Iterator<Item = &'static str> {
-        own().filter(|kind| !["CertificateExpiring", "MeteredBudgetLow", "PlannedAbsence"].contains(kind))
+        let all = own().zip(&samples::ALL_WELL);
+        all.filter(|(kind, wanted)| !is_left_out(kind, &wanted.judgement)).map(|(kind, _)| kind)
     }
 
     fn no_pressure() -> Pressures {
@@ -166,8 +167,8 @@ mod tests {
         remembered: &'a Remembered,
         base: Option<&'a Node>,
     ) -> Evidence<'a> {
-        let absence = Absence::None;
-        Evidence { settings, facts, pressures, remembered, expires: None, is_budget_low: Some(false), absence, base }
+        static NOTHING_HELD: LazyLock<Held> = LazyLock::new(Held::default);
+        Evidence { base, ..Evidence::of_look(settings, facts, pressures, &NOTHING_HELD, remembered) }
     }
 
     /// Judges a look at a board of which `node` is the server's, and writes the conditions to it, at LATER.
@@ -175,7 +176,7 @@ mod tests {
         let remembered = &Remembered::default();
         let judged = judge(&evidence(settings, facts, pressures, remembered, Some(node)));
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });
-        let written = set(node, &wanted, LATER);
+        let written = set(node, &wanted, settings, LATER);
         let all = own().zip(&wanted).zip(written);
         all.filter_map(|((kind, wanted), written)| written.event("edge-1", kind, wanted)).collect()
     }
@@ -412,7 +413,8 @@ mod tests {
         facts.readings.made_read_only = samples::absent();
         let (pressures, remembered) = (no_pressure(), Remembered::default());
         let look = evidence(&settings, &facts, &pressures, &remembered, None);
-        let [.., judged, _] = judge(&look);
+        let mut all = own().zip(judge(&look));
+        let (_, judged) = all.find(|(kind, _)| *kind == "ReadonlyFilesystem").unwrap();
         assert_eq!((judged.status, judged.is_sure), (Status::Unknown, false));
         assert_eq!(judged.message.as_deref(), Some("mounts cannot be read: proc/nothing: no such file"));
     }

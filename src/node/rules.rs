@@ -3,16 +3,20 @@
 //! A look at the board is judged once ([`judge`]). What changes by that judgement is recorded, told as an event and written to
 //! the Node, and nothing else knows a condition by its name: a new condition is a row of [`ROWS`] and its function.
 
+use std::time::Duration;
+
 use super::event::NodeEvent;
+use super::health::{self, Gauge, HeldCondition};
+use super::judgement::Judgement;
 use super::object::{Node, Status};
 use super::pressure::{Pressure, Pressures};
 use super::remembered::Remembered;
 use crate::config::Settings;
 use crate::probe::Facts;
-use crate::time::Wall;
+use crate::time::{Up, Wall};
 
 /// How many conditions are ours.
-pub const COUNT: usize = 8;
+pub const COUNT: usize = 13;
 
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {
@@ -36,10 +40,18 @@ const STORAGE: &str = "ephemeral-storage";
 /// One condition.
 pub(super) struct Row {
     pub(super) kind: &'static str,
-    judge: fn(&Row, &Evidence) -> Judgement,
+    pub(super) judge: Judge,
     /// Words of True, False and Unknown, in the order of [`Status::ALL`].
     words: [Words; 3],
     pub(super) like: Like,
+}
+
+/// How a condition is judged.
+pub(super) enum Judge {
+    /// By what is known now.
+    Known(fn(&Row, &Evidence) -> Judgement),
+    /// By what the board's own sensors said, look after look. A Node has it only where the board has such a sensor.
+    Board(Gauge),
 }
 
 /// What a condition is treated like.
@@ -67,6 +79,13 @@ impl Like {
 /// Reason, message and reason of the event.
 pub(super) struct Words(pub(super) &'static str, pub(super) &'static str, pub(super) &'static str);
 
+const AT_ONCE: Duration = Duration::ZERO;
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);
+
+const fn minutes(count: u64) -> Duration {
+    Duration::from_secs(count * 60)
+}
+
 /// Of a condition that is on a Node from the first time on that it is True: not every board has what it is judged from.
 const NOT_THERE: Words = Words("", "", "");
 
@@ -75,7 +94,7 @@ const NOT_THERE: Words = Words("", "", "");
 pub(super) static ROWS: [Row; COUNT] = [
     Row {
         kind: "MemoryPressure",
-        judge: |row, look| row.pressure(&look.pressures.memory),
+        judge: Judge::Known(|row, look| row.pressure(&look.pressures.memory)),
         words: [
             Words(
                 "KubeletHasInsufficientMemory",
@@ -89,7 +108,7 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "DiskPressure",
-        judge: |row, look| row.pressure(&look.pressures.disk),
+        judge: Judge::Known(|row, look| row.pressure(&look.pressures.disk)),
         words: [
             Words("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
             Words("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
@@ -99,7 +118,7 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "PIDPressure",
-        judge: |row, look| row.pressure(&look.pressures.pid),
+        judge: Judge::Known(|row, look| row.pressure(&look.pressures.pid)),
         words: [
             Words("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
             Words("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
@@ -109,7 +128,7 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "CertificateExpiring",
-        judge: certificate_expiring,
+        judge: Judge::Known(certificate_expiring),
         words: [
             Words("CertificateExpiresSoon", "Client certificate expires soon", "CertificateExpiresSoon"),
             Words("CertificateIsValid", "Client certificate does not expire soon", "CertificateIsValid"),
@@ -119,7 +138,7 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "MeteredBudgetLow",
-        judge: |_, look| Judgement::known(look.is_budget_low, None),
+        judge: Judge::Known(|_, look| Judgement::known(look.is_budget_low, None)),
         words: [
             Words("DailyBytesRunLow", "The bytes of the day run low, so what can wait is put off", "DailyBytesRunLow"),
             Words("DailyBytesSuffice", "The bytes of the day suffice", "DailyBytesSuffice"),
@@ -129,7 +148,7 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "PlannedAbsence",
-        judge: planned_absence,
+        judge: Judge::Known(planned_absence),
         words: [
             Words("Announced", "Absence announced", "AbsenceAnnounced"),
             Words("Present", "No absence is announced", "AbsenceOver"),
@@ -139,7 +158,7 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "ReadonlyFilesystem",
-        judge: readonly_filesystem,
+        judge: Judge::Known(readonly_filesystem),
         words: [
             Words("FilesystemIsReadOnly", "Filesystem is read-only", "FilesystemIsReadOnly"),
             Words("FilesystemIsNotReadOnly", "Filesystem is not read-only", "FilesystemIsNotReadOnly"),
@@ -148,8 +167,66 @@ pub(super) static ROWS: [Row; COUNT] = [
         like: Like::Problem,
     },
     Row {
+        kind: "Undervoltage",
+        judge: Judge::Board(Gauge { look: health::undervoltage, set_after: AT_ONCE, clear_after: minutes(5) }),
+        words: [
+            Words("UndervoltageDetected", "The voltage of the power supply is too low", "UndervoltageDetected"),
+            Words("VoltageOK", "The voltage of the power supply is sufficient", "VoltageOK"),
+            Words("VoltageUnreadable", "under-voltage cannot be read", "VoltageUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
+        kind: "ThermalThrottled",
+        judge: Judge::Board(Gauge {
+            look: health::thermal_throttled,
+            set_after: HALF_A_MINUTE,
+            clear_after: minutes(5),
+        }),
+        words: [
+            Words("PassiveTripReached", "The board is too hot", "ThermalThrottled"),
+            Words("TemperatureOK", "The board is not too hot", "TemperatureOK"),
+            Words("TemperatureUnreadable", "the temperature cannot be read", "TemperatureUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
+        kind: "StorageWearHigh",
+        judge: Judge::Board(Gauge {
+            look: health::storage_wear_high,
+            set_after: minutes(60),
+            clear_after: minutes(60),
+        }),
+        words: [
+            Words("LifetimeNearlyUsed", "The storage is nearly worn out", "StorageWearHigh"),
+            Words("WearOK", "The storage is not worn out", "WearOK"),
+            Words("WearUnreadable", "the wear of the storage cannot be read", "WearUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
+        kind: "OnBattery",
+        judge: Judge::Board(Gauge { look: health::on_battery, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
+        words: [
+            Words("OnBattery", "The board runs on its battery", "OnBattery"),
+            Words("OnMains", "The board does not run on its battery", "OnMains"),
+            Words("PowerUnreadable", "the power supplies cannot be read", "PowerUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
+        kind: "BatteryLow",
+        judge: Judge::Board(Gauge { look: health::battery_low, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
+        words: [
+            Words("BatteryLow", "The battery is nearly empty", "BatteryLow"),
+            Words("BatteryOK", "The battery is not nearly empty", "BatteryOK"),
+            Words("BatteryUnreadable", "the battery cannot be read", "BatteryUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
         kind: "Ready",
-        judge: ready,
+        judge: Judge::Known(ready),
         words: [
             Words("KubeletReady", "kubelet is posting ready status", "NodeReady"),
             Words("KubeletNotReady", "", "NodeNotReady"),
@@ -160,6 +237,25 @@ pub(super) static ROWS: [Row; COUNT] = [
     },
 ];
 
+/// What has to be remembered of the conditions of the board from one look to the next, in the order of the table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    all: [HeldCondition; COUNT],
+}
+
+impl Held {
+    /// Judges one look at the board.
+    pub fn observe(&mut self, settings: &Settings, facts: &Facts, up: Up) {
+        for (row, held) in ROWS.iter().zip(&mut self.all) {
+            match &row.judge {
+                Judge::Board(_) if settings.is_condition_off(row.kind) => *held = HeldCondition::default(),
+                Judge::Board(gauge) => held.observe((gauge.look)(facts, settings), gauge, up),
+                Judge::Known(_) => {}
+            }
+        }
+    }
+}
+
 /// Everything that conditions are judged from.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
@@ -167,6 +263,8 @@ pub struct Evidence<'a> {
     pub facts: &'a Facts,
     /// By the thresholds of the settings, with their hysteresis.
     pub pressures: &'a Pressures,
+    /// What the board's own sensors said, with the times of the table.
+    pub held: &'a Held,
     pub remembered: &'a Remembered,
     /// Whether the client certificate ends soon, and when; `None` without one, or without a clock.
     pub expires: Option<(bool, Wall)>,
@@ -176,6 +274,20 @@ pub struct Evidence<'a> {
     pub absence: Absence<'a>,
     /// The server's Node; `None` before it is known.
     pub base: Option<&'a Node>,
+}
+
+impl<'a> Evidence<'a> {
+    /// Of a look at a board without a certificate, of which no server is known and nothing was announced.
+    pub(super) fn of_look(
+        settings: &'a Settings,
+        facts: &'a Facts,
+        pressures: &'a Pressures,
+        held: &'a Held,
+        remembered: &'a Remembered,
+    ) -> Evidence<'a> {
+        let (expires, is_budget_low, absence, base) = (None, Some(false), Absence::None, None);
+        Evidence { settings, facts, pressures, held, remembered, expires, is_budget_low, absence, base }
+    }
 }
 
 /// Whether the board is away, as people announced it.
@@ -188,23 +300,6 @@ pub enum Absence<'a> {
     MayBeOver,
 }
 
-/// What a look says of one condition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
-    pub status: Status,
-    /// In place of the message in the table: what exactly is missing.
-    pub message: Option<String>,
-    /// `false`: nobody can say yet. Then what the condition was before counts, if anybody knows that.
-    pub is_sure: bool,
-}
-
-impl Judgement {
-    /// `None`: nobody can say yet.
-    fn known(is_so: Option<bool>, message: Option<String>) -> Judgement {
-        Judgement { status: is_so.map_or(Status::Unknown, Status::of), message, is_sure: is_so.is_some() }
-    }
-}
-
 /// What is to stand on a Node for one condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
@@ -215,7 +310,19 @@ pub struct Wanted {
 
 /// Judges one look at the board: an answer for each of [`own`].
 pub fn judge(look: &Evidence) -> [Judgement; COUNT] {
-    ROWS.each_ref().map(|row| (row.judge)(row, look))
+    let mut held = look.held.all.iter();
+    ROWS.each_ref().map(|row| match (&row.judge, held.next()) {
+        (Judge::Known(judge), _) => judge(row, look),
+        (Judge::Board(_), Some(held)) => {
+            let is_stored = look.base.is_some_and(|base| base.status.conditions.iter().any(|one| one.kind == row.kind));
+            match look.settings.is_condition_off(row.kind) {
+                // It goes from the Node, and with that nothing of it is owed.
+                true => Judgement { is_sure: is_stored, ..Judgement::known(None, None) },
+                false => held.judgement(is_stored, |status| row.words(status).1),
+            }
+        }
+        (Judge::Board(_), None) => Judgement::known(None, None),
+    })
 }
 
 /// Of the client certificate in use (ROT-7). Where there is none, as with a token, or nobody knows the time, it is what it was.
@@ -248,7 +355,7 @@ fn readonly_filesystem(row: &Row, look: &Evidence) -> Judgement {
         Err(absent) => Some(absent.to_string()),
     };
     let message = detail.map(|detail| format!("{}: {detail}", row.words(status).1));
-    Judgement { status, message, is_sure: found.is_ok() }
+    Judgement { status, message, reason: None, is_sure: found.is_ok() }
 }
 
 /// RDY-2, RDY-3: a size that could not be read is missing, unless the server has one of before. As long as nobody has asked
@@ -270,6 +377,7 @@ fn ready(_: &Row, look: &Evidence) -> Judgement {
     Judgement {
         status: Status::of(is_ready),
         message: (!is_ready).then(|| format!("missing node capacity for resources: {}", missing.join(", "))),
+        reason: None,
         is_sure: is_ready || look.base.is_some(),
     }
 }
@@ -280,7 +388,7 @@ impl Row {
         let status = pressure.status.unwrap_or(Status::Unknown);
         let absent = pressure.absent.as_ref().filter(|_| status == Status::Unknown);
         let message = absent.map(|absent| format!("{}: {absent}", self.words(status).1));
-        Judgement { status, message, is_sure: pressure.status.is_some() }
+        Judgement { status, message, reason: None, is_sure: pressure.status.is_some() }
     }
 
     pub(super) fn words(&self, status: Status) -> &Words {
@@ -293,13 +401,28 @@ impl Row {
     }
 }
 
+/// Whether a condition of ours that was judged so is not put on a Node that lacks it.
+pub fn is_left_out(kind: &str, judgement: &Judgement) -> bool {
+    let is_broken = judgement.is_sure && row(kind).is_some_and(|row| matches!(row.judge, Judge::Board(_)));
+    may_be_absent(kind, judgement.status) && !is_broken
+}
+
+/// Whether a condition of ours stays what it was as long as its judgement is not sure. Ready has to say what is missing even so.
+pub fn stays_until_sure(kind: &str) -> bool {
+    row(kind).is_some_and(|row| row.like != Like::Ready)
+}
+
 pub(super) fn row(kind: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.kind == kind)
 }
 
 /// Whether a Node may lack a condition of ours that has this status.
 pub fn may_be_absent(kind: &str, status: Status) -> bool {
-    status != Status::True && row(kind).is_some_and(|row| row.words(Status::Unknown).0.is_empty())
+    let may_lack = |row: &Row| match row.judge {
+        Judge::Board(_) => status == Status::Unknown,
+        Judge::Known(_) => status != Status::True && row.words(Status::Unknown).0.is_empty(),
+    };
+    row(kind).is_some_and(may_lack)
 }
 
 fn words(kind: &str, status: Status) -> &'static Words {
@@ -332,18 +455,11 @@ mod tests {
     fn look(node: &mut Node, expires: Option<(bool, Wall)>) -> (Option<[String; 3]>, Option<NodeEvent>) {
         let (settings, facts) = (&samples::settings(), &samples::facts());
         let (pressures, remembered) = (&Pressures::default(), &Remembered::default());
-        let judged = judge(&Evidence {
-            settings,
-            facts,
-            pressures,
-            remembered,
-            expires,
-            is_budget_low: Some(false),
-            absence: Absence::None,
-            base: Some(node),
-        });
+        let held = &Held::default();
+        let look = Evidence::of_look(settings, facts, pressures, held, remembered);
+        let judged = judge(&Evidence { expires, base: Some(node), ..look });
         let wanted = judged.map(|judgement| Wanted { judgement, since: None });
-        let written: [Written; COUNT] = condition::set(node, &wanted, LATER);
+        let written: [Written; COUNT] = condition::set(node, &wanted, settings, LATER);
         let all = own().zip(&wanted).zip(written).find(|((kind, _), _)| *kind == "CertificateExpiring");
         let ((kind, wanted), written) = all.unwrap();
         let stored = node.status.conditions.iter().find(|one| one.kind == kind);

@@ -32,12 +32,18 @@ pub(super) fn strings(bytes: &[u8]) -> Vec<String> {
 
 /// A number that cannot be negative. What does not fit is unknown: drivers print `18446744073709551594` for -22.
 pub(super) fn count(text: &str) -> Result<u64, Why> {
+    let number = number(text)?;
+    u64::try_from(number).map_err(|_| Why::Implausible(format!("{number} is negative")))
+}
+
+/// A number of something that is counted in thousands, where so little below zero is none.
+pub(super) fn number(text: &str) -> Result<i64, Why> {
     let text = text.trim();
-    let number = text.parse::<i64>().map_err(|_| Why::Malformed(format!("{:?} is no number", shortened(text))))?;
-    u64::try_from(number).map_err(|_| {
-        let printed = ERRORS_PRINTED_AS_VALUES.contains(&number);
-        Why::Implausible(format!("{number} {}", if printed { "is an error printed as a value" } else { "is negative" }))
-    })
+    let number = text.parse().map_err(|_| Why::Malformed(format!("{:?} is no number", shortened(text))))?;
+    if ERRORS_PRINTED_AS_VALUES.contains(&number) {
+        return Err(Why::Implausible(format!("{number} is an error printed as a value")));
+    }
+    Ok(number)
 }
 
 /// What follows `key` and `separator` in the first line of a table that begins with them.

@@ -110,6 +110,85 @@ pub struct Readings {
     /// Each extended resource of the settings, and how many of it there are.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extended_resources: BTreeMap<String, Fact<u64>>,
+    pub health: Health,
+}
+
+/// What the board itself may suffer from; `None`: it has nothing to tell that from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// The supply's voltage was too low at some time since the look before.
+    pub undervoltage: Option<Fact<bool>>,
+    pub thermal: Option<Fact<Thermal>>,
+    pub storage_wear: Option<Fact<Wear>>,
+    pub power: Option<Fact<Power>>,
+}
+
+/// How a board with a battery of its own is supplied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Power {
+    /// No supply from outside gives power; `None`: no such supply can be seen.
+    pub on_battery: Option<bool>,
+    pub capacity_percent: u64,
+    pub is_discharging: bool,
+    /// The battery itself says that it is nearly empty.
+    pub is_critical: bool,
+}
+
+/// How much of the life of the eMMC that is worn most is used up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wear {
+    /// `mmcblk0`.
+    pub device: String,
+    /// The tenth of its life that it is in, from 1 on; 11: more than all of it.
+    pub life_tenths: Option<u32>,
+    /// 1: normal, 2: most spare blocks are used, 3: nearly all.
+    pub spare_state: Option<u32>,
+}
+
+/// How hot the board is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Thermal {
+    /// Those that can be believed.
+    pub zones: Vec<Zone>,
+    /// What slows the processor down because of the heat, if anything does.
+    pub slowed_by: Option<String>,
+}
+
+/// One thermal zone, or a processor's own sensor. All in thousandths of 1 °C.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Zone {
+    /// As its driver calls it; empty where it does not.
+    pub kind: String,
+    pub millidegrees: i64,
+    /// From where on something is slowed down, and from where on the board switches itself off, where the board says so.
+    pub passive_millidegrees: Option<i64>,
+    pub critical_millidegrees: Option<i64>,
+}
+
+impl Thermal {
+    /// In thousandths of 1 °C.
+    pub fn hottest_millidegrees(&self) -> i64 {
+        self.zones.iter().map(|zone| zone.millidegrees).max().unwrap_or_default()
+    }
+}
+
+impl Health {
+    /// Of the same board, where its sensors do not answer.
+    #[must_use]
+    pub fn unanswered(&self, why: &Absent) -> Health {
+        let Health { undervoltage, thermal, storage_wear, power } = self;
+        Health {
+            undervoltage: undervoltage.as_ref().map(|_| Err(why.clone())),
+            thermal: thermal.as_ref().map(|_| Err(why.clone())),
+            storage_wear: storage_wear.as_ref().map(|_| Err(why.clone())),
+            power: power.as_ref().map(|_| Err(why.clone())),
+        }
+    }
 }
 
 /// What memory pressure is judged from.

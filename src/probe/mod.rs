@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Root -> text -> machine  (once)         identity, cpu, memory, hugepages, os_release
-//!              -> readings (each run)     memory, pids
+//!              -> readings (each run)     memory, pids, health
 //!              -> network  (on change)    routes, addresses
 //! ```
 
@@ -12,6 +12,7 @@ mod attribute;
 mod cloud;
 mod cpu;
 pub mod facts;
+mod health;
 mod identity;
 mod mac;
 mod machine;
@@ -20,15 +21,19 @@ mod mounts;
 mod network;
 mod os_release;
 mod pids;
+mod power;
 mod readings;
 pub mod report;
 mod reset;
 mod resources;
 mod root;
 mod routes;
+mod thermal;
+mod wear;
 
 pub use cloud::complete as complete_by_cloud;
-pub use facts::{Absent, Fact, Facts, FileSystem, Machine, Network, Readings, StateDisk, Why};
+pub use facts::{Absent, Fact, Facts, FileSystem, Health, Machine, Network, Readings, StateDisk, Why};
+pub use health::HealthFiles;
 pub use machine::machine;
 pub use network::{network, within_limit};
 pub use readings::{Asked, ReadingFiles, readings, state_disk};

@@ -1,6 +1,9 @@
 //! Turns meminfo, the root cgroup, loadavg and statvfs into what pressure is judged from, with few system calls.
 
-use super::facts::{Absent, Fact, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why, first_known};
+use super::facts::{
+    Absent, Fact, Health, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why, first_known,
+};
+use super::health::HealthFiles;
 use super::memory::MEMINFO;
 use super::mounts::MOUNTINFO;
 use super::root::{OpenFile, Root};
@@ -34,7 +37,8 @@ impl Asked {
 /// What a look at the board finds, asked or not.
 pub fn readings(root: &Root, settings: &Settings) -> Readings {
     let asked = Asked { pids: true, ..Asked::by(settings) };
-    ReadingFiles::open(root).read(state_disk(root, &settings.state_directory, true), &asked)
+    let readings = ReadingFiles::open(root).read(state_disk(root, &settings.state_directory, true), &asked);
+    Readings { health: HealthFiles::new(root).read(), ..readings }
 }
 
 /// The file system of as much of the state directory as exists: what is not there yet will be on the same. On some file
@@ -107,7 +111,7 @@ impl ReadingFiles {
         files
     }
 
-    /// The readings of now, with what [`state_disk`] said.
+    /// The readings of now, with what [`state_disk`] said and without what [`HealthFiles`] do.
     pub fn read(&mut self, disk: StateDisk, asked: &Asked) -> Readings {
         match self.readings_left.checked_sub(1).filter(|_| self.memory_total_bytes.is_ok()) {
             Some(left) => self.readings_left = left,
@@ -121,7 +125,8 @@ impl ReadingFiles {
         let (node_file_system, made_read_only) = (disk.file_system, self.made_read_only.clone());
         let pids = if asked.pids { self.pids() } else { Err(Absent::new(LOADAVG, Why::Unasked)) };
         let extended_resources = resources::count(&self.root, &asked.extended_resources);
-        Readings { memory: self.memory(), node_file_system, made_read_only, pids, extended_resources }
+        let (memory, health) = (self.memory(), Health::default());
+        Readings { memory, node_file_system, made_read_only, pids, extended_resources, health }
     }
 
     /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not
@@ -232,16 +237,14 @@ impl Cpus {
 }
 
 fn working_set(stat: &mut OpenFile, source: MemorySource, root: &Root, page: &mut [u8]) -> Fact<u64> {
-    let path = stat.path;
     let text = stat.read(root, page)?;
     let used = match source {
         MemorySource::CgroupV1 => memory::working_set_v1(text),
         _ => memory::working_set_v2(text),
     };
-    used.map_err(|why| Absent::new(path, why))
+    used.map_err(|why| Absent::new(&stat.path, why))
 }
 
 fn number(file: &mut OpenFile, root: &Root, page: &mut [u8]) -> Fact<u64> {
-    let path = file.path;
-    attribute::count(file.read(root, page)?).map_err(|why| Absent::new(path, why))
+    attribute::count(file.read(root, page)?).map_err(|why| Absent::new(&file.path, why))
 }

@@ -60,6 +60,21 @@ pub fn to_text(facts: &Facts) -> String {
         page.line(name, count, u64::to_string);
     }
     page.line("pids", &readings.pids, |Pids { limit, used }| format!("{used} of {limit}"));
+    page.sensor("supply", &readings.health.undervoltage, |is_low| {
+        if *is_low { "voltage is too low" } else { "voltage is sufficient" }.to_owned()
+    });
+    page.sensor("temperature", &readings.health.thermal, |thermal| {
+        let slowed = thermal.slowed_by.iter().map(|by| format!(", slowed down by {by}"));
+        format!("{} °C{}", degrees(thermal.hottest_millidegrees()), slowed.collect::<String>())
+    });
+    page.sensor("wear", &readings.health.storage_wear, |wear| {
+        let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));
+        format!("{}{}", wear.device, life.unwrap_or_default())
+    });
+    page.sensor("power", &readings.health.power, |power| {
+        let supply = if power.on_battery == Some(true) { "on battery, " } else { "" };
+        format!("{supply}battery at {} %", power.capacity_percent)
+    });
     for interface in &network.interfaces {
         page.text("interface", &interface_text(interface));
     }
@@ -98,6 +113,13 @@ impl Page {
         }
     }
 
+    /// Nothing of what a board lacks: few have any of these.
+    fn sensor<T>(&mut self, name: &str, fact: &Option<Fact<T>>, print: impl Fn(&T) -> String) {
+        if let Some(fact) = fact {
+            self.line(name, fact, print);
+        }
+    }
+
     fn text(&mut self, name: &str, value: &str) {
         self.known += &format!("{name:<14} {}\n", plain_text::line(value));
     }
@@ -115,6 +137,20 @@ fn file_system_text(system: &FileSystem) -> String {
         format!("{} of {} inodes free", system.inodes_free, system.inodes)
     };
     format!("{free}, {inodes}{}", if system.read_only { ", read-only" } else { "" })
+}
+
+/// How much of a device's life is used up, by the tenth that it is in.
+pub fn life_text(tenths: u32) -> String {
+    match tenths {
+        11.. => "more than all of its life is used up".to_owned(),
+        tenths => format!("{} to {} % of its life are used up", tenths.saturating_sub(1) * 10, tenths * 10),
+    }
+}
+
+/// With one decimal, cut. Rust's own way for that is 15 KB of the program.
+fn degrees(millidegrees: i64) -> String {
+    let (sign, tenths) = (if millidegrees <= -100 { "-" } else { "" }, millidegrees.unsigned_abs() / 100);
+    format!("{sign}{}.{}", tenths / 10, tenths % 10)
 }
 
 fn interface_text(interface: &Interface) -> String {
@@ -153,6 +189,11 @@ mod tests {
         assert_eq!(size(1024 * 1024 - 1), "1023.9 KiB");
         assert_eq!(size(998_408 * 1024), "975.0 MiB");
         assert_eq!(size(u64::MAX), "16777215.9 TiB");
+    }
+
+    #[test]
+    fn temperatures_have_one_decimal() {
+        assert_eq!([48_312, 0, 99, -99, -40_050].map(degrees), ["48.3", "0.0", "0.0", "0.0", "-40.0"]);
     }
 
     #[test]

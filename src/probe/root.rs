@@ -2,13 +2,16 @@
 //!
 //! The only file of the probe that touches files; the others parse what is read here.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
@@ -280,13 +283,22 @@ impl Kind {
 /// A file that stays open, because opening it again every ten seconds would be two more system calls.
 #[derive(Debug)]
 pub(super) struct OpenFile {
-    pub(super) path: &'static str,
+    pub(super) path: Cow<'static, str>,
     file: Option<File>,
 }
 
 impl OpenFile {
-    pub(super) fn new(path: &'static str) -> OpenFile {
-        OpenFile { path, file: None }
+    pub(super) fn new(path: impl Into<Cow<'static, str>>) -> OpenFile {
+        OpenFile { path: path.into(), file: None }
+    }
+
+    /// Whether the kernel says that it has something else to say than it said last (`sysfs_notify`); few drivers do that.
+    pub(super) fn has_news(&self) -> bool {
+        let Some(file) = &self.file else { return false };
+        let mut asked = [PollFd::new(file.as_fd(), PollFlags::POLLPRI)];
+        let answered = poll(&mut asked, PollTimeout::ZERO).is_ok();
+        let [said] = asked.map(|one| one.revents());
+        answered && said.is_some_and(|said| said.contains(PollFlags::POLLPRI))
     }
 
     /// What the file says now, as far as it fits into `page`: one system call. A handle that fails is opened again, once.
@@ -295,8 +307,8 @@ impl OpenFile {
         let length = match still_open {
             Some(length) => length,
             None => {
-                let file = root.open(self.path).map_err(|error| absent(self.path, &error))?;
-                let length = read_at(&file, page, 0).map_err(|error| absent(self.path, &error))?;
+                let file = root.open(&self.path).map_err(|error| absent(&self.path, &error))?;
+                let length = read_at(&file, page, 0).map_err(|error| absent(&self.path, &error))?;
                 self.file = Some(file);
                 length
             }
@@ -305,16 +317,16 @@ impl OpenFile {
         let bytes = page.get(..length).unwrap_or_default();
         let bytes = if is_cut { whole_lines(bytes) } else { bytes };
         if bytes.is_empty() {
-            return Err(Absent::new(self.path, Why::Empty));
+            return Err(Absent::new(&self.path, Why::Empty));
         }
-        str::from_utf8(bytes).map_err(|_| Absent::new(self.path, Why::Malformed("not UTF-8".to_owned())))
+        str::from_utf8(bytes).map_err(|_| Absent::new(&self.path, Why::Malformed("not UTF-8".to_owned())))
     }
 
     /// All that the file says now, as [`Root::read_table`] has it, by way of `page`: one system call for each page, and one
     /// more. A handle that fails is opened again the next time.
     pub(super) fn read_table(&mut self, root: &Root, page: &mut [u8]) -> Fact<String> {
-        let failed = |error: io::Error| absent(self.path, &error);
-        let file = self.file.take().map_or_else(|| root.open(self.path), Ok).map_err(failed)?;
+        let failed = |error: io::Error| absent(&self.path, &error);
+        let file = self.file.take().map_or_else(|| root.open(&self.path), Ok).map_err(failed)?;
         let mut bytes = Vec::new();
         let is_cut = loop {
             let length = read_at(&file, page, bytes.len() as u64).map_err(failed)?;
@@ -324,7 +336,7 @@ impl OpenFile {
             }
         };
         self.file = Some(file);
-        table_of(self.path, bytes, is_cut)
+        table_of(&self.path, bytes, is_cut)
     }
 }
 

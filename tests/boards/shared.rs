@@ -91,8 +91,20 @@ fn every_cpuinfo_of_the_corpus_has_processors() {
     assert!(!texts.is_empty());
 }
 
+/// The hottest zone that can be believed, in m°C.
+const HOTTEST: [(&str, i64); 4] = [
+    ("jetson-nano", 31_000),
+    ("rpi5", 47_400),
+    ("x86-node-exporter-fixtures", 12_376),
+    ("x86-procfs-fixtures", 49_925),
+];
+
 /// The rest of what is known, tree by tree.
 fn check_more(name: &str, facts: &Facts) {
+    let thermal = facts.readings.health.thermal.as_ref().and_then(|thermal| thermal.as_ref().ok());
+    let hottest = thermal.map(|thermal| thermal.hottest_millidegrees());
+    let known = HOTTEST.iter().find(|(known, _)| *known == name).map(|(_, hottest)| *hottest);
+    assert!(known.is_none_or(|known| hottest == Some(known)), "temperature of {name}: {hottest:?}");
     let machine = &facts.machine;
     let swap_kib = machine.swap_total_bytes.as_ref().ok().map(|bytes| bytes / 1024);
     let text = |fact: &Result<String, _>| fact.clone().ok();
@@ -128,6 +140,8 @@ fn check_more(name: &str, facts: &Facts) {
             assert_eq!(text(&machine.board_model).as_deref(), Some("DellInc. EdgeGateway3002"));
         }
         "x86-node-exporter-fixtures" => {
+            let power = facts.readings.health.power.as_ref().and_then(|power| power.as_ref().ok());
+            assert_eq!(power.map(|power| (power.on_battery, power.capacity_percent)), Some((Some(true), 81)));
             assert_eq!(facts.readings.pids, Ok(Pids { limit: 123, used: 719 }));
             assert_eq!(text(&machine.os_image).as_deref(), Some("Ubuntu 20.04.2 LTS"));
         }

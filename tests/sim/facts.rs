@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nodepulse::probe::Facts;
 use nodepulse::probe::facts::{
-    Absent, DefaultRoute, FileSystem, Hugepages, Interface, InterfaceAddress, Machine, MemorySource, MemoryUse,
+    Absent, DefaultRoute, FileSystem, Health, Hugepages, Interface, InterfaceAddress, Machine, MemorySource, MemoryUse,
     Network, Pids, Readings, Why,
 };
 
@@ -57,6 +57,7 @@ pub fn readings(board: &Board) -> Readings {
         }),
         made_read_only: Ok(board.made_read_only.then(|| "/var".to_owned())),
         pids: pids.map(|pids| Pids { limit: pids.limit, used: pids.used }),
+        health: Health::default(),
         extended_resources: board.devices.iter().map(|(name, count)| ((*name).to_owned(), Ok(*count))).collect(),
     }
 }

@@ -9,6 +9,7 @@ mod disk;
 mod events;
 mod expiring;
 mod gaps;
+mod health;
 mod identity;
 mod join;
 mod lease;
@@ -309,7 +310,8 @@ impl Script {
         };
         let patch: Value = serde_json::from_str(body).unwrap();
         let node = self.stored.get_or_insert_with(registered_node);
-        for sent in patch["status"]["conditions"].as_array().into_iter().flatten() {
+        health::delete(node, &patch);
+        for sent in patch["status"]["conditions"].as_array().into_iter().flatten().filter(health::stays) {
             let Some(stored) = node.status.conditions.iter_mut().find(|stored| sent["type"] == *stored.kind) else {
                 node.status.conditions.push(serde_json::from_value(sent.clone()).unwrap());
                 continue;
@@ -454,6 +456,7 @@ fn facts() -> Facts {
             }),
             made_read_only: Ok(None),
             pids: Ok(Pids { limit: 32_768, used: 200 }),
+            health: Health::default(),
             extended_resources: Default::default(),
         },
         network: Network {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use nix::libc::ETIMEDOUT;
 
 use super::super::{clock, network};
+use super::sensors::Sensors;
 use super::{Input, Message, ReadDisk, Shared};
-use crate::probe::{self, Absent, Machine, Network, ReadingFiles, StateDisk, Why};
+use crate::probe::{self, Absent, Health, Machine, Network, ReadingFiles, Readings, StateDisk, Why};
 
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
 const NAME_LOOKUP: Duration = Duration::from_secs(2);
@@ -28,7 +29,7 @@ pub(super) struct Board {
 
 impl Shared {
     pub(super) async fn read_board(&self, mut board: Board) {
-        let mut disk_may_hang = false;
+        let (mut disk_may_hang, mut sensors) = (false, Sensors::of(&self.root));
         loop {
             self.board_wanted.raised().await;
             while self.name_addresses.borrow().is_none() {
@@ -36,13 +37,14 @@ impl Shared {
             }
             let disk = self.read_disk(&board, disk_may_hang).await;
             disk_may_hang = disk.may_hang;
+            let health = sensors.read(&self.reactor).await;
             // Whoever asked meanwhile is answered as well.
             self.board_wanted.lower();
             if self.has_budget.get() {
                 let (today, by_process_bytes) = self.resolver.meter().so_far();
                 self.inbox.push(Message::Input(Input::Counted { today: Box::new(today), by_process_bytes }));
             }
-            let seen = self.look_at(&mut board, disk);
+            let seen = self.look_at(&mut board, disk, health);
             self.inbox.push(Message::Input(seen));
         }
     }
@@ -60,12 +62,13 @@ impl Shared {
         answer.unwrap_or_else(|| StateDisk { file_system: silent(), may_hang: true, real_path: None })
     }
 
-    fn look_at(&self, board: &mut Board, disk: StateDisk) -> Input {
+    fn look_at(&self, board: &mut Board, disk: StateDisk, health: Health) -> Input {
         if board.reading_files.recount(&mut board.machine) {
             ::log::info!(target: "recounted", "read again: {}", probe::report::size_of(&board.machine));
             self.board_given.set(false);
         }
-        let readings = Box::new(board.reading_files.read(disk, &self.asked.borrow()));
+        let readings = board.reading_files.read(disk, &self.asked.borrow());
+        let readings = Box::new(Readings { health, ..readings });
         let whole = || {
             let node_name_addresses = self.name_addresses.borrow().clone().unwrap_or_default();
             let network = Network { node_name_addresses, ..self.network.borrow().clone() };

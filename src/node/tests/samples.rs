@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use crate::config::Settings;
 use crate::node::board::{Board, Update};
 use crate::node::desired::{initial, updated};
+use crate::node::judgement::Judgement;
 use crate::node::object::{Condition, Node, Status};
 use crate::node::remembered::Remembered;
-use crate::node::rules::{COUNT, Judgement, Wanted};
+use crate::node::rules::{COUNT, Wanted};
 use crate::probe::facts::{
-    DefaultRoute, FileSystem, Hugepages, Interface, InterfaceAddress, MemorySource, MemoryUse, Pids,
+    DefaultRoute, FileSystem, Health, Hugepages, Interface, InterfaceAddress, MemorySource, MemoryUse, Pids,
 };
 use crate::probe::{Absent, Fact, Facts, Machine, Network, Readings, Why};
 use crate::time::Wall;
@@ -19,12 +20,30 @@ pub(crate) const START_STAMP: &str = "2026-01-01T00:00:00Z";
 pub(crate) const LATER: Wall = Wall::from_unix_seconds(1_767_225_900);
 pub(crate) const LATER_STAMP: &str = "2026-01-01T00:05:00Z";
 
-/// No pressure, and Ready.
-pub(crate) static ALL_WELL: [Wanted; COUNT] = [WELL, WELL, WELL, WELL, WELL, WELL, WELL, well(Status::True)];
+/// No pressure, Ready, and without sensors of its own.
+pub(crate) static ALL_WELL: [Wanted; COUNT] = [
+    WELL,
+    WELL,
+    WELL,
+    WELL,
+    WELL,
+    WELL,
+    WELL,
+    NO_SENSOR,
+    NO_SENSOR,
+    NO_SENSOR,
+    NO_SENSOR,
+    NO_SENSOR,
+    well(Status::True),
+];
 const WELL: Wanted = well(Status::False);
+const NO_SENSOR: Wanted = Wanted {
+    judgement: Judgement { status: Status::Unknown, message: None, reason: None, is_sure: false },
+    since: None,
+};
 
 const fn well(status: Status) -> Wanted {
-    Wanted { judgement: Judgement { status, message: None, is_sure: true }, since: None }
+    Wanted { judgement: Judgement { status, message: None, reason: None, is_sure: true }, since: None }
 }
 
 pub(crate) fn absent<T>() -> Fact<T> {
@@ -86,6 +105,7 @@ pub(crate) fn facts() -> Facts {
             }),
             made_read_only: Ok(None),
             pids: Ok(Pids { limit: 4096, used: 100 }),
+            health: Health::default(),
             extended_resources: Default::default(),
         },
         network: Network {
