@@ -262,13 +262,11 @@ impl Operation {
 
     /// Bytes of its success's content that are worth waiting for; `None`: all. Of a report over a known version they hold the new one.
     pub(super) fn content_bytes(&self, node_name: &str) -> Option<u32> {
+        let beginning_bytes = limits::METADATA_BEGINNING_BYTES.saturating_add(u32::try_from(node_name.len()).ok()?);
         match self {
-            Self::PatchStatus { answer: PatchAnswer::Metadata, .. } => {
-                Some(limits::METADATA_BEGINNING_BYTES.saturating_add(u32::try_from(node_name.len()).ok()?))
-            }
-            Self::RenewLease { answer, .. } | Self::PatchStatus { answer, .. } if *answer == PatchAnswer::Nothing => {
-                Some(0)
-            }
+            Self::PatchStatus { answer: PatchAnswer::Metadata, .. } => Some(beginning_bytes),
+            Self::RenewLease { answer: PatchAnswer::Nothing, .. }
+            | Self::PatchStatus { answer: PatchAnswer::Nothing, .. } => Some(0),
             _ => (self.wanted() == Wanted::Nothing).then_some(0),
         }
     }
