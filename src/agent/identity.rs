@@ -138,7 +138,7 @@ impl IdentityLane {
         let reason = self.reason(shared);
         let is_vain = match &self.stage {
             Stage::Join => self.join.as_ref().map(|join| join.reason) != reason,
-            Stage::Create(_) | Stage::Poll(..) => reason == Some(Reason::OtherCa),
+            Stage::Create(_) | Stage::Poll(..) | Stage::Prove(..) => reason == Some(Reason::OtherCa),
             _ => false,
         };
         if is_vain {

@@ -291,6 +291,27 @@ fn a_certificate_that_the_server_refuses_leaves_the_old_one_in_use() {
     assert_eq!(case.script.kept.len(), 0);
 }
 
+#[test]
+fn a_certificate_that_waits_for_its_proof_keeps_no_board_from_looking_for_another_ca() {
+    let untrusted = || Err(Refusal::Failed(Failure::new("tls-unknown-issuer", "signed by nobody")));
+    let mut case = Case::due();
+    case.make();
+    case.create();
+    case.play(case.issued(&case.ours()));
+    let end = case.script.up + Duration::from_secs(300);
+    while case.script.up < end && case.script.means_asked == 0 {
+        let (sent, until) = case.script.drain();
+        if sent.is_empty() {
+            case.script.up = until.as_duration().max(case.script.up);
+        }
+        for (ticket, _) in case.sent.take().into_iter().chain(sent) {
+            case.script.answer(ticket, untrusted());
+        }
+    }
+    assert!(case.script.means_asked == 1 && case.script.has_other_ca, "it is proven for ever");
+    assert_eq!((case.script.keys_asked.as_slice(), case.script.kept.len()), (&[false][..], 0));
+}
+
 /// A renewal that was denied waits for an hour, one that would be shorter for years: the token is the way back all the same.
 #[test]
 fn a_certificate_that_is_refused_while_its_renewal_rests_is_no_reason_to_wait() {
