@@ -90,7 +90,7 @@ impl Records {
     pub(super) fn end_absence(&mut self) -> bool {
         // There is never more than one.
         let announced = self.waiting().find(|record| !record.what.is_pending()).map(|record| record.sequence);
-        announced.map(|sequence| self.forget(sequence)).is_some()
+        announced.map(|sequence| self.journal.take_back(sequence)).is_some()
     }
 
     /// It has accepted what was told of one that waits on.
@@ -108,9 +108,9 @@ impl Records {
         self.waiting().filter(is_clock).find(|clock| !needs(clock)).map(|clock| clock.sequence)
     }
 
-    /// Something happened that is not on disk yet, and the disk works.
+    /// Something happened, or is over, that is not on disk yet, and the disk works.
     pub(super) fn has_unwritten(&self) -> bool {
-        self.newest.is_some_and(|newest| !self.journal.is_synced(newest))
+        self.newest.is_some_and(|newest| !self.journal.is_synced(newest)) || self.journal.owes_a_write()
     }
 
     /// Whether what tells of a change must wait because the change is not on disk; the disk is then asked at once.

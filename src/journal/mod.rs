@@ -131,6 +131,19 @@ impl Journal {
         }
     }
 
+    /// As [`Journal::forget`], by a write of its own: it is not to be believed again after a power cut.
+    pub fn take_back(&mut self, sequence: Sequence) {
+        self.forget(sequence);
+        // One in flight does not say it.
+        self.file_after_write.iter_mut().for_each(|file| file.must_write = true);
+        self.file.must_write = true;
+    }
+
+    /// A write is owed although nothing was added, and the disk works.
+    pub fn owes_a_write(&self) -> bool {
+        self.file.must_write && !self.pace.has_failed()
+    }
+
     /// One was sent that waits on: the one that is sent next may be that of how many were dropped.
     pub fn was_told(&mut self) {
         self.may_merge = false;

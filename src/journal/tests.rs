@@ -334,6 +334,28 @@ fn a_day_of_a_change_a_minute_writes_no_more_than_256_kib_and_touches_one_block_
 }
 
 #[test]
+fn what_is_taken_back_is_worth_a_write_of_its_own_also_while_another_is_under_way() {
+    for is_in_flight in [false, true] {
+        let (mut paper, mut journal) = (Paper::default(), new());
+        let numbers: Vec<Sequence> = (0..5).map(|second| journal.add(at(second), Happened::ProcessStarted)).collect();
+        if !is_in_flight {
+            paper.sync(&mut journal, at(5));
+        }
+        let write = journal.next_write(at(5).up);
+        journal.take_back(numbers[1]);
+        if let Some(write) = write {
+            paper.take(write);
+            journal.written(true, at(5).up);
+        }
+        assert!(journal.write_due().is_some() && journal.owes_a_write());
+        assert!(paper.sync(&mut journal, at(6)));
+        assert_eq!((journal.write_due(), journal.owes_a_write()), (None, false));
+        assert_eq!(told(&paper.recover(BOOT)), told(&journal));
+        assert_eq!(journal.waiting().count(), 4);
+    }
+}
+
+#[test]
 fn the_end_of_a_replay_is_worth_a_write_of_its_own() {
     let (mut paper, mut journal) = (Paper::default(), new());
     let numbers: Vec<Sequence> = (0..20).map(|second| journal.add(at(second), Happened::ProcessStarted)).collect();

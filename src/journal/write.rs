@@ -25,7 +25,8 @@ pub(super) struct File {
     pub room_end: usize,
     /// Nothing may be appended: there is no file, it is damaged, or how a write ended is unknown.
     pub must_replace: bool,
-    /// A write failed that may have been the only one to say something: it is made up for even if nothing else comes.
+    /// Something is to be said by the next write even if nothing is added: what was taken back, or what the last write, which failed,
+    /// would have said.
     pub must_write: bool,
 }
 
@@ -92,7 +93,7 @@ impl Journal {
         let is_better_in_next = left_in_block < bytes.len() && bytes.len() <= BLOCK_BYTES;
         let start = if is_better_in_next { self.file.end + left_in_block } else { self.file.end };
         let end = start + bytes.len();
-        let file = File { end, ..self.file };
+        let file = File { end, must_write: false, ..self.file };
         (end <= self.file.room_end).then_some((Write::Append { at_bytes: start as u64, bytes }, file))
     }
 

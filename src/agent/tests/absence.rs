@@ -84,6 +84,21 @@ fn who_is_back_says_so_and_another_announcement_takes_the_place_of_the_first() {
 }
 
 #[test]
+fn who_is_back_before_there_is_a_server_is_not_away_again_after_a_power_cut() {
+    let mut script = settled();
+    away(&mut script, "8h", "sleeps");
+    script.pass(Duration::from_secs(2));
+    let up = script.up;
+    let mut next = script.restart(BOOT, up);
+    // Its start is on the disk.
+    next.drain();
+    back(&mut next);
+    next.drain();
+    let next = next.restart(REBOOTED, Duration::from_secs(10));
+    assert!(!kinds(&waiting(&next)).contains(&"announced"), "{:?}", waiting(&next));
+}
+
+#[test]
 fn what_was_announced_outlives_the_process_and_the_boot_and_ends_while_nobody_is_there() {
     let mut script = settled();
     away(&mut script, "8h", "sleeps");
