@@ -185,7 +185,7 @@ impl LeaseLane {
     fn fares_well(&self, shared: &Shared) -> bool {
         let is_plain = self.stage == Stage::Renew && self.reports_owed == 0;
         let has_time = leaves_time(&shared.settings);
-        is_plain && has_time && self.held && self.tries.last_failure().is_none() && !shared.is_lost()
+        is_plain && has_time && self.held && !shared.is_lost()
     }
 
     /// A watch tells of a write to the Node, by whomever.

@@ -124,7 +124,9 @@ impl Exchange {
             };
             understood += used;
             self.received_bytes += used;
-            if let Some(reply) = self.reply.take_if(|reply| reply.is_enough(self.operation.wanted())) {
+            if let Some(reply) =
+                self.reply.take_if(|reply| reply.is_enough(self.operation.wanted(), self.content_bytes))
+            {
                 let reusable = !reply.closes && reply.body == Body::Length(0);
                 let answer = reply.head.into_answer(self.operation.wanted(), &reply.kept)?;
                 break Progress::Done { answer, reusable };
@@ -239,10 +241,7 @@ impl Exchange {
             Event::Trailers { .. } => true,
             Event::Reset { .. } | Event::GoAway { .. } => false,
         };
-        let beginning_bytes = self.content_bytes.and_then(|bytes| usize::try_from(bytes).ok());
-        let has_beginning = |reply: &Reply| beginning_bytes.is_some_and(|bytes| reply.kept.len() >= bytes);
-        let is_enough =
-            |reply: &mut Reply| ends || reply.is_enough(wanted) || has_beginning(reply) && reply.head.is_success();
+        let is_enough = |reply: &mut Reply| ends || reply.is_enough(wanted, self.content_bytes);
         let Some(reply) = self.reply.take_if(is_enough) else { return Ok(Step::More) };
         let answer = reply.head.into_answer(wanted, &reply.kept)?;
         Ok(if ends { Step::Done(answer) } else { Step::Enough(answer) })
@@ -283,8 +282,10 @@ impl Reply {
     }
 
     /// All has come, or what is worth knowing of an answer this long, which stands at its beginning.
-    fn is_enough(&self, wanted: Wanted) -> bool {
-        let has_beginning = wanted == Wanted::Metadata && self.kept.len() > limits::METADATA_BODY_BYTES;
+    fn is_enough(&self, wanted: Wanted, content_bytes: Option<u32>) -> bool {
+        let beginning_bytes = content_bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        let is_long = wanted == Wanted::Metadata && self.kept.len() > limits::METADATA_BODY_BYTES;
+        let has_beginning = is_long || beginning_bytes.is_some_and(|bytes| self.kept.len() >= bytes);
         self.body == Body::Length(0) || has_beginning && self.head.is_success()
     }
 }
