@@ -95,7 +95,7 @@ impl World {
             self.spending.lease_is_gone();
         }
         self.watch.answered(lane, said, unread_until_us.and(Some(sent_us)), self.now_us);
-        self.note_reached(lane, said, asks);
+        self.note_reached(lane, said, asks, sent_us);
         if let Some((name, count)) = letter
             && (said == Said::Done
                 || matches!(said, Said::Refused { code: 400 | 413 | 422, .. } | Said::Refused { is_there: true, .. }))
@@ -127,7 +127,8 @@ impl World {
         self.dates_heard.1 += 1;
         let (number, off_us) = self.plan.wrong_date.unwrap_or_default();
         let is_believed = self.shim.is(Planted::WrongDateBelieved) && self.dates_heard.1 == number + 1;
-        if self.dates_heard.1 != number && !is_believed {
+        // In peace nobody is wrong (seed 6053095).
+        if self.peace || self.dates_heard.1 != number && !is_believed {
             // What lay there unread, or while the board slept, is of another time.
             self.dates_heard.0 += u64::from(sent_us.is_some_and(|sent_us| self.now_us <= sent_us + PATIENCE_US));
             return right;

@@ -182,6 +182,14 @@ impl Judge {
         Ok(())
     }
 
+    /// The process that asked so is gone: a key that it had in memory alone went with it (seed 427528).
+    pub fn asker_is_gone(&mut self, board: usize, request: &Request) {
+        let fate = asked(request).and_then(|(_, key)| self.boards[board].keys.get_mut(&key));
+        if let Some(fate @ Fate::InMemory) = fate {
+            *fate = Fate::Lost;
+        }
+    }
+
     /// A supervisor heard a password. `synced`: the file of it as it is whatever happens to the power.
     pub fn shows(&mut self, board: usize, password: &str, (synced, has_disk): (&[u8], bool)) -> Result<(), String> {
         let is_there = synced.starts_with(format!("{password}\n").as_bytes());
@@ -215,6 +223,8 @@ impl Judge {
     /// The disk did not take that.
     pub fn uses(&mut self, board: usize, leaf: &[u8]) {
         let key = der::key_of(leaf).unwrap_or_default();
+        // Whatever was refused before it (seed 455905).
+        self.boards[board].refused_us = None;
         self.boards[board].keys.values_mut().for_each(Fate::is_superseded);
         let fate = self.boards[board].keys.entry(key).or_insert(Fate::InMemory);
         *fate = Fate::InUse(*fate == Fate::Asked);

@@ -180,14 +180,14 @@ impl World {
             None if self.api_down_until_us > self.now_us => {
                 self.cluster.api.show(&request, Err(Problem::injected(503, None)), wall_us)
             }
-            None => self.answer_of_cluster(board, &request, letter),
+            None => self.answer_of_cluster(board, life, &request, letter),
         };
         self.say(|| format!("    {} {} -> {}", request.method, request.path, response.code));
         let delay_us = self.random.between(2_000, 120_000);
         self.schedule(delay_us, Event::Deliver { board, life, flight, bytes: response.to_bytes() });
     }
 
-    fn answer_of_cluster(&mut self, board: usize, request: &Request, letter: &Letter) -> Response {
+    fn answer_of_cluster(&mut self, board: usize, life: u64, request: &Request, letter: &Letter) -> Response {
         let wall_us = self.wall_us();
         let machine = &self.machines[board];
         let is_handed_out = supervisor::key_asked_for(request).is_some();
@@ -198,6 +198,9 @@ impl World {
             let is_over = |key: &[u8]| cluster.spoiled.contains(key) || cluster.has_ended(key, wall_us);
             let checked = self.judge.asks(board, request, (pending, has_disk), is_over);
             self.check(checked);
+            if !self.lives(board, life) {
+                self.judge.asker_is_gone(board, request);
+            }
         }
         if let Some(password) = supervisor::node_password(request) {
             let machine = &self.machines[board];

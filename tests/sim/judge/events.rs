@@ -93,6 +93,8 @@ pub struct Events {
     pub(super) told: BTreeMap<(String, u64), Told>,
     /// Reason and message of each name.
     names: BTreeMap<String, (String, String)>,
+    /// Which process read the Node last, and when it did so first.
+    node_known: Option<(u64, i64)>,
     /// The present process told of something that had waited.
     last_replay_us: Option<i64>,
     /// The time that it told last of something that has a record.
@@ -167,6 +169,10 @@ impl Events {
 
     /// The process learns what was before its first look.
     pub fn node_read(&mut self, life: u64, at_us: i64) {
+        let known = self.node_known.get_or_insert((life, at_us));
+        if known.0 != life {
+            *known = (life, at_us);
+        }
         for one in self.happened.iter_mut().rev().filter(|one| one.by.life == life) {
             one.known_us = one.known_us.min(at_us);
         }
@@ -347,7 +353,7 @@ impl Events {
         if self.may_be_unrecorded(subject, stamp_us) || self.may_have_any_time(subject, by) {
             return Ok(());
         }
-        if self.is_learned_late(subject, stamp_us) {
+        if self.is_learned_late(subject, stamp_us, by) {
             return Ok(());
         }
         if let Some(last_us) = self.last_told_us.replace(stamp_us).filter(|last_us| stamp_us < last_us - TOLERANCE_US) {
@@ -377,13 +383,10 @@ impl Events {
     }
 
     /// Order is that in which the process learned of it: what a first look found is a change only since what was before is
-    /// known (seed 17799).
-    fn is_learned_late(&self, subject: Subject, stamp_us: i64) -> bool {
-        let is_then = |one: &&Happening| {
-            subject.word.is_some() && one.is_recorded && !one.is_certain && fits(one.subject, subject)
-        };
-        let mut others = self.happened.iter().filter(is_then);
-        others.any(|one| (one.from_us - TOLERANCE_US..=one.to_us + TOLERANCE_US).contains(&stamp_us))
+    /// known, that is, since the Node is (seeds 17799, 1039489).
+    fn is_learned_late(&self, subject: Subject, stamp_us: i64, by: Teller) -> bool {
+        let known_us = self.node_known.filter(|(life, _)| *life == by.life).map(|(_, known_us)| known_us);
+        subject.word.is_some() && known_us.is_none_or(|known_us| stamp_us < known_us + TOLERANCE_US)
     }
 
     /// One of its kind happened at a time that nobody can know any more.

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -363,10 +364,12 @@ impl World {
     }
 
     /// Whether the server is there: the end of an outage is told. An answer may end it, and a renewal does at the latest
-    /// (seed 26215).
-    pub fn note_reached(&mut self, lane: Lane, said: Said, asks: Asks) {
+    /// (seed 26215). One that lay unread is of the moment of its question, however long the board slept since (seeds 3004740,
+    /// 25985).
+    pub fn note_reached(&mut self, lane: Lane, said: Said, asks: Asks, sent_us: u64) {
         let is_renewal = lane == Lane::Lease && asks == Asks::Writing;
         let (by, wall_us) = (self.teller(), self.server_wall_us());
+        let done_us = wall_us - (self.now_us - sent_us) as i64..=wall_us;
         if !matches!(said, Said::Nothing { .. }) {
             self.events.answered(wall_us);
         }
@@ -392,12 +395,15 @@ impl World {
                     failing.is_doubtful = true;
                 }
                 if said == Said::Done {
-                    reach.done_us = Some(wall_us);
+                    reach.done_us = Some(done_us);
                     reach.has_failed = reach.failing.is_some();
+                } else if let Some(known_us) = reach.done_us.take() {
+                    // Some refusals are as good as an answer (seed 1297256).
+                    reach.done_us = Some(*known_us.start()..=wall_us);
                 }
             }
             Said::Refused { .. } | Said::Done => {
-                let lost_us = reach.done_us.replace(wall_us);
+                let lost_us = reach.done_us.replace(done_us);
                 let is_certain = reach.failing.take().is_some_and(Failing::is_outage);
                 let lost_us = lost_us.filter(|_| is_certain);
                 if is_certain || reach.has_failed || !reach.has_begun {
@@ -405,7 +411,7 @@ impl World {
                 }
                 self.events.restored_by(wall_us, by.life);
                 if let Some(lost_us) = lost_us {
-                    self.events.missed_us = Some((lost_us, wall_us));
+                    self.events.missed_us = Some((*lost_us.end(), wall_us));
                     reach.outage_us = Some((lost_us, wall_us));
                 }
                 (reach.has_begun, reach.has_failed) = (true, false);
@@ -428,16 +434,17 @@ pub struct Reported {
 }
 
 /// How far the server is from the present process.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Reach {
     /// It was reached by this process.
     has_begun: bool,
-    done_us: Option<i64>,
+    /// When it answered last: from the question on that it did what it was asked, until the last answer of any kind.
+    done_us: Option<RangeInclusive<i64>>,
     /// Something failed since then.
     has_failed: bool,
     failing: Option<Failing>,
-    /// The last outage that is certain: from the last answer before it to the first after it.
-    pub outage_us: Option<(i64, i64)>,
+    /// The last outage that is certain: when the last answer before it may have been, and the first after it.
+    pub outage_us: Option<(RangeInclusive<i64>, i64)>,
 }
 
 /// Lease requests that found no server, one after the other.
@@ -459,7 +466,7 @@ impl Failing {
 impl Reach {
     /// `is_recorded`: the end of the last outage is on disk.
     pub fn process_ended(&mut self, is_recorded: bool) {
-        *self = Reach { outage_us: self.outage_us.filter(|_| is_recorded), ..Reach::default() };
+        *self = Reach { outage_us: self.outage_us.take().filter(|_| is_recorded), ..Reach::default() };
     }
 }
 

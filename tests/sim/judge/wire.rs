@@ -276,12 +276,10 @@ impl Watch {
     fn doubts(&mut self, lane: Lane, said: Said, now_us: u64) {
         let doubt = &mut self.doubt;
         if lane == Lane::Status {
-            let asked_s = match said {
-                Said::Done => 0,
-                Said::Nothing { retry_after_s } | Said::Refused { retry_after_s, .. } => retry_after_s.unwrap_or(0),
-            };
-            let patient_us = now_us + asked_s.min(STATUS_PATIENCE_S) * SECOND_US;
-            doubt.patient_until_us = doubt.patient_until_us.max(patient_us);
+            if let Said::Nothing { retry_after_s } | Said::Refused { retry_after_s, .. } = said {
+                let patient_us = now_us + retry_after_s.unwrap_or(0).min(STATUS_PATIENCE_S) * SECOND_US;
+                doubt.patient_until_us = doubt.patient_until_us.max(patient_us);
+            }
             doubt.missed_us = if said.is_missing() { Some(now_us) } else { doubt.missed_us };
         }
         if matches!(said, Said::Nothing { .. }) {
@@ -295,7 +293,8 @@ impl Watch {
         }
         if doubt.since_us.is_some() && !self.in_flight.contains_key(&Lane::Status) {
             let due_us = now_us.max(doubt.patient_until_us) + LOOKED_WITHIN_US + self.disk_us;
-            doubt.due_us.get_or_insert(due_us);
+            // Whoever asks for patience before the Node is asked for gets it (seed 6012661).
+            doubt.due_us = doubt.due_us.filter(|_| now_us >= doubt.patient_until_us).or(Some(due_us));
         }
     }
 
