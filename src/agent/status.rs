@@ -16,6 +16,7 @@
 
 mod base;
 mod contest;
+mod csi_node;
 mod deletions;
 mod inherited;
 mod look;
@@ -43,6 +44,7 @@ use crate::probe::{Machine, Network, Readings};
 use crate::time::{Now, Up, Wall};
 use base::Base;
 use contest::Contest;
+use csi_node::CsiNode;
 use deletions::Deletions;
 use look::with_renewal;
 use registration::tries_to_register;
@@ -74,6 +76,7 @@ pub(super) struct StatusLane {
     version_due: Up,
     version_pause: Backoff,
     deletions: Deletions,
+    csi_node: CsiNode,
     /// The Node that there is.
     was_reported: bool,
     /// When the board was looked at last.
@@ -113,6 +116,7 @@ enum Request {
         sent: Option<Box<Node>>,
     },
     Assert,
+    CsiNode,
 }
 
 impl Stage {
@@ -150,6 +154,7 @@ impl StatusLane {
             version_due: now,
             version_pause: Backoff::between(Duration::from_secs(60), VERSION_FREQUENCY),
             deletions: Deletions::default(),
+            csi_node: CsiNode::new(now),
             was_reported: false,
             looked_at: now,
         }
@@ -326,6 +331,9 @@ impl StatusLane {
             Ok(Document::Version(version)) => self.version_told(version, shared, now),
             Err(refusal) if matches!(request, Request::Version) => self.version_refused(&refusal, shared, now),
             Err(refusal) if self.is_found_large(&request, &refusal, shared) => {}
+            result if matches!(request, Request::CsiNode) => {
+                self.csi_node_answered(result.err().as_ref(), shared, now);
+            }
             result if registers => self.register_answered(&request, result, shared, now),
             Ok(document) => self.accepted(request, document, shared, now),
             Err(refusal) => self.refused(&request, &refusal, shared, now),

@@ -226,6 +226,7 @@ impl Operation {
             Self::ReadVersion
             | Self::CreateNode { .. }
             | Self::StripNode
+            | Self::CreateCsiNode { .. }
             | Self::ReadNode { .. }
             | Self::ReadMetadata
             | Self::PatchStatus { .. }

@@ -126,7 +126,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     let session = Session::open(kubeconfig, &settings, &node)?;
     check.clock();
     if check.credentials(&session, look) && check.server(&session.ask(Operation::ReadVersion)?, &session, &settings) {
-        check.rights(&session)?;
+        check.rights(&session, NEEDS.get(usize::from(settings.podless)..).unwrap_or_default())?;
         check.node(&session, &settings)?;
     }
     Ok(check.findings)
@@ -140,8 +140,12 @@ const SET_THE_CLOCK: &str = "timedatectl set-ntp true";
 /// A certificate that ends within this time gives a warning.
 const EXPIRES_SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Everything the agent does, as RBAC names it: verb, group, resource, subresource, namespace.
-const NEEDS: [(&str, &str, &str, &str, &str); 9] = [
+/// As RBAC names it: verb, group, resource, subresource, namespace.
+type Need = (&'static str, &'static str, &'static str, &'static str, &'static str);
+
+/// Everything the agent does; the first where pods are taken.
+const NEEDS: [Need; 10] = [
+    ("create", "storage.k8s.io", "csinodes", "", ""),
     ("create", "", "nodes", "", ""),
     ("get", "", "nodes", "", ""),
     ("watch", "", "nodes", "", ""),
@@ -335,9 +339,9 @@ impl Check {
         Some((text, next))
     }
 
-    fn rights(&mut self, session: &Session) -> Result<(), CliError> {
+    fn rights(&mut self, session: &Session, needs: &[Need]) -> Result<(), CliError> {
         let mut missing = Vec::new();
-        for (verb, group, resource, subresource, namespace) in NEEDS {
+        for &(verb, group, resource, subresource, namespace) in needs {
             // The authorizer knows names only where a request has one: not on create, and events have many.
             let object = if verb == "create" || resource == "events" { "" } else { &self.node };
             let body = json!({
@@ -364,7 +368,7 @@ impl Check {
             }
         }
         if missing.is_empty() {
-            self.well("rights", format!("all {} verbs that the agent uses", NEEDS.len()));
+            self.well("rights", format!("all {} verbs that the agent uses", needs.len()));
             return Ok(());
         }
         let Check { node, kubernetes_folder: folder, .. } = &*self;
@@ -376,8 +380,9 @@ impl Check {
             let next = format!("{}  # if it is not, {folder}/enroll {node} makes one that is", self.whoami());
             (format!("is it system:node:{node} in group system:nodes?"), next)
         };
-        // Without it there are assertions (D4).
-        let verdict = if missing == ["watch nodes"] { Verdict::Warning } else { Verdict::NoRights };
+        // Without the one there are assertions (D4), and Ready waits for no CSINode.
+        let is_dispensable = |right: &String| ["watch nodes", "create csinodes"].contains(&right.as_str());
+        let verdict = if missing.iter().all(is_dispensable) { Verdict::Warning } else { Verdict::NoRights };
         self.wrong("rights", verdict, format!("may not {}: {why}", missing.join(", ")), next);
         Ok(())
     }

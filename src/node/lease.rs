@@ -82,7 +82,7 @@ pub fn renew_time(lease: &Lease) -> Option<Wall> {
     (!stamp.is_empty()).then(|| Wall::parse_stamp(stamp).unwrap_or(Wall::LAST))
 }
 
-fn owner(name: &str, uid: &str) -> Value {
+pub(super) fn owner(name: &str, uid: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Node", "name": name, "uid": uid })
 }
 

@@ -5,6 +5,7 @@ pub mod board;
 pub mod bounded;
 mod capacity;
 pub mod condition;
+pub mod csi_node;
 pub mod desired;
 mod error;
 pub mod event;

@@ -25,6 +25,7 @@ pub fn cases() -> Vec<Case> {
         a_deleted_node_stays_deleted_where_the_settings_say_so,
         a_node_that_is_not_to_be_registered_is_waited_for,
         settings_of_a_cloud_appear_on_a_new_node,
+        a_node_that_takes_pods_gets_its_csi_node_and_another_one_when_it_is_made_anew,
     ]
 }
 
@@ -345,6 +346,29 @@ fn settings_of_a_cloud_appear_on_a_new_node(cluster: &Cluster) -> Result<()> {
 }
 
 /// The Lease of a node once this uid is its only owner.
+fn a_node_that_takes_pods_gets_its_csi_node_and_another_one_when_it_is_made_anew(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("volumes")?;
+    let _agent = Launch::quick(&node).set("podless", "false").set("nodeStatusReportFrequency", "5s").start(cluster)?;
+    let csi_node_of = |owner: &str| {
+        wait_until("its CSINode", Duration::from_secs(60), || {
+            let found = cluster.api.admin.get(&format!("/apis/storage.k8s.io/v1/csinodes/{}", node.name))?;
+            let owners = &found["metadata"]["ownerReferences"];
+            let expected = json!([{"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": owner}]);
+            if *owners == expected { Ok(found) } else { Err(format!("owners are {owners}, not {owner}")) }
+        })
+    };
+    let first = wait_until_ready(cluster, &node)?;
+    let csi_node = csi_node_of(uid(&first))?;
+    assert_eq!(csi_node["spec"], json!({"drivers": null}), "as the server says of none");
+    cluster.delete_node(&node.name)?;
+    let second = wait_until("another Node of the same name", SOON, || match cluster.find_node(&node.name)? {
+        Some(found) if uid(&found) != uid(&first) && status_of(&found, "Ready") == "True" => Ok(found),
+        found => Err(format!("it is {found:?}")),
+    })?;
+    csi_node_of(uid(&second))?;
+    Ok(())
+}
+
 fn lease_of(cluster: &Cluster, node: &NodeIdentity, owner: &str) -> Result<()> {
     let within = Duration::from_secs(20);
     wait_until("the Lease to be owned by its Node", within, || {

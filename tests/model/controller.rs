@@ -63,7 +63,8 @@ impl ModelServer {
                 controllers.looked_at.insert(name, version.unwrap_or_default());
             }
         }
-        controllers.collect_leases(store);
+        controllers.collect_owned(store, Resource::Leases);
+        controllers.collect_owned(store, Resource::CsiNodes);
         if now_us - controllers.events_expired_us > EVENT_TTL_US / 60 {
             controllers.events_expired_us = now_us;
             expire_events(store, now_us);
@@ -145,18 +146,19 @@ impl Controllers {
         }
     }
 
-    /// The garbage collector: an owner that is gone takes its Lease with it.
-    fn collect_leases(&mut self, store: &mut Store) {
-        for name in store.names(Resource::Leases) {
-            let Some(lease) = store.get(Resource::Leases, &name) else { continue };
-            let Some(owners) = lease["metadata"]["ownerReferences"].as_array() else { continue };
+    /// The garbage collector: an owner that is gone takes its Lease and its CSINode with it.
+    fn collect_owned(&mut self, store: &mut Store, resource: Resource) {
+        for name in store.names(resource) {
+            let Some(owned) = store.get(resource, &name) else { continue };
+            let Some(owners) = owned["metadata"]["ownerReferences"].as_array() else { continue };
             let is_alive = |owner: &Value| {
                 let node = store.get(Resource::Nodes, owner["name"].as_str().unwrap_or_default());
                 node.is_some_and(|node| node["metadata"]["uid"] == owner["uid"])
             };
             if !owners.is_empty() && !owners.iter().any(is_alive) {
-                store.delete(Resource::Leases, &name);
-                self.happened.push(format!("garbage collector: Lease {name} deleted, the Node that owned it is gone"));
+                store.delete(resource, &name);
+                let kind = resource.kind();
+                self.happened.push(format!("garbage collector: {kind} {name} deleted, the Node that owned it is gone"));
             }
         }
     }

@@ -163,10 +163,11 @@ impl ModelServer {
                 nodes::validate(&name, None, &object)?;
             }
             Resource::Leases => {
-                caller.admit_lease(&name)?;
+                caller.admit_own(resource, &name)?;
                 validate_lease(&name, &object)?;
             }
             Resource::Events => validate_event(&name, &object)?,
+            Resource::CsiNodes => caller.admit_own(resource, &name)?,
         }
         self.store.create(resource, &name, object, writer, now_us)?;
         Ok((201, Shown::Stored(resource, name)))
@@ -191,7 +192,7 @@ impl ModelServer {
             return self.create(request, caller, Resource::Leases, name, writer, now_us);
         }
         check_place(Resource::Leases, name, object["metadata"]["name"].as_str().unwrap_or(name), &object)?;
-        caller.admit_lease(name)?;
+        caller.admit_own(Resource::Leases, name)?;
         if !says("resourceVersion") {
             let why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
             return Err(Problem::invalid(Resource::Leases, name, why));
@@ -235,10 +236,11 @@ impl ModelServer {
                 nodes::validate(name, Some(stored), &object)?;
             }
             Resource::Leases => {
-                caller.admit_lease(name)?;
+                caller.admit_own(resource, name)?;
                 validate_lease(name, &object)?;
             }
             Resource::Events => validate_event(name, &object)?,
+            Resource::CsiNodes => caller.admit_own(resource, name)?,
         }
         self.store.update(resource, name, object, writer, now_us)?;
         Ok((200, Shown::Stored(resource, name.to_owned())))
@@ -334,6 +336,7 @@ fn shape_of(resource: Resource) -> Shape {
         Resource::Nodes => schema::NODE,
         Resource::Leases => schema::LEASE,
         Resource::Events => schema::EVENT,
+        Resource::CsiNodes => schema::CSI_NODE,
     }
 }
 
@@ -393,6 +396,7 @@ fn review(request: &Request, caller: &Caller) -> Result<Success, Problem> {
         ("", "nodes") => Some(Resource::Nodes),
         ("coordination.k8s.io", "leases") if text("namespace") == "kube-node-lease" => Some(Resource::Leases),
         ("", "events") => Some(Resource::Events),
+        ("storage.k8s.io", "csinodes") => Some(Resource::CsiNodes),
         _ => None,
     };
     let verbs = [Verb::Get, Verb::List, Verb::Create, Verb::Update, Verb::Patch, Verb::Delete];

@@ -68,6 +68,7 @@ fn done(
         (Resource::Leases, Verb::Create) => format!("Lease {} created", text(&written["metadata"]["name"])),
         (Resource::Leases, Verb::Get) => format!("Lease {name} read"),
         (Resource::Leases, _) => format!("Lease {name} renewed at {}", text(&written["spec"]["renewTime"])),
+        (Resource::CsiNodes, _) => format!("CSINode {} made", text(&written["metadata"]["name"])),
         (Resource::Events, Verb::Create) => {
             format!("event {}: {}", text(&written["reason"]), text(&written["message"]))
         }

@@ -92,14 +92,12 @@ impl Caller {
         refuse(format!("is not allowed to modify labels: {}", joined(forbidden.into_iter())))
     }
 
-    /// NodeRestriction on a Lease: its own name only.
-    pub fn admit_lease(&self, name: &str) -> Result<(), Problem> {
+    /// NodeRestriction on a Lease or a CSINode: its own name only.
+    pub fn admit_own(&self, resource: Resource, name: &str) -> Result<(), Problem> {
+        let what = if resource == Resource::Leases { "node lease" } else { "CSINode" };
+        let why = format!("can only access {what} with the same name as the requesting node");
         match self {
-            Caller::Node(node) if node != name => Err(Problem::forbidden(
-                Resource::Leases,
-                name,
-                "can only access node lease with the same name as the requesting node",
-            )),
+            Caller::Node(node) if node != name => Err(Problem::forbidden(resource, name, &why)),
             _ => Ok(()),
         }
     }
@@ -118,6 +116,7 @@ fn node_may(node: &str, verb: Verb, resource: Resource, subresource: &str, name:
             Verb::List => false,
         },
         Resource::Events => matches!(verb, Verb::Create | Verb::Update | Verb::Patch),
+        Resource::CsiNodes => verb != Verb::List && (verb == Verb::Create || name == node),
     }
 }
 

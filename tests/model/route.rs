@@ -46,6 +46,7 @@ impl Route {
             ["apis", "coordination.k8s.io", "v1", "namespaces", "kube-node-lease", "leases", ref rest @ ..] => {
                 (Resource::Leases, rest)
             }
+            ["apis", "storage.k8s.io", "v1", "csinodes", ref rest @ ..] => (Resource::CsiNodes, rest),
             _ => return Err(Problem::no_such_path()),
         };
         let (name, subresource) = match rest {

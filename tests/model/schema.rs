@@ -159,6 +159,16 @@ pub const LEASE: Shape = Shape::Object(&[
     ),
 ]);
 
+const CSI_DRIVER: Shape =
+    Shape::Object(&[("name", ALWAYS), ("nodeID", ALWAYS), ("topologyKeys", Shape::ScalarSet(&TEXT))]);
+
+pub const CSI_NODE: Shape = Shape::Object(&[
+    ("apiVersion", TEXT),
+    ("kind", TEXT),
+    ("metadata", METADATA),
+    ("spec", Shape::Object(&[("drivers", Shape::List(&CSI_DRIVER))])),
+]);
+
 const OBJECT_REFERENCE: Shape = Shape::Object(&[
     ("kind", TEXT),
     ("namespace", TEXT),

@@ -13,6 +13,7 @@ pub enum Resource {
     Nodes,
     Leases,
     Events,
+    CsiNodes,
 }
 
 impl Resource {
@@ -22,6 +23,7 @@ impl Resource {
             Resource::Nodes => "nodes",
             Resource::Leases => "leases.coordination.k8s.io",
             Resource::Events => "events",
+            Resource::CsiNodes => "csinodes.storage.k8s.io",
         }
     }
 
@@ -31,6 +33,7 @@ impl Resource {
             Resource::Nodes => "Node",
             Resource::Leases => "Lease.coordination.k8s.io",
             Resource::Events => "Event",
+            Resource::CsiNodes => "CSINode.storage.k8s.io",
         }
     }
 
@@ -39,12 +42,14 @@ impl Resource {
             Resource::Nodes => "Node",
             Resource::Leases => "Lease",
             Resource::Events => "Event",
+            Resource::CsiNodes => "CSINode",
         }
     }
 
     pub fn api_version(self) -> &'static str {
         match self {
             Resource::Leases => "coordination.k8s.io/v1",
+            Resource::CsiNodes => "storage.k8s.io/v1",
             Resource::Nodes | Resource::Events => "v1",
         }
     }
@@ -52,7 +57,7 @@ impl Resource {
     /// The one namespace in which the model keeps objects of this kind.
     pub fn namespace(self) -> Option<&'static str> {
         match self {
-            Resource::Nodes => None,
+            Resource::Nodes | Resource::CsiNodes => None,
             Resource::Leases => Some("kube-node-lease"),
             Resource::Events => Some("default"),
         }

@@ -85,7 +85,7 @@ impl StatusLane {
             let operation = Operation::PatchStatus { body, answer: PatchAnswer::Nothing };
             return self.ask(Request::Assert, operation);
         }
-        self.rest_now(shared, now)
+        self.ask_for_csi_node(shared, now).unwrap_or_else(|| self.rest_now(shared, now))
     }
 
     /// The machine goes down: one report, over whatever is known, which costs no look.

@@ -5,6 +5,7 @@ mod approval;
 mod authorities;
 mod budget;
 mod contest;
+mod csi_node;
 mod disk;
 mod events;
 mod expiring;
@@ -413,6 +414,7 @@ fn body_of(operation: &Operation) -> Value {
         Operation::CreateNode { body }
         | Operation::PatchStatus { body, .. }
         | Operation::CreateLease { body }
+        | Operation::CreateCsiNode { body }
         | Operation::RenewLease { body, .. }
         | Operation::CreateEvent { body }
         | Operation::PatchEvent { body, .. } => serde_json::from_str(body).unwrap(),

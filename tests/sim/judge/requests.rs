@@ -121,6 +121,8 @@ impl World {
             }
         } else if path.ends_with("/status") {
             self.check_report(body, false, is_excused)
+        } else if path.ends_with("/csinodes") {
+            self.check_csi_node(body)
         } else if method == "POST" {
             self.check_birth(body)
         } else {
@@ -141,6 +143,18 @@ impl World {
             Letter { name, reason: event.reason.as_deref(), message: &event.message, count: event.count, stamp_us };
         let (by, now_us) = (self.teller(), self.server_wall_us());
         self.events.sends(&letter, by, is_excused, now_us)
+    }
+
+    /// Only where pods are taken, with an owner by which it goes when the Node goes.
+    fn check_csi_node(&self, body: &str) -> Result<(), String> {
+        let made: Value =
+            serde_json::from_str(body).map_err(|error| format!("a CSINode that cannot be read: {error}"))?;
+        let owner = &made["metadata"]["ownerReferences"][0];
+        let is_owned = owner["kind"] == "Node" && owner["name"] == self.plan.name.as_str() && owner["uid"].is_string();
+        match self.plan.wanted.podless {
+            false if is_owned && made["metadata"]["name"] == self.plan.name.as_str() => Ok(()),
+            podless => Err(format!("with podless {podless} a CSINode is made: {body}")),
+        }
     }
 
     /// A Node is made: all of it is there, and true.

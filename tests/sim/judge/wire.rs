@@ -189,6 +189,7 @@ impl Watch {
         let update_us = wanted.update_us;
         let disk_us = if is_disk_slow { LONGEST_WRITES_US } else { 0 };
         let most_at_comeback = REQUESTS_AT_COMEBACK + if wanted.watches { REQUESTS_FOR_OTHERS } else { 0 };
+        let most_at_comeback = most_at_comeback + u64::from(!wanted.podless);
         Watch {
             disk_us,
             is_faultless,
