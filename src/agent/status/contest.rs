@@ -113,7 +113,12 @@ impl StatusLane {
         shared.node = Ownership::Contested;
         self.base = Base::Unread;
         self.tries = Tries::of("asking whose Node this is", Duration::from_secs(1));
-        let mut contest = Contest { question: Question::Node, ask_at: now.up, who: TWIN.to_owned() };
+        // Whoever asked for patience gets it.
+        let ask_at = match self.stage {
+            Stage::Rest { not_before, .. } | Stage::Decide { not_before } => now.up.max(not_before),
+            _ => now.up,
+        };
+        let mut contest = Contest { question: Question::Node, ask_at, who: TWIN.to_owned() };
         if let Some(node) = node {
             self.suspect(&mut contest, node, shared, now);
         }

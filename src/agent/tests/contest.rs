@@ -270,3 +270,16 @@ fn a_board_without_any_name_says_so_once() {
     script.pass(Duration::from_secs(60));
     assert_eq!(script.words().iter().filter(|word| **word == "nameless-board").count(), 1);
 }
+
+#[test]
+fn a_server_that_asked_for_patience_is_not_asked_whose_node_it_is_before() {
+    let mut script = working();
+    let (ticket, _) = script.next(Lane::Status);
+    // Meanwhile it turns out that the Lease was taken.
+    lose_the_lease(&mut script);
+    script.answer(ticket, refused_after(500, 5));
+    let answered_at = script.up;
+    let (_, operation) = script.next(Lane::Status);
+    assert_eq!(operation, Operation::ReadNode { heartbeat: true });
+    assert!(script.up - answered_at >= Duration::from_secs(5), "{:?}", script.up - answered_at);
+}
