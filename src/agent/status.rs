@@ -114,6 +114,8 @@ enum Request {
         sums_up: bool,
         /// What is sent, where the answer will not bring it.
         sent: Option<Box<Node>>,
+        /// The Node is read with the next run.
+        is_read_later: bool,
     },
     Assert,
     CsiNode,

@@ -72,11 +72,13 @@ impl StatusLane {
                 patch::status_patch(base, &wanted.node)
             };
             let next_due = self.next_report(wanted.changed, shared, now);
-            let is_read = !(is_known || self.is_large);
+            // What makes a Node Ready again costs no more than that; what others wrote meanwhile is looked at after it.
+            let is_read_later = self.report_due.is_some() && (in_full || is_unsure) && !self.is_large;
+            let is_read = !(is_known || is_read_later || self.is_large);
             let sent = (!is_read).then(|| Box::new(wanted.node));
             let answer = if is_read { PatchAnswer::Node } else { PatchAnswer::Metadata };
             let operation = Operation::PatchStatus { body, answer };
-            return self.ask(Request::Report { next_due, sums_up, sent }, operation);
+            return self.ask(Request::Report { next_due, sums_up, sent, is_read_later }, operation);
         }
         // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
         let is_due = now.up + shared.settings.node_status_update_frequency / 2 >= self.assert_due;
@@ -100,7 +102,8 @@ impl StatusLane {
         let is_sure = matches!(self.base, Base::Current(_));
         let body = report::departure(base, is_sure, departure.kind, stamp.minus(now.up - departure.at));
         let operation = Operation::PatchStatus { body, answer: PatchAnswer::Metadata };
-        self.ask(Request::Report { next_due: now.up, sums_up: false, sent: None }, operation)
+        let request = Request::Report { next_due: now.up, sums_up: false, sent: None, is_read_later: false };
+        self.ask(request, operation)
     }
 
     /// The machine goes on after all: what the server has of it is read, and put right at once.
@@ -132,7 +135,7 @@ impl StatusLane {
             // What tells that there is a Node waits as well: its Lease would be dated by nobody but the board.
             (Request::Read, Document::Node(_)) if shared.clock.ask_once_more() => self.version_due = now.up,
             (Request::Read, Document::Node(node)) => self.read(node, shared, now),
-            (Request::Report { next_due, sums_up, sent }, document) => {
+            (Request::Report { next_due, sums_up, sent, is_read_later }, document) => {
                 self.report_due = Some(next_due);
                 if sums_up {
                     shared.replay.summary_is_done(&mut shared.records);
@@ -143,6 +146,9 @@ impl StatusLane {
                         self.reported_too_large(sent, (uid, resource_version), shared, now);
                     }
                     _ => self.rest(shared, now),
+                }
+                if is_read_later {
+                    self.base.becomes(Base::Outdated);
                 }
             }
             (Request::Assert, Document::Metadata { uid, resource_version, .. }) => {

@@ -26,13 +26,13 @@ fn spend(script: &mut Script, bytes: u64) {
     today.of(Purpose::Status).unwrap().bytes = bytes;
 }
 
-/// How many renewals, reports, assertions and events these are.
+/// How many renewals, reports, questions (assertions, looks) and events these are.
 fn counts(operations: &[Operation]) -> [usize; 4] {
     let count = |is: fn(&Operation) -> bool| operations.iter().filter(|operation| is(operation)).count();
     [
         count(|one| matches!(one, Operation::RenewLease { .. })),
         count(|one| matches!(one, Operation::PatchStatus { answer, .. } if *answer != PatchAnswer::Nothing)),
-        count(is_assertion),
+        count(|one| is_assertion(one) || matches!(one, Operation::ReadNode { .. })),
         count(|one| matches!(one, Operation::CreateEvent { .. } | Operation::PatchEvent { .. })),
     ]
 }

@@ -3,13 +3,18 @@
 use super::status::{is_assertion, is_whole};
 use super::*;
 
+/// Its answer brings the version alone.
+fn is_report_in_full(operation: &Operation) -> bool {
+    matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Metadata, .. }) && is_whole(operation)
+}
+
 /// Requests of the status lane in full, in `span` of a healthy server that answers renewals so much later.
 fn reports_in_full(script: &mut Script, span: Duration, answer_ms: u64) -> Vec<Duration> {
     let (end, mut full, mut renewals) = (script.up + span, Vec::new(), Vec::new());
     while script.up < end {
         let (sent, until) = script.drain();
         for (ticket, operation) in sent {
-            if matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Node, .. }) && is_whole(&operation) {
+            if is_report_in_full(&operation) {
                 full.push(script.up);
             }
             if ticket.lane() == Lane::Lease {
@@ -84,10 +89,7 @@ fn a_gap_that_was_asserted_long_before_its_end_is_asserted_again() {
             script.up = until.as_duration();
         }
         for (ticket, operation) in sent {
-            full.extend(
-                (ticket.lane() == Lane::Status && !is_assertion(&operation) && is_whole(&operation))
-                    .then_some(script.up),
-            );
+            full.extend(is_report_in_full(&operation).then_some(script.up));
             let reply = if ticket.lane() == Lane::Lease { refused(500, "") } else { script.reply(&operation) };
             script.answer(ticket, reply);
         }

@@ -31,7 +31,7 @@ impl Excuse {
             Excuse::TimeIsLost => 7,
             Excuse::DatedAnew => 142,
             Excuse::NeverChanged => 1587,
-            Excuse::ToldAsRepeat => 1023,
+            Excuse::ToldAsRepeat => 9992,
         }
     }
 }
