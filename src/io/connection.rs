@@ -111,7 +111,6 @@ impl Connection {
     ) -> Result<Connection, Failure> {
         let server = &kubeconfig.server;
         let name = kubeconfig.tls_server_name.as_deref().unwrap_or(&server.host);
-        let mut tls = Tls::new(config, name, http.alpn_protocol)?;
         let first_hop = first_hop(kubeconfig);
         let addresses = resolver.server_addresses(&first_hop.host, deadline).await?;
         let addresses: Vec<SocketAddr> = addresses.into_iter().map(|ip| SocketAddr::new(ip, first_hop.port)).collect();
@@ -121,6 +120,8 @@ impl Connection {
         if let Some(proxy) = &kubeconfig.proxy {
             open_tunnel(&socket, proxy, server).await?;
         }
+        // Only now: it takes the ticket of the connection before, of which there is one.
+        let mut tls = Tls::new(config, name, http.alpn_protocol)?;
         let mut plaintext = Vec::new();
         shake_hands(&socket, &mut tls, &mut plaintext).await?;
         let random = || u128::from(RandomState::new().build_hasher().finish());

@@ -108,3 +108,32 @@ fn known_with(pool: &Pool, port: u16) -> Vec<Server> {
     let known = pool.kubeconfig().last_resorts.clone();
     known.iter().map(|server| Server { port, ..server.clone() }).collect()
 }
+
+/// A server gives one ticket for each connection, and the next one costs a kilobyte less with it.
+#[test]
+fn a_server_that_cannot_be_connected_to_takes_no_ticket_of_the_one_that_can() {
+    let authority = Authority::new();
+    let mut config = rustls::ServerConfig::clone(&authority.server_config(&authority.sign(&["127.0.0.1"])));
+    config.send_tls13_tickets = 1;
+    let (kinds, seen) = mpsc::channel();
+    let server = Listener::tls(Arc::new(config), move |number, mut stream| {
+        if number == 1 {
+            // It has seen better days: the next one is turned to.
+            read_request(&mut stream);
+            stream.write_all(b"HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n").unwrap();
+        } else {
+            assert!(answer(&mut stream));
+        }
+        kinds.send(stream.conn.handshake_kind()).unwrap();
+    });
+    let pool = pool(at_ports(&authority, &[server.port, closed_port()]));
+    assert_eq!(ask(&pool).result, version());
+    let words = [(); 2].map(|()| {
+        pool.drop_idle();
+        ask(&pool).result.unwrap_err().word()
+    });
+    assert_eq!(words, ["answer-unconfirmed", "connect-failed"]);
+    assert_eq!(ask(&pool).result, version());
+    use rustls::HandshakeKind::{Full, Resumed};
+    assert_eq!(seen.iter().take(3).flatten().collect::<Vec<_>>(), [Full, Resumed, Resumed]);
+}
