@@ -1,11 +1,11 @@
 //! Turns the map `conditions` into which conditions of the board are judged, and by which thresholds.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::field::Field;
 use super::nearest::unknown;
 use super::problem::{Findings, Problem, quoted};
+use super::text_map::TextMap;
 
 /// What is set of a condition; of one that is not named here, all is as by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum ConditionSetting {
     Threshold(u32),
 }
 
-pub type PerCondition = BTreeMap<&'static str, ConditionSetting>;
+pub type PerCondition = TextMap<ConditionSetting>;
 
 /// Those that can be switched off, each with its threshold, if it has one: what it may be.
 const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 5] = [
@@ -39,7 +39,7 @@ pub(super) fn conditions(map: &Field<'_>, findings: &mut Findings) -> Result<Per
             continue;
         };
         if let Some(Some(setting)) = findings.accept(one(&entry, range.as_ref())) {
-            all.insert(*name, setting);
+            all.insert((*name).to_owned(), setting);
         }
     }
     Ok(all)
@@ -77,7 +77,7 @@ mod tests {
     fn a_condition_is_switched_off_or_gets_another_threshold() {
         let all = load("  Undervoltage: false\n  ThermalThrottled: 70\n").unwrap();
         let expected = [("Undervoltage", ConditionSetting::Off), ("ThermalThrottled", ConditionSetting::Threshold(70))];
-        assert_eq!(all, PerCondition::from(expected));
+        assert_eq!(all, expected.map(|(name, setting)| (name.to_owned(), setting)).into());
         assert_eq!(load("  Undervoltage: true\n"), Ok(PerCondition::new()), "as by default");
     }
 

@@ -23,6 +23,7 @@ pub mod quantity;
 mod resources;
 pub mod settings;
 pub mod taint;
+pub mod text_map;
 mod values;
 mod yaml;
 

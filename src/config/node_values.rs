@@ -1,6 +1,5 @@
 //! Reads the settings that describe the Node: its name, labels, taints, addresses and reservations.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use heapless::LinearMap;
@@ -11,6 +10,7 @@ use super::limits;
 use super::problem::{Findings, Problem, quoted};
 use super::quantity::Quantity;
 use super::taint::Taint;
+use super::text_map::TextMap;
 use super::yaml::{Content, Value};
 
 /// `--node-ip` (ADR-2).
@@ -91,13 +91,13 @@ pub(super) fn cloud_metadata(field: &Field<'_>, _: &mut Findings) -> Result<Clou
 }
 
 /// `nodeLabels`: every entry checked against NodeRestriction's list (D9).
-pub(super) fn node_labels(field: &Field<'_>, findings: &mut Findings) -> Result<BTreeMap<String, String>, Problem> {
+pub(super) fn node_labels(field: &Field<'_>, findings: &mut Findings) -> Result<TextMap<String>, Problem> {
     let read = |(key, entry): (&str, Field<'_>)| {
         let value = entry.text()?.unwrap_or_default();
         labels::check_node_label(key, value).map_err(|wrong| entry.problem(wrong))?;
         Ok((key.to_owned(), value.to_owned()))
     };
-    let mut labels = BTreeMap::new();
+    let mut labels = TextMap::new();
     field.entries().for_each(|entry| labels.extend(findings.accept(read(entry))));
     Ok(labels)
 }

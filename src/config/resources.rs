@@ -1,11 +1,10 @@
 //! Turns `extendedResources` into names of resources, each with a number or with patterns of paths.
 
-use std::collections::BTreeMap;
-
 use super::field::Field;
 use super::labels;
 use super::limits;
 use super::problem::{Findings, Problem, quoted};
+use super::text_map::TextMap;
 use super::yaml::{Content, Value};
 
 /// Where the count of an extended resource comes from.
@@ -18,7 +17,7 @@ pub enum ResourceSource {
 }
 
 /// Name (DEV-3) to source.
-pub type ExtendedResources = BTreeMap<String, ResourceSource>;
+pub type ExtendedResources = TextMap<ResourceSource>;
 
 /// Whether this part of a path stands for names, and is none.
 pub fn is_pattern(part: &str) -> bool {

@@ -1,7 +1,6 @@
 //! Every setting of the agent, one row each: its field, its default, and what files, flags, help, manual, README and
 //! completions have to know of it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::alpn::alpn_protocol;
@@ -27,6 +26,7 @@ pub use super::eviction::{PerSignal, Signal, Threshold};
 pub use super::join_values::{CaHash, Token};
 pub use super::node_values::{CloudMetadata, CloudProvider, Family, NAME_FACTS, NodeIp, Reserved};
 pub use super::resources::{ExtendedResources, ResourceSource, is_pattern, lists_devices};
+use super::text_map::TextMap;
 pub use super::values::Profile;
 
 /// One row of the table.
@@ -167,7 +167,7 @@ settings! {
     node_ip: NodeIp = NodeIp::Detect, KubeletFlag "nodeIP" "node-ip" "", Single("ADDRESS"), node_ip,
         "Address of the Node, or one IPv4 and one IPv6 with a comma; 0.0.0.0 or :: prefers that family";
     /// D9.
-    node_labels: BTreeMap<String, String> = BTreeMap::new(),
+    node_labels: TextMap<String> = TextMap::new(),
         KubeletFlag "nodeLabels" "node-labels" "", Map("KEY", '=', "VALUE"), node_labels,
         "Labels of the Node at registration; keys that only an administrator may set are refused";
     register_node: bool = true, Kubelet "registerNode" "register-node" "true", Boolean, boolean,

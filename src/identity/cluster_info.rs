@@ -1,7 +1,5 @@
 //! Turns the ConfigMap `kube-public/cluster-info` into the cluster's server and CAs, and says who signed it (JOIN-1 to JOIN-4).
 
-use std::collections::BTreeMap;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac::{HMAC_SHA256, Key, sign, verify};
@@ -12,6 +10,7 @@ use super::token::BootstrapToken;
 use super::{IdentityError, pem};
 use crate::config::kubeconfig::{self, Material, Server};
 use crate::config::limits;
+use crate::config::text_map::TextMap;
 
 /// Asked for without any credential: only `system:anonymous` may read it.
 pub const PATH: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
@@ -19,7 +18,7 @@ pub const PATH: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 /// An answer. Nothing in it is to be trusted but what [`ClusterInfo::check_signature`] or a pin vouches for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterInfo {
-    data: BTreeMap<String, String>,
+    data: TextMap<String>,
 }
 
 /// What the kubeconfig in it says.
@@ -34,7 +33,7 @@ pub struct Cluster {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ConfigMap {
-    data: BTreeMap<String, String>,
+    data: TextMap<String>,
 }
 
 impl ClusterInfo {

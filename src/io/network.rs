@@ -4,12 +4,12 @@
 //! procfs names interfaces, routes and the state of IPv6 addresses, but no IPv4 address; `getifaddrs` names every
 //! address, but not which IPv6 address is tentative or temporary. Both together are whole.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use nix::ifaddrs::{InterfaceAddress as Reported, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 
+use crate::config::text_map::TextMap;
 use crate::probe::facts::{Interface, InterfaceAddress};
 use crate::probe::{Network, within_limit};
 
@@ -23,12 +23,13 @@ pub fn with_live_addresses(files: Network) -> Network {
 
 fn merge(files: Network, reported: impl Iterator<Item = Reported>) -> Network {
     let mut interfaces: Vec<Interface> = Vec::new();
-    let mut places = BTreeMap::new();
+    let mut places = TextMap::new();
     for entry in reported {
-        let place = *places.entry(entry.interface_name.clone()).or_insert_with(|| {
+        let place = places.get(&entry.interface_name).copied().unwrap_or(interfaces.len());
+        if place == interfaces.len() {
+            places.insert(entry.interface_name.clone(), place);
             interfaces.push(described(&entry));
-            interfaces.len() - 1
-        });
+        }
         if let (Some(ip), Some(interface)) = (address_of(&entry), interfaces.get_mut(place)) {
             interface.addresses.push(with_state(ip, &files));
         }

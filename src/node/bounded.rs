@@ -4,7 +4,6 @@
 //! second began as a copy of the first, so it survives on the server. Names that the agent may write itself have room of
 //! their own, which thousands of others do not take.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -13,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::config::limits;
 use crate::config::taint::Taint;
+use crate::config::text_map::TextMap;
 
 /// What a kept entry costs beside its text, bytes; about.
 const ENTRY_BYTES: usize = 64;
@@ -22,7 +22,7 @@ pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Err
     Option::<Text>::deserialize(deserializer).map(|text| text.unwrap_or_default().0)
 }
 
-pub fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+pub fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TextMap<String>, D::Error> {
     Option::<Pairs>::deserialize(deserializer).map(|pairs| pairs.unwrap_or_default().0)
 }
 
@@ -54,7 +54,7 @@ pub enum Field<'a> {
     Text(&'a mut String),
     Number(&'a mut Option<i64>),
     Count(&'a mut Option<u64>),
-    Map(&'a mut BTreeMap<String, String>),
+    Map(&'a mut TextMap<String>),
     /// `managedFields`: whether there are managers, and none that applies.
     HasNeedlessManagers(&'a mut bool),
     Flat(&'a mut dyn Flat),
@@ -252,7 +252,7 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 #[derive(Default)]
-struct Pairs(BTreeMap<String, String>);
+struct Pairs(TextMap<String>);
 
 impl<'de> Deserialize<'de> for Pairs {
     #[inline(never)]
@@ -271,7 +271,7 @@ impl<'de> Visitor<'de> for PairsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Pairs, A::Error> {
-        let mut pairs = BTreeMap::new();
+        let mut pairs = TextMap::new();
         let mut room = Room::new();
         while let Some((Text(name), Text(value))) = access.next_entry()? {
             if room.take(is_own(&name), name.len() + value.len()) {

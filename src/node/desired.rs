@@ -1,7 +1,5 @@
 //! Turns facts and settings into the Node to register, and the Node of the server into the one it should be.
 
-use std::collections::BTreeMap;
-
 use super::board::{Board, Update};
 use super::event::NodeEvent;
 use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus};
@@ -11,6 +9,7 @@ use super::{address, capacity, condition, extended, identity, version};
 use crate::config::Settings;
 use crate::config::settings::CloudProvider;
 use crate::config::taint::{Effect, Taint};
+use crate::config::text_map::TextMap;
 
 /// D8: key of the two taints that keep pods away.
 pub const PODLESS_TAINT: &str = "nodepulse.dev/podless";
@@ -99,7 +98,7 @@ fn default_labels<'a>(board: &Board<'a>) -> impl Iterator<Item = (&'static str, 
 }
 
 /// INI-1, INI-2, D8 and what a cloud provider would have said; the user's labels win.
-fn labels(board: &Board) -> BTreeMap<String, String> {
+fn labels(board: &Board) -> TextMap<String> {
     let settings = board.settings;
     let cloud = [
         ("node.kubernetes.io/instance-type", settings.instance_type.as_str()),
@@ -107,7 +106,7 @@ fn labels(board: &Board) -> BTreeMap<String, String> {
         ("topology.kubernetes.io/region", settings.region.as_str()),
     ];
     let known = default_labels(board).chain(cloud.into_iter().filter(|(_, value)| !value.is_empty()));
-    let mut labels: BTreeMap<_, _> = known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let mut labels: TextMap<_> = known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     if settings.podless {
         let (key, value) = NO_LOAD_BALANCER_LABEL;
         labels.insert(key.to_owned(), value.to_owned());

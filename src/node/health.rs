@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(of(&[cpu(40)], Some("thermal-cpufreq-0")), "bad slowed down by thermal-cpufreq-0");
         facts.readings.health.thermal = Some(Ok(Thermal { zones: vec![cpu(70)], slowed_by: None }));
         let mut settings = samples::settings();
-        settings.conditions.insert("ThermalThrottled", ConditionSetting::Threshold(70));
+        settings.conditions.insert("ThermalThrottled".to_owned(), ConditionSetting::Threshold(70));
         assert!(matches!(thermal_throttled(&facts, &settings), Seen::Bad(_)), "by the settings");
     }
 
@@ -412,7 +412,7 @@ mod tests {
         let wear = Wear { device: "mmcblk0".to_owned(), life_tenths: Some(8), spare_state: None };
         facts.readings.health.storage_wear = Some(Ok(wear));
         let mut settings = samples::settings();
-        settings.conditions.insert("StorageWearHigh", ConditionSetting::Threshold(70));
+        settings.conditions.insert("StorageWearHigh".to_owned(), ConditionSetting::Threshold(70));
         assert!(matches!(storage_wear_high(&facts, &settings), Seen::Bad(_)), "by the settings");
     }
 

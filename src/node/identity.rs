@@ -1,8 +1,7 @@
 //! Turns facts into which board this is, and a stored Node into "another board wrote that" (D10).
 
-use std::collections::BTreeMap;
-
 use super::object::Node;
+use crate::config::text_map::TextMap;
 use crate::probe::{Fact, Machine};
 
 /// Annotation with the serial number of the board that wrote the Node last: cloned SD cards do not share it.
@@ -18,7 +17,7 @@ pub const MACHINE_ID_DERIVED_FROM: &str = "nodepulse.dev/machine-id-derived-from
 pub(super) const ANNOTATIONS: [&str; 3] = [BOARD_SERIAL, BOARD_MAC, MACHINE_ID_DERIVED_FROM];
 
 /// Those of [`ANNOTATIONS`] that this board has.
-pub(super) fn annotations(machine: &Machine) -> BTreeMap<String, String> {
+pub(super) fn annotations(machine: &Machine) -> TextMap<String> {
     let derived = machine_id(machine).ok().and_then(|(_, source)| source).map(str::to_owned);
     let values = [machine.board_serial.clone().ok(), machine.mac_address.clone().ok(), derived];
     ANNOTATIONS.into_iter().zip(values).filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()

@@ -3,12 +3,11 @@
 //! Fields of others are neither read nor kept: every write is a patch, so they survive on the server. What is kept is
 //! bounded, whatever the server sends. Here as in the API, what is not there, `null` and what is empty are the same.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::bounded::{self, Entry, Field, Flat, read_flat};
 use crate::config::taint::Taint;
+use crate::config::text_map::TextMap;
 
 read_flat!(Metadata, Condition, Address, NodeInfo, Swap, LeaseSpec);
 
@@ -32,10 +31,10 @@ pub struct Metadata {
     pub uid: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "TextMap::is_empty")]
+    pub labels: TextMap<String>,
+    #[serde(skip_serializing_if = "TextMap::is_empty")]
+    pub annotations: TextMap<String>,
     /// `managedFields` says who wrote which field, and none of them by server-side apply, to whom alone it matters.
     #[serde(skip_serializing)]
     pub has_needless_managers: bool,
@@ -71,15 +70,15 @@ pub struct NodeSpec {
 }
 
 /// Resource name to quantity text; compared as quantities, never as text (CHG-2).
-pub type ResourceList = BTreeMap<String, String>;
+pub type ResourceList = TextMap<String>;
 
 /// `v1.NodeStatus`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map")]
+    #[serde(skip_serializing_if = "TextMap::is_empty", deserialize_with = "bounded::map")]
     pub capacity: ResourceList,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map")]
+    #[serde(skip_serializing_if = "TextMap::is_empty", deserialize_with = "bounded::map")]
     pub allocatable: ResourceList,
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
     pub conditions: Vec<Condition>,

@@ -1,12 +1,11 @@
 //! Turns a Node found at registration and the one we would have created into the one that should be there (REC-*), and
 //! two Nodes into whether their status says the same (CHG-*).
 
-use std::collections::BTreeMap;
-
 use super::capacity::{self, HUGEPAGES};
 use super::object::{Condition, Metadata, Node, ResourceList};
 use super::version;
 use crate::config::quantity::Quantity;
+use crate::config::text_map::TextMap;
 use crate::probe::facts::Hugepages;
 use crate::time::Wall;
 
@@ -56,8 +55,8 @@ pub(super) fn reconcile(node: &mut Node, initial: &Metadata, hugepages: &[Hugepa
 
 /// Makes what `theirs` has under `keys` what `ours` has there; nothing counts as empty.
 pub(super) fn make_equal<'a>(
-    theirs: &mut BTreeMap<String, String>,
-    ours: &BTreeMap<String, String>,
+    theirs: &mut TextMap<String>,
+    ours: &TextMap<String>,
     keys: impl IntoIterator<Item = &'a str>,
 ) {
     for key in keys {

@@ -1,9 +1,9 @@
 //! What the probe says about a machine: every fact is there, or absent with the reason.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::config::text_map::TextMap;
 use serde::{Serialize, Serializer};
 
 /// A fact, or why there is none. Missing is not zero.
@@ -108,8 +108,8 @@ pub struct Readings {
     pub made_read_only: Fact<Option<String>>,
     pub pids: Fact<Pids>,
     /// Each extended resource of the settings, and how many of it there are.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub extended_resources: BTreeMap<String, Fact<u64>>,
+    #[serde(skip_serializing_if = "TextMap::is_empty")]
+    pub extended_resources: TextMap<Fact<u64>>,
     pub health: Health,
 }
 

@@ -1,7 +1,5 @@
 //! Turns identity, CPU, memory and device tree files into the facts that hold for the life of the process (MI-10).
 
-use std::collections::BTreeMap;
-
 use super::cpu::CPUINFO;
 use super::facts::{Absent, Fact, Hugepages, Machine, PassedOver, Why, first_known, of_table};
 use super::identity::{self, Smbios};
@@ -9,6 +7,7 @@ use super::memory::MEMINFO;
 use super::root::Root;
 use super::{architecture, attribute, cpu, mac, memory, network, os_release, reset};
 use crate::config::limits;
+use crate::config::text_map::TextMap;
 
 const HUGEPAGES: &str = "/sys/kernel/mm/hugepages";
 const DMI: &str = "/sys/class/dmi/id";
@@ -160,9 +159,9 @@ fn mac_addresses(root: &Root) -> Vec<Candidate> {
             (root.read_text(&path(&name, "address")), is_on_top, name)
         })
         .collect();
-    let mut holders = BTreeMap::new();
+    let mut holders = TextMap::<usize>::new();
     for (address, ..) in found.iter().filter(|(_, is_on_top, _)| !is_on_top) {
-        *holders.entry(address.clone().unwrap_or_default()).or_insert(0_usize) += 1;
+        holders.change(address.as_deref().unwrap_or_default(), |count| *count += 1);
     }
     let candidate = |(text, is_on_top, name): (Fact<String>, bool, String)| {
         let address = text.as_deref().unwrap_or_default();

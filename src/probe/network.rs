@@ -6,13 +6,13 @@
 //! /proc/net/dev                     eth0: 81935104  211312    0    0    0     0          0         0 ...
 //! ```
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::facts::{Interface, InterfaceAddress, Network};
 use super::root::Root;
 use super::{addresses, attribute, routes};
 use crate::config::limits;
+use crate::config::text_map::TextMap;
 
 pub(super) const INTERFACES: &str = "/sys/class/net";
 const UP: u32 = 0x1;
@@ -25,14 +25,14 @@ pub fn network(root: &Root) -> Network {
     let table = |name: &str| root.read_namespace_table(&format!("net/{name}")).unwrap_or_default();
     let route_table = table("route");
     let routes = routes::routes_v4(&route_table);
-    let mut found: BTreeMap<String, Vec<InterfaceAddress>> = BTreeMap::new();
+    let mut found: TextMap<Vec<InterfaceAddress>> = TextMap::new();
     for ip in addresses::of_fib_trie(&table("fib_trie")) {
         let Some((interface, is_covered)) = routes::interface_of(&routes, ip) else { continue };
         let address = InterfaceAddress { ip: IpAddr::V4(ip), unusable: false, second_choice: !is_covered };
-        found.entry(interface.to_owned()).or_default().push(address);
+        found.change(interface, |list| list.push(address));
     }
     for (interface, address) in addresses::of_if_inet6(&table("if_inet6")) {
-        found.entry(interface.to_owned()).or_default().push(address);
+        found.change(interface, |list| list.push(address));
     }
     let mut default_routes = routes::defaults_v4(&routes);
     default_routes.extend(routes::defaults_v6(&table("ipv6_route")));

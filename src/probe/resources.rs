@@ -5,17 +5,17 @@
 //! example.com/usb: /dev/serial/by-id/usb-*  as many as there are names like usb-* in that folder; none without the folder
 //! ```
 
-use std::collections::BTreeMap;
 use std::str::Chars;
 
 use super::facts::{Absent, Fact, Why};
 use super::root::Root;
 use crate::config::limits;
 use crate::config::settings::{ExtendedResources, ResourceSource, is_pattern};
+use crate::config::text_map::TextMap;
 
 /// How many of each there are now.
-pub fn count(root: &Root, resources: &ExtendedResources) -> BTreeMap<String, Fact<u64>> {
-    let mut counts = BTreeMap::new();
+pub fn count(root: &Root, resources: &ExtendedResources) -> TextMap<Fact<u64>> {
+    let mut counts = TextMap::new();
     for (name, source) in resources {
         counts.insert(name.clone(), count_of(root, source));
     }
@@ -29,7 +29,7 @@ fn count_of(root: &Root, source: &ResourceSource) -> Fact<u64> {
     };
     let mut names_left = limits::RESOURCE_NAMES;
     // One that is like two patterns is one.
-    let mut found = BTreeMap::new();
+    let mut found = TextMap::new();
     for pattern in patterns {
         for path in paths_like(root, pattern, &mut names_left)? {
             // A map of texts is in the program already, a set of them is not.

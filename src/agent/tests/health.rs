@@ -108,7 +108,7 @@ fn a_condition_that_is_switched_off_goes_from_the_node_and_nothing_is_owed_for_i
     script.pass(MINUTE);
     assert_eq!(stored(&script), Some("True"));
     let mut next = restarted(script);
-    next.agent.shared.settings.conditions.insert("Undervoltage", ConditionSetting::Off);
+    next.agent.shared.settings.conditions.insert("Undervoltage".to_owned(), ConditionSetting::Off);
     next.pass(MINUTE * 2);
     assert_eq!(stored(&next), None);
     let is_report = |one: &&Operation| matches!(one, Operation::PatchStatus { answer: PatchAnswer::Node, .. });
