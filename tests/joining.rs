@@ -44,6 +44,8 @@ mod rotation;
 mod several_servers;
 #[path = "support/trials.rs"]
 mod trials;
+#[path = "joining/typed.rs"]
+mod typed;
 #[path = "joining/ways.rs"]
 mod ways;
 
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         several_servers::cases(),
         another_ca::cases(),
         oracle::cases(),
+        typed::cases(),
     ];
     trials::run(trials::PER_TWO_CORES, options, cases.into_iter().flatten().collect())
 }
