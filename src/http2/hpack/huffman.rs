@@ -7,6 +7,11 @@
 const CODES_OF_LENGTH: [u32; 30] =
     [0, 0, 0, 0, 10, 26, 32, 6, 0, 5, 3, 2, 6, 2, 3, 0, 0, 0, 3, 8, 13, 26, 29, 12, 4, 15, 19, 29, 0, 4];
 
+/// Shorter than these no code is, and longer than those.
+const SHORTEST_BITS: u32 = 5;
+const LONGEST_BITS: u32 = 30;
+const CODES_FROM_SHORTEST: &[u32] = CODES_OF_LENGTH.split_at(SHORTEST_BITS as usize - 1).1;
+
 /// The symbols in the order of their codes; the end of the string would follow.
 #[rustfmt::skip]
 const SYMBOLS: [u8; 256] = [
@@ -66,22 +71,34 @@ pub(super) fn encode(text: &[u8], output: &mut Vec<u8>) {
 /// Appends the text of `coded` to `text`; `None` where it holds the end of the string, or ends with anything but the
 /// beginning of that, of less than a byte.
 pub(super) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Option<()> {
-    // The bits of a symbol so far, how many, the first code of that length, and how many codes are shorter.
-    let (mut code, mut bits, mut first, mut shorter) = (0, 0, 0, 0);
-    for bit in coded.iter().flat_map(|byte| (0..8).rev().map(move |shift| u32::from(byte >> shift & 1))) {
-        let count = *CODES_OF_LENGTH.get(bits)?;
-        code = code << 1 | bit;
-        bits += 1;
-        first <<= 1;
-        if code - first < count {
-            text.push(*SYMBOLS.get((shorter + code - first) as usize)?);
-            (code, bits, first, shorter) = (0, 0, 0, 0);
-        } else {
-            first += count;
-            shorter += count;
+    // Bits that are no symbol yet, and how many.
+    let (mut waiting, mut waiting_bits) = (0u64, 0);
+    let mut bytes = coded.iter();
+    loop {
+        while waiting_bits < LONGEST_BITS
+            && let Some(byte) = bytes.next()
+        {
+            (waiting, waiting_bits) = (waiting << 8 | u64::from(*byte), waiting_bits + 8);
         }
+        // The first code of each length, and how many codes are shorter.
+        let (mut first, mut shorter) = (0, 0);
+        let mut found = None;
+        for (bits, count) in (SHORTEST_BITS..=waiting_bits).zip(CODES_FROM_SHORTEST) {
+            let code = waiting >> (waiting_bits - bits);
+            if code - first < u64::from(*count) {
+                found = Some((bits, shorter + code - first));
+                break;
+            }
+            first = first + u64::from(*count) << 1;
+            shorter += u64::from(*count);
+        }
+        let Some((bits, place)) = found else {
+            return (waiting_bits < 8 && waiting + 1 == 1 << waiting_bits).then_some(());
+        };
+        text.push(*SYMBOLS.get(usize::try_from(place).ok()?)?);
+        waiting_bits -= bits;
+        waiting &= (1 << waiting_bits) - 1;
     }
-    (bits < 8 && code + 1 == 1 << bits).then_some(())
 }
 
 #[cfg(test)]

@@ -127,19 +127,25 @@ impl Table {
         }
     }
 
-    /// What stands for this field. The dynamic table is asked first: what is sent again and again is there.
+    /// What stands for this field. The dynamic table is asked first: what is sent again and again is there. Nothing is compared but
+    /// what has the same lengths.
     pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Found {
-        let dynamic = (STATIC_ENTRIES + 1..).zip(self.of_dynamic_table());
-        let mut name_alone = 0;
-        for (index, entry) in dynamic.chain((1..).zip((0..).map_while(of_static_table))) {
-            if entry == (name, value) {
+        let mut end = self.bytes.len();
+        for (index, lengths) in (STATIC_ENTRIES + 1..).zip(self.entries.iter().rev()) {
+            let begin = end.saturating_sub(lengths.0 + lengths.1);
+            let is_alike = *lengths == (name.len(), value.len());
+            let entry = || self.bytes.get(begin..end)?.split_at_checked(name.len());
+            if is_alike && entry() == Some((name, value)) {
                 return Found::Field(index);
             }
-            // The lower index may be the shorter one.
-            if entry.0 == name && (name_alone == 0 || name_alone > STATIC_ENTRIES) {
-                name_alone = index;
-            }
+            end = begin;
         }
-        Found::Name(name_alone)
+        let of_static = || (1..).zip((0..).map_while(of_static_table));
+        if let Some((index, _)) = of_static().find(|(_, entry)| *entry == (name, value)) {
+            return Found::Field(index);
+        }
+        // The lower index may be the shorter one.
+        let dynamic = (STATIC_ENTRIES + 1..).zip(self.of_dynamic_table());
+        Found::Name(of_static().chain(dynamic).find(|(_, entry)| entry.0 == name).map_or(0, |(index, _)| index))
     }
 }
