@@ -66,7 +66,7 @@ pub(super) fn working_set_v1(stat: &str) -> Result<u64, Why> {
 /// The sum of the first two, less the third.
 fn working_set(stat: &str, keys: [&str; 3]) -> Result<u64, Why> {
     let mut values = [None; 3];
-    values_of(stat, &keys, ' ', &mut values);
+    values_of(stat, &keys, b' ', &mut values);
     let mut bytes = [0; 3];
     for ((key, value), bytes) in keys.iter().zip(values).zip(&mut bytes) {
         *bytes = count(value.ok_or_else(|| Why::Malformed(format!("no {key} line")))?)?;
@@ -76,7 +76,7 @@ fn working_set(stat: &str, keys: [&str; 3]) -> Result<u64, Why> {
 }
 
 fn bytes_of(meminfo: &str, key: &str) -> Result<u64, Why> {
-    let value = value_of(meminfo, key, ':').ok_or_else(|| Why::Malformed(format!("no {key} line")))?;
+    let value = value_of(meminfo, key, b':').ok_or_else(|| Why::Malformed(format!("no {key} line")))?;
     let kibibytes = value.trim().strip_suffix("kB").ok_or_else(|| Why::Malformed(format!("{key} is not in kB")))?;
     count(kibibytes)?.checked_mul(1024).ok_or_else(|| Why::Malformed(format!("{key} is too large")))
 }

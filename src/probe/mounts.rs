@@ -23,19 +23,28 @@ struct Mount<'a> {
     system_options: &'a str,
 }
 
-fn mounts(mountinfo: &str) -> impl Iterator<Item = Mount<'_>> {
-    mountinfo.lines().filter_map(|line| {
-        let (mount, system) = line.split_once(" - ")?;
-        let (mut mount, mut system) = (mount.split(' '), system.split(' '));
-        let (point, options) = (mount.nth(4)?, mount.next()?);
-        Some(Mount { point, options, kind: system.next()?, system_options: system.nth(1)? })
+/// Each mount point, with what stands behind it in its line.
+fn points(mountinfo: &str) -> impl Iterator<Item = (&str, &str)> {
+    mountinfo.split('\n').filter_map(|line| {
+        // Few of them are looked at any further, and this is read every minute.
+        let mut spaces = line.bytes().enumerate().filter(|(_, byte)| *byte == b' ').map(|(place, _)| place);
+        let (begin, end) = (spaces.nth(3)? + 1, spaces.next()?);
+        Some((line.get(begin..end)?, line.get(end + 1..)?))
     })
+}
+
+fn mount<'a>((point, rest): (&'a str, &'a str)) -> Option<Mount<'a>> {
+    let mut fields = rest.split(' ');
+    let options = fields.next()?;
+    fields.find(|field| *field == "-")?;
+    Some(Mount { point, options, kind: fields.next()?, system_options: fields.nth(1)? })
 }
 
 /// Where LXC puts numbers of the container in place of the machine's, each once.
 pub(super) fn of_lxcfs(mountinfo: &str) -> Vec<&str> {
     let is_kernels = |point: &str| matches!(point.split('/').nth(1), Some("proc" | "sys"));
-    let of_lxcfs = mounts(mountinfo).filter(|mount| mount.kind == "fuse.lxcfs" && is_kernels(mount.point));
+    let of_lxcfs =
+        points(mountinfo).filter_map(mount).filter(|mount| mount.kind == "fuse.lxcfs" && is_kernels(mount.point));
     let mut found: Vec<&str> = of_lxcfs.map(|mount| mount.point).collect();
     found.sort_unstable();
     found.dedup();
@@ -50,12 +59,12 @@ pub(super) fn made_read_only(mountinfo: &str, path: &str) -> Result<Option<Strin
     let path = [("\\", "\\134"), (" ", "\\040"), ("\t", "\\011"), ("\n", "\\012")]
         .iter()
         .fold(path.to_owned(), |path, (plain, escaped)| path.replace(plain, escaped));
-    let holds = |mount: &Mount| {
-        let rest = path.strip_prefix(mount.point.trim_end_matches('/'));
+    let holds = |(point, _): &(&str, &str)| {
+        let rest = path.strip_prefix(point.trim_end_matches('/'));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     // Of several the deepest, and of those at one point the last, which covers the others.
-    let Some(mount) = mounts(mountinfo).filter(holds).max_by_key(|mount| mount.point.len()) else {
+    let Some(mount) = points(mountinfo).filter(holds).filter_map(mount).max_by_key(|mount| mount.point.len()) else {
         return Err(Why::Malformed(format!("no mount holds {:?}", shortened(&path))));
     };
     let has = |options: &str, wanted: &str| options.split(',').any(|option| option == wanted);
