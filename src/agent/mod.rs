@@ -278,11 +278,9 @@ impl Agent {
             if !has_credentials || self.in_flight.contains_key(&lane) {
                 continue;
             }
-            let renewal = self.lease.renewal(&self.shared, now.up);
             // What goes first is asked first, and has something left that the others may not take.
             let left = if lane == Lane::Lease { 0 } else { REQUESTS_OF_LEASE };
             let pause = self.requests.wait(f64::from(left), now.up);
-            let (is_near, is_held) = (self.heartbeat_is_near(), self.is_renewing());
             let step = match lane {
                 _ if now.up < self.revoked_until => Step::Wait { until: self.revoked_until, because: REVOKED },
                 Lane::Lease | Lane::Status | Lane::Events | Lane::Watch if now.up < ended_until => {
@@ -290,9 +288,18 @@ impl Agent {
                 }
                 _ if !pause.is_zero() => Step::Wait { until: now.up + pause, because: CEILING },
                 Lane::Lease => self.lease.poll(&mut self.shared, now),
-                Lane::Status => self.status.poll(&mut self.shared, renewal, now),
-                Lane::Events => self.events.poll(&mut self.shared, is_near, now),
-                Lane::Identity => self.identity.poll(&mut self.shared, is_held, now),
+                Lane::Status => {
+                    let renewal = self.lease.renewal(&self.shared, now.up);
+                    self.status.poll(&mut self.shared, renewal, now)
+                }
+                Lane::Events => {
+                    let is_near = self.heartbeat_is_near();
+                    self.events.poll(&mut self.shared, is_near, now)
+                }
+                Lane::Identity => {
+                    let is_held = self.is_renewing();
+                    self.identity.poll(&mut self.shared, is_held, now)
+                }
                 Lane::Watch => self.watch.poll(self.stands(), &self.shared, now),
             };
             match step {

@@ -434,8 +434,9 @@ impl MainLoop<'_, '_> {
 
     /// Does what the agent wants until it waits; `None`: it has stopped.
     fn drain(&mut self) -> Option<Up> {
+        let now = clock::now();
         loop {
-            match self.agent.poll(clock::now()) {
+            match self.agent.poll(now) {
                 Output::Probe => self.shared.board_wanted.raise(),
                 Output::Send(ticket, operation) => self.shared.requests(ticket.lane()).push((ticket, operation)),
                 Output::EndWatch => self.shared.pool.end_watch(),
