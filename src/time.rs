@@ -92,6 +92,9 @@ impl Wall {
     /// The last moment that a stamp of the API can name, 9999-12-31T23:59:59.999999Z: a year has four digits.
     pub const LAST: Wall = Wall { unix_us: 253_402_300_799_999_999 };
 
+    /// The first one, 0000-01-01T00:00:00Z.
+    pub const FIRST: Wall = Wall { unix_us: -62_167_219_200_000_000 };
+
     pub const fn from_unix_us(unix_us: i64) -> Wall {
         Wall { unix_us }
     }
@@ -126,22 +129,32 @@ impl Wall {
 
     /// `metav1.Time`: RFC 3339, UTC, whole seconds (PAT-6), `2026-01-01T00:05:00Z`.
     pub fn to_seconds_stamp(self) -> String {
-        self.to_stamp("")
+        self.to_stamp("2026-01-01T00:05:00".len())
     }
 
     /// `metav1.MicroTime`: RFC 3339, UTC, exactly six fractional digits (LSE-3), `2026-01-01T00:00:00.123456Z`.
     pub fn to_micro_stamp(self) -> String {
-        let named = self.min(Wall::LAST);
-        named.to_stamp(&format!(".{:06}", named.unix_us.rem_euclid(US_PER_SECOND)))
+        self.to_stamp("2026-01-01T00:00:00.123456".len())
     }
 
-    /// Later than [`Wall::LAST`], it is that.
-    fn to_stamp(self, fraction: &str) -> String {
-        let seconds = self.min(Wall::LAST).unix_seconds();
+    /// So many characters of it, and `Z`. Later than [`Wall::LAST`], it is that, and before [`Wall::FIRST`], that. Digit by digit:
+    /// each renewal has one, and what pads numbers takes four thousand instructions for it.
+    fn to_stamp(self, length: usize) -> String {
+        let named = self.clamp(Wall::FIRST, Wall::LAST);
+        let seconds = named.unix_seconds();
         let (year, month, day) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
         let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
-        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+        let us = named.unix_us.rem_euclid(US_PER_SECOND);
+        let mut stamp = *b"0000-00-00T00:00:00.000000";
+        let clock = [(13, of_day / 3600), (16, of_day / 60 % 60), (19, of_day % 60), (26, us)];
+        for (end, mut number) in [(4, year), (7, month), (10, day)].into_iter().chain(clock) {
+            for byte in stamp.get_mut(..end).unwrap_or_default().iter_mut().rev().take_while(|byte| **byte == b'0') {
+                *byte = b'0' + (number % 10) as u8;
+                number /= 10;
+            }
+        }
+        let text = stamp.get(..length).and_then(|stamp| str::from_utf8(stamp).ok());
+        [text.unwrap_or_default(), "Z"].concat()
     }
 
     /// Reads a stamp of the API: RFC 3339 with `Z` or a numeric offset and any number of fractional digits
@@ -165,8 +178,8 @@ impl Wall {
 
     /// Reads the `Date` header of HTTP in its one current form (RFC 9110 5.6.7), `Sun, 06 Nov 1994 08:49:37 GMT`.
     pub fn parse_http_date(text: &str) -> Option<Wall> {
-        let (_weekday, rest) = text.split_once(", ")?;
-        let mut parts = rest.split(' ');
+        let (_weekday, rest) = text.split_once(',')?;
+        let mut parts = rest.strip_prefix(' ')?.split(' ');
         let [day] = parse_fields(parts.next()?, '-', [2])?;
         let month_name = parts.next()?;
         let month = 1 + MONTHS.iter().position(|month| *month == month_name)? as i64;
