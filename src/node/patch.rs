@@ -106,7 +106,13 @@ fn conditions_patch(old: &[Condition], new: &[Condition]) -> Map<String, Value> 
     let mut changed = Vec::new();
     for condition in new {
         let before = old.iter().find(|before| before.kind == condition.kind);
-        let mut fields = difference(&before.map(object).unwrap_or_default(), &object(condition));
+        let known = before.map_or([None; 6], |before| fields_of(before).map(|(_, value)| value));
+        let mut fields = Map::new();
+        for ((key, value), known) in fields_of(condition).into_iter().zip(known) {
+            if value != known {
+                fields.insert(key.to_owned(), value.map_or(Value::Null, Value::from));
+            }
+        }
         if !fields.is_empty() {
             fields.insert("type".to_owned(), json!(condition.kind));
             changed.push(Value::Object(fields));
@@ -122,6 +128,23 @@ fn conditions_patch(old: &[Condition], new: &[Condition]) -> Map<String, Value> 
         patch.insert("conditions".to_owned(), Value::Array(changed));
     }
     patch
+}
+
+/// Its fields as they are written, without the tree that would take: an unchanged report compares nothing else. What is empty is
+/// left out, but for what the API demands.
+fn fields_of(condition: &Condition) -> [(&'static str, Option<&str>); 6] {
+    let Condition { kind, status, last_heartbeat_time, last_transition_time, reason, message } = condition;
+    fn unless_empty(text: &str) -> Option<&str> {
+        Some(text).filter(|text| !text.is_empty())
+    }
+    [
+        ("type", Some(kind)),
+        ("status", Some(status)),
+        ("lastHeartbeatTime", unless_empty(last_heartbeat_time)),
+        ("lastTransitionTime", unless_empty(last_transition_time)),
+        ("reason", unless_empty(reason)),
+        ("message", unless_empty(message)),
+    ]
 }
 
 fn element_order(conditions: &[Condition]) -> Value {
