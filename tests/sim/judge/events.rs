@@ -178,6 +178,10 @@ impl Events {
         }
     }
 
+    pub fn knows_node(&self, life: u64) -> bool {
+        self.node_known.is_some_and(|(known, _)| known == life)
+    }
+
     /// It may be told, once, at any time from then on.
     pub fn may_be_told(&mut self, of: &'static str, word: Option<&'static str>, from_us: i64, to_us: i64, by: Teller) {
         let subject = Subject { of, word };
