@@ -58,7 +58,6 @@ use heapless::LinearMap;
 use identity::IdentityLane;
 use lease::LeaseLane;
 use renewals::LONGEST_ANSWER;
-use replay::fleet_offset;
 use shared::{Departure, FullReport, Shared, Step};
 use status::StatusLane;
 use watch::WatchLane;
@@ -75,8 +74,6 @@ const CEILING: Because = Because { what: "the ceiling of requests in a minute", 
 const REVOKED_PAUSE: Duration = Duration::from_secs(3600);
 const REVOKED: Because = Because { what: "the end of a revocation", after: None };
 
-/// How often the other lanes try a certificate that has ended (EXP-1): the clock that says so may have been wrong.
-const ENDED_PAUSE: Duration = Duration::from_secs(15 * 60);
 const ENDED: Because = Because { what: "another certificate", after: None };
 
 /// Besides those at once and those that are repeated, in the long run: three and a half times what heartbeats ask for in
@@ -263,9 +260,7 @@ impl Agent {
             return output;
         }
         let mut wait: Option<(Up, Because)> = None;
-        let ended = self.shared.credentials.ended_at(self.shared.stamp(now));
-        let ended_until =
-            ended.map_or(now.up, |at| at + ENDED_PAUSE + fleet_offset(&self.shared.node_name, ENDED_PAUSE));
+        let ended_until = self.shared.ended_until(now);
         if now.up < ended_until.max(self.revoked_until) {
             // Hardly anything is asked, and so hardly anything refused, after which to look whether there are others.
             if self.shared.credentials.read_again(now.up) {

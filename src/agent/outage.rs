@@ -42,6 +42,11 @@ impl Outage {
         self.lost.as_ref().map(|(since, _)| *since)
     }
 
+    /// The machine word of the first failure, while no server is found.
+    pub(super) fn lost_by(&self) -> Option<&str> {
+        self.lost.as_ref().map(|(_, word)| word.as_str())
+    }
+
     pub(super) fn is_recorded(&self) -> bool {
         self.recorded.is_some()
     }

@@ -44,7 +44,7 @@ impl Agent {
     /// {"node", "state", "line",                             the line is that of `status_line`
     ///  "ready": {"status", "since", "message"},             as the server said last
     ///  "lease": {"renewedAgo", "sentAgo", "period"},        acknowledged, and one whose answer is not read yet
-    ///  "offline": {"for", "grace"},                         null while a server is found
+    ///  "offline": {"for", "grace", "word"},                 null while a server is found; the word is its first failure's
     ///  "conditions": [{"type", "status", "since", "message", "told"}],    ours that are as they should not be
     ///  "certificate": {"ends", "renewed"},
     ///  "clock": {"ahead": SECONDS},                         of the servers', negative where it is behind
@@ -63,10 +63,10 @@ impl Agent {
             let sent = shared.renewals.sent_at().map(ago);
             json!({ "renewedAgo": ago(last), "sentAgo": sent, "period": seconds(shared.settings.lease_renew_period()) })
         });
-        let offline = shared
-            .outage
-            .lost_since()
-            .map(|since| json!({ "for": ago(since), "grace": seconds(shared.settings.node_monitor_grace_period) }));
+        let offline = shared.outage.lost_since().map(|since| {
+            let grace = seconds(shared.settings.node_monitor_grace_period);
+            json!({ "for": ago(since), "grace": grace, "word": shared.outage.lost_by() })
+        });
         let life = shared.credentials.dates().renewal;
         let certificate = life.map(|life| {
             let renewed = shared.settings.rotate_certificates.then(|| life.due.to_seconds_stamp());

@@ -12,7 +12,7 @@ use super::outage::Outage;
 use super::random::Random;
 use super::records::Records;
 use super::renewals::Renewals;
-use super::replay::{self, Replay};
+use super::replay::{self, Replay, fleet_offset};
 use crate::api::traffic::Day;
 use crate::api::{Class, Operation, Refusal};
 use crate::config::{Settings, limits};
@@ -104,6 +104,9 @@ pub(super) struct Shared {
     said: Vec<&'static str>,
     outputs: VecDeque<Output>,
 }
+
+/// How often the other lanes try a certificate that has ended (EXP-1): the clock that says so may have been wrong.
+const ENDED_PAUSE: Duration = Duration::from_secs(15 * 60);
 
 impl Shared {
     pub(super) fn new(settings: Settings, node_name: String, seed: u64, journal: Journal, now: Now) -> Shared {
@@ -361,6 +364,12 @@ impl Shared {
     /// With the best wall time there is.
     fn dated(&self, now: Now) -> Now {
         Now { wall: self.stamp(now), ..now }
+    }
+
+    /// Until then hardly anything is asked with a certificate that has ended.
+    pub(super) fn ended_until(&self, now: Now) -> Up {
+        let ended = self.credentials.ended_at(self.stamp(now));
+        ended.map_or(now.up, |at| at + ENDED_PAUSE + fleet_offset(&self.node_name, ENDED_PAUSE))
     }
 
     /// Answers what to add to a refusal for people, and asks for fresh credentials where they may help.

@@ -112,7 +112,7 @@ fn invocation(
     let (word, more) = words.split_first().map_or((None, words), |(word, more)| (Some(word), more));
     let row = word.map_or(Ok(RUN), |word| CommandRow::by_name(word).ok_or_else(|| unknown_command(word)))?;
     let (topic, extra) = match row.command {
-        Command::Help => (more.first(), more.get(1)),
+        Command::Help | Command::Why => (more.first(), more.get(1)),
         Command::Join => (None, None),
         _ => (None, more.first()),
     };

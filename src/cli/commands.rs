@@ -16,6 +16,7 @@ pub enum Command {
     Journal,
     Cost,
     Status,
+    Why,
     Version,
     Help,
 }
@@ -59,6 +60,12 @@ pub const COMMANDS: &[&CommandRow] = &[
         "status",
         "Show how this board fares, since when, and why",
         &["--config", "--output", "--watch"],
+    ),
+    &command(
+        Command::Why,
+        "why [TOPIC]",
+        "Show what is wrong here, how that is known, and what to do",
+        &["--config", "--output"],
     ),
     &command(
         Command::Identity,

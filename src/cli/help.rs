@@ -46,7 +46,6 @@ fn main() -> String {
     let mut text = "Makes this Linux board a live Kubernetes Node, and keeps it one. Runs no pods.\n".to_owned();
     text += &heading("Usage: nodepulse [COMMAND] [OPTION]... [SETTING]...");
     text.extend(COMMANDS.iter().map(|row| entry(row.usage, row.meaning, 16)));
-    text += "\n";
     text += &heading("Options");
     text.extend(OPTIONS.iter().filter(|row| !row.is_of_few()).map(|row| entry(row.usage, row.meaning, 21)));
     text + &format!("{} settings, keys of the file or flags, which win: nodepulse help settings\n", SETTINGS.len())

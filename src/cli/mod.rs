@@ -19,6 +19,7 @@ mod render;
 mod renew;
 mod run;
 mod status;
+mod why;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -34,6 +35,7 @@ use error::CliError;
 use identity::Identity;
 use journal::JournalFile;
 use status::Status;
+use why::Why;
 
 use crate::config::plain_text;
 use crate::probe;
@@ -92,6 +94,7 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             }
             status::pause();
         },
+        Command::Why => print(&shown(&why::why(&topic, &sources)?, format, Why::to_text, Why::to_json))?,
         Command::Renew => print(&renew::renew(&sources)?)?,
         Command::Away | Command::Back => {
             let announced = match command {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::args::Sources;
-use super::colour::{BOLD, GREEN, RED, RESET, YELLOW};
+use super::colour::{BOLD, GREEN, RED, RESET, YELLOW, without};
 use super::error::CliError;
 use super::{ask, load};
 use crate::config::plain_text::line;
@@ -29,7 +29,7 @@ pub fn status(sources: &Sources) -> Result<Status, CliError> {
         &Order::Status,
         "the agent does not say: is it of the same version?",
     )?;
-    Ok(Status { said: serde_json::from_slice(told.as_bytes()).unwrap_or_default(), now: clock::now().wall })
+    Ok(Status::of(serde_json::from_slice(told.as_bytes()).unwrap_or_default()))
 }
 
 /// Between two screens of `--watch`.
@@ -80,6 +80,35 @@ impl Status {
         let version = text_of(&self.said, "/version").unwrap_or_default();
         say("version", format!("{version}, running for {}", span(&self.said, "/runs")));
         text
+    }
+
+    /// What it said is `said`; null where no agent says anything.
+    pub fn of(said: Value) -> Status {
+        Status { said, now: clock::now().wall }
+    }
+
+    /// How it fares, in a line without colours.
+    pub fn summary(&self) -> String {
+        without(&self.headline()).trim_end().replace("\n  offline     ", ",")
+    }
+
+    /// With which machine word no server was found, while none is.
+    pub fn outage_word(&self) -> Option<&str> {
+        text_of(&self.said, "/offline/word")
+    }
+
+    /// All that is not as it should be: a condition, the word of an outage or the state, and what is said of it.
+    pub fn wrong(&self) -> Vec<(String, String)> {
+        let topic = match text_of(&self.said, "/state") {
+            None | Some("ready") => None,
+            Some("not-ready") => Some("Ready"),
+            state => self.outage_word().or(state),
+        };
+        let mut all: Vec<_> = topic.map(|topic| (topic.to_owned(), self.summary())).into_iter().collect();
+        for condition in self.said.pointer("/conditions").and_then(Value::as_array).into_iter().flatten() {
+            all.push((text_of(condition, "/type").unwrap_or_default().to_owned(), self.condition(condition)));
+        }
+        all
     }
 
     /// How it fares.
@@ -173,7 +202,6 @@ fn span(value: &Value, key: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::colour::without;
     use super::*;
 
     fn text(said: Value) -> String {

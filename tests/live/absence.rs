@@ -58,8 +58,13 @@ fn an_absence_is_announced_kept_over_a_start_and_over_at_its_time_or_when_somebo
     let line =
         format!("\n  condition    {AWAY} True since {} (", stored["lastTransitionTime"].as_str().unwrap_or_default());
     assert!(said.contains(&line) && said.contains(&format!("): {message}\n")), "{said}");
+    let (code, why) = agent.command("why")?;
+    let reads = |text: &str| why.contains(text);
+    assert!(code == 0 && reads(&format!("{AWAY} True since ")), "{why}");
+    assert!(reads("\n  read from  nodepulse away, ") && reads("\n  to do      nothing: it ends by itself;"), "{why}");
     let (code, said) = agent.command("back")?;
     assert_eq!((code, said.as_str()), (0, "back: the server has it\n"));
+    assert!(!agent.command("why")?.1.contains(AWAY));
     assert_eq!(status_of(&cluster.get_node(&node.name)?, AWAY), "False");
     wait_for_event(cluster, &node, "AbsenceOver")?;
 
