@@ -195,9 +195,7 @@ impl Head {
             _ if wanted == Wanted::HandedOut => Ok(()),
             Echo::Missing => Err(self.unconfirmed("an Audit-Id")),
             Echo::Another if self.is_success() => Err(self.unconfirmed("our Audit-ID")),
-            _ if self.is_success()
-                && !essence(&self.content_type).eq_ignore_ascii_case(essence(wanted.content_type())) =>
-            {
+            _ if self.is_success() && !is_same(essence(&self.content_type), essence(wanted.content_type())) => {
                 Err(self.unconfirmed("the content type that was asked for"))
             }
             _ => Ok(()),
@@ -271,7 +269,12 @@ impl Head {
 
 /// A content type without its parameters.
 fn essence(content_type: &str) -> &str {
-    content_type.split(';').next().unwrap_or_default().trim()
+    content_type.split_once(';').map_or(content_type, |(essence, _)| essence).trim()
+}
+
+/// An API server writes it as it was asked for, which is seen sooner.
+fn is_same(said: &str, asked: &str) -> bool {
+    said == asked || said.eq_ignore_ascii_case(asked)
 }
 
 #[derive(Deserialize)]

@@ -33,7 +33,7 @@ pub fn create_body(name: &str, owner_uid: &str, duration_seconds: u32, renew_tim
 pub fn renew_body(renew_time: Wall, strip_managed_fields: bool) -> String {
     let strip = if strip_managed_fields { r#""metadata":{"managedFields":[{}]},"# } else { "" };
     // A stamp has nothing in it that JSON would have to escape, and this is written every ten seconds.
-    format!(r#"{{{strip}"spec":{{"renewTime":"{}"}}}}"#, renew_time.to_micro_stamp())
+    ["{", strip, r#""spec":{"renewTime":""#, &renew_time.to_micro_stamp(), r#""}}"#].concat()
 }
 
 /// JSON patch (RFC 6902) that the server refuses (422) where the Lease has changed its holder since it was at `transitions`

@@ -58,7 +58,7 @@ impl Server {
 
     /// `host:port`, IPv6 in brackets.
     pub fn with_port(&self) -> String {
-        format!("{}:{}", self.bracketed(), self.port)
+        [&self.bracketed(), ":", &self.port.to_string()].concat()
     }
 
     /// Where the API is beside a supervisor. `ports`: of the supervisor, and of the API.
