@@ -17,8 +17,9 @@ const LOADAVG: &str = "/proc/loadavg";
 /// What stays the same until the next boot, unless somebody writes to it, is read again after so many readings: an
 /// hour at one reading every ten seconds.
 const READINGS_PER_REFRESH: u32 = 360;
-/// The mounts are read so often, once a minute: the kernel writes the table for each reader anew.
-const READINGS_PER_MOUNTS: u32 = 6;
+/// What seldom changes is read so often, once a minute: which CPUs there are, and the mounts, whose table the kernel writes for each
+/// reader anew.
+const READINGS_PER_MINUTE: u32 = 6;
 
 /// What the settings ask of each look at the board.
 #[derive(Debug, Clone, Default)]
@@ -55,9 +56,9 @@ pub fn state_disk(root: &Root, state_directory: &str, is_new: bool) -> StateDisk
 
 /// The files of the readings, kept open.
 ///
-/// A reading is three system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing),
-/// `statvfs` of the disk, and `pread` of the list of CPUs. Where PIDs are judged it is three more, four for each folder in which
-/// extended resources are counted, once a minute two for the mounts, and once an hour about ten.
+/// A reading is two system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing), and
+/// `statvfs` of the disk. Where PIDs are judged it is three more, four for each folder in which extended resources are counted,
+/// once a minute `pread` of the list of CPUs and two for the mounts, and once an hour about ten.
 #[derive(Debug)]
 pub struct ReadingFiles {
     root: Root,
@@ -119,7 +120,7 @@ impl ReadingFiles {
         }
         let is_new = disk.real_path.is_some();
         self.state_path = disk.real_path.or(self.state_path.take());
-        if is_new || self.readings_left.is_multiple_of(READINGS_PER_MOUNTS) {
+        if is_new || self.is_minute() {
             self.made_read_only = self.look_at_mounts();
         }
         let (node_file_system, made_read_only) = (disk.file_system, self.made_read_only.clone());
@@ -132,7 +133,9 @@ impl ReadingFiles {
     /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not
     /// be read; once an hour its system may have been upgraded. Answers whether it is another machine now.
     pub fn recount(&mut self, machine: &mut Machine) -> bool {
-        let have_changed = self.cpus.have_changed(&self.root, &mut self.page);
+        // What has changed once is looked at again with the next look.
+        let is_due = self.is_minute() || self.cpus.changed.is_some();
+        let have_changed = is_due && self.cpus.have_changed(&self.root, &mut self.page);
         let is_upgraded = self.readings_left == 0 && self.is_upgraded(machine);
         if !have_changed && machine.cpu_count.is_ok() && machine.memory_total_bytes.is_ok() {
             return is_upgraded;
@@ -156,6 +159,10 @@ impl ReadingFiles {
             machine.os_image = found;
         }
         is_other
+    }
+
+    fn is_minute(&self) -> bool {
+        self.readings_left.is_multiple_of(READINGS_PER_MINUTE)
     }
 
     fn look_at_mounts(&mut self) -> Fact<Option<String>> {
