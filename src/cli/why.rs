@@ -119,7 +119,7 @@ impl Why {
 impl Answer {
     fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines: Vec<_> = self.values.iter().map(|value| ("now", value.clone())).collect();
-        for remedy in self.remedy {
+        if let Some(remedy) = self.remedy {
             let texts = [("read from", remedy.read_from), ("judged by", remedy.judged_by), ("to do", remedy.to_do)];
             lines.extend(
                 texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(what, text)| (what, text.to_owned())),

@@ -5,7 +5,7 @@ use super::super::cluster::joining::{FLEET_GROUP, KUBEADM_GROUP, REQUESTS};
 use super::super::cluster::{Client, Cluster, Options, Reply, Result, wait_until};
 use super::super::pkcs10::{
     COMMON_NAME, Curve, ORGANIZATION, PRINTABLE, SEQUENCE, UTF8, attribute, block, lines, node_subject, pem, request,
-    subject, tlv,
+    request_of_version, subject, tlv,
 };
 use super::super::trials::Case;
 use super::SOON;
@@ -21,6 +21,7 @@ pub fn cases() -> Vec<Case> {
         &[],
         a_fleets_token_makes_nodes_of_its_names_and_nothing_else,
         a_fence_holds_for_beginnings_of_every_length,
+        a_fence_without_any_one_of_its_conditions_lets_something_through,
         a_fence_is_not_printed_for_what_is_no_name,
     ]
 }
@@ -199,10 +200,14 @@ fn odd_subjects(add: &mut impl FnMut(&str, String)) -> Result<()> {
         add(what, pem(&request(&subject, Curve::P256, &[])?));
     }
     add("another curve", pem(&request(&node_subject("edge-1"), Curve::P384, &[])?));
-    let long = tlv(0x0c, &[b'x'; 200]);
-    let password =
-        tlv(SEQUENCE, &[&[0x06, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 7], tlv(0x31, &long).as_slice()].concat());
-    add("attributes", pem(&request(&node_subject("edge-1"), Curve::P256, &password)?));
+    // Of the second, all but the length of the whole is as it should be.
+    for (name, bytes) in [("edge-1", 200), ("edge-0123456789-abcdefghijklmn", 30)] {
+        let text = tlv(0x31, &tlv(0x0c, &vec![b'x'; bytes]));
+        let oid = [0x06, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 7];
+        let password = tlv(SEQUENCE, &[&oid, text.as_slice()].concat());
+        add("attributes", pem(&request(&node_subject(name), Curve::P256, &password)?));
+    }
+    add("another version", pem(&request_of_version(1, &node_subject("edge-1"), Curve::P256, &[])?));
     Ok(())
 }
 
@@ -303,6 +308,70 @@ fn holds(der: &[u8], user: &str) -> bool {
     der.windows(wanted.len()).any(|window| window == wanted)
 }
 
+/// Whoever is in the group may ask for certificates.
+fn bootstrapper(group: &str) -> String {
+    format!(
+        "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: '{group}'}}\n\
+         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: 'system:node-bootstrapper'}}\n\
+         subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: Group, name: '{group}'}}]\n"
+    )
+}
+
+/// The conditions of a fence, each as its text. Two forms of a request are each compared in three parts.
+fn conditions(policy: &str) -> Vec<&str> {
+    let mut all = Vec::new();
+    for (start, end) in [
+        ("object.spec.signerName == '", "'"),
+        ("variables.text.matches('", "')"),
+        ("variables.text.substring(64, 148) in [", "]"),
+        ("variables.text.substring(148).matches('", "')"),
+    ] {
+        for (at, _) in policy.match_indices(start) {
+            let length = policy[at + start.len()..].find(end).map(|length| start.len() + length + end.len());
+            all.extend(length.map(|length| &policy[at..at + length]));
+        }
+    }
+    all
+}
+
+fn a_fence_without_any_one_of_its_conditions_lets_something_through(_: &Cluster) -> Result<()> {
+    let cluster = Cluster::start(Options::default())?;
+    let group = |number: usize| format!("system:bootstrappers:piece:{number}");
+    let fence = |number: usize| names_policy(&["edge-", &group(number)])?.map_err(|e| e.1);
+    let count = conditions(&fence(0)?).len();
+    assert_eq!(count, 8, "the signer, the blocks, and two forms of three parts");
+    let mut text = String::new();
+    for number in 0..count {
+        let whole = fence(number)?;
+        text += &format!("---\n{}", whole.replacen(conditions(&whole)[number], "1 == 1", 1));
+        text += &bootstrapper(&group(number));
+    }
+    apply(&cluster, "pieces.yaml", &text)?;
+    let attacks = attacks()?;
+    for number in 0..count {
+        let thief = Holder::new(&cluster, &group(number), &format!("nodepulse-names-piece.{number}"))?;
+        const OF_CLIENTS: &str = "kubernetes.io/kube-apiserver-client";
+        let signer = if number == 0 { OF_CLIENTS } else { SIGNER };
+        let ours = ("of another signer".to_owned(), own_request("edge-1")?);
+        let attacks = if number == 0 { std::slice::from_ref(&ours) } else { &attacks };
+        // Before the server follows it, everything is let through. This is fenced off by two conditions.
+        wait_until("a fence", SOON, || {
+            let reply = thief.ask_for("", &own_request("cp-1")?, OF_CLIENTS, "?dryRun=All")?;
+            let said = reply.body["message"].as_str().unwrap_or_default().to_owned();
+            if said.contains(&thief.policy) { Ok(()) } else { Err(said) }
+        })?;
+        let mut through = Vec::new();
+        for (what, text) in attacks {
+            if thief.ask_for("", text, signer, "?dryRun=All")?.status == 201 {
+                through.push(what.as_str());
+            }
+        }
+        assert!(!through.is_empty(), "nothing of the fence is missing without its condition {number}");
+        println!("without condition {number}: {} of {} let through, {}", through.len(), attacks.len(), through[0]);
+    }
+    Ok(())
+}
+
 fn a_fence_holds_for_beginnings_of_every_length(_: &Cluster) -> Result<()> {
     let cluster = Cluster::start(Options::default())?;
     let prefixes: Vec<String> = (1..=32).step_by(3).chain([2, 6, 26]).map(|many| name_of_length("p", many)).collect();
@@ -310,11 +379,7 @@ fn a_fence_holds_for_beginnings_of_every_length(_: &Cluster) -> Result<()> {
     for (number, prefix) in prefixes.iter().enumerate() {
         let group = format!("system:bootstrappers:batch:{number}");
         policies.push_str(&names_policy(&[prefix, &group])?.map_err(|e| e.1)?.replacen("#", "---\n#", 1));
-        bindings.push_str(&format!(
-            "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: batch-{number}}}\n\
-             roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: 'system:node-bootstrapper'}}\n\
-             subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: Group, name: '{group}'}}]\n"
-        ));
+        bindings.push_str(&bootstrapper(&group));
     }
     apply(&cluster, "batches.yaml", &format!("{policies}{bindings}"))?;
     for (number, prefix) in prefixes.iter().enumerate() {

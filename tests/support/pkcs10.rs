@@ -53,6 +53,11 @@ pub enum Curve {
 
 /// The DER of a request by a key that nobody keeps. `attributes` is what stands in `[0]`.
 pub fn request(subject: &[u8], curve: Curve, attributes: &[u8]) -> Result<Vec<u8>> {
+    request_of_version(0, subject, curve, attributes)
+}
+
+/// The same of another version than the one that there is.
+pub fn request_of_version(version: u8, subject: &[u8], curve: Curve, attributes: &[u8]) -> Result<Vec<u8>> {
     let random = SystemRandom::new();
     let (algorithm, curve_oid, hash_oid): (_, &[u8], &[u8]) = match curve {
         Curve::P256 => (
@@ -72,7 +77,7 @@ pub fn request(subject: &[u8], curve: Curve, attributes: &[u8]) -> Result<Vec<u8
     let bits = |bytes: &[u8]| tlv(3, &[&[0], bytes].concat());
     let public =
         tlv(SEQUENCE, &[tlv(SEQUENCE, &[&key_oid, curve_oid].concat()), bits(key.public_key().as_ref())].concat());
-    let info = tlv(SEQUENCE, &[&[2, 1, 0], subject, &public, &tlv(0xa0, attributes)].concat());
+    let info = tlv(SEQUENCE, &[&[2, 1, version], subject, &public, &tlv(0xa0, attributes)].concat());
     let signature = key.sign(&random, &info).map_err(|e| e.to_string())?;
     Ok(tlv(SEQUENCE, &[info, tlv(SEQUENCE, hash_oid), bits(signature.as_ref())].concat()))
 }
