@@ -18,7 +18,8 @@ pub enum ConditionSetting {
 pub type PerCondition = TextMap<ConditionSetting>;
 
 /// Those that can be switched off, each with its threshold, if it has one: what it may be.
-const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 5] = [
+const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 6] = [
+    ("FilesystemCorruptionProblem", None),
     ("Undervoltage", None),
     // °C.
     ("ThermalThrottled", Some(40..=120)),

@@ -190,6 +190,16 @@ pub(super) fn storage_wear_high<'a>(facts: &'a Facts, settings: &Settings) -> Se
     })
 }
 
+/// Errors of before the boot are a matter of fsck.
+pub(super) fn file_system_corrupt<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(facts.readings.health.file_systems.as_ref(), |errors| {
+        if !errors.is_new {
+            return Seen::Well;
+        }
+        Seen::Bad(Bad { detail: Some(format!("{}, {} since its last fsck", errors.device, errors.count)), worse: None })
+    })
+}
+
 /// Of a board with a battery whose other supplies can be seen.
 pub(super) fn on_battery<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
     seen(facts.readings.health.power.as_ref(), |power| match power.on_battery {
@@ -241,7 +251,7 @@ mod tests {
     use super::*;
     use crate::config::settings::ConditionSetting;
     use crate::node::tests::samples;
-    use crate::probe::facts::{Power, Thermal, Wear};
+    use crate::probe::facts::{FileSystemErrors, Power, Thermal, Wear};
 
     const GAUGE: Gauge =
         Gauge { look: |_, _| Seen::Nothing, set_after: Duration::from_secs(30), clear_after: Duration::from_secs(120) };
@@ -437,6 +447,22 @@ mod tests {
         assert_eq!(of(Some(true), 20, true, false), ["bad", "well"]);
         assert_eq!(of(Some(false), 5, false, false), ["well", "well"], "it fills up");
         assert_eq!(of(None, 50, true, true), ["nothing", "bad"], "by its own word");
+    }
+
+    #[test]
+    fn a_file_system_is_corrupt_by_errors_since_the_boot_alone() {
+        let mut facts = samples::facts();
+        let mut of = |count, is_new| {
+            facts.readings.health.file_systems =
+                Some(Ok(FileSystemErrors { device: "sda1".to_owned(), count, is_new }));
+            match file_system_corrupt(&facts, &samples::settings()) {
+                Seen::Bad(bad) => bad.detail,
+                Seen::Well => None,
+                _ => panic!("neither well nor bad"),
+            }
+        };
+        assert_eq!([of(0, false), of(7, false)], [None, None]);
+        assert_eq!(of(7, true).as_deref(), Some("sda1, 7 since its last fsck"));
     }
 
     #[test]

@@ -122,6 +122,19 @@ pub struct Health {
     pub thermal: Option<Fact<Thermal>>,
     pub storage_wear: Option<Fact<Wear>>,
     pub power: Option<Fact<Power>>,
+    pub file_systems: Option<Fact<FileSystemErrors>>,
+}
+
+/// Of the ext4 in which the kernel has found most errors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileSystemErrors {
+    /// `mmcblk0p2`.
+    pub device: String,
+    /// Since its last fsck, over boots.
+    pub count: u64,
+    /// One of them since the boot.
+    pub is_new: bool,
 }
 
 /// How a board with a battery of its own is supplied.
@@ -181,12 +194,13 @@ impl Health {
     /// Of the same board, where its sensors do not answer.
     #[must_use]
     pub fn unanswered(&self, why: &Absent) -> Health {
-        let Health { undervoltage, thermal, storage_wear, power } = self;
+        let Health { undervoltage, thermal, storage_wear, power, file_systems } = self;
         Health {
             undervoltage: undervoltage.as_ref().map(|_| Err(why.clone())),
             thermal: thermal.as_ref().map(|_| Err(why.clone())),
             storage_wear: storage_wear.as_ref().map(|_| Err(why.clone())),
             power: power.as_ref().map(|_| Err(why.clone())),
+            file_systems: file_systems.as_ref().map(|_| Err(why.clone())),
         }
     }
 }

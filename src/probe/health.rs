@@ -7,6 +7,7 @@
 
 use super::attribute;
 use super::facts::{Absent, Fact, Health, Why};
+use super::file_systems::FileSystemFiles;
 use super::power::PowerFiles;
 use super::root::{OpenFile, Root};
 use super::thermal::ThermalFiles;
@@ -16,6 +17,8 @@ use super::wear::WearFiles;
 const LOOKS_PER_SEARCH: u32 = 360;
 /// A module that the boot loads later is there by then.
 const LOOKS_OF_BOOT: u32 = 6;
+/// What only a disk changes is read once a minute.
+const LOOKS_PER_COUNT: u32 = 6;
 /// What one of these attributes says, with room to spare.
 const VALUE_BYTES: usize = 64;
 
@@ -28,6 +31,7 @@ pub struct HealthFiles {
     thermal: Option<ThermalFiles>,
     wear: WearFiles,
     power: Option<PowerFiles>,
+    file_systems: FileSystemFiles,
 }
 
 /// An alarm that its driver takes back by itself, after two seconds.
@@ -48,6 +52,7 @@ impl HealthFiles {
             thermal: None,
             wear: WearFiles::default(),
             power: None,
+            file_systems: FileSystemFiles::default(),
         }
     }
 
@@ -61,13 +66,17 @@ impl HealthFiles {
         if self.is_search_due() {
             self.search();
         }
+        if self.looks.is_multiple_of(LOOKS_PER_COUNT) {
+            self.file_systems.look(&self.root);
+        }
         self.looks = self.looks.wrapping_add(1);
-        let HealthFiles { root, undervoltage, thermal, wear, power, .. } = self;
+        let HealthFiles { root, undervoltage, thermal, wear, power, file_systems, .. } = self;
         Health {
             undervoltage: undervoltage.as_mut().map(|alarm| alarm.was_raised(root)),
             thermal: thermal.as_mut().map(|files| files.read(root)),
             storage_wear: wear.worst(),
             power: power.as_mut().and_then(|files| files.read(root)),
+            file_systems: file_systems.worst(),
         }
     }
 
@@ -75,6 +84,7 @@ impl HealthFiles {
     fn search(&mut self) {
         self.thermal = ThermalFiles::search(&self.root, self.thermal.take());
         self.wear.look(&self.root);
+        self.file_systems.search(&self.root);
         self.power = PowerFiles::search(&self.root).or(self.power.take());
         for sensor in self.root.list(HWMON).unwrap_or_default() {
             let folder = format!("{HWMON}/{sensor}");

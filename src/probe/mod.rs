@@ -12,6 +12,7 @@ mod attribute;
 mod cloud;
 mod cpu;
 pub mod facts;
+mod file_systems;
 mod health;
 mod identity;
 mod mac;

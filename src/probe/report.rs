@@ -71,6 +71,10 @@ pub fn to_text(facts: &Facts) -> String {
         let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));
         format!("{}{}", wear.device, life.unwrap_or_default())
     });
+    page.sensor("errors", &readings.health.file_systems, |errors| {
+        let since = if errors.is_new { ", some since the boot" } else { "" };
+        format!("{} on {} since its last fsck{since}", errors.count, errors.device)
+    });
     page.sensor("power", &readings.health.power, |power| {
         let supply = if power.on_battery == Some(true) { "on battery, " } else { "" };
         format!("{supply}battery at {} %", power.capacity_percent)

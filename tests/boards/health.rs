@@ -261,3 +261,44 @@ fn an_alarm_that_came_and_went_between_two_looks_is_seen() {
         leave_out("an alarm between two looks", &why);
     }
 }
+
+/// Device, errors and whether one is of this boot, or the machine word of why nobody knows.
+fn file_systems(health: &Health) -> Option<Result<(String, u64, bool), &'static str>> {
+    let told = health.file_systems.as_ref()?.as_ref();
+    Some(told.map(|errors| (errors.device.clone(), errors.count, errors.is_new)).map_err(|absent| absent.why.word()))
+}
+
+#[test]
+fn errors_of_a_file_system_are_new_when_they_are_dated_since_the_boot_or_become_more() {
+    let of = |count: &str, last_s: &str| {
+        let board = Scratch::new("ext4");
+        board.write("proc/stat", "cpu  1 2 3 4\nbtime 1767220000\nprocesses 9\n");
+        board.write("sys/fs/ext4/features/lazy_itable_init", "supported\n");
+        board.write("sys/fs/ext4/mmcblk0p2/errors_count", count);
+        board.write("sys/fs/ext4/mmcblk0p2/last_error_time", last_s);
+        board
+    };
+    let told = |board: &Scratch| file_systems(&health(board));
+    let seen = |count, is_new| Some(Ok(("mmcblk0p2".to_owned(), count, is_new)));
+    assert_eq!(told(&of("0\n", "0\n")), seen(0, false));
+    assert_eq!(told(&of("3\n", "1767219999\n")), seen(3, false), "of before the boot");
+    assert_eq!(told(&of("3\n", "1767220000\n")), seen(3, true));
+    assert_eq!(told(&Scratch::new("no-ext4")), None);
+    // The lies: a clock that was in 1970 when the error came, and what is no number.
+    assert_eq!(told(&of("many\n", "0\n")), Some(Err("malformed")));
+    let board = of("3\n", "7\n");
+    let mut files = HealthFiles::new(&Root::new(&board.0));
+    assert_eq!(file_systems(&files.read()), seen(3, false));
+    board.write("sys/fs/ext4/mmcblk0p2/errors_count", "4\n");
+    let found = (1..=20).find(|_| file_systems(&files.read()) == seen(4, true));
+    assert!(found.is_some_and(|looks| looks <= 6), "within a minute: {found:?}");
+    // Of several the worst counts, and one that was pulled out no more.
+    board.write("sys/fs/ext4/sda1/errors_count", "9\n");
+    (0..400).for_each(|_| drop(files.read()));
+    assert_eq!(file_systems(&files.read()), seen(4, true));
+    // A file of the kernel says nothing any more through a handle from before.
+    board.write("sys/fs/ext4/mmcblk0p2/errors_count", "");
+    fs::remove_dir_all(board.0.join("sys/fs/ext4/mmcblk0p2")).unwrap();
+    (0..7).for_each(|_| drop(files.read()));
+    assert_eq!(file_systems(&files.read()), Some(Ok(("sda1".to_owned(), 9, false))));
+}

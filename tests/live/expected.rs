@@ -77,13 +77,22 @@ fn conditions(disk_pressure: bool) -> Value {
     } else {
         condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
     };
-    json!([
+    let all = [
         condition("MemoryPressure", "False", "KubeletHasSufficientMemory", memory),
         disk,
         condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         condition("ReadonlyFilesystem", "False", "FilesystemIsNotReadOnly", "Filesystem is not read-only"),
-        condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-    ])
+    ];
+    let ready = condition("Ready", "True", "KubeletReady", "kubelet is posting ready status");
+    let sound = "No file system has had errors since the boot";
+    let corrupt = condition("FilesystemCorruptionProblem", "False", "FilesystemIsOK", sound);
+    all.into_iter().chain(has_ext4().then_some(corrupt)).chain([ready]).collect()
+}
+
+/// Whether this machine counts the errors of a file system.
+pub fn has_ext4() -> bool {
+    let mounted = fs::read_dir("/sys/fs/ext4").into_iter().flatten().flatten();
+    mounted.into_iter().any(|device| device.path().join("errors_count").exists())
 }
 
 /// Capacity, allocatable, and whether the disk is fuller than the defaults allow.

@@ -30,6 +30,8 @@ const NODE: &[Row] = &[
     row("status.conditions[ReadonlyFilesystem].reason", "-", "FilesystemIsNotReadOnly", NOT_A_KUBELETS),
     row("status.conditions[ReadonlyFilesystem].message", "-", "Filesystem is not read-only", NOT_A_KUBELETS),
     row("status.conditions[ReadonlyFilesystem].last*Time", "-", "<time>", NOT_A_KUBELETS),
+    // Of a machine with ext4.
+    sometimes("status.conditions[FilesystemCorruptionProblem].*", "-", "*", NOT_A_KUBELETS),
     row("status.runtimeHandlers*", "*", "-", NO_RUNTIME),
     row("status.features.*", "*", "-", NO_RUNTIME),
     row("status.declaredFeatures*", "*", "-", "UPD-4: these features are about pods; no container runtime"),
@@ -110,7 +112,8 @@ fn conditions_are_in_the_kubelets_order(cluster: &Cluster) -> Result<()> {
         Leaves::from([("conditions".to_owned(), texts(&list, "type"))])
     });
     assert_eq!(kubelet["conditions"], "MemoryPressure, DiskPressure, PIDPressure, Ready");
-    let all = "MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, Ready";
+    let all = "MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, Ready|\
+               MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, FilesystemCorruptionProblem, Ready";
     judge("Order of conditions", &kubelet, &nodepulse, &[row("conditions", "*", all, NOT_A_KUBELETS)])
 }
 

@@ -116,6 +116,12 @@ const MACHINE: &[Row] = &[
         "*",
         "NPD-1: node-problem-detector's",
     ),
+    sometimes(
+        "PATCH.status.$setElementOrder/conditions[FilesystemCorruptionProblem].type",
+        "-",
+        "*",
+        "a condition of the board",
+    ),
 ];
 
 /// Which of the reports that followed is compared, byte for byte but for times.

@@ -76,6 +76,11 @@ pub static REMEDIES: &[Remedy] = &[
         "an ro that the kernel has set since it was mounted, as it does after errors",
         "dmesg says which errors; save what is needed, run fsck on it from elsewhere, and replace a card that goes on failing",
     ]),
+    of_board("FilesystemCorruptionProblem", &["errors"], [
+        "errors_count and last_error_time of each ext4 in /sys/fs/ext4, once a minute",
+        "an error since the boot; over when the board was started again and a day went by without one",
+        "dmesg says which errors; save what is needed, run fsck on it, and replace a card that goes on failing",
+    ]),
     of_board("Undervoltage", &["supply"], [
         "the hwmon device rpi_volt (kernel module raspberrypi-hwmon)",
         "its alarm; over after five minutes without",

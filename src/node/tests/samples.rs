@@ -34,6 +34,7 @@ pub(crate) static ALL_WELL: [Wanted; COUNT] = [
     NO_SENSOR,
     NO_SENSOR,
     NO_SENSOR,
+    NO_SENSOR,
     well(Status::True),
 ];
 const WELL: Wanted = well(Status::False);
