@@ -48,7 +48,9 @@ fn set_capacity(capacity: &mut ResourceList, board: &Board, remembered: &mut Rem
         let bytes = remembered
             .disk_bytes
             .or_else(|| update.known(read, "status.capacity.ephemeral-storage").map(|system| system.capacity_bytes));
-        bytes.map(|bytes| put(EPHEMERAL_STORAGE, Quantity::from_bytes(bytes)));
+        if let Some(bytes) = bytes {
+            put(EPHEMERAL_STORAGE, Quantity::from_bytes(bytes));
+        }
     }
     let readings = &board.facts.readings;
     extended::set(capacity, readings, update);

@@ -21,7 +21,7 @@ pub(super) fn claim(node: &mut Node, readings: &Readings) {
     let claimed = node.metadata.annotations.get(EXTENDED_RESOURCES).cloned().unwrap_or_default();
     // Somebody may have written there what was never ours to take away.
     let is_one = |name: &&str| labels::check_extended_resource(name).is_ok();
-    for name in claimed.split(',').filter(is_one).filter(|name| !readings.extended_resources.contains_key(*name)) {
+    for name in claimed.split(',').filter(is_one).filter(|name| !readings.extended_resources.contains_key(name)) {
         node.status.capacity.remove(name);
         node.status.allocatable.remove(name);
     }

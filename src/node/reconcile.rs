@@ -41,7 +41,7 @@ pub(super) fn reconcile(node: &mut Node, initial: &Metadata, hugepages: &[Hugepa
     let was_kubelets = version::is_kubelets(node);
     make_equal(&mut node.metadata.annotations, &initial.annotations, [MANAGED_ATTACH_DETACH]);
     let labels = DEFAULT_LABELS.into_iter().chain(was_kubelets.then_some(NO_LOAD_BALANCER_LABEL.0));
-    let labels = labels.filter(|key| initial.labels.contains_key(*key));
+    let labels = labels.filter(|key| initial.labels.contains_key(key));
     make_equal(&mut node.metadata.labels, &initial.labels, labels);
     let sizes: Vec<String> = hugepages.iter().map(capacity::hugepages_name).collect();
     for list in [&mut node.status.capacity, &mut node.status.allocatable] {

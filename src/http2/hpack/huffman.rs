@@ -89,7 +89,7 @@ pub(super) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Option<()> {
                 found = Some((bits, shorter + code - first));
                 break;
             }
-            first = first + u64::from(*count) << 1;
+            first = (first + u64::from(*count)) << 1;
             shorter += u64::from(*count);
         }
         let Some((bits, place)) = found else {
