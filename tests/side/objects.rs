@@ -31,7 +31,21 @@ const NODE: &[Row] = &[
     row("status.conditions[ReadonlyFilesystem].message", "-", "Filesystem is not read-only", NOT_A_KUBELETS),
     row("status.conditions[ReadonlyFilesystem].last*Time", "-", "<time>", NOT_A_KUBELETS),
     // Of a machine with ext4.
-    sometimes("status.conditions[FilesystemCorruptionProblem].*", "-", "*", NOT_A_KUBELETS),
+    sometimes(
+        "status.conditions[FilesystemCorruptionProblem].type",
+        "-",
+        "FilesystemCorruptionProblem",
+        NOT_A_KUBELETS,
+    ),
+    sometimes("status.conditions[FilesystemCorruptionProblem].status", "-", "False", NOT_A_KUBELETS),
+    sometimes("status.conditions[FilesystemCorruptionProblem].reason", "-", "FilesystemIsOK", NOT_A_KUBELETS),
+    sometimes(
+        "status.conditions[FilesystemCorruptionProblem].message",
+        "-",
+        "No file system has had errors since the boot",
+        NOT_A_KUBELETS,
+    ),
+    sometimes("status.conditions[FilesystemCorruptionProblem].last*Time", "-", "<time>", NOT_A_KUBELETS),
     row("status.runtimeHandlers*", "*", "-", NO_RUNTIME),
     row("status.features.*", "*", "-", NO_RUNTIME),
     row("status.declaredFeatures*", "*", "-", "UPD-4: these features are about pods; no container runtime"),
