@@ -64,8 +64,9 @@ impl StatusLane {
         now: Now,
     ) {
         if sent.metadata.uid != uid {
-            // Somebody made it anew meanwhile.
-            self.base.becomes(Base::Outdated);
+            // Somebody made it anew meanwhile: of that one nothing is known, and what a watch says of it is no reason to report
+            // over what was.
+            self.base = Base::Unread;
             return;
         }
         sent.metadata.resource_version = resource_version;

@@ -246,6 +246,30 @@ fn what_controllers_wrote_while_the_board_slept_is_reported_over_and_read_after_
 }
 
 #[test]
+fn a_node_that_was_made_anew_while_the_board_slept_is_read_and_not_reported_over_again() {
+    let mut script = watched();
+    script.pass(95 * SECOND);
+    script.up += 16 * SECOND;
+    let (sent, _) = script.drain();
+    let anew = || Seen::Version { uid: "uid2".to_owned(), resource_version: "7".to_owned() };
+    for (ticket, operation) in sent {
+        let is_report = ticket.lane() == Lane::Status;
+        let reply = if is_report {
+            let (uid, resource_version) = ("uid2".to_owned(), "7".to_owned());
+            Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 })
+        } else {
+            script.reply(&operation)
+        };
+        script.answer(ticket, reply);
+        if is_report {
+            script.see(anew());
+        }
+    }
+    let (_, operation) = script.next(Lane::Status);
+    assert!(is_read(&operation), "{operation:?}");
+}
+
+#[test]
 fn a_deleted_node_is_made_again_in_that_moment_and_the_end_of_an_earlier_one_is_no_news() {
     let mut script = watched();
     script.see(Seen::Deleted { uid: "uid0".to_owned() });
