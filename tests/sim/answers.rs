@@ -109,10 +109,16 @@ impl World {
         if asks == Asks::Reporting && said == Said::Done {
             self.watch.report_accepted();
         }
-        if let Ok(Document::Node(node)) = &answer.result
-            // Of one whose bookkeeping is thrown away first, the answer to that is what is known (seed 9031630).
-            && (!node.metadata.has_needless_managers || self.events.knows_node(self.life))
-        {
+        // Of one whose bookkeeping is thrown away first, the answer to that says that it is known, whatever it is (seeds
+        // 9031630, 9122796).
+        let is_first = self.plan.wanted.register_node && !self.events.knows_node(self.life);
+        let is_known = match &answer.result {
+            Ok(Document::Node(node)) => !(node.metadata.has_needless_managers && is_first),
+            _ => lane == Lane::Status && asks == Asks::Writing && self.events.is_node_tracked,
+        };
+        self.events.is_node_tracked = matches!(answer.result, Ok(Document::Node(_))) && !is_known
+            || self.events.is_node_tracked && lane != Lane::Status;
+        if is_known {
             self.note_read();
         }
         self.shim.answer(lane, &mut answer);

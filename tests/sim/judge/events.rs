@@ -95,6 +95,8 @@ pub struct Events {
     names: BTreeMap<String, (String, String)>,
     /// Which process read the Node last, and when it did so first.
     node_known: Option<(u64, i64)>,
+    /// It was read, and its bookkeeping is to be thrown away first.
+    pub is_node_tracked: bool,
     /// The present process told of something that had waited.
     last_replay_us: Option<i64>,
     /// The time that it told last of something that has a record.
