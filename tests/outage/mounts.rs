@@ -116,9 +116,17 @@ impl Hung<'_> {
     /// SIGTERM while nothing answers.
     fn ends(mut self) -> Result<()> {
         self.fuse.hang()?;
+        let pid = self.agent.pid().ok_or("it does not run")?;
         let asked = Instant::now();
-        let code = self.agent.stop()?;
+        self.agent.signal(Signal::SIGTERM)?;
+        // The kernel keeps what is left of a process for as long as a file system has a question of one of its threads.
+        wait_until("it to end", 2 * END, || match fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) if !stat.contains(") Z ") => Err(stat),
+            _ => Ok(()),
+        })?;
         let took = asked.elapsed();
+        self.fuse.answer()?;
+        let code = self.agent.exit_code(SOON)?;
         say(&format!("{}: SIGTERM while its files hang, to the end", self.node.name), took);
         assert!(code == 0 && took < END, "exit code {code} after {took:?}");
         Ok(())
