@@ -19,6 +19,9 @@ pub(super) enum Base {
     Unread,
     /// The server's last answer.
     Current(Box<Node>),
+    /// The same after a report in full, before which others may have written as well: it is read with the next run, unless
+    /// another such report is due by then.
+    Overwritten(Box<Node>),
     /// Somebody else wrote the Node since, or a report was refused: it is read first.
     Outdated(Box<Node>),
     /// A report may have been taken though nobody said so: the next one says all of the status.
@@ -29,8 +32,13 @@ impl Base {
     pub(super) fn node(&self) -> Option<&Node> {
         match self {
             Base::Missing | Base::Doubtful | Base::Exists | Base::Tracked(_) | Base::Unread => None,
-            Base::Current(node) | Base::Outdated(node) | Base::Unsure(node) => Some(node),
+            Base::Current(node) | Base::Overwritten(node) | Base::Outdated(node) | Base::Unsure(node) => Some(node),
         }
+    }
+
+    /// Whether it is to be read before it is reported to.
+    pub(super) fn is_to_be_read(&self) -> bool {
+        matches!(self, Base::Overwritten(_) | Base::Outdated(_))
     }
 
     /// Whether there is to be a Node of ours, and there is none yet.
@@ -41,7 +49,11 @@ impl Base {
     /// The Node itself, where one is known; from then on nothing is known of it.
     pub(super) fn take(&mut self) -> Option<Box<Node>> {
         match std::mem::replace(self, Base::Unread) {
-            Base::Tracked(node) | Base::Current(node) | Base::Outdated(node) | Base::Unsure(node) => Some(node),
+            Base::Tracked(node)
+            | Base::Current(node)
+            | Base::Overwritten(node)
+            | Base::Outdated(node)
+            | Base::Unsure(node) => Some(node),
             other => {
                 *self = other;
                 None

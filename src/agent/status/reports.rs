@@ -35,7 +35,7 @@ impl StatusLane {
         let in_full = shared.full_report != FullReport::NotNeeded;
         let is_urgent = in_full || self.report_due.is_none() || self.doubts_node || self.wanted.has_to_say_so();
         // What others wrote is looked at as long as it is asked about.
-        let is_look = matches!(self.base, Base::Outdated(_)) && self.wanted.is_settled();
+        let is_look = self.base.is_to_be_read() && self.wanted.is_settled();
         let put_off = if is_look { PutOff::Assertions } else { PutOff::Changes };
         if shared.budget.puts_off(put_off) && !is_urgent {
             return self.rest_now(shared, now);
@@ -47,6 +47,7 @@ impl StatusLane {
         }
         let (base, is_unsure) = match &self.base {
             Base::Current(node) => (node, false),
+            Base::Overwritten(node) if in_full => (node, false),
             Base::Unsure(node) => (node, true),
             _ => return self.ask(Request::Read, self.read_operation(true)),
         };
@@ -148,7 +149,7 @@ impl StatusLane {
                     _ => self.rest(shared, now),
                 }
                 if is_read_later {
-                    self.base.becomes(Base::Outdated);
+                    self.base.becomes(Base::Overwritten);
                 }
             }
             (Request::Assert, Document::Metadata { uid, resource_version, .. }) => {

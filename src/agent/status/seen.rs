@@ -38,7 +38,7 @@ impl StatusLane {
             // After a gap, what the controllers made of it: two requests put that right, and a look first would be a third.
             Seen::Version { .. } if shared.full_report != FullReport::NotNeeded => self.base.becomes(Base::Unsure),
             // It is about to be read.
-            Seen::Version { .. } if matches!(self.base, Base::Outdated(_)) => {}
+            Seen::Version { .. } if self.base.is_to_be_read() => {}
             Seen::Version { .. } => {
                 shared.say(Level::Debug, "node-changed", "somebody else wrote the Node: reading it");
                 self.base.becomes(Base::Outdated);

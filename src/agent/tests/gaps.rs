@@ -196,3 +196,16 @@ fn a_report_that_came_late_does_not_take_back_since_when_a_condition_holds() {
     script.pass(Duration::from_secs(600));
     assert_eq!(since(&script), "2099-01-01T00:00:01Z");
 }
+
+#[test]
+fn a_second_pause_before_the_node_was_read_is_reported_over_at_once_as_well() {
+    let mut script = Script::new();
+    script.register();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    for _ in 0..2 {
+        script.up += Duration::from_secs(60);
+        assert!(matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }), "no look first");
+    }
+    assert!(matches!(script.play_healthy(Lane::Status).1, Operation::ReadNode { .. }), "what others wrote is read");
+}
