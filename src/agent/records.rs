@@ -33,7 +33,7 @@ pub(super) enum RecordTime {
     NotBefore(Wall),
 }
 
-/// A disk that has not answered for so long is one that failed: from memory we go on.
+/// A disk that has owed an answer for so long is one that failed: from memory we go on.
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
 /// A record's time is worth correcting when it is off by more: what stamps on objects are held to as well.
 const CLOCK_ERROR: Duration = Duration::from_secs(10);
@@ -155,7 +155,8 @@ impl Records {
     pub(super) fn written(&mut self, done: bool, now: Up) -> Option<Notice> {
         self.journal.written(done, now);
         self.is_writing = false;
-        self.waits_since = None;
+        // Whoever waits for what was added meanwhile waits on: not once more for so long.
+        self.waits_since = self.waits_since.filter(|_| done && self.has_unwritten());
         if std::mem::replace(&mut self.has_failed, !done) != done {
             return None;
         }
@@ -223,5 +224,32 @@ impl Records {
 impl fmt::Debug for Records {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.waiting()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::BootId;
+
+    #[test]
+    fn a_disk_that_is_slow_again_and_again_holds_nothing_back_for_longer_than_one_that_never_answers() {
+        let mut records = Records::new(Journal::recover(&[], 65_536, BootId(1)).0);
+        let at = |seconds| Now { up: Up::since_boot(Duration::from_secs(seconds)), wall: None };
+        let changes = |records: &mut Records, seconds| {
+            records
+                .record(at(seconds), Happened::ClockSet { wall: Wall::parse_stamp("2026-01-01T00:00:00Z").unwrap() });
+            records.must_wait(at(seconds).up)
+        };
+        assert!(changes(&mut records, 0) && records.next_write(at(0).up).is_some());
+        assert!(changes(&mut records, 5));
+        records.written(true, at(6).up);
+        assert!(records.must_wait(at(6).up) && records.next_write(at(6).up).is_some(), "what came meanwhile");
+        assert!(changes(&mut records, 9));
+        assert!(!records.must_wait(at(10).up), "ten seconds in all");
+        records.written(true, at(12).up);
+        assert!(records.next_write(at(12).up).is_some());
+        records.written(true, at(13).up);
+        assert!(changes(&mut records, 14), "and then it is waited for again");
     }
 }

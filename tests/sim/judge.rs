@@ -23,7 +23,7 @@ use super::world::{Event, World};
 use crate::model::controller::condition;
 use crate::model::stamp;
 use conditions::{KINDS, READONLY, TOLERANCE_US};
-use events::BUDGET;
+use events::{BUDGET, Events};
 use node::{Expected, judge_condition};
 
 const MINUTE_US: u64 = 60_000_000;
@@ -94,8 +94,9 @@ impl World {
             return Err(format!("last-outage began {} s off: {text}", (from_us - lost_us) / 1_000_000));
         }
         let least = self.events.changes_within(lost_us + TOLERANCE_US, reached_us - TOLERANCE_US);
-        let most = self.events.changes_within(lost_us - TOLERANCE_US, reached_us + TOLERANCE_US);
-        let most = most + self.events.told_of_budget();
+        let most = [Events::changes_within, Events::changes_told_within]
+            .map(|count| count(&self.events, lost_us - TOLERANCE_US, reached_us + TOLERANCE_US));
+        let most = most.into_iter().max().unwrap_or_default() + self.events.told_of_budget();
         let number = |key: &str| outage[key].as_u64().unwrap_or(u64::MAX / 2);
         // What made room for others is counted, not told.
         let (changes, dropped) = (number("changes"), number("dropped"));

@@ -7,8 +7,10 @@ use super::planted::Planted;
 use super::world::{Event, World};
 use crate::disk::{Cut, Disk};
 
-/// A disk that takes longer has failed, for who waits for it.
+/// A disk that has owed something for longer has failed, for who waits for it.
 const OVERDUE_US: u64 = 10_000_000;
+/// A write that follows sooner was owed before the one before it ended.
+const AT_ONCE_US: u64 = 100_000;
 const BLOCK_BYTES: u64 = 4096;
 
 /// The disk of a board, and how it fares.
@@ -16,6 +18,9 @@ const BLOCK_BYTES: u64 = 4096;
 pub struct Storage {
     pub disk: Disk,
     busy: Option<Busy>,
+    /// When the first of the writes began that followed each other at once, and when the last that is over ended.
+    behind_since_us: u64,
+    ended_us: u64,
     /// Full, or read-only.
     pub fails_until_us: u64,
     pub slow_until_us: u64,
@@ -44,7 +49,8 @@ impl Storage {
 
     /// A failed disk delays nothing: from memory the agent goes on.
     pub fn is_excused(&self, now_us: u64) -> bool {
-        self.has_failed || self.busy.as_ref().is_some_and(|busy| now_us >= busy.since_us + OVERDUE_US)
+        let is_behind = self.busy.is_some() || now_us < self.ended_us + AT_ONCE_US;
+        self.has_failed || is_behind && now_us >= self.behind_since_us + OVERDUE_US
     }
 }
 
@@ -77,6 +83,9 @@ impl World {
         storage.writes += 1;
         let number = storage.writes;
         let (since_us, life) = (self.now_us, self.life);
+        if since_us >= storage.ended_us + AT_ONCE_US {
+            storage.behind_since_us = since_us;
+        }
         storage.busy = Some(Busy { number, since_us, write, life });
         let longest_us = if self.storage.slow_until_us > self.now_us { 20_000_000 } else { 30_000 };
         let delay_us = self.random.between(500, longest_us);
@@ -98,6 +107,7 @@ impl World {
             storage.disk.cut(&busy.write, cut, &mut |end| random.below(end));
         }
         storage.has_failed = !done;
+        storage.ended_us = self.now_us;
         let began_us = self.server_wall_us() - (self.now_us - busy.since_us) as i64;
         if done && busy.life == self.life {
             self.events.synced(self.life, began_us);

@@ -104,6 +104,19 @@ impl Events {
         Ok(())
     }
 
+    /// How many changes of conditions in that span are certain and have a record.
+    pub fn changes_within(&self, from_us: i64, to_us: i64) -> u64 {
+        let is_change = |one: &&Happening| one.is_recorded && one.is_certain && one.subject.word.is_some();
+        self.happened.iter().filter(is_change).filter(|one| (from_us..=to_us).contains(&one.from_us)).count() as u64
+    }
+
+    /// How many were told of, as Ready, where it may but need not have a record (seed 9210507).
+    pub fn changes_told_within(&self, from_us: i64, to_us: i64) -> u64 {
+        let is_change = |told: &&Told| told.is_settled && WORDS.iter().any(|(kind, ..)| *kind == told.subject.of);
+        let is_within = |told: &&Told| (from_us..=to_us).contains(&told.stamp_us);
+        self.told.values().filter(is_change).filter(is_within).count() as u64
+    }
+
     /// Whatever made room for others: of each condition the first and the last change of those that were certain are told.
     pub fn judge_first_and_last(&self) -> Checked {
         for (kind, ..) in WORDS {

@@ -449,11 +449,6 @@ impl Events {
         let waiting: u64 = sums.values().map(|(happened, told)| happened.saturating_sub(*told)).sum();
         waiting.saturating_sub(self.dropped())
     }
-
-    pub fn changes_within(&self, from_us: i64, to_us: i64) -> u64 {
-        let is_change = |one: &&Happening| one.is_recorded && one.is_certain && one.subject.word.is_some();
-        self.happened.iter().filter(is_change).filter(|one| (from_us..=to_us).contains(&one.from_us)).count() as u64
-    }
 }
 
 /// A disk that is silent for so long has failed: from memory the agent goes on (design 4).
