@@ -116,6 +116,8 @@ enum Request {
         sent: Option<Box<Node>>,
         /// The Node is read with the next run.
         is_read_later: bool,
+        /// It is refused where somebody else has written since.
+        names_version: bool,
     },
     Assert,
     CsiNode,

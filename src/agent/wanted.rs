@@ -8,6 +8,7 @@ use crate::api::{Refusal, StatusError};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::journal::{Happened, Record};
 use crate::node::desired;
+use crate::node::extended;
 use crate::node::identity;
 use crate::node::object::Node;
 use crate::node::report::LAST_OUTAGE;
@@ -33,6 +34,8 @@ pub(super) struct WantedNode {
     settled: bool,
     /// The Node may have been there before us: the next report puts right what is as no registration would leave it.
     reconciles: bool,
+    /// The last report left extended resources to the next one.
+    owes_counts: bool,
     /// What there were complaints about in the log.
     complaints: Vec<String>,
 }
@@ -194,16 +197,22 @@ impl WantedNode {
     }
 
     /// `base` brought up to date (UPD-*); `None` before the first facts, or the time of day.
-    /// `summary`: of the last outage, if that is to stand there.
+    /// `summary`: of the last outage, if that is to stand there. `keeps_counts`: it may be taken by a Node that is another by
+    /// then, so that extended resources have to wait.
     pub(super) fn updated(
         &mut self,
         base: &Node,
         summary: Option<String>,
+        keeps_counts: bool,
         shared: &mut Shared,
         now: Now,
     ) -> Option<Wanted> {
         let mut wanted = self.made(Some(base), shared, now)?;
         self.settled = !wanted.changed;
+        self.owes_counts = keeps_counts && extended::differ(base, &wanted.node);
+        if self.owes_counts {
+            extended::keep(base, &mut wanted.node);
+        }
         if let Some(summary) = summary {
             wanted.changed = true;
             wanted.node.metadata.annotations.insert(LAST_OUTAGE.to_owned(), summary);
@@ -238,7 +247,7 @@ impl WantedNode {
     /// The server took what we computed last, and has this Node now.
     pub(super) fn acknowledged(&mut self, node: &Node) {
         self.conditions.acknowledged(node);
-        self.reconciles = false;
+        self.reconciles &= self.owes_counts;
     }
 
     fn complain(&mut self, problems: Vec<NodeError>, shared: &mut Shared) {

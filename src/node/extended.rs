@@ -1,4 +1,7 @@
 //! Turns the counts of the extended resources of the settings into those of a Node, without those that left the settings.
+//!
+//! Counts and the annotation that names them change only together, in a report that names the version it was made of: taken
+//! late, by a server that hung, one without would leave a count that nobody takes away any more.
 
 use super::board::Update;
 use super::object::{Node, ResourceList};
@@ -18,15 +21,48 @@ pub(super) fn annotation(readings: &Readings) -> Option<(String, String)> {
 
 /// Takes away what the Node says is ours and the settings no longer name, and makes it say what is.
 pub(super) fn claim(node: &mut Node, readings: &Readings) {
-    let claimed = node.metadata.annotations.get(EXTENDED_RESOURCES).cloned().unwrap_or_default();
-    // Somebody may have written there what was never ours to take away.
-    let is_one = |name: &&str| labels::check_extended_resource(name).is_ok();
-    for name in claimed.split(',').filter(is_one).filter(|name| !readings.extended_resources.contains_key(name)) {
-        node.status.capacity.remove(name);
-        node.status.allocatable.remove(name);
+    let gone = claimed(node).filter(|name| !readings.extended_resources.contains_key(name));
+    for name in gone.map(str::to_owned).collect::<Vec<_>>() {
+        node.status.capacity.remove(&name);
+        node.status.allocatable.remove(&name);
     }
     node.metadata.annotations.remove(EXTENDED_RESOURCES);
     node.metadata.annotations.extend(annotation(readings));
+}
+
+/// Whether they differ in counts of ours, or in which are.
+pub fn differ(base: &Node, wanted: &Node) -> bool {
+    let counts = |node: &Node, name: &str| node.status.capacity.get(name).cloned();
+    base.metadata.annotations.get(EXTENDED_RESOURCES) != wanted.metadata.annotations.get(EXTENDED_RESOURCES)
+        || claimed(wanted).any(|name| counts(base, name) != counts(wanted, name))
+}
+
+/// Leaves them as they were, for the next report to change.
+pub fn keep(base: &Node, wanted: &mut Node) {
+    let names: Vec<String> = claimed(base).chain(claimed(wanted)).map(str::to_owned).collect();
+    let lists = [
+        (&base.status.capacity, &mut wanted.status.capacity),
+        (&base.status.allocatable, &mut wanted.status.allocatable),
+    ];
+    for (before, after) in lists {
+        for name in &names {
+            after.remove(name);
+            after.extend(before.get(name).map(|count| (name.clone(), count.clone())));
+        }
+    }
+    let claim = base.metadata.annotations.get(EXTENDED_RESOURCES);
+    wanted.metadata.annotations.remove(EXTENDED_RESOURCES);
+    wanted.metadata.annotations.extend(claim.map(|names| (EXTENDED_RESOURCES.to_owned(), names.clone())));
+}
+
+/// The names in the annotation. Somebody may have written there what was never ours to take away.
+fn claimed(node: &Node) -> impl Iterator<Item = &str> {
+    let names = node.metadata.annotations.get(EXTENDED_RESOURCES).map_or("", String::as_str);
+    names.split(',').filter(|name| is_one(name))
+}
+
+pub(super) fn is_one(name: &str) -> bool {
+    labels::check_extended_resource(name).is_ok()
 }
 
 /// MI-7: what cannot be counted stays what it was.
@@ -44,9 +80,9 @@ mod tests {
 
     use super::*;
     use crate::node::desired::{initial, updated};
-    use crate::node::patch::status_patch;
+    use crate::node::patch::{status_patch, status_patch_of_version};
     use crate::node::remembered::Remembered;
-    use crate::node::report::whole_status;
+    use crate::node::report::{report_in_full, whole_status};
     use crate::node::tests::samples::{self, absent};
     use crate::node::version::kubelet_version;
     use crate::probe::{Fact, Facts};
@@ -105,8 +141,7 @@ mod tests {
             patch["status"],
             json!({ "capacity": { "example.com/usb": "2" }, "allocatable": { "example.com/usb": "2" } })
         );
-        // The same as before, and said again: this may arrive after a process that no longer has the resource.
-        assert_eq!(patch["metadata"], json!({ "annotations": { EXTENDED_RESOURCES: "example.com/usb" } }));
+        assert!(patch.get("metadata").is_none(), "the same as before");
         let (patch, _) = report(&node, &counted(&[("example.com/usb", Ok(0))]));
         assert_eq!(patch["status"]["capacity"]["example.com/usb"], "0");
     }
@@ -142,6 +177,25 @@ mod tests {
             assert_eq!(patch["status"][list]["example.com/relay"], Value::Null, "{list}");
             assert!(patch["status"][list].as_object().unwrap().contains_key("example.com/relay"), "{list}");
         }
+    }
+
+    #[test]
+    fn counts_that_may_be_taken_late_are_left_out_and_said_with_the_version_they_were_made_of() {
+        let base = new(&counted(&[("example.com/usb", Ok(1))]), &Remembered::default()).node;
+        let wanted = next(&base, &counted(&[("example.com/relay", Ok(4))]), &mut Remembered::default()).node;
+        assert!(differ(&base, &wanted) && !differ(&wanted, &wanted));
+        let patch: Value = serde_json::from_str(&status_patch_of_version(&base, &wanted)).unwrap();
+        assert_eq!(patch["metadata"]["resourceVersion"], base.metadata.resource_version);
+        let mut kept = wanted.clone();
+        keep(&base, &mut kept);
+        assert!(!differ(&base, &kept));
+        for body in [whole_status(&base, &kept), report_in_full(&base, &kept, status_patch)] {
+            assert!(!body.contains("example.com/"), "{body}");
+        }
+        // One that left the settings while another came under the same counts.
+        let mut renamed = wanted.clone();
+        renamed.metadata.annotations.clear();
+        assert!(differ(&wanted, &renamed));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::extended::EXTENDED_RESOURCES;
 use super::object::{Condition, Node, NodeStatus};
 use super::version;
 
@@ -25,8 +24,8 @@ pub fn status_patch(old: &Node, new: &Node) -> String {
     patch_of(old, new, false)
 }
 
-/// The same of a report without a change, which the server refuses (409) where somebody else has written the Node since `old`:
-/// so nobody has to read in its answer what came of it.
+/// The same, refused by the server (409) where somebody else has written the Node since `old`: nobody has to read in the answer
+/// to a report without a change what came of it, and no late report brings extended resources back (`node::extended`).
 pub fn status_patch_of_version(old: &Node, new: &Node) -> String {
     patch_of(old, new, true)
 }
@@ -42,9 +41,6 @@ fn patch_of(old: &Node, new: &Node, names_version: bool) -> String {
     if before.annotations != after.annotations {
         annotations = difference(&object(&before.annotations), &object(&after.annotations));
     }
-    // Counts that a server takes late, after their resources have left the settings, have to say whose they are.
-    let claimed = after.annotations.get(EXTENDED_RESOURCES).filter(|_| old.status.capacity != new.status.capacity);
-    annotations.extend(claimed.map(|names| (EXTENDED_RESOURCES.to_owned(), json!(names))));
     put(&mut metadata, "annotations", annotations);
     let is_same = is_plain_status_same(&old.status, &new.status);
     let mut status = if is_same { Map::new() } else { difference(&plain_status(old), &plain_status(new)) };
@@ -57,7 +53,10 @@ fn patch_of(old: &Node, new: &Node, names_version: bool) -> String {
     }
     if names_version {
         metadata.insert("resourceVersion".to_owned(), Value::from(old.metadata.resource_version.as_str()));
-        status.remove(SET_ELEMENT_ORDER);
+        // Which are there is known, and in which order.
+        if has_same_kinds(&old.status.conditions, &new.status.conditions) {
+            status.remove(SET_ELEMENT_ORDER);
+        }
     }
     let mut patch = Map::new();
     put(&mut patch, "metadata", metadata);
@@ -120,14 +119,17 @@ fn conditions_patch(old: &[Condition], new: &[Condition]) -> Map<String, Value> 
     }
     let gone = old.iter().filter(|before| !new.iter().any(|one| one.kind == before.kind));
     changed.extend(gone.map(|gone| json!({ "$patch": "delete", "type": gone.kind })));
-    let reordered = !old.iter().map(|one| &one.kind).eq(new.iter().map(|one| &one.kind));
-    if !old.is_empty() && (reordered || !changed.is_empty()) {
+    if !old.is_empty() && (!has_same_kinds(old, new) || !changed.is_empty()) {
         patch.insert(SET_ELEMENT_ORDER.to_owned(), element_order(new));
     }
     if !changed.is_empty() {
         patch.insert("conditions".to_owned(), Value::Array(changed));
     }
     patch
+}
+
+fn has_same_kinds(old: &[Condition], new: &[Condition]) -> bool {
+    old.iter().map(|one| &one.kind).eq(new.iter().map(|one| &one.kind))
 }
 
 /// Its fields as they are written, without the tree that would take: an unchanged report compares nothing else. What is empty is

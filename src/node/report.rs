@@ -4,9 +4,9 @@
 use serde_json::json;
 
 use super::leaving::{Leaving, leave};
-use super::object::{Address, Condition, DaemonEndpoints, Endpoint, Node, NodeInfo};
+use super::object::{Address, Condition, DaemonEndpoints, Endpoint, Node, NodeInfo, ResourceList};
 use super::patch::status_patch;
-use super::{rules, version};
+use super::{extended, rules, version};
 use crate::time::Wall;
 
 /// Annotation of the Node: the last outage, as JSON text.
@@ -20,17 +20,18 @@ pub fn last_outage(from: Option<Wall>, to: Option<Wall>, cause: &str, changes: u
 }
 
 /// After a gap: what differs, and every condition whole that the node controller may have written, whatever the server believes
-/// of them now.
-pub fn report_in_full(base: &Node, wanted: &Node) -> String {
-    status_patch(&without_conditions(base, rules::is_asserted), wanted)
+/// of them now. `patch`: one of the two that `node::patch` has.
+pub fn report_in_full(base: &Node, wanted: &Node, patch: fn(&Node, &Node) -> String) -> String {
+    patch(&without_conditions(base, rules::is_asserted), wanted)
 }
 
 /// After a PATCH whose answer was lost: all of the status whole, as the server may have either version of each field.
 pub fn whole_status(base: &Node, wanted: &Node) -> String {
     let mut old = without_conditions(base, rules::is_own);
-    // Of what was there only what goes: that has to be named.
-    old.status.capacity.retain(|name, _| !wanted.status.capacity.contains_key(name));
-    old.status.allocatable.retain(|name, _| !wanted.status.allocatable.contains_key(name));
+    // Of what was there only what goes: that has to be named. Extended resources are not said anew without a version.
+    let is_kept = |list: &ResourceList, name: &str| extended::is_one(name) || !list.contains_key(name);
+    old.status.capacity.retain(|name, _| is_kept(&wanted.status.capacity, name));
+    old.status.allocatable.retain(|name, _| is_kept(&wanted.status.allocatable, name));
     // But for who wrote it: it decides what else goes.
     let kubelet_version = if version::is_kubelets(base) { old.status.node_info.kubelet_version } else { String::new() };
     old.status.node_info = NodeInfo { kubelet_version, ..NodeInfo::default() };
@@ -91,7 +92,8 @@ mod tests {
 
     #[test]
     fn a_report_in_full_sends_an_unchanged_condition_whole_and_no_foreign_one() {
-        let patch: Value = serde_json::from_str(&report_in_full(&node("10.0.0.1"), &node("10.0.0.1"))).unwrap();
+        let patch: Value =
+            serde_json::from_str(&report_in_full(&node("10.0.0.1"), &node("10.0.0.1"), status_patch)).unwrap();
         assert_eq!(
             patch["status"]["conditions"],
             json!([{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "KubeletReady" }])
@@ -117,7 +119,7 @@ mod tests {
     fn what_is_unknown_is_said_so_in_full() {
         let mut unknown = node("10.0.0.1");
         unknown.status.conditions[1].status = "Unknown".to_owned();
-        let patch: Value = serde_json::from_str(&report_in_full(&unknown, &unknown)).unwrap();
+        let patch: Value = serde_json::from_str(&report_in_full(&unknown, &unknown, status_patch)).unwrap();
         assert_eq!(patch["status"]["conditions"][0]["status"], "Unknown");
     }
 

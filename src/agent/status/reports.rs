@@ -11,7 +11,7 @@ use super::{Base, CEILING, Request, Stage, StatusLane, VERSION_FREQUENCY};
 use crate::api::{Class, Document, Operation, PatchAnswer, Refusal};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::object::Node;
-use crate::node::{patch, report};
+use crate::node::{extended, patch, report};
 use crate::time::{Now, Up};
 
 /// Since Leases find no server, status waits for so long before it tries for itself: a server that was only restarted is
@@ -40,8 +40,7 @@ impl StatusLane {
         if shared.budget.puts_off(put_off) && !is_urgent {
             return self.rest_now(shared, now);
         }
-        let must_know = is_unknown || !in_full;
-        if now.up >= self.version_due && must_know {
+        if now.up >= self.version_due && (is_unknown || !in_full) {
             self.version_due = now.up + self.version_pause.step();
             return self.ask(Request::Version, Operation::ReadVersion);
         }
@@ -59,18 +58,18 @@ impl StatusLane {
         if may_send && shared.records.must_wait(now.up) {
             return Step::Idle;
         }
-        let wanted = if may_send { self.wanted.updated(base, summary, shared, now) } else { None };
+        // But for the first report, over what was just read, what others wrote meanwhile is not asked about.
+        let takes_any = self.report_due.is_some() && in_full || is_unsure || self.met_others;
+        let wanted = if may_send { self.wanted.updated(base, summary, takes_any, shared, now) } else { None };
         if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
             // Where nobody else writes, what came of it need not be read.
-            let is_known = self.report_due.is_some() && !(wanted.changed || in_full || is_unsure || self.met_others);
-            let body = if is_known {
-                patch::status_patch_of_version(base, &wanted.node)
-            } else if is_unsure {
-                report::whole_status(base, &wanted.node)
-            } else if in_full {
-                report::report_in_full(base, &wanted.node)
-            } else {
-                patch::status_patch(base, &wanted.node)
+            let is_known = self.report_due.is_some() && !(wanted.changed || takes_any);
+            let names_version = !self.is_large && (is_known || extended::differ(base, &wanted.node));
+            let patch = if names_version { patch::status_patch_of_version } else { patch::status_patch };
+            let body = match (is_unsure, in_full) {
+                (true, _) => report::whole_status(base, &wanted.node),
+                (_, true) => report::report_in_full(base, &wanted.node, patch),
+                _ => patch(base, &wanted.node),
             };
             let next_due = self.next_report(wanted.changed, shared, now);
             // What makes a Node Ready again costs no more than that; what others wrote meanwhile is looked at after it.
@@ -78,8 +77,8 @@ impl StatusLane {
             let is_read = !(is_known || is_read_later || self.is_large);
             let sent = (!is_read).then(|| Box::new(wanted.node));
             let answer = if is_read { PatchAnswer::Node } else { PatchAnswer::Metadata };
-            let operation = Operation::PatchStatus { body, answer };
-            return self.ask(Request::Report { next_due, sums_up, sent, is_read_later }, operation);
+            let request = Request::Report { next_due, sums_up, sent, is_read_later, names_version };
+            return self.ask(request, Operation::PatchStatus { body, answer });
         }
         // An assertion belongs to the run nearest to its due time: runs have no fixed phase.
         let is_due = now.up + shared.settings.node_status_update_frequency / 2 >= self.assert_due;
@@ -103,7 +102,13 @@ impl StatusLane {
         let is_sure = matches!(self.base, Base::Current(_));
         let body = report::departure(base, is_sure, departure.kind, stamp.minus(now.up - departure.at));
         let operation = Operation::PatchStatus { body, answer: PatchAnswer::Metadata };
-        let request = Request::Report { next_due: now.up, sums_up: false, sent: None, is_read_later: false };
+        let request = Request::Report {
+            next_due: now.up,
+            sums_up: false,
+            sent: None,
+            is_read_later: false,
+            names_version: false,
+        };
         self.ask(request, operation)
     }
 
@@ -136,7 +141,7 @@ impl StatusLane {
             // What tells that there is a Node waits as well: its Lease would be dated by nobody but the board.
             (Request::Read, Document::Node(_)) if shared.clock.ask_once_more() => self.version_due = now.up,
             (Request::Read, Document::Node(node)) => self.read(node, shared, now),
-            (Request::Report { next_due, sums_up, sent, is_read_later }, document) => {
+            (Request::Report { next_due, sums_up, sent, is_read_later, .. }, document) => {
                 self.report_due = Some(next_due);
                 if sums_up {
                     shared.replay.summary_is_done(&mut shared.records);
@@ -224,7 +229,7 @@ impl StatusLane {
             match request {
                 Request::Assert => return self.asserted(false, shared, now),
                 // Once, and if others wrote meanwhile as well, without asking whether they have.
-                Request::Report { sent: Some(_), .. } if !self.is_large => {
+                Request::Report { names_version: true, .. } => {
                     self.met_others = true;
                     return self.base.becomes(Base::Outdated);
                 }

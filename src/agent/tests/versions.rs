@@ -99,3 +99,28 @@ fn a_report_of_another_version_is_made_again_over_what_others_wrote_whatever_the
     let (_, report) = next(&mut script, false);
     assert!(body_of(&report)["metadata"]["resourceVersion"].is_string(), "{report:?}");
 }
+
+#[test]
+fn counts_of_extended_resources_change_only_over_the_version_they_were_made_of() {
+    let mut script = registered();
+    let says_counts = |operation: &Operation| body_of(operation).to_string().contains("example.com/usb");
+    script.facts.readings.extended_resources = [("example.com/usb".to_owned(), Ok(1))].into();
+    let (ticket, report) = next(&mut script, false);
+    assert!(says_counts(&report) && body_of(&report)["metadata"]["resourceVersion"] == "rv1", "{report:?}");
+    let reported = script.up;
+    script.answer(ticket, conflict());
+    assert_eq!(script.play_healthy(Lane::Status).1, read());
+    let (ticket, report) = script.next(Lane::Status);
+    assert!(
+        script.up == reported && !says_counts(&report),
+        "what others write all the time delays no report: {report:?}"
+    );
+    let reply = script.reply(&report);
+    script.answer(ticket, reply);
+    let (ticket, report) = next(&mut script, false);
+    assert!(says_counts(&report) && body_of(&report)["metadata"]["resourceVersion"].is_string(), "{report:?}");
+    // A server that hung may take it late.
+    script.answer_unreachable(ticket);
+    let (_, report) = next(&mut script, false);
+    assert!(!says_counts(&report) && body_of(&report)["status"]["capacity"].is_object(), "{report:?}");
+}
