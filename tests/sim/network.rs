@@ -6,6 +6,7 @@ use std::time::Duration;
 use nodepulse::agent::Ticket;
 use nodepulse::api::{Answer, AuditId, Exchange, Failure, Operation};
 
+use super::judge::conditions::READONLY;
 use super::judge::wire::{Lane, Said};
 use super::plan::{FAULTS, Fault};
 use super::planted::Planted;
@@ -342,6 +343,9 @@ impl World {
         if stray && request.path.contains("/nodes") {
             self.stray_write_us = Some(self.now_us);
             self.is_report_awaited = true;
+            // Nobody else writes that one: only what we said before can come back (seeds 13955, 1039489).
+            let by = self.teller();
+            self.events.repair_may_be_told(READONLY, by);
         }
         if request.path.contains("/nodes") && (stray || response.code == 201) {
             self.touched();

@@ -180,6 +180,13 @@ impl Events {
         }
     }
 
+    /// In the moment in which it was told: where clocks differ, nothing is believed before the second answer (seed 1039489).
+    pub fn asks_for_node(&mut self, at_us: i64) {
+        for one in self.happened.iter_mut().filter(|one| one.known_us == at_us && one.from_us < at_us) {
+            one.known_us = FOREVER;
+        }
+    }
+
     pub fn knows_node(&self, life: u64) -> bool {
         self.node_known.is_some_and(|(known, _)| known == life)
     }

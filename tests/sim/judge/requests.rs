@@ -106,6 +106,7 @@ impl World {
         } else if path.contains("/nodes") {
             self.watch.asks_for_node();
             self.watched.others.asked();
+            self.events.asks_for_node(self.server_wall_us());
         }
         let checked = if method == "GET" {
             Ok(())
