@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::health::{self, Gauge};
+use super::super::health::{Gauge, looks};
 use super::super::judgement::Judgement;
 use super::{COUNT, Judge, Like, Row, Words};
 use super::{certificate_expiring, planned_absence, readonly_filesystem, ready};
@@ -97,7 +97,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     Row {
         kind: "FilesystemCorruptionProblem",
         judge: Judge::Board(Gauge {
-            look: health::file_system_corrupt,
+            look: looks::file_system_corrupt,
             set_after: AT_ONCE,
             clear_after: minutes(24 * 60),
         }),
@@ -114,7 +114,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "Undervoltage",
-        judge: Judge::Board(Gauge { look: health::undervoltage, set_after: AT_ONCE, clear_after: minutes(5) }),
+        judge: Judge::Board(Gauge { look: looks::undervoltage, set_after: AT_ONCE, clear_after: minutes(5) }),
         words: [
             Words("UndervoltageDetected", "The voltage of the power supply is too low", "UndervoltageDetected"),
             Words("VoltageOK", "The voltage of the power supply is sufficient", "VoltageOK"),
@@ -125,7 +125,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     Row {
         kind: "ThermalThrottled",
         judge: Judge::Board(Gauge {
-            look: health::thermal_throttled,
+            look: looks::thermal_throttled,
             set_after: HALF_A_MINUTE,
             clear_after: minutes(5),
         }),
@@ -138,11 +138,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "StorageWearHigh",
-        judge: Judge::Board(Gauge {
-            look: health::storage_wear_high,
-            set_after: minutes(60),
-            clear_after: minutes(60),
-        }),
+        judge: Judge::Board(Gauge { look: looks::storage_wear_high, set_after: minutes(60), clear_after: minutes(60) }),
         words: [
             Words("LifetimeNearlyUsed", "The storage is nearly worn out", "StorageWearHigh"),
             Words("WearOK", "The storage is not worn out", "WearOK"),
@@ -152,7 +148,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "OnBattery",
-        judge: Judge::Board(Gauge { look: health::on_battery, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
+        judge: Judge::Board(Gauge { look: looks::on_battery, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
         words: [
             Words("OnBattery", "The board runs on its battery", "OnBattery"),
             Words("OnMains", "The board does not run on its battery", "OnMains"),
@@ -162,7 +158,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "BatteryLow",
-        judge: Judge::Board(Gauge { look: health::battery_low, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
+        judge: Judge::Board(Gauge { look: looks::battery_low, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
         words: [
             Words("BatteryLow", "The battery is nearly empty", "BatteryLow"),
             Words("BatteryOK", "The battery is not nearly empty", "BatteryOK"),

@@ -1,0 +1,274 @@
+//! Turns what one look at a sensor says into well or bad, by the thresholds of each condition of the board.
+
+use std::time::Duration;
+
+use super::{Bad, Seen, Worse};
+use crate::config::Settings;
+use crate::probe::facts::Zone;
+use crate::probe::report::life_text;
+use crate::probe::{Fact, Facts};
+
+/// Of something that the board may lack.
+fn seen<'a, T>(fact: Option<&'a Fact<T>>, judge: impl FnOnce(&T) -> Seen<'a>) -> Seen<'a> {
+    match fact {
+        None => Seen::Nothing,
+        Some(Err(absent)) => Seen::Unread(absent),
+        Some(Ok(value)) => judge(value),
+    }
+}
+
+/// The supply of a Raspberry Pi, as its firmware judges it: 4.63 V and less.
+pub(in crate::node) fn undervoltage<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(
+        facts.readings.health.undervoltage.as_ref(),
+        |is_low| if *is_low { Seen::Bad(Bad::default()) } else { Seen::Well },
+    )
+}
+
+/// From where on a zone slows down, where it does not say so itself: the figure of Raspberry Pi's firmware. m°C.
+const PASSIVE: i64 = 80_000;
+/// From where on it switches itself off, in the same case.
+const CRITICAL: i64 = 90_000;
+/// Below the first by so much it is well again; below the second by so much it is about to switch off.
+const MARGIN: i64 = 5_000;
+/// Zones that are those of a processor, whatever they do not say. Parts of their names, in lower case.
+const PROCESSORS: [&str; 11] =
+    ["cpu", "soc", "x86_pkg", "package", "coretemp", "k10temp", "bcm2", "tsens", "imx_thermal", "cluster", "sfctemp"];
+
+/// Each zone by its own trip points; by the defaults one that has none and is the processor's.
+pub(in crate::node) fn thermal_throttled<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
+    let set = settings.condition_threshold("ThermalThrottled").map(|degrees| i64::from(degrees) * 1000);
+    seen(facts.readings.health.thermal.as_ref(), |thermal| {
+        let mut is_warm = false;
+        let mut hot = None;
+        for zone in &thermal.zones {
+            let Some((passive, critical)) = limits_of(zone) else { continue };
+            let passive = set.unwrap_or(passive);
+            is_warm |= zone.millidegrees >= passive - MARGIN;
+            let worse = (zone.millidegrees >= critical - MARGIN).then_some(NEAR_CRITICAL);
+            if worse.is_some() || hot.is_none() && zone.millidegrees >= passive {
+                hot = Some(Bad { detail: Some(text_of(zone)), worse });
+            }
+        }
+        match (hot, &thermal.slowed_by) {
+            (Some(bad), _) => Seen::Bad(bad),
+            (None, Some(by)) => Seen::Bad(Bad { detail: Some(format!("slowed down by {by}")), worse: None }),
+            (None, None) if is_warm => Seen::Between,
+            (None, None) => Seen::Well,
+        }
+    })
+}
+
+/// In percent of the life of an eMMC.
+const LIFE_NEARLY_USED: u32 = 90;
+
+/// Of a register that only grows: one that says less belongs to another device.
+pub(in crate::node) fn storage_wear_high<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
+    let nearly_used = settings.condition_threshold("StorageWearHigh").unwrap_or(LIFE_NEARLY_USED);
+    seen(facts.readings.health.storage_wear.as_ref(), |wear| {
+        let tenths = wear.life_tenths.unwrap_or(0);
+        let reason = match wear.spare_state {
+            Some(3) => Some("SpareBlocksExhausted"),
+            _ if tenths > 10 => Some("LifetimeExceeded"),
+            Some(2) => Some("SpareBlocksLow"),
+            _ => None,
+        };
+        let worse = reason.map(|reason| Worse { reason, set_after: Duration::from_secs(3600) });
+        if worse.is_none() && tenths <= nearly_used / 10 {
+            return Seen::Well;
+        }
+        let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));
+        let spare = worse.filter(|worse| worse.reason.starts_with("Spare")).map(|_| ", its spare blocks are used up");
+        let detail = format!("{}{}{}", wear.device, life.unwrap_or_default(), spare.unwrap_or_default());
+        Seen::Bad(Bad { detail: Some(detail), worse })
+    })
+}
+
+/// Errors of before the boot are a matter of fsck.
+pub(in crate::node) fn file_system_corrupt<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(facts.readings.health.file_systems.as_ref(), |errors| {
+        if !errors.is_new {
+            return Seen::Well;
+        }
+        Seen::Bad(Bad { detail: Some(format!("{}, {} since its last fsck", errors.device, errors.count)), worse: None })
+    })
+}
+
+/// Of a board with a battery whose other supplies can be seen.
+pub(in crate::node) fn on_battery<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(facts.readings.health.power.as_ref(), |power| match power.on_battery {
+        None => Seen::Nothing,
+        Some(true) => Seen::Bad(Bad::default()),
+        Some(false) => Seen::Well,
+    })
+}
+
+/// In percent of its capacity, and how much more it has to be to be well again.
+const BATTERY_LOW: u64 = 15;
+const BATTERY_MARGIN: u64 = 5;
+
+pub(in crate::node) fn battery_low<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
+    let low = settings.condition_threshold("BatteryLow").map_or(BATTERY_LOW, u64::from);
+    seen(facts.readings.health.power.as_ref(), |power| match power.capacity_percent {
+        percent if power.is_critical || power.is_discharging && percent <= low => {
+            Seen::Bad(Bad { detail: Some(format!("{percent} %")), worse: None })
+        }
+        percent if !power.is_discharging || percent >= low + BATTERY_MARGIN => Seen::Well,
+        _ => Seen::Between,
+    })
+}
+
+/// With the second of two looks.
+const NEAR_CRITICAL: Worse = Worse { reason: "NearCriticalTrip", set_after: Duration::from_secs(10) };
+
+/// Passive and critical, m°C; `None`: nothing says that it is the processor's.
+fn limits_of(zone: &Zone) -> Option<(i64, i64)> {
+    match (zone.passive_millidegrees, zone.critical_millidegrees) {
+        (None, None) => {
+            let kind = zone.kind.to_ascii_lowercase();
+            PROCESSORS.iter().any(|part| kind.contains(part)).then_some((PASSIVE, CRITICAL))
+        }
+        (passive, critical) => {
+            let passive = passive.unwrap_or(PASSIVE.min(critical.unwrap_or(PASSIVE)));
+            Some((passive, critical.unwrap_or(CRITICAL.max(passive + 2 * MARGIN))))
+        }
+    }
+}
+
+fn text_of(zone: &Zone) -> String {
+    let name = if zone.kind.is_empty() { "a zone without a name" } else { &zone.kind };
+    format!("{name} at {} °C", zone.millidegrees / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::ConditionSetting;
+    use crate::node::tests::samples;
+    use crate::probe::facts::{FileSystemErrors, Power, Thermal, Wear};
+
+    fn zone(kind: &str, degrees: i64, passive: Option<i64>, critical: Option<i64>) -> Zone {
+        let [passive_millidegrees, critical_millidegrees] = [passive, critical].map(|trip| trip.map(|at| at * 1000));
+        Zone { kind: kind.to_owned(), millidegrees: degrees * 1000, passive_millidegrees, critical_millidegrees }
+    }
+
+    #[test]
+    fn each_zone_is_judged_by_its_own_trips_and_a_processors_without_any_by_the_defaults() {
+        let mut facts = samples::facts();
+        let mut of = |zones: &[Zone], slowed_by: Option<&str>| {
+            let thermal = Thermal { zones: zones.to_vec(), slowed_by: slowed_by.map(str::to_owned) };
+            facts.readings.health.thermal = Some(Ok(thermal));
+            match thermal_throttled(&facts, &samples::settings()) {
+                Seen::Well => "well".to_owned(),
+                Seen::Between => "between".to_owned(),
+                Seen::Bad(Bad { detail, worse }) => {
+                    format!("{} {}", worse.map_or("bad", |worse| worse.reason), detail.unwrap())
+                }
+                Seen::Nothing | Seen::Unread(_) => panic!(),
+            }
+        };
+        let cpu = |degrees| zone("cpu-thermal", degrees, None, None);
+        assert_eq!([of(&[cpu(74)], None), of(&[cpu(75)], None)], ["well", "between"]);
+        assert_eq!(of(&[cpu(80)], None), "bad cpu-thermal at 80 °C");
+        assert_eq!(of(&[cpu(85)], None), "NearCriticalTrip cpu-thermal at 85 °C");
+        assert_eq!(of(&[zone("gadget", 99, None, None)], None), "well", "whose limits nobody knows");
+        let own = |degrees| zone("gpu", degrees, Some(97), Some(101));
+        assert_eq!([of(&[own(91)], None), of(&[own(92)], None)], ["well", "between"]);
+        assert_eq!(of(&[own(97)], None), "NearCriticalTrip gpu at 97 °C", "4 °C from the end");
+        assert_eq!(of(&[zone("x", 88, Some(95), None)], None), "well");
+        assert_eq!(of(&[zone("x", 66, None, Some(70))], None), "NearCriticalTrip x at 66 °C");
+        assert_eq!(of(&[cpu(40), own(98), cpu(81)], None), "NearCriticalTrip gpu at 98 °C", "the worst of them");
+        assert_eq!(of(&[cpu(40)], Some("thermal-cpufreq-0")), "bad slowed down by thermal-cpufreq-0");
+        facts.readings.health.thermal = Some(Ok(Thermal { zones: vec![cpu(70)], slowed_by: None }));
+        let mut settings = samples::settings();
+        settings.conditions.insert("ThermalThrottled".to_owned(), ConditionSetting::Threshold(70));
+        assert!(matches!(thermal_throttled(&facts, &settings), Seen::Bad(_)), "by the settings");
+    }
+
+    #[test]
+    fn storage_is_worn_by_its_life_or_its_spare_blocks() {
+        let mut facts = samples::facts();
+        let mut of = |life_tenths, spare_state| {
+            let wear = Wear { device: "mmcblk0".to_owned(), life_tenths, spare_state };
+            facts.readings.health.storage_wear = Some(Ok(wear));
+            match storage_wear_high(&facts, &samples::settings()) {
+                Seen::Well => "well".to_owned(),
+                Seen::Bad(Bad { detail, worse }) => {
+                    format!("{} {}", worse.map_or("bad", |worse| worse.reason), detail.unwrap())
+                }
+                _ => panic!(),
+            }
+        };
+        assert_eq!([of(Some(9), Some(1)), of(Some(9), None), of(None, Some(1))], ["well"; 3]);
+        assert_eq!(of(Some(10), Some(1)), "bad mmcblk0, 90 to 100 % of its life are used up");
+        assert_eq!(of(Some(11), Some(1)), "LifetimeExceeded mmcblk0, more than all of its life is used up");
+        assert_eq!(of(None, Some(2)), "SpareBlocksLow mmcblk0, its spare blocks are used up");
+        let both = "SpareBlocksExhausted mmcblk0, 0 to 10 % of its life are used up, its spare blocks are used up";
+        assert_eq!(of(Some(1), Some(3)), both);
+        let wear = Wear { device: "mmcblk0".to_owned(), life_tenths: Some(8), spare_state: None };
+        facts.readings.health.storage_wear = Some(Ok(wear));
+        let mut settings = samples::settings();
+        settings.conditions.insert("StorageWearHigh".to_owned(), ConditionSetting::Threshold(70));
+        assert!(matches!(storage_wear_high(&facts, &settings), Seen::Bad(_)), "by the settings");
+    }
+
+    #[test]
+    fn a_battery_is_low_while_it_empties_and_a_board_is_on_it_without_another_supply() {
+        let mut facts = samples::facts();
+        let mut of = |supply, capacity_percent, is_discharging, is_critical| {
+            let power = Power { on_battery: supply, capacity_percent, is_discharging, is_critical };
+            facts.readings.health.power = Some(Ok(power));
+            let settings = samples::settings();
+            [on_battery(&facts, &settings), battery_low(&facts, &settings)].map(|seen| match seen {
+                Seen::Nothing => "nothing",
+                Seen::Well => "well",
+                Seen::Between => "between",
+                Seen::Bad(_) => "bad",
+                Seen::Unread(_) => "unread",
+            })
+        };
+        assert_eq!(of(Some(true), 81, true, false), ["bad", "well"]);
+        assert_eq!(of(Some(true), 15, true, false), ["bad", "bad"]);
+        assert_eq!(of(Some(true), 16, true, false), ["bad", "between"]);
+        assert_eq!(of(Some(true), 20, true, false), ["bad", "well"]);
+        assert_eq!(of(Some(false), 5, false, false), ["well", "well"], "it fills up");
+        assert_eq!(of(None, 50, true, true), ["nothing", "bad"], "by its own word");
+    }
+
+    #[test]
+    fn a_file_system_is_corrupt_by_errors_since_the_boot_alone() {
+        let mut facts = samples::facts();
+        let mut of = |count, is_new| {
+            facts.readings.health.file_systems =
+                Some(Ok(FileSystemErrors { device: "sda1".to_owned(), count, is_new }));
+            match file_system_corrupt(&facts, &samples::settings()) {
+                Seen::Bad(bad) => bad.detail,
+                Seen::Well => None,
+                _ => panic!("neither well nor bad"),
+            }
+        };
+        assert_eq!([of(0, false), of(7, false)], [None, None]);
+        assert_eq!(of(7, true).as_deref(), Some("sda1, 7 since its last fsck"));
+    }
+
+    #[test]
+    fn a_supply_that_sags_is_told_and_one_that_nobody_watches_is_not() {
+        let mut facts = samples::facts();
+        let mut of = |undervoltage| {
+            facts.readings.health.undervoltage = undervoltage;
+            match undervoltage_of(&facts) {
+                Seen::Nothing => "nothing",
+                Seen::Unread(_) => "unread",
+                Seen::Well => "well",
+                Seen::Between => "between",
+                Seen::Bad(_) => "bad",
+            }
+        };
+        assert_eq!([of(None), of(Some(Ok(false))), of(Some(Ok(true)))], ["nothing", "well", "bad"]);
+        assert_eq!(of(Some(samples::absent())), "unread");
+    }
+
+    fn undervoltage_of(facts: &Facts) -> Seen<'_> {
+        undervoltage(facts, &samples::settings())
+    }
+}
