@@ -10,7 +10,7 @@ use super::error::CliError;
 use crate::config::kubeconfig::{Kubeconfig, Material};
 use crate::config::settings::Token;
 use crate::config::{self, Loaded, Settings, limits};
-use crate::io::{credentials, file, identity, network};
+use crate::io::{clock, credentials, file, identity, network};
 use crate::node::{self, NodeName};
 use crate::probe::{self, Facts, Machine, Root};
 use zeroize::Zeroizing;
@@ -226,6 +226,7 @@ pub fn facts(root: &str, settings: &Settings) -> Result<(Facts, Vec<String>), Cl
     let mut facts = probe::facts(&folder, settings);
     if root == "/" {
         facts.network = network::with_live_addresses(facts.network);
+        facts.readings.health.wall_clock = Some(clock::wall_clock());
     }
     Ok((facts, probe::remarks(&folder)))
 }

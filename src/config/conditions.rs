@@ -18,8 +18,9 @@ pub enum ConditionSetting {
 pub type PerCondition = TextMap<ConditionSetting>;
 
 /// Those that can be switched off, each with its threshold, if it has one: what it may be.
-const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 6] = [
+const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 7] = [
     ("FilesystemCorruptionProblem", None),
+    ("NTPProblem", None),
     ("Undervoltage", None),
     // °C.
     ("ThermalThrottled", Some(40..=120)),

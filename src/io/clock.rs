@@ -7,6 +7,8 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use super::kernel;
+use crate::probe::facts::WallClock;
+use crate::probe::{Absent, Fact, Why};
 use crate::time::{Now, Up, Wall};
 
 /// No wall clock is right before this program was built: `SOURCE_DATE_EPOCH` of the build, or the date of this release.
@@ -25,6 +27,15 @@ pub const NEVER: Up = Up::since_boot(Duration::MAX);
 pub fn now() -> Now {
     let built = Wall::from_unix_seconds(BUILT_UNIX_SECONDS);
     Now { up: up(), wall: Some(wall()).filter(|wall| *wall >= built) }
+}
+
+/// How right the wall clock is, as far as this kernel knows.
+pub fn wall_clock() -> Fact<WallClock> {
+    let is_unset = now().wall.is_none();
+    match kernel::clock_discipline() {
+        Ok((is_synchronised, most_off_us)) => Ok(WallClock { is_unset, is_synchronised, most_off_us }),
+        Err(errno) => Err(Absent::new("adjtimex", Why::Errno(errno as i32))),
+    }
 }
 
 /// The boot-time clock; the monotonic one on a kernel without it (before 2.6.39), which differs only in suspend.
@@ -81,7 +92,9 @@ pub struct CertificateClock {
 
 impl CertificateClock {
     pub fn new() -> Arc<CertificateClock> {
-        CertificateClock::reading(|| (wall(), kernel::clock_is_synchronised()))
+        CertificateClock::reading(|| {
+            (wall(), kernel::clock_discipline().is_ok_and(|(is_synchronised, _)| is_synchronised))
+        })
     }
 
     pub(super) fn reading(kernel: fn() -> Kernel) -> Arc<CertificateClock> {

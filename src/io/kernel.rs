@@ -103,16 +103,17 @@ pub fn filter_system_calls(program: &mut [sock_filter]) -> Result<(), Errno> {
     if Errno::result(taken)? > 0 { Err(Errno::ESRCH) } else { Ok(()) }
 }
 
-/// Whether an NTP client says that it keeps the wall clock right (adjtimex(2), without `STA_UNSYNC`). The kernel itself
-/// takes that back some hours after the last word of such a client. No, where the kernel refuses to say.
-pub fn clock_is_synchronised() -> bool {
+/// Whether an NTP client says that it keeps the wall clock right (adjtimex(2), without `STA_UNSYNC`), and how far off it is
+/// then at most, in microseconds. The kernel itself takes that back some hours after the last word of such a client.
+pub fn clock_discipline() -> Result<(bool, u64), Errno> {
     // Twice the room: whatever width of time a libc has, it writes no further than this.
     let mut answer = MaybeUninit::<[libc::timex; 2]>::zeroed();
     let timex = answer.as_mut_ptr().cast::<libc::timex>();
     // SAFETY: `timex` is numbers only, so zeroes are one, and `modes` of zero asks and sets nothing. The pointer is to
     // memory of ours, aligned and writable, that outlives the call; nobody else has it.
-    let (state, status) = unsafe { (libc::adjtimex(timex), (*timex).status) };
-    state >= 0 && status & libc::STA_UNSYNC == 0
+    let (state, status, error_us) = unsafe { (libc::adjtimex(timex), (*timex).status, (*timex).maxerror) };
+    Errno::result(state)?;
+    Ok((status & libc::STA_UNSYNC == 0, u64::try_from(error_us).unwrap_or(0)))
 }
 
 /// The beginning of `struct tcp_info` (linux/tcp.h), which only ever grew: this long since Linux 4.19.

@@ -17,7 +17,7 @@ use crate::time::{Up, Wall};
 pub(super) use rows::ROWS;
 
 /// How many conditions are ours.
-pub const COUNT: usize = 14;
+pub const COUNT: usize = 15;
 
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {

@@ -123,6 +123,20 @@ pub struct Health {
     pub storage_wear: Option<Fact<Wear>>,
     pub power: Option<Fact<Power>>,
     pub file_systems: Option<Fact<FileSystemErrors>>,
+    /// Of the machine that the agent runs on: no file says it.
+    pub wall_clock: Option<Fact<WallClock>>,
+}
+
+/// How right the wall clock is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WallClock {
+    /// Before the day on which this program was built.
+    pub is_unset: bool,
+    /// Somebody says that it is kept right.
+    pub is_synchronised: bool,
+    /// How far off it is then at most, in microseconds.
+    pub most_off_us: u64,
 }
 
 /// Of the ext4 in which the kernel has found most errors.
@@ -194,13 +208,14 @@ impl Health {
     /// Of the same board, where its sensors do not answer.
     #[must_use]
     pub fn unanswered(&self, why: &Absent) -> Health {
-        let Health { undervoltage, thermal, storage_wear, power, file_systems } = self;
+        let Health { undervoltage, thermal, storage_wear, power, file_systems, wall_clock } = self;
         Health {
             undervoltage: undervoltage.as_ref().map(|_| Err(why.clone())),
             thermal: thermal.as_ref().map(|_| Err(why.clone())),
             storage_wear: storage_wear.as_ref().map(|_| Err(why.clone())),
             power: power.as_ref().map(|_| Err(why.clone())),
             file_systems: file_systems.as_ref().map(|_| Err(why.clone())),
+            wall_clock: wall_clock.clone(),
         }
     }
 }

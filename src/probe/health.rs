@@ -77,6 +77,7 @@ impl HealthFiles {
             storage_wear: wear.worst(),
             power: power.as_mut().and_then(|files| files.read(root)),
             file_systems: file_systems.worst(),
+            wall_clock: None,
         }
     }
 

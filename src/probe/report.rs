@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::facts::{Absent, Fact, Facts, FileSystem, Interface, InterfaceAddress, Machine, Pids};
+use super::facts::{Absent, Fact, Facts, FileSystem, Health, Interface, InterfaceAddress, Machine, Pids};
 use crate::config::plain_text;
 
 /// All facts, in camel case. An absent one is `{"absent": word, "path": ..., "why": ...}`.
@@ -60,25 +60,7 @@ pub fn to_text(facts: &Facts) -> String {
         page.line(name, count, u64::to_string);
     }
     page.line("pids", &readings.pids, |Pids { limit, used }| format!("{used} of {limit}"));
-    page.sensor("supply", &readings.health.undervoltage, |is_low| {
-        if *is_low { "voltage is too low" } else { "voltage is sufficient" }.to_owned()
-    });
-    page.sensor("temperature", &readings.health.thermal, |thermal| {
-        let slowed = thermal.slowed_by.iter().map(|by| format!(", slowed down by {by}"));
-        format!("{} °C{}", degrees(thermal.hottest_millidegrees()), slowed.collect::<String>())
-    });
-    page.sensor("wear", &readings.health.storage_wear, |wear| {
-        let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));
-        format!("{}{}", wear.device, life.unwrap_or_default())
-    });
-    page.sensor("errors", &readings.health.file_systems, |errors| {
-        let since = if errors.is_new { ", some since the boot" } else { "" };
-        format!("{} on {} since its last fsck{since}", errors.count, errors.device)
-    });
-    page.sensor("power", &readings.health.power, |power| {
-        let supply = if power.on_battery == Some(true) { "on battery, " } else { "" };
-        format!("{supply}battery at {} %", power.capacity_percent)
-    });
+    health(&mut page, &readings.health);
     for interface in &network.interfaces {
         page.text("interface", &interface_text(interface));
     }
@@ -93,6 +75,34 @@ pub fn to_text(facts: &Facts) -> String {
     page.line("system-uuid", &machine.system_uuid, String::clone);
     page.line("boot-id", &machine.boot_id, String::clone);
     page.finish()
+}
+
+/// What the board itself may suffer from.
+fn health(page: &mut Page, health: &Health) {
+    page.sensor("supply", &health.undervoltage, |is_low| {
+        if *is_low { "voltage is too low" } else { "voltage is sufficient" }.to_owned()
+    });
+    page.sensor("temperature", &health.thermal, |thermal| {
+        let slowed = thermal.slowed_by.iter().map(|by| format!(", slowed down by {by}"));
+        format!("{} °C{}", degrees(thermal.hottest_millidegrees()), slowed.collect::<String>())
+    });
+    page.sensor("wear", &health.storage_wear, |wear| {
+        let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));
+        format!("{}{}", wear.device, life.unwrap_or_default())
+    });
+    page.sensor("errors", &health.file_systems, |errors| {
+        let since = if errors.is_new { ", some since the boot" } else { "" };
+        format!("{} on {} since its last fsck{since}", errors.count, errors.device)
+    });
+    page.sensor("clock", &health.wall_clock, |clock| {
+        let kept = if clock.is_synchronised { "kept right, within" } else { "kept right by nobody, may be off by" };
+        let text = format!("{kept} {} ms", clock.most_off_us / 1000);
+        if clock.is_unset { format!("{text}, never set") } else { text }
+    });
+    page.sensor("power", &health.power, |power| {
+        let supply = if power.on_battery == Some(true) { "on battery, " } else { "" };
+        format!("{supply}battery at {} %", power.capacity_percent)
+    });
 }
 
 /// How large a machine is, in a few words.

@@ -4,7 +4,7 @@ use super::super::agent::{Launch, Nodepulse};
 use super::super::cluster::audit::micros;
 use super::super::cluster::{Cluster, NodeIdentity, Result, Validity, wait_until};
 use super::super::trials::Case;
-use super::{SOON, is_renewal, now_us, renew_time, wait_for_requests, wait_until_ready};
+use super::{SOON, is_renewal, now_us, renew_time, wait_for_node, wait_for_requests, wait_until_ready};
 use std::process::Command;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
     cases![
         &[],
         a_board_in_1970_whose_servers_certificate_was_renewed_meanwhile_is_ready,
+        a_clock_that_is_kept_right_is_said_so,
         a_board_70_years_ahead_that_nobody_synchronises_is_ready,
         a_board_70_years_ahead_that_is_called_synchronised_is_told_why_it_cannot,
     ]
@@ -61,7 +62,26 @@ fn a_board_in_1970_whose_servers_certificate_was_renewed_meanwhile_is_ready(clus
     let since_1970 = i64::try_from(issued).map_err(|e| e.to_string())?;
     let _agent = start(cluster, &own, 12 - since_1970, false)?;
     wait_until_ready(cluster, &own)?;
-    Ok(())
+    wait_for_clock(
+        cluster,
+        &own,
+        ["True", "ClockUnset", "Nobody keeps the clock right: it is before this program was built"],
+    )
+}
+
+/// Status, reason and message of what the Node says of its board's clock.
+fn wait_for_clock(cluster: &Cluster, node: &NodeIdentity, said: [&str; 3]) -> Result<()> {
+    wait_for_node(cluster, node, &format!("the clock {said:?}"), SOON, |found| {
+        let conditions = found["status"]["conditions"].as_array()?;
+        let clock = conditions.iter().find(|one| one["type"] == "NTPProblem")?;
+        (["status", "reason", "message"].map(|key| &clock[key]) == said).then_some(())
+    })
+}
+
+fn a_clock_that_is_kept_right_is_said_so(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("punctual")?;
+    let _agent = start(cluster, &node, 0, true)?;
+    wait_for_clock(cluster, &node, ["False", "NTPIsUp", "The clock is kept right"])
 }
 
 fn a_board_70_years_ahead_that_nobody_synchronises_is_ready(cluster: &Cluster) -> Result<()> {

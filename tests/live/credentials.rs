@@ -8,7 +8,7 @@ use super::proxy::{Manner, Proxy, server_config};
 use super::{SOON, wait_until_ready};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use nix::sys::signal::Signal;
-use nodepulse::io::kernel::clock_is_synchronised;
+use nodepulse::io::kernel::clock_discipline;
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -154,7 +154,7 @@ fn a_server_certificate_of_tomorrow_is_told(cluster: &Cluster) -> Result<()> {
     let api = cluster.api_server(Validity::NotYet)?;
     let node = cluster.node_at(&api, "hasty", Credential::Valid)?;
     let mut agent = Launch::quick(&node).start(cluster)?;
-    let told = if clock_is_synchronised() {
+    let told = if clock_discipline().is_ok_and(|(is_synchronised, _)| is_synchronised) {
         "the server's certificate is not valid yet"
     } else {
         "the server's clock and its certificate do not agree"

@@ -86,7 +86,8 @@ fn conditions(disk_pressure: bool) -> Value {
     let ready = condition("Ready", "True", "KubeletReady", "kubelet is posting ready status");
     let sound = "No file system has had errors since the boot";
     let corrupt = condition("FilesystemCorruptionProblem", "False", "FilesystemIsOK", sound);
-    all.into_iter().chain(has_ext4().then_some(corrupt)).chain([ready]).collect()
+    let clock = condition("NTPProblem", "False", "NTPIsUp", "The clock is kept right");
+    all.into_iter().chain(has_ext4().then_some(corrupt)).chain([clock, ready]).collect()
 }
 
 /// Whether this machine counts the errors of a file system.

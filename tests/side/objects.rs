@@ -46,6 +46,11 @@ const NODE: &[Row] = &[
         NOT_A_KUBELETS,
     ),
     sometimes("status.conditions[FilesystemCorruptionProblem].last*Time", "-", "<time>", NOT_A_KUBELETS),
+    row("status.conditions[NTPProblem].type", "-", "NTPProblem", NOT_A_KUBELETS),
+    row("status.conditions[NTPProblem].status", "-", "False", NOT_A_KUBELETS),
+    row("status.conditions[NTPProblem].reason", "-", "NTPIsUp", NOT_A_KUBELETS),
+    row("status.conditions[NTPProblem].message", "-", "The clock is kept right", NOT_A_KUBELETS),
+    row("status.conditions[NTPProblem].last*Time", "-", "<time>", NOT_A_KUBELETS),
     row("status.runtimeHandlers*", "*", "-", NO_RUNTIME),
     row("status.features.*", "*", "-", NO_RUNTIME),
     row("status.declaredFeatures*", "*", "-", "UPD-4: these features are about pods; no container runtime"),
@@ -126,8 +131,9 @@ fn conditions_are_in_the_kubelets_order(cluster: &Cluster) -> Result<()> {
         Leaves::from([("conditions".to_owned(), texts(&list, "type"))])
     });
     assert_eq!(kubelet["conditions"], "MemoryPressure, DiskPressure, PIDPressure, Ready");
-    let all = "MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, Ready|\
-               MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, FilesystemCorruptionProblem, Ready";
+    let all = "MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, NTPProblem, Ready|\
+               MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, FilesystemCorruptionProblem, NTPProblem, \
+               Ready";
     judge("Order of conditions", &kubelet, &nodepulse, &[row("conditions", "*", all, NOT_A_KUBELETS)])
 }
 

@@ -122,6 +122,7 @@ const MACHINE: &[Row] = &[
         "*",
         "a condition of the board",
     ),
+    sometimes("PATCH.status.$setElementOrder/conditions[NTPProblem].type", "-", "*", "node-problem-detector's"),
 ];
 
 /// Which of the reports that followed is compared, byte for byte but for times.

@@ -81,6 +81,11 @@ pub static REMEDIES: &[Remedy] = &[
         "an error since the boot; over when the board was started again and a day went by without one",
         "dmesg says which errors; save what is needed, run fsck on it, and replace a card that goes on failing",
     ]),
+    of_board("NTPProblem", &["clock"], [
+        "adjtimex(2): what an NTP client has told the kernel",
+        "ten minutes in which nobody keeps the clock right, or it may be more than a second off; at once where it was never set",
+        "timedatectl set-ntp true, or start chrony or ntpd, and let UDP port 123 through; with a client that tells the kernel nothing, conditions: NTPProblem: false",
+    ]),
     of_board("Undervoltage", &["supply"], [
         "the hwmon device rpi_volt (kernel module raspberrypi-hwmon)",
         "its alarm; over after five minutes without",

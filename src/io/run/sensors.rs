@@ -39,7 +39,10 @@ impl Sensors {
         let root = root.clone();
         Sensors::new(move || {
             let mut files = HealthFiles::new(&root);
-            Box::new(move || (files.read(), files.is_search_due()))
+            Box::new(move || {
+                let said = Health { wall_clock: Some(clock::wall_clock()), ..files.read() };
+                (said, files.is_search_due())
+            })
         })
     }
 

@@ -94,6 +94,27 @@ pub(in crate::node) fn file_system_corrupt<'a>(facts: &'a Facts, _: &Settings) -
     })
 }
 
+/// How far off a clock may be that somebody keeps right.
+const MOST_OFF_US: u64 = 1_000_000;
+
+/// By the kernel, which hears of it from the NTP client.
+pub(in crate::node) fn clock_wrong<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(facts.readings.health.wall_clock.as_ref(), |clock| {
+        let unset = Worse { reason: "ClockUnset", set_after: Duration::ZERO };
+        match (clock.is_unset, clock.is_synchronised) {
+            (true, _) => {
+                Seen::Bad(Bad { detail: Some("it is before this program was built".to_owned()), worse: Some(unset) })
+            }
+            (false, false) => Seen::Bad(Bad::default()),
+            (false, true) if clock.most_off_us > MOST_OFF_US => {
+                let detail = Some(format!("it may be {} s off", clock.most_off_us / MOST_OFF_US));
+                Seen::Bad(Bad { detail, worse: None })
+            }
+            (false, true) => Seen::Well,
+        }
+    })
+}
+
 /// Of a board with a battery whose other supplies can be seen.
 pub(in crate::node) fn on_battery<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
     seen(facts.readings.health.power.as_ref(), |power| match power.on_battery {
@@ -145,7 +166,7 @@ mod tests {
     use super::*;
     use crate::config::settings::ConditionSetting;
     use crate::node::tests::samples;
-    use crate::probe::facts::{FileSystemErrors, Power, Thermal, Wear};
+    use crate::probe::facts::{FileSystemErrors, Power, Thermal, WallClock, Wear};
 
     fn zone(kind: &str, degrees: i64, passive: Option<i64>, critical: Option<i64>) -> Zone {
         let [passive_millidegrees, critical_millidegrees] = [passive, critical].map(|trip| trip.map(|at| at * 1000));
@@ -249,6 +270,27 @@ mod tests {
         };
         assert_eq!([of(0, false), of(7, false)], [None, None]);
         assert_eq!(of(7, true).as_deref(), Some("sda1, 7 since its last fsck"));
+    }
+
+    #[test]
+    fn a_clock_is_wrong_that_nobody_keeps_right_or_that_may_be_a_second_off_and_at_once_where_it_was_never_set() {
+        let mut facts = samples::facts();
+        assert!(matches!(clock_wrong(&facts, &samples::settings()), Seen::Nothing));
+        let mut of = |is_unset, is_synchronised, most_off_us| {
+            facts.readings.health.wall_clock = Some(Ok(WallClock { is_unset, is_synchronised, most_off_us }));
+            match clock_wrong(&facts, &samples::settings()) {
+                Seen::Bad(bad) => Some((bad.detail, bad.worse.map(|worse| (worse.reason, worse.set_after)))),
+                Seen::Well => None,
+                _ => panic!("neither well nor bad"),
+            }
+        };
+        assert_eq!([of(false, true, 0), of(false, true, 1_000_000)], [None, None]);
+        assert_eq!(of(false, true, 2_000_000), Some((Some("it may be 2 s off".to_owned()), None)));
+        assert_eq!(of(false, false, 16_000_000), Some((None, None)));
+        for is_synchronised in [true, false] {
+            let worse = of(true, is_synchronised, 0).unwrap().1;
+            assert_eq!(worse, Some(("ClockUnset", Duration::ZERO)));
+        }
     }
 
     #[test]

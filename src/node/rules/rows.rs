@@ -113,6 +113,16 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
         like: Like::Problem,
     },
     Row {
+        kind: "NTPProblem",
+        judge: Judge::Board(Gauge { look: looks::clock_wrong, set_after: minutes(10), clear_after: minutes(1) }),
+        words: [
+            Words("NTPIsDown", "Nobody keeps the clock right", "NTPIsDown"),
+            Words("NTPIsUp", "The clock is kept right", "NTPIsUp"),
+            Words("ClockUnreadable", "the kernel does not say whether the clock is kept right", "ClockUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
         kind: "Undervoltage",
         judge: Judge::Board(Gauge { look: looks::undervoltage, set_after: AT_ONCE, clear_after: minutes(5) }),
         words: [

@@ -35,6 +35,7 @@ pub(crate) static ALL_WELL: [Wanted; COUNT] = [
     NO_SENSOR,
     NO_SENSOR,
     NO_SENSOR,
+    NO_SENSOR,
     well(Status::True),
 ];
 const WELL: Wanted = well(Status::False);
