@@ -17,7 +17,7 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible source run test test-http1 test-cross test-vm test-fleet test-rotation test-services test-recipes upgrade \
+.PHONY: help build static release release-all reproducible source run test test-http1 test-cross test-vm test-fleet test-rotation test-services test-alerts test-recipes upgrade \
     packages lint deny fmt cluster bench sim mutants fuzz board install clean
 
 help: ## What each target does
@@ -77,16 +77,19 @@ test-recipes: ## Each of those recipes, offline, as far as a program that runs (
 test-services: ## Each service file under its service manager, in namespaces of their own (root, mmdebstrap): ARGS='systemd openrc'
 	./tests/services/run $(ARGS)
 
+test-alerts: ## The alert rules for a fleet, by the real promtool (Go; five minutes the first time)
+	./tests/alerts/run
+
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test cross --test vm --test fleet -- -D warnings
 	for script in .ci/run tests/run tests/boards/capture tests/recipes/run tests/vm/init tests/vm/forbidden targets/build targets/musl \
-	    targets/kubernetes/enroll targets/kubernetes/names-policy targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
+	    targets/kubernetes/enroll targets/kubernetes/names-policy targets/kubernetes/kubectl-nodepulse targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
 	    targets/packages/install.sh; do sh -n "$$script" || exit 1; done
 	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done
 	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
-	for script in tests/cluster/build tests/boxes/parts tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
+	for script in tests/alerts/run tests/cluster/build tests/boxes/parts tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
 	    targets/try-cross tests/mutants targets/packages/build targets/packages/sign targets/advisories; do bash -n $$script || exit 1; done
 
 deny: ## What is linked in, by cargo-deny and the advisories of today: make deny, or ARGS='bans licenses sources' without a network
@@ -127,7 +130,8 @@ install: build ## Install binary, man page, completions and the cluster's files 
 	install -Dm755 "$(FOLDER)/release/nodepulse" "$(DESTDIR)$(PREFIX)/bin/nodepulse"
 	install -d "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
 	install -m644 targets/kubernetes/*.* "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
-	install -m755 targets/kubernetes/enroll targets/kubernetes/names-policy "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
+	install -m755 targets/kubernetes/enroll targets/kubernetes/names-policy targets/kubernetes/kubectl-nodepulse \
+	    "$(DESTDIR)$(PREFIX)/share/nodepulse/kubernetes"
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man8" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
 	    "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
 	install -m644 targets/nodepulse.8 "$(DESTDIR)$(PREFIX)/share/man/man8/nodepulse.8"

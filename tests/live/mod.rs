@@ -24,6 +24,7 @@ mod earlier;
 mod expected;
 mod faults;
 mod fence;
+mod fleet;
 mod http2;
 mod k3s;
 mod lease;
@@ -90,6 +91,7 @@ pub fn cases() -> Vec<Case> {
         roads::cases(),
         budget::cases(),
         absence::cases(),
+        fleet::cases(),
         leaving::cases(),
         logind::cases(),
     ];

@@ -4,8 +4,10 @@ use super::hold;
 use super::tree::page;
 use nodepulse::cli::commands::{COMMANDS, OPTIONS, exit};
 use nodepulse::config::settings::{DefinedBy, SETTINGS, Setting};
+use nodepulse::node::rules::own;
 
 const MANUAL: &str = "targets/nodepulse.8";
+const ALERTS: &str = "targets/kubernetes/alerts.yaml";
 
 /// Rows of the README's table of settings that are missing or name no setting.
 fn readme(text: &str, settings: &[Setting]) -> Vec<String> {
@@ -52,6 +54,25 @@ fn entry(tag: &str, text: &str) -> String {
 fn roff(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-").replace('"', "\\(dq").replace('`', "\\(ga");
     if escaped.starts_with(['.', '\'']) { format!("\\&{escaped}") } else { escaped }
+}
+
+/// Conditions that somebody who reads the alert rules would miss.
+fn unalerted<'a>(rules: &str, conditions: impl Iterator<Item = &'a str>) -> Vec<String> {
+    // In an expression, or in the list of those that have no alert.
+    let names = |line: &str, kind: &str| {
+        let mut words = line.split(|letter: char| !letter.is_ascii_alphanumeric());
+        (line.contains("expr:") || line.contains("condition=") || line.starts_with("#   "))
+            && words.any(|word| word == kind)
+    };
+    let missing = conditions.filter(|kind| !rules.lines().any(|line| names(line, kind)));
+    missing.map(|kind| format!("{ALERTS}: no alert of {kind}, and no reason why")).collect()
+}
+
+#[test]
+fn each_condition_has_an_alert_or_a_reason_why_it_has_none() {
+    let rules = page(ALERTS).unwrap_or_default();
+    hold(unalerted(&rules, own()));
+    assert_eq!(unalerted(&rules, ["WaterInTheCabinet"].into_iter()).len(), 1);
 }
 
 #[test]
