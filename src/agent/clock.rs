@@ -32,11 +32,16 @@ const BELIEVED_WITHIN: Duration = Duration::from_secs(10);
 
 impl ServerClock {
     /// Takes the `Date` of a reply. One that is wrong must not date anything, so there have to be two witnesses: the
-    /// board's own clock, what servers said before, or the reply before this one. Answers whether there were.
-    pub(super) fn is_confirmed(&mut self, date: Wall, now: Now) -> bool {
+    /// board's own clock, what servers said before, or the reply before this one. Answers whether there were. `is_late`: the
+    /// reply took so long that it is later by now than it says; it takes no witness's place.
+    pub(super) fn is_confirmed(&mut self, date: Wall, is_late: bool, now: Now) -> bool {
         let others = [now.wall, carried(self.heard, now), carried(self.alone, now)];
         let is_confirmed = others.into_iter().flatten().any(|other| apart(other, date) <= BELIEVED_WITHIN);
-        self.alone = (!is_confirmed).then_some((now.up, date));
+        self.alone = match self.alone {
+            _ if is_confirmed => None,
+            Some(before) if is_late => Some(before),
+            _ => Some((now.up, date)),
+        };
         is_confirmed
     }
 
@@ -134,7 +139,7 @@ mod tests {
         const RIGHT: i64 = 1_767_225_600;
         const WRONG: i64 = 2_064_000_000;
         let says = |clock: &mut ServerClock, up: u64, wall: Option<i64>, date: i64| {
-            clock.is_confirmed(Wall::from_unix_seconds(date), at(up, wall))
+            clock.is_confirmed(Wall::from_unix_seconds(date), false, at(up, wall))
         };
         let mut clock = ServerClock::default();
         assert!(says(&mut clock, 5, Some(RIGHT), RIGHT + 9), "the board's clock bears it out");
@@ -146,6 +151,13 @@ mod tests {
             clock.believe(Wall::from_unix_seconds(RIGHT + 10), at(16, wall));
             assert!(!says(&mut clock, 26, wall, WRONG), "one that is wrong");
             assert!(says(&mut clock, 36, wall, RIGHT + 30), "what servers said before");
+            let mut late = ServerClock::default();
+            assert!(!says(&mut late, 5, wall, RIGHT));
+            assert!(
+                !late.is_confirmed(Wall::from_unix_seconds(RIGHT + 30), true, at(65, wall)),
+                "it took half a minute"
+            );
+            assert!(says(&mut late, 66, wall, RIGHT + 61), "the one before that");
             assert!(
                 !says(&mut clock, 46, wall, WRONG) && says(&mut clock, 56, wall, WRONG + 10),
                 "the server's clock was set"
