@@ -33,9 +33,9 @@ const BELIEVED_WITHIN: Duration = Duration::from_secs(10);
 impl ServerClock {
     /// Takes the `Date` of a reply. One that is wrong must not date anything, so there have to be two witnesses: the
     /// board's own clock, what servers said before, or the reply before this one. Answers whether there were. `is_late`: the
-    /// reply took so long that it is later by now than it says; it takes no witness's place.
+    /// reply took so long that it is later by now than it says, so that it bears no board's clock out and takes no witness's place.
     pub(super) fn is_confirmed(&mut self, date: Wall, is_late: bool, now: Now) -> bool {
-        let others = [now.wall, carried(self.heard, now), carried(self.alone, now)];
+        let others = [now.wall.filter(|_| !is_late), carried(self.heard, now), carried(self.alone, now)];
         let is_confirmed = others.into_iter().flatten().any(|other| apart(other, date) <= BELIEVED_WITHIN);
         self.alone = match self.alone {
             _ if is_confirmed => None,
@@ -158,6 +158,10 @@ mod tests {
                 "it took half a minute"
             );
             assert!(says(&mut late, 66, wall, RIGHT + 61), "the one before that");
+            assert!(
+                !late.is_confirmed(Wall::from_unix_seconds(RIGHT + 90), true, at(95, Some(RIGHT + 90))),
+                "by a wrong clock"
+            );
             assert!(
                 !says(&mut clock, 46, wall, WRONG) && says(&mut clock, 56, wall, WRONG + 10),
                 "the server's clock was set"
