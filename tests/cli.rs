@@ -370,6 +370,11 @@ fn the_journal_is_shown_beside_a_running_agent_and_after_it() {
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["records"].as_array().map(Vec::len), Some(shown.lines().count() - 1), "{json:#}");
     assert_eq!(json["sizeBytes"], 16_384);
+    let drawn = out(&nodepulse(&["journal", "--state-directory", &state, "--plot"]));
+    assert!(drawn.lines().any(|row| row.starts_with("start") && row.ends_with(" 1 x")), "{drawn}");
+    assert!(drawn.lines().all(|row| row.chars().count() <= 80), "{drawn}");
+    let svg = out(&nodepulse(&["journal", "--file", &file, "-o", "svg"]));
+    assert!(svg.starts_with("<svg ") && svg.contains("<text x=\"8\" y=\"21\">start</text>"), "{svg}");
 }
 
 /// As its own program read them: `tests/live/earlier.rs` says how these files were made.
@@ -384,6 +389,8 @@ fn the_journals_of_an_earlier_version_say_what_they_said() {
         expected["path"] = file.as_str().into();
         let said = out(&nodepulse(&["journal", "--file", &file, "-o", "json"]));
         assert_eq!(serde_json::from_str::<serde_json::Value>(&said).expect("JSON"), expected);
+        let drawn = out(&nodepulse(&["journal", "--file", &file, "--plot"]));
+        assert!(["outage ", "MemoryPressure "].iter().all(|row| drawn.contains(row)), "{drawn}");
         count += 1;
     }
     assert_eq!(count, 9);

@@ -5,7 +5,7 @@ use std::fmt;
 
 use lexopt::Arg;
 
-use super::commands::{COMMANDS, Command, CommandRow, Format, OPTIONS, OptionRow, RUN};
+use super::commands::{COMMANDS, Command, CommandRow, Format, OPTIONS, OptionRow, Picture, RUN};
 use crate::config::settings::{Form, SETTINGS, Setting};
 use crate::config::unknown;
 
@@ -18,6 +18,8 @@ pub struct Invocation {
     /// Folder of `--root`.
     pub root: String,
     pub file: Option<String>,
+    pub picture: Option<Picture>,
+    pub from_events: Option<String>,
     pub until: Option<String>,
     pub reason: Option<String>,
     /// Again and again.
@@ -132,16 +134,25 @@ fn invocation(
         check_taken(row, &options, &flags)?;
         format = value("--output");
     }
+    let [file, until, reason, from_events] = ["--file", "--until", "--reason", "--from-events"].map(value);
+    let is_drawn = value("--plot").is_some() || from_events.is_some();
+    let mut picture = is_drawn.then_some(Picture::Text);
     let format = match format.as_deref() {
         None | Some("text") => Format::Text,
+        Some("json") if is_drawn => {
+            return Err("a picture is text or svg; without --plot -o json has all of it".to_owned());
+        }
         Some("json") => Format::Json,
+        Some("svg") if row.takes("--plot") => {
+            picture = Some(Picture::Svg);
+            Format::Text
+        }
         Some(other) => return Err(format!("unknown format {other:?}: use text or json")),
     };
     let root = value("--root").unwrap_or_else(|| "/".to_owned());
     let sources = Sources { config: value("--config"), flags };
-    let [file, until, reason] = ["--file", "--until", "--reason"].map(value);
     let watch = value("--watch").is_some();
-    Ok(Invocation { command, topic, root, file, until, reason, watch, format, sources })
+    Ok(Invocation { command, topic, root, file, picture, from_events, until, reason, watch, format, sources })
 }
 
 fn check_taken(row: &CommandRow, options: &[(&str, String)], flags: &[(String, String)]) -> Result<(), String> {

@@ -89,7 +89,7 @@ pub const COMMANDS: &[&CommandRow] = &[
         Command::Journal,
         "journal",
         "Show what happened and is not yet sent to the server",
-        &["--config", "--file", "--output"],
+        &["--config", "--file", "--plot", "--from-events", "--output"],
     ),
     &command(
         Command::Cost,
@@ -136,6 +136,8 @@ pub const OPTIONS: &[OptionRow] = &[
     OptionRow { usage: "--config FILE", meaning: "Settings file instead of /etc/nodepulse/config.yaml" },
     OptionRow { usage: "--root DIR", meaning: "Read the files of another board below DIR (probe, render)" },
     OptionRow { usage: "--file FILE", meaning: "A journal that is not in stateDirectory (journal)" },
+    OptionRow { usage: "--plot", meaning: "Draw it along the time (journal; with -o svg: as a picture)" },
+    OptionRow { usage: "--from-events FILE", meaning: "Draw what kubectl get events -o json printed (journal)" },
     OptionRow { usage: "--until TIME", meaning: "When it is over: 8h, 90m or 2026-12-24T06:00:00Z (away)" },
     OptionRow { usage: "--reason TEXT", meaning: "Why, in at most 64 bytes (away)" },
     OptionRow { usage: "--watch", meaning: "Again every two seconds, until Ctrl-C (status)" },
@@ -169,6 +171,13 @@ pub enum Format {
     /// For people; a Node is JSON all the same.
     Text,
     Json,
+}
+
+/// What a picture is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Picture {
+    Text,
+    Svg,
 }
 
 /// Where settings are read from when `--config` is not given; it may be absent then.

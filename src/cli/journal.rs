@@ -6,10 +6,13 @@ use serde_json::{Value, json};
 
 use super::args::Sources;
 use super::colour::{BOLD, DIM, RESET, YELLOW};
+use super::commands::{Picture, exit};
 use super::error::CliError;
 use super::load;
+use super::timeline::Timeline;
 use crate::config::limits;
 use crate::config::plain_text::line;
+use crate::io::clock;
 use crate::io::disk::{JOURNAL, read_journal};
 use crate::io::disk_error;
 use crate::journal::{BootId, Happened, Journal, Moment, Record, Recovery};
@@ -35,6 +38,38 @@ pub fn read(file: Option<&str>, sources: &Sources) -> Result<JournalFile, CliErr
         read => Some(read?),
     };
     Ok(JournalFile::of(path, bytes.as_deref()))
+}
+
+/// What waits, or what events of a server tell, as a picture.
+pub fn drawn(
+    picture: Picture,
+    file: Option<&str>,
+    from_events: Option<&str>,
+    sources: &Sources,
+) -> Result<String, CliError> {
+    let now = clock::now().wall;
+    let timeline = match from_events {
+        Some(path) => {
+            let text = load::events(path)?;
+            Timeline::of_events(&text, now).map_err(|why| CliError::new(exit::USAGE, format!("{path}: {why}")))?
+        }
+        // Of another card nobody knows what came after.
+        None => Timeline::of_records(read(file, sources)?.journal.waiting(), now.filter(|_| file.is_none())),
+    };
+    Ok(match picture {
+        Picture::Text => timeline.to_text(has_utf8()),
+        Picture::Svg => timeline.to_svg(),
+    })
+}
+
+/// By the locale, as every program knows it.
+fn has_utf8() -> bool {
+    let mut set =
+        ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os).filter(|value| !value.is_empty());
+    set.next().is_some_and(|value| {
+        let value = value.to_string_lossy().to_ascii_lowercase();
+        value.contains("utf-8") || value.contains("utf8")
+    })
 }
 
 impl JournalFile {

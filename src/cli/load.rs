@@ -231,6 +231,11 @@ pub fn facts(root: &str, settings: &Settings) -> Result<(Facts, Vec<String>), Cl
     Ok((facts, probe::remarks(&folder)))
 }
 
+/// The events of `--from-events`; `-`: standard input.
+pub fn events(path: &str) -> Result<String, CliError> {
+    text_of(if path == "-" { "/dev/stdin" } else { path }, "list of events", "--from-events", limits::EVENTS_FILE_BYTES)
+}
+
 /// The folder of `targets/kubernetes`: where it was installed along with `program`, else where the source has it.
 pub fn kubernetes_folder(program: &Path) -> String {
     let beside = program.parent().and_then(Path::parent).map(|prefix| prefix.join("share/nodepulse/kubernetes"));

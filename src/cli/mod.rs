@@ -19,6 +19,7 @@ mod render;
 mod renew;
 mod run;
 mod status;
+mod timeline;
 mod why;
 
 use std::ffi::OsString;
@@ -50,7 +51,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
 }
 
 fn execute(invocation: Invocation) -> Result<u8, CliError> {
-    let Invocation { command, topic, root, file, until, reason, watch, format, mut sources } = invocation;
+    let Invocation { command, topic, root, file, picture, from_events, until, reason, watch, format, mut sources } =
+        invocation;
     load::read_token(&mut sources, std::io::stdin().lock())?;
     match command {
         Command::Version => print(&help::version())?,
@@ -77,8 +79,13 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             return Ok(check::exit_code(&findings));
         }
         Command::Journal => {
-            let journal = journal::read(file.as_deref(), &sources)?;
-            print(&shown(&journal, format, JournalFile::to_text, JournalFile::to_json))?;
+            print(&match picture {
+                Some(picture) => journal::drawn(picture, file.as_deref(), from_events.as_deref(), &sources)?,
+                None => {
+                    let journal = journal::read(file.as_deref(), &sources)?;
+                    shown(&journal, format, JournalFile::to_text, JournalFile::to_json)
+                }
+            })?;
         }
         Command::Identity => {
             print(&shown(&identity::read(&sources)?, format, Identity::to_text, Identity::to_json))?;

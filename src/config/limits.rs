@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Longest settings file or kubeconfig, bytes.
 pub const SETTINGS_FILE_BYTES: usize = 256 * 1024;
+/// Longest list of events that a timeline is drawn from.
+pub const EVENTS_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// Nodes of one YAML document after aliases: past this it is a bomb, not a setting.
 pub const YAML_NODES: usize = 10_000;
 /// Nesting of one YAML document.

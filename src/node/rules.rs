@@ -19,6 +19,14 @@ pub(super) use rows::ROWS;
 /// How many conditions are ours.
 pub const COUNT: usize = 15;
 
+/// Which condition came to which status, by the reason of the event that tells of it.
+pub fn told_by(event: &str) -> Option<(&'static str, Status)> {
+    let all = ROWS.iter().flat_map(|row| {
+        [Status::True, Status::False, Status::Unknown].map(|status| (row.kind, status, row.words(status).2))
+    });
+    all.into_iter().find(|(.., reason)| *reason == event && !event.is_empty()).map(|(kind, status, _)| (kind, status))
+}
+
 /// Their names, in the order of a new Node: Ready last.
 pub fn own() -> impl Iterator<Item = &'static str> {
     ROWS.iter().map(|row| row.kind)

@@ -5,7 +5,7 @@ use super::super::agent::Launch;
 use super::super::cluster::{Cluster, Result};
 use super::super::trials::Case;
 use super::fence::FOLDER;
-use super::wait_until_ready;
+use super::{wait_for_event, wait_until_ready};
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -83,6 +83,16 @@ fn the_fleet_stands_in_one_table_with_what_needs_somebody_first(cluster: &Cluste
     let undervoltage = json!({"type": "Undervoltage", "status": "True", "since": "2026-01-02T03:04:05Z",
         "reason": "UndervoltageDetected"});
     assert_eq!(silent["conditions"][0], undervoltage);
+
+    // The same board's events, along the time.
+    wait_for_event(cluster, &board, "Starting")?;
+    let about = format!("involvedObject.kind=Node,involvedObject.name={}", board.name);
+    let events = board.dir.join("events.json");
+    let printed = cluster.kubectl(&["get", "events", "--field-selector", &about, "-o", "json"])?;
+    std::fs::write(&events, printed).map_err(|e| e.to_string())?;
+    let drawn = Command::new(env!("CARGO_BIN_EXE_nodepulse")).arg("journal").arg("--from-events").arg(&events).output();
+    let drawn = drawn.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).map_err(|e| e.to_string())?;
+    assert!(drawn.lines().any(|row| row.starts_with("start ") && row.ends_with(" 1 x")), "{drawn}");
 
     let (code, alone, _) = plug_in(cluster, &["--no-headers", &board.name])?;
     assert!(code == 0 && alone.lines().count() == 1 && alone.starts_with(&board.name), "{code}: {alone}");

@@ -19,6 +19,8 @@ fn invocation(command: Command, format: Format, sources: Sources) -> Invocation 
         topic: String::new(),
         root: "/".to_owned(),
         file: None,
+        picture: None,
+        from_events: None,
         until: None,
         reason: None,
         watch: false,
@@ -75,6 +77,17 @@ fn facts_and_objects_have_formats_and_roots() {
     assert_eq!(parsed("render --zone a"), Ok(invocation(Command::Render, Format::Text, zone())));
     assert_eq!(parsed("--zone a check"), Ok(invocation(Command::Check, Format::Text, zone())));
     assert_eq!(parsed("journal"), Ok(plain(Command::Journal, Format::Text)));
+    let drawn = Invocation { picture: Some(Picture::Text), ..plain(Command::Journal, Format::Text) };
+    assert_eq!(parsed("journal --plot"), Ok(drawn.clone()));
+    let svg = Invocation { picture: Some(Picture::Svg), ..drawn.clone() };
+    assert_eq!((parsed("journal -o svg"), parsed("journal --plot -o svg")), (Ok(svg.clone()), Ok(svg)));
+    let of_events = Invocation { from_events: Some("-".to_owned()), ..drawn };
+    assert_eq!(parsed("journal --from-events -"), Ok(of_events));
+    assert_eq!(
+        parsed("journal --plot -o json"),
+        Err("a picture is text or svg; without --plot -o json has all of it".to_owned())
+    );
+    assert_eq!(parsed("cost -o svg"), Err("unknown format \"svg\": use text or json".to_owned()));
     let of_file = Invocation { file: Some("j".to_owned()), ..plain(Command::Journal, Format::Json) };
     assert_eq!(parsed("journal --file j -o json"), Ok(of_file));
 }
