@@ -69,8 +69,9 @@ pub(super) struct StatusLane {
     node_may_be_gone: bool,
     /// Since then nothing has shown that it is not.
     doubts_node: bool,
-    /// What a watch said last, and nobody has judged yet.
+    /// What a watch said last, and nobody has judged yet; the end of a Node beside the version of another one.
     seen: Option<Seen>,
+    seen_end: Option<Seen>,
     /// At what others wrote.
     looks: Bucket,
     version_due: Up,
@@ -154,6 +155,7 @@ impl StatusLane {
             node_may_be_gone: false,
             doubts_node: false,
             seen: None,
+            seen_end: None,
             looks: seen::looks(),
             version_due: now,
             version_pause: Backoff::between(Duration::from_secs(60), VERSION_FREQUENCY),
@@ -190,9 +192,11 @@ impl StatusLane {
                 // are in step from the first renewal on, whenever the first report was.
                 let rides =
                     matches!(renewal, Renewal::Sending(_)) && now.up + shared.settings.lease_renew_period() > *latest;
-                if now.up < *not_before || !(may_hurry || now.up >= *earliest || rides) {
-                    let until = with_renewal(*latest, renewal, shared).max(*not_before);
-                    return Step::Wait { until, because: self.tries.because() };
+                let is_due = may_hurry || now.up >= *earliest || rides;
+                if now.up < *not_before || !is_due {
+                    let run =
+                        if is_due { *not_before } else { with_renewal(*latest, renewal, shared).max(*not_before) };
+                    return Step::Wait { until: run, because: self.tries.because() };
                 }
                 if shared.full_report == FullReport::AtOnce {
                     shared.full_report = FullReport::WithNextRun;

@@ -21,7 +21,8 @@ pub(super) fn looks() -> Bucket {
 impl StatusLane {
     /// Takes an event.
     pub(in crate::agent) fn seen(&mut self, seen: Seen) {
-        self.seen = Some(seen);
+        let place = if matches!(seen, Seen::Deleted { .. }) { &mut self.seen_end } else { &mut self.seen };
+        *place = Some(seen);
     }
 
     /// There is a Node of ours, as the server said last, and nothing to be done about it.
@@ -31,7 +32,12 @@ impl StatusLane {
 
     /// Judges what was seen since.
     pub(super) fn judge_seen(&mut self, shared: &mut Shared, now: Now) {
-        let (Some(seen), Some(base)) = (self.seen.take(), self.base.node()) else { return };
+        let both = [self.seen_end.take(), self.seen.take()];
+        both.into_iter().flatten().for_each(|seen| self.judge_one(seen, shared, now));
+    }
+
+    fn judge_one(&mut self, seen: Seen, shared: &mut Shared, now: Now) {
+        let Some(base) = self.base.node() else { return };
         match seen {
             Seen::Deleted { uid } => self.node_may_be_gone |= uid == base.metadata.uid,
             Seen::Version { uid, resource_version } if is_known(&base.metadata, &uid, &resource_version) => {}

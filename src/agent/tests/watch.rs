@@ -289,6 +289,36 @@ fn a_deleted_node_is_made_again_in_that_moment_and_the_end_of_an_earlier_one_is_
 }
 
 #[test]
+fn another_node_of_that_name_that_is_gone_again_before_anybody_looked_is_asked_about() {
+    let mut script = watched();
+    let (ticket, report) = loop {
+        let (ticket, operation) = script.next(Lane::Status);
+        if matches!(operation, Operation::PatchStatus { .. }) {
+            break (ticket, operation);
+        }
+        let reply = script.reply(&operation);
+        script.answer(ticket, reply);
+    };
+    let uid = "uid2".to_owned();
+    script.see(Seen::Version { uid: uid.clone(), resource_version: "99".to_owned() });
+    script.see(Seen::Deleted { uid });
+    let reply = script.reply(&report);
+    script.answer(ticket, reply);
+    assert!(is_read(&script.asks_now().unwrap().1));
+}
+
+#[test]
+fn what_became_urgent_while_patience_was_asked_for_happens_when_that_is_over() {
+    let mut script = watched();
+    script.facts.network.interfaces[0].addresses[0].ip = [10, 0, 0, 2].into();
+    let (lost_ms, _) = script.play(Lane::Status, unconfirmed(400, Some(5)));
+    script.up += SECOND;
+    script.see(Seen::Deleted { uid: "uid1".to_owned() });
+    assert!(script.asks_now().is_none());
+    assert_eq!(script.play_healthy(Lane::Status).0, lost_ms + 5_000, "and not with the next look");
+}
+
+#[test]
 fn another_node_of_that_name_is_read() {
     let mut script = watched();
     script.see(Seen::Version { uid: "uid2".to_owned(), resource_version: "99".to_owned() });
