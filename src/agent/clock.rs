@@ -87,6 +87,11 @@ impl ServerClock {
     }
 }
 
+/// What a `Date` says of now: it was said at some moment of so long a way, so that it is what we think, if that fits.
+pub(super) fn by_now(date: Wall, way: Duration, stamp: Option<Wall>) -> Wall {
+    stamp.map_or(date, |stamp| stamp.clamp(date, date.plus(way)))
+}
+
 fn carried(heard: Option<Heard>, now: Now) -> Option<Wall> {
     heard.map(|(up, said)| said.plus(now.up - up))
 }
@@ -110,6 +115,15 @@ mod tests {
         assert_eq!(clock.believe(Wall::from_unix_seconds(1_767_225_600), at(6, None)), None);
         assert_eq!(clock.stamp(at(10, None)), Some(Wall::from_unix_seconds(1_767_225_604)));
         assert_eq!(clock.stamp(at(11, Some(1_767_225_600))), Some(Wall::from_unix_seconds(1_767_225_600)));
+    }
+
+    #[test]
+    fn a_date_that_was_long_on_its_way_moves_no_clock_that_may_be_right() {
+        let at = |seconds: i64| Wall::from_unix_seconds(1_767_225_600 + seconds);
+        let way = Duration::from_secs(9);
+        let by_now = |stamp: i64| by_now(at(0), way, Some(at(stamp)));
+        assert_eq!([by_now(-3600), by_now(0), by_now(5), by_now(9), by_now(3600)], [at(0), at(0), at(5), at(9), at(9)]);
+        assert_eq!(super::by_now(at(0), way, None), at(0));
     }
 
     #[test]

@@ -227,9 +227,10 @@ impl World {
         let stored =
             stored.and_then(|stored| stored["status"].as_str()).filter(|word| ["True", "False"].contains(word));
         let is_known = stored.map_or_else(|| self.events.was(kind, status), |stored| stored == status);
-        let is_known = is_known || self.conditions.read(kind) == Some(status);
+        let on_disk = self.events.last_synced(kind);
+        let is_known = is_known || [self.conditions.read(kind), on_disk].contains(&Some(status));
         // The last change may be as an earlier one on the disk, and not be there itself (seed 3097879).
-        let is_lost = self.events.last_synced(kind) != Some(truth) || !self.events.has_last(kind);
+        let is_lost = on_disk != Some(truth) || !self.events.has_last(kind);
         let is_unread = self.conditions.is_unread(kind);
         let may_be_unknown = stored.is_none() || self.stray_write_us.is_some();
         is_unread && (is_lost && is_known || status == "Unknown" && may_be_unknown)
