@@ -11,6 +11,8 @@ mod border;
 mod circles;
 #[path = "tidy/conformance.rs"]
 mod conformance;
+#[path = "tidy/dashboard.rs"]
+mod dashboard;
 #[path = "tidy/dependencies.rs"]
 mod dependencies;
 #[path = "tidy/judge.rs"]

@@ -71,7 +71,7 @@ put 644 nodepulse.8 "$prefix/share/man/man8/nodepulse.8"
 put 644 completions/nodepulse.bash "$prefix/share/bash-completion/completions/nodepulse"
 put 644 completions/_nodepulse "$prefix/share/zsh/site-functions/_nodepulse"
 put 644 completions/nodepulse.fish "$prefix/share/fish/vendor_completions.d/nodepulse.fish"
-for file in README.md alerts.yaml auto-approve.yaml bootstrap.yaml daemonset.yaml fleet.md joining.md revoked.yaml service-account.yaml service-accounts.yaml; do
+for file in README.md alerts.yaml auto-approve.yaml bootstrap.yaml daemonset.yaml dashboard.json fleet.md joining.md revoked.yaml service-account.yaml service-accounts.yaml; do
 	put 644 "kubernetes/$file" "$prefix/share/nodepulse/kubernetes/$file"
 done
 for file in enroll kubectl-nodepulse names-policy; do
