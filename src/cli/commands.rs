@@ -136,7 +136,7 @@ pub const OPTIONS: &[OptionRow] = &[
     OptionRow { usage: "--config FILE", meaning: "Settings file instead of /etc/nodepulse/config.yaml" },
     OptionRow { usage: "--root DIR", meaning: "Read the files of another board below DIR (probe, render)" },
     OptionRow { usage: "--file FILE", meaning: "A journal that is not in stateDirectory (journal)" },
-    OptionRow { usage: "--plot", meaning: "Draw it along the time (journal; with -o svg: as a picture)" },
+    OptionRow { usage: "--plot", meaning: "Draw it as text, or with -o svg for a browser (journal)" },
     OptionRow { usage: "--from-events FILE", meaning: "Draw what kubectl get events -o json printed (journal)" },
     OptionRow { usage: "--until TIME", meaning: "When it is over: 8h, 90m or 2026-12-24T06:00:00Z (away)" },
     OptionRow { usage: "--reason TEXT", meaning: "Why, in at most 64 bytes (away)" },
