@@ -141,6 +141,10 @@ impl World {
                 // What could not be read, a Node calls Unknown: that it is no more is a change (seed 75).
                 self.events.may_be_told(seen.kind, Some(seen.status), server_us, server_us, by);
             }
+            if says == Some("Unknown") && !self.is_repaired() {
+                // The controller's Unknown still stands there, and whoever repairs it may date that (seed 20105612).
+                self.conditions.touched(server_us);
+            }
         }
     }
 
