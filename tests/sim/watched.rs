@@ -102,10 +102,19 @@ impl World {
                     return self.schedule(AGAIN_US, Event::OfWatch(OfWatch::Tells(number, seen)));
                 }
                 self.trace.say(|| format!("<- {seen:?}"));
+                self.was_heard();
                 self.feed(Input::Seen(seen));
             }
             OfWatch::Ends(number, result) if self.is_watching(number) => self.end_watch(result),
             _ => {}
+        }
+    }
+
+    /// The server is there, though it answers nothing (seed 30259741).
+    fn was_heard(&mut self) {
+        let wall_us = self.server_wall_us();
+        if let Some(done_us) = self.reach.done_us.take() {
+            self.reach.done_us = Some(*done_us.start()..=wall_us.max(*done_us.end()));
         }
     }
 
@@ -125,6 +134,9 @@ impl World {
         let Some(ticket) = self.watched.ticket.take() else { return };
         self.watched.forget();
         self.trace.say(|| format!("<- the watch is over: {result:?}"));
+        if result.is_ok() {
+            self.was_heard();
+        }
         let result = result.map(|()| Document::Nothing);
         self.feed(Input::Answered(ticket, Answer { date: None, result }));
     }

@@ -455,7 +455,7 @@ pub struct Reach {
     /// It was reached by this process.
     has_begun: bool,
     /// When it answered last: from the question on that it did what it was asked, until the last answer of any kind.
-    done_us: Option<RangeInclusive<i64>>,
+    pub done_us: Option<RangeInclusive<i64>>,
     /// Something failed since then.
     has_failed: bool,
     failing: Option<Failing>,
