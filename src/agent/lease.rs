@@ -168,6 +168,7 @@ impl LeaseLane {
             // Should this one fail, the next one is the first after a failure.
             self.node_was_written &= known.is_some() && tested.is_none();
             self.last_renew_time = Some(renew_time);
+            shared.renewals.writes(renew_time);
             self.owner_uid = Some(uid.clone());
             self.duration_seconds = Some(duration_seconds);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::Settings;
 use crate::config::limits::REQUEST_DEADLINE;
-use crate::time::Up;
+use crate::time::{Up, Wall};
 
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
@@ -13,7 +13,12 @@ pub(super) struct Renewals {
     acknowledged_at: Option<Up>,
     /// When a gap was noticed, up to the renewal that ends it.
     gap_noticed_at: Option<Up>,
+    /// renewTimes of the last writes to the Lease, the newest first: any of them may come late.
+    written: [Option<Wall>; LATE_WRITES],
 }
+
+/// A write takes up to a deadline to be given up on, and hardly one comes later than after so many of them.
+const LATE_WRITES: usize = 4;
 
 /// An answer that took longer lay there while the board slept: what it says of the time is not of now.
 pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(10);
@@ -27,6 +32,19 @@ const UNHURRIED_PERIODS: u32 = 5;
 impl Renewals {
     pub(super) fn sent(&mut self, now: Up) {
         self.sent_at = Some(now);
+    }
+
+    /// A write to the Lease goes out that says this.
+    pub(super) fn writes(&mut self, renew_time: Wall) {
+        self.written.rotate_right(1);
+        if let Some(newest) = self.written.first_mut() {
+            *newest = Some(renew_time);
+        }
+    }
+
+    /// Whether one of the last writes said this: with their microseconds, those of no two boards are the same.
+    pub(super) fn has_written(&self, renew_time: Option<Wall>) -> bool {
+        renew_time.is_some() && self.written.contains(&renew_time)
     }
 
     /// Whatever the answer to what was sent is.

@@ -19,6 +19,7 @@ use super::super::tries::Tries;
 use super::{Base, CEILING, NODE_STATUS, Stage, StatusLane};
 use crate::api::{Class, Document, Operation, Refusal};
 use crate::node::NodeEvent;
+use crate::node::lease::renew_time;
 use crate::node::object::{Lease, Node};
 use crate::time::{Now, Up};
 
@@ -67,11 +68,16 @@ impl Contest {
         shared: &mut Shared,
         now: Now,
     ) -> Option<Box<Node>> {
-        let spec = lease.unwrap_or_default().spec;
+        let lease = lease.unwrap_or_default();
+        // A request of ours that came late says nothing of others.
+        let is_ours = shared.renewals.has_written(renew_time(&lease));
+        let spec = lease.spec;
         let name = &shared.node_name;
-        // Who renews moves on: an earlier time is that of a request of ours which came late, and says nothing of others.
-        let is_of_before = |seen: &String| !spec.renew_time.is_empty() && spec.renew_time < *seen;
-        let Some(seen) = seen.filter(|seen| !is_of_before(seen)) else {
+        // Who renews moves on: an earlier time is such a request, perhaps of a process before this one.
+        let is_late = |seen: &String| {
+            !spec.renew_time.is_empty() && (spec.renew_time < *seen || is_ours && spec.renew_time != *seen)
+        };
+        let Some(seen) = seen.filter(|seen| !is_late(seen)) else {
             let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0).min(3600);
             // A quarter of the duration, the jitter, and a slow link.
             let wait = Duration::from_secs(seconds) / 3 + Duration::from_secs(3);

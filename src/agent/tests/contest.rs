@@ -193,6 +193,22 @@ fn a_renewal_of_ours_that_came_late_is_nobody_elses() {
 }
 
 #[test]
+fn a_renewal_that_comes_while_its_holder_is_looked_at_is_nobody_elses_if_this_board_sent_it() {
+    for answered_after in 0..3 {
+        let mut script = working();
+        let (ticket, renewal) = script.next(Lane::Lease);
+        script.answer(ticket, unreachable());
+        let written = body_of(&renewal)["spec"]["renewTime"].as_str().unwrap().to_owned();
+        (0..answered_after).for_each(|_| drop(renew_unread(&mut script)));
+        lose_the_lease(&mut script);
+        script.play_healthy(Lane::Status);
+        look(&mut script, ["2026-01-01T00:00:00.000000Z", &written, &written]);
+        assert!(writes(&script.pass(Duration::from_secs(30))) > 3, "{answered_after}");
+        assert!(!script.words().contains(&"name-taken"));
+    }
+}
+
+#[test]
 fn wherever_the_node_is_read_its_writer_is_looked_at() {
     // The answer to a report.
     let mut script = working();
