@@ -3,8 +3,6 @@
 //! What a condition was before is what the last record says, or else the server's Node once that is known, or else the
 //! first look, which is then no change.
 
-use std::time::Duration;
-
 use super::notice::Level;
 use super::replay::Unreported;
 use super::shared::Shared;
@@ -63,9 +61,6 @@ struct Change {
     /// It is in the report that was made last.
     is_reported: bool,
 }
-
-/// Stamps have whole seconds, rounded down.
-const STAMP_SECOND: Duration = Duration::from_secs(1);
 
 impl Conditions {
     /// After a start: what the records of earlier processes say.
@@ -283,10 +278,10 @@ impl Conditions {
     }
 }
 
-/// Whether a record was made before what the server has.
+/// Whether a record was made before what the server has, whose stamps are rounded down.
 fn is_older(recorded: Moment, stored: &Condition, shared: &Shared, now: Now) -> bool {
     let recorded = shared.stamp(now).and_then(|stamp| shared.records.wall_of(recorded, stamp, now.up));
-    recorded.zip(stored_since(stored)).is_some_and(|(recorded, stored)| stored.since(recorded) >= STAMP_SECOND)
+    recorded.zip(stored_since(stored)).is_some_and(|(recorded, stored)| stored > recorded)
 }
 
 fn stored_since(stored: &Condition) -> Option<Wall> {

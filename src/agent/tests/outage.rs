@@ -209,7 +209,7 @@ fn without_register_node_a_node_that_was_never_found_is_an_outage_as_well() {
 
 #[test]
 fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
-    for pressed in [Some(true), Some(false), None] {
+    for (pressed, is_next_second) in [(Some(true), false), (Some(false), false), (Some(false), true), (None, false)] {
         let mut script = settled();
         script.offline(Duration::from_secs(30));
         script.press_memory(true);
@@ -227,7 +227,13 @@ fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
             Some(pressed) => script.press_memory(pressed),
             None => script.facts.readings.memory = Err(Absent::new("sys/fs/cgroup/memory.stat", Why::Empty)),
         }
-        let stored = script.stored.clone().unwrap();
+        let mut stored = script.stored.clone().unwrap();
+        if is_next_second {
+            let recorded_us = on_disk(&script)[1].at.wall.unwrap().unix_us();
+            let next_second = Wall::from_unix_us(recorded_us - recorded_us % 1_000_000 + 1_000_000);
+            stored.status.conditions[0].last_transition_time = next_second.to_seconds_stamp();
+            script.stored = Some(stored.clone());
+        }
         let memory = stored.status.conditions[0].clone();
         assert_eq!(memory.status, "False");
         while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
