@@ -68,6 +68,17 @@ impl Disk {
         }
     }
 
+    /// Whether all of this is there.
+    pub fn holds(&self, write: &Write) -> bool {
+        match write {
+            Write::Append { at_bytes, bytes } => {
+                let from = *at_bytes as usize;
+                self.journal.get(from..from + bytes.len()) == Some(bytes)
+            }
+            Write::Replace { bytes } => self.journal == *bytes,
+        }
+    }
+
     /// The write up to a power cut, or up to an error that leaves as little certain.
     pub fn cut(&mut self, write: &Write, cut: Cut, chance: Chance<'_>) {
         match (cut, write) {

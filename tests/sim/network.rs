@@ -346,6 +346,11 @@ impl World {
             // Nobody else writes that one: only what we said before can come back (seeds 13955, 1039489).
             let by = self.teller();
             self.events.repair_may_be_told(READONLY, by);
+            // A late creation is of the boot in which it was asked for, and of what was known then (seeds 40041494, 30253427).
+            self.note_named_boot();
+            if response.code == 201 {
+                self.conditions.made_late(self.stored_times());
+            }
         }
         if request.path.contains("/nodes") && (stray || response.code == 201) {
             self.touched();

@@ -55,11 +55,7 @@ impl World {
                 self.events.happened("Rebooted", None, at_us, by, is_certain);
             }
         }
-        // MI-5: by a Node that names another boot, until a report is accepted.
-        let named = self.server.node(&self.plan.name).and_then(|node| node["status"]["nodeInfo"]["bootID"].as_str());
-        if named.is_some_and(|named| named != self.board.boot_id) {
-            self.events.may_be_told("Rebooted", None, at_us, FOREVER, by);
-        }
+        self.note_named_boot();
         if !self.is_repaired() {
             self.repair_may_be_told();
         }
@@ -69,6 +65,23 @@ impl World {
             self.events.may_be_told("Ready", Some("True"), at_us, FOREVER, by);
         }
         self.events.may_be_told("Schedulable", None, at_us, FOREVER, by);
+    }
+
+    /// MI-5: by a Node that names another boot a process tells that there was one, until a report is accepted.
+    pub fn note_named_boot(&mut self) {
+        let named = self.server.node(&self.plan.name).and_then(|node| node["status"]["nodeInfo"]["bootID"].as_str());
+        // One that is yet to begin looks at the Node itself.
+        if self.agent.is_some() && named.is_some_and(|named| named != self.board.boot_id) {
+            let (by, at_us) = (self.teller(), self.server_wall_us());
+            self.events.may_be_told("Rebooted", None, at_us, FOREVER, by);
+        }
+    }
+
+    /// Since when the Node says that each condition is what it is.
+    pub fn stored_times(&self) -> [Option<i64>; KINDS.len()] {
+        let node = self.server.node(&self.plan.name);
+        let stored = |kind| node.and_then(|node| condition(node, kind));
+        KINDS.map(|kind| stored(kind).and_then(|stored| stamp::parse(stored["lastTransitionTime"].as_str()?)))
     }
 
     /// Who tells, just now.

@@ -131,6 +131,15 @@ impl Conditions {
         }
     }
 
+    /// Whoever asked for a Node that was made late may have known no more than its own first look, which was after the change.
+    pub fn made_late(&mut self, stored_us: [Option<i64>; KINDS.len()]) {
+        for (condition, stored_us) in self.all.iter_mut().zip(stored_us) {
+            if let Some(stored_us) = stored_us.filter(|stored_us| *stored_us > condition.since_us) {
+                condition.touched_us = Some(condition.touched_us.map_or(stored_us, |touched| touched.min(stored_us)));
+            }
+        }
+    }
+
     /// A Node is made while no two have said the same time: what it says of the past may be of any day (seed 8332).
     pub fn made_undated(&mut self) {
         for condition in &mut self.all {
@@ -188,7 +197,6 @@ impl Conditions {
         let is_after_others = condition.touched_us.is_some_and(|touched_us| stored_us >= touched_us - TOLERANCE_US);
         if excuses.allow(Excuse::WrittenByOthers, is_after_others)
             || excuses.allow(Excuse::TimeIsLost, condition.is_unknowable)
-            || excuses.allow(Excuse::NeverChanged, condition.transitions == 0 && off_us > 0)
         {
             return Ok(());
         }

@@ -315,8 +315,9 @@ impl World {
             let stored = node.and_then(|node| condition(node, kind));
             let text = |key: &str| stored.and_then(|stored| stored[key].as_str()).unwrap_or_default();
             // Of a Node made anew between the look and the report only what had changed is told (seed 120064).
-            let has_status = !text("status").is_empty();
-            has_status && !["", "NodeStatusUnknown", "NodeStatusNeverUpdated"].contains(&text("reason"))
+            // And what a report that came there asserts has no time (seed 30188362).
+            let is_whole = ["status", "lastTransitionTime"].iter().all(|key| !text(key).is_empty());
+            is_whole && !["", "NodeStatusUnknown", "NodeStatusNeverUpdated"].contains(&text("reason"))
         })
     }
 
