@@ -60,7 +60,7 @@ pub fn inside(quick: bool) -> Result<()> {
 
 fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures]) {
     let each = |of: &dyn Fn(&Figures) -> Option<f64>| figures.iter().map(of).collect::<Vec<_>>();
-    let mut rows = figures::bytes_on_the_wire(figures);
+    let mut rows = figures::bytes_on_the_wire(figures, None);
     rows.extend([Row::new(
         "context switches per renewal",
         Some(1.3),

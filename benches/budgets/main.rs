@@ -125,6 +125,7 @@ fn run(quick: bool, only_outage: bool) -> Result<()> {
         Err(why) => say(&format!("no column of the kubelet: {why}")),
     }
     subjects.push(Subject::kube_rs_here(&cluster, &kube_rs, plan.seconds_per_renewal)?);
+    subjects.push(Subject::unwatched_here(&cluster, &nodepulse, plan.seconds_per_renewal)?);
     for subject in &subjects {
         cluster.wait_for_condition(&subject.node, "Ready", "True", Duration::from_secs(60))?;
     }
@@ -183,7 +184,7 @@ fn print(
         ),
         Row::new("processor time per day", None, &each(&cpu_per_day), table::seconds),
     ];
-    rows.extend(figures::bytes_on_the_wire(figures));
+    rows.extend(figures::bytes_on_the_wire(figures, figures.len().checked_sub(1)));
     rows.extend([
         Row::new(
             "bytes written to disk per hour",

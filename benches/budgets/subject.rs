@@ -20,9 +20,13 @@ use super::process::Usage;
 /// Names of three characters for all, as each further one costs four bytes a renewal.
 const NAME: &str = "n";
 
-/// The server as each of the three sees it; the controllers and the bench itself use 127.0.0.1.
-const ADDRESSES: [Ipv4Addr; 3] =
-    [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3), Ipv4Addr::new(127, 0, 0, 4)];
+/// The server as each of the four sees it; the controllers and the bench itself use 127.0.0.1.
+const ADDRESSES: [Ipv4Addr; 4] = [
+    Ipv4Addr::new(127, 0, 0, 2),
+    Ipv4Addr::new(127, 0, 0, 3),
+    Ipv4Addr::new(127, 0, 0, 4),
+    Ipv4Addr::new(127, 0, 0, 5),
+];
 
 pub fn addresses() -> Vec<IpAddr> {
     ADDRESSES.map(IpAddr::V4).into()
@@ -83,9 +87,17 @@ enum Running {
 }
 
 impl Subject {
-    /// The three, each with an address of the server on loopback to itself.
+    /// The four, each with an address of the server on loopback to itself.
     pub fn nodepulse_here(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
         Self::nodepulse(cluster, program, &Place::on_loopback(cluster, 0), seconds_per_renewal)
+    }
+
+    /// Without a watch: it asserts, and its reports have no echo.
+    pub fn unwatched_here(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
+        let text = format!("{}nodeWatch: false\n", settings(seconds_per_renewal));
+        let mut subject = Self::with(cluster, program, &Place::on_loopback(cluster, 3), &text)?;
+        subject.title.push_str(", nodeWatch: false");
+        Ok(subject)
     }
 
     pub fn kube_rs_here(cluster: &Cluster, program: &Path, seconds_per_renewal: u32) -> Result<Subject> {
@@ -97,10 +109,14 @@ impl Subject {
     }
 
     pub fn nodepulse(cluster: &Cluster, program: &Path, place: &Place, seconds_per_renewal: u32) -> Result<Subject> {
+        Self::with(cluster, program, place, &settings(seconds_per_renewal))
+    }
+
+    fn with(cluster: &Cluster, program: &Path, place: &Place, settings: &str) -> Result<Subject> {
         let identity = cluster.node(NAME)?;
         let kubeconfig = identity.kubeconfig_via(&place.url)?;
         let flag = format!("--kubeconfig={}", kubeconfig.display());
-        Self::start(cluster, identity, program, place, &settings(seconds_per_renewal), &[flag])
+        Self::start(cluster, identity, program, place, settings, &[flag])
     }
 
     /// The same without a kubeconfig.
