@@ -197,6 +197,7 @@ impl Conditions {
         let is_after_others = condition.touched_us.is_some_and(|touched_us| stored_us >= touched_us - TOLERANCE_US);
         if excuses.allow(Excuse::WrittenByOthers, is_after_others)
             || excuses.allow(Excuse::TimeIsLost, condition.is_unknowable)
+            || excuses.allow(Excuse::NeverChanged, condition.transitions == 0 && off_us > 0)
         {
             return Ok(());
         }

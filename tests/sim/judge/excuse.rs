@@ -13,13 +13,16 @@ pub enum Excuse {
     /// A board without a clock counts back from a `Date`, which has whole seconds: told again, a time may be a second off.
     /// One whose clock is stepped, or is right but for some seconds, counts back from another clock than before.
     DatedAnew,
+    /// What a first look found has been so for who knows how long: a Node that was made later may say so of its making.
+    NeverChanged,
     /// EVT-5: a sighting that is counted on an event of before has no name of its own. A process that dies before that is
     /// on disk leaves one after it that tells it under its own.
     ToldAsRepeat,
 }
 
 impl Excuse {
-    pub const ALL: [Excuse; 4] = [Excuse::WrittenByOthers, Excuse::TimeIsLost, Excuse::DatedAnew, Excuse::ToldAsRepeat];
+    pub const ALL: [Excuse; 5] =
+        [Excuse::WrittenByOthers, Excuse::TimeIsLost, Excuse::DatedAnew, Excuse::NeverChanged, Excuse::ToldAsRepeat];
 
     /// A world that needs it.
     pub fn seed(self) -> u64 {
@@ -27,6 +30,7 @@ impl Excuse {
             Excuse::WrittenByOthers => 100,
             Excuse::TimeIsLost => 7,
             Excuse::DatedAnew => 142,
+            Excuse::NeverChanged => 50_114_848,
             Excuse::ToldAsRepeat => 9992,
         }
     }
