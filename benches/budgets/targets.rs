@@ -25,16 +25,17 @@ const TARGETS: [(&str, f64); 5] = [
 /// Every period a tenth of its default, so that a renewal has its share of assertions and reports.
 const SETTINGS: &str = "nodeLeaseDurationSeconds: 4\nnodeStatusUpdateFrequency: 1s\nnodeStatusReportFrequency: 30s\n\
     statusAssertFrequency: 6s\n";
-/// Two runs differ in these only: start-up is in both. The longer one ends before a name that DNS does not know is looked
-/// up again, after a minute.
-const RENEWALS: [usize; 2] = [10, 50];
+/// Two runs differ in these only: start-up is in both. The longer one ends after the first report without a change, which comes
+/// after 30 to 45 s, and before a name that DNS does not know is looked up again, after a minute.
+const RENEWALS: [usize; 2] = [16, 46];
 
 /// One line for each program that was built, and one of what a renewal takes.
 pub fn print(cluster: &Cluster, program: &Path, folder: &Path) {
     print_sizes(folder);
-    match instructions_per_renewal(cluster, program) {
-        Ok(count) => {
-            println!("A renewal, with its share of assertions and reports: {} instructions.", table::whole(count))
+    match count_instructions(cluster, program) {
+        Ok(Counted { renewals, reports, instructions }) => {
+            let each = table::whole(instructions as f64 / renewals as f64);
+            println!("A renewal: {each} instructions, mean of {renewals}, with {reports} reports between them.");
         }
         Err(why) => println!("Instructions are not counted: {why}"),
     }
@@ -54,23 +55,30 @@ fn print_sizes(folder: &Path) {
     }
 }
 
-/// Mean instructions from one renewal to the next, in user space.
-fn instructions_per_renewal(cluster: &Cluster, program: &Path) -> Result<f64> {
+/// What one run did in its life.
+struct Counted {
+    renewals: usize,
+    reports: usize,
+    instructions: u64,
+}
+
+/// What it did more than one that was shorter.
+fn more_than(shorter: &Counted, longer: &Counted) -> Option<Counted> {
+    Some(Counted {
+        renewals: longer.renewals.checked_sub(shorter.renewals).filter(|more| *more > 0)?,
+        reports: longer.reports.checked_sub(shorter.reports)?,
+        instructions: longer.instructions.checked_sub(shorter.instructions)?,
+    })
+}
+
+/// The instructions, in user space, of the renewals by which two runs differ, and the reports that fell between them.
+fn count_instructions(cluster: &Cluster, program: &Path) -> Result<Counted> {
     let found = Command::new("valgrind").arg("--version").output();
     found.map_err(|why| format!("no valgrind ({why}); Debian: apt-get install valgrind"))?;
-    let mut runs = Vec::new();
-    for renewals in RENEWALS {
-        runs.push((renewals, Run::start(cluster, program)?));
-    }
-    let mut counts = Vec::new();
-    for (renewals, run) in runs {
-        counts.push(run.finish(cluster, renewals)?);
-    }
-    let [(fewer, less), (more, most)] = counts[..] else { return Err("two runs were to be counted".to_owned()) };
-    if more <= fewer || most <= less {
-        return Err(format!("callgrind counted {less} for {fewer} renewals and {most} for {more}"));
-    }
-    Ok((most - less) as f64 / (more - fewer) as f64)
+    let [fewer, more] = RENEWALS;
+    let runs = (Run::start(cluster, program)?, Run::start(cluster, program)?);
+    let (shorter, longer) = (runs.0.finish(cluster, fewer)?, runs.1.finish(cluster, more)?);
+    more_than(&shorter, &longer).ok_or_else(|| "the shorter run did more than the longer one".to_owned())
 }
 
 struct Run {
@@ -103,12 +111,13 @@ impl Run {
         })
     }
 
-    /// The renewals that it made, at least `wanted`, and the instructions of its whole life.
-    fn finish(mut self, cluster: &Cluster, wanted: usize) -> Result<(usize, u64)> {
-        let renewals = |cluster: &Cluster| -> Result<usize> {
+    /// What it made, at least `wanted` renewals, and the instructions of its whole life.
+    fn finish(mut self, cluster: &Cluster, wanted: usize) -> Result<Counted> {
+        let made = |cluster: &Cluster, kind| -> Result<usize> {
             let mine = cluster.api.audit(|entry| entry.user == self.user)?;
-            Ok(mine.iter().filter(|entry| Kind::of(entry) == Kind::Renewal).count())
+            Ok(mine.iter().filter(|entry| Kind::of(entry) == kind).count())
         };
+        let renewals = |cluster: &Cluster| made(cluster, Kind::Renewal);
         wait_until(&format!("{wanted} renewals under callgrind"), Duration::from_secs(120), || {
             if let Err(why) = self.daemon.check() {
                 return Ok(Err(why));
@@ -122,6 +131,7 @@ impl Run {
         // `==PID== Collected : 12345678`
         let counted = said.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
         let counted = counted.ok_or_else(|| format!("callgrind counted nothing:\n{}", self.daemon.log_tail(10)))?;
-        Ok((renewals(cluster)?, counted))
+        let (renewals, reports) = (renewals(cluster)?, made(cluster, Kind::Report)?);
+        Ok(Counted { renewals, reports, instructions: counted })
     }
 }
