@@ -78,9 +78,10 @@ impl Contest {
             !spec.renew_time.is_empty() && (spec.renew_time < *seen || is_ours && spec.renew_time != *seen)
         };
         let Some(seen) = seen.filter(|seen| !is_late(seen)) else {
-            let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0).min(3600);
-            // A quarter of the duration, the jitter, and a slow link.
-            let wait = Duration::from_secs(seconds) / 3 + Duration::from_secs(3);
+            let duration = Duration::from_secs(u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0));
+            // A quarter of the duration, the jitter, and a slow link. Whoever renews more rarely than the controller waits keeps no
+            // Node: who wrote that duration is another.
+            let wait = (duration / 3 + Duration::from_secs(3)).min(shared.settings.node_monitor_grace_period);
             self.ask_at = now.up + wait + shared.random.up_to(SPREAD);
             self.question = Question::Lease { node, seen: Some(spec.renew_time) };
             return None;

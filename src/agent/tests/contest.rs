@@ -209,6 +209,21 @@ fn a_renewal_that_comes_while_its_holder_is_looked_at_is_nobody_elses_if_this_bo
 }
 
 #[test]
+fn a_lease_of_any_duration_is_looked_at_again_before_the_controller_loses_patience() {
+    for (seconds, least, most) in [(40, 16, 20), (1, 3, 7), (3600, 50, 54), (i32::MAX, 50, 54), (-1, 3, 7)] {
+        let mut script = working();
+        lose_the_lease(&mut script);
+        script.play_healthy(Lane::Status);
+        let mut stored = lease(Some("uid1"));
+        (stored.spec.renew_time, stored.spec.lease_duration_seconds) = (ONE.to_owned(), Some(seconds.into()));
+        let asked_at = script.play(Lane::Status, Ok(Document::Lease(Box::new(stored)))).0;
+        let (again_at, operation) = script.play_healthy(Lane::Status);
+        assert_eq!(operation, Operation::ReadLease);
+        assert!((least * 1000..most * 1000).contains(&(again_at - asked_at)), "{seconds}: {asked_at} {again_at}");
+    }
+}
+
+#[test]
 fn wherever_the_node_is_read_its_writer_is_looked_at() {
     // The answer to a report.
     let mut script = working();
