@@ -9,7 +9,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::cluster::daemon::Daemon;
-use super::cluster::{Cluster, Result, wait_until};
+use super::cluster::{AuditEntry, Cluster, Result, wait_until};
+use super::figures::now_us;
 use super::table;
 use super::wire::Kind;
 
@@ -25,9 +26,9 @@ const TARGETS: [(&str, f64); 5] = [
 /// Every period a tenth of its default, so that a renewal has its share of assertions and reports.
 const SETTINGS: &str = "nodeLeaseDurationSeconds: 4\nnodeStatusUpdateFrequency: 1s\nnodeStatusReportFrequency: 30s\n\
     statusAssertFrequency: 6s\n";
-/// Two runs differ in these only: start-up is in both. The longer one ends after the first report without a change, which comes
-/// after 30 to 45 s, and before a name that DNS does not know is looked up again, after a minute.
-const RENEWALS: [usize; 2] = [16, 46];
+/// What is counted lies between these: after start-up and what the controllers write then, with the first report without a
+/// change in it, which comes after 30 to 45 s, and before a name that DNS does not know is looked up again, after a minute.
+const RENEWALS: [usize; 2] = [20, 50];
 
 /// One line for each program that was built, and one of what a renewal takes.
 pub fn print(cluster: &Cluster, program: &Path, folder: &Path) {
@@ -55,41 +56,43 @@ fn print_sizes(folder: &Path) {
     }
 }
 
-/// What one run did in its life.
+/// What a program did in a while.
 struct Counted {
     renewals: usize,
     reports: usize,
     instructions: u64,
 }
 
-/// What it did more than one that was shorter.
-fn more_than(shorter: &Counted, longer: &Counted) -> Option<Counted> {
-    Some(Counted {
-        renewals: longer.renewals.checked_sub(shorter.renewals).filter(|more| *more > 0)?,
-        reports: longer.reports.checked_sub(shorter.reports)?,
-        instructions: longer.instructions.checked_sub(shorter.instructions)?,
-    })
-}
-
-/// The instructions, in user space, of the renewals by which two runs differ, and the reports that fell between them.
+/// The instructions of some renewals and what falls between them, in user space.
 fn count_instructions(cluster: &Cluster, program: &Path) -> Result<Counted> {
     let found = Command::new("valgrind").arg("--version").output();
     found.map_err(|why| format!("no valgrind ({why}); Debian: apt-get install valgrind"))?;
-    let [fewer, more] = RENEWALS;
-    let runs = (Run::start(cluster, program)?, Run::start(cluster, program)?);
-    let (shorter, longer) = (runs.0.finish(cluster, fewer)?, runs.1.finish(cluster, more)?);
-    more_than(&shorter, &longer).ok_or_else(|| "the shorter run did more than the longer one".to_owned())
+    let mut run = Run::start(cluster, program)?;
+    let mut dumped_us = [0; 2];
+    for (dumped_us, renewals) in dumped_us.iter_mut().zip(RENEWALS) {
+        run.wait_for(cluster, renewals)?;
+        *dumped_us = run.dump()?;
+    }
+    let made = cluster.api.audit(|entry| entry.user == run.user)?;
+    let between = |entry: &&AuditEntry| (dumped_us[0]..dumped_us[1]).contains(&entry.received_at_us);
+    let of = |kind| made.iter().filter(between).filter(|entry| Kind::of(entry) == kind).count();
+    let counted = Counted { renewals: of(Kind::Renewal), reports: of(Kind::Report), instructions: run.totals(2)? };
+    run.daemon.signal(Signal::SIGTERM)?;
+    run.daemon.exit_code(Duration::from_secs(20))?;
+    if counted.renewals == 0 { Err("no renewal was counted".to_owned()) } else { Ok(counted) }
 }
 
 struct Run {
     daemon: Daemon,
     user: String,
+    /// Where callgrind writes, with a number behind it for each dump.
+    output: PathBuf,
 }
 
 impl Run {
     fn start(cluster: &Cluster, program: &Path) -> Result<Run> {
         let node = cluster.node("c")?;
-        let settings: PathBuf = node.dir.join("config.yaml");
+        let (settings, output) = (node.dir.join("config.yaml"), node.dir.join("callgrind.out"));
         let text = format!(
             "apiVersion: nodepulse.dev/v1\nkind: NodePulseConfiguration\n{SETTINGS}stateDirectory: {}\n",
             node.dir.join("state").display()
@@ -98,40 +101,42 @@ impl Run {
         let command = [
             "valgrind".to_owned(),
             "--tool=callgrind".to_owned(),
-            "--callgrind-out-file=/dev/null".to_owned(),
+            format!("--callgrind-out-file={}", output.display()),
             program.display().to_string(),
             "run".to_owned(),
             format!("--config={}", settings.display()),
             format!("--kubeconfig={}", node.kubeconfig.display()),
             format!("--hostname-override={}", node.name),
         ];
-        Ok(Run {
-            daemon: Daemon::start(cluster.home(), &format!("{}-callgrind", node.name), &command)?,
-            user: node.user,
-        })
+        let daemon = Daemon::start(cluster.home(), &format!("{}-callgrind", node.name), &command)?;
+        Ok(Run { daemon, user: node.user, output })
     }
 
-    /// What it made, at least `wanted` renewals, and the instructions of its whole life.
-    fn finish(mut self, cluster: &Cluster, wanted: usize) -> Result<Counted> {
-        let made = |cluster: &Cluster, kind| -> Result<usize> {
-            let mine = cluster.api.audit(|entry| entry.user == self.user)?;
-            Ok(mine.iter().filter(|entry| Kind::of(entry) == kind).count())
-        };
-        let renewals = |cluster: &Cluster| made(cluster, Kind::Renewal);
+    /// Until it has made so many renewals.
+    fn wait_for(&mut self, cluster: &Cluster, wanted: usize) -> Result<()> {
         wait_until(&format!("{wanted} renewals under callgrind"), Duration::from_secs(120), || {
             if let Err(why) = self.daemon.check() {
                 return Ok(Err(why));
             }
-            let made = renewals(cluster)?;
+            let mine = cluster.api.audit(|entry| entry.user == self.user)?;
+            let made = mine.iter().filter(|entry| Kind::of(entry) == Kind::Renewal).count();
             if made >= wanted { Ok(Ok(())) } else { Err(format!("{made} so far")) }
-        })??;
-        self.daemon.signal(Signal::SIGTERM)?;
-        self.daemon.exit_code(Duration::from_secs(20))?;
-        let said = fs::read_to_string(&self.daemon.log).map_err(|e| e.to_string())?;
-        // `==PID== Collected : 12345678`
-        let counted = said.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
-        let counted = counted.ok_or_else(|| format!("callgrind counted nothing:\n{}", self.daemon.log_tail(10)))?;
-        let (renewals, reports) = (renewals(cluster)?, made(cluster, Kind::Report)?);
-        Ok(Counted { renewals, reports, instructions: counted })
+        })?
+    }
+
+    /// What was counted since the last time goes to a file, and counting begins anew. Answers when, in microseconds since 1970.
+    fn dump(&self) -> Result<u64> {
+        let output = Command::new("callgrind_control").args(["-d", &self.daemon.pid().to_string()]).output();
+        let output = output.map_err(|why| format!("no callgrind_control ({why}), which comes with valgrind"))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        if said.contains("OK") { now_us() } else { Err(format!("callgrind does not dump: {said}")) }
+    }
+
+    /// What the dump of this number says: `totals: 12345678`.
+    fn totals(&self, dump: usize) -> Result<u64> {
+        let file = format!("{}.{dump}", self.output.display());
+        let text = fs::read_to_string(&file).map_err(|why| format!("{file}: {why}"))?;
+        let totals = text.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse().ok());
+        totals.ok_or_else(|| format!("{file} has no totals"))
     }
 }
