@@ -102,6 +102,9 @@ impl EventLane {
 
     /// `heartbeat_is_near`: one is on its way, or about to be, and what waited since an outage stands back.
     pub(super) fn poll(&mut self, shared: &mut Shared, heartbeat_is_near: bool, now: Now) -> Step {
+        if self.waiting.is_empty() && shared.fresh_events.is_empty() && shared.replay.next(&shared.records).is_none() {
+            return Step::Idle;
+        }
         // Whether the board's clock is right, only a server can say, and an event that was told with a wrong time keeps it.
         // (One that knows our Node by now does not say.)
         let has_answered = shared.clock.was_compared() || shared.node_uid().is_some();

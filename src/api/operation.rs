@@ -254,7 +254,12 @@ impl Operation {
             Self::AskSupervisor(request) => &request.path,
             _ => node_name,
         };
-        self.row().1.replace('*', name) + if has_timeout { "?timeout=10s" } else { "" }
+        let timeout = if has_timeout { "?timeout=10s" } else { "" };
+        let pattern = self.row().1;
+        match pattern.split_once('*') {
+            Some((before, after)) => [before, name, after, timeout].concat(),
+            None => [pattern, timeout].concat(),
+        }
     }
 
     /// The right that it needs, as RBAC names verb and resource: `patch nodes/status`.

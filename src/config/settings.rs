@@ -310,7 +310,7 @@ impl Settings {
 
     /// LSE-4.
     pub fn lease_renew_period(&self) -> Duration {
-        Duration::from_secs(u64::from(self.node_lease_duration_seconds)) / 4
+        Duration::from_millis(u64::from(self.node_lease_duration_seconds) * 250)
     }
 
     /// Whether they say how this board gets an identity by itself.

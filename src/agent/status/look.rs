@@ -41,9 +41,11 @@ impl StatusLane {
 /// A look that the next renewal is about to take along waits for it, for a second at most. After an answer that took its
 /// time, that is a little later.
 pub(super) fn with_renewal(due: Up, renewal: Renewal, shared: &Shared) -> Up {
-    let longest = (shared.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
     match renewal {
-        Renewal::Due(renewal) | Renewal::Sending(Some(renewal)) if (due..=due + longest).contains(&renewal) => renewal,
+        Renewal::Due(renewal) | Renewal::Sending(Some(renewal)) if renewal >= due => {
+            let longest = (shared.settings.lease_renew_period() / 10).min(LONGEST_RIDE);
+            if renewal - due <= longest { renewal } else { due }
+        }
         _ => due,
     }
 }
