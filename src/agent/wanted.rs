@@ -165,6 +165,11 @@ impl WantedNode {
         self.settled = false;
     }
 
+    /// The base is as it was, but for heartbeats.
+    pub(super) fn settle(&mut self) {
+        self.settled = true;
+    }
+
     /// The base, the settings or the version changed.
     pub(super) fn unsettle(&mut self) {
         self.settled = false;
@@ -232,13 +237,17 @@ impl WantedNode {
             conditions: &wanted,
             stamp,
         };
+        let has_only_heartbeats = self.settled && !self.reconciles;
         let Update { node, changed, conditions, mut events, problems } = match base {
+            Some(base) if has_only_heartbeats => desired::with_heartbeats(base, &board),
             Some(base) => desired::updated(base, &board, &mut self.remembered, self.reconciles),
             None => desired::initial(&board, &self.remembered),
         };
         let at = Now { wall: Some(stamp), ..now };
         events.extend(self.conditions.node_made(&wanted, conditions, base.is_some(), shared, at));
-        self.complain(problems, shared);
+        if !has_only_heartbeats {
+            self.complain(problems, shared);
+        }
         let level = if base.is_some() { Level::Info } else { Level::Debug };
         events.into_iter().for_each(|event| shared.tell(level, now.up, event));
         Some(Wanted { node, changed: changed || self.conditions.has_unacknowledged() })

@@ -196,9 +196,9 @@ fn write_integer(pattern: u8, prefix_bits: u32, value: usize, block: &mut Vec<u8
     block.push(rest as u8);
 }
 
-/// Appends a text in its shorter form (RFC 7541 5.2).
+/// Appends a text in its shorter form (RFC 7541 5.2). No symbol is so short that two of them fit into a byte.
 fn write_text(text: &[u8], block: &mut Vec<u8>) {
-    let coded_bytes = huffman::coded_bytes(text);
+    let coded_bytes = if text.len() > 2 { huffman::coded_bytes(text) } else { usize::MAX };
     if coded_bytes <= text.len() {
         write_integer(0x80, 7, coded_bytes, block);
         huffman::encode(text, block);

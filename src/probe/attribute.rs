@@ -56,27 +56,39 @@ pub(super) fn value_of<'a>(table: &'a str, key: &str, separator: u8) -> Option<&
 /// The same for several keys, each into its place in `values`. Some of these tables are read with every renewal: once, not once
 /// for each key.
 pub(super) fn values_of<'a>(table: &'a str, keys: &[&str], separator: u8, values: &mut [Option<&'a str>]) {
-    // Byte by byte: what iterates over lines and compares texts takes several times as many instructions.
-    let (mut rest, mut missing) = (table, keys.len());
-    while missing > 0 && !rest.is_empty() {
-        let mut end = 0;
-        for byte in rest.as_bytes() {
-            end += 1;
-            if *byte == b'\n' {
-                break;
-            }
-        }
-        let Some((line, after)) = rest.split_at_checked(end) else { return };
+    // What iterates over lines and compares texts takes several times as many instructions.
+    let (mut at, mut missing) = (0, keys.len());
+    while missing > 0
+        && let Some(rest) = table.as_bytes().get(at..).filter(|rest| !rest.is_empty())
+    {
+        let end = at + line_bytes(rest);
         for (key, value) in keys.iter().zip(values.iter_mut()) {
             // Most lines are none of these.
-            let may_be_it = value.is_none() && line.as_bytes().get(key.len()) == Some(&separator);
-            if may_be_it && line.as_bytes().starts_with(key.as_bytes()) {
-                *value = line.get(key.len() + 1..);
+            if rest.get(key.len()) == Some(&separator) && value.is_none() && rest.starts_with(key.as_bytes()) {
+                *value = table.get(at + key.len() + 1..end);
                 missing -= 1;
             }
         }
-        rest = after;
+        at = end;
     }
+}
+
+/// How long the first line is, its end included: a word at a time, then byte by byte.
+fn line_bytes(text: &[u8]) -> usize {
+    const WORD_BYTES: usize = size_of::<usize>();
+    const ONES: usize = usize::MAX / 0xff;
+    let (words, rest) = text.as_chunks::<WORD_BYTES>();
+    let mut bytes = 0;
+    for word in words {
+        // A byte is zero here where the text has the end of a line; the lowest such byte is marked at its top for certain.
+        let differs = usize::from_le_bytes(*word) ^ (ONES * b'\n' as usize);
+        let marks = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
+        if marks != 0 {
+            return bytes + marks.trailing_zeros() as usize / 8 + 1;
+        }
+        bytes += WORD_BYTES;
+    }
+    bytes + rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |place| place + 1)
 }
 
 /// A number in hexadecimal, with or without `0x`.
@@ -103,6 +115,23 @@ pub(super) fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_ends_at_its_first_line_break_or_with_the_text() {
+        for length in 0..40 {
+            for fill in [b'a', 0x0b, 0x09, 0x8a, 0x00, 0xff] {
+                let mut text = vec![fill; length];
+                assert_eq!(line_bytes(&text), length);
+                for end in 0..length {
+                    text[end] = b'\n';
+                    let mut twice = text.clone();
+                    twice[length - 1] = b'\n';
+                    assert_eq!((line_bytes(&text), line_bytes(&twice)), (end + 1, end + 1), "{text:?}");
+                    text[end] = fill;
+                }
+            }
+        }
+    }
 
     #[test]
     fn text_loses_its_padding_and_its_control_characters() {

@@ -141,8 +141,9 @@ impl StatusLane {
             // What tells that there is a Node waits as well: its Lease would be dated by nobody but the board.
             (Request::Read, Document::Node(_)) if shared.clock.ask_once_more() => self.version_due = now.up,
             (Request::Read, Document::Node(node)) => self.read(node, shared, now),
-            (Request::Report { next_due, sums_up, sent, is_read_later, .. }, document) => {
+            (Request::Report { next_due, sums_up, sent, is_read_later, names_version }, document) => {
                 self.report_due = Some(next_due);
+                let was_settled = self.wanted.is_settled();
                 if sums_up {
                     shared.replay.summary_is_done(&mut shared.records);
                 }
@@ -150,6 +151,10 @@ impl StatusLane {
                     (Document::Node(node), _) => self.reported(node, shared, now),
                     (Document::Metadata { uid, resource_version, .. }, Some(sent)) => {
                         self.reported_too_large(sent, (uid, resource_version), shared, now);
+                        if was_settled && names_version && !self.is_large {
+                            // Heartbeats alone went over the version that was known: what there is to send is as it was.
+                            self.wanted.settle();
+                        }
                     }
                     _ => self.rest(shared, now),
                 }

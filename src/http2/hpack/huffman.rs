@@ -33,9 +33,9 @@ fn code_of(symbol: u8) -> (u32, u32) {
     let place = SYMBOLS.iter().position(|one| *one == symbol).unwrap_or_default();
     let mut place = u32::try_from(place).unwrap_or_default();
     let mut first = 0;
-    for (bits, count) in (1..).zip(CODES_OF_LENGTH) {
+    for (bits, count) in (SHORTEST_BITS..).zip(CODES_FROM_SHORTEST) {
         first <<= 1;
-        if place < count {
+        if place < *count {
             return (first + place, bits);
         }
         place -= count;

@@ -140,12 +140,20 @@ impl Table {
             }
             end = begin;
         }
-        let of_static = || (1..).zip((0..).map_while(of_static_table));
-        if let Some((index, _)) = of_static().find(|(_, entry)| *entry == (name, value)) {
-            return Found::Field(index);
+        let mut named = 0;
+        for (index, entry) in (1..).zip((0..).map_while(of_static_table)) {
+            if entry.0 == name {
+                if entry.1 == value {
+                    return Found::Field(index);
+                }
+                // The lowest index may be the shortest one.
+                named = if named == 0 { index } else { named };
+            }
         }
-        // The lower index may be the shorter one.
-        let dynamic = (STATIC_ENTRIES + 1..).zip(self.of_dynamic_table());
-        Found::Name(of_static().chain(dynamic).find(|(_, entry)| entry.0 == name).map_or(0, |(index, _)| index))
+        if named == 0 {
+            let mut dynamic = (STATIC_ENTRIES + 1..).zip(self.of_dynamic_table());
+            named = dynamic.find(|(_, entry)| entry.0 == name).map_or(0, |(index, _)| index);
+        }
+        Found::Name(named)
     }
 }
