@@ -291,10 +291,11 @@ Ready         ................................................##########  60 min
         let pod = json!({"involvedObject": {"kind": "Pod", "name": "p"}, "reason": "Rebooted",
             "firstTimestamp": "2020-01-01T00:00:00Z"});
         let back = "Node edge-1 reached the API server again after 2 h: timeout; 0 changes of conditions meanwhile";
-        let (noon, two) = ("2026-01-01T12:00:00Z", "2026-01-01T14:00:00Z");
+        let (noon, one, two) = ("2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z", "2026-01-01T14:00:00Z");
         let items = json!([
             pod,
             event("UplinkRestored", back, two, two),
+            event("NodeNotReady", "", one, one),
             event("NodeHasDiskPressure", "", noon, noon),
             event("NodeHasNoDiskPressure", "", two, two),
             event("Starting", "", "2026-01-01T10:00:00Z", "2026-01-01T13:00:00Z"),
@@ -307,6 +308,7 @@ Ready         ................................................##########  60 min
 2026-01-01T10:00:00Z to 2026-01-01T16:00:00Z, 6 min a column
 start         ▲····························▲····························     2 x
 DiskPressure  ···················████████████████████···················     2 h
+Ready         ·····························██████████···················  60 min
 outage        ···················████████████████████···················     2 h
 █ so   ░ nobody knows   ▲ once
 ";

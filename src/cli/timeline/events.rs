@@ -45,7 +45,8 @@ impl Timeline {
         let mut timeline = Timeline::default();
         let ours = items.iter().filter(|event| node_of(event).is_some());
         let mut told: Vec<(i64, &Value)> = ours.flat_map(|event| times_of(event).map(move |at| (at, event))).collect();
-        told.sort_by_key(|(at, _)| *at);
+        // That the server was reached again is the last of its second.
+        told.sort_by_key(|(at, event)| (*at, event.get("reason").is_some_and(|reason| reason == "UplinkRestored")));
         for (at, event) in told {
             timeline.tell(at, event);
         }
@@ -62,6 +63,10 @@ impl Timeline {
                 let seconds = lasted(text("message")).unwrap_or(0);
                 self.change(OUTAGE, State::Well, at - seconds, State::Bad);
                 self.change(OUTAGE, State::Bad, at, State::Well);
+                // The controller told that it was not; the report that ended that tells nothing, as the board has not seen it.
+                if self.rows.iter().any(|row| row.name == "Ready") {
+                    self.change("Ready", State::Bad, at, State::Well);
+                }
             }
             reason => {
                 if let Some((condition, status)) = rules::told_by(reason) {
