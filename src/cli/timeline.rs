@@ -296,6 +296,7 @@ Ready         ................................................##########  60 min
             pod,
             event("UplinkRestored", back, two, two),
             event("NodeNotReady", "", one, one),
+            event("NodeHasSufficientPID", "", noon, noon),
             event("NodeHasDiskPressure", "", noon, noon),
             event("NodeHasNoDiskPressure", "", two, two),
             event("Starting", "", "2026-01-01T10:00:00Z", "2026-01-01T13:00:00Z"),
@@ -307,6 +308,7 @@ Ready         ................................................##########  60 min
         let expected = "\
 2026-01-01T10:00:00Z to 2026-01-01T16:00:00Z, 6 min a column
 start         ▲····························▲····························     2 x
+PIDPressure   ░░░░░░░░░░░░░░░░░░░░······································     0 s
 DiskPressure  ···················████████████████████···················     2 h
 Ready         ·····························██████████···················  60 min
 outage        ···················████████████████████···················     2 h

@@ -71,8 +71,9 @@ impl Timeline {
             reason => {
                 if let Some((condition, status)) = rules::told_by(reason) {
                     let state = state_of(condition, status);
-                    // What it was before is what it is not now.
-                    let before = if state == State::Well { State::Bad } else { State::Well };
+                    // What it was before the first that is told: well, or else nobody knows, as a process that begins tells as well
+                    // what it found.
+                    let before = if state == State::Well { State::Unknown } else { State::Well };
                     self.change(condition, before, at, state);
                 }
             }
