@@ -7,6 +7,7 @@
 #[path = "../../tests/support/agent.rs"]
 mod agent;
 mod card;
+mod chart;
 #[path = "../../tests/support/cluster.rs"]
 mod cluster;
 mod day;
@@ -201,6 +202,12 @@ fn print(
     let titles: Vec<String> = subjects.iter().map(|subject| subject.title.clone()).collect();
     println!("nodepulse for {triple}; a renewal every {} s, counted over {window_s} s.\n", plan.seconds_per_renewal);
     table::print(&titles, &rows);
+    // The last one is ours once more.
+    let drawn = titles.split_last().map_or(&[][..], |(_, others)| others);
+    match chart::write(drawn, &rows) {
+        Ok(file) => println!("The same in bars: {}", file.display()),
+        Err(why) => println!("No picture: {why}"),
+    }
     if let Some(one) = figures.first() {
         print_calls(one);
         println!("{}.", one.in_words());

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::cluster::Result;
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// nodepulse and how it was built: for musl as it is shipped, where rustc has that target, else for this system.
 /// `NODEPULSE=/path` measures another one.

@@ -5,6 +5,7 @@ pub struct Row {
     name: String,
     goal: String,
     cells: Vec<String>,
+    figures: Vec<Option<f64>>,
     missed: bool,
 }
 
@@ -17,8 +18,22 @@ impl Row {
             name: name.into(),
             goal: goal.map_or_else(String::new, |goal| format!("<= {}", show(goal))),
             cells: figures.iter().map(cell).collect(),
+            figures: figures.to_vec(),
             missed: goal.zip(ours).is_some_and(|(goal, ours)| ours > goal),
         }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// As they are printed.
+    pub fn cells(&self) -> &[String] {
+        &self.cells
+    }
+
+    pub fn figures(&self) -> &[Option<f64>] {
+        &self.figures
     }
 
     /// A remark behind one figure.
