@@ -41,8 +41,9 @@ pub const REPLACE: [FileStep; 5] = [
     FileStep::Rename(".new"),
     FileStep::SyncFolder,
 ];
-/// Before [`NODE`] is replaced: the one before stays under another name.
-pub const SET_ASIDE: [FileStep; 2] = [FileStep::Remove(".old"), FileStep::Link(".old")];
+/// Before [`NODE`] is replaced: the one before stays under another name. That is on the disk first: by both names a process knows which
+/// keys have been in use, and a key that the disk still calls pending may be the one before.
+pub const SET_ASIDE: [FileStep; 3] = [FileStep::Remove(".old"), FileStep::Link(".old"), FileStep::SyncFolder];
 /// What nobody needs any more.
 pub const FORGET: [FileStep; 2] = [FileStep::Remove(""), FileStep::SyncFolder];
 

@@ -136,9 +136,9 @@ mod tests {
     fn a_key_is_gone_only_when_its_certificate_is_there() {
         let changes = [change("kubeconfig", "k"), change(NODE, "n"), (PENDING, None)];
         for (full, refused, steps) in [
-            ("", &[][..], &["kubeconfig 5", "node.pem 2", "node.pem 5", "pending.pem 2"][..]),
-            (NODE, &[NODE, PENDING], &["kubeconfig 5", "node.pem 2", "node.pem 5"]),
-            ("kubeconfig", &["kubeconfig", PENDING], &["kubeconfig 5", "node.pem 2", "node.pem 5"]),
+            ("", &[][..], &["kubeconfig 5", "node.pem 3", "node.pem 5", "pending.pem 2"][..]),
+            (NODE, &[NODE, PENDING], &["kubeconfig 5", "node.pem 3", "node.pem 5"]),
+            ("kubeconfig", &["kubeconfig", PENDING], &["kubeconfig 5", "node.pem 3", "node.pem 5"]),
         ] {
             let mut seen = Vec::new();
             let found = perform_all(&changes, &mut |name, steps, _| {
@@ -150,5 +150,18 @@ mod tests {
                 (refused, &steps.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>()[..])
             );
         }
+    }
+
+    /// The power may go after the rename, and take with it what no step has synced.
+    #[test]
+    fn the_identity_before_has_its_other_name_on_the_disk_before_node_pem_is_replaced() {
+        let mut all = Vec::new();
+        perform_all(&[change(NODE, "n")], &mut |_, steps, _| {
+            all.extend_from_slice(steps);
+            true
+        });
+        let place = |wanted| all.iter().position(|step| *step == wanted).unwrap();
+        let between = &all[place(FileStep::Link(".old"))..place(FileStep::Rename(".new"))];
+        assert!(between.contains(&FileStep::SyncFolder), "{all:?}");
     }
 }
