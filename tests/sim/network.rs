@@ -357,6 +357,11 @@ impl World {
         }
         if request.path.contains("/nodes") && !stray && response.is_success() {
             self.shown = self.stored_statuses();
+            if self.shown.iter().any(|status| status.as_deref() == Some("")) {
+                // Asserted on a Node that somebody had made anew: what has no status is repaired, and that told (seed 70280941).
+                let by = self.teller();
+                self.events.repair_may_be_told(READONLY, by);
+            }
             self.is_report_awaited &= !request.path.ends_with("/status");
             // What was written before this one was done stands in its answer, or would have refused it: 1003279.
             self.watched.others.asked();
