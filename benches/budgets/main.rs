@@ -202,12 +202,7 @@ fn print(
     let titles: Vec<String> = subjects.iter().map(|subject| subject.title.clone()).collect();
     println!("nodepulse for {triple}; a renewal every {} s, counted over {window_s} s.\n", plan.seconds_per_renewal);
     table::print(&titles, &rows);
-    // The last one is ours once more.
-    let drawn = titles.split_last().map_or(&[][..], |(_, others)| others);
-    match chart::write(drawn, &rows) {
-        Ok(file) => println!("The same in bars: {}", file.display()),
-        Err(why) => println!("No picture: {why}"),
-    }
+    draw(&titles, &rows);
     if let Some(one) = figures.first() {
         print_calls(one);
         println!("{}.", one.in_words());
@@ -215,6 +210,15 @@ fn print(
     server.iter().for_each(|server| println!("{}", server.in_words()));
     let (renewals, bytes) = (heap.renewals, heap.bytes);
     println!("The core and its HTTP allocate {bytes:.0} bytes per renewal (mean of {renewals} simulated ones).");
+}
+
+/// The last one is ours once more.
+fn draw(titles: &[String], rows: &[Row]) {
+    let drawn = titles.split_last().map_or(&[][..], |(_, others)| others);
+    match chart::write(drawn, rows) {
+        Ok(file) => println!("The same in bars: {}", file.display()),
+        Err(why) => println!("No picture: {why}"),
+    }
 }
 
 /// `--link`: what each program costs behind a slow link.
