@@ -30,12 +30,18 @@ const ASKED_FOR_THE_TIME: u32 = 3;
 /// is given up: a renewTime may fall back by as much when a Lease is made anew after the board's clock was corrected.
 const BELIEVED_WITHIN: Duration = Duration::from_secs(10);
 
+/// A `Date` has whole seconds.
+const ROUNDED: Duration = Duration::from_secs(1);
+
 impl ServerClock {
     /// Takes the `Date` of a reply. One that is wrong must not date anything, so there have to be two witnesses: the
     /// board's own clock, what servers said before, or the reply before this one. Answers whether there were. `is_late`: the
-    /// reply took so long that it is later by now than it says, so that it bears no board's clock out and takes no witness's place.
+    /// reply took so long that it is later by now than it says, so that it bears no board's clock out, takes no witness's
+    /// place, and shows that a reply which says less was wrong.
     pub(super) fn is_confirmed(&mut self, date: Wall, is_late: bool, now: Now) -> bool {
-        let others = [now.wall.filter(|_| !is_late), carried(self.heard, now), carried(self.alone, now)];
+        let board = now.wall.filter(|_| !is_late);
+        let alone = carried(self.alone, now).filter(|alone| !is_late || alone.plus(ROUNDED) >= date);
+        let others = [board, carried(self.heard, now), alone];
         let is_confirmed = others.into_iter().flatten().any(|other| apart(other, date) <= BELIEVED_WITHIN);
         self.alone = match self.alone {
             _ if is_confirmed => None,
@@ -179,6 +185,20 @@ mod tests {
             assert!(
                 !says(&mut clock, 46, wall, WRONG) && says(&mut clock, 56, wall, WRONG + 10),
                 "the server's clock was set"
+            );
+        }
+    }
+
+    #[test]
+    fn a_date_that_lay_there_bears_out_none_that_was_wrong() {
+        let date = |seconds: i64| Wall::from_unix_seconds(1_767_225_600 + seconds);
+        for wrong in [-62, -60] {
+            let mut clock = ServerClock::default();
+            assert!(!clock.is_confirmed(date(0), false, at(0, None)));
+            assert!(!clock.is_confirmed(date(1 + wrong), false, at(1, None)), "a minute back");
+            assert!(!clock.is_confirmed(date(2), true, at(60, None)), "it lay there for 58 s");
+            assert!(
+                !clock.is_confirmed(date(61), false, at(61, None)) && clock.is_confirmed(date(62), false, at(62, None))
             );
         }
     }
