@@ -56,8 +56,8 @@ pub(super) struct StatusLane {
     base: Base,
     /// The Node is too large to be read.
     is_large: bool,
-    /// The last report without a change was refused as others had written the Node.
-    met_others: bool,
+    /// How many reports that named a version were refused since the last accepted one, as others had written the Node.
+    conflicts: u32,
     /// Since there is no Node of ours, or of one run.
     tries: Tries,
     /// Since a request found no server, nothing is sent before: see `held_back`.
@@ -147,7 +147,7 @@ impl StatusLane {
             wanted: WantedNode::new(shared),
             base: if registers { Base::Missing } else { Base::Unread },
             is_large: false,
-            met_others: false,
+            conflicts: 0,
             tries,
             held_until: now,
             report_due: None,

@@ -59,11 +59,11 @@ impl StatusLane {
             return Step::Idle;
         }
         // But for the first report, over what was just read, what others wrote meanwhile is not asked about.
-        let takes_any = self.report_due.is_some() && in_full || is_unsure || self.met_others;
+        let takes_any = self.report_due.is_some() && in_full || is_unsure || self.conflicts > 1;
         let wanted = if may_send { self.wanted.updated(base, summary, takes_any, shared, now) } else { None };
         if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
             // Where nobody else writes, what came of it need not be read.
-            let is_known = self.report_due.is_some() && !(wanted.changed || takes_any);
+            let is_known = self.report_due.is_some() && !(wanted.changed || takes_any || self.conflicts > 0);
             let names_version = !self.is_large && (is_known || extended::differ(base, &wanted.node));
             let patch = if names_version { patch::status_patch_of_version } else { patch::status_patch };
             let body = match (is_unsure, in_full) {
@@ -186,7 +186,7 @@ impl StatusLane {
             self.was_reported = true;
         }
         self.deletions.report_accepted(now.up);
-        self.met_others = false;
+        self.conflicts = 0;
         self.wanted.acknowledged(&node);
         // Also what was to be reported at once: a renewal may have asked for it while this report was being made.
         shared.full_report = FullReport::NotNeeded;
@@ -233,9 +233,9 @@ impl StatusLane {
         if refusal.is_conflict() {
             match request {
                 Request::Assert => return self.asserted(false, shared, now),
-                // Once, and if others wrote meanwhile as well, without asking whether they have.
+                // Once, counts twice, and if others wrote meanwhile as well, without asking whether they have.
                 Request::Report { names_version: true, .. } => {
-                    self.met_others = true;
+                    self.conflicts += 1;
                     return self.base.becomes(Base::Outdated);
                 }
                 _ => {}

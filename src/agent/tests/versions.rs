@@ -109,6 +109,14 @@ fn counts_of_extended_resources_change_only_over_the_version_they_were_made_of()
     assert!(says_counts(&report) && body_of(&report)["metadata"]["resourceVersion"] == "rv1", "{report:?}");
     let reported = script.up;
     script.answer(ticket, conflict());
+    let (ticket, look) = script.next(Lane::Status);
+    assert_eq!(look, read());
+    let mut node = registered_node();
+    node.metadata.resource_version = "rv2".to_owned();
+    script.answer(ticket, Ok(Document::Node(Box::new(node))));
+    let (ticket, report) = script.next(Lane::Status);
+    assert!(says_counts(&report) && body_of(&report)["metadata"]["resourceVersion"] == "rv2", "{report:?}");
+    script.answer(ticket, conflict());
     assert_eq!(script.play_healthy(Lane::Status).1, read());
     let (ticket, report) = script.next(Lane::Status);
     assert!(
