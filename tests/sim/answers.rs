@@ -6,11 +6,13 @@ use nodepulse::agent::Input;
 use nodepulse::api::{Answer, Document, Failure, Progress, Refusal};
 use nodepulse::time::Wall;
 
-use super::judge::conditions::TOLERANCE_US;
 use super::judge::wire::{Lane, Said};
 use super::network::{Asks, Flight, PATIENCE_US};
 use super::planted::Planted;
 use super::world::World;
+
+/// D11: a board's clock and a `Date`, which has whole seconds, bear each other out within ten seconds.
+const BELIEVED_WITHIN_US: i64 = 11_000_000;
 
 impl World {
     /// Reply bytes reach the agent's machine.
@@ -144,7 +146,7 @@ impl World {
         }
         // Two in a row bear each other out, whatever is said after them, but for a board's clock that is as wrong (90890).
         let wall = self.now().wall.map(|wall| wall.unix_us() - self.server_wall_us());
-        let is_borne_out = wall.is_some_and(|wall_off_us| (wall_off_us - off_us).abs() <= TOLERANCE_US);
+        let is_borne_out = wall.is_some_and(|wall_off_us| (wall_off_us - off_us).abs() <= BELIEVED_WITHIN_US);
         self.was_deceived |= is_borne_out;
         self.dates_heard.0 = if self.dates_heard.0 < 2 || is_borne_out { 0 } else { self.dates_heard.0 };
         let said = Wall::from_unix_us(right.unix_us() + off_us);

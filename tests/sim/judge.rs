@@ -160,7 +160,7 @@ impl World {
         if silent_us > longest_us {
             return Err(format!("the last report was {} s ago", silent_us / 1_000_000));
         }
-        for kind in KINDS.into_iter().chain(["Ready"]).filter(|kind| !reported.is_late && *kind != READONLY) {
+        for kind in KINDS.into_iter().chain(["Ready"]).filter(|kind| !reported.is_misdated && *kind != READONLY) {
             let beat = condition(node, kind).and_then(|stored| stored["lastHeartbeatTime"].as_str());
             let off_us = beat.and_then(stamp::parse).unwrap_or(0) - reported.at_us;
             if off_us.abs() > DATED_US {
