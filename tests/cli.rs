@@ -166,16 +166,17 @@ fn probe_prints_json_that_names_this_kernel() {
 
 /// `UPDATE_GOLDEN=1 cargo test --test cli` writes it anew.
 #[test]
-fn the_readme_shows_what_probe_prints() {
+fn the_page_of_the_commands_shows_what_probe_prints() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let board = folder.join("tests/boards/rpi4");
     let printed = out(&nodepulse(&["probe", "--root", board.to_str().expect("text")]));
-    let readme = fs::read_to_string(folder.join("README.md")).expect("a page");
+    let page = folder.join("docs/commands.md");
+    let text = fs::read_to_string(&page).expect("a page");
     let command = "$ nodepulse probe --root tests/boards/rpi4\n";
-    let (before, rest) = readme.split_once(command).expect("the command");
+    let (before, rest) = text.split_once(command).expect("the command");
     let (shown, after) = rest.split_once("```\n").expect("the end of the block");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(folder.join("README.md"), format!("{before}{command}{printed}```\n{after}")).expect("a page");
+        fs::write(page, format!("{before}{command}{printed}```\n{after}")).expect("a page");
         return;
     }
     assert_eq!(shown, printed, "UPDATE_GOLDEN=1 writes it anew");

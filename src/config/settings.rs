@@ -1,4 +1,4 @@
-//! Every setting of the agent, one row each: its field, its default, and what files, flags, help, manual, README and
+//! Every setting of the agent, one row each: its field, its default, and what files, flags, help, manual, the page of settings and
 //! completions have to know of it.
 
 use std::time::Duration;
@@ -197,7 +197,7 @@ settings! {
     /// REC-4, MI-7.
     extended_resources: ExtendedResources = ExtendedResources::new(),
         Ours "extendedResources" "extended-resources" "", Map("RESOURCE", '=', "NUMBER|PATTERN"), extended_resources,
-        "Extended resources of the Node such as example.com/relay: a number, or how many paths are like patterns (README.md)";
+        "Extended resources of the Node such as example.com/relay: a number, or how many paths are like patterns (docs/settings.md)";
     /// D8: true means capacity `pods: 0`, the taint twice and the label that keeps load balancers away.
     podless: bool = true, Ours "podless" "podless" "true", Boolean, boolean,
         "Keep pods away: capacity for 0 pods, taint nodepulse.dev/podless, no load balancer; false: maxPods";
@@ -295,7 +295,7 @@ settings! {
     journal_quota_bytes: usize = 64 * 1024, Ours "journalQuota" "journal-quota" "64Ki", Single("BYTES"), journal_quota,
         "Largest size of the journal of what is not yet sent, 16Ki to 1Mi; when full, it drops the middle";
     announce_shutdown: bool = true, Ours "announceShutdown" "announce-shutdown" "true", Boolean, boolean,
-        "Tell the server when the machine goes down or reboots (README.md): the Node is not Ready at once, and that is planned";
+        "Tell the server when the machine goes down or reboots (docs/conditions.md): the Node is not Ready at once, and that is planned";
     sandbox: bool = true, Ours "sandbox" "sandbox" "true", Boolean, boolean,
         "After the start, give up every right that an agent never needs (SECURITY.md); false: keep them";
     verbosity: u8 = 2, Kubelet "logging.verbosity" "v" "2", Single("N"), number(0..=10),

@@ -1,4 +1,4 @@
-//! Holds `README.md` and the manual page against the tables of commands, options and settings.
+//! Holds `docs/settings.md` and the manual page against the tables of commands, options and settings.
 
 use super::hold;
 use super::tree::page;
@@ -6,18 +6,18 @@ use nodepulse::cli::commands::{COMMANDS, OPTIONS, exit};
 use nodepulse::config::settings::{DefinedBy, SETTINGS, Setting};
 use nodepulse::node::rules::own;
 
+const TABLE: &str = "docs/settings.md";
 const MANUAL: &str = "targets/nodepulse.8";
 const ALERTS: &str = "targets/kubernetes/alerts.yaml";
 
-/// Rows of the README's table of settings that are missing or name no setting.
-fn readme(text: &str, settings: &[Setting]) -> Vec<String> {
+/// Rows of the page's table of settings that are missing or name no setting.
+fn table(text: &str, settings: &[Setting]) -> Vec<String> {
     let rows: Vec<String> = settings.iter().map(row).collect();
     let known = |line: &&str| rows.iter().any(|row| row == line);
-    let section = text.split_once("\n## Settings\n").map_or("", |(_, rest)| rest).split("\n## ").next().unwrap_or("");
-    let made_up = section.lines().filter(|line| line.starts_with("| `") && !known(line));
-    let missing = rows.iter().filter(|row| !section.lines().any(|line| line == **row));
-    let missing = missing.map(|row| format!("README.md lacks the row {row}"));
-    missing.chain(made_up.map(|row| format!("README.md: of no setting is the row {row}"))).collect()
+    let made_up = text.lines().filter(|line| line.starts_with("| `") && !known(line));
+    let missing = rows.iter().filter(|row| !text.lines().any(|line| line == **row));
+    let missing = missing.map(|row| format!("{TABLE} lacks the row {row}"));
+    missing.chain(made_up.map(|row| format!("{TABLE}: of no setting is the row {row}"))).collect()
 }
 
 fn row(setting: &Setting) -> String {
@@ -76,8 +76,8 @@ fn each_condition_has_an_alert_or_a_reason_why_it_has_none() {
 }
 
 #[test]
-fn the_readme_has_the_row_of_every_setting_and_no_other() {
-    hold(readme(&page("README.md").unwrap_or_default(), SETTINGS));
+fn the_table_has_the_row_of_every_setting_and_no_other() {
+    hold(table(&page(TABLE).unwrap_or_default(), SETTINGS));
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn the_manual_explains_every_command_option_setting_and_exit_code() {
 #[test]
 fn a_setting_left_out_or_made_up_is_caught() {
     let (one, rest) = SETTINGS.split_first().unwrap();
-    let table = |row: &str| format!("# x\n\n## Settings\n\n| Name | x |\n|---|---|\n{row}\n\n## More\n| `z` |\n");
+    let of = |row: &str| format!("# Settings\n\n| Name | x |\n|---|---|\n{row}\n");
     let of_one = std::slice::from_ref(one);
-    assert_eq!(readme(&table(&row(one)), of_one), [""; 0]);
-    assert_eq!(readme(&table("| `podlike` | y |"), of_one).len(), 2);
+    assert_eq!(table(&of(&row(one)), of_one), [""; 0]);
+    assert_eq!(table(&of("| `podlike` | y |"), of_one).len(), 2);
     let text = page(MANUAL).unwrap_or_default();
     assert_eq!(manual(&text.replace("\\-\\-node\\-ip", "\\-\\-node\\-ib"), SETTINGS).len(), 1);
     assert_eq!(manual(&text, rest).len(), 1);
