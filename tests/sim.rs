@@ -17,6 +17,7 @@ mod sim {
     pub mod board;
     pub mod bodies;
     pub mod clocks;
+    pub mod cut_short;
     pub mod facts;
     pub mod happen;
     pub mod identity;

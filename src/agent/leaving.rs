@@ -37,6 +37,7 @@ impl Agent {
             End::Leaving(departure) => return departure.is_last |= is_last,
             _ => return,
         }
+        self.shared.records.end_run();
         if !self.shared.settings.announce_shutdown {
             if is_last {
                 self.end = End::Asked { until: now.up + LAST_WRITES };
@@ -54,6 +55,7 @@ impl Agent {
 
     /// SIGTERM: what is being told of a machine that goes down comes first.
     pub(super) fn asked_to_stop(&mut self, now: Now) {
+        self.shared.records.end_run();
         match &mut self.end {
             End::Leaving(departure) => departure.is_last = true,
             end => *end = End::Asked { until: now.up + LAST_WRITES },
@@ -62,11 +64,13 @@ impl Agent {
 
     /// The shutdown was called off: the Node is read, as it may say what is not so any more, and reported as it is.
     pub(super) fn stay(&mut self, now: Now) {
-        let End::Leaving(departure) = self.end else { return };
-        if departure.is_last {
+        if matches!(self.end, End::Asked { .. } | End::Said | End::Leaving(Departure { is_last: true, .. })) {
             return;
         }
-        self.end = End::NotYet;
+        self.shared.records.begin_run(now);
+        if std::mem::replace(&mut self.end, End::NotYet) == End::NotYet {
+            return;
+        }
         self.shared.tell(Level::Info, now.up, leaving::event_of_end());
         self.status.stay(&mut self.shared);
     }

@@ -17,6 +17,7 @@ mod credentials;
 mod events;
 mod failure_log;
 mod identity;
+mod last_boot;
 mod lease;
 mod leaving;
 pub mod notice;
@@ -145,6 +146,7 @@ impl Agent {
         if let Some(old) = last_boot {
             shared.record(Happened::BoardRebooted { old, reason: cut(reset_reason) }, now);
         }
+        shared.begin_run(last_boot.is_some(), reset_reason, now);
         let status = StatusLane::new(&shared, now.up);
         let watch = WatchLane::new(&shared.settings);
         let requests = Bucket::new(f64::from(REQUESTS_AT_ONCE), requests_per_second(&shared.settings));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::clock::apart;
 use super::notice::{Level, Notice};
-use crate::journal::{Happened, Journal, Moment, Record, Sequence, Write};
+use crate::journal::{BootId, Happened, Journal, Moment, Record, Sequence, Write};
 use crate::time::{Now, Up, Wall};
 
 /// The journal, and what hangs on it.
@@ -88,9 +88,27 @@ impl Records {
 
     /// What was announced is over, or something else is announced. Answers whether there was anything.
     pub(super) fn end_absence(&mut self) -> bool {
-        // There is never more than one.
-        let announced = self.waiting().find(|record| !record.what.is_pending()).map(|record| record.sequence);
-        announced.map(|sequence| self.journal.take_back(sequence)).is_some()
+        self.end(|what| matches!(what, Happened::AbsenceAnnounced { .. })).is_some()
+    }
+
+    /// What holds until something ends it does so no more: of this kind there is never more than one. Answers in which boot it began.
+    fn end(&mut self, is_it: fn(&Happened) -> bool) -> Option<BootId> {
+        let found = self.waiting().find(|record| is_it(&record.what));
+        let (sequence, boot) = found.map(|record| (record.sequence, record.at.boot))?;
+        self.journal.take_back(sequence);
+        Some(boot)
+    }
+
+    /// A process begins, or goes on. Answers in which boot the one began that nobody had told to stop.
+    pub(super) fn begin_run(&mut self, now: Now) -> Option<BootId> {
+        let former = self.end_run();
+        self.record(now, Happened::ProcessRuns);
+        former
+    }
+
+    /// Somebody has told the process to stop. Answers in which boot it began.
+    pub(super) fn end_run(&mut self) -> Option<BootId> {
+        self.end(|what| *what == Happened::ProcessRuns)
     }
 
     /// It has accepted what was told of one that waits on.
@@ -230,7 +248,6 @@ impl fmt::Debug for Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::BootId;
 
     #[test]
     fn a_disk_that_is_slow_again_and_again_holds_nothing_back_for_longer_than_one_that_never_answers() {

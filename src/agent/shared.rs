@@ -20,6 +20,7 @@ use crate::journal::{Happened, Journal, Record, Sequence};
 use crate::node::Event;
 use crate::node::Leaving;
 use crate::node::NodeEvent;
+use crate::node::rules::LastBoot;
 use crate::time::{InWords, Now, Up, Wall};
 
 /// What a lane wants next.
@@ -100,6 +101,7 @@ pub(super) struct Shared {
     pub(super) credentials: Credentials,
     /// Since the certificate in use came into use.
     pub(super) longest_outage: Duration,
+    pub(super) last_boot: LastBoot,
     /// Machine words of what is said once in the life of a process.
     said: Vec<&'static str>,
     outputs: VecDeque<Output>,
@@ -127,6 +129,7 @@ impl Shared {
             fresh_events: Vec::new(),
             credentials: Credentials::default(),
             longest_outage: Duration::ZERO,
+            last_boot: LastBoot::Unknown,
             said: Vec::new(),
             outputs: VecDeque::new(),
         }

@@ -117,6 +117,7 @@ impl WantedNode {
             is_budget_low: shared.budget.is_low(&shared.settings),
             expires: life.map(|(life, stamp)| (stamp >= life.warned_from(), life.end)),
             absence: shared.absence(now),
+            last_boot: shared.last_boot(now.up),
             base,
         };
         self.conditions.judged(rules::judge(&look), base.is_some(), shared, now)

@@ -54,7 +54,7 @@ pub fn drawn(
             Timeline::of_events(&text, now).map_err(|why| CliError::new(exit::USAGE, format!("{path}: {why}")))?
         }
         // Of another card nobody knows what came after.
-        None => Timeline::of_records(read(file, sources)?.journal.waiting(), now.filter(|_| file.is_none())),
+        None => Timeline::of_records(read(file, sources)?.waiting(), now.filter(|_| file.is_none())),
     };
     Ok(match picture {
         Picture::Text => timeline.to_text(has_utf8()),
@@ -79,13 +79,18 @@ impl JournalFile {
         JournalFile { path, size_bytes: bytes.map(<[u8]>::len), journal, found }
     }
 
+    /// That a process runs waits for nothing.
+    fn waiting(&self) -> impl Iterator<Item = &Record> {
+        self.journal.waiting().filter(|record| record.what != Happened::ProcessRuns)
+    }
+
     /// For people: how much waits and since when, what is wrong with the file, then each record.
     pub fn to_text(&self) -> String {
         let Some(size_bytes) = self.size_bytes else {
             return format!("nothing waits: there is no {} yet\n", line(&self.path));
         };
         let size = format!("{} KiB, {}", size_bytes.div_ceil(1024), line(&self.path));
-        let mut text = match self.journal.waiting().next() {
+        let mut text = match self.waiting().next() {
             None => format!("{BOLD}nothing waits{RESET}: the server knows everything ({size})\n"),
             Some(first) => {
                 let since = when(&first.at);
@@ -100,8 +105,8 @@ impl JournalFile {
             let damage = whole.split_once("; ").map_or("", |(_, damage)| damage);
             let _ = writeln!(text, "{YELLOW}damaged{RESET}: {damage}; everything else is here");
         }
-        let width = self.journal.waiting().map(|record| when(&record.at).len()).max().unwrap_or(0);
-        for Record { sequence, at, what, .. } in self.journal.waiting() {
+        let width = self.waiting().map(|record| when(&record.at).len()).max().unwrap_or(0);
+        for Record { sequence, at, what, .. } in self.waiting() {
             let (number, when, (.., sentence)) = (sequence.0, when(at), described(what));
             let _ = writeln!(text, "{DIM}{number:>8}{RESET}  {when:width$}  {}", line(&sentence));
         }
@@ -119,7 +124,7 @@ impl JournalFile {
                 "framesOfNewerVersions": self.found.unknown_versions,
             },
             "lastBoot": self.journal.last_boot().map(|boot| boot.to_string()),
-            "records": self.journal.waiting().map(record).collect::<Vec<Value>>(),
+            "records": self.waiting().map(record).collect::<Vec<Value>>(),
         })
     }
 }
@@ -153,6 +158,7 @@ fn described(what: &Happened) -> (&'static str, Value, String) {
             ("OutageEnded", fields, sentence + &because(cause))
         }
         Happened::ProcessStarted => ("ProcessStarted", json!({}), "nodepulse started".to_owned()),
+        Happened::ProcessRuns => ("ProcessRuns", json!({}), "nodepulse runs".to_owned()),
         Happened::BoardRebooted { old, reason } => {
             let fields = json!({"oldBoot": old.to_string(), "reason": **reason});
             ("BoardRebooted", fields, format!("the board rebooted from {old}{}", because(reason)))

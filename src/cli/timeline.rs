@@ -87,6 +87,7 @@ impl Timeline {
                 self.change(ABSENCE, State::Bad, until.unix_seconds(), State::Well);
             }
             Happened::Leaving { .. } | Happened::ClockSet { .. } | Happened::Dropped { .. } => self.moments.push(at),
+            Happened::ProcessRuns => {}
         }
     }
 

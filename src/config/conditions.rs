@@ -18,7 +18,7 @@ pub enum ConditionSetting {
 pub type PerCondition = TextMap<ConditionSetting>;
 
 /// Those that can be switched off, each with its threshold, if it has one: what it may be.
-const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 7] = [
+const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 8] = [
     ("FilesystemCorruptionProblem", None),
     ("NTPProblem", None),
     ("Undervoltage", None),
@@ -29,6 +29,7 @@ const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 7] = [
     ("OnBattery", None),
     // Percent of its capacity.
     ("BatteryLow", Some(1..=95)),
+    ("UnexpectedReboot", None),
 ];
 
 pub(super) fn conditions(map: &Field<'_>, findings: &mut Findings) -> Result<PerCondition, Problem> {

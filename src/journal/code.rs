@@ -103,7 +103,7 @@ pub fn most_bytes(record: &Record) -> usize {
         Happened::OutageBegan { cause } => 1 + cause.len(),
         Happened::OutageEnded { cause, .. } => 11 + cause.len(),
         Happened::BoardRebooted { reason, .. } => 17 + reason.len(),
-        Happened::ProcessStarted => 0,
+        Happened::ProcessStarted | Happened::ProcessRuns => 0,
         Happened::ClockSet { .. } => 10,
         Happened::Leaving { kind } => 1 + kind.len(),
         Happened::AbsenceAnnounced { reason, .. } => 11 + reason.len(),
@@ -176,6 +176,7 @@ impl Writer {
             Happened::Dropped { .. } => 7,
             Happened::AbsenceAnnounced { .. } => 9,
             Happened::Leaving { .. } => 10,
+            Happened::ProcessRuns => 11,
         };
         self.bytes.push(if record.at.wall.is_some() { kind | HAS_WALL } else { kind });
         self.number(next.saturating_sub(record.sequence.0));
@@ -199,7 +200,7 @@ impl Writer {
                 self.number(u64::from(*changes));
                 self.number(u64::from(*dropped));
             }
-            Happened::ProcessStarted => {}
+            Happened::ProcessStarted | Happened::ProcessRuns => {}
             Happened::BoardRebooted { old, reason } => {
                 self.bytes.extend_from_slice(&old.0.to_le_bytes());
                 self.text(reason);
@@ -306,6 +307,7 @@ impl Reader<'_> {
             7 => Happened::Dropped { count: self.small()? },
             8 => return self.skip_known_node().map(|()| None),
             10 => Happened::Leaving { kind: self.text()? },
+            11 => Happened::ProcessRuns,
             9 => {
                 let until = Wall::from_unix_us(previous.wall_us.wrapping_add(self.signed()?));
                 Happened::AbsenceAnnounced { until, reason: self.text()? }

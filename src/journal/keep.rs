@@ -13,7 +13,7 @@ pub fn least_needed<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Op
         0 => !is_kept_longer(&record.what) && is_middle(records.clone(), place, record),
         1 => is_middle(records.clone(), place, record),
         2 => !is_kept_longer(&record.what),
-        3 => !matches!(record.what, Happened::Dropped { .. } | Happened::AbsenceAnnounced { .. }),
+        3 => record.what.is_pending() && !matches!(record.what, Happened::Dropped { .. }),
         _ => true,
     };
     (0..5).find_map(|kind| records.clone().enumerate().position(|(place, record)| is_of(kind, place, record)))

@@ -63,6 +63,8 @@ pub enum Happened {
     AbsenceAnnounced { until: Wall, reason: Text },
     /// The machine was about to go down, in this way.
     Leaving { kind: Text },
+    /// A process runs on this board, and nobody has told it to stop. One of an earlier boot was cut short with the board.
+    ProcessRuns,
     /// So many records were given up to make room for others, since the last record that said so was forgotten.
     Dropped { count: u32 },
 }
@@ -70,12 +72,12 @@ pub enum Happened {
 impl Happened {
     /// Whether an event tells of it; what does not is there for the times and the sums of others.
     pub fn is_told(&self) -> bool {
-        !matches!(self, Happened::OutageBegan { .. } | Happened::ClockSet { .. } | Happened::AbsenceAnnounced { .. })
+        self.is_pending() && !matches!(self, Happened::OutageBegan { .. } | Happened::ClockSet { .. })
     }
 
     /// Whether it waits for an event: what holds until something ends it does not.
     pub fn is_pending(&self) -> bool {
-        !matches!(self, Happened::AbsenceAnnounced { .. })
+        !matches!(self, Happened::AbsenceAnnounced { .. } | Happened::ProcessRuns)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::time::{Up, Wall};
 pub(super) use rows::ROWS;
 
 /// How many conditions are ours.
-pub const COUNT: usize = 15;
+pub const COUNT: usize = 16;
 
 /// Which condition came to which status, by the reason of the event that tells of it.
 pub fn told_by(event: &str) -> Option<(&'static str, Status)> {
@@ -123,6 +123,8 @@ pub struct Evidence<'a> {
     pub is_budget_low: Option<bool>,
     /// What was announced (`nodepulse away`), as far as it is not over.
     pub absence: Absence<'a>,
+    /// How the boot before this one ended; some time after the boot nobody asks any more.
+    pub last_boot: LastBoot,
     /// The server's Node; `None` before it is known.
     pub base: Option<&'a Node>,
 }
@@ -136,8 +138,9 @@ impl<'a> Evidence<'a> {
         held: &'a Held,
         remembered: &'a Remembered,
     ) -> Evidence<'a> {
-        let (expires, is_budget_low, absence, base) = (None, Some(false), Absence::None, None);
-        Evidence { settings, facts, pressures, held, remembered, expires, is_budget_low, absence, base }
+        let (expires, is_budget_low, absence, last_boot, base) =
+            (None, Some(false), Absence::None, LastBoot::Ended, None);
+        Evidence { settings, facts, pressures, held, remembered, expires, is_budget_low, absence, last_boot, base }
     }
 }
 
@@ -149,6 +152,25 @@ pub enum Absence<'a> {
     Until(Wall, &'a str),
     /// It would be over by a clock that nobody has compared.
     MayBeOver,
+}
+
+/// How the boot before this one ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastBoot {
+    /// This process is not the first of its boot.
+    Unknown,
+    /// In good order, or without an agent that could tell.
+    Ended,
+    /// While the agent ran and nobody had announced anything: one of [`REBOOT_REASONS`].
+    CutShort(&'static str),
+}
+
+/// Why a board went down that nobody shut down; the last one where nobody knows.
+const REBOOT_REASONS: [&str; 5] = ["WatchdogReset", "PowerLoss", "KernelPanic", "Overheated", "Unknown"];
+
+/// That of a reset which the board gives this reason for.
+pub fn reboot_reason(reset: &str) -> &'static str {
+    REBOOT_REASONS.into_iter().find(|reason| *reason == reset).unwrap_or("Unknown")
 }
 
 /// What is to stand on a Node for one condition.
@@ -195,6 +217,16 @@ fn planned_absence(row: &Row, look: &Evidence) -> Judgement {
         }
     };
     Judgement::known(is_away, message)
+}
+
+/// As the process knows that was the first one of this boot; to a later one it is what it was.
+fn unexpected_reboot(_: &Row, look: &Evidence) -> Judgement {
+    let (is_so, reason) = match look.last_boot {
+        LastBoot::Unknown => (None, None),
+        LastBoot::Ended => (Some(false), None),
+        LastBoot::CutShort(reason) => (Some(true), Some(reason)),
+    };
+    Judgement { reason, ..Judgement::known(is_so, None) }
 }
 
 /// Of the state directory. One that cannot be judged any more is what it was.

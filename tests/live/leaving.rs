@@ -1,19 +1,24 @@
 //! A machine that goes down, as an init script says it: what the server has of it, how soon, and in how many requests (D15).
 
 use super::super::agent::Launch;
+use super::super::cluster::audit::micros;
 use super::super::cluster::{Cluster, Result, condition};
-use super::super::trials::Case;
+use super::super::trials::{Case, Need};
 use super::{
     SOON, is_event, is_renewal, is_status_patch, lines, now_us, status_of, wait_for_event, wait_for_requests,
     wait_until_ready,
 };
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 
 pub fn cases() -> Vec<Case> {
-    cases![&[], a_shutdown_is_told_in_two_requests_and_300_ms_and_over_with_the_next_start]
+    let mut all = cases![&[], a_shutdown_is_told_in_two_requests_and_300_ms_and_over_with_the_next_start];
+    all.extend(cases![&[Need::Root], a_board_that_went_down_under_the_agent_says_so_until_it_is_shut_down_in_order]);
+    all
 }
 
+const KIND: &str = "UnexpectedReboot";
 /// Of the process, to its end, on loopback.
 const WITHIN_MS: u64 = 300;
 
@@ -62,4 +67,35 @@ fn a_shutdown_is_told_in_two_requests_and_300_ms_and_over_with_the_next_start(cl
     assert_eq!(status_of(&cluster.get_node(&node.name)?, "Ready"), "True");
     assert!(!folder.join("leaving").exists(), "the word was of the last time");
     wait_for_event(cluster, &node, "AbsenceOver").map(drop)
+}
+
+/// Three boots of one board: its power fails in the first, and it is shut down in the second.
+fn a_board_that_went_down_under_the_agent_says_so_until_it_is_shut_down_in_order(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("cut-short")?;
+    let boots = ["11111111", "22222222", "33333333"].map(|first| format!("{first}-2222-4333-8444-555555555555"));
+    let boot = |id: &str| Launch::quick(&node).board("/proc/sys/kernel/random/boot_id", id).start(cluster);
+    let mut agent = boot(&boots[0])?;
+    let found = wait_until_ready(cluster, &node)?;
+    assert!(condition(&found, KIND).is_none(), "nothing where nothing happened: {found:#}");
+    wait_for_event(cluster, &node, "Starting")?;
+    agent.kill()?;
+
+    let began_us = now_us();
+    let mut agent = boot(&boots[1])?;
+    cluster.wait_for_condition(&node.name, KIND, "True", SOON)?;
+    let found = cluster.get_node(&node.name)?;
+    let said = condition(&found, KIND).ok_or("it is gone again")?;
+    assert!(["Unknown", "WatchdogReset", "PowerLoss"].iter().any(|reason| said["reason"] == *reason), "{said:#}");
+    assert_eq!(said["message"], "The board went down while nobody had shut it down");
+    let since_us = said["lastTransitionTime"].as_str().and_then(micros).ok_or_else(|| format!("no time: {said}"))?;
+    assert!((began_us - 1_000_000..now_us()).contains(&since_us), "{said:#}, the process began at {began_us}");
+    let told = wait_for_event(cluster, &node, KIND)?;
+    assert_eq!((told.len(), &told[0]["count"]), (1, &json!(1)), "{told:#?}");
+    assert_eq!(agent.stop()?, 0);
+
+    let _agent = boot(&boots[2])?;
+    cluster.wait_for_condition(&node.name, KIND, "False", SOON)?;
+    wait_for_event(cluster, &node, "NoUnexpectedReboot")?;
+    assert_eq!(wait_for_event(cluster, &node, KIND)?.len(), 1, "told once");
+    Ok(())
 }

@@ -52,6 +52,11 @@ impl Absences {
         self.before = None;
     }
 
+    /// Nobody announced anything, and no disk says otherwise.
+    pub fn is_known_present(&self) -> bool {
+        self.truth == Truth::Present && self.before.is_none() && self.is_safe
+    }
+
     fn asked(&mut self, truth: Truth) {
         self.before = Some(std::mem::replace(&mut self.truth, truth));
         self.is_safe = false;

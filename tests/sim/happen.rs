@@ -3,6 +3,7 @@
 use nodepulse::agent::Input;
 use nodepulse::api::Failure;
 
+use super::cut_short::CUT_SHORT;
 use super::judge::conditions::MONITORED;
 use super::judge::events::FOREVER;
 use super::plan::Happening;
@@ -158,13 +159,16 @@ impl World {
     pub fn touched(&mut self) {
         self.conditions.touched(self.server_wall_us());
         self.was_touched = true;
+        self.storage.cut_short.touched();
         self.repair_may_be_told();
     }
 
     /// By each process once, until a report is accepted.
     pub fn repair_may_be_told(&mut self) {
         let by = self.teller();
-        for kind in MONITORED {
+        // So is what was reported to a Node that is no more, and stands on the next one without a time (seed 22548).
+        let cut_short = Some(CUT_SHORT).filter(|kind| self.events.was(kind, "True"));
+        for kind in MONITORED.into_iter().chain(cut_short) {
             self.events.repair_may_be_told(kind, by);
         }
     }
@@ -270,6 +274,7 @@ impl World {
         self.is_stopping = true;
         let life = self.life;
         self.schedule(TIMEOUT_STOP_US, Event::Killed { life });
+        self.told_to_stop();
         self.feed(input);
     }
 

@@ -138,7 +138,7 @@ impl World {
             return Err(format!("{BUDGET} without a budget: {}", node["status"]["conditions"]));
         }
         let others = usize::from(condition(node, "KernelDeadlock").is_some()) + usize::from(budget.is_some());
-        let others = others + self.judge_absence(node)?;
+        let others = others + self.judge_absence(node)? + self.judge_last_boot(node)?;
         let expected = KINDS.len() + 1 + others;
         if conditions != expected {
             return Err(format!("conditions nobody knows: {}", node["status"]["conditions"]));

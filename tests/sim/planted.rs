@@ -107,13 +107,15 @@ pub enum Planted {
     BackUnheard,
     /// What was announced is not kept over a start.
     AbsenceForgotten,
+    /// Nobody finds that a process ran when the power went.
+    RunForgotten,
     /// Word that the machine goes down is not heard.
     ShutdownUnheard,
     /// A resource that left the settings stays on the Node.
     ResourceNeverTakenBack,
 }
 
-pub const PLANTED: [Planted; 49] = [
+pub const PLANTED: [Planted; 50] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -161,6 +163,7 @@ pub const PLANTED: [Planted; 49] = [
     Planted::AbsenceUnheard,
     Planted::BackUnheard,
     Planted::AbsenceForgotten,
+    Planted::RunForgotten,
     Planted::ShutdownUnheard,
     Planted::ResourceNeverTakenBack,
 ];
@@ -215,6 +218,7 @@ impl Planted {
             Planted::RenewalsPutOff => "the Lease is late",
             Planted::OthersUnseen => "nobody looks at it",
             Planted::AbsenceUnheard | Planted::AbsenceForgotten => "Absence announced until",
+            Planted::RunForgotten => "the Node has no condition UnexpectedReboot",
             Planted::ShutdownUnheard => "happenings were never told",
             Planted::BackUnheard => "the board is there, and the Node says",
         }

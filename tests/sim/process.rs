@@ -32,6 +32,7 @@ impl World {
         let (mut journal, recovery) = Journal::recover(&bytes, self.plan.wanted.journal_quota_bytes, boot);
         self.trace.say(|| format!("   {recovery}"));
         self.lose_announcement(&mut journal);
+        self.lose_run(&mut journal);
         let agent = Agent::new(settings(&self.plan.wanted), self.plan.name.clone(), seed, journal, "", self.now());
         self.agent = Some(Box::new(agent));
         self.note_start();
@@ -60,6 +61,7 @@ impl World {
             self.repair_may_be_told();
         }
         self.events.happened("Starting", None, at_us, by, true);
+        self.find_how_it_went_down();
         if self.departure.count > 0 {
             // Who was said to go down is Ready again.
             self.events.may_be_told("Ready", Some("True"), at_us, FOREVER, by);
@@ -110,6 +112,7 @@ impl World {
         self.spending.begins_anew();
         self.disk_of_dead(power);
         self.told.clear();
+        self.storage.cut_short.process_ended();
         self.absences.process_ended();
         self.departure.process_ended();
         self.reach.process_ended(self.events.has_last("UplinkRestored"));

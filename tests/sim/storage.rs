@@ -3,6 +3,7 @@
 use nodepulse::agent::Input;
 use nodepulse::journal::Write;
 
+use super::cut_short::CutShort;
 use super::planted::Planted;
 use super::world::{Event, World};
 use crate::disk::{Cut, Disk};
@@ -32,6 +33,7 @@ pub struct Storage {
     /// The present day, and its blocks.
     day: (u64, u64),
     pub busiest_day_bytes: u64,
+    pub cut_short: CutShort,
 }
 
 #[derive(Debug)]
@@ -108,6 +110,10 @@ impl World {
         }
         storage.has_failed = !done;
         storage.ended_us = self.now_us;
+        if busy.life == self.life {
+            let is_there = done || storage.disk.holds(&busy.write);
+            storage.cut_short.written(busy.since_us, is_there);
+        }
         let began_us = self.server_wall_us() - (self.now_us - busy.since_us) as i64;
         if done && busy.life == self.life {
             self.events.synced(self.life, began_us);
@@ -130,6 +136,7 @@ impl World {
         storage.disk.cut(&busy.write, cut, &mut |end| random.below(end));
         // Cut short as it was, the whole of it may be there (seed 9046953).
         if storage.disk.holds(&busy.write) {
+            storage.cut_short.written(busy.since_us, true);
             let began_us = self.server_wall_us() - (self.now_us - busy.since_us) as i64;
             self.events.synced(busy.life, began_us);
         }

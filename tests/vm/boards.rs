@@ -189,16 +189,18 @@ fn a_riscv64_board_is_reset_while_it_is_offline(cluster: &Cluster) -> Result<()>
     eprintln!("  {}: Ready {:.1} s after its link was back", node.name, after.as_secs_f64());
     assert!(after < BACK_WITHIN, "{after:?}");
 
-    let reasons = ["NodeHasInsufficientMemory", "Starting", "Rebooted", "NodeHasSufficientMemory", "UplinkRestored"];
+    let [changed, cleared] = ["NodeHasInsufficientMemory", "NodeHasSufficientMemory"];
+    let reasons = [changed, "Starting", "Rebooted", "UnexpectedReboot", cleared, "UplinkRestored"];
     let events = trial.told(mended_us, &reasons)?;
     assert_within("the change before the reset", stamp_us(&events[0]["firstTimestamp"])?, filled_us, reset_us);
-    for event in &events[1..4] {
+    for event in &events[1..5] {
         assert_within(&event["reason"].to_string(), stamp_us(&event["firstTimestamp"])?, reset_us, mended_us);
     }
     let noted = trial.last_outage()?;
-    assert_eq!((&noted["changes"], &noted["dropped"]), (&2.into(), &0.into()), "{noted}");
+    assert_eq!((&noted["changes"], &noted["dropped"]), (&3.into(), &0.into()), "{noted}");
     let found = cluster.get_node(&node.name)?;
     assert_ne!(found["status"]["nodeInfo"]["bootID"], boot_id, "{found:#}");
+    assert_eq!(condition(&found, "UnexpectedReboot").map(|one| &one["status"]), Some(&"True".into()), "{found:#}");
     trial.end()
 }
 

@@ -1,5 +1,6 @@
 //! A budget of bytes for each day: what is put off and what never is, what is said of it, and that nothing is lost (D16).
 
+use super::disk::{kinds, waiting};
 use super::status::is_assertion;
 use super::*;
 use crate::api::Seen;
@@ -116,12 +117,11 @@ fn what_was_put_off_is_recorded_and_told_with_its_own_times_once_the_day_is_over
     script.pass(HOUR);
     assert_eq!(counts(&script.pass(HOUR))[1..], [0, 0, 0]);
     assert_eq!(stored(&script, "MemoryPressure"), Some("False"));
-    let waiting = script.agent.shared.records.waiting().count();
-    assert_eq!(waiting, 3, "two changes, and that the bytes run low: {:?}", script.agent.shared.records);
+    assert_eq!(kinds(&waiting(&script)), ["changed"; 3], "two changes, and that the bytes run low");
     // They outlive the process, too.
     let mut next = restarted(script);
     next.pass(HOUR);
-    assert_eq!(next.agent.shared.records.waiting().count(), waiting + 1, "and a start");
+    assert_eq!(kinds(&waiting(&next)), ["changed", "changed", "changed", "started"]);
     let sent = next.pass(24 * HOUR - next.up + HOUR / 10);
     let told: Vec<(String, String)> = sent
         .iter()

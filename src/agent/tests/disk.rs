@@ -1,6 +1,7 @@
-//! Turns what the agent writes into the bytes of a disk in memory.
+//! Turns what the agent writes into the bytes of a disk in memory, and those into what waits to be told.
 
-use crate::journal::Write;
+use super::{BOOT, Script};
+use crate::journal::{Happened, Journal, Record, Write};
 
 /// A disk in memory.
 #[derive(Default)]
@@ -30,4 +31,34 @@ impl Disk {
         }
         true
     }
+}
+
+/// What waits on the disk now, as the next process would find it.
+pub(super) fn on_disk(script: &Script) -> Vec<Record> {
+    untold(Journal::recover(&script.disk.bytes, 65_536, BOOT).0.waiting())
+}
+
+pub(super) fn waiting(script: &Script) -> Vec<Record> {
+    untold(script.agent.shared.records.waiting())
+}
+
+/// That the process runs is always there, and waits for nothing.
+fn untold<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<Record> {
+    records.filter(|record| record.what != Happened::ProcessRuns).cloned().collect()
+}
+
+pub(super) fn kinds(records: &[Record]) -> Vec<&'static str> {
+    let kind = |record: &Record| match record.what {
+        Happened::ConditionChanged { .. } => "changed",
+        Happened::OutageBegan { .. } => "began",
+        Happened::OutageEnded { .. } => "ended",
+        Happened::ProcessStarted => "started",
+        Happened::BoardRebooted { .. } => "rebooted",
+        Happened::ClockSet { .. } => "clock",
+        Happened::Dropped { .. } => "dropped",
+        Happened::AbsenceAnnounced { .. } => "announced",
+        Happened::Leaving { .. } => "leaving",
+        Happened::ProcessRuns => "runs",
+    };
+    records.iter().map(kind).collect()
 }

@@ -13,6 +13,7 @@ mod gaps;
 mod health;
 mod identity;
 mod join;
+mod last_boot;
 mod lease;
 mod leaving;
 mod looks;

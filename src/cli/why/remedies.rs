@@ -111,6 +111,11 @@ pub static REMEDIES: &[Remedy] = &[
         "conditions: BatteryLow in percent",
         "bring the mains supply back, or shut the board down in good order",
     ]),
+    of_board("UnexpectedReboot", &["last reset"], [
+        "what an agent that nobody had told to stop left in the journal; bootstatus in /sys/class/watchdog",
+        "another boot than that agent's, with no absence announced; over a day after the boot",
+        "PowerLoss: look after its supply; WatchdogReset, KernelPanic: the kernel's log of before (journalctl -kb -1, /sys/fs/pstore) says what it hung on",
+    ]),
     of_server("connect-failed", "is the server up, and the port open from here? curl -vk https://SERVER/version; ip route get SERVER"),
     of_server("name-not-resolved", "getent hosts SERVER; a server's address in the place of its name needs no DNS"),
     of_server("timed-out", "the link is slow, or drops packets: ping SERVER; a tunnel or a modem may need a smaller MTU"),

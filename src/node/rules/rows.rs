@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::health::{Gauge, looks};
 use super::super::judgement::Judgement;
 use super::{COUNT, Judge, Like, Row, Words};
-use super::{certificate_expiring, planned_absence, readonly_filesystem, ready};
+use super::{certificate_expiring, planned_absence, readonly_filesystem, ready, unexpected_reboot};
 
 const AT_ONCE: Duration = Duration::ZERO;
 const HALF_A_MINUTE: Duration = Duration::from_secs(30);
@@ -173,6 +173,16 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
             Words("BatteryLow", "The battery is nearly empty", "BatteryLow"),
             Words("BatteryOK", "The battery is not nearly empty", "BatteryOK"),
             Words("BatteryUnreadable", "the battery cannot be read", "BatteryUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
+        kind: "UnexpectedReboot",
+        judge: Judge::Known(unexpected_reboot),
+        words: [
+            Words("Unknown", "The board went down while nobody had shut it down", "UnexpectedReboot"),
+            Words("NoUnexpectedReboot", "The board did not go down unexpectedly in 24 hours", "NoUnexpectedReboot"),
+            NOT_THERE,
         ],
         like: Like::Problem,
     },

@@ -1,7 +1,10 @@
 //! Turns every look at the board into what its conditions truly are, and since when.
 
+use super::super::absence::AWAY;
 use super::super::board::Board;
+use super::super::cut_short::CUT_SHORT;
 use super::super::wanted::{Eviction, Signal};
+use super::events::BUDGET;
 use super::excuse::{Excuse, Excuses};
 use super::thresholds::Rounds;
 
@@ -13,6 +16,8 @@ pub const KINDS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", R
 pub const MONITORED: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 /// No kubelet has it: nobody makes it Unknown, and its heartbeat is that of its last change (NPD-1).
 pub const READONLY: &str = "ReadonlyFilesystem";
+/// No kubelet has these either, and each may begin again before its end was told.
+pub const REPEATING: [&str; 3] = [AWAY, BUDGET, CUT_SHORT];
 const SIGNALS: [&[Signal]; 4] = [&[Signal::Memory], &[Signal::Disk, Signal::Inodes], &[Signal::Pids], &[]];
 
 /// What is true of the conditions that change.

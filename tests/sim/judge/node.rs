@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::super::board::{Board, DUAL_STACK};
+use super::super::cut_short::CUT_SHORT;
 use super::super::facts::{IMAGE, KERNEL};
 use super::super::wanted::{NodeIp, Signal, Wanted};
 use super::thresholds::units;
@@ -21,7 +22,7 @@ pub struct Expected<'a> {
 }
 
 /// All of ours, their statuses being what they may be: status, reason, message, event (PRS-1 to PRS-6, RDY-1, NPD-1).
-pub const WORDS: [(&str, &str, &str, &str, &str); 9] = [
+pub const WORDS: [(&str, &str, &str, &str, &str); 11] = [
     (
         "MemoryPressure",
         "True",
@@ -53,6 +54,14 @@ pub const WORDS: [(&str, &str, &str, &str, &str); 9] = [
         "FilesystemIsNotReadOnly",
         "Filesystem is not read-only",
         "FilesystemIsNotReadOnly",
+    ),
+    (CUT_SHORT, "True", "Unknown", "The board went down while nobody had shut it down", CUT_SHORT),
+    (
+        CUT_SHORT,
+        "False",
+        "NoUnexpectedReboot",
+        "The board did not go down unexpectedly in 24 hours",
+        "NoUnexpectedReboot",
     ),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status", "NodeReady"),
 ];

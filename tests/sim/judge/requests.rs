@@ -8,11 +8,10 @@ use std::ops::RangeInclusive;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::absence::AWAY;
 use super::super::network::Asks;
 use super::super::world::World;
-use super::conditions::{KINDS, MONITORED, READONLY, TOLERANCE_US};
-use super::events::{BUDGET, FOREVER, Letter};
+use super::conditions::{KINDS, MONITORED, READONLY, REPEATING, TOLERANCE_US};
+use super::events::{FOREVER, Letter};
 use super::excuse::Excuse;
 use super::node::Expected;
 use super::wire::{Lane, Said};
@@ -190,9 +189,8 @@ impl World {
     fn check_told(&mut self, status: &StatusPart, is_birth: bool, is_excused: bool) -> Result<(), String> {
         let is_dated = self.is_dated();
         for told in &status.conditions {
-            if let Some(beat) =
-                told.last_heartbeat_time.as_ref().filter(|_| ![READONLY, BUDGET, AWAY].contains(&&*told.kind))
-            {
+            let has_beat = *told.kind != *READONLY && !REPEATING.contains(&&*told.kind);
+            if let Some(beat) = told.last_heartbeat_time.as_ref().filter(|_| has_beat) {
                 let off_us = stamp::parse(beat).unwrap_or(0) - self.server_wall_us();
                 if is_dated && off_us.abs() > TOLERANCE_US {
                     return Err(format!("lastHeartbeatTime of {} is {} s off", told.kind, off_us / 1_000_000));
@@ -353,7 +351,7 @@ impl World {
             let is_resized = !self.board.is_sized() || self.resized_us.is_some_and(|at_us| at_us > old.since_us);
             // Who went and came back between two reports is away since then; and what a process lost of the day's count with
             // the power or a full disk, it has to spend again (seed 1000877).
-            let is_later = new.since_us > old.since_us && [AWAY, BUDGET].contains(&kind.as_str());
+            let is_later = new.since_us > old.since_us && REPEATING.contains(&kind.as_str());
             // A machine that went down is not Ready then, whether anybody heard of that or not (seed 2025614).
             let went_down = kind == "Ready" && self.departure.count > 0 && new.since_us > old.since_us;
             let is_true = is_true || kind == "Ready" && is_resized || is_later || went_down;
