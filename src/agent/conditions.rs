@@ -3,6 +3,8 @@
 //! What a condition was before is what the last record says, or else the server's Node once that is known, or else the
 //! first look, which is then no change.
 
+use std::time::Duration;
+
 use super::notice::Level;
 use super::replay::Unreported;
 use super::shared::Shared;
@@ -278,10 +280,13 @@ impl Conditions {
     }
 }
 
+/// Two reckonings of the time of one boot differ by what an answer travels; looks at a board are further apart.
+const RECKONED: Duration = Duration::from_secs(1);
+
 /// Whether a record was made before what the server has, whose stamps are rounded down.
 fn is_older(recorded: Moment, stored: &Condition, shared: &Shared, now: Now) -> bool {
     let recorded = shared.stamp(now).and_then(|stamp| shared.records.wall_of(recorded, stamp, now.up));
-    recorded.zip(stored_since(stored)).is_some_and(|(recorded, stored)| stored > recorded)
+    recorded.zip(stored_since(stored)).is_some_and(|(recorded, stored)| stored > recorded.plus(RECKONED))
 }
 
 fn stored_since(stored: &Condition) -> Option<Wall> {

@@ -187,7 +187,10 @@ fn without_register_node_a_node_that_was_never_found_is_an_outage_as_well() {
 
 #[test]
 fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
-    for (pressed, is_next_second) in [(Some(true), false), (Some(false), false), (Some(false), true), (None, false)] {
+    // The last: the Node's is so little later that the clocks of two processes may say so of what came before the record.
+    for (pressed, later_s) in
+        [(Some(true), None), (Some(false), None), (Some(false), Some(2)), (None, None), (Some(true), Some(1))]
+    {
         let mut script = settled();
         script.offline(Duration::from_secs(30));
         script.press_memory(true);
@@ -206,10 +209,10 @@ fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
             None => script.facts.readings.memory = Err(Absent::new("sys/fs/cgroup/memory.stat", Why::Empty)),
         }
         let mut stored = script.stored.clone().unwrap();
-        if is_next_second {
-            let recorded_us = on_disk(&script)[1].at.wall.unwrap().unix_us();
-            let next_second = Wall::from_unix_us(recorded_us - recorded_us % 1_000_000 + 1_000_000);
-            stored.status.conditions[0].last_transition_time = next_second.to_seconds_stamp();
+        let recorded = on_disk(&script)[1].at.wall.unwrap();
+        if let Some(later_s) = later_s {
+            let later = Wall::from_unix_seconds(recorded.unix_seconds() + later_s);
+            stored.status.conditions[0].last_transition_time = later.to_seconds_stamp();
             script.stored = Some(stored.clone());
         }
         let memory = stored.status.conditions[0].clone();
@@ -220,7 +223,11 @@ fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
         let looked = script.wall(0).unwrap().to_seconds_stamp();
         while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }) {}
         let told = &script.stored.unwrap().status.conditions[0];
-        let expected = if pressed == Some(true) { ("True", looked) } else { ("False", memory.last_transition_time) };
+        let expected = match (pressed, later_s) {
+            (Some(true), Some(_)) => ("True", recorded.to_seconds_stamp()),
+            (Some(true), None) => ("True", looked),
+            _ => ("False", memory.last_transition_time),
+        };
         assert_eq!((told.status.as_str(), told.last_transition_time.clone()), expected);
     }
 }
