@@ -12,6 +12,8 @@ pub struct Failure {
     text: String,
     /// The patience that was asked for in an answer that is not known to be the API server's (D14).
     retry_after: Option<Duration>,
+    /// Nothing of the request has left, so nobody has done it.
+    is_unsent: bool,
 }
 
 const BODY_TOO_LARGE: &str = "body-too-large";
@@ -23,15 +25,29 @@ const TIMED_OUT: &str = "timed-out";
 impl Failure {
     /// One of this machine word, with its sentence.
     pub fn new(word: &'static str, text: impl Into<String>) -> Failure {
-        Failure { word, text: text.into(), retry_after: None }
+        Failure { word, text: text.into(), retry_after: None, is_unsent: false }
+    }
+
+    /// One for which nothing of the request has left.
+    pub fn unsent(word: &'static str, text: impl Into<String>) -> Failure {
+        Failure { is_unsent: true, ..Failure::new(word, text) }
+    }
+
+    /// The same of a request of which a try before this one may have left.
+    pub fn sent(self, was_sent: bool) -> Failure {
+        Failure { is_unsent: self.is_unsent && !was_sent, ..self }
+    }
+
+    pub fn is_unsent(&self) -> bool {
+        self.is_unsent
     }
 
     /// It was not sent, for this reason of our own.
     pub fn not_sent(why: &'static str) -> Failure {
-        Failure::new(NOT_SENT, why)
+        Failure::unsent(NOT_SENT, why)
     }
 
-    /// Whether nothing was sent at all.
+    /// Whether it was for a reason of our own that it was not sent.
     pub fn is_ours(&self) -> bool {
         self.word == NOT_SENT
     }

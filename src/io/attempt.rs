@@ -7,6 +7,11 @@ use std::time::Duration;
 
 use super::connection::Ends;
 use super::inbox::Waiting;
+use crate::config::limits;
+use crate::time::Up;
+
+/// Least time between two requests that are sent once more.
+pub const REPEAT_SPACING: Duration = Duration::from_secs(60 / limits::REPEATS_PER_MINUTE as u64);
 
 /// How far an attempt has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub enum Stage {
 pub struct Attempts {
     under_way: RefCell<Vec<(u64, Stage)>>,
     next_number: Cell<u64>,
+    /// When a request was sent once more, the last time.
+    repeated: Cell<Option<Up>>,
     /// For the end of one, or that it is cancelled.
     waiting: Waiting,
 }
@@ -37,6 +44,8 @@ pub struct Attempt<'a> {
     pub place: Cell<Option<usize>>,
     /// How long the connection had been silent on which it began; `None` for one of its own.
     pub silent_for: Cell<Option<Duration>>,
+    /// It had a connection at some time, and may have sent over it.
+    pub was_connected: Cell<bool>,
 }
 
 impl Attempts {
@@ -44,12 +53,28 @@ impl Attempts {
         let number = self.next_number.get();
         self.next_number.set(number + 1);
         self.under_way.borrow_mut().push((number, Stage::Waiting));
-        Attempt { attempts: self, number, place: Cell::default(), silent_for: Cell::default() }
+        Attempt {
+            attempts: self,
+            number,
+            place: Cell::default(),
+            silent_for: Cell::default(),
+            was_connected: Cell::default(),
+        }
     }
 
     /// Whether one has a connection, or is opening one.
     pub fn have_connections(&self) -> bool {
         self.under_way.borrow().iter().any(|(_, stage)| matches!(stage, Stage::Connecting | Stage::Connected(_)))
+    }
+
+    /// Whether a request may be sent once more. Often enough for a server that ends connections between two renewals; where
+    /// more end, the agent asks again, and counts.
+    pub fn may_repeat(&self, now: Up) -> bool {
+        let may = self.repeated.get().is_none_or(|last| now - last >= REPEAT_SPACING);
+        if may {
+            self.repeated.set(Some(now));
+        }
+        may
     }
 
     /// Lets those that wait look again.
@@ -78,6 +103,7 @@ impl Attempts {
 
 impl Attempt<'_> {
     pub fn reached(&self, stage: Stage) {
+        self.was_connected.set(self.was_connected.get() || matches!(stage, Stage::Connected(_)));
         let mut under_way = self.attempts.under_way.borrow_mut();
         under_way.iter_mut().filter(|(number, _)| *number == self.number).for_each(|(_, known)| *known = stage);
     }

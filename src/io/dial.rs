@@ -80,7 +80,7 @@ impl Race<'_> {
         let address = self.failures.iter().map(|(address, _)| address.to_string()).collect::<Vec<_>>().join(", ");
         let mut details: Vec<String> = self.failures.into_iter().map(|(_, detail)| detail).collect();
         details.dedup();
-        Failure::new("connect-failed", format!("cannot connect to {address}: {}", details.join(", ")))
+        Failure::unsent("connect-failed", format!("cannot connect to {address}: {}", details.join(", ")))
     }
 }
 

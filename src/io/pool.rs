@@ -34,8 +34,6 @@ use crate::time::{Up, Wall};
 /// How long a request waits for a connection that is in use: less than a heartbeat would notice, more than an answer
 /// takes. A second connection costs 3.4 KB of handshake, a kept one nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Least time between two requests that are sent once more.
-const REPEAT_SPACING: Duration = Duration::from_secs(60 / limits::REPEATS_PER_MINUTE as u64);
 /// How often a token in a file is read again, as a client in a pod does: its successor comes minutes before its end.
 const TOKEN_PERIOD: Duration = Duration::from_secs(60);
 
@@ -69,8 +67,6 @@ pub struct Pool {
     attempts: Attempts,
     /// What ends a watch.
     leaving: watch::Leaving,
-    /// When a request was sent once more, the last time.
-    repeated: Cell<Option<Up>>,
     silences: Silences,
     /// Connections of an earlier epoch are not kept: server, credentials or protocol have changed since.
     epoch: Cell<u64>,
@@ -102,7 +98,6 @@ impl Pool {
             kept: RefCell::default(),
             attempts: Attempts::default(),
             leaving: Default::default(),
-            repeated: Cell::default(),
             silences: Silences::default(),
             epoch: Cell::default(),
         }
@@ -313,6 +308,7 @@ impl Pool {
     }
 
     async fn exchange_within(&self, operation: Operation, mut answer_by: Option<Up>, span: Duration) -> Answer {
+        let mut was_sent = false;
         let result = loop {
             let began = clock::up();
             let deadline = (began + span).max(answer_by.unwrap_or(Up::BOOT));
@@ -322,7 +318,9 @@ impl Pool {
                 attempt.cancelled().await;
                 None
             };
-            let result = match self.reactor.before(deadline, smol::future::or(cancelled, answered)).await {
+            let ended = self.reactor.before(deadline, smol::future::or(cancelled, answered)).await;
+            was_sent |= attempt.was_connected.get();
+            let result = match ended {
                 Some(Some(result)) => result,
                 // Once more. A look at the network comes before each time, and these are spaced.
                 Some(None) => {
@@ -341,7 +339,7 @@ impl Pool {
             end(self.kept.borrow_mut().take_if(|connection| connection.is_over()));
             break result;
         };
-        result.unwrap_or_else(|failure| Answer { date: None, result: Err(Refusal::Failed(failure)) })
+        result.unwrap_or_else(|failure| Answer { date: None, result: Err(Refusal::Failed(failure.sent(was_sent))) })
     }
 
     /// What an exchange says of the server at that place. A load balancer whose servers are dead answers, too.
@@ -407,7 +405,7 @@ impl Pool {
                     return Ok(answer);
                 }
                 // Sent once more, at most: every request of ours is either idempotent or answered by 409.
-                Err(NoAnswer { is_unseen: true, .. }) if was_kept && self.may_repeat() => {}
+                Err(NoAnswer { is_unseen: true, .. }) if was_kept && self.attempts.may_repeat(clock::up()) => {}
                 Err(NoAnswer { failure, .. }) => return Err(failure),
             }
         }
@@ -436,16 +434,6 @@ impl Pool {
             self.keep(Some(Rc::clone(&connection)));
         }
         Ok(connection)
-    }
-
-    /// Often enough for one that ends connections between two renewals; where more end, the agent asks again, and counts.
-    fn may_repeat(&self) -> bool {
-        let now = clock::up();
-        let may = self.repeated.get().is_none_or(|last| now - last >= REPEAT_SPACING);
-        if may {
-            self.repeated.set(Some(now));
-        }
-        may
     }
 
     fn target(&self, server: &Server) -> Target {

@@ -67,7 +67,7 @@ impl Resolver {
             (Err(detail), None) => {
                 let advice = "check DNS, or put an IP address into the kubeconfig";
                 let text = format!("the name {host} has no address ({detail}); {advice}");
-                return Err(Failure::new("name-not-resolved", text));
+                return Err(Failure::unsent("name-not-resolved", text));
             }
         };
         let failed = self.failed.borrow();

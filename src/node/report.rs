@@ -22,7 +22,16 @@ pub fn last_outage(from: Option<Wall>, to: Option<Wall>, cause: &str, changes: u
 /// After a gap: what differs, and every condition whole that the node controller may have written, whatever the server believes
 /// of them now. `patch`: one of the two that `node::patch` has.
 pub fn report_in_full(base: &Node, wanted: &Node, patch: fn(&Node, &Node) -> String) -> String {
-    patch(&without_conditions(base, rules::is_asserted), wanted)
+    let mut old = without_conditions(base, rules::is_asserted);
+    if old.status.addresses != wanted.status.addresses {
+        old.status.addresses = another_list();
+    }
+    patch(&old, wanted)
+}
+
+/// Any list of addresses but the wanted one makes the wanted one replace what is there, whatever that is (PAT-4).
+fn another_list() -> Vec<Address> {
+    vec![Address { kind: "Hostname".to_owned(), address: String::new() }]
 }
 
 /// After a PATCH whose answer was lost: all of the status whole, as the server may have either version of each field.
@@ -36,8 +45,7 @@ pub fn whole_status(base: &Node, wanted: &Node) -> String {
     let kubelet_version = if version::is_kubelets(base) { old.status.node_info.kubelet_version } else { String::new() };
     old.status.node_info = NodeInfo { kubelet_version, ..NodeInfo::default() };
     old.status.daemon_endpoints = DaemonEndpoints { kubelet_endpoint: Endpoint { port: u16::MAX } };
-    // Any list but the wanted one makes the wanted one replace what is there (PAT-4).
-    old.status.addresses = vec![Address { kind: "Hostname".to_owned(), address: String::new() }];
+    old.status.addresses = another_list();
     status_patch(&old, wanted)
 }
 
@@ -100,6 +108,16 @@ mod tests {
         );
         assert_eq!(patch["status"]["$setElementOrder/conditions"][0]["type"], "NetworkUnavailable");
         assert_eq!(patch["status"].get("addresses"), None);
+    }
+
+    /// The server may have got them since from a report whose answer was lost.
+    #[test]
+    fn a_report_in_full_replaces_the_addresses_that_a_base_lacks() {
+        let (mut base, wanted) = (node(""), node("10.0.0.1"));
+        base.status.addresses.clear();
+        let patch: Value = serde_json::from_str(&report_in_full(&base, &wanted, status_patch)).unwrap();
+        let whole = json!([{ "type": "InternalIP", "address": "10.0.0.1" }, { "$patch": "replace" }]);
+        assert_eq!(patch["status"]["addresses"], whole);
     }
 
     #[test]

@@ -147,6 +147,10 @@ impl World {
             self.events.seen(seen, server_us, by);
             let stored = self.stored_statuses();
             let says = KINDS.iter().position(|kind| *kind == seen.kind).and_then(|place| stored[place].as_deref());
+            // A status that came late beside the words of Unknown: this process may have read the Unknown (seed 71324605).
+            let node = self.server.node(&self.plan.name);
+            let reason = node.and_then(|node| condition(node, seen.kind)?["reason"].as_str());
+            let says = if reason.is_some_and(|reason| reason.ends_with("Unreadable")) { Some("Unknown") } else { says };
             let is_said = match seen.how {
                 How::Changed => true,
                 // By the Node that this process made, whatever became of that (seeds 123575, 337866).

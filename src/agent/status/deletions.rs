@@ -67,7 +67,7 @@ impl StatusLane {
 /// Whether the server may have done what it was asked although it did not say so.
 pub(super) fn may_have_been_done(refusal: &Refusal) -> bool {
     match refusal {
-        Refusal::Failed(_) => true,
+        Refusal::Failed(failure) => !failure.is_unsent(),
         Refusal::Status(status) => status.code >= 500,
     }
 }

@@ -24,9 +24,9 @@ impl StatusLane {
     /// What to ask next, with fresh facts.
     pub(super) fn decide(&mut self, shared: &mut Shared, now: Now) -> Step {
         if self.held_back(shared, now) {
-            // What was to be read before it is reported over: Ready again in two requests.
+            // What was to be read before it is reported over: Ready again in two requests, and read after them.
             if matches!(self.base, Base::Outdated(_)) {
-                self.base.becomes(Base::Unsure);
+                self.base.becomes(Base::Overwritten);
             }
             return self.rest_now(shared, now);
         }
@@ -279,9 +279,9 @@ impl StatusLane {
                 if shared.full_report == FullReport::NotNeeded && !matches!(request, Request::Assert) {
                     shared.full_report = FullReport::WithNextRun;
                 }
-                // Ready again in two requests: the whole status over what is known, rather than a look first.
+                // Ready again in two requests: what is known is reported over, and looked at after that.
                 if was_outdated {
-                    self.base.becomes(Base::Unsure);
+                    self.base.becomes(Base::Overwritten);
                 }
                 self.held_until = now.up + shared.settings.node_status_report_frequency.max(REPORT_IN_OUTAGE);
                 self.rest_from(now.up + refusal.retry_after().min(CEILING), shared, now);

@@ -42,7 +42,11 @@ impl StatusLane {
             Seen::Deleted { uid } => self.node_may_be_gone |= uid == base.metadata.uid,
             Seen::Version { uid, resource_version } if is_known(&base.metadata, &uid, &resource_version) => {}
             // After a gap, what the controllers made of it: two requests put that right, and a look first would be a third.
-            Seen::Version { .. } if shared.full_report != FullReport::NotNeeded => self.base.becomes(Base::Unsure),
+            Seen::Version { .. } if shared.full_report != FullReport::NotNeeded => {
+                if matches!(self.base, Base::Current(_) | Base::Outdated(_)) {
+                    self.base.becomes(Base::Overwritten);
+                }
+            }
             // It is about to be read.
             Seen::Version { .. } if self.base.is_to_be_read() => {}
             Seen::Version { .. } => {

@@ -3,6 +3,22 @@
 use super::status::{is_assertion, is_whole};
 use super::*;
 
+impl Script {
+    /// Lets time pass in which no request can even leave.
+    pub(super) fn without_a_route(&mut self, span: Duration) {
+        let end = self.up + span;
+        while self.up < end {
+            let (sent, until) = self.drain();
+            if sent.is_empty() {
+                self.up = self.up.max(until.as_duration()).min(end);
+            }
+            for (ticket, _) in sent {
+                self.answer(ticket, Err(Refusal::Failed(Failure::unsent("connect-failed", "no route to host"))));
+            }
+        }
+    }
+}
+
 /// Its answer brings the version alone.
 fn is_report_in_full(operation: &Operation) -> bool {
     matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Metadata, .. }) && is_whole(operation)
@@ -208,4 +224,41 @@ fn a_second_pause_before_the_node_was_read_is_reported_over_at_once_as_well() {
         assert!(matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }), "no look first");
     }
     assert!(matches!(script.play_healthy(Lane::Status).1, Operation::ReadNode { .. }), "what others wrote is read");
+}
+
+/// The next report, whatever else is asked before it.
+fn next_report(script: &mut Script) -> Operation {
+    loop {
+        let (_, operation) = script.play_healthy(Lane::Status);
+        if matches!(operation, Operation::PatchStatus { .. }) && !is_assertion(&operation) {
+            return operation;
+        }
+    }
+}
+
+/// What a report of the whole status says, and no other.
+fn says_all(report: &Operation) -> bool {
+    body_of(report)["status"].get("addresses").is_some()
+}
+
+#[test]
+fn a_report_that_cannot_have_left_is_made_again_as_it_was_and_one_that_may_have_says_all() {
+    let unsent = Failure::unsent("connect-failed", "no route to host");
+    for (failure, expected) in [(unsent.clone(), false), (unsent.sent(true), true)] {
+        let mut script = Script::new();
+        script.register();
+        script.pass(Duration::from_secs(30));
+        script.press_memory(true);
+        loop {
+            let (ticket, operation) = script.next(Lane::Status);
+            let is_report = matches!(operation, Operation::PatchStatus { .. }) && !is_assertion(&operation);
+            let reply = if is_report { Err(Refusal::Failed(failure.clone())) } else { script.reply(&operation) };
+            script.answer(ticket, reply);
+            if is_report {
+                break;
+            }
+        }
+        let again = next_report(&mut script);
+        assert_eq!(says_all(&again), expected, "{again:?}");
+    }
 }

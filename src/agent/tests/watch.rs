@@ -127,6 +127,26 @@ fn what_another_wrote_is_read_in_that_moment_and_put_right() {
     assert!(body_of(&repair)["metadata"]["labels"]["kubernetes.io/arch"].is_string());
 }
 
+/// What may have changed of ours is what the controllers change; the rest is looked at after that.
+#[test]
+fn what_another_wrote_before_the_link_went_is_read_after_the_report_that_makes_the_node_ready() {
+    let mut script = watched();
+    script.pass(100 * SECOND);
+    script.see_version(101);
+    let (ticket, operation) = script.asks_now().unwrap();
+    assert!(is_read(&operation), "{operation:?}");
+    script.answer(ticket, unreachable());
+    script.watch_ends(unreachable());
+    script.without_a_route(50 * SECOND);
+    script.store(102);
+    let sent = script.pass(30 * SECOND);
+    let mut sent = sent.iter().filter(|sent| matches!(sent, Operation::PatchStatus { .. }) || is_read(sent));
+    let report = body_of(sent.next().unwrap());
+    assert_eq!(report["status"]["conditions"][0]["status"], "False", "{report}");
+    assert_eq!(report["status"].get("nodeInfo"), None, "{report}");
+    assert!(is_read(sent.next().unwrap()));
+}
+
 /// The next renewals, which are answered without content where that suffices: whether each tests who holds the Lease.
 fn renewals<const COUNT: usize>(script: &mut Script) -> [bool; COUNT] {
     std::array::from_fn(|_| {

@@ -101,7 +101,7 @@ fn a_server_that_lets_each_connection_die_gets_each_request_once_but_for_few() {
     let pool = pool(kubeconfig(&authority, server.port));
     let start = clock::up();
     let answered = (0..20).filter(|_| ask(&pool).result == version()).count();
-    let spans = (clock::up() - start).as_secs() / REPEAT_SPACING.as_secs() + 1;
+    let spans = (clock::up() - start).as_secs() / crate::io::attempt::REPEAT_SPACING.as_secs() + 1;
     let sent = requests.try_iter().count() as u64;
     assert!((21..=20 + spans).contains(&sent), "{sent} requests for 20");
     assert!(answered >= 10, "{answered} answers");

@@ -137,3 +137,28 @@ fn a_server_that_cannot_be_connected_to_takes_no_ticket_of_the_one_that_can() {
     use rustls::HandshakeKind::{Full, Resumed};
     assert_eq!(seen.iter().take(3).flatten().collect::<Vec<_>>(), [Full, Resumed, Resumed]);
 }
+
+/// Nobody knows whether a server that is gone has done what it read.
+#[test]
+fn a_request_that_was_sent_once_is_not_called_unsent_for_want_of_a_second_connection() {
+    let authority = Authority::new();
+    let config = authority.server_config(&authority.sign(&["127.0.0.1"]));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        let mut stream = Stream::new(rustls::ServerConnection::new(config).unwrap(), socket);
+        assert!(answer(&mut stream));
+        drop(listener);
+        read_request(&mut stream);
+    });
+    let pool = pool(kubeconfig(&authority, port));
+    assert_eq!(ask(&pool).result, version());
+    let is_unsent = |answer: Answer| match answer.result {
+        Err(Refusal::Failed(failure)) => (failure.word(), failure.is_unsent()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(is_unsent(ask(&pool)), ("connect-failed", false));
+    server.join().unwrap();
+    assert_eq!(is_unsent(ask(&pool)), ("connect-failed", true));
+}
