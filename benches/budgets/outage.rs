@@ -291,11 +291,18 @@ impl<'a> Board<'a> {
         let requests = all.iter().filter(|e| (back_us..=until_us).contains(&e.received_at_us)).count() as u64;
         let last_us = until_us + u64::try_from(LAST_ACK.as_micros()).unwrap_or_default();
         let ip_bytes = self.capture.bytes(self.site.address(0).into(), back_us, last_us);
+        let connections = self.capture.connections(self.site.address(0).into(), back_us, last_us);
+        let of_each = connections.iter().map(|(packets, bytes)| format!("{bytes} in {packets} packets"));
+        let of_each = of_each.collect::<Vec<_>>().join(", ");
+        let spent_ms = (until_us - back_us) / 1000;
+        eprintln!(
+            "bench: link-up to Ready: {ip_bytes} bytes, {spent_ms} ms, {requests} requests; by connection: {of_each}"
+        );
         let longest = self.capture.longest_packet_bytes(self.site.address(0).into());
         if longest > 1500 {
             return Err(format!("a packet of {longest} bytes was seen, which no cable carries as one"));
         }
-        Ok(WayBack { requests, ip_bytes, milliseconds: (until_us - back_us) / 1000 })
+        Ok(WayBack { requests, ip_bytes, milliseconds: spent_ms })
     }
 
     /// The first report that the server answered with this condition, and all requests so far.

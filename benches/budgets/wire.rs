@@ -79,6 +79,23 @@ impl Capture {
         wanted.map(|packet| packet.ip_bytes).sum()
     }
 
+    /// The same, for each connection in the order of their first packets: packets and bytes.
+    pub fn connections(&self, address: IpAddr, from_us: u64, to_us: u64) -> Vec<(u64, u64)> {
+        let packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = packets.iter().filter(|p| p.is_of(address) && (from_us..to_us).contains(&p.at_us));
+        let mut all: Vec<(u16, (u64, u64))> = Vec::new();
+        for packet in wanted {
+            if !all.iter().any(|(port, _)| *port == packet.port) {
+                all.push((packet.port, (0, 0)));
+            }
+            if let Some((_, (count, bytes))) = all.iter_mut().find(|(port, _)| *port == packet.port) {
+                *count += 1;
+                *bytes += packet.ip_bytes;
+            }
+        }
+        all.into_iter().map(|(_, sums)| sums).collect()
+    }
+
     /// The longest IP packet to or from `address` so far.
     pub fn longest_packet_bytes(&self, address: IpAddr) -> u64 {
         let packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
