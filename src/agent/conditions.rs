@@ -11,6 +11,7 @@ use super::shared::Shared;
 use crate::journal::record::cut;
 use crate::journal::{Happened, Moment, Record, Sequence, Status};
 use crate::node::condition::{self, Written};
+use crate::node::leaving;
 use crate::node::object::{Condition, Node};
 use crate::node::rules::{self, COUNT, Wanted};
 use crate::node::{Judgement, NodeEvent};
@@ -164,6 +165,14 @@ impl Conditions {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// The machine goes on after all. What these were before it was to go down, the server has heard the end of: if they are
+    /// to be put right, they are what they are from now on.
+    pub(super) fn stay(&mut self) {
+        for (kind, believed) in rules::own().zip(&mut self.all) {
+            believed.change.take_if(|_| leaving::CONDITIONS.contains(&kind));
         }
     }
 

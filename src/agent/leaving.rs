@@ -68,11 +68,9 @@ impl Agent {
             return;
         }
         self.shared.records.begin_run(now);
-        if std::mem::replace(&mut self.end, End::NotYet) == End::NotYet {
-            return;
-        }
+        let End::Leaving(departure) = std::mem::replace(&mut self.end, End::NotYet) else { return };
         self.shared.tell(Level::Info, now.up, leaving::event_of_end());
-        self.status.stay(&mut self.shared);
+        self.status.stay(&departure, &mut self.shared, now);
     }
 
     /// Whether there is anybody to tell.

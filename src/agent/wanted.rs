@@ -123,6 +123,10 @@ impl WantedNode {
         self.conditions.judged(rules::judge(&look), base.is_some(), shared, now)
     }
 
+    pub(super) fn stay(&mut self) {
+        self.conditions.stay();
+    }
+
     /// Something else was announced.
     pub(super) fn announced(&mut self, base: Option<&Node>, shared: &mut Shared, now: Now) {
         self.settled &= self.judge(base, shared, now);

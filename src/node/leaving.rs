@@ -29,6 +29,9 @@ const KINDS: [(Leaving, &str, &str); 6] = [
 /// RDY-2: what a kubelet says of Ready then.
 const SHUTTING_DOWN: &str = "node is shutting down";
 
+/// What a board says of itself that goes down.
+pub const CONDITIONS: [&str; 2] = ["PlannedAbsence", "Ready"];
+
 impl Leaving {
     /// A word that is there and says nothing known is a shutdown all the same.
     pub fn parse(word: &str) -> Leaving {
@@ -42,8 +45,9 @@ impl Leaving {
 
 /// The Node of a board that goes down: not Ready, and that is planned.
 pub fn leave(node: &mut Node, kind: Leaving, since: Wall) {
-    put(node, "PlannedAbsence", Status::True, (kind.reason(), SHUTTING_DOWN), since);
-    put(node, "Ready", Status::False, ("KubeletNotReady", SHUTTING_DOWN), since);
+    let [absence, ready] = CONDITIONS;
+    put(node, absence, Status::True, (kind.reason(), SHUTTING_DOWN), since);
+    put(node, ready, Status::False, ("KubeletNotReady", SHUTTING_DOWN), since);
 }
 
 /// Writes one of ours as it is to be, whatever was judged: since now, where it was another.

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::leaving::{Leaving, leave};
+use super::leaving::{self, Leaving, leave};
 use super::object::{Address, Condition, DaemonEndpoints, Endpoint, Node, NodeInfo, ResourceList};
 use super::patch::status_patch;
 use super::{extended, rules, version};
@@ -52,7 +52,7 @@ pub fn whole_status(base: &Node, wanted: &Node) -> String {
 /// Of a board that goes down: the two conditions whole, as it is told once and nobody looks before.
 /// `is_sure`: the base is the server's, so what stays keeps its time.
 pub fn departure(base: &Node, is_sure: bool, kind: Leaving, since: Wall) -> String {
-    let old = without_conditions(base, |kind| ["PlannedAbsence", "Ready"].contains(&kind));
+    let old = without_conditions(base, |kind| leaving::CONDITIONS.contains(&kind));
     let mut wanted = if is_sure { base.clone() } else { old.clone() };
     leave(&mut wanted, kind, since);
     status_patch(&old, &wanted)

@@ -77,6 +77,11 @@ impl World {
         self.storage.cut_short.wanted.push((Mark::Of(None), self.now_us));
     }
 
+    /// The machine goes on after all.
+    pub fn goes_on(&mut self) {
+        self.storage.cut_short.wanted.push((Mark::Of(Some(self.boots)), self.now_us));
+    }
+
     /// What a process that begins finds, and has to tell.
     pub fn find_how_it_went_down(&mut self) {
         let says = |status: &str| {

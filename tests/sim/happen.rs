@@ -9,6 +9,7 @@ use super::judge::events::FOREVER;
 use super::plan::Happening;
 use super::planted::Planted;
 use super::settings::settings;
+use super::shutdown::OfShutdown;
 use super::stranger::Stranger;
 use super::wanted::NodeIp;
 use super::world::{Event, World};
@@ -273,7 +274,7 @@ impl World {
         }
         self.is_stopping = true;
         let life = self.life;
-        self.schedule(TIMEOUT_STOP_US, Event::Killed { life });
+        self.schedule(TIMEOUT_STOP_US, Event::OfShutdown(life, OfShutdown::Killed));
         self.told_to_stop();
         self.feed(input);
     }

@@ -109,13 +109,14 @@ pub enum Planted {
     AbsenceForgotten,
     /// Nobody finds that a process ran when the power went.
     RunForgotten,
-    /// Word that the machine goes down is not heard.
+    /// Word that the machine goes down is not heard, or that it does not.
     ShutdownUnheard,
+    CallOffUnheard,
     /// A resource that left the settings stays on the Node.
     ResourceNeverTakenBack,
 }
 
-pub const PLANTED: [Planted; 50] = [
+pub const PLANTED: [Planted; 51] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -165,6 +166,7 @@ pub const PLANTED: [Planted; 50] = [
     Planted::AbsenceForgotten,
     Planted::RunForgotten,
     Planted::ShutdownUnheard,
+    Planted::CallOffUnheard,
     Planted::ResourceNeverTakenBack,
 ];
 
@@ -187,13 +189,12 @@ impl Planted {
             Planted::Impatient => "requests in a minute",
             Planted::RetryAfterIgnored => "Retry-After",
             Planted::LabelsNeverSent => "kubernetes.io/",
-            Planted::ProbedOnce => "in truth it is",
+            Planted::ProbedOnce | Planted::OlderStatusOverNewer => "in truth it is",
             Planted::UnreadIsZero => "a report makes cpu",
             Planted::FieldMisspelt => "unknown field",
             Planted::SentBeforeSynced => "synced",
             Planted::NumberingRestarts => "were never told",
             Planted::DropsNotRecorded => "0 are counted as dropped",
-            Planted::OlderStatusOverNewer => "in truth it is",
             Planted::ForgottenBeforeAccepted => "were never told",
             Planted::ToldInAnotherOrder => "out of order",
             Planted::WrongDateBelieved => "renewTime is",
@@ -220,6 +221,7 @@ impl Planted {
             Planted::AbsenceUnheard | Planted::AbsenceForgotten => "Absence announced until",
             Planted::RunForgotten => "the Node has no condition UnexpectedReboot",
             Planted::ShutdownUnheard => "happenings were never told",
+            Planted::CallOffUnheard => "with nothing in flight",
             Planted::BackUnheard => "the board is there, and the Node says",
         }
     }

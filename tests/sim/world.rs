@@ -21,7 +21,7 @@ use super::network::{Flights, Orders};
 use super::plan::{Happening, Plan};
 use super::planted::{Planted, Shim};
 use super::random::Random;
-use super::shutdown::Departure;
+use super::shutdown::{Departure, OfShutdown};
 use super::storage::Storage;
 use super::stranger::Stranger;
 use super::trace::Trace;
@@ -84,10 +84,8 @@ pub enum Event {
     SaidWritten {
         life: u64,
     },
-    /// A process that was asked to end has taken too long.
-    Killed {
-        life: u64,
-    },
+    /// To the process of that number.
+    OfShutdown(u64, OfShutdown),
     ForgetFlight {
         flight: u64,
     },
@@ -319,7 +317,7 @@ impl World {
         self.trace.at(moment_us);
         if self.agent.is_some() && !self.is_asleep && !self.is_stopping {
             let in_time = self.watch.is_lease_in_time(self.now_us);
-            self.check(in_time.and_then(|()| self.watch.is_node_asked_for(self.now_us)));
+            self.check(in_time.and_then(|()| self.is_node_asked_for()));
         }
         self.happens(event);
         self.look_for_watch();
@@ -339,7 +337,7 @@ impl World {
                 | Event::LinkChanged
                 | Event::Written { .. }
                 | Event::SaidWritten { .. }
-                | Event::Killed { .. }
+                | Event::OfShutdown(..)
                 | Event::ForgetFlight { .. }
         );
         if for_agent && self.is_asleep {
@@ -359,12 +357,12 @@ impl World {
                 self.feed(Input::Credentials(CredentialDates::default()))
             }
             Event::SaidWritten { life } if life == self.life => self.feed(Input::Written { done: true }),
-            Event::Killed { life } if life == self.life => self.end_process(false),
+            Event::OfShutdown(life, step) if life == self.life => self.shutdown_goes_on(step),
             Event::Wake { .. }
             | Event::Facts { .. }
             | Event::Credentials { .. }
             | Event::SaidWritten { .. }
-            | Event::Killed { .. } => {}
+            | Event::OfShutdown(..) => {}
             Event::SaidTold { ticket } => self.said_told(ticket),
             Event::Written { number } => self.written(number),
             Event::Held { ticket, operation } => self.send(ticket, operation),
@@ -459,7 +457,8 @@ impl World {
                 self.trace.say(|| format!("   says {:?} {}: {}", notice.level, notice.word, notice.text));
             }
             Output::Write(write) => self.write(write),
-            Output::Wait { .. } | Output::ReleaseLock | Output::Stopped => {}
+            Output::ReleaseLock => self.lock_released(),
+            Output::Wait { .. } | Output::Stopped => {}
         }
     }
 
@@ -476,7 +475,7 @@ impl World {
             self.wait_number -= 1;
         }
         let checked = self.watch.waits(until_us, self.now_us);
-        self.check(checked);
+        self.check_wait(checked);
         // A timer is never early and always a little late.
         let late_us = self.random.between(1, 2_000);
         let delay_us = if until_us <= self.now_us { 0 } else { until_us - self.now_us + late_us };

@@ -11,7 +11,7 @@ use super::{Base, CEILING, Request, Stage, StatusLane, VERSION_FREQUENCY};
 use crate::api::{Class, Document, Operation, PatchAnswer, Refusal};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::object::Node;
-use crate::node::{extended, patch, report};
+use crate::node::{extended, leaving, patch, report};
 use crate::time::{Now, Up};
 
 /// Since Leases find no server, status waits for so long before it tries for itself: a server that was only restarted is
@@ -112,9 +112,19 @@ impl StatusLane {
         self.ask(request, operation)
     }
 
-    /// The machine goes on after all: what the server has of it is read, and put right at once.
-    pub(in crate::agent) fn stay(&mut self, shared: &mut Shared) {
-        self.base.becomes(Base::Outdated);
+    /// The machine goes on after all: what the server has of it is read, and put right at once. Where it cannot be read, it may
+    /// have taken what it was told.
+    pub(in crate::agent) fn stay(&mut self, departure: &Departure, shared: &mut Shared, now: Now) {
+        let since = shared.stamp(now).map(|stamp| stamp.minus(now.up - departure.at));
+        if let Some((mut node, since)) = self.base.node().cloned().zip(since.filter(|_| departure.is_reported)) {
+            leaving::leave(&mut node, departure.kind, since);
+            self.base = Base::Current(Box::new(node));
+        }
+        // Who is still about to register reads or makes it anyway.
+        if !self.base.is_registering() {
+            self.base.becomes(Base::Outdated);
+        }
+        self.wanted.stay();
         shared.full_report = FullReport::AtOnce;
     }
 

@@ -3,6 +3,8 @@
 use super::outage::{kinds, settled, waiting};
 use super::*;
 use crate::node::Leaving;
+use crate::probe::Why;
+use crate::probe::facts::Absent;
 
 const REBOOTED: BootId = BootId(0xb000_0000_0000_4000_8000_0000_0000_0002);
 
@@ -274,4 +276,64 @@ fn who_is_not_to_announce_it_holds_nobody_up_and_what_ends_goes_on_no_more() {
     answer_all(&mut script, sent);
     script.drain();
     assert!(script.stopped, "SIGTERM has come");
+}
+
+fn goes_on(script: &mut Script) {
+    let now = script.now();
+    script.agent.handle(Input::GoesOn, now);
+}
+
+/// Where the server has taken what it was told, and cannot be asked: Ready is so from then on.
+#[test]
+fn one_that_was_called_off_is_over_since_then_whatever_nobody_has_acknowledged_of_before() {
+    let mut script = settled();
+    let now = script.now();
+    script.agent.handle(Input::GoesDown(Leaving::Reboot), now);
+    while script.releases == 0 {
+        script.pass(Duration::from_millis(100));
+    }
+    let went_down = said_of(&script, "Ready");
+    assert_eq!(went_down[0], "False");
+    script.pass(Duration::from_secs(5));
+    goes_on(&mut script);
+    script.offline(Duration::from_secs(70));
+    let sent = script.pass(Duration::from_secs(20));
+    let report = sent.iter().find(|sent| matches!(sent, Operation::PatchStatus { .. })).unwrap();
+    let [status, _, since] = said(report, "Ready");
+    assert!(status == "True" && since > went_down[2], "{since}, it went down at {}", went_down[2]);
+    assert_eq!(said(report, "PlannedAbsence")[0], "False");
+}
+
+/// What the server has of it.
+fn said_of(script: &Script, kind: &str) -> [String; 3] {
+    let conditions = &script.stored.as_ref().unwrap().status.conditions;
+    let one = conditions.iter().find(|one| one.kind == kind).unwrap();
+    [&one.status, &one.reason, &one.last_transition_time].map(Clone::clone)
+}
+
+/// It is not read in the place of what asks the server to stop tracking who wrote what.
+#[test]
+fn one_that_is_called_off_before_the_node_is_registered_leaves_that_as_it_is() {
+    let mut script = Script::new();
+    script.facts.readings.memory = Err(Absent::new("sys/fs/cgroup/memory.stat", Why::Empty));
+    script.play_healthy(Lane::Status);
+    script.play(Lane::Status, refused(409, "AlreadyExists"));
+    let mut node = registered_node();
+    node.metadata.has_needless_managers = true;
+    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    let (ticket, operation) = script.next(Lane::Status);
+    assert_eq!(operation, Operation::StripNode);
+    let now = script.now();
+    script.agent.handle(Input::GoesDown(Leaving::Reboot), now);
+    script.drain();
+    goes_on(&mut script);
+    script.answer(ticket, unreachable());
+    let report = loop {
+        let (_, operation) = script.play_healthy(Lane::Status);
+        if matches!(operation, Operation::PatchStatus { .. }) {
+            break operation;
+        }
+    };
+    let told = body_of(&report)["status"]["conditions"].to_string();
+    assert!(!told.contains("Unknown"), "what cannot be read is what it was: {told}");
 }
