@@ -12,8 +12,6 @@ pub struct Failure {
     text: String,
     /// The patience that was asked for in an answer that is not known to be the API server's (D14).
     retry_after: Option<Duration>,
-    /// Nothing of the request has left, so nobody has done it.
-    is_unsent: bool,
 }
 
 const BODY_TOO_LARGE: &str = "body-too-large";
@@ -21,30 +19,33 @@ const BROKEN: &str = "connection-broken";
 const NOT_SENT: &str = "not-sent";
 const CLOSED: &str = "connection-closed";
 const TIMED_OUT: &str = "timed-out";
+/// No server could be connected to.
+pub const CONNECT_FAILED: &str = "connect-failed";
+/// Its name has no address.
+pub const NAME_NOT_RESOLVED: &str = "name-not-resolved";
 
 impl Failure {
     /// One of this machine word, with its sentence.
     pub fn new(word: &'static str, text: impl Into<String>) -> Failure {
-        Failure { word, text: text.into(), retry_after: None, is_unsent: false }
+        Failure { word, text: text.into(), retry_after: None }
     }
 
-    /// One for which nothing of the request has left.
-    pub fn unsent(word: &'static str, text: impl Into<String>) -> Failure {
-        Failure { is_unsent: true, ..Failure::new(word, text) }
+    /// The same of a request of which a try before this one may have left, over a connection that broke then.
+    pub fn after_sending(mut self) -> Failure {
+        if self.is_unsent() {
+            self.word = BROKEN;
+        }
+        self
     }
 
-    /// The same of a request of which a try before this one may have left.
-    pub fn sent(self, was_sent: bool) -> Failure {
-        Failure { is_unsent: self.is_unsent && !was_sent, ..self }
-    }
-
+    /// Nothing of the request has left, so nobody has done it.
     pub fn is_unsent(&self) -> bool {
-        self.is_unsent
+        [NOT_SENT, CONNECT_FAILED, NAME_NOT_RESOLVED].contains(&self.word)
     }
 
     /// It was not sent, for this reason of our own.
     pub fn not_sent(why: &'static str) -> Failure {
-        Failure::unsent(NOT_SENT, why)
+        Failure::new(NOT_SENT, why)
     }
 
     /// Whether it was for a reason of our own that it was not sent.

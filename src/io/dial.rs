@@ -18,7 +18,7 @@ use nix::sys::socket::{
 use super::clock;
 use super::meter::{Meter, Metered};
 use super::reactor::Reactor;
-use crate::api::failure::Failure;
+use crate::api::failure::{CONNECT_FAILED, Failure};
 use crate::config::limits;
 use crate::time::Up;
 
@@ -80,7 +80,7 @@ impl Race<'_> {
         let address = self.failures.iter().map(|(address, _)| address.to_string()).collect::<Vec<_>>().join(", ");
         let mut details: Vec<String> = self.failures.into_iter().map(|(_, detail)| detail).collect();
         details.dedup();
-        Failure::unsent("connect-failed", format!("cannot connect to {address}: {}", details.join(", ")))
+        Failure::new(CONNECT_FAILED, format!("cannot connect to {address}: {}", details.join(", ")))
     }
 }
 

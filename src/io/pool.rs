@@ -339,7 +339,10 @@ impl Pool {
             end(self.kept.borrow_mut().take_if(|connection| connection.is_over()));
             break result;
         };
-        result.unwrap_or_else(|failure| Answer { date: None, result: Err(Refusal::Failed(failure.sent(was_sent))) })
+        result.unwrap_or_else(|failure| {
+            let failure = if was_sent { failure.after_sending() } else { failure };
+            Answer { date: None, result: Err(Refusal::Failed(failure)) }
+        })
     }
 
     /// What an exchange says of the server at that place. A load balancer whose servers are dead answers, too.

@@ -12,7 +12,7 @@ use super::known_servers::KnownServers;
 use super::meter::Meter;
 use super::reactor::Reactor;
 use super::thread::Source;
-use crate::api::failure::Failure;
+use crate::api::failure::{Failure, NAME_NOT_RESOLVED};
 use crate::config::limits;
 use crate::time::Up;
 
@@ -67,7 +67,7 @@ impl Resolver {
             (Err(detail), None) => {
                 let advice = "check DNS, or put an IP address into the kubeconfig";
                 let text = format!("the name {host} has no address ({detail}); {advice}");
-                return Err(Failure::unsent("name-not-resolved", text));
+                return Err(Failure::new(NAME_NOT_RESOLVED, text));
             }
         };
         let failed = self.failed.borrow();

@@ -180,7 +180,7 @@ impl World {
     fn decide_fate(&mut self, flight: u64, lane: Lane, bytes: Vec<u8>) {
         if self.is_link_down() {
             if self.random.per_mille(500) {
-                let failure = Failure::unsent("connect-failed", "10.0.0.1:6443: Network is unreachable");
+                let failure = Failure::new("connect-failed", "10.0.0.1:6443: Network is unreachable");
                 self.schedule(1_000, Event::Fail { flight, failure });
             }
             return;
@@ -258,9 +258,9 @@ impl World {
 
     fn draw_failure(&mut self) -> Failure {
         match self.random.below(4) {
-            0 => Failure::unsent("name-not-resolved", "api.example has no address"),
+            0 => Failure::new("name-not-resolved", "api.example has no address"),
             1 => Failure::new("tls-certificate-not-yet-valid", "until 2026"),
-            _ => Failure::unsent("connect-failed", "10.0.0.1:6443: Connection refused"),
+            _ => Failure::new("connect-failed", "10.0.0.1:6443: Connection refused"),
         }
     }
 
@@ -274,7 +274,7 @@ impl World {
             return self.schedule(wait_us + 1_000, Event::Arrive { flight, bytes, orders });
         }
         if self.is_server_down() {
-            let failure = Failure::unsent("connect-failed", "10.0.0.1:6443: Connection refused");
+            let failure = Failure::new("connect-failed", "10.0.0.1:6443: Connection refused");
             return self.schedule(1_000, Event::Fail { flight, failure });
         }
         let wall_us = self.server_wall_us();

@@ -13,7 +13,7 @@ impl Script {
                 self.up = self.up.max(until.as_duration()).min(end);
             }
             for (ticket, _) in sent {
-                self.answer(ticket, Err(Refusal::Failed(Failure::unsent("connect-failed", "no route to host"))));
+                self.answer(ticket, Err(Refusal::Failed(Failure::new("connect-failed", "no route to host"))));
             }
         }
     }
@@ -243,8 +243,8 @@ fn says_all(report: &Operation) -> bool {
 
 #[test]
 fn a_report_that_cannot_have_left_is_made_again_as_it_was_and_one_that_may_have_says_all() {
-    let unsent = Failure::unsent("connect-failed", "no route to host");
-    for (failure, expected) in [(unsent.clone(), false), (unsent.sent(true), true)] {
+    let unsent = Failure::new("connect-failed", "no route to host");
+    for (failure, expected) in [(unsent.clone(), false), (unsent.after_sending(), true)] {
         let mut script = Script::new();
         script.register();
         script.pass(Duration::from_secs(30));

@@ -160,7 +160,7 @@ fn a_request_that_was_sent_once_is_not_called_unsent_for_want_of_a_second_connec
     std::thread::scope(|scope| {
         scope.spawn(serve);
         assert_eq!(ask(&pool).result, version());
-        assert_eq!(is_unsent(ask(&pool)), ("connect-failed", false));
+        assert_eq!(is_unsent(ask(&pool)), ("connection-broken", false));
     });
     assert_eq!(is_unsent(ask(&pool)), ("connect-failed", true));
 }
