@@ -3,22 +3,6 @@
 use super::status::{is_assertion, is_whole};
 use super::*;
 
-impl Script {
-    /// Lets time pass in which no request can even leave.
-    pub(super) fn without_a_route(&mut self, span: Duration) {
-        let end = self.up + span;
-        while self.up < end {
-            let (sent, until) = self.drain();
-            if sent.is_empty() {
-                self.up = self.up.max(until.as_duration()).min(end);
-            }
-            for (ticket, _) in sent {
-                self.answer(ticket, Err(Refusal::Failed(Failure::new("connect-failed", "no route to host"))));
-            }
-        }
-    }
-}
-
 /// Its answer brings the version alone.
 fn is_report_in_full(operation: &Operation) -> bool {
     matches!(operation, Operation::PatchStatus { answer: PatchAnswer::Metadata, .. }) && is_whole(operation)

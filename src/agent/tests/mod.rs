@@ -260,8 +260,12 @@ impl Script {
     }
 
     fn answer_unreachable(&mut self, ticket: Ticket) {
+        self.answer_undated(ticket, unreachable());
+    }
+
+    fn answer_undated(&mut self, ticket: Ticket, result: Result<Document, Refusal>) {
         let now = self.now();
-        self.agent.handle(Input::Answered(ticket, Answer { date: None, result: unreachable() }), now);
+        self.agent.handle(Input::Answered(ticket, Answer { date: None, result }), now);
     }
 
     fn press_memory(&mut self, is_pressed: bool) {

@@ -10,6 +10,11 @@ use crate::probe::facts::Absent;
 impl Script {
     /// Lets time pass without a server: whatever is asked fails at once. Answers what was asked.
     pub(super) fn offline(&mut self, span: Duration) -> Vec<Operation> {
+        self.failing(span, &unreachable())
+    }
+
+    /// The same, where each request fails so.
+    pub(super) fn failing(&mut self, span: Duration, result: &Result<Document, Refusal>) -> Vec<Operation> {
         let end = self.up + span;
         let mut operations = Vec::new();
         while self.up < end {
@@ -18,7 +23,7 @@ impl Script {
                 self.up = self.up.max(until.as_duration()).min(end);
             }
             for (ticket, operation) in sent {
-                self.answer_unreachable(ticket);
+                self.answer_undated(ticket, result.clone());
                 operations.push(operation);
             }
         }

@@ -137,7 +137,8 @@ fn what_another_wrote_before_the_link_went_is_read_after_the_report_that_makes_t
     assert!(is_read(&operation), "{operation:?}");
     script.answer(ticket, unreachable());
     script.watch_ends(unreachable());
-    script.without_a_route(50 * SECOND);
+    let no_route = Failure::new("connect-failed", "no route to host");
+    script.failing(50 * SECOND, &Err(Refusal::Failed(no_route)));
     script.store(102);
     let sent = script.pass(30 * SECOND);
     let mut sent = sent.iter().filter(|sent| matches!(sent, Operation::PatchStatus { .. }) || is_read(sent));
