@@ -18,7 +18,7 @@ use std::time::Duration;
 /// More than any test makes it say: a log that grows past this is a fault of its own.
 const LOG_BYTES: usize = 256 * 1024;
 /// How much of it an error quotes.
-const LINES_SHOWN: usize = 15;
+const LINES_SHOWN: usize = 40;
 /// How long the end of the program may take.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
