@@ -107,6 +107,8 @@ struct Doubt {
     patient_until_us: u64,
     /// A Node that was not found may be stood off from.
     missed_us: Option<u64>,
+    /// When the last Lease request was sent.
+    lease_us: u64,
 }
 
 impl Doubt {
@@ -287,9 +289,8 @@ impl Watch {
             // Where no server is found, the Lease goes first.
             (doubt.since_us, doubt.due_us) = (None, None);
         }
-        let is_stood_off = doubt.is_stood_off(now_us);
         let is_gone = lane == Lane::Lease && self.is_plain_renewal && said.is_missing();
-        if is_gone && !is_stood_off && !self.node_missing && !self.is_contested && !self.owner_in_doubt {
+        if is_gone && !doubt.is_stood_off(now_us) && !self.node_missing && !self.is_contested && !self.owner_in_doubt {
             doubt.since_us = Some(now_us);
         }
         if doubt.since_us.is_some() && !self.in_flight.contains_key(&Lane::Status) {
@@ -301,17 +302,17 @@ impl Watch {
 
     /// Looked at with every event, before it happens.
     pub fn is_node_asked_for(&self, now_us: u64) -> Checked {
-        // The Lease goes first (seed 50194).
-        let crowded_us = if self.sends_us.len() < REQUESTS_AT_ONCE { SHARE_US } else { 8 * SHARE_US };
-        match self.doubt.due_us {
-            Some(due_us) if now_us > due_us + crowded_us && !self.in_flight.contains_key(&Lane::Status) => {
-                Err(format!(
-                    "the Lease is gone, and nobody asks whether the Node is: that was due at {:.3} s",
-                    due_us as f64 / 1e6
-                ))
-            }
-            _ => Ok(()),
+        let Some(due_us) = self.doubt.due_us.filter(|_| !self.in_flight.contains_key(&Lane::Status)) else {
+            return Ok(());
+        };
+        // The Lease goes first, and two requests are left to it, but not for ever (seeds 50194, 73015880).
+        let is_crowded = self.sends_us.len() >= REQUESTS_AT_ONCE;
+        let crowded_us = (self.doubt.lease_us + 4 * SHARE_US).clamp(due_us + SHARE_US, due_us + 20 * SHARE_US);
+        if now_us <= if is_crowded { crowded_us } else { due_us + SHARE_US } {
+            return Ok(());
         }
+        let due_s = due_us as f64 / 1e6;
+        Err(format!("the Lease is gone, and nobody asks whether the Node is: that was due at {due_s:.3} s"))
     }
 
     pub fn probes(&mut self) -> Checked {
@@ -346,6 +347,7 @@ impl Watch {
             return Err(format!("lane {lane:?} has requests {other} and {flight} in flight"));
         }
         if lane == Lane::Lease {
+            self.doubt.lease_us = now_us;
             self.lease_due_us = None;
             self.node_missing = false;
             self.owner_in_doubt = false;
@@ -390,16 +392,14 @@ impl Watch {
         if lane == Lane::Lease {
             self.is_contested |= self.came_late > 0;
             // Who is no API server brings nothing out (seed 319767).
-            let tells = !matches!(said, Said::Nothing { .. });
-            self.came_late = self.came_late.saturating_sub(u32::from(tells));
+            self.came_late = self.came_late.saturating_sub(u32::from(!matches!(said, Said::Nothing { .. })));
             self.lease_failure = (!is_done).then_some(said);
             if is_done {
                 self.lease_succeeded(sent_us, now_us);
             }
             // That it was read late puts off nothing.
-            let begun_us = sent_us.unwrap_or(now_us);
-            let due_us = if is_done { begun_us + self.lease_spacing_us } else { now_us + LEASE_BACKOFF_US };
-            self.lease_due_us = Some(due_us.max(now_us));
+            let late_us = if is_done { self.lease_spacing_us } else { LEASE_BACKOFF_US };
+            self.lease_due_us = Some(now_us.max(sent_us.filter(|_| is_done).unwrap_or(now_us) + late_us));
         }
         self.doubts(lane, said, now_us);
         if matches!(said, Said::Nothing { .. }) {
