@@ -302,13 +302,11 @@ impl Watch {
 
     /// Looked at with every event, before it happens.
     pub fn is_node_asked_for(&self, now_us: u64) -> Checked {
-        let Some(due_us) = self.doubt.due_us.filter(|_| !self.in_flight.contains_key(&Lane::Status)) else {
-            return Ok(());
-        };
+        let Some(due_us) = self.doubt.due_us else { return Ok(()) };
         // The Lease goes first, and two requests are left to it, but not for ever (seeds 50194, 73015880).
-        let is_crowded = self.sends_us.len() >= REQUESTS_AT_ONCE;
         let crowded_us = (self.doubt.lease_us + 4 * SHARE_US).clamp(due_us + SHARE_US, due_us + 20 * SHARE_US);
-        if now_us <= if is_crowded { crowded_us } else { due_us + SHARE_US } {
+        let latest_us = if self.sends_us.len() < REQUESTS_AT_ONCE { due_us + SHARE_US } else { crowded_us };
+        if now_us <= latest_us || self.in_flight.contains_key(&Lane::Status) {
             return Ok(());
         }
         let due_s = due_us as f64 / 1e6;
@@ -398,8 +396,9 @@ impl Watch {
                 self.lease_succeeded(sent_us, now_us);
             }
             // That it was read late puts off nothing.
-            let late_us = if is_done { self.lease_spacing_us } else { LEASE_BACKOFF_US };
-            self.lease_due_us = Some(now_us.max(sent_us.filter(|_| is_done).unwrap_or(now_us) + late_us));
+            let begun_us = sent_us.unwrap_or(now_us);
+            let due_us = if is_done { begun_us + self.lease_spacing_us } else { now_us + LEASE_BACKOFF_US };
+            self.lease_due_us = Some(due_us.max(now_us));
         }
         self.doubts(lane, said, now_us);
         if matches!(said, Said::Nothing { .. }) {
