@@ -24,12 +24,11 @@ fn joining<'a>(cluster: &Cluster, node: &'a NodeIdentity, token: &Token, pin: &s
     joining_at(&cluster.api.url(), node, token, &[pin])
 }
 
-/// The same of a server that may be another's. By default a minute's log has twenty lines, and a board that joins may have
-/// as many to tell: here none is left out.
+/// The same of a server that may be another's. A board that joins may have more to tell than a minute's log has lines.
 pub fn joining_at<'a>(server: &str, node: &'a NodeIdentity, token: &Token, pins: &[&str]) -> Launch<'a> {
     let launch = Launch::quick(node)
         .without_kubeconfig()
-        .flag("-v=4")
+        .with_whole_log()
         .set("servers", &format!("['{server}']"))
         .set("token", &format!("'{token}'"));
     if pins.is_empty() { launch } else { launch.set("caHash", &format!("['{}']", pins.join("', '"))) }

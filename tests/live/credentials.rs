@@ -59,8 +59,8 @@ fn a_certificate_that_stands_in_the_kubeconfig_is_read_again_from_it(cluster: &C
     let node = cluster.node_at(&cluster.api, "embedded", Credential::Expired)?;
     let whole = node.dir.join("whole.kubeconfig");
     embed(&node, &whole)?;
-    // A log in which no line is left out: this start has so much to tell that only three lines more would find room.
-    let mut agent = Launch::quick(&node).kubeconfig(&whole).flag("-v=4").start(cluster)?;
+    // This start has so much to tell that only three lines more would find room.
+    let mut agent = Launch::quick(&node).kubeconfig(&whole).with_whole_log().start(cluster)?;
     agent.wait_for_line(&["registration failed", "server answered 401", "the client certificate expired at"], SOON)?;
     cluster.renew(&node, Credential::Valid)?;
     embed(&node, &whole)?;

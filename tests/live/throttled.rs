@@ -122,8 +122,7 @@ fn a_server_that_turns_requests_away_is_given_time_and_nothing_is_lost(cluster: 
     let node = cluster.node("throttled")?;
     let settings = |eviction_hard: &str| {
         let launch = Launch::with_defaults(&node).set("evictionPressureTransitionPeriod", "1s");
-        // A log in which no line is left out: by default a minute has twelve of a word that was in it already.
-        launch.set("evictionHard", eviction_hard).flag("-v=4")
+        launch.set("evictionHard", eviction_hard).with_whole_log()
     };
     let mut agent = settings(CALM).start(cluster)?;
     wait_until_ready(cluster, &node)?;

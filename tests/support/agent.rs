@@ -91,6 +91,11 @@ impl<'a> Launch<'a> {
         self.set("nodeWatch", "false").set("statusAssertFrequency", every)
     }
 
+    /// With a log in which no line is left out: by default a minute has twenty, and twelve of words that were in it already.
+    pub fn with_whole_log(self) -> Self {
+        self.flag("-v=4")
+    }
+
     pub fn flag(mut self, flag: impl Into<String>) -> Self {
         self.flags.push(flag.into());
         self
