@@ -76,6 +76,8 @@ pub struct Flight {
     pub letter: Option<(String, u64)>,
     pub asks: Asks,
     pub sent_us: u64,
+    /// Whether who sent it knew the time.
+    pub is_dated: bool,
     pub exchange: Exchange,
     /// Until then its answer lies unread, unless something else is read.
     pub unread_until_us: Option<u64>,
@@ -147,8 +149,9 @@ impl World {
         self.flights.count += 1;
         let number = self.flights.count;
         let unread_until_us = ticket.answer_by().filter(|_| self.plan.reads_late()).map(|by| self.us_of(by));
-        let (ticket, operation, sent_us, unread) = (Some(ticket), kept, self.now_us, None);
-        let flight = Flight { lane, ticket, operation, letter, asks, sent_us, exchange, unread_until_us, unread };
+        let (ticket, operation, sent_us, is_dated, unread) = (Some(ticket), kept, self.now_us, self.is_dated(), None);
+        let flight =
+            Flight { lane, ticket, operation, letter, asks, sent_us, is_dated, exchange, unread_until_us, unread };
         self.flights.open.insert(number, flight);
         let checked = self.watch.sent(lane, number, self.now_us);
         self.check(checked);
