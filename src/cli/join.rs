@@ -63,7 +63,8 @@ fn become_service(settings: &Settings) -> Result<(), CliError> {
     let Some((user, group)) = owner.filter(|(user, _)| !user.is_root()) else { return Ok(()) };
     let became = setgroups(&[group]).and_then(|()| setgid(group)).and_then(|()| setuid(user));
     became.map_err(|errno| {
-        CliError::new(exit::NO_PERMISSION, format!("cannot become user {user}, whose {directory} is: {errno}"))
+        let why = file::cause(&errno.into());
+        CliError::new(exit::NO_PERMISSION, format!("cannot become user {user}, whose {directory} is: {why}"))
     })
 }
 

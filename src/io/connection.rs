@@ -17,6 +17,7 @@ use rustls::ClientConfig;
 
 use super::clock;
 use super::dial::{dial, set_abort_on_close};
+use super::file::cause;
 use super::kernel::set_receive_low_water;
 use super::meter::Metered;
 use super::reactor::{Reactor, Watched};
@@ -425,8 +426,7 @@ fn ends(socket: &TcpStream) -> io::Result<Ends> {
 }
 
 fn broken(error: io::Error) -> Failure {
-    let detail = error.raw_os_error().map(|errno| nix::errno::Errno::from_raw(errno).desc().to_owned());
-    Failure::broken(&detail.unwrap_or_else(|| error.to_string()))
+    Failure::broken(&cause(&error))
 }
 
 /// `CONNECT` (RFC 9110 9.3.6): the proxy's answer ends with its headers; what follows belongs to TLS.

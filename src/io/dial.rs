@@ -16,6 +16,7 @@ use nix::sys::socket::{
 };
 
 use super::clock;
+use super::file::cause;
 use super::meter::{Meter, Metered};
 use super::reactor::Reactor;
 use crate::api::failure::{CONNECT_FAILED, Failure};
@@ -85,12 +86,12 @@ impl Race<'_> {
 }
 
 async fn attempt(reactor: &Rc<Reactor>, meter: &Rc<Meter>, address: SocketAddr) -> Result<Metered, String> {
-    let socket = begin(reactor, meter, address).map_err(|errno| errno.desc().to_owned())?;
+    let socket = begin(reactor, meter, address).map_err(|error| cause(&error))?;
     socket.writable().await;
     match getsockopt(socket.get(), sockopt::SocketError) {
         Ok(0) => Ok(socket),
-        Ok(errno) => Err(Errno::from_raw(errno).desc().to_owned()),
-        Err(errno) => Err(errno.desc().to_owned()),
+        Ok(errno) => Err(cause(&io::Error::from_raw_os_error(errno))),
+        Err(errno) => Err(cause(&errno.into())),
     }
 }
 
@@ -102,7 +103,7 @@ pub fn set_abort_on_close(socket: &impl AsFd, aborts: bool) -> Result<(), Errno>
 }
 
 /// No keep-alive: a heartbeat shows whether the connection works, and what it sends is given up after `TCP_USER_TIMEOUT`.
-fn begin(reactor: &Rc<Reactor>, meter: &Rc<Meter>, address: SocketAddr) -> Result<Metered, Errno> {
+fn begin(reactor: &Rc<Reactor>, meter: &Rc<Meter>, address: SocketAddr) -> io::Result<Metered> {
     let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let socket = socket(family, SockType::Stream, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&socket, sockopt::TcpNoDelay, &true)?;
@@ -110,10 +111,9 @@ fn begin(reactor: &Rc<Reactor>, meter: &Rc<Meter>, address: SocketAddr) -> Resul
     set_abort_on_close(&socket, true)?;
     match connect(socket.as_raw_fd(), &SockaddrStorage::from(address)) {
         Ok(()) | Err(Errno::EINPROGRESS) => {}
-        Err(errno) => return Err(errno),
+        Err(errno) => return Err(errno.into()),
     }
-    let errno_of = |error: io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-    let watched = reactor.watch(TcpStream::from(socket)).map_err(errno_of)?;
+    let watched = reactor.watch(TcpStream::from(socket))?;
     Ok(Metered::new(watched, address.is_ipv6(), meter))
 }
 

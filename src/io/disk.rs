@@ -10,13 +10,13 @@
 //! its own, goes on from memory after ten seconds (`agent/memory.rs`), and begins no second write before the first has
 //! come back. A process killed in such a write goes when the disk lets it.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, mkdir, unlinkat};
 
@@ -38,7 +38,8 @@ const UNREADABLE: u8 = 0xFF;
 /// The state directory, as far as it can be had.
 pub struct Disk {
     directory_path: String,
-    directory: Option<Flock<File>>,
+    /// Locked by this process as long as it is open.
+    directory: Option<File>,
     /// The journal, open for writing.
     journal: Option<File>,
     /// What is in the journal was read, or there was none: it may be replaced.
@@ -48,7 +49,7 @@ pub struct Disk {
 impl Disk {
     /// The directory, where this process has its lock.
     pub fn own_directory(&self) -> Option<&File> {
-        self.directory.as_deref()
+        self.directory.as_ref()
     }
 
     /// Opens the directory, which is made if only it is missing, and reads the journal. The only error is that another
@@ -169,14 +170,14 @@ impl Disk {
         };
         let directory = File::from(opened.map_err(|errno| self.failed("open", "", errno))?);
         let inode = directory.metadata().map_or(0, |metadata| metadata.ino());
-        match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
-            Ok(locked) => self.directory = Some(locked),
-            Err((_, Errno::EWOULDBLOCK)) => {
-                return Err(disk_error::in_use(path, holder(inode)));
+        match directory.try_lock() {
+            Ok(()) => {
+                self.directory = Some(directory);
+                Ok(())
             }
-            Err((_, errno)) => return Err(self.failed("lock", "", errno)),
+            Err(TryLockError::WouldBlock) => Err(disk_error::in_use(path, holder(inode))),
+            Err(TryLockError::Error(error)) => Err(self.failed("lock", "", errno(&error))),
         }
-        Ok(())
     }
 
     fn directory(&self) -> Result<&File, Notice> {

@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 
+use super::file::cause;
 use crate::agent::{Level, Notice};
 
 /// Another process has it.
@@ -58,5 +59,5 @@ pub fn refused(doing: &str, path: &str, directory: &str, errno: Errno) -> Notice
         }
         _ => ("state-failing", "see what the kernel says of the disk: dmesg | tail".to_owned()),
     };
-    notice(word, format!("cannot {doing} {path}: {}; {advice}", errno.desc()))
+    notice(word, format!("cannot {doing} {path}: {}; {advice}", cause(&errno.into())))
 }

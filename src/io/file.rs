@@ -46,14 +46,19 @@ pub fn read(path: &str, limit_bytes: usize) -> Result<Vec<u8>, Unreadable> {
     if bytes.len() > limit_bytes { Err(Unreadable::TooLong { limit_bytes }) } else { Ok(bytes) }
 }
 
+/// What the system says of it: `Permission denied`, without the `(os error 13)` that tells nobody more. In the C library's own
+/// words; those of nix would be there a second time.
+pub fn cause(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    text.truncate(text.find(" (os error").unwrap_or(text.len()));
+    text
+}
+
 impl fmt::Display for Unreadable {
     /// To stand after `cannot read PATH: `.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unreadable::Io(error) => {
-                // `Permission denied` without `(os error 13)`, which tells nobody more.
-                f.write_str(error.to_string().split(" (os error").next().unwrap_or_default())
-            }
+            Unreadable::Io(error) => f.write_str(&cause(error)),
             Unreadable::NotAFile(what) => write!(f, "it is {what}, not a regular file"),
             Unreadable::TooLong { limit_bytes } => write!(f, "it is longer than {limit_bytes} bytes"),
             Unreadable::NotText => f.write_str("it is not text in UTF-8"),

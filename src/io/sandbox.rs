@@ -14,6 +14,7 @@ use nix::sys::prctl::{set_dumpable, set_no_new_privs};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::credentials::TRUST_BUNDLES;
+use super::file::cause;
 use super::kernel;
 use crate::config::limits;
 
@@ -170,7 +171,7 @@ fn folders_of(file: &str) -> Vec<PathBuf> {
 }
 
 fn unavailable(what: &str, errno: Errno) -> String {
-    format!("{what} is refused: {}", errno.desc())
+    format!("{what} is refused: {}", cause(&errno.into()))
 }
 
 /// Kinds of access (linux/landlock.h).

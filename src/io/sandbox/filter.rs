@@ -5,6 +5,7 @@ use nix::libc::{
     self, BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter,
 };
 
+use super::super::file::cause;
 use super::super::kernel;
 
 /// How the kernel calls this processor (linux/audit.h): its number in ELF, 64 bits, little endian.
@@ -90,8 +91,10 @@ pub fn enter() -> Result<String, String> {
     let Some(processor) = PROCESSOR else {
         return Err("there is no list of system calls for this processor, so none is refused".to_owned());
     };
-    let refused =
-        |errno: Errno| format!("the kernel takes no filter (seccomp), so no system call is refused: {}", errno.desc());
+    let refused = |errno: Errno| {
+        let why = cause(&errno.into());
+        format!("the kernel takes no filter (seccomp), so no system call is refused: {why}")
+    };
     kernel::filter_system_calls(&mut program(processor)).map_err(refused)?;
     Ok(format!("seccomp: {} system calls and unusual sockets are refused", REFUSED.len()))
 }
