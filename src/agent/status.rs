@@ -12,7 +12,8 @@
 //! The base of every diff is the server's last answer (D4). Three things keep it true: every PATCH that changes something answers
 //! with the Node; an assertion, every `statusAssertFrequency`, and each report without a change name the resourceVersion they are
 //! made over, and are refused where somebody wrote another, which leads to one GET, as does an event of the watch that takes the
-//! assertion's place where it can (`status/seen.rs`); after a gap every condition is sent whole.
+//! assertion's place where it can, and says which version such a report made (`status/seen.rs`); after a gap every condition is
+//! sent whole.
 
 mod base;
 mod contest;

@@ -253,7 +253,11 @@ impl Exchange {
     fn take_events(&mut self, bytes: &[u8], ends: bool) -> Result<Step, Failure> {
         match self.events.take(bytes) {
             Ok(seen) => {
-                self.seen = seen.or(self.seen.take());
+                let earlier = self.seen.take();
+                self.seen = match seen {
+                    Some(seen) => Some(seen.in_place_of(earlier)),
+                    None => earlier,
+                };
                 let Some(reply) = self.reply.take_if(|_| ends) else { return Ok(Step::More) };
                 // What its head said of the time was long ago.
                 Ok(Step::Done(Answer { date: None, ..reply.head.into_answer(Wanted::Events, &[])? }))

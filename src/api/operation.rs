@@ -113,6 +113,8 @@ pub enum PatchAnswer {
     Node,
     /// Its metadata only (uid, resourceVersion): of a report without a change, and of a Lease what stands beside it.
     Metadata,
+    /// Nothing, as the watch tells which version it made: of a report without a change to a Node that is watched.
+    OnWatch,
     /// That it was done: an assertion, which changes nothing.
     Nothing,
 }
@@ -277,7 +279,7 @@ impl Operation {
         match self {
             Self::PatchStatus { answer: PatchAnswer::Metadata, .. } => Some(beginning_bytes),
             Self::RenewLease { answer: PatchAnswer::Nothing, .. }
-            | Self::PatchStatus { answer: PatchAnswer::Nothing, .. } => Some(0),
+            | Self::PatchStatus { answer: PatchAnswer::Nothing | PatchAnswer::OnWatch, .. } => Some(0),
             _ => (self.wanted() == Wanted::Nothing).then_some(0),
         }
     }

@@ -17,10 +17,23 @@ pub enum Seen {
     Version {
         uid: String,
         resource_version: String,
+        /// It follows the event that was told before it: none between them was left out.
+        is_next: bool,
     },
     Deleted {
         uid: String,
     },
+}
+
+impl Seen {
+    /// Of several events only the last is told: what the Node was between is of no use.
+    #[must_use]
+    pub fn in_place_of(mut self, earlier: Option<Seen>) -> Seen {
+        if let Seen::Version { is_next, .. } = &mut self {
+            *is_next &= earlier.is_none();
+        }
+        self
+    }
 }
 
 /// The events of one watch.
@@ -46,7 +59,7 @@ const LENGTH_BYTES: usize = 4;
 pub const EVENT_TOO_LARGE: &str = "event-too-large";
 
 impl Events {
-    /// Takes content. Of several events that it completes only the last counts: what the Node was between is of no use.
+    /// Takes content. Of several events that it completes only the last counts.
     pub fn take(&mut self, mut content: &[u8]) -> Result<Option<Seen>, Over> {
         let mut last = None;
         loop {
@@ -59,7 +72,9 @@ impl Events {
             }
             // Of its length alone nothing is read; the turn after it knows how long the whole is.
             if let Some(event) = self.input.get(LENGTH_BYTES..).filter(|_| self.due_bytes() == Ok(due_bytes)) {
-                last = read_event(event)?.or(last);
+                if let Some(seen) = read_event(event)? {
+                    last = Some(seen.in_place_of(last));
+                }
                 (self.last_bytes, self.input) = (due_bytes, Vec::new());
             }
         }
@@ -105,8 +120,10 @@ fn read_event(event: &[u8]) -> Result<Option<Seen>, Over> {
             let Some(Document::Metadata { uid, resource_version, .. }) = read_metadata(object, false) else {
                 return Err(malformed());
             };
-            let is_deleted = kind == b"DELETED";
-            Ok(Some(if is_deleted { Seen::Deleted { uid } } else { Seen::Version { uid, resource_version } }))
+            Ok(Some(match kind {
+                b"DELETED" => Seen::Deleted { uid },
+                _ => Seen::Version { uid, resource_version, is_next: true },
+            }))
         }
         b"ERROR" => {
             let status = read_status(object).ok_or_else(malformed)?;
@@ -143,7 +160,7 @@ mod tests {
     }
 
     fn version(uid: &str, version: &str) -> Seen {
-        Seen::Version { uid: uid.to_owned(), resource_version: version.to_owned() }
+        Seen::Version { uid: uid.to_owned(), resource_version: version.to_owned(), is_next: true }
     }
 
     fn word(over: Over) -> String {
@@ -181,7 +198,9 @@ mod tests {
         for cut in 0..all.len() {
             let mut events = Events::default();
             let (before, after) = (events.take(&all[..cut]).unwrap(), events.take(&all[cut..]).unwrap());
-            assert_eq!(after.or(before), Some(version("u2", "11")), "only the last counts, cut at {cut}");
+            let last = after.map(|after| after.in_place_of(before.clone())).or(before);
+            let is_alone = Seen::Version { uid: "u2".to_owned(), resource_version: "11".to_owned(), is_next: false };
+            assert_eq!(last, Some(is_alone), "only the last counts, cut at {cut}");
         }
     }
 

@@ -271,10 +271,12 @@ impl Shared {
 
     /// The same for the watch, of which the loop takes the newest event when it comes to that.
     async fn serve_watch(&self) {
-        let tell = |seen| {
-            if self.seen.replace(Some(seen)).is_none() {
+        let tell = |seen: Seen| {
+            let untold = self.seen.take();
+            if untold.is_none() {
                 self.inbox.push(Message::Seen);
             }
+            self.seen.replace(Some(seen.in_place_of(untold)));
         };
         loop {
             let (ticket, operation) = self.requests(Lane::Watch).next().await;

@@ -5,8 +5,8 @@ use super::super::cluster::{ApiServer, AuditEntry, Cluster, Credential, NodeIden
 use super::super::trials::Case;
 use super::proxy::Proxy;
 use super::{
-    SOON, is_assertion, is_lease, is_renewal, lines, now_us, uid, wait_for_event, wait_for_node, wait_for_requests,
-    wait_until_ready,
+    SOON, is_assertion, is_lease, is_renewal, is_report, line, lines, now_us, uid, wait_for_event, wait_for_node,
+    wait_for_requests, wait_until_ready,
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
         &[],
         what_others_write_on_a_watched_node_is_answered_at_once_with_one_look,
         a_watched_node_that_is_deleted_is_back_at_once,
+        each_report_without_a_change_names_the_version_that_the_one_before_it_made,
         a_watch_begins_again_over_a_server_that_restarted_and_over_each_connection_that_goaway_ends,
         a_watch_over_a_dead_connection_is_begun_over_the_next,
     ]
@@ -88,6 +89,28 @@ fn what_others_write_on_a_watched_node_is_answered_at_once_with_one_look(cluster
     assert!(!since.iter().any(is_assertion), "{:#?}", lines(&since));
     let cost = agent.cost(&[])?;
     eprintln!("  {cost}");
+    agent.check()
+}
+
+fn each_report_without_a_change_names_the_version_that_the_one_before_it_made(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("echoed")?;
+    let mut agent = watching(&node).set("nodeStatusReportFrequency", "4s").start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    settled(cluster, &cluster.api, &node)?;
+    let before = cluster.audit_of(&node)?.len();
+    let all = wait_for_requests(&cluster.api, &node, "four reports", SOON * 2, |all| {
+        all.iter().skip(before).filter(|e| is_report(e)).count() >= 4
+    })?;
+    let since: Vec<&AuditEntry> = all.iter().skip(before).filter(|e| !is_lease(e)).collect();
+    assert!(
+        since.iter().all(|e| is_report(e) && e.code == 200),
+        "{:#?}",
+        since.iter().map(|e| line(e)).collect::<Vec<_>>()
+    );
+    let version = |value: &Value| value["metadata"]["resourceVersion"].clone();
+    for pair in since.windows(2) {
+        assert_eq!(version(&pair[1].body), version(&pair[0].reply));
+    }
     agent.check()
 }
 

@@ -1,5 +1,7 @@
 //! Turns what the server has of the Node into what each of two boards hears of it that watches, and when that ends.
 
+use std::collections::VecDeque;
+
 use nodepulse::agent::{Input, Ticket};
 use nodepulse::api::{Answer, Document, Failure, Refusal, Seen};
 
@@ -13,7 +15,8 @@ pub struct Watch {
     has_begun: bool,
     /// uid and version that were told last.
     told: Option<(String, String)>,
-    /// When what is on its way is there: nothing overtakes it.
+    /// What is on its way, and when that is there: nothing overtakes it.
+    on_its_way: VecDeque<Seen>,
     told_until_us: u64,
 }
 
@@ -21,7 +24,8 @@ pub struct Watch {
 #[derive(Debug)]
 pub enum OfWatch {
     Begins,
-    Tells(Seen),
+    /// What is next on its way is there.
+    Tells,
     /// The agent has ended it.
     Ends,
     /// Its connection broke.
@@ -32,8 +36,14 @@ impl Pair {
     pub fn watch(&mut self, board: usize, ticket: Ticket) {
         self.watches += 1;
         let number = self.watches;
-        self.machines[board].watch =
-            Some(Watch { number, ticket, has_begun: false, told: None, told_until_us: self.now_us });
+        self.machines[board].watch = Some(Watch {
+            number,
+            ticket,
+            has_begun: false,
+            told: None,
+            on_its_way: VecDeque::new(),
+            told_until_us: self.now_us,
+        });
         // One that is lost ends with its connection.
         if self.is_linked(board) {
             let delay_us = self.latency_us();
@@ -49,13 +59,12 @@ impl Pair {
                 watch.has_begun = true;
                 self.tell_of_node();
             }
-            OfWatch::Tells(seen) if is_linked => {
+            OfWatch::Tells if is_linked => {
+                let Some(seen) = watch.on_its_way.pop_front() else { return };
                 self.say(|| format!("board {board} hears {seen:?}"));
                 self.feed(board, Input::Seen(seen));
             }
-            OfWatch::Tells(seen) => {
-                self.schedule(SECOND_US, Event::OfWatch { board, number, what: OfWatch::Tells(seen) })
-            }
+            OfWatch::Tells => self.schedule(SECOND_US, Event::OfWatch { board, number, what: OfWatch::Tells }),
             OfWatch::Ends => self.ended(board, Ok(Document::Nothing)),
             OfWatch::Breaks => {
                 let failure = Failure::broken("Connection reset by peer");
@@ -91,14 +100,17 @@ impl Pair {
                 continue;
             }
             let seen = match (&found, watch.told.take()) {
-                (Some((uid, version)), _) => Seen::Version { uid: uid.clone(), resource_version: version.clone() },
+                (Some((uid, version)), _) => {
+                    Seen::Version { uid: uid.clone(), resource_version: version.clone(), is_next: true }
+                }
                 (None, Some((uid, _))) => Seen::Deleted { uid },
                 (None, None) => continue,
             };
             watch.told.clone_from(&found);
+            watch.on_its_way.push_back(seen);
             watch.told_until_us = watch.told_until_us.max(now_us + delay_us);
             let (number, delay_us) = (watch.number, watch.told_until_us - now_us);
-            self.schedule(delay_us, Event::OfWatch { board, number, what: OfWatch::Tells(seen) });
+            self.schedule(delay_us, Event::OfWatch { board, number, what: OfWatch::Tells });
         }
     }
 }

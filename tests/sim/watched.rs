@@ -1,5 +1,6 @@
 //! Turns a watch of the Node into what the agent is told of it, and when that ends: with the connection that all requests share.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use nodepulse::agent::{Input, Ticket};
@@ -14,13 +15,18 @@ use super::world::{Event, World};
 
 /// A packet that is lost comes again after about as long.
 const AGAIN_US: u64 = 1_000_000;
+/// The agent may come so late to what was told that more is told by then.
+const UNTOLD_US: u64 = 4_000_000;
 
 /// What happens to a watch, each of which has a number.
 #[derive(Debug)]
 pub enum OfWatch {
     /// The server has it.
     Begins(u64),
-    Tells(u64, Seen),
+    /// What is next on its way is there.
+    Tells(u64),
+    /// The agent comes to what was told.
+    IsTaken(u64),
     Ends(u64, Result<(), Refusal>),
 }
 
@@ -37,8 +43,11 @@ pub struct Watched {
     told: Option<Version>,
     /// The last version that a request of the agent made.
     ours: Option<Version>,
-    /// When what is on its way is there: nothing overtakes it.
+    /// What is on its way, and when that is there: nothing overtakes it.
+    on_its_way: VecDeque<Seen>,
     told_until_us: u64,
+    /// What was told, and the agent has not come to it yet: of several the last.
+    untold: Option<Seen>,
     pub others: Others,
 }
 
@@ -97,12 +106,23 @@ impl World {
                 self.watched.has_begun = true;
                 self.look_for_watch();
             }
-            OfWatch::Tells(number, seen) if self.is_watching(number) => {
+            OfWatch::Tells(number) if self.is_watching(number) => {
                 if self.is_link_down() || self.server_frozen_for_us().is_some() {
-                    return self.schedule(AGAIN_US, Event::OfWatch(OfWatch::Tells(number, seen)));
+                    return self.schedule(AGAIN_US, Event::OfWatch(OfWatch::Tells(number)));
                 }
-                self.trace.say(|| format!("<- {seen:?}"));
+                let Some(seen) = self.watched.on_its_way.pop_front() else { return };
                 self.was_heard();
+                let untold = self.watched.untold.take();
+                if untold.is_none() {
+                    let most_us = if self.random.per_mille(100) { UNTOLD_US } else { 0 };
+                    let delay_us = self.random.below(most_us + 1);
+                    self.schedule(delay_us, Event::OfWatch(OfWatch::IsTaken(number)));
+                }
+                self.watched.untold = Some(seen.in_place_of(untold));
+            }
+            OfWatch::IsTaken(number) if self.is_watching(number) => {
+                let Some(seen) = self.watched.untold.take() else { return };
+                self.trace.say(|| format!("<- {seen:?}"));
                 self.feed(Input::Seen(seen));
             }
             OfWatch::Ends(number, result) if self.is_watching(number) => self.end_watch(result),
@@ -168,7 +188,9 @@ impl World {
         }
         let is_news = self.watched.told.is_some() && found != self.watched.ours;
         let seen = match (&found, self.watched.told.take()) {
-            (Some((uid, version)), _) => Seen::Version { uid: uid.clone(), resource_version: version.clone() },
+            (Some((uid, version)), _) => {
+                Seen::Version { uid: uid.clone(), resource_version: version.clone(), is_next: true }
+            }
             (None, Some((uid, _))) => Seen::Deleted { uid },
             (None, None) => return,
         };
@@ -182,6 +204,7 @@ impl World {
         }
         self.watched.told_until_us = self.watched.told_until_us.max(self.now_us + self.latency_us());
         let (number, delay_us) = (self.watched.number, self.watched.told_until_us - self.now_us);
-        self.schedule(delay_us, Event::OfWatch(OfWatch::Tells(number, seen)));
+        self.watched.on_its_way.push_back(seen);
+        self.schedule(delay_us, Event::OfWatch(OfWatch::Tells(number)));
     }
 }

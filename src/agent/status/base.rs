@@ -19,6 +19,9 @@ pub(super) enum Base {
     Unread,
     /// The server's last answer.
     Current(Box<Node>),
+    /// It took a report over the version that this says, and nobody has read which one that made: the next event of the watch
+    /// says so, or else the Node is read.
+    Reported(Box<Node>),
     /// The same after a report in full, before which others may have written as well: it is read with the next run, unless
     /// another such report is due by then.
     Overwritten(Box<Node>),
@@ -32,7 +35,11 @@ impl Base {
     pub(super) fn node(&self) -> Option<&Node> {
         match self {
             Base::Missing | Base::Doubtful | Base::Exists | Base::Tracked(_) | Base::Unread => None,
-            Base::Current(node) | Base::Overwritten(node) | Base::Outdated(node) | Base::Unsure(node) => Some(node),
+            Base::Current(node)
+            | Base::Reported(node)
+            | Base::Overwritten(node)
+            | Base::Outdated(node)
+            | Base::Unsure(node) => Some(node),
         }
     }
 
@@ -51,6 +58,7 @@ impl Base {
         match std::mem::replace(self, Base::Unread) {
             Base::Tracked(node)
             | Base::Current(node)
+            | Base::Reported(node)
             | Base::Overwritten(node)
             | Base::Outdated(node)
             | Base::Unsure(node) => Some(node),
@@ -58,6 +66,17 @@ impl Base {
                 *self = other;
                 None
             }
+        }
+    }
+
+    /// By now the watch should have said which version a report made: otherwise that is read. While no server is found, and
+    /// before a report in full, it is reported over: Ready again in two requests, and read after them.
+    pub(super) fn begins_run(&mut self, is_held_back: bool, in_full: bool) {
+        match self {
+            Base::Reported(_) if !is_held_back && !in_full => self.becomes(Base::Outdated),
+            Base::Reported(_) => self.becomes(Base::Overwritten),
+            Base::Outdated(_) if is_held_back => self.becomes(Base::Overwritten),
+            _ => {}
         }
     }
 

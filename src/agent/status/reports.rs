@@ -23,16 +23,14 @@ const REPORT_IN_OUTAGE: Duration = Duration::from_secs(40 * 60);
 impl StatusLane {
     /// What to ask next, with fresh facts.
     pub(super) fn decide(&mut self, shared: &mut Shared, now: Now) -> Step {
-        if self.held_back(shared, now) {
-            // What was to be read before it is reported over: Ready again in two requests, and read after them.
-            if matches!(self.base, Base::Outdated(_)) {
-                self.base.becomes(Base::Overwritten);
-            }
+        let in_full = shared.full_report != FullReport::NotNeeded;
+        let is_held_back = self.held_back(shared, now);
+        self.base.begins_run(is_held_back, in_full);
+        if is_held_back {
             return self.rest_now(shared, now);
         }
         // What makes a Node Ready again goes first.
         let is_unknown = self.wanted.server_version.is_none() || !shared.clock.was_compared();
-        let in_full = shared.full_report != FullReport::NotNeeded;
         let is_urgent = in_full || self.report_due.is_none() || self.doubts_node || self.wanted.has_to_say_so();
         // What others wrote is looked at as long as it is asked about.
         let is_look = self.base.is_to_be_read() && self.wanted.is_settled();
@@ -75,8 +73,12 @@ impl StatusLane {
             // What makes a Node Ready again costs no more than that; what others wrote meanwhile is looked at after it.
             let is_read_later = self.report_due.is_some() && (in_full || is_unsure) && !self.is_large;
             let is_read = !(is_known || is_read_later || self.is_large);
+            let answer = match is_read {
+                true => PatchAnswer::Node,
+                false if is_known && names_version && shared.is_watched => PatchAnswer::OnWatch,
+                false => PatchAnswer::Metadata,
+            };
             let sent = (!is_read).then(|| Box::new(wanted.node));
-            let answer = if is_read { PatchAnswer::Node } else { PatchAnswer::Metadata };
             let request = Request::Report { next_due, sums_up, sent, is_read_later, names_version };
             return self.ask(request, Operation::PatchStatus { body, answer });
         }
@@ -163,6 +165,13 @@ impl StatusLane {
                         self.reported_too_large(sent, (uid, resource_version), shared, now);
                         if was_settled && names_version && !self.is_large {
                             // Heartbeats alone went over the version that was known: what there is to send is as it was.
+                            self.wanted.settle();
+                        }
+                    }
+                    (Document::Nothing, Some(sent)) => {
+                        self.reported(sent, shared, now);
+                        self.base.becomes(Base::Reported);
+                        if was_settled {
                             self.wanted.settle();
                         }
                     }

@@ -22,7 +22,7 @@ impl StatusLane {
     /// Takes an event.
     pub(in crate::agent) fn seen(&mut self, seen: Seen) {
         let place = if matches!(seen, Seen::Deleted { .. }) { &mut self.seen_end } else { &mut self.seen };
-        *place = Some(seen);
+        *place = Some(seen.in_place_of(place.take()));
     }
 
     /// There is a Node of ours, as the server said last, and nothing to be done about it.
@@ -40,7 +40,16 @@ impl StatusLane {
         let Some(base) = self.base.node() else { return };
         match seen {
             Seen::Deleted { uid } => self.node_may_be_gone |= uid == base.metadata.uid,
-            Seen::Version { uid, resource_version } if is_known(&base.metadata, &uid, &resource_version) => {}
+            Seen::Version { uid, resource_version, .. } if is_known(&base.metadata, &uid, &resource_version) => {}
+            // The report named the version before this one: nobody else wrote between.
+            Seen::Version { uid, resource_version, is_next: true }
+                if matches!(self.base, Base::Reported(_)) && uid == base.metadata.uid =>
+            {
+                if let Some(mut node) = self.base.take() {
+                    node.metadata.resource_version = resource_version;
+                    self.base = Base::Current(node);
+                }
+            }
             // After a gap, what the controllers made of it: two requests put that right, and a look first would be a third.
             Seen::Version { .. } if shared.full_report != FullReport::NotNeeded => {
                 if matches!(self.base, Base::Current(_) | Base::Outdated(_)) {

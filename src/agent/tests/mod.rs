@@ -7,6 +7,7 @@ mod budget;
 mod contest;
 mod csi_node;
 mod disk;
+mod echo;
 mod events;
 mod expiring;
 mod gaps;
@@ -102,6 +103,8 @@ struct Script {
     /// The watch that goes on, and when each began.
     watch: Option<Ticket>,
     watches: Vec<Duration>,
+    /// It tells of nothing.
+    is_watch_silent: bool,
 }
 
 impl Script {
@@ -125,7 +128,7 @@ impl Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
             releases: 0, stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, last_resorts: Vec::new(), kept: Vec::new(),
             counted: None, means_asked: 0, has_other_ca: false, cluster: None, supervisor: None, keys_taken: Vec::new(), told: Vec::new(),
-            watch: None, watches: Vec::new(),
+            watch: None, watches: Vec::new(), is_watch_silent: false,
         };
         script
     }
@@ -310,9 +313,9 @@ impl Script {
 
     /// What one answers that keeps the conditions it was sent.
     fn document(&mut self, operation: &Operation) -> Document {
-        let Operation::PatchStatus { body, answer: answer @ (PatchAnswer::Node | PatchAnswer::Metadata) } = operation
-        else {
-            return self.node_as_stored(operation).unwrap_or_else(|| healthy(operation));
+        let (body, answer) = match operation {
+            Operation::PatchStatus { body, answer } if *answer != PatchAnswer::Nothing => (body, answer),
+            _ => return self.node_as_stored(operation).unwrap_or_else(|| healthy(operation)),
         };
         let patch: Value = serde_json::from_str(body).unwrap();
         let node = self.stored.get_or_insert_with(registered_node);
@@ -328,10 +331,18 @@ impl Script {
             stored.reason = text("reason").unwrap_or(stored.reason.clone());
             stored.last_transition_time = text("lastTransitionTime").unwrap_or(stored.last_transition_time.clone());
         }
-        if *answer == PatchAnswer::Metadata {
-            return metadata(&node.metadata.resource_version);
+        match answer {
+            PatchAnswer::Metadata => metadata(&node.metadata.resource_version),
+            PatchAnswer::OnWatch => {
+                let version = node.metadata.resource_version.parse::<u64>().unwrap() + 1;
+                node.metadata.resource_version = version.to_string();
+                if self.watch.is_some() && !self.is_watch_silent {
+                    self.see_version(version);
+                }
+                Document::Nothing
+            }
+            _ => Document::Node(Box::new(node.clone())),
         }
-        Document::Node(Box::new(node.clone()))
     }
 
     fn words(&self) -> Vec<&'static str> {

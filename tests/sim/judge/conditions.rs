@@ -32,6 +32,8 @@ struct Condition {
     rounds: Rounds,
     /// When it became what it is, by the server's clock.
     since_us: i64,
+    /// The same of what it was before: a report that is under way says that (seed 75028853).
+    before_since_us: i64,
     /// When somebody else first wrote it after that, or made the Node anew: it may have any later time.
     touched_us: Option<i64>,
     /// The present process has not judged it yet, as one before it has.
@@ -185,10 +187,11 @@ impl Conditions {
         KINDS.iter().position(|known| *known == kind).is_some_and(|place| self.all[place].is_unknowable)
     }
 
-    /// It became what it is at that time, give or take so much.
+    /// It became what it is, or was before, at that time, give or take so much.
     pub fn is_within(&self, kind: &str, since_us: i64, within_us: i64) -> bool {
         let place = KINDS.iter().position(|known| *known == kind);
-        place.is_some_and(|place| (self.all[place].since_us - since_us).abs() <= within_us)
+        let times = place.map(|place| [self.all[place].since_us, self.all[place].before_since_us]);
+        times.is_some_and(|times| times.iter().any(|time_us| (time_us - since_us).abs() <= within_us))
     }
 
     /// Whether `stored_us` may be the moment of the last transition.
@@ -220,7 +223,7 @@ impl Condition {
             return false;
         }
         self.transitions += u64::from(before.is_some());
-        self.since_us = at.server_us;
+        self.before_since_us = std::mem::replace(&mut self.since_us, at.server_us);
         self.was_dated = at.is_dated;
         // A process that just began knows of no change if the server does not say what was before.
         self.touched_us = self.touched_us.filter(|_| is_first_look);

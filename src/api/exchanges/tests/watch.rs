@@ -16,8 +16,8 @@ fn event(version: &str) -> Vec<u8> {
     [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
 }
 
-fn seen(version: &str) -> Seen {
-    Seen::Version { uid: "u1".to_owned(), resource_version: version.to_owned() }
+fn seen(version: &str, is_next: bool) -> Seen {
+    Seen::Version { uid: "u1".to_owned(), resource_version: version.to_owned(), is_next }
 }
 
 /// A watch that the server has begun.
@@ -39,7 +39,7 @@ fn a_watch_tells_of_each_event_and_others_are_answered_beside_it_until_it_ends()
     for version in ["7", "8"] {
         talk.hear(&server::data(stream, &event(version), false));
         let (told, event_bytes, bytes) = talk.ours.take_seen(watch).unwrap();
-        assert_eq!((told, event_bytes), (seen(version), event(version).len()));
+        assert_eq!((told, event_bytes), (seen(version, true), event(version).len()));
         assert!(bytes > event(version).len());
         assert_eq!(talk.ours.take_seen(watch), None, "once");
         let (renewed_number, request, _) = talk.ask(&renewal());
@@ -47,7 +47,7 @@ fn a_watch_tells_of_each_event_and_others_are_answered_beside_it_until_it_ends()
         assert!(talk.end(renewed_number).unwrap().is_ok());
     }
     talk.hear(&server::data(stream, &[event("9"), event("10")].concat(), true));
-    assert_eq!(talk.ours.take_seen(watch).map(|(seen, ..)| seen), Some(seen("10")), "the last of several");
+    assert_eq!(talk.ours.take_seen(watch).map(|(seen, ..)| seen), Some(seen("10", false)), "the last of several");
     assert_eq!(talk.end(watch).unwrap().unwrap(), Ok(Document::Nothing));
 }
 
@@ -67,7 +67,7 @@ fn what_a_watch_brought_is_asked_for_again_and_has_no_end() {
             }
         }
         assert!(windows_bytes - sent_bytes <= u64::from(limits::WATCH_WINDOW_BYTES));
-        assert_eq!(talk.ours.take_seen(watch).map(|(seen, ..)| seen), Some(seen("7")));
+        assert_eq!(talk.ours.take_seen(watch).map(|(seen, ..)| seen), Some(seen("7", false)));
     }
     assert!(!talk.ours.has_ended(watch) && talk.ours.has_room());
 }
