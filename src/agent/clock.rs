@@ -98,8 +98,9 @@ pub(super) fn by_now(date: Wall, way: Duration, stamp: Option<Wall>) -> Wall {
     stamp.map_or(date, |stamp| stamp.clamp(date, date.plus(way)))
 }
 
-fn carried(heard: Option<Heard>, now: Now) -> Option<Wall> {
-    heard.map(|(up, said)| said.plus(now.up - up))
+/// What it said, by that moment, which may lie before it: what is learned later is recorded with the time that it had.
+fn carried(heard: Option<Heard>, at: Now) -> Option<Wall> {
+    heard.map(|(up, said)| said.plus(at.up - up).minus(up - at.up))
 }
 
 pub(super) fn apart(one: Wall, other: Wall) -> Duration {
@@ -121,6 +122,16 @@ mod tests {
         assert_eq!(clock.believe(Wall::from_unix_seconds(1_767_225_600), at(6, None)), None);
         assert_eq!(clock.stamp(at(10, None)), Some(Wall::from_unix_seconds(1_767_225_604)));
         assert_eq!(clock.stamp(at(11, Some(1_767_225_600))), Some(Wall::from_unix_seconds(1_767_225_600)));
+    }
+
+    #[test]
+    fn a_moment_before_the_last_answer_is_dated_before_it() {
+        let date = |seconds: i64| Wall::from_unix_seconds(1_767_225_600 + seconds);
+        let mut clock = ServerClock::default();
+        clock.believe(date(100), at(100, None));
+        assert_eq!(clock.stamp(at(40, None)), Some(date(40)));
+        assert_eq!(clock.stamp(at(40, Some(1_767_225_645))), Some(date(45)), "the board's own clock agreed");
+        assert_eq!(clock.stamp(at(40, Some(1_767_225_700))), Some(date(40)), "it did not");
     }
 
     #[test]
