@@ -42,11 +42,14 @@ pub struct CutShort {
     began_in: Option<u64>,
     /// The present process found it, and does not depend on the Node.
     is_first: bool,
+    /// It has looked at the board.
+    is_dated: bool,
 }
 
 impl Default for CutShort {
     fn default() -> CutShort {
-        CutShort { on_disk: Mark::Of(None), wanted: Vec::new(), truth: Truth::InOrder, began_in: None, is_first: true }
+        let (truth, wanted) = (Truth::InOrder, Vec::new());
+        CutShort { on_disk: Mark::Of(None), wanted, truth, began_in: None, is_first: true, is_dated: false }
     }
 }
 
@@ -104,6 +107,7 @@ impl World {
             matches!(cut_short.on_disk, Mark::Of(Some(of)) if of != boot) || cut_short.on_disk == Mark::Unknown;
         cut_short.is_first = is_first || is_new;
         cut_short.wanted.push((Mark::Of(Some(boot)), self.now_us));
+        cut_short.is_dated = false;
         let is_certain = cut_short.truth == Truth::CutShort;
         if is_new {
             self.events.happened(CUT_SHORT, Some("True"), at_us, by, is_certain);
@@ -112,6 +116,14 @@ impl World {
             // It is over after a shutdown in good order, or a day later.
             self.events.happened(CUT_SHORT, Some("False"), at_us, by, false);
             self.events.may_be_told(CUT_SHORT, Some("False"), at_us, FOREVER, by);
+        }
+    }
+
+    /// That it is over is dated by the first look of the process, not by its start (seed 76089750).
+    pub fn date_how_it_went_down(&mut self) {
+        if !std::mem::replace(&mut self.storage.cut_short.is_dated, true) {
+            let by = self.teller();
+            self.events.over_by(CUT_SHORT, by);
         }
     }
 

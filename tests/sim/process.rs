@@ -138,6 +138,7 @@ impl World {
 
     /// What the agent is about to see is what is true from now on.
     pub fn look(&mut self) {
+        self.date_how_it_went_down();
         let (by, server_us) = (self.teller(), self.server_wall_us());
         let moment = Moment { now_us: self.now_us, server_us, is_dated: by.is_dated };
         for seen in self.conditions.look(&self.board, &self.plan.wanted.eviction, moment) {
@@ -155,7 +156,8 @@ impl World {
                 How::Changed => true,
                 // By the Node that this process made, whatever became of that (seeds 123575, 337866).
                 How::First => !self.was_touched,
-                How::Otherwise | How::Again => says.is_some_and(|says| says != "Unknown"),
+                // Nor does a report say it that came late upon a new Node (seed 76150641).
+                How::Otherwise | How::Again => says.is_some_and(|says| ["True", "False"].contains(&says)),
             };
             if !is_said {
                 // What could not be read, a Node calls Unknown: that it is no more is a change (seed 75).

@@ -4,6 +4,7 @@
 use nodepulse::agent::Input;
 use nodepulse::node::Leaving;
 
+use super::absence::AWAY;
 use super::judge::events::FOREVER;
 use super::plan::Happening;
 use super::planted::Planted;
@@ -137,6 +138,8 @@ impl World {
                 let (by, at_us) = (self.teller(), self.server_wall_us());
                 self.events.may_be_told("Shutdown", None, at_us, FOREVER, by);
                 self.events.may_be_told("Ready", Some("True"), at_us, FOREVER, by);
+                // Without a record, so that it waits for no turn (seed 76363726).
+                self.events.may_be_told(AWAY, Some("False"), at_us, FOREVER, by);
                 if !self.shim.is(Planted::CallOffUnheard) {
                     self.feed(Input::GoesOn);
                 }

@@ -2,7 +2,7 @@
 
 use super::super::absence::AWAY;
 use super::conditions::TOLERANCE_US;
-use super::events::{BUDGET, Events, Happening, Told, fits};
+use super::events::{BUDGET, Events, Happening, Teller, Told, fits};
 use super::excuse::{Excuse, Excuses};
 use super::matching::matched;
 use super::node::WORDS;
@@ -102,6 +102,14 @@ impl Events {
             ));
         }
         Ok(())
+    }
+
+    /// That it is over, which this process has found at its start, it dates only now.
+    pub fn over_by(&mut self, of: &str, by: Teller) {
+        let is_over = |one: &&mut Happening| one.subject.of == of && one.subject.word == Some("False");
+        for one in self.happened.iter_mut().filter(|one| one.by.life == by.life).filter(is_over) {
+            one.by = by;
+        }
     }
 
     /// How many changes of conditions in that span are certain and have a record.

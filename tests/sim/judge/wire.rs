@@ -389,8 +389,9 @@ impl Watch {
         let is_done = said == Said::Done;
         if lane == Lane::Lease {
             self.is_contested |= self.came_late > 0;
-            // Who is no API server brings nothing out (seed 319767).
-            self.came_late = self.came_late.saturating_sub(u32::from(!matches!(said, Said::Nothing { .. })));
+            // Who is no API server brings nothing out (seed 319767), nor does who did not look (seed 76117544).
+            let has_looked = is_done || matches!(said, Said::Refused { code: 404 | 409 | 410 | 422, .. });
+            self.came_late = self.came_late.saturating_sub(u32::from(has_looked));
             self.lease_failure = (!is_done).then_some(said);
             if is_done {
                 self.lease_succeeded(sent_us, now_us);
