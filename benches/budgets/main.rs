@@ -12,6 +12,7 @@ mod chart;
 mod cluster;
 mod day;
 mod figures;
+mod fleet;
 mod heap;
 mod joined;
 mod link;
@@ -45,7 +46,7 @@ use table::Row;
 use wire::{Capture, Sees};
 
 /// `--bench` is what cargo says to every benchmark.
-const ARGUMENTS: [&str; 10] = [
+const ARGUMENTS: [&str; 11] = [
     outage::QUICK,
     "--outage",
     "--heap",
@@ -54,10 +55,11 @@ const ARGUMENTS: [&str; 10] = [
     "--server",
     link::ARGUMENT,
     profiles::ARGUMENT,
+    fleet::ARGUMENT,
     outage::INSIDE,
     "--bench",
 ];
-const USAGE: &str = "make bench ARGS='[--quick] [--outage | --heap | --join | --targets | --server | --link | --profiles]'; \
+const USAGE: &str = "make bench ARGS='[--quick] [--outage | --heap | --join | --targets | --server | --link | --profiles | --fleet]'; \
     benches/README.md explains each";
 
 fn main() -> ExitCode {
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         () if has(profiles::ARGUMENT) => {
             programs::nodepulse().and_then(|(program, _)| profiles::measure(is_quick, &program))
         }
+        () if has(fleet::ARGUMENT) => programs::nodepulse().and_then(|(program, _)| fleet::measure(is_quick, &program)),
         () if has("--server") => only_server(is_quick),
         () if has("--join") => programs::nodepulse().and_then(|(program, _)| joined::measure(&program)),
         () if has("--targets") => only_targets(),
