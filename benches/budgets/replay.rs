@@ -18,8 +18,10 @@ use super::outage::{Replay, site::Site};
 use super::process::{Usage, forget_peak, peak_rss_kib};
 use super::requests::{is_event, wait_for_requests};
 
-/// The process adds that it has started, and that the board has.
-const OWN_RECORDS: usize = 2;
+/// The process adds that it has started, that the board has, and that it runs.
+const OWN_RECORDS: usize = 3;
+/// The last of these is told to nobody.
+const OWN_EVENTS: usize = 2;
 /// A server that is back is left in peace for ten to twenty seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How much longer than two seconds for each it may take: the ceiling of requests in a minute leaves events that much, and
@@ -44,15 +46,16 @@ pub fn measure(cluster: &Cluster, program: &Path, changes: Option<usize>) -> Res
     forget_peak(pid)?;
     let (began, most) = (Instant::now(), Duration::from_secs(2 * changes as u64) + SLACK);
     let mut rss_kib = 0;
-    while told(changes + OWN_RECORDS, Duration::ZERO).is_err() {
+    while told(changes + OWN_EVENTS, Duration::ZERO).is_err() {
         agent.check()?;
         rss_kib = rss_kib.max(Usage::of(pid)?.rss_kib);
         if began.elapsed() > most {
-            return Err(format!("{changes} changes are not told after {} s", most.as_secs()));
+            let count = told(0, Duration::ZERO)?;
+            return Err(format!("of {} events {count} are told after {} s", changes + OWN_EVENTS, most.as_secs()));
         }
         sleep(Duration::from_secs(1));
     }
-    let events = told(changes + OWN_RECORDS, PATIENCE)?;
+    let events = told(changes + OWN_EVENTS, PATIENCE)?;
     Ok(Replay { events, seconds: began.elapsed().as_secs_f64(), rss_kib: rss_kib.max(peak_rss_kib(pid)?) })
 }
 
