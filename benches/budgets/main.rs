@@ -104,12 +104,12 @@ fn run(quick: bool, only_outage: bool) -> Result<()> {
     let (nodepulse, triple) = programs::nodepulse()?;
     let kube_rs = if only_outage { None } else { Some(programs::kube_rs()?) };
     say("outages, in a network of their own: eight minutes, as a journal is told a record in two seconds at worst");
-    let outage = outage::measure(quick, &nodepulse).inspect_err(|why| say(&format!("nothing of outages: {why}")));
-    let outage = outage.unwrap_or_default();
+    let outage = outage::measure(quick, &nodepulse);
     let Some(kube_rs) = kube_rs else {
-        table::print(&["nodepulse".to_owned()], &outage.rows(1));
+        table::print(&["nodepulse".to_owned()], &outage?.rows(1));
         return Ok(());
     };
+    let outage = outage.inspect_err(|why| say(&format!("nothing of outages: {why}"))).unwrap_or_default();
     let server = server_time(&nodepulse, quick, &say).inspect_err(|why| say(why)).ok();
     say("starting a cluster");
     let grace = Duration::from_secs(50);

@@ -67,10 +67,15 @@ pub fn print(titles: &[String], rows: &[Row]) {
         }
     }
     let missed: Vec<&str> = rows.iter().filter(|row| row.missed).map(|row| row.name.as_str()).collect();
-    if missed.is_empty() {
-        println!("\nEvery goal is met.");
-    } else {
-        println!("\nMissed: {}.", missed.join(", "));
+    let is_open = |row: &&Row| !row.goal.is_empty() && row.figures.first().copied().flatten().is_none();
+    let open: Vec<&str> = rows.iter().filter(is_open).map(|row| row.name.as_str()).collect();
+    match (missed.is_empty(), open.is_empty()) {
+        (true, true) => println!("\nEvery goal is met."),
+        (true, false) => println!("\nEvery goal that was measured is met."),
+        (false, _) => println!("\nMissed: {}.", missed.join(", ")),
+    }
+    if !open.is_empty() {
+        println!("Not measured: {}.", open.join(", "));
     }
 }
 
