@@ -6,7 +6,8 @@ fn watched(bytes: &[u8], step: usize) -> (Option<Seen>, Option<Over>) {
     let (mut events, mut last) = (Events::default(), None);
     for part in bytes.chunks(step) {
         match events.take(part) {
-            Ok(seen) => last = seen.or(last),
+            Ok(Some(seen)) => last = Some(seen.in_place_of(last)),
+            Ok(None) => {}
             Err(over) => return (last, Some(over)),
         }
     }
