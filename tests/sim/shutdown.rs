@@ -36,7 +36,7 @@ pub struct Departure {
     must_be_told: bool,
     pub count: u64,
     /// Logind has said so, and not yet whether it does.
-    is_going: bool,
+    pub is_going: bool,
 }
 
 impl Departure {

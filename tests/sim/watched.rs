@@ -177,7 +177,9 @@ impl World {
         // A Node that was deleted again and again is registered in its own time.
         let is_missing = self.watch.is_node_missing(self.now_us);
         let is_patient = self.watch.is_status_asked_for_patience(self.now_us);
-        if !is_told || is_silent || is_strange || is_missing || is_patient || self.is_asleep {
+        // Who is about to go down looks at nothing (seed 76784398).
+        let is_leaving = self.departure.is_going;
+        if !is_told || is_silent || is_strange || is_missing || is_patient || is_leaving || self.is_asleep {
             self.watched.others.wait(self.now_us);
         }
         let heard = self.watched.others.are_heard(&self.plan.wanted, self.now_us);
