@@ -45,6 +45,8 @@ struct Condition {
     /// Since a clock that was wrong in a boot that is over, or in a process that died before that was on disk.
     is_unknowable: bool,
     was_dated: bool,
+    /// So was the change before it.
+    before_was_dated: bool,
     /// The disk lost it, and this process has not read the Node yet, which says it.
     rests_on_node: bool,
     /// The same, but for the reading: beside an older record, the first look of this process took it for a change of that
@@ -124,7 +126,9 @@ impl Conditions {
             let remains =
                 if condition.transitions == 0 { Remains::OnDisk } else { remains(kind, condition.since_us, word) };
             let is_lost = remains == Remains::Nowhere || condition.rests_on_node || condition.is_recorded_late;
-            condition.is_unknowable |= is_lost || (reboot && !condition.was_dated);
+            // A record that is older than what the Node says may seem newer by its clock (seed 76969749).
+            let is_outdone = remains == Remains::OnNode && condition.transitions > 1 && !condition.before_was_dated;
+            condition.is_unknowable |= is_lost || reboot && (is_outdone || !condition.was_dated);
             condition.rests_on_node = remains == Remains::OnNode;
             condition.is_recorded_late = condition.rests_on_node;
         }
@@ -224,7 +228,7 @@ impl Condition {
         }
         self.transitions += u64::from(before.is_some());
         self.before_since_us = std::mem::replace(&mut self.since_us, at.server_us);
-        self.was_dated = at.is_dated;
+        self.before_was_dated = std::mem::replace(&mut self.was_dated, at.is_dated);
         // A process that just began knows of no change if the server does not say what was before.
         self.touched_us = self.touched_us.filter(|_| is_first_look);
         // Nor does it if somebody wrote over what the server said of before, and the disk may have failed.
