@@ -121,6 +121,11 @@ impl Wall {
         Wall { unix_us: self.unix_us.saturating_sub(us) }
     }
 
+    /// What it is at `to`, earlier or later in the same boot, where it is this at `from`.
+    pub fn carried(self, from: Up, to: Up) -> Wall {
+        self.plus(to - from).minus(from - to)
+    }
+
     /// How long after `earlier` this is; zero when it is not after it.
     pub fn since(self, earlier: Wall) -> Duration {
         let us = self.unix_us.saturating_sub(earlier.unix_us);

@@ -100,7 +100,7 @@ pub(super) fn by_now(date: Wall, way: Duration, stamp: Option<Wall>) -> Wall {
 
 /// What it said, by that moment, which may lie before it: what is learned later is recorded with the time that it had.
 fn carried(heard: Option<Heard>, at: Now) -> Option<Wall> {
-    heard.map(|(up, said)| said.plus(at.up - up).minus(up - at.up))
+    heard.map(|(up, said)| said.carried(up, at.up))
 }
 
 pub(super) fn apart(one: Wall, other: Wall) -> Duration {

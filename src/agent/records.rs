@@ -205,7 +205,7 @@ impl Records {
     fn learned(&self, at: Moment) -> Option<Wall> {
         let clocks = self.waiting().filter(|record| record.at.boot == at.boot);
         let clocks = clocks.filter_map(|record| match record.what {
-            Happened::ClockSet { wall } => Some(wall.plus(at.up - record.at.up).minus(record.at.up - at.up)),
+            Happened::ClockSet { wall } => Some(wall.carried(record.at.up, at.up)),
             _ => None,
         });
         clocks.last()
