@@ -5,8 +5,8 @@ use super::super::cluster::{ApiServer, AuditEntry, Cluster, Credential, NodeIden
 use super::super::trials::Case;
 use super::proxy::Proxy;
 use super::{
-    SOON, is_assertion, is_renewal, is_status_patch, line, lines, now_us, renew_time, status_of, wait_for_requests,
-    wait_until_ready,
+    SOON, is_assertion, is_renewal, is_report, is_status_patch, line, lines, now_us, renew_time, status_of,
+    wait_for_requests, wait_until_ready,
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -48,9 +48,10 @@ fn assert_nothing_came_twice(all: &[AuditEntry]) {
     let stamps: Vec<Option<&str>> = all.iter().filter(|e| is_renewal(e)).map(renew_time).collect();
     let different: BTreeSet<Option<&str>> = stamps.iter().copied().collect();
     assert_eq!(stamps.len(), different.len(), "{stamps:#?}");
-    // Each is made over another version of the Node, or says when it was made.
-    let reports: Vec<String> =
-        all.iter().filter(|e| is_status_patch(e) && !is_assertion(e)).map(|e| e.body.to_string()).collect();
+    // Each is made over another version of the Node, or says when it was made; but for one that differs in nothing, as in the
+    // second of the report before it: pod CIDRs that appear are one PATCH whatever it says (UPD-1).
+    let is_told = |e: &&AuditEntry| is_report(e) && e.body != json!({});
+    let reports: Vec<String> = all.iter().filter(is_told).map(|e| e.body.to_string()).collect();
     let different: BTreeSet<&String> = reports.iter().collect();
     assert_eq!(reports.len(), different.len(), "{reports:#?}");
 }
