@@ -9,6 +9,48 @@ use std::time::Duration;
 
 pub const DAY: Duration = Duration::from_secs(24 * 3600);
 
+/// What happens with one of so many looks at something, or after so long where the looks are rarer.
+#[derive(Debug, Clone, Copy)]
+pub struct Every {
+    looks: u32,
+    period: Duration,
+    /// How many looks are to pass before the next one with which it happens.
+    left: u32,
+    due: Up,
+}
+
+impl Every {
+    pub const HOUR: Every = Every::looks(360, Duration::from_secs(3600));
+    /// A look once a minute may come a little early.
+    pub const MINUTE: Every = Every::looks(6, Duration::from_secs(55));
+
+    /// Due with the first look.
+    const fn looks(looks: u32, period: Duration) -> Every {
+        Every { looks, period, left: 0, due: Up::BOOT }
+    }
+
+    /// As if it had happened just now.
+    pub fn after(self, now: Up) -> Every {
+        Every { left: self.looks - 1, due: now + self.period, ..self }
+    }
+
+    /// To be asked with each look.
+    pub fn is_due(&mut self, now: Up) -> bool {
+        let is_due = now >= self.next();
+        if is_due {
+            *self = self.after(now);
+        } else {
+            self.left -= 1;
+        }
+        is_due
+    }
+
+    /// From when on a look is due.
+    pub fn next(&self) -> Up {
+        if self.left == 0 { Up::BOOT } else { self.due }
+    }
+}
+
 /// One moment on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
@@ -267,6 +309,20 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_done_with_each_look_is_done_with_each_sixth_or_after_a_minute_where_looks_are_rarer() {
+        let due_at = |first: Every, period_s: u64| -> Vec<u64> {
+            let mut every = first;
+            let looks = (0..1200).step_by(period_s as usize);
+            looks.filter(|at| every.is_due(Up::since_boot(Duration::from_secs(*at)))).take(4).collect()
+        };
+        assert_eq!(due_at(Every::MINUTE, 1), [0, 6, 12, 18], "a test is in a hurry");
+        assert_eq!(due_at(Every::MINUTE, 10), [0, 60, 120, 180]);
+        assert_eq!(due_at(Every::MINUTE, 60), [0, 60, 120, 180]);
+        assert_eq!(due_at(Every::MINUTE, 300), [0, 300, 600, 900]);
+        assert_eq!(due_at(Every::MINUTE.after(Up::BOOT), 10), [50, 110, 170, 230], "the first look has been");
+    }
 
     #[test]
     fn stamps_are_what_the_api_prints() {

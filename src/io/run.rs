@@ -160,7 +160,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
     spawn(&executor, shared.look_up_node_name());
     let board = Board {
         machine: start.machine,
-        reading_files: ReadingFiles::open(&shared.root),
+        reading_files: ReadingFiles::open(&shared.root, clock::up()),
         read_disk: start.read_disk,
         state_directory: start.settings.state_directory.clone(),
     };

@@ -12,13 +12,8 @@ use super::power::PowerFiles;
 use super::root::{OpenFile, Root};
 use super::thermal::ThermalFiles;
 use super::wear::WearFiles;
+use crate::time::{Every, Up};
 
-/// Drivers come and go as modules, some of them after this program: an hour at one look every ten seconds.
-const LOOKS_PER_SEARCH: u32 = 360;
-/// A module that the boot loads later is there by then.
-const LOOKS_OF_BOOT: u32 = 6;
-/// What only a disk changes is read once a minute.
-const LOOKS_PER_COUNT: u32 = 6;
 /// What one of these attributes says, with room to spare.
 const VALUE_BYTES: usize = 64;
 
@@ -26,7 +21,12 @@ const VALUE_BYTES: usize = 64;
 #[derive(Debug)]
 pub struct HealthFiles {
     root: Root,
-    looks: u32,
+    /// Drivers come and go as modules, some of them after this program: once an hour, and once more after the first minute, by
+    /// when a module is there that the boot loads later.
+    searches: Every,
+    has_searched: bool,
+    /// What only a disk changes.
+    counts: Every,
     undervoltage: Option<Alarm>,
     thermal: Option<ThermalFiles>,
     wear: WearFiles,
@@ -47,7 +47,9 @@ impl HealthFiles {
     pub fn new(root: &Root) -> HealthFiles {
         HealthFiles {
             root: root.clone(),
-            looks: 0,
+            searches: Every::MINUTE,
+            has_searched: false,
+            counts: Every::MINUTE,
             undervoltage: None,
             thermal: None,
             wear: WearFiles::default(),
@@ -56,20 +58,22 @@ impl HealthFiles {
         }
     }
 
-    /// Whether the next reading begins with a search, and so with files that may be slow.
-    pub fn is_search_due(&self) -> bool {
-        self.looks == LOOKS_OF_BOOT || self.looks.is_multiple_of(LOOKS_PER_SEARCH)
+    /// From when on a reading begins with a search, and so with files that may be slow.
+    pub fn search_due(&self) -> Up {
+        self.searches.next()
     }
 
     /// What the sensors say now.
-    pub fn read(&mut self) -> Health {
-        if self.is_search_due() {
+    pub fn read(&mut self, now: Up) -> Health {
+        if self.searches.is_due(now) {
             self.search();
+            if std::mem::replace(&mut self.has_searched, true) {
+                self.searches = Every::HOUR.after(now);
+            }
         }
-        if self.looks.is_multiple_of(LOOKS_PER_COUNT) {
+        if self.counts.is_due(now) {
             self.file_systems.look(&self.root);
         }
-        self.looks = self.looks.wrapping_add(1);
         let HealthFiles { root, undervoltage, thermal, wear, power, file_systems, .. } = self;
         Health {
             undervoltage: undervoltage.as_mut().map(|alarm| alarm.was_raised(root)),

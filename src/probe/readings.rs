@@ -10,16 +10,11 @@ use super::root::{OpenFile, Root};
 use super::{attribute, machine, memory, mounts, pids, resources};
 use crate::config::settings::ExtendedResources;
 use crate::config::{Settings, limits};
+use crate::time::{Every, Up};
 
 const CGROUP_V2: &str = "/sys/fs/cgroup/memory.stat";
 const CGROUP_V1: &str = "/sys/fs/cgroup/memory/memory.stat";
 const LOADAVG: &str = "/proc/loadavg";
-/// What stays the same until the next boot, unless somebody writes to it, is read again after so many readings: an
-/// hour at one reading every ten seconds.
-const READINGS_PER_REFRESH: u32 = 360;
-/// What seldom changes is read so often, once a minute: which CPUs there are, and the mounts, whose table the kernel writes for each
-/// reader anew.
-const READINGS_PER_MINUTE: u32 = 6;
 
 /// What the settings ask of each look at the board.
 #[derive(Debug, Clone, Default)]
@@ -38,8 +33,9 @@ impl Asked {
 /// What a look at the board finds, asked or not.
 pub fn readings(root: &Root, settings: &Settings) -> Readings {
     let asked = Asked { pids: true, ..Asked::by(settings) };
-    let readings = ReadingFiles::open(root).read(state_disk(root, &settings.state_directory, true), &asked);
-    Readings { health: HealthFiles::new(root).read(), ..readings }
+    let readings =
+        ReadingFiles::open(root, Up::BOOT).read(state_disk(root, &settings.state_directory, true), &asked, Up::BOOT);
+    Readings { health: HealthFiles::new(root).read(Up::BOOT), ..readings }
 }
 
 /// The file system of as much of the state directory as exists: what is not there yet will be on the same. On some file
@@ -69,13 +65,18 @@ pub struct ReadingFiles {
     pid_limits: [OpenFile; 2],
     loadavg: OpenFile,
     cpus: Cpus,
+    /// An upgrade may change the system's name.
+    upgrades: Every,
     /// Where the state directory is, as soon as that is known.
     state_path: Option<String>,
     mounts: Fact<OpenFile>,
     made_read_only: Fact<Option<String>>,
     /// Room for one file.
     page: Box<[u8]>,
-    readings_left: u32,
+    /// What stays the same until the next boot, unless somebody writes to it.
+    refreshes: Every,
+    /// The kernel writes the table of mounts for each reader anew.
+    mount_looks: Every,
 }
 
 /// Which CPUs there are, parked ones included.
@@ -86,11 +87,12 @@ struct Cpus {
     counted: Option<String>,
     /// What the last look found instead: counted by the next look that finds it too, as it may still be changing.
     changed: Option<String>,
+    looks: Every,
 }
 
 impl ReadingFiles {
     /// Looks where memory use is to be had; files that are missing make absent readings.
-    pub fn open(root: &Root) -> ReadingFiles {
+    pub fn open(root: &Root, now: Up) -> ReadingFiles {
         let present = OpenFile::new("/sys/devices/system/cpu/present");
         let mut files = ReadingFiles {
             root: root.clone(),
@@ -99,12 +101,14 @@ impl ReadingFiles {
             memory_total_bytes: Err(Absent::new(MEMINFO, Why::NoSuchFile)),
             pid_limits: ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(OpenFile::new),
             loadavg: OpenFile::new(LOADAVG),
-            cpus: Cpus { present, counted: None, changed: None },
+            cpus: Cpus { present, counted: None, changed: None, looks: Every::MINUTE.after(now) },
+            upgrades: Every::HOUR.after(now),
             state_path: None,
             mounts: root.mounts(),
             made_read_only: Ok(None),
             page: vec![0; limits::ATTRIBUTE_BYTES].into_boxed_slice(),
-            readings_left: READINGS_PER_REFRESH,
+            refreshes: Every::HOUR.after(now),
+            mount_looks: Every::MINUTE.after(now),
         };
         files.refresh();
         files.cgroup = files.find_cgroup();
@@ -113,14 +117,13 @@ impl ReadingFiles {
     }
 
     /// The readings of now, with what [`state_disk`] said and without what [`HealthFiles`] do.
-    pub fn read(&mut self, disk: StateDisk, asked: &Asked) -> Readings {
-        match self.readings_left.checked_sub(1).filter(|_| self.memory_total_bytes.is_ok()) {
-            Some(left) => self.readings_left = left,
-            None => self.refresh(),
+    pub fn read(&mut self, disk: StateDisk, asked: &Asked, now: Up) -> Readings {
+        if self.refreshes.is_due(now) || self.memory_total_bytes.is_err() {
+            self.refresh();
         }
         let is_new = disk.real_path.is_some();
         self.state_path = disk.real_path.or(self.state_path.take());
-        if is_new || self.is_minute() {
+        if self.mount_looks.is_due(now) || is_new {
             self.made_read_only = self.look_at_mounts();
         }
         let (node_file_system, made_read_only) = (disk.file_system, self.made_read_only.clone());
@@ -132,11 +135,11 @@ impl ReadingFiles {
 
     /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not
     /// be read; once an hour its system may have been upgraded. Answers whether it is another machine now.
-    pub fn recount(&mut self, machine: &mut Machine) -> bool {
+    pub fn recount(&mut self, machine: &mut Machine, now: Up) -> bool {
         // What has changed once is looked at again with the next look.
-        let is_due = self.is_minute() || self.cpus.changed.is_some();
+        let is_due = self.cpus.looks.is_due(now) || self.cpus.changed.is_some();
         let have_changed = is_due && self.cpus.have_changed(&self.root, &mut self.page);
-        let is_upgraded = self.readings_left == 0 && self.is_upgraded(machine);
+        let is_upgraded = self.upgrades.is_due(now) && self.is_upgraded(machine);
         if !have_changed && machine.cpu_count.is_ok() && machine.memory_total_bytes.is_ok() {
             return is_upgraded;
         }
@@ -161,10 +164,6 @@ impl ReadingFiles {
         is_other
     }
 
-    fn is_minute(&self) -> bool {
-        self.readings_left.is_multiple_of(READINGS_PER_MINUTE)
-    }
-
     fn look_at_mounts(&mut self) -> Fact<Option<String>> {
         let ReadingFiles { root, page, mounts, .. } = self;
         let mountinfo = mounts.as_mut().map_err(|absent| absent.clone())?.read_table(root, page)?;
@@ -174,7 +173,6 @@ impl ReadingFiles {
     }
 
     fn refresh(&mut self) {
-        self.readings_left = READINGS_PER_REFRESH;
         let total = |table: String| memory::total_bytes(&table).map_err(|why| Absent::new(MEMINFO, why));
         self.memory_total_bytes = self.root.read_table(MEMINFO).and_then(total);
     }

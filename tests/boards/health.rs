@@ -3,16 +3,18 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use nodepulse::probe::facts::Health;
 use nodepulse::probe::{HealthFiles, Root};
+use nodepulse::time::Up;
 
 use super::Scratch;
 use super::left_out::leave_out;
 
 /// What a process says that starts now.
 fn health(board: &Scratch) -> Health {
-    HealthFiles::new(&Root::new(&board.0)).read()
+    HealthFiles::new(&Root::new(&board.0)).read(Up::BOOT)
 }
 
 /// The fact, or the machine word of why there is none.
@@ -158,7 +160,7 @@ fn wear_is_read_once_an_hour_and_only_grows_but_for_another_device() {
     let mut after = |looks: u32, life_time: &str, cid: &str| {
         board.write("sys/block/mmcblk2/device/life_time", life_time);
         board.write("sys/block/mmcblk2/device/cid", cid);
-        (0..looks).map(|_| wear(&files.read()).unwrap().unwrap()[0]).last().unwrap()
+        (0..looks).map(|_| wear(&files.read(Up::BOOT)).unwrap().unwrap()[0]).last().unwrap()
     };
     assert_eq!(after(7, "0x01 0x02\n", "a"), Some(2));
     assert_eq!(after(300, "0x0a 0x02\n", "a"), Some(2));
@@ -212,18 +214,18 @@ fn a_board_runs_on_the_battery_that_is_its_own_when_no_supply_is_online() {
 fn a_sensor_whose_driver_comes_late_is_found_within_a_minute_and_one_that_goes_is_missed() {
     let board = Scratch::new("late");
     let mut files = HealthFiles::new(&Root::new(&board.0));
-    assert_eq!(undervoltage(&files.read()), None);
+    assert_eq!(undervoltage(&files.read(Up::BOOT)), None);
     board.write("sys/class/hwmon/hwmon3/name", "rpi_volt\n");
     board.write("sys/class/hwmon/hwmon3/in0_lcrit_alarm", "0\n");
     // One look is every ten seconds.
-    let found = (1..=20).find(|_| undervoltage(&files.read()).is_some());
+    let found = (1..=20).find(|_| undervoltage(&files.read(Up::BOOT)).is_some());
     assert!(found.is_some_and(|looks| looks <= 6), "{found:?}");
     board.write("sys/class/hwmon/hwmon3/in0_lcrit_alarm", "1\n");
-    assert_eq!(undervoltage(&files.read()), Some(Ok(true)), "of a file that stays open");
+    assert_eq!(undervoltage(&files.read(Up::BOOT)), Some(Ok(true)), "of a file that stays open");
     fs::remove_dir_all(board.0.join("sys/class/hwmon/hwmon3")).unwrap();
     board.write("sys/class/hwmon/hwmon4/name", "rpi_volt\n");
     board.write("sys/class/hwmon/hwmon4/in0_lcrit_alarm", "0\n");
-    let answers: Vec<_> = (0..400).map(|_| undervoltage(&files.read())).collect();
+    let answers: Vec<_> = (0..400).map(|_| undervoltage(&files.read(Up::BOOT))).collect();
     assert_eq!(answers.last(), Some(&Some(Ok(false))), "within an hour under its new name");
 }
 
@@ -245,7 +247,7 @@ fn an_alarm_that_came_and_went_between_two_looks_is_seen() {
         let say = |value: &str| nix::unistd::sethostname(value).map_err(|errno| format!("sethostname: {errno}"));
         say("0")?;
         let mut files = HealthFiles::new(&Root::new(&board.0));
-        let mut look = || undervoltage(&files.read());
+        let mut look = || undervoltage(&files.read(Up::BOOT));
         assert_eq!([look(), look()], [Some(Ok(false)); 2]);
         say("1")?;
         say("0")?;
@@ -288,17 +290,21 @@ fn errors_of_a_file_system_are_new_when_they_are_dated_since_the_boot_or_become_
     assert_eq!(told(&of("many\n", "0\n")), Some(Err("malformed")));
     let board = of("3\n", "7\n");
     let mut files = HealthFiles::new(&Root::new(&board.0));
-    assert_eq!(file_systems(&files.read()), seen(3, false));
+    assert_eq!(file_systems(&files.read(Up::BOOT)), seen(3, false));
     board.write("sys/fs/ext4/mmcblk0p2/errors_count", "4\n");
-    let found = (1..=20).find(|_| file_systems(&files.read()) == seen(4, true));
+    let found = (1..=20).find(|_| file_systems(&files.read(Up::BOOT)) == seen(4, true));
     assert!(found.is_some_and(|looks| looks <= 6), "within a minute: {found:?}");
     // Of several the worst counts, and one that was pulled out no more.
     board.write("sys/fs/ext4/sda1/errors_count", "9\n");
-    (0..400).for_each(|_| drop(files.read()));
-    assert_eq!(file_systems(&files.read()), seen(4, true));
+    (0..400).for_each(|_| drop(files.read(Up::BOOT)));
+    assert_eq!(file_systems(&files.read(Up::BOOT)), seen(4, true));
     // A file of the kernel says nothing any more through a handle from before.
     board.write("sys/fs/ext4/mmcblk0p2/errors_count", "");
     fs::remove_dir_all(board.0.join("sys/fs/ext4/mmcblk0p2")).unwrap();
-    (0..7).for_each(|_| drop(files.read()));
-    assert_eq!(file_systems(&files.read()), Some(Ok(("sda1".to_owned(), 9, false))));
+    (0..7).for_each(|_| drop(files.read(Up::BOOT)));
+    assert_eq!(file_systems(&files.read(Up::BOOT)), Some(Ok(("sda1".to_owned(), 9, false))));
+    // Where looks are rarer than that, each sees it.
+    board.write("sys/fs/ext4/sda1/errors_count", "10\n");
+    let later = Up::BOOT + Duration::from_secs(300);
+    assert_eq!(file_systems(&files.read(later)), Some(Ok(("sda1".to_owned(), 10, true))));
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use nodepulse::probe::{Asked, ReadingFiles, Root, state_disk};
+use nodepulse::time::Up;
 
 use super::Scratch;
 use super::left_out::leave_out;
@@ -45,7 +46,7 @@ impl Ext4 {
         let root = Root::new("/");
         let directory = format!("{}/lib/nodepulse", self.point());
         let disk = state_disk(&root, &directory, true);
-        ReadingFiles::open(&root).read(disk, &Asked::default()).made_read_only.unwrap()
+        ReadingFiles::open(&root, Up::BOOT).read(disk, &Asked::default(), Up::BOOT).made_read_only.unwrap()
     }
 }
 
@@ -87,9 +88,11 @@ fn a_running_process_notices_it_within_a_minute_and_whatever_the_way_to_the_dire
         std::os::unix::fs::symlink(format!("{}/lib", ext4.point()), &link).unwrap();
         let directory = format!("{link}/nodepulse");
         assert!(Path::new(&directory).is_dir());
-        let mut files = ReadingFiles::open(&root);
-        let mut look =
-            |is_new| files.read(state_disk(&root, &directory, is_new), &Asked::default()).made_read_only.unwrap();
+        let mut files = ReadingFiles::open(&root, Up::BOOT);
+        let mut look = |is_new| {
+            let disk = state_disk(&root, &directory, is_new);
+            files.read(disk, &Asked::default(), Up::BOOT).made_read_only.unwrap()
+        };
         assert_eq!(look(true), None);
         ext4.damage()?;
         // One look is every ten seconds.

@@ -63,11 +63,12 @@ impl Shared {
     }
 
     fn look_at(&self, board: &mut Board, disk: StateDisk, health: Health) -> Input {
-        if board.reading_files.recount(&mut board.machine) {
+        let now = clock::up();
+        if board.reading_files.recount(&mut board.machine, now) {
             ::log::info!(target: "recounted", "read again: {}", probe::report::size_of(&board.machine));
             self.board_given.set(false);
         }
-        let readings = board.reading_files.read(disk, &self.asked.borrow());
+        let readings = board.reading_files.read(disk, &self.asked.borrow(), now);
         let readings = Box::new(Readings { health, ..readings });
         let whole = || {
             let node_name_addresses = self.name_addresses.borrow().clone().unwrap_or_default();

@@ -8,7 +8,7 @@ use super::super::clock;
 use super::super::reactor::Reactor;
 use super::super::thread::Source;
 use crate::probe::{Absent, Health, HealthFiles, Root, Why};
-use crate::time::Up;
+use crate::time::{Every, Up};
 
 /// How long a look at the board waits for its sensors, at most.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -17,9 +17,9 @@ const SLOW: Duration = Duration::from_millis(50);
 /// How long sensors that took longer are left alone.
 const REST: Duration = Duration::from_secs(60);
 
-/// A look at all sensors; one that hangs keeps it for ever. Answers too whether the next one reads files that no look has read
-/// yet, or not for an hour.
-type Look = Box<dyn FnMut() -> (Health, bool) + Send>;
+/// A look at all sensors; one that hangs keeps it for ever. Answers too from when on one reads files that no look has read yet, or
+/// not for an hour.
+type Look = Box<dyn FnMut(Up) -> (Health, Up) + Send>;
 
 /// The sensors of this board. Whether they answer at once is seen on a thread, with each look at new files and with each after
 /// one that was slow; those that do need none.
@@ -29,8 +29,8 @@ pub(super) struct Sensors {
     source: Source,
     /// By the last look.
     said: Health,
-    /// Of the next look.
-    needs_thread: bool,
+    new_files_due: Up,
+    is_slow: bool,
     rests_until: Up,
 }
 
@@ -38,10 +38,14 @@ impl Sensors {
     pub fn of(root: &Root) -> Sensors {
         let root = root.clone();
         Sensors::new(move || {
-            let mut files = HealthFiles::new(&root);
-            Box::new(move || {
-                let said = Health { wall_clock: Some(clock::wall_clock()), ..files.read() };
-                (said, files.is_search_due())
+            let (mut files, mut clock_looks) = (HealthFiles::new(&root), Every::MINUTE);
+            let mut wall_clock = None;
+            Box::new(move |now| {
+                if clock_looks.is_due(now) {
+                    wall_clock = Some(clock::wall_clock());
+                }
+                let said = Health { wall_clock: wall_clock.clone(), ..files.read(now) };
+                (said, files.search_due())
             })
         })
     }
@@ -53,7 +57,8 @@ impl Sensors {
             look: None,
             source,
             said: Health::default(),
-            needs_thread: true,
+            new_files_due: Up::default(),
+            is_slow: false,
             rests_until: Up::default(),
         }
     }
@@ -62,21 +67,24 @@ impl Sensors {
     pub async fn read(&mut self, reactor: &Reactor) -> Health {
         let begun = clock::up();
         match &mut self.look {
-            Some(look) if !self.needs_thread => (self.said, self.needs_thread) = look(),
+            Some(look) if !self.is_slow && begun < self.new_files_due => (self.said, self.new_files_due) = look(begun),
             _ if begun < self.rests_until => return self.said.clone(),
-            _ => self.read_aside(reactor).await,
+            _ => self.read_aside(reactor, begun).await,
         }
         if clock::up() - begun > SLOW {
-            (self.needs_thread, self.rests_until) = (true, clock::up() + REST);
+            (self.is_slow, self.rests_until) = (true, clock::up() + REST);
         }
         self.said.clone()
     }
 
-    async fn read_aside(&mut self, reactor: &Reactor) {
+    async fn read_aside(&mut self, reactor: &Reactor, begun: Up) {
         let mut look = self.look.take().unwrap_or_else(|| (self.open)());
-        let asked = self.source.ask(move || (look(), look));
+        let asked = self.source.ask(move || (look(begun), look));
         match reactor.before(clock::up() + PATIENCE, asked).await.and_then(Result::ok) {
-            Some(((said, is_new), look)) => (self.said, self.needs_thread, self.look) = (said, is_new, Some(look)),
+            Some(((said, due), look)) => {
+                (self.said, self.new_files_due, self.look) = (said, due, Some(look));
+                self.is_slow = false;
+            }
             None => self.said = self.said.unanswered(&Absent::new("/sys/class", Why::Errno(ETIMEDOUT))),
         }
     }
@@ -93,8 +101,8 @@ mod tests {
         health.undervoltage.as_ref().map(|fact| *fact.as_ref().unwrap_or(&false))
     }
 
-    fn low() -> (Health, bool) {
-        (Health { undervoltage: Some(Ok(true)), ..Health::default() }, false)
+    fn low() -> (Health, Up) {
+        (Health { undervoltage: Some(Ok(true)), ..Health::default() }, clock::NEVER)
     }
 
     #[test]
@@ -103,7 +111,7 @@ mod tests {
         let seen = Arc::clone(&threads);
         let mut sensors = Sensors::new(move || {
             let seen = Arc::clone(&seen);
-            Box::new(move || {
+            Box::new(move |_| {
                 seen.lock().unwrap().push(std::thread::current().id());
                 low()
             })
@@ -111,7 +119,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(is_low(&reactor.block_on(sensors.read(&reactor)).unwrap()), Some(true));
             // However busy this machine was.
-            (sensors.needs_thread, sensors.rests_until) = (false, Up::default());
+            (sensors.is_slow, sensors.rests_until) = (false, Up::default());
         }
         let own = std::thread::current().id();
         let aside: Vec<bool> = threads.lock().unwrap().iter().map(|thread| *thread != own).collect();
@@ -124,7 +132,7 @@ mod tests {
         let counted = Arc::clone(&looks);
         let mut sensors = Sensors::new(move || {
             let counted = Arc::clone(&counted);
-            Box::new(move || {
+            Box::new(move |_| {
                 counted.fetch_add(1, SeqCst);
                 let begun = clock::up();
                 while clock::up() - begun <= SLOW {
@@ -148,7 +156,7 @@ mod tests {
         let hang = Arc::new(Mutex::new(Some(hang)));
         let mut sensors = Sensors::new(move || {
             let hang = hang.lock().unwrap().take();
-            Box::new(move || {
+            Box::new(move |_| {
                 let _ = hang.as_ref().map(mpsc::Receiver::recv);
                 low()
             })
