@@ -4,11 +4,12 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use super::cluster::Result;
+use super::figures;
 use super::programs::ROOT;
 use super::table::Row;
 
 /// What people compare.
-const ROWS: [&str; 4] = ["IP bytes per day", "processor time per day", "memory (RSS)", "context switches per renewal"];
+const ROWS: [&str; 4] = ["IP bytes per day", "processor time per day", "memory (RSS)", figures::WAKE_UPS];
 const BAR: usize = 20;
 /// Where bars begin, and how long the longest is. In points.
 const LEFT: usize = 160;

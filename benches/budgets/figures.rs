@@ -186,6 +186,19 @@ fn sums<'a>(exchanges: impl Iterator<Item = &'a Exchange>) -> String {
     sums.join(", ")
 }
 
+/// How often each program was on a processor.
+pub fn wake_ups(figures: &[Figures]) -> [Row; 2] {
+    let each = |of: &dyn Fn(&Figures) -> Option<f64>| figures.iter().map(of).collect::<Vec<_>>();
+    let waits = each(&|one| one.per_renewal(one.usage.waits));
+    let preemptions = each(&|one| one.per_renewal(one.usage.preemptions));
+    [
+        Row::new(WAKE_UPS, Some(1.3), &waits, table::tenths),
+        Row::new("preemptions by others per renewal", None, &preemptions, table::tenths),
+    ]
+}
+
+pub const WAKE_UPS: &str = "wake-ups per renewal";
+
 /// What each program sends and receives, over IPv4 or over what it was measured with. `unwatched`: which of them is nodepulse
 /// without a watch. From its figures are an assertion, which one with a watch never makes, and a report alone: with a watch its
 /// echo comes along with it.

@@ -9,7 +9,7 @@ use super::figures::{self, Figures, Plan};
 use super::outage::{self, site};
 use super::programs;
 use super::subject::{Place, Subject};
-use super::table::{self, Row};
+use super::table;
 use super::wire::{Capture, Sees};
 
 pub const ARGUMENT: &str = "--link";
@@ -59,14 +59,8 @@ pub fn inside(quick: bool) -> Result<()> {
 }
 
 fn print(plan: &Plan, triple: &str, subjects: &[Subject], figures: &[Figures]) {
-    let each = |of: &dyn Fn(&Figures) -> Option<f64>| figures.iter().map(of).collect::<Vec<_>>();
     let mut rows = figures::bytes_on_the_wire(figures, None);
-    rows.extend([Row::new(
-        "context switches per renewal",
-        Some(1.3),
-        &each(&|one| one.per_renewal(one.usage.switches)),
-        table::tenths,
-    )]);
+    rows.extend(figures::wake_ups(figures));
     let family = |one: &Subject| if one.address.is_ipv4() { "" } else { ", IPv6" };
     let titles: Vec<String> = subjects.iter().map(|one| format!("{}{}", one.title, family(one))).collect();
     println!(

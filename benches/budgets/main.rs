@@ -173,12 +173,9 @@ fn print(
             .with_remark(helper_at, helper),
         Row::new("of it not the program file's", None, &each(&|one| kib(one.usage.rss_anon_kib)), table::megabytes),
         Row::new("program", Some(1.70e6), &sizes, table::megabytes),
-        Row::new(
-            "context switches per renewal",
-            Some(1.3),
-            &each(&|one| one.per_renewal(one.usage.switches)),
-            table::tenths,
-        ),
+    ];
+    rows.extend(figures::wake_ups(figures));
+    rows.extend([
         Row::new("system calls per renewal", Some(6.0), &each(&calls), table::tenths),
         Row::new(
             "processor time per renewal",
@@ -187,7 +184,7 @@ fn print(
             table::milliseconds,
         ),
         Row::new("processor time per day", None, &each(&cpu_per_day), table::seconds),
-    ];
+    ]);
     rows.extend(figures::bytes_on_the_wire(figures, figures.len().checked_sub(1)));
     rows.extend([
         Row::new(

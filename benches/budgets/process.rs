@@ -11,8 +11,10 @@ pub struct Usage {
     pub threads: u64,
     pub rss_kib: u64,
     pub rss_anon_kib: u64,
-    /// Voluntary and not, over all threads.
-    pub switches: u64,
+    /// How often it waited, over all threads.
+    pub waits: u64,
+    /// How often something else got its processor.
+    pub preemptions: u64,
     /// Time on a processor, over all threads.
     pub cpu_ns: u64,
     /// Sent to the storage layer.
@@ -40,7 +42,8 @@ impl Usage {
 
     fn add_thread(&mut self, task: &Path) -> Result<()> {
         let status = read(&task.join("status").display().to_string())?;
-        self.switches += field(&status, "voluntary_ctxt_switches:")? + field(&status, "nonvoluntary_ctxt_switches:")?;
+        self.waits += field(&status, "voluntary_ctxt_switches:")?;
+        self.preemptions += field(&status, "nonvoluntary_ctxt_switches:")?;
         // In nanoseconds; `stat` counts hundredths of a second, which is a day's worth of a renewal.
         let schedstat = read(&task.join("schedstat").display().to_string())?;
         self.cpu_ns += schedstat.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
@@ -50,7 +53,8 @@ impl Usage {
     /// The counters since `earlier`; the rest as it is now.
     pub fn since(self, earlier: Usage) -> Usage {
         Usage {
-            switches: self.switches.saturating_sub(earlier.switches),
+            waits: self.waits.saturating_sub(earlier.waits),
+            preemptions: self.preemptions.saturating_sub(earlier.preemptions),
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
             written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
             ..self
@@ -66,7 +70,8 @@ impl std::ops::Add for Usage {
             threads: self.threads + other.threads,
             rss_kib: self.rss_kib + other.rss_kib,
             rss_anon_kib: self.rss_anon_kib + other.rss_anon_kib,
-            switches: self.switches + other.switches,
+            waits: self.waits + other.waits,
+            preemptions: self.preemptions + other.preemptions,
             cpu_ns: self.cpu_ns + other.cpu_ns,
             written_bytes: self.written_bytes + other.written_bytes,
         }
