@@ -21,6 +21,7 @@ pub struct Every {
 
 impl Every {
     pub const HOUR: Every = Every::looks(360, Duration::from_secs(3600));
+    pub const TEN_MINUTES: Every = Every::looks(60, Duration::from_secs(595));
     /// A look once a minute may come a little early.
     pub const MINUTE: Every = Every::looks(6, Duration::from_secs(55));
 

@@ -27,6 +27,8 @@ mod network;
 mod shared;
 #[path = "boards/size.rs"]
 mod size;
+#[path = "boards/uplink.rs"]
+mod uplink;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ pub enum ConditionSetting {
 pub type PerCondition = TextMap<ConditionSetting>;
 
 /// Those that can be switched off, each with its threshold, if it has one: what it may be.
-const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 8] = [
+const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 9] = [
     ("FilesystemCorruptionProblem", None),
     ("NTPProblem", None),
     ("Undervoltage", None),
@@ -26,6 +26,8 @@ const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 8] = [
     ("ThermalThrottled", Some(40..=120)),
     // Percent of an eMMC's life, which counts in tenths.
     ("StorageWearHigh", Some(10..=100)),
+    // How often the carrier comes or goes in ten minutes.
+    ("UplinkDegraded", Some(2..=100)),
     ("OnBattery", None),
     // Percent of its capacity.
     ("BatteryLow", Some(1..=95)),

@@ -159,6 +159,8 @@ pub const MEMORY_BYTES: u64 = 1 << 52;
 pub const JUDGEMENT_KEPT: Duration = Duration::from_secs(60);
 /// A condition of the board that changed does not change again for so long, whatever its sensor says.
 pub const CONDITION_CHANGE_PERIOD: Duration = Duration::from_secs(60);
+/// Interfaces of which the carrier is watched: those that a default route led through, and what is below them.
+pub const UPLINKS: usize = 32;
 /// Names of one directory below the probe's root.
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Serial numbers and MAC addresses of a board that it is not identified by.

@@ -123,6 +123,7 @@ pub struct Health {
     pub storage_wear: Option<Fact<Wear>>,
     pub power: Option<Fact<Power>>,
     pub file_systems: Option<Fact<FileSystemErrors>>,
+    pub uplink: Option<Fact<Uplink>>,
     /// Of the machine that the agent runs on: no file says it.
     pub wall_clock: Option<Fact<WallClock>>,
 }
@@ -149,6 +150,25 @@ pub struct FileSystemErrors {
     pub count: u64,
     /// One of them since the boot.
     pub is_new: bool,
+}
+
+/// The interface that the default route leads through.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Uplink {
+    pub interface: String,
+    /// The one that it led through before it moved to a modem.
+    pub moved_from: Option<String>,
+    /// How often the carrier of an interface that it led through came or went in the last ten minutes.
+    pub carrier_changes: u64,
+    /// Mb/s, where the interface says that: now, and at best.
+    pub speed_mbps: Option<u64>,
+    pub fastest_mbps: Option<u64>,
+    /// Of Wi-Fi.
+    pub signal_dbm: Option<i64>,
+    /// In the last ten minutes.
+    pub errors: u64,
+    pub packets: u64,
 }
 
 /// How a board with a battery of its own is supplied.
@@ -208,13 +228,14 @@ impl Health {
     /// Of the same board, where its sensors do not answer.
     #[must_use]
     pub fn unanswered(&self, why: &Absent) -> Health {
-        let Health { undervoltage, thermal, storage_wear, power, file_systems, wall_clock } = self;
+        let Health { undervoltage, thermal, storage_wear, power, file_systems, uplink, wall_clock } = self;
         Health {
             undervoltage: undervoltage.as_ref().map(|_| Err(why.clone())),
             thermal: thermal.as_ref().map(|_| Err(why.clone())),
             storage_wear: storage_wear.as_ref().map(|_| Err(why.clone())),
             power: power.as_ref().map(|_| Err(why.clone())),
             file_systems: file_systems.as_ref().map(|_| Err(why.clone())),
+            uplink: uplink.as_ref().map(|_| Err(why.clone())),
             wall_clock: wall_clock.clone(),
         }
     }

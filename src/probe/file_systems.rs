@@ -6,14 +6,11 @@
 //! /proc/stat                              btime 1767220000\n
 //! ```
 
-use super::attribute;
 use super::facts::{Absent, Fact, FileSystemErrors, Why};
 use super::root::{OpenFile, Root};
 
 const EXT4: &str = "/sys/fs/ext4";
 const STAT: &str = "/proc/stat";
-/// What one of these attributes says, with room to spare.
-const VALUE_BYTES: usize = 64;
 
 /// The counters of the file systems that are mounted, kept open.
 #[derive(Debug, Default)]
@@ -62,9 +59,7 @@ impl FileSystemFiles {
 
 impl Counter {
     fn read(&mut self, root: &Root) -> Fact<FileSystemErrors> {
-        let mut page = [0; VALUE_BYTES];
-        let count = attribute::count(self.file.read(root, &mut page)?);
-        let count = count.map_err(|why| Absent::new(&self.file.path, why))?;
+        let count = self.file.count(root)?;
         let first = *self.first.get_or_insert(count);
         // More than at first, whatever the clocks say; or dated since the boot.
         let is_new = count > first

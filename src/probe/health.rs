@@ -5,17 +5,14 @@
 //! /sys/class/hwmon/hwmon3/in0_lcrit_alarm  0\n
 //! ```
 
-use super::attribute;
 use super::facts::{Absent, Fact, Health, Why};
 use super::file_systems::FileSystemFiles;
 use super::power::PowerFiles;
 use super::root::{OpenFile, Root};
 use super::thermal::ThermalFiles;
+use super::uplink::UplinkFiles;
 use super::wear::WearFiles;
 use crate::time::{Every, Up};
-
-/// What one of these attributes says, with room to spare.
-const VALUE_BYTES: usize = 64;
 
 /// The files of the sensors that this board has, kept open: one or two system calls for each at a look.
 #[derive(Debug)]
@@ -32,6 +29,7 @@ pub struct HealthFiles {
     wear: WearFiles,
     power: Option<PowerFiles>,
     file_systems: FileSystemFiles,
+    uplink: UplinkFiles,
 }
 
 /// An alarm that its driver takes back by itself, after two seconds.
@@ -55,6 +53,7 @@ impl HealthFiles {
             wear: WearFiles::default(),
             power: None,
             file_systems: FileSystemFiles::default(),
+            uplink: UplinkFiles::new(),
         }
     }
 
@@ -74,13 +73,14 @@ impl HealthFiles {
         if self.counts.is_due(now) {
             self.file_systems.look(&self.root);
         }
-        let HealthFiles { root, undervoltage, thermal, wear, power, file_systems, .. } = self;
+        let HealthFiles { root, undervoltage, thermal, wear, power, file_systems, uplink, .. } = self;
         Health {
             undervoltage: undervoltage.as_mut().map(|alarm| alarm.was_raised(root)),
             thermal: thermal.as_mut().map(|files| files.read(root)),
             storage_wear: wear.worst(),
             power: power.as_mut().and_then(|files| files.read(root)),
             file_systems: file_systems.worst(),
+            uplink: uplink.look(root, now),
             wall_clock: None,
         }
     }
@@ -110,7 +110,7 @@ impl Alarm {
     /// Since the look before. The driver says when it changes: one that is off again was on meanwhile.
     fn was_raised(&mut self, root: &Root) -> Fact<bool> {
         let has_news = self.file.has_news();
-        let is_on = match number(&mut self.file, root)? {
+        let is_on = match self.file.count(root)? {
             0 => false,
             1 => true,
             other => return Err(Absent::new(&self.file.path, Why::Malformed(format!("{other} is no alarm")))),
@@ -118,9 +118,4 @@ impl Alarm {
         let was_on = std::mem::replace(&mut self.was_on, is_on);
         Ok(is_on || has_news && !was_on)
     }
-}
-
-fn number(file: &mut OpenFile, root: &Root) -> Fact<u64> {
-    let mut page = [0; VALUE_BYTES];
-    attribute::count(file.read(root, &mut page)?).map_err(|why| Absent::new(&file.path, why))
 }

@@ -30,6 +30,7 @@ mod resources;
 mod root;
 mod routes;
 mod thermal;
+mod uplink;
 mod wear;
 
 pub use cloud::complete as complete_by_cloud;

@@ -94,6 +94,11 @@ fn health(page: &mut Page, health: &Health) {
         let since = if errors.is_new { ", some since the boot" } else { "" };
         format!("{} on {} since its last fsck{since}", errors.count, errors.device)
     });
+    page.sensor("uplink", &health.uplink, |uplink| {
+        let speed = uplink.speed_mbps.map(|mbps| format!(", {mbps} Mb/s"));
+        let signal = uplink.signal_dbm.map(|dbm| format!(", {dbm} dBm"));
+        format!("{}{}{}", uplink.interface, speed.unwrap_or_default(), signal.unwrap_or_default())
+    });
     page.sensor("clock", &health.wall_clock, |clock| {
         let kept = if clock.is_synchronised { "kept right, within" } else { "kept right by nobody, may be off by" };
         let text = format!("{kept} {} ms", clock.most_off_us / 1000);

@@ -280,6 +280,9 @@ impl Kind {
     }
 }
 
+/// What a file of one number says, with room to spare.
+const VALUE_BYTES: usize = 64;
+
 /// A file that stays open, because opening it again every ten seconds would be two more system calls.
 #[derive(Debug)]
 pub(super) struct OpenFile {
@@ -320,6 +323,12 @@ impl OpenFile {
             return Err(Absent::new(&self.path, Why::Empty));
         }
         str::from_utf8(bytes).map_err(|_| Absent::new(&self.path, Why::Malformed("not UTF-8".to_owned())))
+    }
+
+    /// What a file of one number says now.
+    pub(super) fn count(&mut self, root: &Root) -> Fact<u64> {
+        let mut page = [0; VALUE_BYTES];
+        attribute::count(self.read(root, &mut page)?).map_err(|why| Absent::new(&self.path, why))
     }
 
     /// All that the file says now, as [`Root::read_table`] has it, by way of `page`: one system call for each page, and one

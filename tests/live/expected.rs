@@ -87,13 +87,24 @@ fn conditions(disk_pressure: bool) -> Value {
     let sound = "No file system has had errors since the boot";
     let corrupt = condition("FilesystemCorruptionProblem", "False", "FilesystemIsOK", sound);
     let clock = condition("NTPProblem", "False", "NTPIsUp", "The clock is kept right");
-    all.into_iter().chain(has_ext4().then_some(corrupt)).chain([clock, ready]).collect()
+    let uplink = condition("UplinkDegraded", "False", "UplinkOK", "The connection of the board is good");
+    let of_board = has_ext4().then_some(corrupt).into_iter().chain([clock]).chain(has_uplink().then_some(uplink));
+    all.into_iter().chain(of_board).chain([ready]).collect()
 }
 
 /// Whether this machine counts the errors of a file system.
 pub fn has_ext4() -> bool {
     let mounted = fs::read_dir("/sys/fs/ext4").into_iter().flatten().flatten();
     mounted.into_iter().any(|device| device.path().join("errors_count").exists())
+}
+
+/// Whether a default route of this machine leads through an interface whose carrier is counted.
+pub fn has_uplink() -> bool {
+    let routes = fs::read_to_string("/proc/net/route").unwrap_or_default();
+    let fields = routes.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let through = fields.filter(|fields| fields.get(1) == Some(&"00000000") && fields.get(7) == Some(&"00000000"));
+    let mut interfaces = through.filter_map(|fields| fields.first().copied());
+    interfaces.any(|name| Path::new(&format!("/sys/class/net/{name}/carrier_changes")).exists())
 }
 
 /// Capacity, allocatable, and whether the disk is fuller than the defaults allow.

@@ -1,13 +1,14 @@
 //! Cables, routes and addresses that go away under a connection, and how soon the Lease is renewed over another one.
 
-use super::super::cluster::{Cluster, NodeIdentity, Result, wait_until};
-use super::super::requests::{SOON, is_renewal, now_us, wait_until_ready};
+use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
+use super::super::requests::{SOON, is_renewal, now_us, wait_for_event, wait_for_node, wait_until_ready};
 use super::Case;
 use super::site::{Site, run};
 use nix::sched::{CloneFlags, unshare};
 use nodepulse::io::clock;
 use nodepulse::io::reactor::Reactor;
 use nodepulse::io::watches::LinkWatch;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
@@ -19,6 +20,7 @@ pub fn cases() -> Vec<Case> {
         an_address_that_changes_takes_the_connection_with_it,
         an_agent_that_was_frozen_uses_no_connection_of_before,
         a_carrier_that_comes_up_is_heard_once_for_all_its_messages,
+        a_cable_that_comes_loose_again_and_again_is_a_condition_of_the_node,
     ]
 }
 
@@ -168,4 +170,31 @@ fn a_carrier_that_comes_up_is_heard_once_for_all_its_messages(_: &Cluster) -> Re
         Ok(())
     };
     std::thread::scope(|scope| scope.spawn(listen).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The carrier is read with each sixth look, which come every second here.
+fn a_cable_that_comes_loose_again_and_again_is_a_condition_of_the_node(cluster: &Cluster) -> Result<()> {
+    let site = Site::new(cluster)?;
+    // The interfaces of the site, not of the machine.
+    site.inside(&["mount", "-t", "sysfs", "sysfs", "/sys"])?;
+    let node = cluster.node("loose")?;
+    let mut agent = site.agent(cluster, &cluster.api, &node)?;
+    wait_until_ready(cluster, &node)?;
+    let uplink = |status: &'static str, reason: &'static str| {
+        let is_so = move |node: &Value| {
+            let found = condition(node, "UplinkDegraded")?;
+            (found["status"] == status && found["reason"] == reason).then(|| found["message"].clone())
+        };
+        wait_for_node(cluster, &node, &format!("UplinkDegraded {status}"), 2 * SOON, is_so)
+    };
+    uplink("False", "UplinkOK")?;
+    for _ in 0..3 {
+        site.cut(0)?;
+        site.mend(0)?;
+        wait_for_renewal(cluster, &node, now_us(), SOON)?;
+    }
+    let message = uplink("True", "LinkFlapping")?.to_string();
+    assert!(message.contains("eth0, its carrier came or went "), "{message}");
+    wait_for_event(cluster, &node, "UplinkDegraded")?;
+    agent.check()
 }

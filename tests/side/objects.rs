@@ -51,6 +51,12 @@ const NODE: &[Row] = &[
     row("status.conditions[NTPProblem].reason", "-", "NTPIsUp", NOT_A_KUBELETS),
     row("status.conditions[NTPProblem].message", "-", "The clock is kept right", NOT_A_KUBELETS),
     row("status.conditions[NTPProblem].last*Time", "-", "<time>", NOT_A_KUBELETS),
+    // Of a machine with a default route.
+    sometimes("status.conditions[UplinkDegraded].type", "-", "UplinkDegraded", NOT_A_KUBELETS),
+    sometimes("status.conditions[UplinkDegraded].status", "-", "False", NOT_A_KUBELETS),
+    sometimes("status.conditions[UplinkDegraded].reason", "-", "UplinkOK", NOT_A_KUBELETS),
+    sometimes("status.conditions[UplinkDegraded].message", "-", "The connection of the board is good", NOT_A_KUBELETS),
+    sometimes("status.conditions[UplinkDegraded].last*Time", "-", "<time>", NOT_A_KUBELETS),
     row("status.runtimeHandlers*", "*", "-", NO_RUNTIME),
     row("status.features.*", "*", "-", NO_RUNTIME),
     row("status.declaredFeatures*", "*", "-", "UPD-4: these features are about pods; no container runtime"),
@@ -131,9 +137,13 @@ fn conditions_are_in_the_kubelets_order(cluster: &Cluster) -> Result<()> {
         Leaves::from([("conditions".to_owned(), texts(&list, "type"))])
     });
     assert_eq!(kubelet["conditions"], "MemoryPressure, DiskPressure, PIDPressure, Ready");
+    // Whether there is ext4, and a default route, is the machine's.
     let all = "MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, NTPProblem, Ready|\
+               MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, NTPProblem, UplinkDegraded, Ready|\
                MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, FilesystemCorruptionProblem, NTPProblem, \
-               Ready";
+               Ready|\
+               MemoryPressure, DiskPressure, PIDPressure, ReadonlyFilesystem, FilesystemCorruptionProblem, NTPProblem, \
+               UplinkDegraded, Ready";
     judge("Order of conditions", &kubelet, &nodepulse, &[row("conditions", "*", all, NOT_A_KUBELETS)])
 }
 

@@ -122,6 +122,7 @@ const MACHINE: &[Row] = &[
         "*",
         "a condition of the board",
     ),
+    sometimes("PATCH.status.$setElementOrder/conditions[UplinkDegraded].type", "-", "*", "a condition of the board"),
     sometimes("PATCH.status.$setElementOrder/conditions[NTPProblem].type", "-", "*", "node-problem-detector's"),
 ];
 

@@ -115,6 +115,40 @@ pub(in crate::node) fn clock_wrong<'a>(facts: &'a Facts, _: &Settings) -> Seen<'
     })
 }
 
+/// How often the carrier may come and go in ten minutes.
+const CARRIER_CHANGES: u64 = 6;
+/// Of what a port did once that does as little as one of the others now. Mb/s.
+const FAST_MBPS: u64 = 1000;
+const SLOW_MBPS: [u64; 2] = [10, 100];
+/// Below that a Wi-Fi is too weak, dBm.
+const WEAK_DBM: i64 = -80;
+/// Of ten minutes: more than so many, and than a hundredth of the packets.
+const ERRORS: u64 = 100;
+
+pub(in crate::node) fn uplink_degraded<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
+    let most = settings.condition_threshold("UplinkDegraded").map_or(CARRIER_CHANGES, u64::from);
+    seen(facts.readings.health.uplink.as_ref(), |link| {
+        let (detail, worse) = if link.carrier_changes >= most {
+            (format!("its carrier came or went {} times in ten minutes", link.carrier_changes), None)
+        } else if let Some(before) = &link.moved_from {
+            (format!("a modem in the place of {before}"), Some(("RouteFailover", 1)))
+        } else if link.errors > ERRORS && link.errors > link.packets / 100 {
+            let text = format!("{} errors in ten minutes, and {} packets", link.errors, link.packets);
+            (text, Some(("InterfaceErrors", 0)))
+        } else if let Some(dbm) = link.signal_dbm.filter(|dbm| *dbm < WEAK_DBM) {
+            (format!("a signal of {dbm} dBm"), Some(("WeakSignal", 5)))
+        } else if let (Some(mbps), true) = (link.speed_mbps, link.fastest_mbps >= Some(FAST_MBPS))
+            && SLOW_MBPS.contains(&mbps)
+        {
+            (format!("{mbps} Mb/s where it had {} before", link.fastest_mbps.unwrap_or(mbps)), Some(("LinkSlow", 1)))
+        } else {
+            return Seen::Well;
+        };
+        let worse = worse.map(|(reason, minutes)| Worse { reason, set_after: Duration::from_secs(60 * minutes) });
+        Seen::Bad(Bad { detail: Some(format!("{}, {detail}", link.interface)), worse })
+    })
+}
+
 /// Of a board with a battery whose other supplies can be seen.
 pub(in crate::node) fn on_battery<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
     seen(facts.readings.health.power.as_ref(), |power| match power.on_battery {
@@ -166,7 +200,7 @@ mod tests {
     use super::*;
     use crate::config::settings::ConditionSetting;
     use crate::node::tests::samples;
-    use crate::probe::facts::{FileSystemErrors, Power, Thermal, WallClock, Wear};
+    use crate::probe::facts::{FileSystemErrors, Power, Thermal, Uplink, WallClock, Wear};
 
     fn zone(kind: &str, degrees: i64, passive: Option<i64>, critical: Option<i64>) -> Zone {
         let [passive_millidegrees, critical_millidegrees] = [passive, critical].map(|trip| trip.map(|at| at * 1000));
@@ -291,6 +325,45 @@ mod tests {
             let worse = of(true, is_synchronised, 0).unwrap().1;
             assert_eq!(worse, Some(("ClockUnset", Duration::ZERO)));
         }
+    }
+
+    #[test]
+    fn an_uplink_is_poor_for_one_reason_at_a_time_the_worst_first() {
+        let mut facts = samples::facts();
+        let well = Uplink { interface: "eth0".to_owned(), packets: 1_000_000, ..Uplink::default() };
+        let mut settings = samples::settings();
+        let mut of = |settings: &Settings, uplink: Uplink| {
+            facts.readings.health.uplink = Some(Ok(uplink));
+            match uplink_degraded(&facts, settings) {
+                Seen::Well => "well".to_owned(),
+                Seen::Bad(Bad { detail, worse }) => {
+                    let reason = worse.map(|worse| format!("{} {} s ", worse.reason, worse.set_after.as_secs()));
+                    format!("{}{}", reason.unwrap_or_default(), detail.unwrap())
+                }
+                _ => panic!("neither well nor bad"),
+            }
+        };
+        assert_eq!(of(&settings, well.clone()), "well");
+        let flapping = |carrier_changes| Uplink { carrier_changes, ..well.clone() };
+        let came_and_went = "eth0, its carrier came or went 6 times in ten minutes";
+        assert_eq!([of(&settings, flapping(5)), of(&settings, flapping(6))], ["well", came_and_went]);
+        let errors = |errors, packets| Uplink { errors, packets, ..well.clone() };
+        let lost = "InterfaceErrors 0 s eth0, 101 errors in ten minutes, and 10000 packets";
+        assert_eq!([of(&settings, errors(101, 10_000)), of(&settings, errors(101, 10_200))], [lost, "well"]);
+        assert_eq!(of(&settings, errors(100, 50)), "well", "too few to tell");
+        let signal = |signal_dbm| Uplink { signal_dbm: Some(signal_dbm), ..well.clone() };
+        let weak = "WeakSignal 300 s eth0, a signal of -81 dBm";
+        assert_eq!([of(&settings, signal(-80)), of(&settings, signal(-81))], ["well", weak]);
+        let speed = |now, best| Uplink { speed_mbps: Some(now), fastest_mbps: Some(best), ..well.clone() };
+        let slow = "LinkSlow 60 s eth0, 100 Mb/s where it had 1000 before";
+        assert_eq!([of(&settings, speed(1000, 2500)), of(&settings, speed(100, 1000))], ["well", slow]);
+        assert_eq!(of(&settings, speed(10, 100)), "well", "a port that never had more");
+        let moved = Uplink { moved_from: Some("eth1".to_owned()), ..flapping(0) };
+        assert_eq!(of(&settings, moved.clone()), "RouteFailover 60 s eth0, a modem in the place of eth1");
+        let all = Uplink { carrier_changes: 6, errors: 101, packets: 0, signal_dbm: Some(-90), ..moved };
+        assert_eq!(of(&settings, all), came_and_went);
+        settings.conditions.insert("UplinkDegraded".to_owned(), ConditionSetting::Threshold(2));
+        assert_ne!(of(&settings, flapping(2)), "well", "by the settings");
     }
 
     #[test]

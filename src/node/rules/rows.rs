@@ -157,6 +157,16 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
         like: Like::Problem,
     },
     Row {
+        kind: "UplinkDegraded",
+        judge: Judge::Board(Gauge { look: looks::uplink_degraded, set_after: AT_ONCE, clear_after: minutes(15) }),
+        words: [
+            Words("LinkFlapping", "The connection of the board is poor", "UplinkDegraded"),
+            Words("UplinkOK", "The connection of the board is good", "UplinkOK"),
+            Words("UplinkUnreadable", "the counters of the uplink cannot be read", "UplinkUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
         kind: "OnBattery",
         judge: Judge::Board(Gauge { look: looks::on_battery, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
         words: [

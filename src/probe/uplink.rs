@@ -1,0 +1,215 @@
+//! Turns the counters of the interface that the default route leads through into how well the board is connected.
+//!
+//! ```text
+//! /sys/class/net/eth0/carrier_changes       4\n             up and down, since its driver was loaded
+//! /sys/class/net/eth0/speed                 1000\n          Mb/s; -1, or an error: not known
+//! /sys/class/net/eth0/statistics/rx_errors  0\n
+//! /sys/class/net/wwan0/uevent               DEVTYPE=wwan\n  a modem
+//! /proc/net/wireless                        wlan0: 0000   70.  -40.  -256  ...    quality, level in dBm, noise
+//! ```
+
+use std::time::Duration;
+
+use super::facts::{Absent, Fact, Uplink, Why};
+use super::network::INTERFACES;
+use super::root::{OpenFile, Root};
+use super::{attribute, routes};
+use crate::config::limits::UPLINKS;
+use crate::time::{Every, Up};
+
+/// How far back changes are counted.
+const LOOKED_BACK: Duration = Duration::from_secs(600);
+/// After a boot, or once a device was plugged in, its carrier comes and goes.
+const SETTLES: Duration = Duration::from_secs(120);
+/// What an interface that does not know its speed may say for it, beside -1.
+const SPEEDS_MBPS: std::ops::RangeInclusive<u64> = 1..=65_534;
+/// Weaker than what any radio hears, dBm: not known.
+const WEAKEST_DBM: i64 = -200;
+
+/// The files of the interfaces that a default route led through, kept open.
+#[derive(Debug)]
+pub(super) struct UplinkFiles {
+    minutes: Every,
+    routes: Every,
+    carriers: Vec<Carrier>,
+    /// When, and how many.
+    changes: Vec<(Up, u64)>,
+    /// Until then changes are of no account.
+    settled_at: Up,
+    link: Option<Link>,
+    said: Option<Fact<Uplink>>,
+}
+
+#[derive(Debug)]
+struct Carrier {
+    file: OpenFile,
+    changes: u64,
+}
+
+/// The interface in use.
+#[derive(Debug)]
+struct Link {
+    said: Uplink,
+    is_modem: bool,
+    is_wireless: bool,
+    /// Errors and packets since its driver was loaded.
+    counted: Option<(u64, u64)>,
+}
+
+impl UplinkFiles {
+    pub(super) fn new() -> UplinkFiles {
+        UplinkFiles {
+            minutes: Every::MINUTE,
+            routes: Every::TEN_MINUTES,
+            carriers: Vec::new(),
+            changes: Vec::new(),
+            settled_at: Up::BOOT + SETTLES,
+            link: None,
+            said: None,
+        }
+    }
+
+    /// What is known of it; `None`: no default route has led through an interface with a carrier. To be asked with each look at
+    /// the board; once a minute it reads a file for each interface, every ten minutes a few more.
+    pub(super) fn look(&mut self, root: &Root, now: Up) -> Option<Fact<Uplink>> {
+        if self.minutes.is_due(now) {
+            let is_due = self.routes.is_due(now);
+            // Where a carrier came or went, the route may have moved.
+            if self.count_changes(root, now) || is_due || self.link.is_none() {
+                self.find(root);
+            }
+            self.said = self.listen(root, is_due);
+        }
+        self.said.clone()
+    }
+
+    /// Answers whether anything has changed.
+    fn count_changes(&mut self, root: &Root, now: Up) -> bool {
+        let (mut more, mut is_other) = (0, false);
+        self.carriers.retain_mut(|carrier| {
+            let Ok(changes) = carrier.file.count(root) else {
+                is_other = true;
+                return false;
+            };
+            match changes.checked_sub(std::mem::replace(&mut carrier.changes, changes)) {
+                Some(added) => more += added,
+                // Plugged in again.
+                None => is_other = true,
+            }
+            true
+        });
+        if is_other {
+            self.settled_at = self.settled_at.max(now + SETTLES);
+            if let Some(link) = &mut self.link {
+                (link.counted, link.said.fastest_mbps) = (None, None);
+            }
+        }
+        self.changes.retain(|(at, _)| now - *at < LOOKED_BACK);
+        if more > 0 && now >= self.settled_at {
+            self.changes.push((now, more));
+        }
+        more > 0 || is_other
+    }
+
+    /// Where there is no default route, the interface stays that of before: nobody sees what its carrier does meanwhile but us.
+    fn find(&mut self, root: &Root) {
+        let Some(interface) = default_interface(root) else { return };
+        let folder = format!("{INTERFACES}/{interface}");
+        let below = root.list(&folder).unwrap_or_default();
+        let below = below.iter().filter_map(|name| name.strip_prefix("lower_"));
+        // What is below a bridge, a bond or a VLAN, but for what a program made.
+        let below = below.filter(|name| root.exists(&format!("{INTERFACES}/{name}/device")));
+        for path in below.chain([interface.as_str()]).map(carrier_of) {
+            let mut file = OpenFile::new(path);
+            let is_known = self.carriers.iter().any(|known| known.file.path == file.path);
+            if let (false, Ok(changes)) = (is_known, file.count(root)) {
+                if self.carriers.len() == UPLINKS {
+                    self.carriers.clear();
+                }
+                self.carriers.push(Carrier { file, changes });
+            }
+        }
+        let before = self.link.take_if(|link| link.said.interface != interface);
+        if self.link.is_some() || before.is_none() && !self.has_carrier(&interface) {
+            return;
+        }
+        let uevent = root.read_table(&format!("{folder}/uevent")).unwrap_or_default();
+        let is_modem = uevent.lines().any(|line| line == "DEVTYPE=wwan");
+        let moved_from = before.filter(|_| is_modem).and_then(|before| match before.is_modem {
+            true => before.said.moved_from,
+            false => Some(before.said.interface),
+        });
+        self.link = Some(Link {
+            said: Uplink { interface, moved_from, ..Uplink::default() },
+            is_modem,
+            is_wireless: ["wireless", "phy80211"].iter().any(|name| root.exists(&format!("{folder}/{name}"))),
+            counted: None,
+        });
+    }
+
+    fn has_carrier(&self, interface: &str) -> bool {
+        let path = carrier_of(interface);
+        self.carriers.iter().any(|known| known.file.path == path)
+    }
+
+    fn listen(&mut self, root: &Root, is_due: bool) -> Option<Fact<Uplink>> {
+        let interface = &self.link.as_ref()?.said.interface;
+        if !self.has_carrier(interface) {
+            return Some(Err(Absent::new(&carrier_of(interface), Why::NoSuchFile)));
+        }
+        let link = self.link.as_mut()?;
+        link.said.carrier_changes = self.changes.iter().map(|(_, changes)| changes).sum();
+        if is_due || link.counted.is_none() {
+            link.measure(root);
+        }
+        link.said.signal_dbm = if link.is_wireless { signal_dbm(root, &link.said.interface) } else { None };
+        Some(Ok(link.said.clone()))
+    }
+}
+
+impl Link {
+    /// Its speed, and what has been lost since the last time.
+    fn measure(&mut self, root: &Root) {
+        let Link { said, counted, .. } = self;
+        let number = |name: &str| {
+            let text = root.read_text(&format!("{INTERFACES}/{}/{name}", said.interface));
+            text.ok().and_then(|text| attribute::count(&text).ok())
+        };
+        let sum = |names: [&str; 2]| names.iter().filter_map(|name| number(name)).sum::<u64>();
+        said.speed_mbps = number("speed").filter(|speed| SPEEDS_MBPS.contains(speed));
+        said.fastest_mbps = said.fastest_mbps.max(said.speed_mbps);
+        let now = (
+            sum(["statistics/rx_errors", "statistics/tx_errors"]),
+            sum(["statistics/rx_packets", "statistics/tx_packets"]),
+        );
+        let (errors, packets) = counted.replace(now).unwrap_or(now);
+        // Drivers begin anew after 32 bits.
+        (said.errors, said.packets) = (now.0.saturating_sub(errors), now.1.saturating_sub(packets));
+    }
+}
+
+fn carrier_of(interface: &str) -> String {
+    format!("{INTERFACES}/{interface}/carrier_changes")
+}
+
+/// Of several default routes the one with the lowest metric; of IPv6 where IPv4 has none.
+fn default_interface(root: &Root) -> Option<String> {
+    let table = |name: &str| root.read_namespace_table(name).unwrap_or_default();
+    let (v4, v6) = (table("net/route"), || routes::defaults_v6(&table("net/ipv6_route")));
+    let best = |found: Vec<super::facts::DefaultRoute>| found.into_iter().min_by_key(|route| route.metric);
+    let route = best(routes::defaults_v4(&routes::routes_v4(&v4))).or_else(|| best(v6()))?;
+    Some(route.interface)
+}
+
+/// Some drivers say percent.
+fn signal_dbm(root: &Root, interface: &str) -> Option<i64> {
+    let table = root.read_namespace_table("net/wireless").ok()?;
+    let mut lines = table.lines().filter_map(|line| line.trim_start().split_once(':'));
+    let (_, words) = lines.find(|(name, _)| *name == interface)?;
+    let level: i64 = words.split_ascii_whitespace().nth(2)?.trim_end_matches('.').parse().ok()?;
+    match level {
+        1..=100 => Some(level / 2 - 100),
+        0 => None,
+        level => Some(level).filter(|level| (WEAKEST_DBM..0).contains(level)),
+    }
+}
