@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Options, Result};
+use super::cluster::{Cluster, Options, Result, wait_until};
+use super::process::Usage;
 use super::subject::{self, Subject};
 use super::table::{self, Row};
 
@@ -18,6 +19,8 @@ const MAKERS: usize = 4;
 /// Long enough that the controller takes none of them for lost.
 const GRACE: Duration = Duration::from_secs(4 * 3600);
 const GOAL_SECONDS: f64 = 10.0;
+/// Over which an idle API server is told from a busy one.
+const PEACE: Duration = Duration::from_secs(3);
 
 /// What is asked, and how much kubectl alone takes for the same Nodes.
 const COMMANDS: [(&str, &[&str]); 4] = [
@@ -41,6 +44,11 @@ pub fn measure(quick: bool, program: &Path) -> Result<()> {
     let began = Instant::now();
     make(&cluster, &pattern, boards)?;
     eprintln!("bench: {boards} Nodes like that of a board were made in {} s", began.elapsed().as_secs());
+    wait_for_peace(&cluster)?;
+    eprintln!(
+        "bench: {} s after the first of them the controllers have written what is theirs",
+        began.elapsed().as_secs()
+    );
     let mut rows = Vec::new();
     for (title, arguments) in COMMANDS {
         let (seconds, lines) = run(&cluster, arguments)?;
@@ -74,6 +82,17 @@ fn make(cluster: &Cluster, pattern: &Value, count: usize) -> Result<()> {
         let share = |maker| move || (maker..count).step_by(MAKERS).try_for_each(make);
         let makers: Vec<_> = (0..MAKERS).map(|maker| scope.spawn(share(maker))).collect();
         makers.into_iter().try_for_each(|maker| maker.join().map_err(|_| "a thread ended".to_owned())?)
+    })
+}
+
+/// Until the API server has next to nothing to do: each new Node gets its pod CIDR and its annotations from controllers.
+fn wait_for_peace(cluster: &Cluster) -> Result<()> {
+    let pid = cluster.api.pid().ok_or("the API server does not run")?;
+    wait_until("the controllers to be done", Duration::from_secs(900), || {
+        let before = Usage::of(pid)?;
+        std::thread::sleep(PEACE);
+        let spent = Duration::from_nanos(Usage::of(pid)?.since(before).cpu_ns);
+        if spent < PEACE / 10 { Ok(()) } else { Err(format!("it takes {spent:?} of {PEACE:?}")) }
     })
 }
 

@@ -59,7 +59,7 @@ impl HealthFiles {
 
     /// From when on a reading begins with a search, and so with files that may be slow.
     pub fn search_due(&self) -> Up {
-        self.searches.next()
+        self.searches.next().min(self.uplink.search_due())
     }
 
     /// What the sensors say now.

@@ -31,6 +31,8 @@ const WEAKEST_DBM: i64 = -200;
 pub(super) struct UplinkFiles {
     minutes: Every,
     routes: Every,
+    /// A carrier has come or gone, so that the route may have moved: the next look searches.
+    has_moved: bool,
     carriers: Vec<Carrier>,
     /// When, and how many.
     changes: Vec<(Up, u64)>,
@@ -61,6 +63,7 @@ impl UplinkFiles {
         UplinkFiles {
             minutes: Every::MINUTE,
             routes: Every::TEN_MINUTES,
+            has_moved: false,
             carriers: Vec::new(),
             changes: Vec::new(),
             settled_at: Up::BOOT + SETTLES,
@@ -72,15 +75,23 @@ impl UplinkFiles {
     /// What is known of it; `None`: no default route has led through an interface with a carrier. To be asked with each look at
     /// the board; once a minute it reads a file for each interface, every ten minutes a few more.
     pub(super) fn look(&mut self, root: &Root, now: Up) -> Option<Fact<Uplink>> {
-        if self.minutes.is_due(now) {
-            let is_due = self.routes.is_due(now);
-            // Where a carrier came or went, the route may have moved.
-            if self.count_changes(root, now) || is_due || self.link.is_none() {
-                self.find(root);
-            }
+        let (is_due, is_minute) = (self.routes.is_due(now), self.minutes.is_due(now));
+        let is_search = is_due || std::mem::take(&mut self.has_moved);
+        if is_minute {
+            self.has_moved = self.count_changes(root, now);
+        }
+        if is_search {
+            self.find(root);
+        }
+        if is_search || is_minute {
             self.said = self.listen(root, is_due);
         }
         self.said.clone()
+    }
+
+    /// From when on a look reads files that may be slow: drivers are asked for a speed, and interfaces may be new.
+    pub(super) fn search_due(&self) -> Up {
+        if self.has_moved { Up::BOOT } else { self.routes.next() }
     }
 
     /// Answers whether anything has changed.

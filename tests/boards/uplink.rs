@@ -201,14 +201,30 @@ fn what_is_below_a_bridge_counts_with_it_and_what_a_program_made_does_not() {
 }
 
 #[test]
+fn of_too_many_ports_below_a_bridge_the_bridge_itself_is_still_watched() {
+    let mut looked = Looked::new("uplink-ports");
+    looked.interface("br0", 0);
+    looked.route(&[("br0", 0)]);
+    for port in 0..100 {
+        let name = format!("lan{port}");
+        looked.interface(&name, 1);
+        looked.set(&name, "device/uevent", "");
+        looked.board.write(&format!("sys/class/net/br0/lower_{name}/ifindex"), "1\n");
+    }
+    looked.flaps(20);
+    looked.set("br0", "carrier_changes", 4);
+    assert_eq!(looked.flaps(1), 4);
+}
+
+#[test]
 fn a_board_without_a_default_route_or_a_kernel_that_does_not_count_has_no_uplink() {
     let mut looked = Looked::new("uplink-none");
     looked.route(&[]);
     assert_eq!(looked.after(2), None);
     looked.route(&[("eth9", 0)]);
-    assert_eq!(looked.after(2), None, "Linux before 3.15");
+    assert_eq!(looked.after(10), None, "Linux before 3.15");
     looked.route(&[("eth0", 0)]);
-    assert_eq!(looked.uplink(1).interface, "eth0", "as soon as there is one");
+    assert_eq!(looked.uplink(10).interface, "eth0", "once there is one");
     // A route may lead through what says nothing any more.
     looked.route(&[("eth9", 0)]);
     assert_eq!(looked.after(11), Some(Err("no-such-file")));
