@@ -44,6 +44,7 @@ pub(super) struct UplinkFiles {
 
 #[derive(Debug)]
 struct Carrier {
+    interface: String,
     file: OpenFile,
     changes: u64,
 }
@@ -126,22 +127,17 @@ impl UplinkFiles {
     fn find(&mut self, root: &Root) {
         let Some(interface) = default_interface(root) else { return };
         let folder = format!("{INTERFACES}/{interface}");
-        let below = root.list(&folder).unwrap_or_default();
-        let below = below.iter().filter_map(|name| name.strip_prefix("lower_"));
-        // What is below a bridge, a bond or a VLAN, but for what a program made.
-        let below = below.filter(|name| root.exists(&format!("{INTERFACES}/{name}/device")));
-        for path in below.chain([interface.as_str()]).map(carrier_of) {
-            let mut file = OpenFile::new(path);
-            let is_known = self.carriers.iter().any(|known| known.file.path == file.path);
-            if let (false, Ok(changes)) = (is_known, file.count(root)) {
-                if self.carriers.len() == UPLINKS {
-                    self.carriers.clear();
-                }
-                self.carriers.push(Carrier { file, changes });
+        for name in root.list(&folder).unwrap_or_default() {
+            // What is below a bridge, a bond or a VLAN, but for what a program made.
+            if let Some(below) = name.strip_prefix("lower_")
+                && root.exists(&format!("{INTERFACES}/{below}/device"))
+            {
+                self.watch(root, below);
             }
         }
+        self.watch(root, &interface);
         let before = self.link.take_if(|link| link.said.interface != interface);
-        if self.link.is_some() || before.is_none() && !self.has_carrier(&interface) {
+        if self.link.is_some() || before.is_none() && !self.is_watched(&interface) {
             return;
         }
         let uevent = root.read_table(&format!("{folder}/uevent")).unwrap_or_default();
@@ -150,22 +146,30 @@ impl UplinkFiles {
             true => before.said.moved_from,
             false => Some(before.said.interface),
         });
-        self.link = Some(Link {
-            said: Uplink { interface, moved_from, ..Uplink::default() },
-            is_modem,
-            is_wireless: ["wireless", "phy80211"].iter().any(|name| root.exists(&format!("{folder}/{name}"))),
-            counted: None,
-        });
+        let is_wireless = signal_dbm(root, &interface).is_some();
+        let said = Uplink { interface, moved_from, ..Uplink::default() };
+        self.link = Some(Link { said, is_modem, is_wireless, counted: None });
     }
 
-    fn has_carrier(&self, interface: &str) -> bool {
-        let path = carrier_of(interface);
-        self.carriers.iter().any(|known| known.file.path == path)
+    fn watch(&mut self, root: &Root, interface: &str) {
+        if self.is_watched(interface) {
+            return;
+        }
+        let mut file = OpenFile::new(carrier_of(interface));
+        let Ok(changes) = file.count(root) else { return };
+        if self.carriers.len() == UPLINKS {
+            self.carriers.clear();
+        }
+        self.carriers.push(Carrier { interface: interface.to_owned(), file, changes });
+    }
+
+    fn is_watched(&self, interface: &str) -> bool {
+        self.carriers.iter().any(|known| known.interface == interface)
     }
 
     fn listen(&mut self, root: &Root, is_due: bool) -> Option<Fact<Uplink>> {
         let interface = &self.link.as_ref()?.said.interface;
-        if !self.has_carrier(interface) {
+        if !self.is_watched(interface) {
             return Some(Err(Absent::new(&carrier_of(interface), Why::NoSuchFile)));
         }
         let link = self.link.as_mut()?;
@@ -173,7 +177,9 @@ impl UplinkFiles {
         if is_due || link.counted.is_none() {
             link.measure(root);
         }
-        link.said.signal_dbm = if link.is_wireless { signal_dbm(root, &link.said.interface) } else { None };
+        if link.is_wireless {
+            link.said.signal_dbm = signal_dbm(root, &link.said.interface);
+        }
         Some(Ok(link.said.clone()))
     }
 }
@@ -206,10 +212,11 @@ fn carrier_of(interface: &str) -> String {
 /// Of several default routes the one with the lowest metric; of IPv6 where IPv4 has none.
 fn default_interface(root: &Root) -> Option<String> {
     let table = |name: &str| root.read_namespace_table(name).unwrap_or_default();
-    let (v4, v6) = (table("net/route"), || routes::defaults_v6(&table("net/ipv6_route")));
-    let best = |found: Vec<super::facts::DefaultRoute>| found.into_iter().min_by_key(|route| route.metric);
-    let route = best(routes::defaults_v4(&routes::routes_v4(&v4))).or_else(|| best(v6()))?;
-    Some(route.interface)
+    let mut found = routes::defaults_v4(&routes::routes_v4(&table("net/route")));
+    if found.is_empty() {
+        found = routes::defaults_v6(&table("net/ipv6_route"));
+    }
+    found.iter().min_by_key(|route| route.metric).map(|route| route.interface.clone())
 }
 
 /// Some drivers say percent.

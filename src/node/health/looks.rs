@@ -117,9 +117,8 @@ pub(in crate::node) fn clock_wrong<'a>(facts: &'a Facts, _: &Settings) -> Seen<'
 
 /// How often the carrier may come and go in ten minutes.
 const CARRIER_CHANGES: u64 = 6;
-/// Of what a port did once that does as little as one of the others now. Mb/s.
+/// What a port did once that does 10 or 100 now. Mb/s.
 const FAST_MBPS: u64 = 1000;
-const SLOW_MBPS: [u64; 2] = [10, 100];
 /// Below that a Wi-Fi is too weak, dBm.
 const WEAK_DBM: i64 = -80;
 /// Of ten minutes: more than so many, and than a hundredth of the packets.
@@ -127,25 +126,24 @@ const ERRORS: u64 = 100;
 
 pub(in crate::node) fn uplink_degraded<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
     let most = settings.condition_threshold("UplinkDegraded").map_or(CARRIER_CHANGES, u64::from);
+    let after = |reason, minutes: u64| Some(Worse { reason, set_after: Duration::from_secs(60 * minutes) });
     seen(facts.readings.health.uplink.as_ref(), |link| {
-        let (detail, worse) = if link.carrier_changes >= most {
-            (format!("its carrier came or went {} times in ten minutes", link.carrier_changes), None)
+        let (reason, minutes, figure, of) = if link.carrier_changes >= most {
+            ("LinkFlapping", 0, link.carrier_changes as i64, "changes of its carrier in ten minutes")
         } else if let Some(before) = &link.moved_from {
-            (format!("a modem in the place of {before}"), Some(("RouteFailover", 1)))
+            let detail = Some(format!("{}, in the place of {before}", link.interface));
+            return Seen::Bad(Bad { detail, worse: after("RouteFailover", 1) });
         } else if link.errors > ERRORS && link.errors > link.packets / 100 {
-            let text = format!("{} errors in ten minutes, and {} packets", link.errors, link.packets);
-            (text, Some(("InterfaceErrors", 0)))
+            ("InterfaceErrors", 0, link.errors as i64, "errors in ten minutes")
         } else if let Some(dbm) = link.signal_dbm.filter(|dbm| *dbm < WEAK_DBM) {
-            (format!("a signal of {dbm} dBm"), Some(("WeakSignal", 5)))
-        } else if let (Some(mbps), true) = (link.speed_mbps, link.fastest_mbps >= Some(FAST_MBPS))
-            && SLOW_MBPS.contains(&mbps)
-        {
-            (format!("{mbps} Mb/s where it had {} before", link.fastest_mbps.unwrap_or(mbps)), Some(("LinkSlow", 1)))
+            ("WeakSignal", 5, dbm, "dBm")
+        } else if let (Some(mbps @ (10 | 100)), true) = (link.speed_mbps, link.fastest_mbps >= Some(FAST_MBPS)) {
+            ("LinkSlow", 1, mbps as i64, "Mb/s, less than before")
         } else {
             return Seen::Well;
         };
-        let worse = worse.map(|(reason, minutes)| Worse { reason, set_after: Duration::from_secs(60 * minutes) });
-        Seen::Bad(Bad { detail: Some(format!("{}, {detail}", link.interface)), worse })
+        let detail = Some(format!("{}, {figure} {of}", link.interface));
+        Seen::Bad(Bad { detail, worse: after(reason, minutes) })
     })
 }
 
@@ -345,21 +343,21 @@ mod tests {
         };
         assert_eq!(of(&settings, well.clone()), "well");
         let flapping = |carrier_changes| Uplink { carrier_changes, ..well.clone() };
-        let came_and_went = "eth0, its carrier came or went 6 times in ten minutes";
+        let came_and_went = "LinkFlapping 0 s eth0, 6 changes of its carrier in ten minutes";
         assert_eq!([of(&settings, flapping(5)), of(&settings, flapping(6))], ["well", came_and_went]);
         let errors = |errors, packets| Uplink { errors, packets, ..well.clone() };
-        let lost = "InterfaceErrors 0 s eth0, 101 errors in ten minutes, and 10000 packets";
+        let lost = "InterfaceErrors 0 s eth0, 101 errors in ten minutes";
         assert_eq!([of(&settings, errors(101, 10_000)), of(&settings, errors(101, 10_100))], [lost, "well"]);
         assert_eq!(of(&settings, errors(100, 50)), "well", "too few to tell");
         let signal = |signal_dbm| Uplink { signal_dbm: Some(signal_dbm), ..well.clone() };
-        let weak = "WeakSignal 300 s eth0, a signal of -81 dBm";
+        let weak = "WeakSignal 300 s eth0, -81 dBm";
         assert_eq!([of(&settings, signal(-80)), of(&settings, signal(-81))], ["well", weak]);
         let speed = |now, best| Uplink { speed_mbps: Some(now), fastest_mbps: Some(best), ..well.clone() };
-        let slow = "LinkSlow 60 s eth0, 100 Mb/s where it had 1000 before";
+        let slow = "LinkSlow 60 s eth0, 100 Mb/s, less than before";
         assert_eq!([of(&settings, speed(1000, 2500)), of(&settings, speed(100, 1000))], ["well", slow]);
         assert_eq!(of(&settings, speed(10, 100)), "well", "a port that never had more");
         let moved = Uplink { moved_from: Some("eth1".to_owned()), ..flapping(0) };
-        assert_eq!(of(&settings, moved.clone()), "RouteFailover 60 s eth0, a modem in the place of eth1");
+        assert_eq!(of(&settings, moved.clone()), "RouteFailover 60 s eth0, in the place of eth1");
         let all = Uplink { carrier_changes: 6, errors: 101, packets: 0, signal_dbm: Some(-90), ..moved };
         assert_eq!(of(&settings, all), came_and_went);
         settings.conditions.insert("UplinkDegraded".to_owned(), ConditionSetting::Threshold(2));
