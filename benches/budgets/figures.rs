@@ -200,33 +200,24 @@ pub fn wake_ups(figures: &[Figures]) -> [Row; 2] {
 pub const WAKE_UPS: &str = "wake-ups per renewal";
 
 /// What each program sends and receives, over IPv4 or over what it was measured with. `unwatched`: which of them is nodepulse
-/// without a watch. From its figures are an assertion, which one with a watch never makes, and a report alone: with a watch its
-/// echo comes along with it.
+/// without a watch. From its figures is an assertion, which one with a watch never makes.
 pub fn bytes_on_the_wire(figures: &[Figures], unwatched: Option<usize>) -> Vec<Row> {
     let each = |of: &dyn Fn(&Figures) -> Option<f64>| figures.iter().map(of).collect::<Vec<_>>();
     let bytes = |kind| each(&move |one| one.mean(kind, |exchange| exchange.ip_bytes));
     let packets = each(&|one| one.mean(Kind::Renewal, |exchange| exchange.packets));
-    let alone = |kind| {
-        let mut all = bytes(kind);
-        if let Some(figure) = unwatched.and_then(|place| all.get(place).copied())
-            && let Some(ours) = all.first_mut()
-        {
-            *ours = figure;
-        }
-        all
-    };
-    let mut rows = vec![
+    let mut assertions = bytes(Kind::Assertion);
+    if let Some(figure) = unwatched.and_then(|place| assertions.get(place).copied())
+        && let Some(ours) = assertions.first_mut()
+    {
+        *ours = figure;
+    }
+    vec![
         Row::new("IP bytes per renewal", Some(361.0), &bytes(Kind::Renewal), table::whole),
         Row::new("packets per renewal", Some(3.0), &packets, table::tenths),
-        Row::new("IP bytes per report (5 min)", Some(1050.0), &alone(Kind::Report), table::whole),
-        Row::new("IP bytes per assertion (60 s)", Some(400.0), &alone(Kind::Assertion), table::whole),
+        Row::new("IP bytes per report, and its echo", Some(1050.0), &bytes(Kind::Report), table::whole),
+        Row::new("IP bytes per assertion (60 s)", Some(400.0), &assertions, table::whole),
         Row::new("IP bytes per day", Some(3.6e6), &each(&Figures::bytes_per_day), table::megabytes),
-    ];
-    if unwatched.is_some() {
-        let whole = bytes(Kind::Report);
-        rows.insert(3, Row::new("the same with its echo on the watch", None, &whole, table::whole));
-    }
-    rows
+    ]
 }
 
 fn mean(all: &[f64]) -> Option<f64> {

@@ -92,10 +92,8 @@ impl KnownServers {
         let mut known = self.known.borrow_mut();
         let last = known.servers.get(host).and_then(|old| old.first()).copied();
         let mut addresses = addresses.to_vec();
-        // Stable: only that one moves.
-        addresses.sort_by_key(|ip| Some(*ip) != last);
-        if let Some(last) = last.filter(|last| addresses.first() != Some(last)) {
-            addresses.insert(0, last);
+        if let Some(last) = last {
+            put_first(&mut addresses, last);
         }
         addresses.truncate(limits::SERVER_ADDRESSES);
         // Two for each kubeconfig that this process has seen; the file has room for these.
@@ -104,8 +102,10 @@ impl KnownServers {
 
     /// A server answered at this address.
     pub fn worked(&self, host: &str, ip: IpAddr) {
-        if let Some(addresses) = self.known.borrow_mut().servers.get_mut(host) {
-            addresses.sort_by_key(|other| *other != ip);
+        if let Some(addresses) = self.known.borrow_mut().servers.get_mut(host)
+            && addresses.contains(&ip)
+        {
+            put_first(addresses, ip);
         }
         self.tell_news();
     }
@@ -221,6 +221,12 @@ impl Content {
         let is_small = content.servers.values().all(|addresses| addresses.len() <= limits::SERVER_ADDRESSES);
         is_small.then_some(content)
     }
+}
+
+/// The others stay in their order.
+fn put_first(addresses: &mut Vec<IpAddr>, ip: IpAddr) {
+    addresses.retain(|other| *other != ip);
+    addresses.insert(0, ip);
 }
 
 #[cfg(test)]

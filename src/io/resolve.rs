@@ -127,7 +127,7 @@ fn alternate(found: Vec<IpAddr>) -> Vec<IpAddr> {
             placed.push((place, ip));
         }
     }
-    placed.sort_by_key(|(place, ip)| (*place, ip.is_ipv6() != first_is_v6));
+    placed.sort_unstable_by_key(|(place, ip)| (*place, ip.is_ipv6() != first_is_v6));
     placed.into_iter().map(|(_, ip)| ip).take(limits::SERVER_ADDRESSES).collect()
 }
 

@@ -157,15 +157,24 @@ pub struct FileSystemErrors {
 #[serde(rename_all = "camelCase")]
 pub struct Uplink {
     pub interface: String,
-    /// The one that it led through before it moved to a modem.
-    pub moved_from: Option<String>,
-    /// How often the carrier of an interface that it led through came or went in the last ten minutes.
-    pub carrier_changes: u64,
-    /// Mb/s, where the interface says that: now, and at best.
+    /// Mb/s, where the interface says that.
     pub speed_mbps: Option<u64>,
-    pub fastest_mbps: Option<u64>,
     /// Of Wi-Fi.
     pub signal_dbm: Option<i64>,
+    /// What no single look sees.
+    #[serde(skip)]
+    pub history: UplinkHistory,
+}
+
+/// What the looks at an uplink have seen one after the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UplinkHistory {
+    /// The interface that the route led through before it moved to a modem.
+    pub moved_from: Option<String>,
+    /// The best of them.
+    pub fastest_mbps: Option<u64>,
+    /// How often the carrier of an interface that the route led through came or went in the last ten minutes.
+    pub carrier_changes: u64,
     /// In the last ten minutes.
     pub errors: u64,
     pub packets: u64,

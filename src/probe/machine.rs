@@ -209,7 +209,7 @@ fn hugepages(root: &Root) -> Vec<Hugepages> {
         Some(Hugepages { page_size_bytes: kibibytes.checked_mul(1024)?, pages })
     });
     let mut sizes: Vec<_> = sizes.collect();
-    sizes.sort_by_key(|size| size.page_size_bytes);
+    sizes.sort_unstable_by_key(|size| size.page_size_bytes);
     sizes
 }
 

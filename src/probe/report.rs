@@ -126,8 +126,14 @@ struct Page {
 
 impl Page {
     fn line<T>(&mut self, name: &str, fact: &Fact<T>, print: impl Fn(&T) -> String) {
-        match fact {
-            Ok(value) => self.text(name, &print(value)),
+        self.found(name, fact.as_ref().map(print));
+    }
+
+    /// Once for all types of facts: 2 KB of program.
+    #[inline(never)]
+    fn found(&mut self, name: &str, text: Result<String, &Absent>) {
+        match text {
+            Ok(text) => self.text(name, &text),
             Err(absent) => self.absent += &format!("  {name:<12} {}\n", plain_text::line(&absent.to_string())),
         }
     }

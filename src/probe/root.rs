@@ -146,7 +146,7 @@ impl Root {
             Ok(found)
         };
         let mut names = read().map_err(|error| absent(path, &error))?;
-        names.sort_by(|one, other| attribute::numeric_order(one, other));
+        names.sort_unstable_by(|one, other| attribute::numeric_order(one, other));
         Ok(names)
     }
 

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::facts::{Absent, Fact, Uplink, Why};
+use super::facts::{Absent, Fact, Uplink, UplinkHistory, Why};
 use super::network::INTERFACES;
 use super::root::{OpenFile, Root};
 use super::{attribute, routes};
@@ -113,7 +113,7 @@ impl UplinkFiles {
         if is_other {
             self.settled_at = self.settled_at.max(now + SETTLES);
             if let Some(link) = &mut self.link {
-                (link.counted, link.said.fastest_mbps) = (None, None);
+                (link.counted, link.said.history.fastest_mbps) = (None, None);
             }
         }
         self.changes.retain(|(at, _)| now - *at < LOOKED_BACK);
@@ -143,11 +143,12 @@ impl UplinkFiles {
         let uevent = root.read_table(&format!("{folder}/uevent")).unwrap_or_default();
         let is_modem = uevent.lines().any(|line| line == "DEVTYPE=wwan");
         let moved_from = before.filter(|_| is_modem).and_then(|before| match before.is_modem {
-            true => before.said.moved_from,
+            true => before.said.history.moved_from,
             false => Some(before.said.interface),
         });
         let is_wireless = signal_dbm(root, &interface).is_some();
-        let said = Uplink { interface, moved_from, ..Uplink::default() };
+        let history = UplinkHistory { moved_from, ..UplinkHistory::default() };
+        let said = Uplink { interface, history, ..Uplink::default() };
         self.link = Some(Link { said, is_modem, is_wireless, counted: None });
     }
 
@@ -173,7 +174,7 @@ impl UplinkFiles {
             return Some(Err(Absent::new(&carrier_of(interface), Why::NoSuchFile)));
         }
         let link = self.link.as_mut()?;
-        link.said.carrier_changes = self.changes.iter().map(|(_, changes)| changes).sum();
+        link.said.history.carrier_changes = self.changes.iter().map(|(_, changes)| changes).sum();
         if is_due || link.counted.is_none() {
             link.measure(root);
         }
@@ -194,14 +195,14 @@ impl Link {
         };
         let sum = |names: [&str; 2]| names.iter().filter_map(|name| number(name)).sum::<u64>();
         said.speed_mbps = number("speed").filter(|speed| SPEEDS_MBPS.contains(speed));
-        said.fastest_mbps = said.fastest_mbps.max(said.speed_mbps);
+        said.history.fastest_mbps = said.history.fastest_mbps.max(said.speed_mbps);
         let now = (
             sum(["statistics/rx_errors", "statistics/tx_errors"]),
             sum(["statistics/rx_packets", "statistics/tx_packets"]),
         );
         let (errors, packets) = counted.replace(now).unwrap_or(now);
         // Drivers begin anew after 32 bits.
-        (said.errors, said.packets) = (now.0.saturating_sub(errors), now.1.saturating_sub(packets));
+        (said.history.errors, said.history.packets) = (now.0.saturating_sub(errors), now.1.saturating_sub(packets));
     }
 }
 

@@ -60,7 +60,7 @@ impl Looked {
     }
 
     fn flaps(&mut self, minutes: u64) -> u64 {
-        self.uplink(minutes).carrier_changes
+        self.uplink(minutes).history.carrier_changes
     }
 }
 
@@ -91,7 +91,10 @@ fn a_link_that_comes_and_goes_is_known_by_its_flaps_also_while_there_is_no_route
     looked.set("eth0", "carrier_changes", 7);
     looked.route(&[("wlan0", 600)]);
     let uplink = looked.uplink(1);
-    assert_eq!((uplink.interface.as_str(), uplink.carrier_changes, uplink.moved_from), ("wlan0", 5, None));
+    assert_eq!(
+        (uplink.interface.as_str(), uplink.history.carrier_changes, uplink.history.moved_from),
+        ("wlan0", 5, None)
+    );
 }
 
 #[test]
@@ -102,12 +105,12 @@ fn what_a_boot_and_a_device_that_was_plugged_in_again_do_is_of_no_account() {
     looked.set("eth0", "carrier_changes", 12);
     assert_eq!(looked.flaps(1), 0, "a boot");
     looked.set("eth0", "speed", 1000);
-    assert_eq!(looked.uplink(10).fastest_mbps, Some(1000));
+    assert_eq!(looked.uplink(10).history.fastest_mbps, Some(1000));
     // Its counter begins anew, and another adapter may have another speed.
     looked.set("eth0", "carrier_changes", 1);
     looked.set("eth0", "speed", 100);
     let uplink = looked.uplink(1);
-    assert_eq!((uplink.carrier_changes, uplink.fastest_mbps), (0, Some(100)));
+    assert_eq!((uplink.history.carrier_changes, uplink.history.fastest_mbps), (0, Some(100)));
     looked.set("eth0", "carrier_changes", 7);
     assert_eq!(looked.flaps(1), 0, "it settles");
     looked.flaps(1);
@@ -123,20 +126,28 @@ fn speed_and_errors_are_those_of_ten_minutes_and_lies_are_none() {
         looked.set("eth0", &format!("statistics/{name}"), 4_000_000_000_u64);
     }
     let uplink = looked.uplink(1);
-    assert_eq!((uplink.speed_mbps, uplink.errors, uplink.packets), (Some(1000), 0, 0), "of before nothing is known");
+    assert_eq!(
+        (uplink.speed_mbps, uplink.history.errors, uplink.history.packets),
+        (Some(1000), 0, 0),
+        "of before nothing is known"
+    );
     looked.set("eth0", "speed", 100);
     looked.set("eth0", "statistics/rx_errors", 4_000_000_120_u64);
     looked.set("eth0", "statistics/tx_packets", 4_000_006_000_u64);
-    assert_eq!(looked.uplink(8).errors, 0);
+    assert_eq!(looked.uplink(8).history.errors, 0);
     let uplink = looked.uplink(2);
-    assert_eq!((uplink.speed_mbps, uplink.fastest_mbps), (Some(100), Some(1000)));
-    assert_eq!((uplink.errors, uplink.packets), (120, 6000));
+    assert_eq!((uplink.speed_mbps, uplink.history.fastest_mbps), (Some(100), Some(1000)));
+    assert_eq!((uplink.history.errors, uplink.history.packets), (120, 6000));
     // A driver with 32 bits begins anew.
     looked.set("eth0", "statistics/rx_errors", 3);
     for unknown in ["-1", "65535", "4294967295", "0", "fast"] {
         looked.set("eth0", "speed", unknown);
         let uplink = looked.uplink(11);
-        assert_eq!((uplink.speed_mbps, uplink.fastest_mbps, uplink.errors), (None, Some(1000), 0), "{unknown}");
+        assert_eq!(
+            (uplink.speed_mbps, uplink.history.fastest_mbps, uplink.history.errors),
+            (None, Some(1000), 0),
+            "{unknown}"
+        );
     }
 }
 
@@ -149,15 +160,15 @@ fn a_default_route_that_moved_to_a_modem_is_told_until_it_moves_back_and_one_tha
     assert_eq!(looked.uplink(1).interface, "eth0", "the lower metric");
     looked.route(&[("wwan0", 700)]);
     let uplink = looked.uplink(11);
-    assert_eq!((uplink.interface.as_str(), uplink.moved_from.as_deref()), ("wwan0", Some("eth0")));
+    assert_eq!((uplink.interface.as_str(), uplink.history.moved_from.as_deref()), ("wwan0", Some("eth0")));
     looked.route(&[("wwan0", 700), ("eth0", 100)]);
     let uplink = looked.uplink(11);
-    assert_eq!((uplink.interface.as_str(), uplink.moved_from), ("eth0", None));
+    assert_eq!((uplink.interface.as_str(), uplink.history.moved_from), ("eth0", None));
     let mut looked = Looked::new("uplink-modem-alone");
     looked.interface("wwan0", 0);
     looked.set("wwan0", "uevent", "DEVTYPE=wwan\nINTERFACE=wwan0");
     looked.route(&[("wwan0", 700)]);
-    assert_eq!(looked.uplink(20).moved_from, None);
+    assert_eq!(looked.uplink(20).history.moved_from, None);
 }
 
 #[test]
@@ -197,7 +208,7 @@ fn what_is_below_a_bridge_counts_with_it_and_what_a_program_made_does_not() {
     looked.set("eth0", "carrier_changes", 5);
     looked.set("veth7", "carrier_changes", 99);
     let uplink = looked.uplink(1);
-    assert_eq!((uplink.interface.as_str(), uplink.carrier_changes), ("br0", 3));
+    assert_eq!((uplink.interface.as_str(), uplink.history.carrier_changes), ("br0", 3));
 }
 
 #[test]

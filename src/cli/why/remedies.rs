@@ -102,9 +102,9 @@ pub static REMEDIES: &[Remedy] = &[
         "replace the storage, or the board, before it becomes read-only",
     ]),
     of_board("UplinkDegraded", &["uplink"], [
-        "carrier_changes, speed and statistics of the interface of the default route in /sys/class/net; /proc/net/wireless",
-        "6 changes of the carrier in ten minutes (conditions: UplinkDegraded), 10 or 100 Mb/s after 1000, 1 % errors, five minutes below -80 dBm, or a modem in the place of another interface; over after 15 minutes without",
-        "look at the cable, its plugs and the port of the switch, or move the antenna; nodepulse probe has the figures",
+        "the interface of the default route in /sys/class/net, and /proc/net/wireless",
+        "6 changes of its carrier in ten minutes (conditions: UplinkDegraded); over after 15 minutes without",
+        "look at the cable, its plugs and the port of the switch, or move the antenna",
     ]),
     of_board("OnBattery", &["power"], [
         "/sys/class/power_supply",

@@ -128,16 +128,17 @@ pub(in crate::node) fn uplink_degraded<'a>(facts: &'a Facts, settings: &Settings
     let most = settings.condition_threshold("UplinkDegraded").map_or(CARRIER_CHANGES, u64::from);
     let after = |reason, minutes: u64| Some(Worse { reason, set_after: Duration::from_secs(60 * minutes) });
     seen(facts.readings.health.uplink.as_ref(), |link| {
-        let (reason, minutes, figure, of) = if link.carrier_changes >= most {
-            ("LinkFlapping", 0, link.carrier_changes as i64, "changes of its carrier in ten minutes")
-        } else if let Some(before) = &link.moved_from {
+        let past = &link.history;
+        let (reason, minutes, figure, of) = if past.carrier_changes >= most {
+            ("LinkFlapping", 0, past.carrier_changes as i64, "changes of its carrier in ten minutes")
+        } else if let Some(before) = &past.moved_from {
             let detail = Some(format!("{}, in the place of {before}", link.interface));
             return Seen::Bad(Bad { detail, worse: after("RouteFailover", 1) });
-        } else if link.errors > ERRORS && link.errors > link.packets / 100 {
-            ("InterfaceErrors", 0, link.errors as i64, "errors in ten minutes")
+        } else if past.errors > ERRORS && past.errors > past.packets / 100 {
+            ("InterfaceErrors", 0, past.errors as i64, "errors in ten minutes")
         } else if let Some(dbm) = link.signal_dbm.filter(|dbm| *dbm < WEAK_DBM) {
             ("WeakSignal", 5, dbm, "dBm")
-        } else if let (Some(mbps @ (10 | 100)), true) = (link.speed_mbps, link.fastest_mbps >= Some(FAST_MBPS)) {
+        } else if let (Some(mbps @ (10 | 100)), true) = (link.speed_mbps, past.fastest_mbps >= Some(FAST_MBPS)) {
             ("LinkSlow", 1, mbps as i64, "Mb/s, less than before")
         } else {
             return Seen::Well;
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
     use crate::config::settings::ConditionSetting;
     use crate::node::tests::samples;
-    use crate::probe::facts::{FileSystemErrors, Power, Thermal, Uplink, WallClock, Wear};
+    use crate::probe::facts::{FileSystemErrors, Power, Thermal, Uplink, UplinkHistory, WallClock, Wear};
 
     fn zone(kind: &str, degrees: i64, passive: Option<i64>, critical: Option<i64>) -> Zone {
         let [passive_millidegrees, critical_millidegrees] = [passive, critical].map(|trip| trip.map(|at| at * 1000));
@@ -328,7 +329,9 @@ mod tests {
     #[test]
     fn an_uplink_is_poor_for_one_reason_at_a_time_the_worst_first() {
         let mut facts = samples::facts();
-        let well = Uplink { interface: "eth0".to_owned(), packets: 1_000_000, ..Uplink::default() };
+        let past = UplinkHistory { packets: 1_000_000, ..UplinkHistory::default() };
+        let well = Uplink { interface: "eth0".to_owned(), history: past.clone(), ..Uplink::default() };
+        let with = |history| Uplink { history, ..well.clone() };
         let mut settings = samples::settings();
         let mut of = |settings: &Settings, uplink: Uplink| {
             facts.readings.health.uplink = Some(Ok(uplink));
@@ -342,23 +345,27 @@ mod tests {
             }
         };
         assert_eq!(of(&settings, well.clone()), "well");
-        let flapping = |carrier_changes| Uplink { carrier_changes, ..well.clone() };
+        let flapping = |carrier_changes| with(UplinkHistory { carrier_changes, ..past.clone() });
         let came_and_went = "LinkFlapping 0 s eth0, 6 changes of its carrier in ten minutes";
         assert_eq!([of(&settings, flapping(5)), of(&settings, flapping(6))], ["well", came_and_went]);
-        let errors = |errors, packets| Uplink { errors, packets, ..well.clone() };
+        let errors = |errors, packets| with(UplinkHistory { errors, packets, ..past.clone() });
         let lost = "InterfaceErrors 0 s eth0, 101 errors in ten minutes";
         assert_eq!([of(&settings, errors(101, 10_000)), of(&settings, errors(101, 10_100))], [lost, "well"]);
         assert_eq!(of(&settings, errors(100, 50)), "well", "too few to tell");
         let signal = |signal_dbm| Uplink { signal_dbm: Some(signal_dbm), ..well.clone() };
         let weak = "WeakSignal 300 s eth0, -81 dBm";
         assert_eq!([of(&settings, signal(-80)), of(&settings, signal(-81))], ["well", weak]);
-        let speed = |now, best| Uplink { speed_mbps: Some(now), fastest_mbps: Some(best), ..well.clone() };
+        let speed = |now, best| {
+            let history = UplinkHistory { fastest_mbps: Some(best), ..past.clone() };
+            Uplink { speed_mbps: Some(now), history, ..well.clone() }
+        };
         let slow = "LinkSlow 60 s eth0, 100 Mb/s, less than before";
         assert_eq!([of(&settings, speed(1000, 2500)), of(&settings, speed(100, 1000))], ["well", slow]);
         assert_eq!(of(&settings, speed(10, 100)), "well", "a port that never had more");
-        let moved = Uplink { moved_from: Some("eth1".to_owned()), ..flapping(0) };
-        assert_eq!(of(&settings, moved.clone()), "RouteFailover 60 s eth0, in the place of eth1");
-        let all = Uplink { carrier_changes: 6, errors: 101, packets: 0, signal_dbm: Some(-90), ..moved };
+        let moved = UplinkHistory { moved_from: Some("eth1".to_owned()), ..past.clone() };
+        assert_eq!(of(&settings, with(moved.clone())), "RouteFailover 60 s eth0, in the place of eth1");
+        let all = UplinkHistory { carrier_changes: 6, errors: 101, packets: 0, ..moved };
+        let all = Uplink { signal_dbm: Some(-90), ..with(all) };
         assert_eq!(of(&settings, all), came_and_went);
         settings.conditions.insert("UplinkDegraded".to_owned(), ConditionSetting::Threshold(2));
         assert_ne!(of(&settings, flapping(2)), "well", "by the settings");
