@@ -97,14 +97,14 @@ impl UplinkFiles {
 
     /// Answers whether anything has changed.
     fn count_changes(&mut self, root: &Root, now: Up) -> bool {
-        let (mut more, mut is_other) = (0, false);
+        let (mut more, mut is_other) = (0_u64, false);
         self.carriers.retain_mut(|carrier| {
             let Ok(changes) = carrier.file.count(root) else {
                 is_other = true;
                 return false;
             };
             match changes.checked_sub(std::mem::replace(&mut carrier.changes, changes)) {
-                Some(added) => more += added,
+                Some(added) => more = more.saturating_add(added),
                 // Plugged in again.
                 None => is_other = true,
             }
@@ -174,7 +174,8 @@ impl UplinkFiles {
             return Some(Err(Absent::new(&carrier_of(interface), Why::NoSuchFile)));
         }
         let link = self.link.as_mut()?;
-        link.said.history.carrier_changes = self.changes.iter().map(|(_, changes)| changes).sum();
+        link.said.history.carrier_changes =
+            self.changes.iter().map(|(_, changes)| *changes).fold(0, u64::saturating_add);
         if is_due || link.counted.is_none() {
             link.measure(root);
         }
@@ -193,7 +194,7 @@ impl Link {
             let text = root.read_text(&format!("{INTERFACES}/{}/{name}", said.interface));
             text.ok().and_then(|text| attribute::count(&text).ok())
         };
-        let sum = |names: [&str; 2]| names.iter().filter_map(|name| number(name)).sum::<u64>();
+        let sum = |names: [&str; 2]| names.iter().filter_map(|name| number(name)).fold(0, u64::saturating_add);
         said.speed_mbps = number("speed").filter(|speed| SPEEDS_MBPS.contains(speed));
         said.history.fastest_mbps = said.history.fastest_mbps.max(said.speed_mbps);
         let now = (

@@ -152,6 +152,27 @@ fn speed_and_errors_are_those_of_ten_minutes_and_lies_are_none() {
 }
 
 #[test]
+fn numbers_that_no_driver_counts_to_do_no_harm() {
+    let mut looked = Looked::new("uplink-absurd");
+    looked.interface("wlan0", 0);
+    looked.route(&[("wlan0", 1)]);
+    looked.flaps(10);
+    looked.route(&[("eth0", 1)]);
+    for name in ["rx_errors", "tx_errors", "rx_packets", "tx_packets"] {
+        looked.set("eth0", &format!("statistics/{name}"), 0);
+    }
+    looked.flaps(10);
+    for name in ["rx_errors", "tx_errors", "rx_packets", "tx_packets"] {
+        looked.set("eth0", &format!("statistics/{name}"), i64::MAX);
+    }
+    looked.set("eth0", "carrier_changes", i64::MAX);
+    looked.set("wlan0", "carrier_changes", i64::MAX);
+    let past = looked.uplink(10).history;
+    let twice = 2 * i64::MAX as u64;
+    assert_eq!((past.carrier_changes, past.errors, past.packets), (twice - 2, twice, twice));
+}
+
+#[test]
 fn a_default_route_that_moved_to_a_modem_is_told_until_it_moves_back_and_one_that_was_there_never() {
     let mut looked = Looked::new("uplink-modem");
     looked.interface("wwan0", 0);
