@@ -188,12 +188,13 @@ fn sums<'a>(exchanges: impl Iterator<Item = &'a Exchange>) -> String {
 
 /// How often each program was on a processor.
 pub fn wake_ups(figures: &[Figures]) -> [Row; 2] {
-    let each = |of: &dyn Fn(&Figures) -> Option<f64>| figures.iter().map(of).collect::<Vec<_>>();
-    let waits = each(&|one| one.per_renewal(one.usage.waits));
-    let preemptions = each(&|one| one.per_renewal(one.usage.preemptions));
+    let row = |title, goal, of: fn(&Usage) -> u64| {
+        let all: Vec<_> = figures.iter().map(|one| one.per_renewal(of(&one.usage))).collect();
+        Row::new(title, goal, &all, table::tenths)
+    };
     [
-        Row::new(WAKE_UPS, Some(1.3), &waits, table::tenths),
-        Row::new("preemptions by others per renewal", None, &preemptions, table::tenths),
+        row(WAKE_UPS, Some(1.3), |usage| usage.waits),
+        row("preemptions by others per renewal", None, |usage| usage.preemptions),
     ]
 }
 

@@ -15,8 +15,6 @@ use super::facts::{Absent, Fact, Power, Why};
 use super::root::{OpenFile, Root};
 
 const CLASS: &str = "/sys/class/power_supply";
-/// What one of these attributes says, with room to spare.
-const VALUE_BYTES: usize = 64;
 
 /// The files of a board with a battery of its own, kept open.
 #[derive(Debug)]
@@ -76,6 +74,5 @@ fn is_of_the_board(root: &Root, folder: &str) -> bool {
 }
 
 fn text(file: &mut OpenFile, root: &Root) -> Fact<String> {
-    let mut page = [0; VALUE_BYTES];
-    file.read(root, &mut page).map(|text| text.trim().to_owned())
+    file.read_as(root, |text| Ok(text.trim().to_owned()))
 }

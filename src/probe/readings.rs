@@ -7,7 +7,7 @@ use super::health::HealthFiles;
 use super::memory::MEMINFO;
 use super::mounts::MOUNTINFO;
 use super::root::{OpenFile, Root};
-use super::{attribute, machine, memory, mounts, pids, resources};
+use super::{machine, memory, mounts, pids, resources};
 use crate::config::settings::ExtendedResources;
 use crate::config::{Settings, limits};
 use crate::time::{Every, Up};
@@ -212,7 +212,7 @@ impl ReadingFiles {
     /// SRC-10: the lower of two limits, or the one that can be read.
     fn pids(&mut self) -> Fact<Pids> {
         let ReadingFiles { root, page, pid_limits, loadavg, .. } = self;
-        let [pid_max, threads_max] = pid_limits.each_mut().map(|file| number(file, root, page));
+        let [pid_max, threads_max] = pid_limits.each_mut().map(|file| file.count(root));
         let limit = match (pid_max, threads_max) {
             (Ok(pids), Ok(threads)) => pids.min(threads),
             (Ok(limit), Err(_)) | (Err(_), Ok(limit)) => limit,
@@ -248,8 +248,4 @@ fn working_set(stat: &mut OpenFile, source: MemorySource, root: &Root, page: &mu
         _ => memory::working_set_v2(text),
     };
     used.map_err(|why| Absent::new(&stat.path, why))
-}
-
-fn number(file: &mut OpenFile, root: &Root, page: &mut [u8]) -> Fact<u64> {
-    attribute::count(file.read(root, page)?).map_err(|why| Absent::new(&file.path, why))
 }

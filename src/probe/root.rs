@@ -280,7 +280,7 @@ impl Kind {
     }
 }
 
-/// What a file of one number says, with room to spare.
+/// What a file of one value says, with room to spare.
 const VALUE_BYTES: usize = 64;
 
 /// A file that stays open, because opening it again every ten seconds would be two more system calls.
@@ -325,10 +325,15 @@ impl OpenFile {
         str::from_utf8(bytes).map_err(|_| Absent::new(&self.path, Why::Malformed("not UTF-8".to_owned())))
     }
 
-    /// What a file of one number says now.
-    pub(super) fn count(&mut self, root: &Root) -> Fact<u64> {
+    /// What a file of one value says now.
+    pub(super) fn read_as<T>(&mut self, root: &Root, parse: impl FnOnce(&str) -> Result<T, Why>) -> Fact<T> {
         let mut page = [0; VALUE_BYTES];
-        attribute::count(self.read(root, &mut page)?).map_err(|why| Absent::new(&self.path, why))
+        parse(self.read(root, &mut page)?).map_err(|why| Absent::new(&self.path, why))
+    }
+
+    /// One number that cannot be negative.
+    pub(super) fn count(&mut self, root: &Root) -> Fact<u64> {
+        self.read_as(root, attribute::count)
     }
 
     /// All that the file says now, as [`Root::read_table`] has it, by way of `page`: one system call for each page, and one

@@ -16,8 +16,6 @@ use crate::config::limits;
 
 const CLASS: &str = "/sys/class/thermal";
 const HWMON: &str = "/sys/class/hwmon";
-/// What one of these attributes says, with room to spare.
-const VALUE_BYTES: usize = 64;
 /// Sensors of a processor for boards without zones (VisionFive 2).
 const PROCESSORS: [&str; 3] = ["coretemp", "k10temp", "sfctemp"];
 /// Constant, of something else than the processor, or asked over a slow bus. A last `-` stands for an end.
@@ -75,7 +73,7 @@ impl ThermalFiles {
         let mut refused = None;
         let mut zones = Vec::with_capacity(self.zones.len());
         for file in &mut self.zones {
-            match number(&mut file.temperature, root) {
+            match file.temperature.read_as(root, attribute::number) {
                 Ok(millidegrees) => zones.push(file.zone(millidegrees)),
                 Err(absent) => refused = refused.or(Some(absent)),
             }
@@ -90,7 +88,7 @@ impl ThermalFiles {
             return Err(refused.unwrap_or_else(lies));
         }
         let slowed_by = self.cooling.iter_mut().find_map(|(kind, state)| {
-            let slows = number(state, root).is_ok_and(|state| state > 0);
+            let slows = state.read_as(root, attribute::number).is_ok_and(|state| state > 0);
             slows.then(|| kind.clone())
         });
         Ok(Thermal { zones, slowed_by })
@@ -159,9 +157,4 @@ fn is_ignored(kind: &str) -> bool {
 /// A fan does not.
 fn slows_processor(kind: &str) -> bool {
     kind.contains("cpufreq") || kind == "Processor"
-}
-
-fn number(file: &mut OpenFile, root: &Root) -> Fact<i64> {
-    let mut page = [0; VALUE_BYTES];
-    attribute::number(file.read(root, &mut page)?).map_err(|why| Absent::new(&file.path, why))
 }

@@ -39,7 +39,6 @@ pub(super) struct UplinkFiles {
     /// Until then changes are of no account.
     settled_at: Up,
     link: Option<Link>,
-    said: Option<Fact<Uplink>>,
 }
 
 #[derive(Debug)]
@@ -69,7 +68,6 @@ impl UplinkFiles {
             changes: Vec::new(),
             settled_at: Up::BOOT + SETTLES,
             link: None,
-            said: None,
         }
     }
 
@@ -84,10 +82,17 @@ impl UplinkFiles {
         if is_search {
             self.find(root);
         }
-        if is_search || is_minute {
-            self.said = self.listen(root, is_due);
+        let interface = &self.link.as_ref()?.said.interface;
+        if !self.is_watched(interface) {
+            return Some(Err(Absent::new(&carrier_of(interface), Why::NoSuchFile)));
         }
-        self.said.clone()
+        let link = self.link.as_mut()?;
+        if is_search || is_minute {
+            link.said.history.carrier_changes =
+                self.changes.iter().map(|(_, changes)| *changes).fold(0, u64::saturating_add);
+            link.listen(root, is_due);
+        }
+        Some(Ok(link.said.clone()))
     }
 
     /// From when on a look reads files that may be slow: drivers are asked for a speed, and interfaces may be new.
@@ -167,26 +172,18 @@ impl UplinkFiles {
     fn is_watched(&self, interface: &str) -> bool {
         self.carriers.iter().any(|known| known.interface == interface)
     }
-
-    fn listen(&mut self, root: &Root, is_due: bool) -> Option<Fact<Uplink>> {
-        let interface = &self.link.as_ref()?.said.interface;
-        if !self.is_watched(interface) {
-            return Some(Err(Absent::new(&carrier_of(interface), Why::NoSuchFile)));
-        }
-        let link = self.link.as_mut()?;
-        link.said.history.carrier_changes =
-            self.changes.iter().map(|(_, changes)| *changes).fold(0, u64::saturating_add);
-        if is_due || link.counted.is_none() {
-            link.measure(root);
-        }
-        if link.is_wireless {
-            link.said.signal_dbm = signal_dbm(root, &link.said.interface);
-        }
-        Some(Ok(link.said.clone()))
-    }
 }
 
 impl Link {
+    fn listen(&mut self, root: &Root, is_due: bool) {
+        if is_due || self.counted.is_none() {
+            self.measure(root);
+        }
+        if self.is_wireless {
+            self.said.signal_dbm = signal_dbm(root, &self.said.interface);
+        }
+    }
+
     /// Its speed, and what has been lost since the last time.
     fn measure(&mut self, root: &Root) {
         let Link { said, counted, .. } = self;

@@ -99,7 +99,7 @@ pub fn has_ext4() -> bool {
 }
 
 /// Whether a default route of this machine leads through an interface whose carrier is counted.
-pub fn has_uplink() -> bool {
+fn has_uplink() -> bool {
     let routes = fs::read_to_string("/proc/net/route").unwrap_or_default();
     let fields = routes.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let through = fields.filter(|fields| fields.get(1) == Some(&"00000000") && fields.get(7) == Some(&"00000000"));
