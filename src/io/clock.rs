@@ -1,7 +1,6 @@
 //! Turns the kernel's clocks into [`Now`], and into the time that certificates are judged by (D11).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -83,11 +82,25 @@ type Kernel = (Wall, bool);
 pub struct CertificateClock {
     /// Known to be past: the date of this program, and from when on certificates are valid that a server of ours showed
     /// or took, by its own clock as well. Never a date that a server only says: one that is wrong would stay.
-    past_unix_seconds: AtomicI64,
+    past_unix_seconds: Seconds,
     /// From when on the credentials in use are valid. It has no say against a clock that is kept right: an issuer whose
     /// clock is ahead must not take the server's certificates from the board.
-    issued_unix_seconds: AtomicI64,
+    issued_unix_seconds: Seconds,
     kernel: fn() -> Kernel,
+}
+
+/// Seconds since 1970 that threads share. A lock, as not every processor has an atomic of 64 bits.
+#[derive(Debug)]
+struct Seconds(Mutex<i64>);
+
+impl Seconds {
+    fn get(&self) -> i64 {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, i64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl CertificateClock {
@@ -98,33 +111,31 @@ impl CertificateClock {
     }
 
     pub(super) fn reading(kernel: fn() -> Kernel) -> Arc<CertificateClock> {
-        let built = || AtomicI64::new(BUILT_UNIX_SECONDS);
+        let built = || Seconds(Mutex::new(BUILT_UNIX_SECONDS));
         Arc::new(CertificateClock { past_unix_seconds: built(), issued_unix_seconds: built(), kernel })
     }
 
     /// This is past; what was known to be past stays so.
     pub fn passed(&self, moment: Wall) {
-        self.past_unix_seconds.fetch_max(moment.unix_seconds(), Ordering::Relaxed);
+        let mut past = self.past_unix_seconds.lock();
+        *past = (*past).max(moment.unix_seconds());
     }
 
     /// The credentials in use from now on are valid from this moment on.
     pub fn credentials_issued(&self, not_before: Option<Wall>) {
-        self.issued_unix_seconds.store(not_before.map_or(BUILT_UNIX_SECONDS, Wall::unix_seconds), Ordering::Relaxed);
+        *self.issued_unix_seconds.lock() = not_before.map_or(BUILT_UNIX_SECONDS, Wall::unix_seconds);
     }
 
     /// The wall clock, where somebody keeps it right and it is not before what is past.
     pub(super) fn known(&self) -> Option<Wall> {
         let (wall, is_synchronised) = (self.kernel)();
-        Some(wall)
-            .filter(|wall| is_synchronised && wall.unix_seconds() >= self.past_unix_seconds.load(Ordering::Relaxed))
+        Some(wall).filter(|wall| is_synchronised && wall.unix_seconds() >= self.past_unix_seconds.get())
     }
 
     /// When to judge a chain of certificates the last of which was issued then.
     pub(super) fn at(&self, issued: Option<Wall>) -> Wall {
         self.known().unwrap_or_else(|| {
-            let [past, ours] =
-                [&self.past_unix_seconds, &self.issued_unix_seconds].map(|at| at.load(Ordering::Relaxed));
-            let past = Wall::from_unix_seconds(past.max(ours));
+            let past = Wall::from_unix_seconds(self.past_unix_seconds.get().max(self.issued_unix_seconds.get()));
             issued.map_or(past, |issued| issued.max(past))
         })
     }

@@ -26,9 +26,13 @@ const V6: u64 = 6;
 const V6KZ: u64 = 7;
 const V6K: u64 = 9;
 const V7: u64 = 10;
+/// `Tag_THUMB_ISA_use`, and its value for the first Thumb, which is all that an ARMv6 knows.
+const THUMB_ISA_USE: u64 = 9;
+const THUMB_1: u64 = 1;
 /// `Tag_RISCV_arch`.
 const RISCV_ARCH: u64 = 5;
-/// `EF_ARM_EABI_VER5`, with floats in registers of their own; the same of RISC-V: compressed, doubles in registers.
+/// `EF_ARM_EABI_VER5`, with floats like other numbers, or in registers of their own; the same of RISC-V: compressed, doubles in registers.
+const ARM_SOFT_FLOAT: u32 = 0x0500_0200;
 const ARM_HARD_FLOAT: u32 = 0x0500_0400;
 const RISCV_DOUBLE_FLOAT: u32 = 0x5;
 
@@ -68,7 +72,8 @@ fn promises_what_its_boards_have(target: &Target) -> Result<()> {
     let tag = |wanted| -> Result<_> { Ok(elf.attributes()?.into_iter().find(|attribute| attribute.tag == wanted)) };
     match target.triple {
         "arm-unknown-linux-musleabihf" => {
-            assert_eq!(elf.flags, ARM_HARD_FLOAT);
+            assert_eq!(elf.flags, ARM_SOFT_FLOAT);
+            assert_eq!(tag(THUMB_ISA_USE)?.ok_or("in which instructions?")?.number, THUMB_1);
             let architecture = tag(CPU_ARCH)?.ok_or("for which ARM?")?.number;
             assert!([V6, V6KZ, V6K].contains(&architecture), "it is for architecture {architecture}");
         }
