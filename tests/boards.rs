@@ -17,6 +17,8 @@ mod gauges;
 mod health;
 #[path = "boards/identity.rs"]
 mod identity;
+#[path = "boards/kernel_log.rs"]
+mod kernel_log;
 #[path = "support/left_out.rs"]
 mod left_out;
 #[path = "boards/mounts.rs"]
@@ -163,6 +165,11 @@ impl Scratch {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
+    }
+
+    fn append(&self, path: &str, text: &str) {
+        let mut file = fs::OpenOptions::new().append(true).open(self.0.join(path)).unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
     }
 
     fn link(&self, path: &str, target: &str) {

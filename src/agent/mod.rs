@@ -17,6 +17,7 @@ mod credentials;
 mod events;
 mod failure_log;
 mod identity;
+mod kernel_log;
 mod last_boot;
 mod lease;
 mod leaving;

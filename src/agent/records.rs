@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::clock::apart;
 use super::notice::{Level, Notice};
 use crate::journal::{BootId, Happened, Journal, Moment, Record, Sequence, Write};
+use crate::probe::KernelPlaces;
 use crate::time::{Now, Up, Wall};
 
 /// The journal, and what hangs on it.
@@ -109,6 +110,12 @@ impl Records {
     /// Somebody has told the process to stop. Answers in which boot it began.
     pub(super) fn end_run(&mut self) -> Option<BootId> {
         self.end(|what| *what == Happened::ProcessRuns)
+    }
+
+    /// All that the kernel told until there is recorded.
+    pub(super) fn kernel_read(&mut self, until: KernelPlaces, now: Now) {
+        self.end(|what| matches!(what, Happened::KernelRead { .. }));
+        self.record(now, Happened::KernelRead { until });
     }
 
     /// It has accepted what was told of one that waits on.

@@ -14,12 +14,14 @@
 use std::time::Duration;
 
 use super::records::{RecordTime, Records};
+use crate::journal::record::times;
 use crate::journal::{Happened, Record, Sequence, Status};
 use crate::node::NodeEvent;
 use crate::node::event::{Event, digest};
 use crate::node::leaving;
 use crate::node::report::last_outage;
 use crate::node::rules::{self, COUNT};
+use crate::probe::kernel_reason;
 use crate::time::{InWords, Up, Wall};
 
 #[derive(Debug)]
@@ -203,11 +205,12 @@ fn telling(record: &Record, node: &str, records: &Records, stamp: Wall, now: Up)
             let message = format!("{count} records of Node {node} were dropped to make room for others");
             event(true, "RecordsDropped", message)
         }
+        Happened::KernelTrouble { reason, text, count } => told_of_kernel(kernel_reason(reason), text, *count),
         // None of these is told.
         Happened::OutageBegan { cause } => event(false, "UplinkLost", cause.to_string()),
         Happened::ClockSet { wall } => event(false, "ClockSet", wall.to_string()),
         Happened::AbsenceAnnounced { reason, .. } => event(false, "AbsenceAnnounced", reason.to_string()),
-        Happened::ProcessRuns => event(false, "ProcessRuns", String::new()),
+        Happened::ProcessRuns | Happened::KernelRead { .. } => event(false, "ProcessRuns", String::new()),
     }
 }
 
@@ -217,6 +220,10 @@ fn told_of_change(node: &str, kind: &str, to: Status) -> NodeEvent {
     }
     let message = format!("Node {node} condition {kind} is now: {to:?}");
     NodeEvent { warning: false, reason: "NodeConditionChanged", message }
+}
+
+pub(super) fn told_of_kernel(reason: &'static str, text: &str, count: u64) -> NodeEvent {
+    NodeEvent { warning: true, reason, message: format!("{text}{}", times(count)) }
 }
 
 /// The beginning of the outage that `end` ended.

@@ -102,9 +102,20 @@ pub(super) struct Shared {
     /// Since the certificate in use came into use.
     pub(super) longest_outage: Duration,
     pub(super) last_boot: LastBoot,
+    /// What the kernel told of trouble, one of a kind.
+    pub(super) kernel: Vec<KernelTold>,
     /// Machine words of what is said once in the life of a process.
     said: Vec<&'static str>,
     outputs: VecDeque<Output>,
+}
+
+/// What the kernel told of one kind of trouble, by the last record of it.
+#[derive(Debug)]
+pub(super) struct KernelTold {
+    pub(super) reason: &'static str,
+    pub(super) place: u64,
+    pub(super) count: u64,
+    pub(super) at: Up,
 }
 
 /// How often the other lanes try a certificate that has ended (EXP-1): the clock that says so may have been wrong.
@@ -130,6 +141,7 @@ impl Shared {
             credentials: Credentials::default(),
             longest_outage: Duration::ZERO,
             last_boot: LastBoot::Unknown,
+            kernel: Vec::new(),
             said: Vec::new(),
             outputs: VecDeque::new(),
         }

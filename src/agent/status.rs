@@ -245,6 +245,7 @@ impl StatusLane {
         shared: &mut Shared,
         now: Now,
     ) {
+        shared.kernel_told(readings.health.kernel.as_ref(), now);
         self.wanted.observe(readings, board, self.base.node(), shared, now);
         self.looked_at = now.up;
         if matches!(self.stage, Stage::Probe) {

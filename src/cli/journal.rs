@@ -15,6 +15,7 @@ use crate::config::plain_text::line;
 use crate::io::clock;
 use crate::io::disk::{JOURNAL, read_journal};
 use crate::io::disk_error;
+use crate::journal::record::times;
 use crate::journal::{BootId, Happened, Journal, Moment, Record, Recovery};
 use crate::time::Wall;
 
@@ -81,7 +82,7 @@ impl JournalFile {
 
     /// That a process runs waits for nothing.
     fn waiting(&self) -> impl Iterator<Item = &Record> {
-        self.journal.waiting().filter(|record| record.what != Happened::ProcessRuns)
+        self.journal.waiting().filter(|record| record.what.is_shown())
     }
 
     /// For people: how much waits and since when, what is wrong with the file, then each record.
@@ -158,6 +159,11 @@ fn described(what: &Happened) -> (&'static str, Value, String) {
             ("OutageEnded", fields, sentence + &because(cause))
         }
         Happened::ProcessStarted => ("ProcessStarted", json!({}), "nodepulse started".to_owned()),
+        Happened::KernelTrouble { reason, text, count } => {
+            let fields = json!({"reason": **reason, "text": **text, "count": count});
+            ("KernelTrouble", fields, format!("{reason}: {text}{}", times(*count)))
+        }
+        Happened::KernelRead { .. } => ("KernelRead", json!({}), "the kernel's log is read".to_owned()),
         Happened::ProcessRuns => ("ProcessRuns", json!({}), "nodepulse runs".to_owned()),
         Happened::BoardRebooted { old, reason } => {
             let fields = json!({"oldBoot": old.to_string(), "reason": **reason});

@@ -87,7 +87,8 @@ impl Timeline {
                 self.change(ABSENCE, State::Bad, until.unix_seconds(), State::Well);
             }
             Happened::Leaving { .. } | Happened::ClockSet { .. } | Happened::Dropped { .. } => self.moments.push(at),
-            Happened::ProcessRuns => {}
+            Happened::KernelTrouble { reason, .. } => self.point(reason, at),
+            Happened::ProcessRuns | Happened::KernelRead { .. } => {}
         }
     }
 

@@ -18,8 +18,9 @@ pub enum ConditionSetting {
 pub type PerCondition = TextMap<ConditionSetting>;
 
 /// Those that can be switched off, each with its threshold, if it has one: what it may be.
-const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 9] = [
+const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 10] = [
     ("FilesystemCorruptionProblem", None),
+    ("KernelDeadlock", None),
     ("NTPProblem", None),
     ("Undervoltage", None),
     // °C.

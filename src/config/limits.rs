@@ -161,6 +161,10 @@ pub const JUDGEMENT_KEPT: Duration = Duration::from_secs(60);
 pub const CONDITION_CHANGE_PERIOD: Duration = Duration::from_secs(60);
 /// Interfaces of which the carrier is watched: those that a default route led through, and what is below them.
 pub const UPLINKS: usize = 32;
+/// One record of the kernel's log, bytes: a line of at most 1 KiB, of which each byte may be written as four, and more about it.
+pub const KERNEL_LOG_RECORD_BYTES: usize = 8192;
+/// Records of the kernel's log that one look reads, each a system call; the next look reads on.
+pub const KERNEL_LOG_RECORDS: usize = 2000;
 /// Names of one directory below the probe's root.
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Serial numbers and MAC addresses of a board that it is not identified by.

@@ -296,6 +296,8 @@ settings! {
         "Largest size of the journal of what is not yet sent, 16Ki to 1Mi; when full, it drops the middle";
     announce_shutdown: bool = true, Ours "announceShutdown" "announce-shutdown" "true", Boolean, boolean,
         "Tell the server when the machine goes down or reboots (docs/conditions.md): the Node is not Ready at once, and that is planned";
+    kernel_events: bool = true, Ours "kernelEvents" "kernel-events" "true", Boolean, boolean,
+        "Tell what the kernel logs of trouble as events: OOMKilling, TaskHung, KernelOops, Ext4Error, IOError (docs/conditions.md)";
     sandbox: bool = true, Ours "sandbox" "sandbox" "true", Boolean, boolean,
         "After the start, give up every right that an agent never needs (SECURITY.md); false: keep them";
     verbosity: u8 = 2, Kubelet "logging.verbosity" "v" "2", Single("N"), number(0..=10),

@@ -49,7 +49,7 @@ use crate::config::Settings;
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::settings::lists_devices;
 use crate::journal::{self, BootId};
-use crate::probe::{self, Machine, Network, ReadingFiles, Root, StateDisk};
+use crate::probe::{self, KernelLogFiles, Machine, Network, ReadingFiles, Root, StateDisk};
 use crate::time::Up;
 use board::Board;
 use identity::Identity;
@@ -116,9 +116,9 @@ const LONG_STANDSTILL: Duration = Duration::from_secs(10);
 pub fn run(start: Start) -> Result<(), Notice> {
     log::set_ceiling();
     let boot = BootId::parse(start.machine.boot_id.as_deref().unwrap_or_default());
-    let reactor = new_reactor()?;
-    let identity = Identity::new(&start);
+    let (reactor, identity) = (new_reactor()?, Identity::new(&start));
     let (disk, journal, known, control) = disk_writer::open(&reactor, &start.settings, boot, start.look_at_files)?;
+    let kernel_log = start.settings.kernel_events.then(|| KernelLogFiles::open(&start.root, journal.kernel_read()));
     let sandbox = enter_sandbox(&start.settings, &start.files, !disk.is_silent());
     let signals = Signals::new(&reactor).map_err(|e| no_kernel("no-signals", "the kernel gives no signalfd", &e))?;
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(known)));
@@ -164,7 +164,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         read_disk: start.read_disk,
         state_directory: start.settings.state_directory.clone(),
     };
-    spawn(&executor, shared.read_board(board));
+    spawn(&executor, shared.read_board(board, kernel_log));
     spawn(&executor, shared.read_again(start.read_settings, Arc::new(sandbox)));
     let agent = Agent::new(start.settings, shared.node_name.clone(), seed(), journal, &reset_reason, clock::now());
     let main_loop = Box::new(MainLoop {

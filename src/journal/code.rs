@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use super::frame;
 use super::record::{BootId, Happened, Moment, Record, Sequence, Status, TEXT_BYTES, Text};
+use crate::probe::KernelPlaces;
 use crate::time::{Up, Wall};
 
 /// Most records of one frame: what one bad block can take with it, and a frame is never longer than a block.
@@ -107,6 +108,8 @@ pub fn most_bytes(record: &Record) -> usize {
         Happened::ClockSet { .. } => 10,
         Happened::Leaving { kind } => 1 + kind.len(),
         Happened::AbsenceAnnounced { reason, .. } => 11 + reason.len(),
+        Happened::KernelTrouble { reason, text, .. } => 12 + reason.len() + text.len(),
+        Happened::KernelRead { .. } => 30,
         Happened::Dropped { .. } => 5,
     };
     FRAME + FIXED + fields
@@ -177,6 +180,8 @@ impl Writer {
             Happened::AbsenceAnnounced { .. } => 9,
             Happened::Leaving { .. } => 10,
             Happened::ProcessRuns => 11,
+            Happened::KernelTrouble { .. } => 12,
+            Happened::KernelRead { .. } => 13,
         };
         self.bytes.push(if record.at.wall.is_some() { kind | HAS_WALL } else { kind });
         self.number(next.saturating_sub(record.sequence.0));
@@ -204,6 +209,14 @@ impl Writer {
             Happened::BoardRebooted { old, reason } => {
                 self.bytes.extend_from_slice(&old.0.to_le_bytes());
                 self.text(reason);
+            }
+            Happened::KernelTrouble { reason, text, count } => {
+                self.text(reason);
+                self.text(text);
+                self.number(*count);
+            }
+            Happened::KernelRead { until } => {
+                [until.log, until.oom_kills, until.hung_tasks].into_iter().for_each(|number| self.number(number));
             }
             Happened::ClockSet { wall } => self.signed(wall.unix_us().wrapping_sub(previous.wall_us)),
             Happened::Dropped { count } => self.number(u64::from(*count)),
@@ -308,6 +321,11 @@ impl Reader<'_> {
             8 => return self.skip_known_node().map(|()| None),
             10 => Happened::Leaving { kind: self.text()? },
             11 => Happened::ProcessRuns,
+            12 => Happened::KernelTrouble { reason: self.text()?, text: self.text()?, count: self.number()? },
+            13 => {
+                let (log, oom_kills, hung_tasks) = (self.number()?, self.number()?, self.number()?);
+                Happened::KernelRead { until: KernelPlaces { log, oom_kills, hung_tasks } }
+            }
             9 => {
                 let until = Wall::from_unix_us(previous.wall_us.wrapping_add(self.signed()?));
                 Happened::AbsenceAnnounced { until, reason: self.text()? }

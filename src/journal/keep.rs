@@ -2,7 +2,7 @@
 //!
 //! A person who reads the story of an outage wants to know how each condition was before, how it is now, and how often the
 //! link and the board failed. So what goes first is what lies between the first and the last record of its series: changes
-//! of conditions and starts of the process before outages and reboots, the oldest first.
+//! of conditions, what the kernel told and starts of the process before outages and reboots, the oldest first.
 
 use super::record::{Happened, Record};
 
@@ -20,7 +20,8 @@ pub fn least_needed<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Op
 }
 
 fn is_kept_longer(what: &Happened) -> bool {
-    !matches!(what, Happened::ConditionChanged { .. } | Happened::ProcessStarted | Happened::ClockSet { .. })
+    use Happened::{ClockSet, ConditionChanged, KernelTrouble, ProcessStarted};
+    !matches!(what, ConditionChanged { .. } | KernelTrouble { .. } | ProcessStarted | ClockSet { .. })
 }
 
 /// Whether the series goes on after it, and began before it. Of what was learned about the clock in one boot only the
@@ -37,6 +38,7 @@ fn is_of_one_series(one: &Record, other: &Record) -> bool {
             Happened::ConditionChanged { condition: one, .. }, //
             Happened::ConditionChanged { condition: other, .. },
         ) => one == other,
+        (Happened::KernelTrouble { reason: one, .. }, Happened::KernelTrouble { reason: other, .. }) => one == other,
         (Happened::ClockSet { .. }, Happened::ClockSet { .. }) => one.at.boot == other.at.boot,
         (Happened::Dropped { .. }, _) => false,
         (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),

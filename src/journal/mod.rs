@@ -36,6 +36,7 @@ use pace::Pace;
 use write::File;
 
 use crate::config::limits::WAITING_RECORDS;
+use crate::probe::KernelPlaces;
 use crate::time::{Now, Up};
 
 /// What has happened and is not yet told, and how much of that is on disk.
@@ -100,6 +101,15 @@ impl Journal {
     /// The boot of the newest record there ever was.
     pub fn last_boot(&self) -> Option<BootId> {
         self.last_boot
+    }
+
+    /// Until where what the kernel told is recorded, in the present boot.
+    pub fn kernel_read(&self) -> KernelPlaces {
+        let places = self.waiting().filter_map(|record| match &record.what {
+            Happened::KernelRead { until } if record.at.boot == self.boot => Some(*until),
+            _ => None,
+        });
+        places.last().unwrap_or_default()
     }
 
     /// Takes a record of what happened `now`. When there is no room, one that can be missed more makes some.

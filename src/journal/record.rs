@@ -5,6 +5,7 @@ use std::fmt;
 use heapless::String as Bounded;
 
 pub use crate::node::object::Status;
+use crate::probe::KernelPlaces;
 use crate::time::{Up, Wall};
 
 /// Longest type, reason or cause in a record, bytes; a longer text is cut at a character.
@@ -65,6 +66,10 @@ pub enum Happened {
     Leaving { kind: Text },
     /// A process runs on this board, and nobody has told it to stop. One of an earlier boot was cut short with the board.
     ProcessRuns,
+    /// The kernel told of trouble, so often since that was last told of: the reason of the event, and the words for the last one.
+    KernelTrouble { reason: Text, text: Text, count: u64 },
+    /// What the kernel told until there is recorded, in this boot. It waits until more is.
+    KernelRead { until: KernelPlaces },
     /// So many records were given up to make room for others, since the last record that said so was forgotten.
     Dropped { count: u32 },
 }
@@ -77,7 +82,12 @@ impl Happened {
 
     /// Whether it waits for an event: what holds until something ends it does not.
     pub fn is_pending(&self) -> bool {
-        !matches!(self, Happened::AbsenceAnnounced { .. } | Happened::ProcessRuns)
+        !matches!(self, Happened::AbsenceAnnounced { .. } | Happened::ProcessRuns | Happened::KernelRead { .. })
+    }
+
+    /// Whether people want to know, rather than the next process.
+    pub fn is_shown(&self) -> bool {
+        !matches!(self, Happened::ProcessRuns | Happened::KernelRead { .. })
     }
 }
 
@@ -100,6 +110,11 @@ impl fmt::Display for BootId {
         }
         Ok(())
     }
+}
+
+/// How often something was, where that was more than once: ` (7 times)`.
+pub fn times(count: u64) -> String {
+    if count > 1 { format!(" ({count} times)") } else { String::new() }
 }
 
 /// `text`, cut at a character where it is longer than a record may hold.

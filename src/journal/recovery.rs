@@ -8,7 +8,7 @@ use super::pace::Pace;
 use super::write::File;
 use super::{Entry, Journal, Place};
 use crate::config::limits::JOURNAL_LEAST_BYTES;
-use crate::journal::record::{BootId, Happened, Record};
+use crate::journal::record::{BootId, Record};
 
 /// What was found in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,7 +84,7 @@ pub(super) fn recover(bytes: &[u8], quota_bytes: usize, boot: BootId) -> (Journa
             journal.insert(record);
         }
     }
-    found.records = journal.waiting().filter(|record| record.what != Happened::ProcessRuns).count();
+    found.records = journal.waiting().filter(|record| record.what.is_shown()).count();
     if lost == 0 && bytes.len() <= journal.quota_bytes {
         journal.file = room_behind(&scan.frames, bytes.len());
     }

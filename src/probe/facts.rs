@@ -3,8 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::config::text_map::TextMap;
 use serde::{Serialize, Serializer};
+
+use crate::config::text_map::TextMap;
+use crate::time::Up;
 
 /// A fact, or why there is none. Missing is not zero.
 pub type Fact<T> = Result<T, Absent>;
@@ -124,6 +126,7 @@ pub struct Health {
     pub power: Option<Fact<Power>>,
     pub file_systems: Option<Fact<FileSystemErrors>>,
     pub uplink: Option<Fact<Uplink>>,
+    pub kernel: Option<Fact<KernelTrouble>>,
     /// Of the machine that the agent runs on: no file says it.
     pub wall_clock: Option<Fact<WallClock>>,
 }
@@ -150,6 +153,48 @@ pub struct FileSystemErrors {
     pub count: u64,
     /// One of them since the boot.
     pub is_new: bool,
+}
+
+/// What the kernel says of trouble, in its log or at least by its counters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KernelTrouble {
+    /// One of each kind that there was.
+    pub all: Vec<Trouble>,
+    /// A task has hung since the look before; `None`: nobody can say.
+    pub has_hung: Option<bool>,
+    #[serde(skip)]
+    pub read: KernelPlaces,
+    /// Why counters have to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread: Option<Absent>,
+}
+
+/// Trouble of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trouble {
+    /// `OOMKilling`, as the event that is told of it.
+    pub reason: &'static str,
+    /// How often, in this boot or since what was told of it.
+    pub count: u64,
+    /// Rises with each: a number of the source.
+    #[serde(skip)]
+    pub place: u64,
+    /// When the last was.
+    #[serde(skip)]
+    pub at: Up,
+    /// The kernel's words for that.
+    pub text: String,
+}
+
+/// Until where the kernel's words of trouble are read, in one boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KernelPlaces {
+    /// The first record of the log that is not.
+    pub log: u64,
+    pub oom_kills: u64,
+    pub hung_tasks: u64,
 }
 
 /// The interface that the default route leads through.
@@ -237,7 +282,7 @@ impl Health {
     /// Of the same board, where its sensors do not answer.
     #[must_use]
     pub fn unanswered(&self, why: &Absent) -> Health {
-        let Health { undervoltage, thermal, storage_wear, power, file_systems, uplink, wall_clock } = self;
+        let Health { undervoltage, thermal, storage_wear, power, file_systems, uplink, kernel, wall_clock } = self;
         Health {
             undervoltage: undervoltage.as_ref().map(|_| Err(why.clone())),
             thermal: thermal.as_ref().map(|_| Err(why.clone())),
@@ -245,6 +290,7 @@ impl Health {
             power: power.as_ref().map(|_| Err(why.clone())),
             file_systems: file_systems.as_ref().map(|_| Err(why.clone())),
             uplink: uplink.as_ref().map(|_| Err(why.clone())),
+            kernel: kernel.as_ref().map(|_| Err(why.clone())),
             wall_clock: wall_clock.clone(),
         }
     }

@@ -5,8 +5,9 @@
 //! /sys/class/hwmon/hwmon3/in0_lcrit_alarm  0\n
 //! ```
 
-use super::facts::{Absent, Fact, Health, Why};
+use super::facts::{Absent, Fact, Health, KernelPlaces, Why};
 use super::file_systems::FileSystemFiles;
+use super::kernel_log::KernelLogFiles;
 use super::power::PowerFiles;
 use super::root::{OpenFile, Root};
 use super::thermal::ThermalFiles;
@@ -30,6 +31,10 @@ pub struct HealthFiles {
     power: Option<PowerFiles>,
     file_systems: FileSystemFiles,
     uplink: UplinkFiles,
+    /// `None`: nobody wants to know.
+    kernel_log: Option<KernelLogFiles>,
+    /// The log has more to read than one look may take.
+    is_behind: bool,
 }
 
 /// An alarm that its driver takes back by itself, after two seconds.
@@ -54,7 +59,15 @@ impl HealthFiles {
             power: None,
             file_systems: FileSystemFiles::default(),
             uplink: UplinkFiles::new(),
+            kernel_log: Some(KernelLogFiles::new(KernelPlaces::default())),
+            is_behind: false,
         }
+    }
+
+    /// With a log of the kernel that is open, or without any.
+    #[must_use]
+    pub fn with_log(self, kernel_log: Option<KernelLogFiles>) -> HealthFiles {
+        HealthFiles { kernel_log, ..self }
     }
 
     /// From when on a reading begins with a search, and so with files that may be slow.
@@ -70,10 +83,14 @@ impl HealthFiles {
                 self.searches = Every::HOUR.after(now);
             }
         }
-        if self.counts.is_due(now) {
+        let is_due = self.counts.is_due(now);
+        if is_due {
             self.file_systems.look(&self.root);
         }
-        let HealthFiles { root, undervoltage, thermal, wear, power, file_systems, uplink, .. } = self;
+        if let Some(log) = &mut self.kernel_log {
+            self.is_behind = if is_due || self.is_behind { log.look(&self.root, now) } else { log.rest() };
+        }
+        let HealthFiles { root, undervoltage, thermal, wear, power, file_systems, uplink, kernel_log, .. } = self;
         Health {
             undervoltage: undervoltage.as_mut().map(|alarm| alarm.was_raised(root)),
             thermal: thermal.as_mut().map(|files| files.read(root)),
@@ -81,6 +98,7 @@ impl HealthFiles {
             power: power.as_mut().and_then(|files| files.read(root)),
             file_systems: file_systems.worst(),
             uplink: uplink.look(root, now),
+            kernel: kernel_log.as_ref().and_then(KernelLogFiles::said),
             wall_clock: None,
         }
     }

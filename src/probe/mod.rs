@@ -15,6 +15,7 @@ pub mod facts;
 mod file_systems;
 mod health;
 mod identity;
+mod kernel_log;
 mod mac;
 mod machine;
 mod memory;
@@ -34,8 +35,11 @@ mod uplink;
 mod wear;
 
 pub use cloud::complete as complete_by_cloud;
-pub use facts::{Absent, Fact, Facts, FileSystem, Health, Machine, Network, Readings, StateDisk, Why};
+pub use facts::{
+    Absent, Fact, Facts, FileSystem, Health, KernelPlaces, KernelTrouble, Machine, Network, Readings, StateDisk, Why,
+};
 pub use health::HealthFiles;
+pub use kernel_log::{KernelLogFiles, TASK_HUNG, kernel_reason};
 pub use machine::machine;
 pub use network::{network, within_limit};
 pub use readings::{Asked, ReadingFiles, readings, state_disk};

@@ -35,7 +35,9 @@ pub fn readings(root: &Root, settings: &Settings) -> Readings {
     let asked = Asked { pids: true, ..Asked::by(settings) };
     let readings =
         ReadingFiles::open(root, Up::BOOT).read(state_disk(root, &settings.state_directory, true), &asked, Up::BOOT);
-    Readings { health: HealthFiles::new(root).read(Up::BOOT), ..readings }
+    let files = HealthFiles::new(root);
+    let files = if settings.kernel_events { files } else { files.with_log(None) };
+    Readings { health: { files }.read(Up::BOOT), ..readings }
 }
 
 /// The file system of as much of the state directory as exists: what is not there yet will be on the same. On some file

@@ -94,6 +94,12 @@ fn health(page: &mut Page, health: &Health) {
         let since = if errors.is_new { ", some since the boot" } else { "" };
         format!("{} on {} since its last fsck{since}", errors.count, errors.device)
     });
+    page.sensor("kernel log", &health.kernel, |kernel| {
+        let all = kernel.all.iter().map(|one| format!("{} {} times", one.reason, one.count)).collect::<Vec<_>>();
+        let told = if all.is_empty() { "tells of no trouble".to_owned() } else { all.join(", ") };
+        let unread = kernel.unread.as_ref().map(|absent| format!(", by counters alone ({absent})"));
+        told + &unread.unwrap_or_default()
+    });
     page.sensor("uplink", &health.uplink, |uplink| {
         let speed = uplink.speed_mbps.map(|mbps| format!(", {mbps} Mb/s"));
         let signal = uplink.signal_dbm.map(|dbm| format!(", {dbm} dBm"));

@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
@@ -229,6 +230,10 @@ impl Root {
         kind.is_some_and(|kind| REMOTE.contains(&(kind as u32)))
     }
 
+    pub(super) fn open_log(&self, path: &str) -> Fact<LogFile> {
+        self.open(path).map(LogFile).map_err(|error| absent(path, &error))
+    }
+
     fn open(&self, path: &str) -> io::Result<File> {
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.resolve(path)?)
     }
@@ -267,6 +272,32 @@ impl Root {
             names.extend(names_reversed(&target));
         }
         Ok(found)
+    }
+}
+
+/// A log, open: each reading goes on where the one before has ended.
+#[derive(Debug)]
+pub(super) struct LogFile(File);
+
+impl LogFile {
+    /// The next lines, whole, as many as fit into `page`: of `/dev/kmsg` one record. What it had to give up before anybody read
+    /// it is left out. Breaks where there is nothing to read: whether that is only for now.
+    pub(super) fn read<'a>(&mut self, page: &'a mut [u8]) -> ControlFlow<bool, &'a [u8]> {
+        let length = match self.0.read(page) {
+            Ok(0) => return ControlFlow::Break(true),
+            Ok(length) => length,
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EPIPE | libc::EINTR) => 0,
+                code => return ControlFlow::Break(code == Some(libc::EAGAIN)),
+            },
+        };
+        let lines = whole_lines(page.get(..length).unwrap_or_default());
+        // A capture's page ends anywhere.
+        let rest = i64::try_from(length - lines.len()).unwrap_or_default();
+        if rest > 0 && (lines.is_empty() || self.0.seek_relative(-rest).is_err()) {
+            return ControlFlow::Break(false);
+        }
+        ControlFlow::Continue(lines)
     }
 }
 

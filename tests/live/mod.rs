@@ -27,6 +27,7 @@ mod fence;
 mod fleet;
 mod http2;
 mod k3s;
+mod kernel_log;
 mod lease;
 mod leaving;
 mod left;
@@ -75,6 +76,7 @@ pub fn cases() -> Vec<Case> {
         status::cases(),
         watch::cases(),
         lease::cases(),
+        kernel_log::cases(),
         credentials::cases(),
         faults::cases(),
         http2::cases(),

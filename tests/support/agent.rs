@@ -70,7 +70,11 @@ impl<'a> Launch<'a> {
         Self {
             identity,
             kubeconfig: Some(identity.kubeconfig.clone()),
-            settings: BTreeMap::from([("stateDirectory".to_owned(), identity.dir.join("state").display().to_string())]),
+            settings: BTreeMap::from([
+                ("stateDirectory".to_owned(), identity.dir.join("state").display().to_string()),
+                // One log for all tests of this machine: what one of them does would be told by the agents of others.
+                ("kernelEvents".to_owned(), "false".to_owned()),
+            ]),
             flags: Vec::new(),
             board: Vec::new(),
             folders: Vec::new(),
@@ -138,6 +142,8 @@ impl<'a> Launch<'a> {
 
     /// Another build, with the words before it that run it.
     pub fn program(mut self, command: Vec<String>) -> Self {
+        // An earlier one does not know it.
+        self.settings.remove("kernelEvents");
         self.program = command;
         self
     }

@@ -33,7 +33,7 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     // A condition of another agent of a node.
     ("NPD", 1..=1),
     // What no kubelet looks at: the board itself.
-    ("BRD", 1..=9),
+    ("BRD", 1..=10),
     ("RDY", 1..=8),
     ("VOL", 1..=1),
     ("SCH", 1..=1),

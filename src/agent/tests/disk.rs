@@ -44,7 +44,7 @@ pub(super) fn waiting(script: &Script) -> Vec<Record> {
 
 /// That the process runs is always there, and waits for nothing.
 fn untold<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<Record> {
-    records.filter(|record| record.what != Happened::ProcessRuns).cloned().collect()
+    records.filter(|record| record.what.is_shown()).cloned().collect()
 }
 
 pub(super) fn kinds(records: &[Record]) -> Vec<&'static str> {
@@ -58,6 +58,8 @@ pub(super) fn kinds(records: &[Record]) -> Vec<&'static str> {
         Happened::Dropped { .. } => "dropped",
         Happened::AbsenceAnnounced { .. } => "announced",
         Happened::Leaving { .. } => "leaving",
+        Happened::KernelTrouble { .. } => "kernel",
+        Happened::KernelRead { .. } => "read",
         Happened::ProcessRuns => "runs",
     };
     records.iter().map(kind).collect()

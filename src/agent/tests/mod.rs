@@ -14,6 +14,7 @@ mod gaps;
 mod health;
 mod identity;
 mod join;
+mod kernel_log;
 mod last_boot;
 mod lease;
 mod leaving;

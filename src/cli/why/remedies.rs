@@ -81,6 +81,11 @@ pub static REMEDIES: &[Remedy] = &[
         "an error since the boot; over when the board was started again and a day went by without one",
         "dmesg says which errors; save what is needed, run fsck on it, and replace a card that goes on failing",
     ]),
+    of_board("KernelDeadlock", &["kernel log"], [
+        "lines about hung tasks in the kernel's log, or /proc/sys/kernel/hung_task_detect_count, once a minute",
+        "a task that waited in the kernel for hung_task_timeout_secs (120); over after an hour without another one",
+        "dmesg says where it waits: mostly for a card, a disk or a network file system that does not answer; replace or unmount that, and start the board again",
+    ]),
     of_board("NTPProblem", &["clock"], [
         "adjtimex(2): what an NTP client has told the kernel",
         "ten minutes in which nobody keeps the clock right, or it may be more than a second off; at once where it was never set",

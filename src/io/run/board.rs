@@ -9,7 +9,7 @@ use nix::libc::ETIMEDOUT;
 use super::super::{clock, network};
 use super::sensors::Sensors;
 use super::{Input, Message, ReadDisk, Shared};
-use crate::probe::{self, Absent, Health, Machine, Network, ReadingFiles, Readings, StateDisk, Why};
+use crate::probe::{self, Absent, Health, KernelLogFiles, Machine, Network, ReadingFiles, Readings, StateDisk, Why};
 
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
 const NAME_LOOKUP: Duration = Duration::from_secs(2);
@@ -28,8 +28,8 @@ pub(super) struct Board {
 }
 
 impl Shared {
-    pub(super) async fn read_board(&self, mut board: Board) {
-        let (mut disk_may_hang, mut sensors) = (false, Sensors::of(&self.root));
+    pub(super) async fn read_board(&self, mut board: Board, kernel_log: Option<KernelLogFiles>) {
+        let (mut disk_may_hang, mut sensors) = (false, Sensors::of(&self.root, kernel_log));
         loop {
             self.board_wanted.raised().await;
             while self.name_addresses.borrow().is_none() {

@@ -1,5 +1,6 @@
 //! Turns the sensors of a board, which may be slow or never answer, into what they said last, without waiting long.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use nix::libc::ETIMEDOUT;
@@ -7,7 +8,7 @@ use nix::libc::ETIMEDOUT;
 use super::super::clock;
 use super::super::reactor::Reactor;
 use super::super::thread::Source;
-use crate::probe::{Absent, Health, HealthFiles, Root, Why};
+use crate::probe::{Absent, Health, HealthFiles, KernelLogFiles, Root, Why};
 use crate::time::{Every, Up};
 
 /// How long a look at the board waits for its sensors, at most.
@@ -35,10 +36,11 @@ pub(super) struct Sensors {
 }
 
 impl Sensors {
-    pub fn of(root: &Root) -> Sensors {
-        let root = root.clone();
+    /// `kernel_log`: open, and read as long as the sensors answer; `None`: nobody wants to know.
+    pub fn of(root: &Root, kernel_log: Option<KernelLogFiles>) -> Sensors {
+        let (root, kernel_log) = (root.clone(), Cell::new(kernel_log));
         Sensors::new(move || {
-            let (mut files, mut clock_looks) = (HealthFiles::new(&root), Every::MINUTE);
+            let (mut files, mut clock_looks) = (HealthFiles::new(&root).with_log(kernel_log.take()), Every::MINUTE);
             let mut wall_clock = None;
             Box::new(move |now| {
                 if clock_looks.is_due(now) {

@@ -19,10 +19,12 @@ fn records(wall: Option<i64>) -> Vec<Record> {
         Happened::Dropped { count: 300 },
         Happened::AbsenceAnnounced { until: Wall::from_unix_us(i64::MAX), reason: cut("sleeps at night") },
         Happened::Leaving { kind: cut("PowerOff") },
+        Happened::KernelTrouble { reason: cut("IOError"), text: cut("I/O error, dev sda"), count: u64::MAX },
+        Happened::KernelRead { until: KernelPlaces { log: u64::MAX, oom_kills: 0, hung_tasks: 128 } },
     ];
     let of = |(place, what): (usize, Happened)| {
         // The clock of the boot never steps back, but what is read back is what was written, whatever it is.
-        let up = Up::since_boot(Duration::from_micros([5, 3, u64::MAX, 0, 77, 78, 79, 79, 80][place]));
+        let up = Up::since_boot(Duration::from_micros([5, 3, u64::MAX, 0, 77, 78, 79, 79, 80, 81, 82][place]));
         let wall = wall.filter(|_| place % 3 != 1).map(|us| Wall::from_unix_us(us.wrapping_mul(place as i64)));
         Record { sequence: Sequence(10 + place as u64), at: Moment { boot: BootId(9), up, wall }, what }
     };

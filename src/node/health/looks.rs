@@ -6,7 +6,7 @@ use super::{Bad, Seen, Worse};
 use crate::config::Settings;
 use crate::probe::facts::Zone;
 use crate::probe::report::life_text;
-use crate::probe::{Fact, Facts};
+use crate::probe::{Fact, Facts, TASK_HUNG};
 
 /// Of something that the board may lack.
 fn seen<'a, T>(fact: Option<&'a Fact<T>>, judge: impl FnOnce(&T) -> Seen<'a>) -> Seen<'a> {
@@ -91,6 +91,18 @@ pub(in crate::node) fn file_system_corrupt<'a>(facts: &'a Facts, _: &Settings) -
             return Seen::Well;
         }
         Seen::Bad(Bad { detail: Some(format!("{}, {} since its last fsck", errors.device, errors.count)), worse: None })
+    })
+}
+
+/// By the look after the kernel said so.
+pub(in crate::node) fn kernel_deadlock<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(facts.readings.health.kernel.as_ref(), |kernel| match kernel.has_hung {
+        None => Seen::Nothing,
+        Some(false) => Seen::Well,
+        Some(true) => {
+            let hung = kernel.all.iter().find(|trouble| trouble.reason == TASK_HUNG);
+            Seen::Bad(Bad { detail: hung.map(|trouble| trouble.text.clone()), worse: None })
+        }
     })
 }
 

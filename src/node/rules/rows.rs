@@ -113,6 +113,16 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
         like: Like::Problem,
     },
     Row {
+        kind: "KernelDeadlock",
+        judge: Judge::Board(Gauge { look: looks::kernel_deadlock, set_after: AT_ONCE, clear_after: minutes(60) }),
+        words: [
+            Words("TaskHung", "A task has waited in the kernel for too long", "KernelDeadlock"),
+            Words("KernelHasNoDeadlock", "kernel has no deadlock", "KernelHasNoDeadlock"),
+            Words("KernelUnreadable", "the kernel does not say whether tasks wait for too long", "KernelUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
         kind: "NTPProblem",
         judge: Judge::Board(Gauge { look: looks::clock_wrong, set_after: minutes(10), clear_after: minutes(1) }),
         words: [

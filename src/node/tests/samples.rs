@@ -37,6 +37,7 @@ pub(crate) static ALL_WELL: [Wanted; COUNT] = [
     NO_SENSOR,
     NO_SENSOR,
     NO_SENSOR,
+    NO_SENSOR,
     WELL,
     well(Status::True),
 ];
@@ -150,7 +151,7 @@ pub(crate) fn condition_mut<'a>(node: &'a mut Node, kind: &str) -> &'a mut Condi
 /// A condition of somebody else.
 pub(crate) fn foreign_condition() -> Condition {
     Condition {
-        kind: "KernelDeadlock".to_owned(),
+        kind: "FrequentKubeletRestart".to_owned(),
         status: "False".to_owned(),
         last_heartbeat_time: "2025-12-31T00:00:00Z".to_owned(),
         last_transition_time: "2025-12-31T00:00:00Z".to_owned(),

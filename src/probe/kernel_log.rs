@@ -1,0 +1,212 @@
+//! Turns the kernel's log into what it says of trouble: how much of each kind, and the last line of it.
+//!
+//! ```text
+//! /dev/kmsg                              3,1187,98765432,-;Buffer I/O error on dev mmcblk0p2, logical block 7\n
+//!                                        | |    |            a record with each read; more about it, after a blank,
+//!                                        | |    us since boot   in further lines: ` DEVICE=b179:2\n`
+//!                                        | number of the record in this boot
+//!                                        8 * facility (0: the kernel) + severity
+//! /proc/vmstat                           oom_kill 2\n     for those who may not read the log: since the boot
+//! /proc/sys/kernel/hung_task_detect_count   1\n           the same, from Linux 6.18 on
+//! ```
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::attribute;
+use super::facts::{Fact, KernelPlaces, KernelTrouble, Trouble};
+use super::root::{LogFile, OpenFile, Root};
+use crate::config::limits::{KERNEL_LOG_RECORD_BYTES, KERNEL_LOG_RECORDS};
+use crate::time::Up;
+
+const KMSG: &str = "/dev/kmsg";
+const VMSTAT: &str = "/proc/vmstat";
+
+/// An event, and the lines that are worth it: what has to be in one, in this order. Names and lines are
+/// node-problem-detector's; beside those there are the oopses of ARM and RISC-V, and the errors of cards.
+const KINDS: &[(&str, &[&[&str]])] = &[
+    (OOM_KILLING, &[&["Killed process ", "total-vm:"]]),
+    (TASK_HUNG, &[&["INFO: task ", " blocked for more than ", " seconds."]]),
+    (
+        "KernelOops",
+        &[
+            &["BUG: unable to handle "],
+            &["Unable to handle kernel "],
+            &["divide error: "],
+            &["kernel BUG at "],
+            &["Oops - "],
+        ],
+    ),
+    ("Ext4Error", &[&["EXT4-fs error "]]),
+    ("Ext4Warning", &[&["EXT4-fs warning "]]),
+    (
+        "IOError",
+        &[
+            &["Buffer I/O error on dev"],
+            &["I/O error, dev "],
+            &["mmc", ": error -"],
+            &["mmc", ": timeout waiting for hardware"],
+        ],
+    ),
+];
+const OOM_KILLING: &str = "OOMKilling";
+/// What `KernelDeadlock` is judged from.
+pub const TASK_HUNG: &str = "TaskHung";
+
+/// Drives that are empty, or not there at all, say so with an error.
+const WITHOUT_A_MEDIUM: [&str; 2] = ["dev fd", "dev sr"];
+
+/// The log, kept open, and what it has said.
+#[derive(Debug)]
+pub struct KernelLogFiles {
+    log: Option<LogFile>,
+    hung_tasks: OpenFile,
+    said: KernelTrouble,
+    /// Whether the last look found anything to read.
+    is_there: bool,
+    looked_at: Up,
+}
+
+impl KernelLogFiles {
+    /// The log opened at once, for a process that will have no right to. What it says until `told` is left out.
+    pub fn open(root: &Root, told: KernelPlaces) -> KernelLogFiles {
+        KernelLogFiles { log: root.open_log(KMSG).ok(), ..KernelLogFiles::new(told) }
+    }
+
+    pub(super) fn new(told: KernelPlaces) -> KernelLogFiles {
+        KernelLogFiles {
+            log: None,
+            hung_tasks: OpenFile::new("/proc/sys/kernel/hung_task_detect_count"),
+            said: KernelTrouble { read: told, ..KernelTrouble::default() },
+            is_there: false,
+            looked_at: Up::BOOT,
+        }
+    }
+
+    /// Reads on. Answers whether there may be more to read at once.
+    pub(super) fn look(&mut self, root: &Root, now: Up) -> bool {
+        self.said.has_hung = None;
+        if self.log.is_none() {
+            let opened = root.open_log(KMSG);
+            self.said.unread = opened.as_ref().err().cloned();
+            self.log = opened.ok();
+        }
+        let goes_on = match self.log.take() {
+            Some(log) => self.read(log, now),
+            None => self.count(root, now),
+        };
+        self.looked_at = now;
+        goes_on
+    }
+
+    /// By the looks so far; `None`: this kernel tells nobody, or nobody who has no right to hear it.
+    pub(super) fn said(&self) -> Option<Fact<KernelTrouble>> {
+        self.is_there.then(|| Ok(self.said.clone()))
+    }
+
+    /// Between two looks nothing is news, and nothing is left to read.
+    pub(super) fn rest(&mut self) -> bool {
+        self.said.has_hung = self.said.has_hung.map(|_| false);
+        false
+    }
+
+    fn read(&mut self, mut log: LogFile, now: Up) -> bool {
+        (self.is_there, self.said.has_hung) = (true, Some(false));
+        let mut page = vec![0; KERNEL_LOG_RECORD_BYTES];
+        for _ in 0..KERNEL_LOG_RECORDS {
+            match log.read(&mut page) {
+                ControlFlow::Continue(lines) => self.take(lines, now),
+                ControlFlow::Break(is_at_end) => {
+                    // One that fails is opened again by the next look.
+                    self.log = is_at_end.then_some(log);
+                    return false;
+                }
+            }
+        }
+        self.log = Some(log);
+        true
+    }
+
+    fn take(&mut self, lines: &[u8], now: Up) {
+        for line in lines.split(|byte| *byte == b'\n') {
+            let Some((record, text)) = parse(line).filter(|(record, _)| record.number >= self.said.read.log) else {
+                continue;
+            };
+            self.said.read.log = record.number + 1;
+            if let Some(reason) = kind_of(&text).filter(|_| record.is_kernels) {
+                // Its clock stands still while the board sleeps, ours does not.
+                let at = record.at.max(self.looked_at).min(now);
+                self.note(1, Trouble { reason, count: 0, place: record.number + 1, at, text });
+            }
+        }
+    }
+
+    /// Without the right to read the log.
+    fn count(&mut self, root: &Root, now: Up) -> bool {
+        let vmstat = root.read_table(VMSTAT).unwrap_or_default();
+        let killed = attribute::value_of(&vmstat, "oom_kill", b' ').and_then(|count| attribute::count(count).ok());
+        let hung = self.hung_tasks.count(root).ok();
+        self.is_there = killed.is_some() || hung.is_some();
+        let before = self.said.read;
+        self.said.has_hung = hung.map(|count| count > before.hung_tasks);
+        let counted = [
+            (OOM_KILLING, killed, before.oom_kills, "Processes were killed, as memory was short"),
+            (TASK_HUNG, hung, before.hung_tasks, "Tasks have waited in the kernel for too long"),
+        ];
+        for (reason, count, before, text) in counted {
+            let Some(count) = count.filter(|count| *count > before) else { continue };
+            self.note(count - before, Trouble { reason, count: 0, place: count, at: now, text: text.to_owned() });
+        }
+        self.said.read.oom_kills = killed.unwrap_or(before.oom_kills);
+        self.said.read.hung_tasks = hung.unwrap_or(before.hung_tasks);
+        false
+    }
+
+    /// So much more of a kind, the last of it here.
+    fn note(&mut self, more: u64, trouble: Trouble) {
+        if trouble.reason == TASK_HUNG {
+            self.said.has_hung = Some(true);
+        }
+        let known = self.said.all.iter().position(|known| known.reason == trouble.reason);
+        let count = known.map_or(0, |place| self.said.all.swap_remove(place).count);
+        self.said.all.push(Trouble { count: count.saturating_add(more), ..trouble });
+    }
+}
+
+/// The head of a record of the log.
+struct Record {
+    number: u64,
+    /// Not one that a program has written there.
+    is_kernels: bool,
+    at: Up,
+}
+
+/// A line of `/dev/kmsg`; `None`: it is no record's first.
+fn parse(line: &[u8]) -> Option<(Record, String)> {
+    let end = line.iter().position(|byte| *byte == b';')?;
+    let (head, text) = line.split_at_checked(end)?;
+    let mut fields = str::from_utf8(head).ok()?.split(',').map(str::parse::<u64>);
+    let mut field = || fields.next()?.ok();
+    let (level, number, at_us) = (field()?, field()?, field()?);
+    let record = Record { number, is_kernels: level < 8, at: Up::since_boot(Duration::from_micros(at_us)) };
+    Some((record, attribute::text(text.strip_prefix(b";")?)))
+}
+
+/// `text`, of a record of before, where it is a reason that there is.
+pub fn kernel_reason(text: &str) -> &'static str {
+    KINDS.iter().find(|(reason, _)| *reason == text).map_or("KernelTrouble", |(reason, _)| reason)
+}
+
+/// What a line of the kernel is worth; `None`: nothing.
+fn kind_of(text: &str) -> Option<&'static str> {
+    let holds = |parts: &[&str]| {
+        let mut rest = Some(text);
+        for part in parts {
+            rest = rest.and_then(|rest| rest.split_once(part)).map(|(_, after)| after);
+        }
+        rest.is_some()
+    };
+    let is_empty_drive = || WITHOUT_A_MEDIUM.iter().any(|drive| text.contains(drive));
+    let (reason, _) = KINDS.iter().find(|(_, lines)| lines.iter().any(|parts| holds(parts)))?;
+    Some(*reason).filter(|_| !is_empty_drive())
+}

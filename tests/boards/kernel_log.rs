@@ -1,0 +1,153 @@
+//! Turns the kernel's log into the trouble that it tells of: each kind in its words, lies, storms, and boards that hide it.
+
+use std::time::Duration;
+
+use nodepulse::probe::facts::KernelTrouble;
+use nodepulse::probe::{HealthFiles, KernelLogFiles, KernelPlaces, Root};
+use nodepulse::time::Up;
+
+use super::Scratch;
+
+const LOG: &str = "dev/kmsg";
+
+/// Lines as they are read from `/dev/kmsg`, of the kernel itself, a second apart; the first has this number.
+fn log(first: u64, texts: &[&str]) -> String {
+    let line = |(number, text): (u64, &&str)| {
+        format!("3,{},{},-;{text}\n SUBSYSTEM=block\n DEVICE=b179:2\n", number, number * 1_000_000)
+    };
+    (first..).zip(texts).map(line).collect()
+}
+
+fn seconds(seconds: u64) -> Up {
+    Up::since_boot(Duration::from_secs(seconds))
+}
+
+fn read(board: &Scratch) -> Option<KernelTrouble> {
+    HealthFiles::new(&Root::new(&board.0)).read(seconds(600)).kernel.map(Result::unwrap)
+}
+
+/// How often each kind was.
+fn counted(kernel: &KernelTrouble) -> Vec<(&str, u64)> {
+    let mut all: Vec<_> = kernel.all.iter().map(|trouble| (trouble.reason, trouble.count)).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn each_kind_of_trouble_is_known_by_the_words_that_kernels_have_for_it() {
+    for (reason, text) in [
+        ("OOMKilling", "Out of memory: Killed process 812 (python3) total-vm:2048000kB, anon-rss:91000kB, UID:0"),
+        (
+            "OOMKilling",
+            "Memory cgroup out of memory: Killed process 9 (stress) total-vm:9kB, anon-rss:1kB, file-rss:0kB",
+        ),
+        ("TaskHung", "INFO: task jbd2/mmcblk0p2-:178 blocked for more than 122 seconds."),
+        ("KernelOops", "BUG: unable to handle kernel NULL pointer dereference at 0000000000000038"),
+        ("KernelOops", "Unable to handle kernel paging request at virtual address 00000000deadbeef"),
+        ("KernelOops", "divide error: 0000 [#1] SMP NOPTI"),
+        ("KernelOops", "kernel BUG at mm/slub.c:305!"),
+        ("KernelOops", "Internal error: Oops - undefined instruction: 0 [#1] PREEMPT ARM"),
+        (
+            "Ext4Error",
+            "EXT4-fs error (device mmcblk0p2): ext4_find_entry:1455: inode #2: comm ls: reading directory lblock 0",
+        ),
+        ("Ext4Warning", "EXT4-fs warning (device sda1): ext4_end_bio:345: I/O error 10 writing to inode 12"),
+        ("IOError", "Buffer I/O error on dev mmcblk0p2, logical block 7, lost async page write"),
+        ("IOError", "blk_update_request: I/O error, dev sda, sector 2048 op 0x1:(WRITE) flags 0x0"),
+        ("IOError", "mmc0: error -110 whilst initialising SD card"),
+        ("IOError", "mmcblk0: error -110 sending status command, retrying"),
+        ("IOError", "mmc0: timeout waiting for hardware interrupt."),
+    ] {
+        let board = Scratch::new("kernel-words");
+        board.write(LOG, log(77, &["EXT4-fs (mmcblk0p2): mounted filesystem with ordered data mode.", text]));
+        let kernel = read(&board).unwrap();
+        let [trouble] = &kernel.all[..] else { panic!("{text}: {kernel:?}") };
+        assert_eq!((trouble.reason, trouble.count, trouble.text.as_str(), trouble.at), (reason, 1, text, seconds(78)));
+        assert_eq!((kernel.read.log, kernel.has_hung), (79, Some(reason == "TaskHung")));
+    }
+}
+
+#[test]
+fn what_looks_like_trouble_and_is_none_is_passed_over() {
+    let board = Scratch::new("kernel-lies");
+    let text = "EXT4-fs error (device sda1): made up";
+    let lines = [
+        // A program has written this one: it may not say that it is the kernel.
+        format!("12,5,5000000,-;{text}\n"),
+        // More about a record, not one.
+        format!("6,6,6000000,-;fine\n EXT4-fs error=;{text}\n"),
+        "3,7,7000000,-;I/O error, dev fd0, sector 0 op 0x0:(READ)\n".to_owned(),
+        "3,8,8000000,-;Buffer I/O error on dev sr0, logical block 0, async page read\n".to_owned(),
+        "6,9,9000000,-;task list: nothing blocked for more than 120 seconds.\n".to_owned(),
+        // No head that a kernel would write.
+        format!(";{text}\n{text}\n3;{text}\n3,x,9,-;{text}\n3,10,-1,-;{text}\n3,99999999999999999999,1,-;{text}\n"),
+        // A read that was cut.
+        format!("3,11,11000000,-;{text}"),
+    ];
+    board.write(LOG, lines.concat());
+    let kernel = read(&board).unwrap();
+    assert_eq!((counted(&kernel), kernel.read.log), (Vec::new(), 10));
+}
+
+#[test]
+fn what_was_told_before_is_not_read_again_and_what_comes_is_counted() {
+    let board = Scratch::new("kernel-told");
+    let io = "Buffer I/O error on dev mmcblk0p2, logical block 7";
+    board.write(LOG, log(1, &[io; 5]));
+    let root = Root::new(&board.0);
+    let told = KernelPlaces { log: 4, ..KernelPlaces::default() };
+    let mut files = HealthFiles::new(&root).with_log(Some(KernelLogFiles::open(&root, told)));
+    let mut look = |at| files.read(seconds(at)).kernel.unwrap().unwrap();
+    assert_eq!(counted(&look(100)), [("IOError", 2)]);
+    board.append(LOG, &log(6, &[io, "INFO: task a:1 blocked for more than 120 seconds.", io]));
+    let kernel = look(160);
+    assert_eq!((counted(&kernel), kernel.has_hung), (vec![("IOError", 4), ("TaskHung", 1)], Some(true)));
+    let at: Vec<Up> = kernel.all.iter().map(|trouble| trouble.at).collect();
+    assert_eq!(at, [seconds(100); 2], "the board slept: its log says less, and no look saw it before");
+    assert_eq!([look(170), look(230)].map(|kernel| kernel.has_hung), [Some(false); 2], "is no news any more");
+}
+
+#[test]
+fn a_storm_is_read_in_parts_and_counted_whole() {
+    let board = Scratch::new("kernel-storm");
+    let line = format!("Out of memory: Killed process 1 ({}) total-vm:1kB", "x".repeat(500));
+    board.write(LOG, log(1, &vec![line.as_str(); 40_000]));
+    let mut files = HealthFiles::new(&Root::new(&board.0));
+    let mut counts = Vec::new();
+    for look in 0..6 {
+        let kernel = files.read(seconds(600 + look * 10)).kernel.unwrap().unwrap();
+        counts.push(kernel.all[0].count);
+    }
+    assert!(counts.is_sorted() && counts[0] < 40_000, "{counts:?}");
+    assert_eq!(counts[5], 40_000);
+}
+
+#[test]
+fn a_board_that_hides_its_log_has_counters_and_an_old_one_has_neither() {
+    let board = Scratch::new("kernel-counters");
+    board.write("proc/version", "Linux");
+    assert_eq!(read(&board), None);
+    board.write("proc/vmstat", "nr_free_pages 7\noom_kill 3\n");
+    let kernel = read(&board).unwrap();
+    assert_eq!((counted(&kernel), kernel.has_hung), (vec![("OOMKilling", 3)], None));
+    assert_eq!(kernel.unread.map(|absent| absent.path), Some("/dev/kmsg".into()));
+    board.write("proc/sys/kernel/hung_task_detect_count", "0\n");
+    let root = Root::new(&board.0);
+    let told = KernelPlaces { oom_kills: 3, ..KernelPlaces::default() };
+    let mut files = HealthFiles::new(&root).with_log(Some(KernelLogFiles::open(&root, told)));
+    let mut look = |at| files.read(seconds(at)).kernel.unwrap().unwrap();
+    let kernel = look(100);
+    assert_eq!((counted(&kernel), kernel.has_hung), (vec![], Some(false)), "an earlier process has told of three");
+    board.write("proc/vmstat", "nr_free_pages 7\noom_kill 5\n");
+    board.write("proc/sys/kernel/hung_task_detect_count", "1\n");
+    let kernel = look(160);
+    assert_eq!((counted(&kernel), kernel.has_hung), (vec![("OOMKilling", 2), ("TaskHung", 1)], Some(true)));
+    assert_eq!((kernel.read.oom_kills, kernel.read.hung_tasks), (5, 1));
+    board.write("proc/vmstat", "nr_free_pages 7\n");
+    assert_eq!(
+        counted(&look(220)),
+        [("OOMKilling", 2), ("TaskHung", 1)],
+        "a counter that is gone is not one that fell"
+    );
+    assert_eq!(HealthFiles::new(&root).with_log(None).read(seconds(100)).kernel, None, "kernelEvents: false");
+}
