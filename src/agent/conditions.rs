@@ -16,6 +16,9 @@ use crate::node::object::{Condition, Node};
 use crate::node::rules::{self, COUNT, Wanted};
 use crate::node::{Judgement, NodeEvent};
 use crate::time::{Now, Up, Wall};
+use writers::Writers;
+
+mod writers;
 
 /// All of ours, in the order of [`rules::own`].
 #[derive(Debug, Default)]
@@ -40,6 +43,7 @@ struct Believed {
     /// What a Node that is made has to say of it, since when: told once there is one, unless a record tells it then. A Node that
     /// was there already may say otherwise, which is a change.
     told_if_made: Option<(Up, Status, NodeEvent)>,
+    writers: Writers,
 }
 
 /// What the status rests on, until the server's Node is known.
@@ -85,7 +89,7 @@ impl Conditions {
     pub(super) fn judged(&mut self, judged: [Judgement; COUNT], has_base: bool, shared: &mut Shared, now: Now) -> bool {
         let mut is_same = true;
         for ((kind, believed), judged) in rules::own().zip(&mut self.all).zip(judged) {
-            if judged.is_sure {
+            if judged.is_sure && !believed.writers.is_others(now.up) {
                 believed.first_look.get_or_insert(now);
                 match believed.status {
                     None => {
@@ -109,6 +113,7 @@ impl Conditions {
     /// A record is less than that where the server knows of a later change: the record of that one was lost with a disk
     /// that failed.
     pub(super) fn node_known(&mut self, node: &Node, shared: &mut Shared, now: Now) {
+        self.look_for_others(node, shared, now);
         self.compare(node, shared, now);
         for believed in &mut self.all {
             let is_recorded = believed.change.is_some_and(|change| change.record.is_some());
@@ -119,9 +124,27 @@ impl Conditions {
         }
     }
 
+    /// Which conditions another program writes on this Node: each is left to it, and what we believed of it is forgotten.
+    fn look_for_others(&mut self, node: &Node, shared: &mut Shared, now: Now) {
+        for (kind, believed) in rules::own().zip(&mut self.all).filter(|(kind, _)| !rules::is_kubelets(kind)) {
+            let date = find(node, kind).and_then(|stored| Wall::parse_stamp(&stored.last_heartbeat_time));
+            if believed.writers.seen(date, now.up) {
+                let writers = std::mem::take(&mut believed.writers);
+                *believed = Believed { writers, judged: believed.judged.take(), ..Believed::default() };
+                let text = format!(
+                    "another program writes the condition {kind} of this Node, as node-problem-detector does: it is left to that one while it goes on"
+                );
+                shared.say(Level::Info, "condition-left", text);
+            }
+        }
+    }
+
     fn compare(&mut self, node: &Node, shared: &mut Shared, now: Now) {
         for (kind, believed) in rules::own().zip(&mut self.all) {
             let basis = std::mem::replace(&mut believed.basis, Basis::Known);
+            if believed.writers.is_others(now.up) {
+                continue;
+            }
             // What others made Unknown of a silent Node is repaired by the next report, and told.
             let Some(stored) = find(node, kind) else { continue };
             let Some(before) = condition::status_from_board(stored) else {
@@ -193,7 +216,7 @@ impl Conditions {
             // What only looks so, as no server was asked yet, did not come with the last change.
             let change = believed.change.filter(|_| believed.status.is_none_or(|status| status == judgement.status));
             let since = change.and_then(|change| shared.records.wall_of(change.at, stamp, now.up));
-            wanted.push(Wanted { judgement, since });
+            wanted.push(Wanted { judgement, since, is_others: believed.writers.is_others(now.up) });
         }
         wanted.try_into().ok()
     }
@@ -211,6 +234,14 @@ impl Conditions {
     ) -> Vec<NodeEvent> {
         let mut events = Vec::new();
         for (((kind, believed), wanted), written) in rules::own().zip(&mut self.all).zip(wanted).zip(written) {
+            if wanted.is_others {
+                continue;
+            }
+            if written != Written::Same
+                && let Some(stamp) = at.wall
+            {
+                believed.writers.sent(stamp);
+            }
             let status = wanted.judgement.status;
             let event = written.event(&shared.node_name, kind, wanted).filter(|_| believed.change.is_none());
             match event.filter(|_| believed.told != Some(status)) {

@@ -40,15 +40,18 @@ pub fn first_look(settings: &Settings, facts: &Facts, up: Up) -> [Wanted; COUNT]
     pressures.observe(settings, &facts.machine, &facts.readings, up);
     held.observe(settings, facts, up);
     let judged = judge(&Evidence::of_look(settings, facts, &pressures, &held, remembered));
-    judged.map(|judgement| Wanted { judgement, since: None })
+    judged.map(Wanted::new)
 }
 
 /// Writes all conditions of ours: the heartbeat of those that a kubelet has always, the rest when the status changes (PRS-0), but for the words of Ready
-/// (RDY-6) and of what was announced. Those of others stay where they are, and those that the settings
-/// switch off go.
+/// (RDY-6) and of what was announced. Those of others stay where they are, also where they have a name of ours, and those that
+/// the settings switch off go.
 pub(super) fn set(node: &mut Node, wanted: &[Wanted; COUNT], settings: &Settings, stamp: Wall) -> [Written; COUNT] {
     let mut written = [Written::Same; COUNT];
     for ((row, wanted), written) in ROWS.iter().zip(wanted).zip(&mut written) {
+        if wanted.is_others {
+            continue;
+        }
         if settings.is_condition_off(row.kind) {
             node.status.conditions.retain(|one| one.kind != row.kind);
         } else {
@@ -175,7 +178,7 @@ mod tests {
     fn look(node: &mut Node, settings: &Settings, facts: &Facts, pressures: &Pressures) -> Vec<NodeEvent> {
         let remembered = &Remembered::default();
         let judged = judge(&evidence(settings, facts, pressures, remembered, Some(node)));
-        let wanted = judged.map(|judgement| Wanted { judgement, since: None });
+        let wanted = judged.map(Wanted::new);
         let written = set(node, &wanted, settings, LATER);
         let all = own().zip(&wanted).zip(written);
         all.filter_map(|((kind, wanted), written)| written.event("edge-1", kind, wanted)).collect()

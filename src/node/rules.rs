@@ -179,6 +179,14 @@ pub struct Wanted {
     pub judgement: Judgement,
     /// When it came to this status; `None`: when the Node says so, or now if the Node says otherwise.
     pub since: Option<Wall>,
+    /// Another program writes it: it stays as it is there.
+    pub is_others: bool,
+}
+
+impl Wanted {
+    pub const fn new(judgement: Judgement) -> Wanted {
+        Wanted { judgement, since: None, is_others: false }
+    }
 }
 
 /// Judges one look at the board: an answer for each of [`own`].
@@ -299,6 +307,11 @@ pub(super) fn row(kind: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.kind == kind)
 }
 
+/// Whether a kubelet has it too, so that nobody but the controller writes it beside us.
+pub fn is_kubelets(kind: &str) -> bool {
+    row(kind).is_some_and(|row| row.like.is_kubelets())
+}
+
 /// Whether a Node may lack a condition of ours that has this status.
 pub fn may_be_absent(kind: &str, status: Status) -> bool {
     let may_lack = |row: &Row| match row.judge {
@@ -341,7 +354,7 @@ mod tests {
         let held = &Held::default();
         let look = Evidence::of_look(settings, facts, pressures, held, remembered);
         let judged = judge(&Evidence { expires, base: Some(node), ..look });
-        let wanted = judged.map(|judgement| Wanted { judgement, since: None });
+        let wanted = judged.map(Wanted::new);
         let written: [Written; COUNT] = condition::set(node, &wanted, settings, LATER);
         let all = own().zip(&wanted).zip(written).find(|((kind, _), _)| *kind == "CertificateExpiring");
         let ((kind, wanted), written) = all.unwrap();

@@ -1,19 +1,27 @@
-//! What the kernel of this machine says of trouble: a process that it kills for want of memory is an event of the Node, once.
+//! What the kernel of this machine says of trouble: a process that it kills for want of memory is an event of the Node, once. And
+//! beside node-problem-detector, which reads it as well, neither overwrites the other.
 
 use super::super::agent::Launch;
 use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::requests::events_of;
 use super::super::trials::{Case, Need};
 use super::{SOON, wait_for_node, wait_until_ready};
-use serde_json::Value;
+use nodepulse::io::clock;
+use nodepulse::time::Wall;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
-    cases![&[Need::Root], a_process_that_the_kernel_kills_for_want_of_memory_is_told_once]
+    cases![
+        &[Need::Root],
+        a_process_that_the_kernel_kills_for_want_of_memory_is_told_once,
+        a_condition_that_node_problem_detector_writes_is_left_to_it,
+    ]
 }
 
 /// A group of processes that may have little memory, gone when dropped.
@@ -93,4 +101,51 @@ fn a_process_that_the_kernel_kills_for_want_of_memory_is_told_once(cluster: &Clu
     group.exhaust(&hog(&node, "hog-after")?)?;
     wait_for(&["(hog-before)", "(hog-after)"])?;
     agent.check()
+}
+
+/// What node-problem-detector sends for its condition, with its status.
+fn detector_says(cluster: &Cluster, node: &NodeIdentity, status: &str) -> Result<()> {
+    let now = clock::now().wall.map(Wall::to_seconds_stamp);
+    let condition = json!({
+        "type": "KernelDeadlock", "status": status, "reason": "DockerHung", "message": "task docker:7 blocked for more than 120 seconds",
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    });
+    let patch = json!({"status": {"conditions": [condition]}}).to_string();
+    cluster.kubectl(&["patch", "node", &node.name, "--subresource=status", "--type=strategic", "-p", &patch]).map(drop)
+}
+
+fn a_condition_that_node_problem_detector_writes_is_left_to_it(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("detected")?;
+    let mut agent = Launch::quick(&node).set("kernelEvents", "true").start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    let wait_for = |reason: &'static str| {
+        let is_so = move |found: &Value| (condition(found, "KernelDeadlock")?["reason"] == reason).then_some(());
+        wait_for_node(cluster, &node, &format!("KernelDeadlock by {reason}"), SOON, is_so)
+    };
+    wait_for("KernelHasNoDeadlock")?;
+    // Once may be anything: it is put right.
+    next_second();
+    detector_says(cluster, &node, "True")?;
+    wait_for("KernelHasNoDeadlock")?;
+    next_second();
+    detector_says(cluster, &node, "True")?;
+    agent.wait_for_line(&["condition-left", "KernelDeadlock"], SOON)?;
+    // Whatever else is to be said now, that stays.
+    agent.reload_with("evictionHard", "{memory.available: 1Pi}")?;
+    wait_for_node(cluster, &node, "MemoryPressure True", SOON, |found| {
+        (condition(found, "MemoryPressure")?["status"] == "True").then_some(())
+    })?;
+    wait_for("DockerHung")?;
+    let told = events_of(cluster, &node)?;
+    assert!(told.iter().all(|event| event["reason"] != "KernelDeadlock"), "{told:?}");
+    agent.check()
+}
+
+/// Dates of conditions are of whole seconds.
+fn next_second() {
+    let second = || clock::now().wall.map(Wall::unix_seconds);
+    let before = second();
+    while second() == before {
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

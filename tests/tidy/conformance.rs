@@ -31,7 +31,7 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("VLM", 1..=1),
     ("PRS", 0..=7),
     // A condition of another agent of a node.
-    ("NPD", 1..=1),
+    ("NPD", 1..=2),
     // What no kubelet looks at: the board itself.
     ("BRD", 1..=10),
     ("RDY", 1..=8),

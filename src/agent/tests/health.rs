@@ -133,3 +133,42 @@ fn a_supply_that_flaps_costs_one_record() {
     }
     assert_eq!(events(&script.pass(MINUTE * 2)), ["UndervoltageDetected"]);
 }
+
+/// Another program dates its condition, and gives it this status.
+fn others_write(script: &mut Script, kind: &str, status: &str) {
+    let stamp = START.plus(script.up).to_seconds_stamp();
+    let node = script.stored.as_mut().unwrap();
+    node.metadata.resource_version = format!("theirs{stamp}");
+    let conditions = &mut node.status.conditions;
+    let found = conditions.iter_mut().find(|one| one.kind == kind).unwrap();
+    (found.last_heartbeat_time, found.status) = (stamp, status.to_owned());
+    found.reason = "AsTheySee".to_owned();
+}
+
+#[test]
+fn a_condition_that_another_program_writes_is_left_to_it_while_it_goes_on() {
+    let mut script = Script::with(Settings { node_watch: false, ..Settings::default() });
+    says(&mut script, Some(false));
+    script.register();
+    script.pass(MINUTE * 10);
+    let theirs = |script: &Script| {
+        let conditions = &script.stored.as_ref().unwrap().status.conditions;
+        conditions.iter().any(|one| one.kind == "Undervoltage" && one.reason == "AsTheySee")
+    };
+    for (time, is_left) in [(1, false), (2, true), (3, true)] {
+        others_write(&mut script, "Undervoltage", "True");
+        script.pass(MINUTE * 2);
+        assert_eq!(theirs(&script), is_left, "{time}");
+        assert_eq!(script.words().contains(&"condition-left"), is_left);
+    }
+    // What we see of it meanwhile is nobody's news, and what was switched off is not taken away.
+    says(&mut script, Some(true));
+    assert_eq!(events(&script.pass(MINUTE * 2)), [""; 0]);
+    says(&mut script, Some(false));
+    script.pass(MINUTE * 50);
+    assert!(theirs(&script));
+    // That one is gone.
+    script.pass(MINUTE * 20);
+    assert!(!theirs(&script));
+    assert_eq!(stored(&script), Some("False"));
+}

@@ -331,6 +331,7 @@ impl Script {
             stored.message = text("message").unwrap_or(stored.message.clone());
             stored.reason = text("reason").unwrap_or(stored.reason.clone());
             stored.last_transition_time = text("lastTransitionTime").unwrap_or(stored.last_transition_time.clone());
+            stored.last_heartbeat_time = text("lastHeartbeatTime").unwrap_or(stored.last_heartbeat_time.clone());
         }
         match answer {
             PatchAnswer::Metadata => metadata(&node.metadata.resource_version),

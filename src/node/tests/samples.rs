@@ -42,13 +42,11 @@ pub(crate) static ALL_WELL: [Wanted; COUNT] = [
     well(Status::True),
 ];
 const WELL: Wanted = well(Status::False);
-const NO_SENSOR: Wanted = Wanted {
-    judgement: Judgement { status: Status::Unknown, message: None, reason: None, is_sure: false },
-    since: None,
-};
+const NO_SENSOR: Wanted =
+    Wanted::new(Judgement { status: Status::Unknown, message: None, reason: None, is_sure: false });
 
 const fn well(status: Status) -> Wanted {
-    Wanted { judgement: Judgement { status, message: None, reason: None, is_sure: true }, since: None }
+    Wanted::new(Judgement { status, message: None, reason: None, is_sure: true })
 }
 
 pub(crate) fn absent<T>() -> Fact<T> {
