@@ -13,6 +13,8 @@ mod http2_frames;
 mod identity;
 #[path = "../fuzz/checks/journal.rs"]
 mod journal;
+#[path = "../fuzz/checks/kernel_log.rs"]
+mod kernel_log;
 #[path = "../fuzz/checks/kubeconfig.rs"]
 mod kubeconfig;
 #[path = "../fuzz/checks/reply.rs"]
@@ -91,4 +93,9 @@ fn the_kept_events_of_a_watch_say_the_same_whole_and_in_pieces() {
 #[test]
 fn the_kept_words_of_a_bus_say_the_same_whole_and_in_pieces() {
     replay("dbus", dbus::check);
+}
+
+#[test]
+fn the_kept_lines_of_a_kernel_tell_of_the_same_trouble_whole_and_in_pieces() {
+    replay("kernel_log", kernel_log::check);
 }

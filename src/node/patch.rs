@@ -256,7 +256,7 @@ mod tests {
         let mut new = old.clone();
         condition_mut(&mut new, "Ready").message = "x".to_owned();
         let expected = concat!(
-            r#"{"status":{"$setElementOrder/conditions":[{"type":"MemoryPressure"},{"type":"KernelDeadlock"},"#,
+            r#"{"status":{"$setElementOrder/conditions":[{"type":"MemoryPressure"},{"type":"FrequentKubeletRestart"},"#,
             r#"{"type":"DiskPressure"},{"type":"PIDPressure"},{"type":"ReadonlyFilesystem"},{"type":"Ready"}],"#,
             r#""conditions":[{"message":"x","type":"Ready"}]}}"#
         );

@@ -73,7 +73,8 @@ impl KernelLogFiles {
         KernelLogFiles { log: root.open_log(KMSG).ok(), ..KernelLogFiles::new(told) }
     }
 
-    pub(super) fn new(told: KernelPlaces) -> KernelLogFiles {
+    /// The log is opened by the first look.
+    pub fn new(told: KernelPlaces) -> KernelLogFiles {
         KernelLogFiles {
             log: None,
             hung_tasks: OpenFile::new("/proc/sys/kernel/hung_task_detect_count"),
@@ -97,6 +98,11 @@ impl KernelLogFiles {
         };
         self.looked_at = now;
         goes_on
+    }
+
+    /// By the lines so far.
+    pub fn trouble(&self) -> &KernelTrouble {
+        &self.said
     }
 
     /// By the looks so far; `None`: this kernel tells nobody, or nobody who has no right to hear it.
@@ -127,16 +133,17 @@ impl KernelLogFiles {
         true
     }
 
-    fn take(&mut self, lines: &[u8], now: Up) {
+    /// These are next.
+    pub fn take(&mut self, lines: &[u8], now: Up) {
         for line in lines.split(|byte| *byte == b'\n') {
             let Some((record, text)) = parse(line).filter(|(record, _)| record.number >= self.said.read.log) else {
                 continue;
             };
-            self.said.read.log = record.number + 1;
+            self.said.read.log = record.number.saturating_add(1);
             if let Some(reason) = kind_of(&text).filter(|_| record.is_kernels) {
                 // Its clock stands still while the board sleeps, ours does not.
                 let at = record.at.max(self.looked_at).min(now);
-                self.note(1, Trouble { reason, count: 0, place: record.number + 1, at, text });
+                self.note(1, Trouble { reason, count: 0, place: self.said.read.log, at, text });
             }
         }
     }
