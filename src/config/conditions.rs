@@ -18,7 +18,7 @@ pub enum ConditionSetting {
 pub type PerCondition = TextMap<ConditionSetting>;
 
 /// Those that can be switched off, each with its threshold, if it has one: what it may be.
-const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 10] = [
+const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 11] = [
     ("FilesystemCorruptionProblem", None),
     ("KernelDeadlock", None),
     ("NTPProblem", None),
@@ -33,6 +33,7 @@ const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 10] = [
     // Percent of its capacity.
     ("BatteryLow", Some(1..=95)),
     ("UnexpectedReboot", None),
+    ("XfsShutdown", None),
 ];
 
 pub(super) fn conditions(map: &Field<'_>, findings: &mut Findings) -> Result<PerCondition, Problem> {

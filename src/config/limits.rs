@@ -165,6 +165,8 @@ pub const UPLINKS: usize = 32;
 pub const KERNEL_LOG_RECORD_BYTES: usize = 8192;
 /// Records of the kernel's log that one look reads, each a system call; the next look reads on.
 pub const KERNEL_LOG_RECORDS: usize = 2000;
+/// Devices whose XFS has shut itself down that are kept in mind.
+pub const XFS_DEVICES: usize = 16;
 /// Names of one directory below the probe's root.
 pub const DIRECTORY_NAMES: usize = 4096;
 /// Serial numbers and MAC addresses of a board that it is not identified by.

@@ -17,7 +17,7 @@ use crate::time::{Up, Wall};
 pub(super) use rows::ROWS;
 
 /// How many conditions are ours.
-pub const COUNT: usize = 18;
+pub const COUNT: usize = 19;
 
 /// Which condition came to which status, by the reason of the event that tells of it.
 pub fn told_by(event: &str) -> Option<(&'static str, Status)> {

@@ -163,6 +163,8 @@ pub struct KernelTrouble {
     pub all: Vec<Trouble>,
     /// A task has hung since the look before; `None`: nobody can say.
     pub has_hung: Option<bool>,
+    /// The devices whose XFS has shut itself down; `None`: there has been no XFS in this boot, as far as the log goes.
+    pub xfs_shut_down: Option<Vec<String>>,
     #[serde(skip)]
     pub read: KernelPlaces,
     /// Why counters have to do.

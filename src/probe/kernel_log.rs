@@ -6,6 +6,7 @@
 //!                                        | |    us since boot   in further lines: ` DEVICE=b179:2\n`
 //!                                        | number of the record in this boot
 //!                                        8 * facility (0: the kernel) + severity
+//! /dev/kmsg                              2,1190,99000000,-;XFS (sda1): Shutting down filesystem\n   until it is mounted again
 //! /proc/vmstat                           oom_kill 2\n     for those who may not read the log: since the boot
 //! /proc/sys/kernel/hung_task_detect_count   1\n           the same, from Linux 6.18 on
 //! ```
@@ -16,7 +17,7 @@ use std::time::Duration;
 use super::attribute;
 use super::facts::{Fact, KernelPlaces, KernelTrouble, Trouble};
 use super::root::{LogFile, OpenFile, Root};
-use crate::config::limits::{KERNEL_LOG_RECORD_BYTES, KERNEL_LOG_RECORDS};
+use crate::config::limits::{KERNEL_LOG_RECORD_BYTES, KERNEL_LOG_RECORDS, XFS_DEVICES};
 use crate::time::Up;
 
 const KMSG: &str = "/dev/kmsg";
@@ -60,6 +61,8 @@ const WITHOUT_A_MEDIUM: [&str; 2] = ["dev fd", "dev sr"];
 #[derive(Debug)]
 pub struct KernelLogFiles {
     log: Option<LogFile>,
+    /// Number of the record that comes next.
+    next: u64,
     hung_tasks: OpenFile,
     said: KernelTrouble,
     /// Whether the last look found anything to read.
@@ -77,6 +80,7 @@ impl KernelLogFiles {
     pub fn new(told: KernelPlaces) -> KernelLogFiles {
         KernelLogFiles {
             log: None,
+            next: 0,
             hung_tasks: OpenFile::new("/proc/sys/kernel/hung_task_detect_count"),
             said: KernelTrouble { read: told, ..KernelTrouble::default() },
             is_there: false,
@@ -136,14 +140,26 @@ impl KernelLogFiles {
     /// These are next.
     pub fn take(&mut self, lines: &[u8], now: Up) {
         for line in lines.split(|byte| *byte == b'\n') {
-            let Some((record, text)) = parse(line).filter(|(record, _)| record.number >= self.said.read.log) else {
+            let Some((record, text)) = parse(line).filter(|(record, _)| record.number >= self.next) else { continue };
+            self.next = record.number.saturating_add(1);
+            if record.is_kernels
+                && let Some((device, is_shut_down)) = xfs(&text)
+            {
+                let devices = self.said.xfs_shut_down.get_or_insert_default();
+                devices.retain(|known| known != device);
+                if is_shut_down && devices.len() < XFS_DEVICES {
+                    devices.push(device.to_owned());
+                }
+            }
+            // What is is read from the beginning on, what was only from there on where it was told.
+            if record.number < self.said.read.log {
                 continue;
-            };
-            self.said.read.log = record.number.saturating_add(1);
+            }
+            self.said.read.log = self.next;
             if let Some(reason) = kind_of(&text).filter(|_| record.is_kernels) {
                 // Its clock stands still while the board sleeps, ours does not.
                 let at = record.at.max(self.looked_at).min(now);
-                self.note(1, Trouble { reason, count: 0, place: self.said.read.log, at, text });
+                self.note(1, Trouble { reason, count: 0, place: self.next, at, text });
             }
         }
     }
@@ -202,6 +218,14 @@ fn parse(line: &[u8]) -> Option<(Record, String)> {
 /// `text`, of a record of before, where it is a reason that there is.
 pub fn kernel_reason(text: &str) -> &'static str {
     KINDS.iter().find(|(reason, _)| *reason == text).map_or("KernelTrouble", |(reason, _)| reason)
+}
+
+/// Of a line of XFS its device, and whether its file system has shut itself down; `None`: it is neither that, nor mounted, nor
+/// unmounted.
+fn xfs(text: &str) -> Option<(&str, bool)> {
+    let (device, what) = text.strip_prefix("XFS (")?.split_once("): ")?;
+    let is_shut_down = what.contains("Shutting down filesystem") || what.contains("has been shut down");
+    (is_shut_down || what.starts_with("Mounting ") || what.starts_with("Unmounting ")).then_some((device, is_shut_down))
 }
 
 /// What a line of the kernel is worth; `None`: nothing.

@@ -151,3 +151,32 @@ fn a_board_that_hides_its_log_has_counters_and_an_old_one_has_neither() {
     );
     assert_eq!(HealthFiles::new(&root).with_log(None).read(seconds(100)).kernel, None, "kernelEvents: false");
 }
+
+#[test]
+fn an_xfs_that_has_shut_down_is_known_until_it_is_mounted_again() {
+    let board = Scratch::new("kernel-xfs");
+    board.write(LOG, log(1, &["SGI XFS with ACLs, security attributes, no debug enabled"]));
+    let root = Root::new(&board.0);
+    let mut files = HealthFiles::new(&root);
+    let mut look = |at| files.read(seconds(at)).kernel.unwrap().unwrap().xfs_shut_down;
+    assert_eq!(look(60), None, "none is mounted");
+    let mut number = 2;
+    let mut devices = |lines: &[&str]| {
+        board.append(LOG, &log(number, lines));
+        number += lines.len() as u64;
+        look(number * 60).unwrap().join(" ")
+    };
+    assert_eq!(devices(&["XFS (sda1): Mounting V5 Filesystem", "XFS (sda1): Ending clean mount"]), "");
+    assert_eq!(devices(&["XFS (sda1): Corruption of in-memory data detected.  Shutting down filesystem"]), "sda1");
+    let newer = "XFS (nvme0n1p2): Filesystem has been shut down due to log error (0x2).";
+    assert_eq!(
+        devices(&["XFS (sda1): Please unmount the filesystem and rectify the problem(s)", newer]),
+        "sda1 nvme0n1p2"
+    );
+    let other = KernelPlaces { log: 1000, ..KernelPlaces::default() };
+    let mut restarted = HealthFiles::new(&root).with_log(Some(KernelLogFiles::open(&root, other)));
+    let known = restarted.read(seconds(900)).kernel.unwrap().unwrap();
+    assert_eq!((known.xfs_shut_down.map(|devices| devices.len()), known.read.log), (Some(2), 1000), "another process");
+    assert_eq!(devices(&["XFS (sda1): Unmounting Filesystem"]), "nvme0n1p2");
+    assert_eq!(devices(&["XFS (nvme0n1p2): Mounting V5 Filesystem"]), "");
+}

@@ -86,6 +86,11 @@ pub static REMEDIES: &[Remedy] = &[
         "a task that waited in the kernel for hung_task_timeout_secs (120); over after an hour without another one",
         "dmesg says where it waits: mostly for a card, a disk or a network file system that does not answer; replace or unmount that, and start the board again",
     ]),
+    of_board("XfsShutdown", &["kernel log"], [
+        "lines of XFS in the kernel's log, /dev/kmsg, once a minute",
+        "a file system that has shut itself down after an error; over when it is mounted again",
+        "dmesg says which error; unmount it, run xfs_repair, and replace a disk that goes on failing",
+    ]),
     of_board("NTPProblem", &["clock"], [
         "adjtimex(2): what an NTP client has told the kernel",
         "ten minutes in which nobody keeps the clock right, or it may be more than a second off; at once where it was never set",

@@ -106,6 +106,15 @@ pub(in crate::node) fn kernel_deadlock<'a>(facts: &'a Facts, _: &Settings) -> Se
     })
 }
 
+/// Until it is mounted again, as after a reboot.
+pub(in crate::node) fn xfs_shut_down<'a>(facts: &'a Facts, _: &Settings) -> Seen<'a> {
+    seen(facts.readings.health.kernel.as_ref(), |kernel| match kernel.xfs_shut_down.as_deref() {
+        None => Seen::Nothing,
+        Some([]) => Seen::Well,
+        Some(devices) => Seen::Bad(Bad { detail: Some(devices.join(", ")), worse: None }),
+    })
+}
+
 /// How far off a clock may be that somebody keeps right.
 const MOST_OFF_US: u64 = 1_000_000;
 

@@ -123,6 +123,16 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
         like: Like::Problem,
     },
     Row {
+        kind: "XfsShutdown",
+        judge: Judge::Board(Gauge { look: looks::xfs_shut_down, set_after: AT_ONCE, clear_after: AT_ONCE }),
+        words: [
+            Words("XfsHasShutdown", "XFS has shutdown", "XfsHasShutdown"),
+            Words("XfsHasNotShutDown", "XFS has not shutdown", "XfsHasNotShutDown"),
+            Words("KernelUnreadable", "the kernel does not say whether XFS has shut down", "KernelUnreadable"),
+        ],
+        like: Like::Problem,
+    },
+    Row {
         kind: "NTPProblem",
         judge: Judge::Board(Gauge { look: looks::clock_wrong, set_after: minutes(10), clear_after: minutes(1) }),
         words: [

@@ -38,6 +38,7 @@ pub(crate) static ALL_WELL: [Wanted; COUNT] = [
     NO_SENSOR,
     NO_SENSOR,
     NO_SENSOR,
+    NO_SENSOR,
     WELL,
     well(Status::True),
 ];
