@@ -45,7 +45,7 @@ const KINDS: &[(&str, &[&[&str]])] = &[
         &[
             &["Buffer I/O error on dev"],
             &["I/O error, dev "],
-            &["mmc", ": error -"],
+            &["mmcblk", ": error "],
             &["mmc", ": timeout waiting for hardware"],
         ],
     ),
