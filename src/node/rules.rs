@@ -73,6 +73,8 @@ pub(super) enum Like {
     /// A permanent problem of node-problem-detector: words and times change with the status only, and it is told only where it was
     /// there before.
     Problem,
+    /// The same where it is node-problem-detector's on many a Node whose agent cannot tell: then it stays as it is there.
+    Shared,
     /// What people announce: as a problem, but with the words of the last announcement.
     Plan,
 }
@@ -199,7 +201,7 @@ pub fn judge(look: &Evidence) -> [Judgement; COUNT] {
             match look.settings.is_condition_off(row.kind) {
                 // It goes from the Node, and with that nothing of it is owed.
                 true => Judgement { is_sure: is_stored, ..Judgement::known(None, None) },
-                false => held.judgement(is_stored, |status| row.words(status).1),
+                false => held.judgement(is_stored && row.like != Like::Shared, |status| row.words(status).1),
             }
         }
         (Judge::Board(_), None) => Judgement::known(None, None),

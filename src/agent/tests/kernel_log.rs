@@ -2,6 +2,7 @@
 
 use super::outage::settled;
 use super::*;
+use crate::node::object::Condition;
 use crate::probe::facts::{KernelPlaces, KernelTrouble, Trouble};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -86,6 +87,21 @@ fn a_task_that_hung_is_a_condition_for_an_hour() {
     script.register();
     script.pass(MINUTE * 10);
     assert_eq!(stored(&script), None, "nobody can say");
+    let theirs = ["True", "DockerHung", "task docker:7 blocked"].map(str::to_owned);
+    let [status, reason, message] = theirs.clone();
+    let node = script.stored.as_mut().unwrap();
+    node.metadata.resource_version = "theirs".to_owned();
+    let dates = || START.to_seconds_stamp();
+    node.status.conditions.push(Condition {
+        kind: "KernelDeadlock".to_owned(),
+        status,
+        reason,
+        message,
+        last_heartbeat_time: dates(),
+        last_transition_time: dates(),
+    });
+    script.pass(MINUTE * 10);
+    assert_eq!(stored(&script), Some(theirs), "who cannot say leaves it to who can");
     let hung = |script: &mut Script, has_hung| {
         script.facts.readings.health.kernel.as_mut().unwrap().as_mut().unwrap().has_hung = Some(has_hung);
     };

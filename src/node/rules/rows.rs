@@ -120,7 +120,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
             Words("KernelHasNoDeadlock", "kernel has no deadlock", "KernelHasNoDeadlock"),
             Words("KernelUnreadable", "the kernel does not say whether tasks wait for too long", "KernelUnreadable"),
         ],
-        like: Like::Problem,
+        like: Like::Shared,
     },
     Row {
         kind: "XfsShutdown",
@@ -130,7 +130,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
             Words("XfsHasNotShutDown", "XFS has not shutdown", "XfsHasNotShutDown"),
             Words("KernelUnreadable", "the kernel does not say whether XFS has shut down", "KernelUnreadable"),
         ],
-        like: Like::Problem,
+        like: Like::Shared,
     },
     Row {
         kind: "NTPProblem",
