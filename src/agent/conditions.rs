@@ -126,7 +126,9 @@ impl Conditions {
 
     /// Which conditions another program writes on this Node: each is left to it, and what we believed of it is forgotten.
     fn look_for_others(&mut self, node: &Node, shared: &mut Shared, now: Now) {
-        for (kind, believed) in rules::own().zip(&mut self.all).filter(|(kind, _)| !rules::is_kubelets(kind)) {
+        // These have a date of ours with each report, or with each departure.
+        let has_more_dates = |kind: &str| rules::is_kubelets(kind) || leaving::CONDITIONS.contains(&kind);
+        for (kind, believed) in rules::own().zip(&mut self.all).filter(|(kind, _)| !has_more_dates(kind)) {
             let date = find(node, kind).and_then(|stored| Wall::parse_stamp(&stored.last_heartbeat_time));
             if believed.writers.seen(date, now.up) {
                 let writers = std::mem::take(&mut believed.writers);
@@ -216,7 +218,7 @@ impl Conditions {
             // What only looks so, as no server was asked yet, did not come with the last change.
             let change = believed.change.filter(|_| believed.status.is_none_or(|status| status == judgement.status));
             let since = change.and_then(|change| shared.records.wall_of(change.at, stamp, now.up));
-            wanted.push(Wanted { judgement, since, is_others: believed.writers.is_others(now.up) });
+            wanted.push(Wanted { judgement, since, is_others: believed.is_others(kind, now.up) });
         }
         wanted.try_into().ok()
     }
@@ -290,6 +292,11 @@ impl Conditions {
         rules::own().zip(&self.all).any(|(own, believed)| own == kind && believed.change.is_some())
     }
 
+    /// Whether it is one of ours, and another program's neither by its dates nor as this board cannot tell.
+    pub(super) fn is_ours(&self, kind: &str, now: Now) -> bool {
+        rules::own().zip(&self.all).any(|(own, believed)| own == kind && !believed.is_others(own, now.up))
+    }
+
     /// Whether this Node has it as the last look judged it.
     pub(super) fn is_said(&self, kind: &str, node: &Node) -> bool {
         let believed = rules::own().zip(&self.all).find(|(own, _)| *own == kind).map(|(_, believed)| believed);
@@ -339,6 +346,13 @@ pub(super) fn find<'a>(node: &'a Node, kind: &str) -> Option<&'a Condition> {
 }
 
 impl Believed {
+    /// It is another program's, by its dates or as this board cannot tell.
+    fn is_others(&self, kind: &str, now: Up) -> bool {
+        let can_tell = |judged: &Judgement| judged.is_sure || judged.status != Status::Unknown;
+        let is_shared = || rules::is_shared(kind) && !self.judged.as_ref().is_some_and(can_tell);
+        self.writers.is_others(now) || is_shared()
+    }
+
     /// `reason`: in place of the table's.
     fn change(
         &mut self,

@@ -142,6 +142,11 @@ impl WantedNode {
         self.conditions.is_said(kind, node)
     }
 
+    /// Whether nobody but us writes that condition.
+    pub(super) fn is_ours(&self, kind: &str, now: Now) -> bool {
+        self.conditions.is_ours(kind, now)
+    }
+
     /// The server's Node is known, and with it what our conditions were before.
     pub(super) fn node_known(&mut self, node: &Node, shared: &mut Shared, now: Now) {
         self.settled = false;

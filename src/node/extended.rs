@@ -83,6 +83,7 @@ mod tests {
     use crate::node::patch::{status_patch, status_patch_of_version};
     use crate::node::remembered::Remembered;
     use crate::node::report::{report_in_full, whole_status};
+    use crate::node::rules;
     use crate::node::tests::samples::{self, absent};
     use crate::node::version::kubelet_version;
     use crate::probe::{Fact, Facts};
@@ -172,7 +173,7 @@ mod tests {
     fn one_whose_removal_was_not_answered_is_removed_again() {
         let base = new(&counted(&[("example.com/relay", Ok(4))]), &Remembered::default()).node;
         let wanted = next(&base, &samples::facts(), &mut Remembered::default()).node;
-        let patch: Value = serde_json::from_str(&whole_status(&base, &wanted)).unwrap();
+        let patch: Value = serde_json::from_str(&whole_status(&base, &wanted, rules::is_own)).unwrap();
         for list in BOTH {
             assert_eq!(patch["status"][list]["example.com/relay"], Value::Null, "{list}");
             assert!(patch["status"][list].as_object().unwrap().contains_key("example.com/relay"), "{list}");
@@ -189,7 +190,7 @@ mod tests {
         let mut kept = wanted.clone();
         keep(&base, &mut kept);
         assert!(!differ(&base, &kept));
-        for body in [whole_status(&base, &kept), report_in_full(&base, &kept, status_patch)] {
+        for body in [whole_status(&base, &kept, rules::is_own), report_in_full(&base, &kept, status_patch)] {
             assert!(!body.contains("example.com/"), "{body}");
         }
         // One that left the settings while another came under the same counts.

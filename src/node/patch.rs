@@ -194,6 +194,7 @@ mod tests {
     use crate::node::object::Address;
     use crate::node::reconcile::MANAGED_ATTACH_DETACH;
     use crate::node::report::whole_status;
+    use crate::node::rules;
     use crate::node::tests::samples::{self, LATER_STAMP, condition_mut, foreign_condition};
 
     const ORDER: &str = concat!(
@@ -351,9 +352,9 @@ mod tests {
         let mut ours = new.clone();
         ours.status.node_info.kubelet_version = version::kubelet_version(None);
         assert_eq!(is_cleared(&status_patch(&old, &ours)), [true; 5]);
-        assert_eq!(is_cleared(&whole_status(&old, &ours)), [true; 5]);
+        assert_eq!(is_cleared(&whole_status(&old, &ours, rules::is_own)), [true; 5]);
         assert_eq!(is_cleared(&status_patch(&ours, &ours)), [false; 5]);
-        assert_eq!(is_cleared(&whole_status(&ours, &ours)), [false; 5]);
+        assert_eq!(is_cleared(&whole_status(&ours, &ours, rules::is_own)), [false; 5]);
     }
 
     #[test]

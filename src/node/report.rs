@@ -34,9 +34,10 @@ fn another_list() -> Vec<Address> {
     vec![Address { kind: "Hostname".to_owned(), address: String::new() }]
 }
 
-/// After a PATCH whose answer was lost: all of the status whole, as the server may have either version of each field.
-pub fn whole_status(base: &Node, wanted: &Node) -> String {
-    let mut old = without_conditions(base, rules::is_own);
+/// After a PATCH whose answer was lost: all of the status whole, as the server may have either version of each field. `is_ours`:
+/// whether a condition of ours is not another program's, whose may be newer.
+pub fn whole_status(base: &Node, wanted: &Node, is_ours: impl Fn(&str) -> bool) -> String {
+    let mut old = without_conditions(base, is_ours);
     // Of what was there only what goes: that has to be named. Extended resources are not said anew without a version.
     let is_kept = |list: &ResourceList, name: &str| extended::is_one(name) || !list.contains_key(name);
     old.status.capacity.retain(|name, _| is_kept(&wanted.status.capacity, name));
@@ -59,7 +60,7 @@ pub fn departure(base: &Node, is_sure: bool, kind: Leaving, since: Wall) -> Stri
 }
 
 /// The base with nothing known of these conditions but that they are there, in their order.
-fn without_conditions(base: &Node, is_forgotten: fn(&str) -> bool) -> Node {
+fn without_conditions(base: &Node, is_forgotten: impl Fn(&str) -> bool) -> Node {
     let mut old = base.clone();
     for condition in old.status.conditions.iter_mut().filter(|condition| is_forgotten(&condition.kind)) {
         *condition = Condition { status: String::new(), ..Condition::unknown(&condition.kind) };
@@ -122,7 +123,8 @@ mod tests {
 
     #[test]
     fn the_whole_status_holds_what_the_base_seems_to_have_already() {
-        let patch: Value = serde_json::from_str(&whole_status(&node("10.0.0.1"), &node("10.0.0.1"))).unwrap();
+        let patch: Value =
+            serde_json::from_str(&whole_status(&node("10.0.0.1"), &node("10.0.0.1"), rules::is_own)).unwrap();
         assert_eq!(patch["status"]["capacity"], json!({ "cpu": "4" }));
         assert_eq!(
             patch["status"]["addresses"],
@@ -150,7 +152,7 @@ mod tests {
         };
         let ours = version("v1.36.3-nodepulse.0.1.0");
         for (base, is_taken_away) in [(version("v1.36.3"), true), (version(""), false), (ours.clone(), false)] {
-            let patch: Value = serde_json::from_str(&whole_status(&base, &ours)).unwrap();
+            let patch: Value = serde_json::from_str(&whole_status(&base, &ours, rules::is_own)).unwrap();
             assert_eq!(patch["status"].get("features") == Some(&Value::Null), is_taken_away, "{patch}");
             assert_eq!(patch["status"]["nodeInfo"]["kubeletVersion"], "v1.36.3-nodepulse.0.1.0");
         }

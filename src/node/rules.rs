@@ -314,6 +314,11 @@ pub fn is_kubelets(kind: &str) -> bool {
     row(kind).is_some_and(|row| row.like.is_kubelets())
 }
 
+/// Whether it may be node-problem-detector's where the board cannot tell.
+pub fn is_shared(kind: &str) -> bool {
+    row(kind).is_some_and(|row| row.like == Like::Shared)
+}
+
 /// Whether a Node may lack a condition of ours that has this status.
 pub fn may_be_absent(kind: &str, status: Status) -> bool {
     let may_lack = |row: &Row| match row.judge {

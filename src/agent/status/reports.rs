@@ -65,7 +65,7 @@ impl StatusLane {
             let names_version = !self.is_large && (is_known || extended::differ(base, &wanted.node));
             let patch = if names_version { patch::status_patch_of_version } else { patch::status_patch };
             let body = match (is_unsure, in_full) {
-                (true, _) => report::whole_status(base, &wanted.node),
+                (true, _) => report::whole_status(base, &wanted.node, |kind| self.wanted.is_ours(kind, now)),
                 (_, true) => report::report_in_full(base, &wanted.node, patch),
                 _ => patch(base, &wanted.node),
             };
