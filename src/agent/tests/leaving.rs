@@ -337,3 +337,21 @@ fn one_that_is_called_off_before_the_node_is_registered_leaves_that_as_it_is() {
     let told = body_of(&report)["status"]["conditions"].to_string();
     assert!(!told.contains("Unknown"), "what cannot be read is what it was: {told}");
 }
+
+#[test]
+fn what_departures_have_dated_is_no_other_programs() {
+    let mut script = Script::with(Settings { node_watch: false, ..Settings::default() });
+    script.register();
+    script.pass(Duration::from_secs(30));
+    for time in 0..3 {
+        goes_down(&mut script, Leaving::Reboot);
+        let (sent, _) = script.drain();
+        answer_all(&mut script, sent);
+        script.stored.as_mut().unwrap().metadata.resource_version = format!("dated{time}");
+        script.pass(Duration::from_secs(120));
+        goes_on(&mut script);
+        script.pass(Duration::from_secs(120));
+        assert_eq!(said_of(&script, "PlannedAbsence")[..2], ["False", "Present"], "{time}");
+    }
+    assert!(!script.words().contains(&"condition-left"));
+}
