@@ -64,6 +64,8 @@ pub struct KernelLogFiles {
     /// Number of the record that comes next.
     next: u64,
     hung_tasks: OpenFile,
+    /// By the last look that could read it.
+    hung_count: Option<u64>,
     said: KernelTrouble,
     /// Whether the last look found anything to read.
     is_there: bool,
@@ -82,6 +84,7 @@ impl KernelLogFiles {
             log: None,
             next: 0,
             hung_tasks: OpenFile::new("/proc/sys/kernel/hung_task_detect_count"),
+            hung_count: None,
             said: KernelTrouble { read: told, ..KernelTrouble::default() },
             is_there: false,
             looked_at: Up::BOOT,
@@ -97,7 +100,7 @@ impl KernelLogFiles {
             self.log = opened.ok();
         }
         let goes_on = match self.log.take() {
-            Some(log) => self.read(log, now),
+            Some(log) => self.read(log, root, now),
             None => self.count(root, now),
         };
         self.looked_at = now;
@@ -120,8 +123,11 @@ impl KernelLogFiles {
         false
     }
 
-    fn read(&mut self, mut log: LogFile, now: Up) -> bool {
-        (self.is_there, self.said.has_hung) = (true, Some(false));
+    fn read(&mut self, mut log: LogFile, root: &Root, now: Up) -> bool {
+        // The log tells of ten in one boot (`hung_task_warnings`), the counter of all.
+        let hung = self.hung_tasks.count(root).ok();
+        let has_hung = hung > std::mem::replace(&mut self.hung_count, hung).or(hung);
+        (self.is_there, self.said.has_hung) = (true, Some(has_hung));
         let mut page = vec![0; KERNEL_LOG_RECORD_BYTES];
         for _ in 0..KERNEL_LOG_RECORDS {
             match log.read(&mut page) {

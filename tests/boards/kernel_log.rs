@@ -181,3 +181,17 @@ fn an_xfs_that_has_shut_down_is_known_until_it_is_mounted_again() {
     assert_eq!(devices(&["XFS (sda1): Unmounting Filesystem"]), "nvme0n1p2");
     assert_eq!(devices(&["XFS (nvme0n1p2): Mounting V5 Filesystem"]), "");
 }
+
+#[test]
+fn a_task_that_hangs_once_the_log_tells_of_none_any_more_is_known_by_the_counter() {
+    let board = Scratch::new("kernel-hung");
+    board.write(LOG, log(1, &["INFO: task a:1 blocked for more than 120 seconds."; 10]));
+    board.write("proc/sys/kernel/hung_task_detect_count", "10\n");
+    let mut files = HealthFiles::new(&Root::new(&board.0));
+    let mut look = |at| files.read(seconds(at)).kernel.unwrap().unwrap();
+    assert_eq!([look(60), look(120)].map(|kernel| kernel.has_hung), [Some(true), Some(false)]);
+    board.write("proc/sys/kernel/hung_task_detect_count", "11\n");
+    let kernel = look(180);
+    assert_eq!((counted(&kernel), kernel.has_hung), (vec![("TaskHung", 10)], Some(true)));
+    assert_eq!(look(240).has_hung, Some(false));
+}
