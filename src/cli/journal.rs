@@ -80,7 +80,7 @@ impl JournalFile {
         JournalFile { path, size_bytes: bytes.map(<[u8]>::len), journal, found }
     }
 
-    /// That a process runs waits for nothing.
+    /// What only the next process wants to know waits for nothing.
     fn waiting(&self) -> impl Iterator<Item = &Record> {
         self.journal.waiting().filter(|record| record.what.is_shown())
     }

@@ -33,8 +33,6 @@ pub struct HealthFiles {
     uplink: UplinkFiles,
     /// `None`: nobody wants to know.
     kernel_log: Option<KernelLogFiles>,
-    /// The log has more to read than one look may take.
-    is_behind: bool,
 }
 
 /// An alarm that its driver takes back by itself, after two seconds.
@@ -60,7 +58,6 @@ impl HealthFiles {
             file_systems: FileSystemFiles::default(),
             uplink: UplinkFiles::new(),
             kernel_log: Some(KernelLogFiles::new(KernelPlaces::default())),
-            is_behind: false,
         }
     }
 
@@ -88,7 +85,7 @@ impl HealthFiles {
             self.file_systems.look(&self.root);
         }
         if let Some(log) = &mut self.kernel_log {
-            self.is_behind = if is_due || self.is_behind { log.look(&self.root, now) } else { log.rest() };
+            log.look(&self.root, is_due, now);
         }
         let HealthFiles { root, undervoltage, thermal, wear, power, file_systems, uplink, kernel_log, .. } = self;
         Health {

@@ -69,6 +69,8 @@ pub struct KernelLogFiles {
     said: KernelTrouble,
     /// Whether the last look found anything to read.
     is_there: bool,
+    /// The log has more to read than one look may take.
+    is_behind: bool,
     looked_at: Up,
 }
 
@@ -87,24 +89,28 @@ impl KernelLogFiles {
             hung_count: None,
             said: KernelTrouble { read: told, ..KernelTrouble::default() },
             is_there: false,
+            is_behind: false,
             looked_at: Up::BOOT,
         }
     }
 
-    /// Reads on. Answers whether there may be more to read at once.
-    pub(super) fn look(&mut self, root: &Root, now: Up) -> bool {
-        self.said.has_hung = None;
+    /// Reads on where that `is_due`, or the look before had to leave something; else nothing is news.
+    pub(super) fn look(&mut self, root: &Root, is_due: bool, now: Up) {
+        if !is_due && !self.is_behind {
+            self.said.has_hung = self.said.has_hung.map(|_| false);
+            return;
+        }
+        (self.said.has_hung, self.is_behind) = (None, false);
         if self.log.is_none() {
             let opened = root.open_log(KMSG);
             self.said.unread = opened.as_ref().err().cloned();
             self.log = opened.ok();
         }
-        let goes_on = match self.log.take() {
+        match self.log.take() {
             Some(log) => self.read(log, root, now),
             None => self.count(root, now),
-        };
+        }
         self.looked_at = now;
-        goes_on
     }
 
     /// By the lines so far.
@@ -117,13 +123,7 @@ impl KernelLogFiles {
         self.is_there.then(|| Ok(self.said.clone()))
     }
 
-    /// Between two looks nothing is news, and nothing is left to read.
-    pub(super) fn rest(&mut self) -> bool {
-        self.said.has_hung = self.said.has_hung.map(|_| false);
-        false
-    }
-
-    fn read(&mut self, mut log: LogFile, root: &Root, now: Up) -> bool {
+    fn read(&mut self, mut log: LogFile, root: &Root, now: Up) {
         // The log tells of ten in one boot (`hung_task_warnings`), the counter of all.
         let hung = self.hung_tasks.count(root).ok();
         let has_hung = hung > std::mem::replace(&mut self.hung_count, hung).or(hung);
@@ -135,12 +135,11 @@ impl KernelLogFiles {
                 ControlFlow::Break(is_at_end) => {
                     // One that fails is opened again by the next look.
                     self.log = is_at_end.then_some(log);
-                    return false;
+                    return;
                 }
             }
         }
-        self.log = Some(log);
-        true
+        (self.log, self.is_behind) = (Some(log), true);
     }
 
     /// These are next.
@@ -171,7 +170,7 @@ impl KernelLogFiles {
     }
 
     /// Without the right to read the log.
-    fn count(&mut self, root: &Root, now: Up) -> bool {
+    fn count(&mut self, root: &Root, now: Up) {
         let vmstat = root.read_table(VMSTAT).unwrap_or_default();
         let killed = attribute::value_of(&vmstat, "oom_kill", b' ').and_then(|count| attribute::count(count).ok());
         let hung = self.hung_tasks.count(root).ok();
@@ -188,7 +187,6 @@ impl KernelLogFiles {
         }
         self.said.read.oom_kills = killed.unwrap_or(before.oom_kills);
         self.said.read.hung_tasks = hung.unwrap_or(before.hung_tasks);
-        false
     }
 
     /// So much more of a kind, the last of it here.

@@ -1,9 +1,10 @@
 //! Turns meminfo, the root cgroup, loadavg and statvfs into what pressure is judged from, with few system calls.
 
 use super::facts::{
-    Absent, Fact, Health, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why, first_known,
+    Absent, Fact, Health, KernelPlaces, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why, first_known,
 };
 use super::health::HealthFiles;
+use super::kernel_log::KernelLogFiles;
 use super::memory::MEMINFO;
 use super::mounts::MOUNTINFO;
 use super::root::{OpenFile, Root};
@@ -35,9 +36,8 @@ pub fn readings(root: &Root, settings: &Settings) -> Readings {
     let asked = Asked { pids: true, ..Asked::by(settings) };
     let readings =
         ReadingFiles::open(root, Up::BOOT).read(state_disk(root, &settings.state_directory, true), &asked, Up::BOOT);
-    let files = HealthFiles::new(root);
-    let files = if settings.kernel_events { files } else { files.with_log(None) };
-    Readings { health: { files }.read(Up::BOOT), ..readings }
+    let kernel_log = settings.kernel_events.then(|| KernelLogFiles::new(KernelPlaces::default()));
+    Readings { health: HealthFiles::new(root).with_log(kernel_log).read(Up::BOOT), ..readings }
 }
 
 /// The file system of as much of the state directory as exists: what is not there yet will be on the same. On some file
