@@ -47,8 +47,8 @@ impl Plan {
                 settle: seconds(68),
                 window: seconds(110),
                 pause: seconds(12),
-                traced: seconds(60),
-                rest: seconds(230),
+                traced: seconds(200),
+                rest: seconds(90),
             }
         }
     }

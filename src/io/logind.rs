@@ -1,7 +1,7 @@
 //! Turns the machine's bus into what the agent hears of a shutdown, and keeps logind's lock until the agent lets it go (SHD-1).
 //!
 //! ```text
-//! no bus: looked for again with a turn of the loop that happens anyway, at most once in a pause that doubles to a minute
+//! no bus: looked for again with a turn of the loop that happens anyway, at most once in a pause that doubles to nine minutes
 //! connected: the lock is asked for -> held, refused for good, or asked for again in the same way
 //! ```
 
@@ -29,7 +29,7 @@ const ADDRESS: &str = "DBUS_SYSTEM_BUS_ADDRESS";
 const SOCKET: &str = "/run/dbus/system_bus_socket";
 /// After a bus was lost or was not there, or logind gave no lock; doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LAST_PAUSE: Duration = Duration::from_secs(64);
+const LAST_PAUSE: Duration = Duration::from_secs(512);
 /// A lock that is asked for while the machine goes down is asked for again.
 const IN_PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 /// How long systemd has to say whether the machine goes down.

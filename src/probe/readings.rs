@@ -56,7 +56,7 @@ pub fn state_disk(root: &Root, state_directory: &str, is_new: bool) -> StateDisk
 ///
 /// A reading is two system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing), and
 /// `statvfs` of the disk. Where PIDs are judged it is three more, four for each folder in which extended resources are counted,
-/// once a minute `pread` of the list of CPUs and two for the mounts, and once an hour about ten.
+/// once a minute two `pread` for the mounts, once in ten minutes one for the list of CPUs, and once an hour about ten.
 #[derive(Debug)]
 pub struct ReadingFiles {
     root: Root,
@@ -103,7 +103,7 @@ impl ReadingFiles {
             memory_total_bytes: Err(Absent::new(MEMINFO, Why::NoSuchFile)),
             pid_limits: ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(OpenFile::new),
             loadavg: OpenFile::new(LOADAVG),
-            cpus: Cpus { present, counted: None, changed: None, looks: Every::MINUTE.after(now) },
+            cpus: Cpus { present, counted: None, changed: None, looks: Every::TEN_MINUTES.after(now) },
             upgrades: Every::HOUR.after(now),
             state_path: None,
             mounts: root.mounts(),
