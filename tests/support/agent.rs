@@ -142,9 +142,13 @@ impl<'a> Launch<'a> {
 
     /// Another build, with the words before it that run it.
     pub fn program(mut self, command: Vec<String>) -> Self {
-        // An earlier one does not know it.
-        self.settings.remove("kernelEvents");
         self.program = command;
+        self
+    }
+
+    /// Without a setting that an earlier one does not know.
+    pub fn unset(mut self, key: &str) -> Self {
+        self.settings.remove(key);
         self
     }
 
