@@ -246,8 +246,12 @@ impl StatusLane {
         now: Now,
     ) {
         shared.kernel_told(readings.health.kernel.as_ref(), now);
+        let was_awaited = self.wanted.runtime_awaited_until().is_some();
         self.wanted.observe(readings, board, self.base.node(), shared, now);
         self.looked_at = now.up;
+        if was_awaited && self.wanted.runtime_awaited_until().is_none() {
+            self.run_now(now.up);
+        }
         if matches!(self.stage, Stage::Probe) {
             self.begin_run(now);
         }
@@ -278,10 +282,15 @@ impl StatusLane {
     /// Something was announced, or called off: the Node says so now.
     pub(super) fn announced(&mut self, shared: &mut Shared, now: Now) {
         self.wanted.announced(self.base.node(), shared, now);
+        self.run_now(now.up);
+    }
+
+    /// Nothing but a pause between two runs ends by it.
+    fn run_now(&mut self, now: Up) {
         if let Stage::Rest { earliest, .. } = &mut self.stage
             && !self.base.is_registering()
         {
-            *earliest = now.up;
+            *earliest = now;
         }
     }
 

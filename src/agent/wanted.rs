@@ -1,5 +1,7 @@
 //! Turns looks at the board, as they come in, into the Node that should be there now.
 
+use std::time::Duration;
+
 use super::conditions::Conditions;
 use super::notice::Level;
 use super::replay::Unreported;
@@ -16,8 +18,20 @@ use crate::node::rules::{self, Evidence};
 use crate::node::version::kubelet_version;
 use crate::node::{Board, Held, NodeError, Pressures, Remembered, Update};
 use crate::probe::facts::MemorySource;
-use crate::probe::{Facts, Machine, Network, Readings};
-use crate::time::{Now, Wall};
+use crate::probe::{ContainerRuntime, Facts, Machine, Network, Readings, RuntimeFeatures, RuntimeHandler};
+use crate::time::{Now, Up, Wall};
+
+/// How long a container runtime may take after the start of the agent (FST-1).
+const RUNTIME_PATIENCE: Duration = Duration::from_secs(120);
+
+fn of_runtime(readings: &Readings) -> Option<&ContainerRuntime> {
+    readings.container_runtime.as_ref()
+}
+
+/// What a Node has of it, but for Ready.
+fn of_node(runtime: &ContainerRuntime) -> (&str, &[RuntimeHandler], Option<RuntimeFeatures>) {
+    (&runtime.version, &runtime.handlers, runtime.features)
+}
 
 #[derive(Debug, Default)]
 pub(super) struct WantedNode {
@@ -38,6 +52,8 @@ pub(super) struct WantedNode {
     owes_counts: bool,
     /// What there were complaints about in the log.
     complaints: Vec<String>,
+    /// The board was looked at more often until then, as its container runtime has not been ready since the start.
+    runtime_awaited_until: Option<Up>,
 }
 
 /// The Node as it should be, and whether that is worth a PATCH of its own.
@@ -66,8 +82,12 @@ impl WantedNode {
         shared: &mut Shared,
         now: Now,
     ) {
-        let counted = self.facts.as_ref().map(|known| &known.readings.extended_resources);
-        self.settled &= counted == Some(&readings.extended_resources);
+        let known = self.facts.as_ref().map(|known| &known.readings);
+        self.settled &= known.is_some_and(|known| {
+            known.extended_resources == readings.extended_resources
+                && of_runtime(known).map(of_node) == of_runtime(&readings).map(of_node)
+        });
+        self.runtime_said(&readings, shared, now.up);
         let facts = match (self.facts.take(), board) {
             (Some(mut known), None) => {
                 known.readings = readings;
@@ -101,6 +121,35 @@ impl WantedNode {
         self.held.observe(&shared.settings, &facts, now.up);
         self.facts = Some(facts);
         self.settled &= self.judge(base, shared, now);
+    }
+
+    /// Says what is new of the container runtime, for people; one that is not ready yet is looked at more often for a while (FST-1).
+    fn runtime_said(&mut self, readings: &Readings, shared: &mut Shared, up: Up) {
+        let known = self.facts.as_ref().and_then(|known| of_runtime(&known.readings));
+        let Some(runtime) = of_runtime(readings) else {
+            self.runtime_awaited_until = None;
+            return;
+        };
+        let is_first = known.is_none();
+        match (&runtime.trouble, known.and_then(|known| known.trouble.as_ref())) {
+            (Some(trouble), before) if before != Some(trouble) => {
+                shared.say(Level::Warn, "runtime-trouble", format!("container runtime: {trouble}"));
+            }
+            (None, before) if before.is_some() || is_first => {
+                shared.say(Level::Info, "runtime-heard", format!("container runtime: {}", runtime.version));
+            }
+            _ => {}
+        }
+        match runtime.problems.is_empty() {
+            true => self.runtime_awaited_until = None,
+            false if is_first => self.runtime_awaited_until = Some(up + RUNTIME_PATIENCE),
+            false => {}
+        }
+    }
+
+    /// Until when the board is to be looked at more often; `None`: its container runtime has been ready, or there is none.
+    pub(super) fn runtime_awaited_until(&self) -> Option<Up> {
+        self.runtime_awaited_until
     }
 
     /// Answers whether that is what the last judgement said.

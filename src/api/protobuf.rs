@@ -1,5 +1,4 @@
-//! Turns the protobuf form of a `metav1.Status` into its reason and message, of an object's metadata into its version, and of any
-//! message into its fields.
+//! Turns the protobuf form of a `metav1.Status` into its reason and message, and of an object's metadata into its version.
 //!
 //! A Lease is renewed, a status asserted and a certificate asked for with protobuf accepted, as that answer is the shortest; the
 //! refusal of a renewal then comes in protobuf too.
@@ -14,6 +13,7 @@ use serde::Deserialize;
 
 use super::failure::cut;
 use super::operation::Document;
+use crate::protobuf::{Fields, Value};
 
 /// `metav1.Status`, as far as it is read.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
@@ -55,7 +55,7 @@ pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
 /// The [`Document::Metadata`] of a `PartialObjectMetadata` or a `Lease`; `None` for anything else. `is_cut`: the end of it
 /// was not waited for.
 pub(super) fn read_metadata(body: &[u8], is_cut: bool) -> Option<Document> {
-    let fields = |left| Fields { left, is_cut };
+    let fields = |part| fields(part, is_cut);
     let (kind, raw) = read_unknown(body, is_cut)?;
     let (mut uid, mut resource_version) = (String::new(), String::new());
     let (mut lease_duration_seconds, mut transitions) = (None, 0);
@@ -79,11 +79,15 @@ pub(super) fn read_metadata(body: &[u8], is_cut: bool) -> Option<Document> {
     })
 }
 
+fn fields(message: &[u8], is_cut: bool) -> Fields<'_> {
+    if is_cut { Fields::of_beginning(message) } else { Fields::of(message) }
+}
+
 /// Kind and content of the envelope.
 pub fn read_unknown(body: &[u8], is_cut: bool) -> Option<(&[u8], &[u8])> {
     let unknown = body.strip_prefix(MAGIC)?;
     let (mut kind, mut raw): (&[u8], &[u8]) = (&[], &[]);
-    for field in (Fields { left: unknown, is_cut }) {
+    for field in fields(unknown, is_cut) {
         match field? {
             (1, Value::Bytes(type_meta)) => {
                 for field in Fields::of(type_meta) {
@@ -102,67 +106,6 @@ pub fn read_unknown(body: &[u8], is_cut: bool) -> Option<(&[u8], &[u8])> {
 /// A text of the server's, cut.
 pub fn text(bytes: &[u8]) -> String {
     cut(&String::from_utf8_lossy(bytes))
-}
-
-pub enum Value<'a> {
-    Number(u64),
-    Other,
-    Bytes(&'a [u8]),
-}
-
-/// The fields of one message, each with its number; `None` where the bytes stop making sense, and then nothing further does.
-pub struct Fields<'a> {
-    left: &'a [u8],
-    /// The last of them may be shorter than it says.
-    is_cut: bool,
-}
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = Option<(u64, Value<'a>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.left.is_empty() { None } else { Some(self.read_field()) }
-    }
-}
-
-impl<'a> Fields<'a> {
-    /// Of a whole message.
-    pub fn of(message: &'a [u8]) -> Fields<'a> {
-        Fields { left: message, is_cut: false }
-    }
-
-    fn read_field(&mut self) -> Option<(u64, Value<'a>)> {
-        let tag = self.read_varint()?;
-        let value = match tag & 7 {
-            0 => Value::Number(self.read_varint()?),
-            1 => self.take(8).map(|_| Value::Other)?,
-            2 => {
-                let length = usize::try_from(self.read_varint()?).ok()?;
-                Value::Bytes(self.take(if self.is_cut { length.min(self.left.len()) } else { length })?)
-            }
-            5 => self.take(4).map(|_| Value::Other)?,
-            _ => return None,
-        };
-        Some((tag >> 3, value))
-    }
-
-    fn read_varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = *self.take(1)?.first()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.left.split_at_checked(length)?;
-        self.left = rest;
-        Some(taken)
-    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@
 use super::answer::{Refusal, StatusError};
 use super::failure::{Failure, cut};
 use super::operation::Document;
-use super::protobuf::{Fields, Value, read_metadata, read_status};
+use super::protobuf::{read_metadata, read_status};
 use crate::config::limits;
+use crate::protobuf::{Fields, Value};
 
 /// What the server says of the Node while it is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::error::CliError;
 use crate::config::kubeconfig::{Kubeconfig, Material};
 use crate::config::settings::Token;
 use crate::config::{self, Loaded, Settings, limits};
-use crate::io::{clock, credentials, file, identity, network};
+use crate::io::{clock, container_runtime, credentials, file, identity, network};
 use crate::node::{self, NodeName};
 use crate::probe::{self, Facts, Machine, Root};
 use zeroize::Zeroizing;
@@ -227,6 +227,8 @@ pub fn facts(root: &str, settings: &Settings) -> Result<(Facts, Vec<String>), Cl
     if root == "/" {
         facts.network = network::with_live_addresses(facts.network);
         facts.readings.health.wall_clock = Some(clock::wall_clock());
+        let runtime = settings.container_runtime_endpoint.clone();
+        facts.readings.container_runtime = runtime.and_then(|path| container_runtime::once(path).ok());
     }
     Ok((facts, probe::remarks(&folder)))
 }

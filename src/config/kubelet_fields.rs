@@ -5,7 +5,7 @@
 const NOT_APPLICABLE: &str = "\
     address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS clusterDNS \
     clusterDomain configMapAndSecretChangeDetectionStrategy containerLogMaxFiles containerLogMaxSize \
-    containerLogMaxWorkers containerLogMonitorInterval containerRuntimeEndpoint contentType cpuCFSQuota \
+    containerLogMaxWorkers containerLogMonitorInterval contentType cpuCFSQuota \
     cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod crashLoopBackOff \
     enableContentionProfiling enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler enableServer \
     enableSystemLogHandler enableSystemLogQuery enforceNodeAllocatable evictionMaxPodGracePeriod failCgroupV1 \

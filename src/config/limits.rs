@@ -196,6 +196,16 @@ pub const DBUS_MESSAGE_BYTES: usize = 64 * 1024;
 pub const DBUS_LINE_BYTES: usize = 512;
 /// Descriptors that may come along with one read of it: the most that the kernel lets any message have (`SCM_MAX_FD`).
 pub const DBUS_DESCRIPTORS: usize = 253;
+/// What a peer of gRPC may send of an answer before more is asked for, bytes.
+pub const GRPC_WINDOW_BYTES: u32 = 64 * 1024 - 1;
+/// Why a call of gRPC was refused, in the peer's words, bytes.
+pub const GRPC_TEXT_BYTES: usize = 256;
+/// One answer of a container runtime, bytes: a status has some hundred.
+pub const CRI_MESSAGE_BYTES: usize = 64 * 1024;
+/// Conditions, and handlers, of one that are kept.
+pub const CRI_ENTRIES: usize = 32;
+/// One text of its answers, bytes.
+pub const CRI_TEXT_BYTES: usize = 512;
 /// One line of the control socket to the agent, bytes.
 pub const CONTROL_LINE_BYTES: usize = 4096;
 /// And its answer, as far as a command reads it: conditions have messages.

@@ -16,7 +16,7 @@ use super::node_values::{reserved, reserved_cpus, taint_list};
 use super::problem::{Findings, Problem};
 use super::resources::extended_resources;
 use super::taint::Taint;
-use super::values::{absolute_path, at_least, boolean, daily_bytes, number, path, profile, text};
+use super::values::{absolute_path, at_least, boolean, daily_bytes, number, path, profile, text, unix_socket};
 use super::yaml::{Content, Entry, Value};
 use super::{eviction, eviction::periods, eviction::reclaims, eviction::thresholds};
 
@@ -198,6 +198,10 @@ settings! {
     extended_resources: ExtendedResources = ExtendedResources::new(),
         Ours "extendedResources" "extended-resources" "", Map("RESOURCE", '=', "NUMBER|PATTERN"), extended_resources,
         "Extended resources of the Node such as example.com/relay: a number, or how many paths are like patterns (docs/settings.md)";
+    /// Its path; `None`: there is none, and the Node is Ready without.
+    container_runtime_endpoint: Option<String> = None,
+        Kubelet "containerRuntimeEndpoint" "container-runtime-endpoint" "", Single("SOCKET"), unix_socket,
+        "Container runtime whose version and health the Node shows, such as unix:///run/containerd/containerd.sock";
     /// D8: true means capacity `pods: 0`, the taint twice and the label that keeps load balancers away.
     podless: bool = true, Ours "podless" "podless" "true", Boolean, boolean,
         "Keep pods away: capacity for 0 pods, taint nodepulse.dev/podless, no load balancer; false: maxPods";

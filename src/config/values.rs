@@ -56,6 +56,23 @@ pub(super) fn absolute_path(field: &Field<'_>, _: &mut Findings) -> Result<Strin
     field.path()?.filter(|path| path.starts_with('/')).ok_or_else(|| field.problem("must be an absolute path"))
 }
 
+/// The path of a unix socket, as a kubelet writes it; none where nothing is given.
+pub(super) fn unix_socket(field: &Field<'_>, _: &mut Findings) -> Result<Option<String>, Problem> {
+    let text = field.text()?.unwrap_or_default();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let path = text.strip_prefix("unix://").unwrap_or(text);
+    let fits = path.starts_with('/') && path.len() <= SOCKET_PATH_BYTES && !path.contains('\0');
+    let problem = || {
+        field.problem(format!("must be a socket such as unix:///run/containerd/containerd.sock, not {}", quoted(text)))
+    };
+    fits.then(|| Some(path.to_owned())).ok_or_else(problem)
+}
+
+/// The most that an address of a unix socket holds.
+const SOCKET_PATH_BYTES: usize = 107;
+
 /// `profile`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {

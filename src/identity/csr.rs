@@ -8,8 +8,9 @@ use serde_json::json;
 use super::signing_request::{SigningRequest, USAGES};
 use super::{IdentityError, pem};
 use crate::api::failure::cut;
-use crate::api::protobuf::{self, Fields, Value, text};
+use crate::api::protobuf::{self, text};
 use crate::config::limits;
+use crate::protobuf::{Fields, Value};
 
 /// Who signs certificates of Nodes: user `system:node:NAME` in group `system:nodes`.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";

@@ -5,9 +5,10 @@
 
 use std::net::IpAddr;
 
-use crate::api::protobuf::{self, Fields, Value};
+use crate::api::protobuf;
 use crate::config::kubeconfig::Server;
 use crate::config::limits;
+use crate::protobuf::{Fields, Value};
 
 /// Those that the answer lists, in its order, the first [`limits::LAST_RESORTS`]; none where it is no such list.
 pub fn read(body: &[u8]) -> Vec<Server> {

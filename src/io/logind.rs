@@ -251,8 +251,8 @@ fn path_of(address: &str) -> Option<String> {
     all.flat_map(|keys| keys.split(',')).find_map(|key| key.strip_prefix("path=")).map(str::to_owned)
 }
 
-/// Never waits: a bus that does not come to its callers is as good as none.
-fn connected(path: &str) -> io::Result<OwnedFd> {
+/// A connection to that socket. Never waits: whoever does not come to its callers is as good as not there.
+pub(super) fn connected(path: &str) -> io::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let address = UnixAddr::new(path)?;
     let stream = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

@@ -3,6 +3,7 @@
 mod attempt;
 pub mod clock;
 mod connection;
+pub mod container_runtime;
 pub mod control;
 pub mod credentials;
 mod crypto;

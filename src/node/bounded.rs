@@ -54,6 +54,7 @@ pub enum Field<'a> {
     Text(&'a mut String),
     Number(&'a mut Option<i64>),
     Count(&'a mut Option<u64>),
+    Boolean(&'a mut bool),
     Map(&'a mut TextMap<String>),
     /// `managedFields`: whether there are managers, and none that applies.
     HasNeedlessManagers(&'a mut bool),
@@ -120,6 +121,7 @@ impl<'de> Visitor<'de> for FlatVisitor<'_> {
                 Some(Field::Text(text)) => *text = access.next_value::<Option<Text>>()?.unwrap_or_default().0,
                 Some(Field::Number(number)) => *number = access.next_value()?,
                 Some(Field::Count(count)) => *count = access.next_value()?,
+                Some(Field::Boolean(boolean)) => *boolean = access.next_value::<Option<bool>>()?.unwrap_or_default(),
                 Some(Field::Map(map)) => *map = access.next_value::<Option<Pairs>>()?.unwrap_or_default().0,
                 Some(Field::HasNeedlessManagers(has)) => {
                     let managers = access.next_value::<Option<Managers>>()?.unwrap_or_default().0;

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::bounded::{self, Entry, Field, Flat, read_flat};
 use crate::config::taint::Taint;
 use crate::config::text_map::TextMap;
+use crate::probe::{HandlerFeatures, RuntimeFeatures, RuntimeHandler};
 
-read_flat!(Metadata, Condition, Address, NodeInfo, Swap, LeaseSpec);
+read_flat!(Metadata, Condition, Address, NodeInfo, Swap, LeaseSpec, RuntimeHandler, RuntimeFeatures);
 
 /// `v1.Node`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -86,6 +87,10 @@ pub struct NodeStatus {
     pub addresses: Vec<Address>,
     pub daemon_endpoints: DaemonEndpoints,
     pub node_info: NodeInfo,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
+    pub runtime_handlers: Vec<RuntimeHandler>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<RuntimeFeatures>,
 }
 
 /// `v1.NodeCondition`.
@@ -117,6 +122,38 @@ impl Flat for Condition {
             "message" => Field::Text(&mut self.message),
             _ => return None,
         })
+    }
+}
+
+impl Flat for RuntimeHandler {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "name" => Field::Text(&mut self.name),
+            "features" => Field::Flat(&mut self.features),
+            _ => return None,
+        })
+    }
+}
+
+impl Entry for RuntimeHandler {
+    fn bytes(&self) -> usize {
+        self.name.len()
+    }
+}
+
+impl Flat for HandlerFeatures {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "recursiveReadOnlyMounts" => Field::Boolean(&mut self.recursive_read_only_mounts),
+            "userNamespaces" => Field::Boolean(&mut self.user_namespaces),
+            _ => return None,
+        })
+    }
+}
+
+impl Flat for RuntimeFeatures {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        (name == "supplementalGroupsPolicy").then_some(Field::Boolean(&mut self.supplemental_groups_policy))
     }
 }
 

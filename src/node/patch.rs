@@ -49,7 +49,10 @@ fn patch_of(old: &Node, new: &Node, names_version: bool) -> String {
     }
     status.extend(conditions_patch(&old.status.conditions, &new.status.conditions));
     if version::is_kubelets(old) && !version::is_kubelets(new) {
-        status.extend(KUBELET_ONLY.map(|key| (key.to_owned(), Value::Null)));
+        let has_handlers = !new.status.runtime_handlers.is_empty();
+        let stays = [has_handlers, new.status.features.is_some(), false, false, false];
+        let gone = KUBELET_ONLY.into_iter().zip(stays).filter(|(_, stays)| !stays);
+        status.extend(gone.map(|(key, _)| (key.to_owned(), Value::Null)));
     }
     if names_version {
         metadata.insert("resourceVersion".to_owned(), Value::from(old.metadata.resource_version.as_str()));
@@ -71,15 +74,16 @@ pub fn assertion(node: &Node) -> String {
     format!(r#"{{"metadata":{{"resourceVersion":{}}}}}"#, Value::from(node.metadata.resource_version.as_str()))
 }
 
-/// What a kubelet reports of itself and we never do (`version::set` empties the rest).
-const KUBELET_ONLY: [&str; 5] = ["images", "volumesInUse", "runtimeHandlers", "features", "declaredFeatures"];
+/// What a kubelet reports of itself, and we do not, but for the first two where there is a runtime (`version::set` empties the rest).
+const KUBELET_ONLY: [&str; 5] = ["runtimeHandlers", "features", "images", "volumesInUse", "declaredFeatures"];
 
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/conditions";
 
 fn is_plain_status_same(old: &NodeStatus, new: &NodeStatus) -> bool {
-    let NodeStatus { capacity, allocatable, conditions: _, addresses: _, daemon_endpoints, node_info } = old;
+    let NodeStatus { capacity, allocatable, daemon_endpoints, node_info, runtime_handlers, features, .. } = old;
     let resources_are = (capacity, allocatable) == (&new.capacity, &new.allocatable);
-    resources_are && (daemon_endpoints, node_info) == (&new.daemon_endpoints, &new.node_info)
+    let runtime_is = (runtime_handlers, features) == (&new.runtime_handlers, &new.features);
+    resources_are && runtime_is && (daemon_endpoints, node_info) == (&new.daemon_endpoints, &new.node_info)
 }
 
 /// The status without its two lists, which have rules of their own.

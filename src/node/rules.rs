@@ -266,13 +266,14 @@ fn ready(_: &Row, look: &Evidence) -> Judgement {
     let is_isolated = look.settings.local_storage_capacity_isolation;
     let required = REQUIRED.into_iter().filter(|name| is_isolated || *name != STORAGE);
     let missing: Vec<&str> = required.filter(|name| !is_known(name)).collect();
-    let is_ready = missing.is_empty();
-    Judgement {
-        status: Status::of(is_ready),
-        message: (!is_ready).then(|| format!("missing node capacity for resources: {}", missing.join(", "))),
-        reason: None,
-        is_sure: is_ready || look.base.is_some(),
-    }
+    let missing = (!missing.is_empty()).then(|| format!("missing node capacity for resources: {}", missing.join(", ")));
+    // RDY-2, RDY-4.
+    let of_runtime = readings.container_runtime.iter().flat_map(|runtime| runtime.problems.iter().cloned());
+    let mut errors: Vec<String> = of_runtime.chain(missing).collect();
+    let is_ready = errors.is_empty();
+    let is_sure = is_ready || look.base.is_some();
+    let message = if errors.len() > 1 { Some(format!("[{}]", errors.join(", "))) } else { errors.pop() };
+    Judgement { status: Status::of(is_ready), message, reason: None, is_sure }
 }
 
 impl Row {

@@ -9,7 +9,8 @@ use super::remembered::Remembered;
 /// The newest Kubernetes this agent was tested with: what it claims is never above.
 pub const TESTED: (u32, u32, u32) = (1, 36, 3);
 pub const OPERATING_SYSTEM: &str = "linux";
-const CONTAINER_RUNTIME: &str = "none://Unknown";
+/// Where the settings name no runtime.
+const NO_RUNTIME: &str = "none://Unknown";
 
 /// `nodeInfo.kubeletVersion`: `vX.Y.Z-nodepulse.VERSION`, where X.Y.Z is the server's own version, because a kubelet
 /// may not be newer than its server, but never above [`TESTED`]. A server whose version is unknown or not `vX.Y.Z...`
@@ -61,11 +62,15 @@ pub(super) fn set(update: &mut Update, board: &Board, remembered: &mut Remembere
             field.clone_from(text);
         }
     }
-    info.container_runtime_version = CONTAINER_RUNTIME.to_owned();
+    let runtime = board.facts.readings.container_runtime.as_ref();
+    info.container_runtime_version = runtime.map_or(NO_RUNTIME, |runtime| &runtime.version).to_owned();
     info.kubelet_version = board.kubelet_version.to_owned();
     info.kube_proxy_version = String::new();
     info.operating_system = OPERATING_SYSTEM.to_owned();
     update.node.status.node_info = info;
+    // RTH-1.
+    update.node.status.runtime_handlers = runtime.map(|runtime| runtime.handlers.clone()).unwrap_or_default();
+    update.node.status.features = runtime.and_then(|runtime| runtime.features);
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
+use super::container_runtime::ContainerRuntime;
 use crate::config::text_map::TextMap;
 use crate::time::Up;
 
@@ -112,6 +113,9 @@ pub struct Readings {
     /// Each extended resource of the settings, and how many of it there are.
     #[serde(skip_serializing_if = "TextMap::is_empty")]
     pub extended_resources: TextMap<Fact<u64>>,
+    /// The one that the settings name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_runtime: Option<ContainerRuntime>,
     pub health: Health,
 }
 

@@ -10,6 +10,7 @@ mod addresses;
 mod architecture;
 mod attribute;
 mod cloud;
+mod container_runtime;
 mod cpu;
 pub mod facts;
 mod file_systems;
@@ -35,6 +36,7 @@ mod uplink;
 mod wear;
 
 pub use cloud::complete as complete_by_cloud;
+pub use container_runtime::{ContainerRuntime, HandlerFeatures, RuntimeFeatures, RuntimeHandler};
 pub use facts::{
     Absent, Fact, Facts, FileSystem, Health, KernelPlaces, KernelTrouble, Machine, Network, Readings, StateDisk, Why,
 };

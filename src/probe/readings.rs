@@ -23,11 +23,17 @@ pub struct Asked {
     /// Whether a threshold asks for [`Readings::pids`].
     pub pids: bool,
     pub extended_resources: ExtendedResources,
+    /// The socket of a container runtime.
+    pub container_runtime: Option<String>,
 }
 
 impl Asked {
     pub fn by(settings: &Settings) -> Asked {
-        Asked { pids: settings.judges_pids(), extended_resources: settings.extended_resources.clone() }
+        Asked {
+            pids: settings.judges_pids(),
+            extended_resources: settings.extended_resources.clone(),
+            container_runtime: settings.container_runtime_endpoint.clone(),
+        }
     }
 }
 
@@ -118,7 +124,7 @@ impl ReadingFiles {
         files
     }
 
-    /// The readings of now, with what [`state_disk`] said and without what [`HealthFiles`] do.
+    /// The readings of now, with what [`state_disk`] said and without what [`HealthFiles`] and a container runtime do.
     pub fn read(&mut self, disk: StateDisk, asked: &Asked, now: Up) -> Readings {
         if self.refreshes.is_due(now) || self.memory_total_bytes.is_err() {
             self.refresh();
@@ -131,8 +137,8 @@ impl ReadingFiles {
         let (node_file_system, made_read_only) = (disk.file_system, self.made_read_only.clone());
         let pids = if asked.pids { self.pids() } else { Err(Absent::new(LOADAVG, Why::Unasked)) };
         let extended_resources = resources::count(&self.root, &asked.extended_resources);
-        let (memory, health) = (self.memory(), Health::default());
-        Readings { memory, node_file_system, made_read_only, pids, extended_resources, health }
+        let (memory, container_runtime, health) = (self.memory(), None, Health::default());
+        Readings { memory, node_file_system, made_read_only, pids, extended_resources, container_runtime, health }
     }
 
     /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not

@@ -60,6 +60,11 @@ pub fn to_text(facts: &Facts) -> String {
         page.line(name, count, u64::to_string);
     }
     page.line("pids", &readings.pids, |Pids { limit, used }| format!("{used} of {limit}"));
+    if let Some(runtime) = &readings.container_runtime {
+        let known: Vec<&str> = [&runtime.version].into_iter().chain(&runtime.problems).map(String::as_str).collect();
+        page.text("runtime", &known.join(", "));
+        runtime.trouble.iter().for_each(|trouble| page.text("", trouble));
+    }
     health(&mut page, &readings.health);
     for interface in &network.interfaces {
         page.text("interface", &interface_text(interface));

@@ -11,6 +11,7 @@ macro_rules! cases {
     };
 }
 
+mod container_runtime;
 mod differences;
 mod objects;
 mod outcomes;
@@ -26,7 +27,7 @@ use super::trials::{Case, Need};
 
 const NEEDS: &[Need] = &[Need::Root, Need::Kubelet];
 
-/// They all look at one recording, which the first of them makes.
+/// All but those about a container runtime look at one recording, which the first of them makes.
 pub fn cases() -> Vec<Case> {
-    [objects::cases(), requests::cases(), outcomes::cases()].into_iter().flatten().collect()
+    [objects::cases(), requests::cases(), outcomes::cases(), container_runtime::cases()].into_iter().flatten().collect()
 }

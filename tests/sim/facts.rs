@@ -59,6 +59,7 @@ pub fn readings(board: &Board) -> Readings {
         pids: pids.map(|pids| Pids { limit: pids.limit, used: pids.used }),
         health: Health::default(),
         extended_resources: board.devices.iter().map(|(name, count)| ((*name).to_owned(), Ok(*count))).collect(),
+        container_runtime: None,
     }
 }
 

@@ -34,6 +34,8 @@ exec "$@"
 /// Without a network configuration the runtime is not ready; without pods its plug-in is never called.
 const NETWORK: &str = r#"{"cniVersion": "1.0.0", "name": "loopback", "plugins": [{"type": "loopback"}]}"#;
 
+const NETWORK_FILE: &str = "10-loopback.conflist";
+
 /// A running kubelet with a containerd of its own. Fields end in this order.
 pub struct Kubelet {
     pub kubelet: Daemon,
@@ -84,6 +86,28 @@ impl Kubelet {
         Ok(())
     }
 
+    /// The way to its runtime, as a setting names it.
+    pub fn runtime_endpoint(&self) -> String {
+        format!("unix://{}/containerd.sock", self.identity.dir.display())
+    }
+
+    /// Kills its containerd, lets `meanwhile` do what it likes, and starts it again.
+    pub fn restart_runtime(&mut self, cluster: &Cluster, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.containerd.kill()?;
+        meanwhile()?;
+        self.containerd =
+            start_containerd(cluster, &self.identity, &binaries::find(&binaries::KUBELET)?["containerd"])?;
+        Ok(())
+    }
+
+    /// Takes its network configuration away, and gives it back.
+    pub fn without_network(&self, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
+        let file = self.identity.dir.join("cni").join(NETWORK_FILE);
+        fs::remove_file(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        meanwhile()?;
+        fs::write(&file, NETWORK).map_err(|e| format!("{}: {e}", file.display()))
+    }
+
     /// Waits until the API server has its Node with Ready=True; an early end of either program ends the wait.
     pub fn wait_until_ready(&mut self, cluster: &Cluster) -> Result<serde_json::Value> {
         wait_until("the kubelet's Node to be Ready", START_WITHIN, || {
@@ -110,8 +134,8 @@ impl Drop for Kubelet {
 fn start_containerd(cluster: &Cluster, identity: &NodeIdentity, program: &Path) -> Result<Daemon> {
     let dir = identity.dir.display();
     let networks = identity.dir.join("cni");
-    fs::create_dir(&networks)
-        .and_then(|()| fs::write(networks.join("10-loopback.conflist"), NETWORK))
+    fs::create_dir_all(&networks)
+        .and_then(|()| fs::write(networks.join(NETWORK_FILE), NETWORK))
         .map_err(|e| format!("cannot write {}: {e}", networks.display()))?;
     let text = format!(
         r#"version = 3

@@ -5,8 +5,10 @@ use super::source::Source;
 use super::tree::sources;
 
 /// A module imports only to its left (`ARCHITECTURE.md`).
-const ORDER: [&str; 12] =
-    ["time", "config", "probe", "node", "http2", "dbus", "api", "identity", "journal", "agent", "io", "cli"];
+const ORDER: [&str; 15] = [
+    "time", "config", "probe", "node", "protobuf", "http2", "grpc", "cri", "dbus", "api", "identity", "journal",
+    "agent", "io", "cli",
+];
 
 /// What the core may not name, and what it takes instead.
 const OUTSIDE: &[(&[&str], &str)] = &[

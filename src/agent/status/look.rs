@@ -10,6 +10,8 @@ use crate::time::{Now, Up};
 
 /// The eviction manager's `monitoringInterval` (EVI-6).
 const LOOK_PERIOD: Duration = Duration::from_secs(10);
+/// While a container runtime has not been ready since the start.
+const RUNTIME_LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// A run that follows so soon after a look's time takes it along.
 const LOOK_PATIENCE: Duration = Duration::from_millis(1500);
 const LONGEST_RIDE: Duration = Duration::from_secs(1);
@@ -18,7 +20,9 @@ impl StatusLane {
     /// When the board is to be looked at although no run does: pressure is judged every ten seconds (EVI-6), however rarely
     /// status is sent, however long a request takes, and also where no Node can be registered.
     pub(in crate::agent) fn look_due(&self, shared: &Shared, renewal: Renewal) -> Up {
-        let due = with_renewal(self.looked_at + LOOK_PERIOD, renewal, shared);
+        let awaits_runtime = self.wanted.runtime_awaited_until().is_some_and(|until| self.looked_at < until);
+        let period = if awaits_runtime { RUNTIME_LOOK_PERIOD } else { LOOK_PERIOD };
+        let due = with_renewal(self.looked_at + period, renewal, shared);
         let Stage::Rest { latest, .. } = self.stage else { return due };
         let run = with_renewal(latest, renewal, shared);
         // One that is overdue waits for something else.

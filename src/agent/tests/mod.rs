@@ -4,6 +4,7 @@ mod absence;
 mod approval;
 mod authorities;
 mod budget;
+mod container_runtime;
 mod contest;
 mod csi_node;
 mod disk;
@@ -321,6 +322,7 @@ impl Script {
         let patch: Value = serde_json::from_str(body).unwrap();
         let node = self.stored.get_or_insert_with(registered_node);
         health::delete(node, &patch);
+        container_runtime::keep(node, &patch);
         for sent in patch["status"]["conditions"].as_array().into_iter().flatten().filter(health::stays) {
             let Some(stored) = node.status.conditions.iter_mut().find(|stored| sent["type"] == *stored.kind) else {
                 node.status.conditions.push(serde_json::from_value(sent.clone()).unwrap());
@@ -478,6 +480,7 @@ fn facts() -> Facts {
             pids: Ok(Pids { limit: 32_768, used: 200 }),
             health: Health::default(),
             extended_resources: Default::default(),
+            container_runtime: None,
         },
         network: Network {
             interfaces: vec![Interface {

@@ -165,10 +165,7 @@ fn a_wrong_command_line_is_told_in_one_line_what_to_write() {
         ("--podless false", "\"false\" is no command: write the value of a setting with `=`, as in --podless=false"),
         ("--node-lables a=b", "unknown option \"--node-lables\": did you mean --node-labels?"),
         ("--confg x", "unknown option \"--confg\": did you mean --config?"),
-        (
-            "--container-runtime-endpoint=x",
-            "unknown option \"--container-runtime-endpoint\": see nodepulse help settings",
-        ),
+        ("--image-service-endpoint=x", "unknown option \"--image-service-endpoint\": see nodepulse help settings"),
         ("run --root /", "run does not take --root: see nodepulse help run"),
         ("run -o json", "run does not take --output: see nodepulse help run"),
         ("check --output=json", "check does not take --output: see nodepulse help check"),

@@ -251,7 +251,8 @@ fn a_zero_in_a_file_is_the_default_where_a_kubelet_takes_it_so_and_a_flag_means_
 #[test]
 fn the_file_that_kubeadm_writes_is_used_as_far_as_it_applies() {
     let loaded = load("", include_str!("kubeadm.yaml"), &[]);
-    assert_eq!(loaded.settings, Settings { verbosity: 0, ..Settings::default() });
+    let container_runtime_endpoint = Some("/run/containerd/containerd.sock".to_owned());
+    assert_eq!(loaded.settings, Settings { verbosity: 0, container_runtime_endpoint, ..Settings::default() });
     let [notice] = loaded.notices.as_slice() else { panic!("{:?}", loaded.notices) };
     assert!(notice.starts_with(
         "/etc/nodepulse/config.yaml: fields of the kubelet without meaning here, ignored: authentication, "

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use nix::libc::ETIMEDOUT;
 
+use super::super::container_runtime::ContainerRuntime;
 use super::super::{clock, network};
 use super::sensors::Sensors;
 use super::{Input, Message, ReadDisk, Shared};
-use crate::probe::{self, Absent, Health, KernelLogFiles, Machine, Network, ReadingFiles, Readings, StateDisk, Why};
+use crate::probe::{self, Absent, KernelLogFiles, Machine, Network, ReadingFiles, Readings, StateDisk, Why};
 
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
 const NAME_LOOKUP: Duration = Duration::from_secs(2);
@@ -30,6 +31,7 @@ pub(super) struct Board {
 impl Shared {
     pub(super) async fn read_board(&self, mut board: Board, kernel_log: Option<KernelLogFiles>) {
         let (mut disk_may_hang, mut sensors) = (false, Sensors::of(&self.root, kernel_log));
+        let mut runtime = None;
         loop {
             self.board_wanted.raised().await;
             while self.name_addresses.borrow().is_none() {
@@ -38,13 +40,15 @@ impl Shared {
             let disk = self.read_disk(&board, disk_may_hang).await;
             disk_may_hang = disk.may_hang;
             let health = sensors.read(&self.reactor).await;
+            let container_runtime = self.ask_runtime(&mut runtime).await;
             // Whoever asked meanwhile is answered as well.
             self.board_wanted.lower();
             if self.has_budget.get() {
                 let (today, by_process_bytes) = self.resolver.meter().so_far();
                 self.inbox.push(Message::Input(Input::Counted { today: Box::new(today), by_process_bytes }));
             }
-            let seen = self.look_at(&mut board, disk, health);
+            let readings = board.reading_files.read(disk, &self.asked.borrow(), clock::up());
+            let seen = self.look_at(&mut board, Readings { container_runtime, health, ..readings });
             self.inbox.push(Message::Input(seen));
         }
     }
@@ -62,20 +66,26 @@ impl Shared {
         answer.unwrap_or_else(|| StateDisk { file_system: silent(), may_hang: true, real_path: None })
     }
 
-    fn look_at(&self, board: &mut Board, disk: StateDisk, health: Health) -> Input {
-        let now = clock::up();
-        if board.reading_files.recount(&mut board.machine, now) {
+    /// `known`: the runtime that the settings named with the look before.
+    async fn ask_runtime(&self, known: &mut Option<ContainerRuntime>) -> Option<probe::ContainerRuntime> {
+        let path = self.asked.borrow().container_runtime.clone();
+        if known.as_ref().map(ContainerRuntime::path) != path.as_deref() {
+            *known = path.map(ContainerRuntime::at);
+        }
+        Some(known.as_mut()?.look(&self.reactor).await)
+    }
+
+    fn look_at(&self, board: &mut Board, readings: Readings) -> Input {
+        if board.reading_files.recount(&mut board.machine, clock::up()) {
             ::log::info!(target: "recounted", "read again: {}", probe::report::size_of(&board.machine));
             self.board_given.set(false);
         }
-        let readings = board.reading_files.read(disk, &self.asked.borrow(), now);
-        let readings = Box::new(Readings { health, ..readings });
         let whole = || {
             let node_name_addresses = self.name_addresses.borrow().clone().unwrap_or_default();
             let network = Network { node_name_addresses, ..self.network.borrow().clone() };
             Box::new((board.machine.clone(), network))
         };
-        Input::Looked { readings, board: (!self.board_given.replace(true)).then(whole) }
+        Input::Looked { readings: Box::new(readings), board: (!self.board_given.replace(true)).then(whole) }
     }
 
     /// The kernel says that the network has changed, or cannot say that it has not.

@@ -111,6 +111,7 @@ pub(crate) fn facts() -> Facts {
             pids: Ok(Pids { limit: 4096, used: 100 }),
             health: Health::default(),
             extended_resources: Default::default(),
+            container_runtime: None,
         },
         network: Network {
             interfaces: vec![interface("lo", &["127.0.0.1", "::1"]), interface("eth0", &["10.0.0.1", "fe80::1"])],

@@ -1,0 +1,273 @@
+//! Turns what a runtime answers, in frames that are written here, into what is known of it, look after look.
+
+use super::*;
+use crate::probe::HandlerFeatures;
+use crate::protobuf::put_bytes;
+
+const SOCKET: &str = "/run/containerd/containerd.sock";
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+const DOWN: &str = "container runtime is down";
+const NOT_YET: &str = "container runtime status check may not have completed yet";
+const NO_NETWORK: &str =
+    "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:no cni";
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+fn headers(stream: u32, fields: &[(&str, &str)], flags: u8) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let block: Vec<u8> = fields.iter().flat_map(|(name, value)| [vec![0], text(name), text(value)].concat()).collect();
+    frame(1, 4 | flags, stream, &block)
+}
+
+fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    fields.iter().for_each(|(number, field)| put_bytes(&mut bytes, *number, field));
+    bytes
+}
+
+fn version(name: &str, version: &str) -> Vec<u8> {
+    message(&[(1, b"0.1.0"), (2, name.as_bytes()), (3, version.as_bytes()), (4, b"v1")])
+}
+
+fn condition(kind: &[u8], is_true: bool, reason: &[u8], text: &[u8]) -> Vec<u8> {
+    [message(&[(1, kind), (3, reason), (4, text)]), vec![0x10, u8::from(is_true)]].concat()
+}
+
+fn status(conditions: &[Vec<u8>], handlers: &[&[u8]]) -> Vec<u8> {
+    let conditions: Vec<(u8, &[u8])> = conditions.iter().map(|one| (1, one.as_slice())).collect();
+    let handlers = handlers.iter().flat_map(|name| message(&[(3, &message(&[(1, name)]))]));
+    [message(&[(1, &message(&conditions))]), handlers.collect()].concat()
+}
+
+/// With a runtime and a network that are ready.
+fn well() -> Vec<u8> {
+    status(&[condition(b"RuntimeReady", true, b"", b""), condition(b"NetworkReady", true, b"", b"")], &[b"runc", b""])
+}
+
+fn unready(kind: &[u8], reason: &[u8], text: &[u8]) -> Vec<u8> {
+    let all = [&b"RuntimeReady"[..], b"NetworkReady"];
+    let told =
+        all.map(|one| if one == kind { condition(one, false, reason, text) } else { condition(one, true, b"", b"") });
+    status(&told, &[b"kata"])
+}
+
+/// A runtime behind a socket, asked at times that the test chooses.
+struct Runtime {
+    client: Client,
+    now: Up,
+    /// Of the next call.
+    stream: u32,
+}
+
+impl Runtime {
+    fn new(socket: &str) -> Runtime {
+        let mut runtime =
+            Runtime { client: Client::new(socket), now: Up::since_boot(Duration::from_secs(1000)), stream: 1 };
+        runtime.connect();
+        runtime
+    }
+
+    fn connect(&mut self) {
+        self.client.connected();
+        self.stream = 1;
+        self.receive(SETTINGS).unwrap();
+    }
+
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.client.receive(bytes, &mut Vec::new())
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now = self.now + Duration::from_secs(seconds);
+    }
+
+    /// The questions of one look.
+    fn ask(&mut self) -> Result<(), Error> {
+        self.client.ask(self.now, &mut Vec::new())
+    }
+
+    /// Answers to these questions, in their order: the message, or fields that refuse.
+    fn answer(&mut self, answers: [Result<Vec<u8>, (&str, &str)>; 2]) {
+        for answer in answers {
+            let stream = self.stream;
+            self.stream += 2;
+            let bytes = match answer {
+                Ok(answer) => {
+                    let length = u32::try_from(answer.len()).unwrap().to_be_bytes();
+                    let content = frame(0, 0, stream, &[&[0], &length[..], &answer].concat());
+                    [headers(stream, &[(":status", "200")], 0), content, headers(stream, &[("grpc-status", "0")], 1)]
+                        .concat()
+                }
+                Err((code, text)) => {
+                    headers(stream, &[(":status", "200"), ("grpc-status", code), ("grpc-message", text)], 1)
+                }
+            };
+            self.receive(&bytes).unwrap();
+        }
+    }
+
+    /// One look at a runtime that answers Version well, and this to Status.
+    fn look(&mut self, status: Vec<u8>) -> Vec<String> {
+        self.ask().unwrap();
+        self.answer([Ok(version("containerd", "v2.2.9")), Ok(status)]);
+        self.problems()
+    }
+
+    fn said(&self) -> ContainerRuntime {
+        self.client.said(self.now)
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.said().problems
+    }
+}
+
+#[test]
+fn a_runtime_that_is_well_is_all_that_a_node_says_of_one() {
+    let mut runtime = Runtime::new(SOCKET);
+    assert_eq!(runtime.said().version, "containerd://Unknown");
+    assert_eq!(runtime.problems(), [NOT_YET, "network state unknown"]);
+    assert_eq!(runtime.look(well()), [""; 0]);
+    let said = runtime.said();
+    let handlers =
+        ["", "runc"].map(|name| RuntimeHandler { name: name.to_owned(), features: HandlerFeatures::default() });
+    assert_eq!((said.version.as_str(), said.features, said.trouble), ("containerd://2.2.9", None, None));
+    assert_eq!(said.handlers, handlers);
+}
+
+#[test]
+fn what_is_not_ready_is_named_in_a_kubelets_words() {
+    let mut runtime = Runtime::new(SOCKET);
+    assert_eq!(runtime.look(unready(b"NetworkReady", b"NetworkPluginNotReady", b"no cni")), [NO_NETWORK]);
+    assert_eq!(runtime.said().handlers.len(), 1, "the runtime itself is well");
+    assert_eq!(runtime.look(well()), [""; 0]);
+    let broken = "container runtime not ready: RuntimeReady=false reason:Broken message:disk";
+    assert_eq!(runtime.look(unready(b"RuntimeReady", b"Broken", b"disk")), [broken]);
+    assert_eq!(runtime.said().handlers.len(), 2, "of one that is not ready what was known before stays");
+    runtime.pass(30);
+    assert_eq!(runtime.problems(), [DOWN, broken], "it was asked thirty seconds ago and has not said that it is ready");
+    let others = [condition(b"RuntimeReady", true, b"", b""), condition(b"Other", false, b"", b"")];
+    assert_eq!(runtime.look(status(&others, &[])), ["container runtime network not ready: <nil>"]);
+    assert_eq!(
+        runtime.look(status(&[condition(b"RuntimeReady", false, b"", b"")], &[])).len(),
+        1,
+        "half a status says nothing"
+    );
+    assert!(runtime.said().trouble.unwrap().contains("not understood"));
+}
+
+#[test]
+fn a_frozen_runtime_is_down_after_half_a_minute_and_given_up() {
+    let mut runtime = Runtime::new(SOCKET);
+    runtime.look(well());
+    runtime.pass(10);
+    runtime.ask().unwrap();
+    for (seconds, ended, problems, version) in [
+        (10, Ok(()), &[][..], "containerd://Unknown"),
+        (10, Err(Error::Silent), &[], "containerd://Unknown"),
+        (9, Ok(()), &[], "containerd://Unknown"),
+        (1, Ok(()), &[DOWN], "containerd://Unknown"),
+    ] {
+        runtime.pass(seconds);
+        let asked = runtime.ask();
+        assert_eq!(asked, ended);
+        if let Err(error) = asked {
+            runtime.client.disconnected(error.to_string(), runtime.now);
+        }
+        assert_eq!(
+            (runtime.problems(), runtime.said().version.as_str()),
+            (problems.iter().map(|&one| one.to_owned()).collect(), version)
+        );
+    }
+    assert!(!runtime.client.is_connected());
+    runtime.connect();
+    assert_eq!(runtime.look(well()), [""; 0], "and is well at once when it answers again");
+}
+
+#[test]
+fn a_slow_answer_is_taken_with_the_look_that_finds_it() {
+    let mut runtime = Runtime::new(SOCKET);
+    assert!(runtime.client.is_outdated(runtime.now), "nothing is known yet: it is worth waiting for");
+    runtime.ask().unwrap();
+    runtime.pass(5);
+    runtime.ask().unwrap();
+    runtime.answer([Ok(version("containerd", "2.2.9")), Ok(well())]);
+    assert_eq!(runtime.problems(), [""; 0]);
+    assert!(!runtime.client.is_outdated(runtime.now) && !runtime.client.is_waiting());
+    runtime.pass(21);
+    assert!(runtime.client.is_outdated(runtime.now), "looks are rare");
+}
+
+#[test]
+fn a_killed_runtime_has_no_version_at_once_and_is_down_after_half_a_minute() {
+    let mut runtime = Runtime::new(SOCKET);
+    runtime.look(well());
+    runtime.client.disconnected("nobody listens there".to_owned(), runtime.now);
+    let said = runtime.said();
+    assert_eq!((said.version.as_str(), said.problems.len(), said.handlers.len()), ("containerd://Unknown", 0, 2));
+    assert_eq!(said.trouble.as_deref(), Some("nobody listens there"));
+    runtime.pass(30);
+    assert_eq!(runtime.problems(), [DOWN]);
+}
+
+#[test]
+fn its_name_is_that_of_its_socket_until_it_says_one_and_then_stays() {
+    for (socket, expected) in [
+        ("/run/k3s/containerd/containerd.sock", "containerd://Unknown"),
+        ("/run/crio/crio.sock", "cri-o://Unknown"),
+        ("/run/cri-dockerd.sock", "docker://Unknown"),
+        ("/run/else.sock", "unknown://Unknown"),
+    ] {
+        assert_eq!(Client::new(socket).said(Up::BOOT).version, expected);
+    }
+    let mut runtime = Runtime::new("/run/else.sock");
+    for (name, expected) in [("cri-o", "cri-o://1.36.3"), ("other", "cri-o://1.36.3")] {
+        runtime.ask().unwrap();
+        runtime.answer([Ok(version(name, "1.36.3")), Ok(well())]);
+        assert_eq!(runtime.said().version, expected);
+    }
+}
+
+#[test]
+fn of_a_containerd_without_cri_its_own_services_say_what_they_know() {
+    let mut runtime = Runtime::new(SOCKET);
+    runtime.ask().unwrap();
+    let unknown = ("12", "unknown service runtime.v1.RuntimeService");
+    runtime.answer([Err(unknown), Err(unknown)]);
+    assert!(runtime.client.is_outdated(runtime.now), "it is asked otherwise at once");
+    runtime.ask().unwrap();
+    runtime.answer([Ok(b"\x0a\x06v1.7.3\x12\x03abc".to_vec()), Ok(b"\x08\x01".to_vec())]);
+    let said = runtime.said();
+    assert_eq!((said.version.as_str(), said.problems), ("containerd://1.7.3", vec![]));
+    assert!(said.trouble.unwrap().contains("no CRI"));
+    runtime.ask().unwrap();
+    runtime.answer([Ok(b"\x0a\x06v1.7.3".to_vec()), Ok(b"\x08\x02".to_vec())]);
+    assert_eq!(runtime.problems(), ["container runtime not ready: it does not serve"]);
+}
+
+#[test]
+fn a_refused_question_leaves_the_rest_as_it_was() {
+    let mut runtime = Runtime::new(SOCKET);
+    runtime.look(well());
+    runtime.ask().unwrap();
+    runtime.answer([Err(("2", "no")), Ok(well())]);
+    assert_eq!((runtime.said().version.as_str(), runtime.problems().len()), ("containerd://Unknown", 0));
+    runtime.ask().unwrap();
+    runtime.answer([Ok(version("containerd", "2.2.9")), Err(("2", "no"))]);
+    assert_eq!((runtime.said().version.as_str(), runtime.problems().len()), ("containerd://2.2.9", 0));
+    assert_eq!(runtime.said().trouble.as_deref(), Some("Status: no (code 2 of gRPC)"));
+}
+
+#[test]
+fn one_that_goes_or_is_none_needs_another_connection() {
+    let mut runtime = Runtime::new(SOCKET);
+    runtime.look(well());
+    runtime.receive(&frame(7, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0])).unwrap();
+    assert_eq!(runtime.ask(), Err(Error::Closing));
+    let mut other = Runtime { client: Client::new(SOCKET), now: Up::BOOT, stream: 1 };
+    other.client.connected();
+    assert!(matches!(other.receive(b"-ERR unknown command\r\n-ERR"), Err(Error::Broken(_))));
+}

@@ -1,0 +1,230 @@
+//! Turns calls of gRPC into requests of HTTP/2, and what a peer answers into messages, or into why there is none.
+//!
+//! ```text
+//! request:  POST /PACKAGE.SERVICE/METHOD, content 0 (not compressed) u32 length (big-endian) message
+//! answer:   fields, content of the same form, trailers "grpc-status" and "grpc-message";
+//!           or, where there is no message, all of that in the fields
+//! ```
+//!
+//! A call sends one message and is answered with one. [`Client`] is one connection: it owns no socket and knows no time, so
+//! whoever has a clock gives up a call that is not answered ([`Client::cancel`]). What it knows of HTTP/2 is `http2`'s, and that is
+//! where the limits of frames and fields are kept; of messages it knows nothing. PING is never sent, as servers of gRPC close the
+//! connection over it.
+
+use crate::config::limits;
+pub use crate::http2::StreamId as CallId;
+use crate::http2::{Code, Connection, Error, Event, Field, Fields, NotSent, When};
+
+/// In front of each message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+
+/// Why a call has no answer: a code of gRPC, or the one that it has for an answer of HTTP that says none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub code: u32,
+    /// In the peer's words, cut.
+    pub message: String,
+}
+
+impl Status {
+    /// Somebody gave it up.
+    pub const CANCELLED: u32 = 1;
+    /// The answer is too large.
+    pub const RESOURCE_EXHAUSTED: u32 = 8;
+    /// The peer does not have this method.
+    pub const UNIMPLEMENTED: u32 = 12;
+    /// The answer is none of gRPC.
+    pub const INTERNAL: u32 = 13;
+    /// Nobody has looked at it.
+    pub const UNAVAILABLE: u32 = 14;
+
+    fn internal(message: &str) -> Status {
+        Status { code: Status::INTERNAL, message: message.to_owned() }
+    }
+}
+
+/// What became of a call: its one message, or why there is none.
+pub type Outcome = Result<Vec<u8>, Status>;
+
+#[derive(Debug)]
+struct Call {
+    id: CallId,
+    http_status: u16,
+    /// What came of its message, with the prefix.
+    content: Vec<u8>,
+    most_bytes: usize,
+}
+
+/// One connection, as its client.
+#[derive(Debug)]
+pub struct Client {
+    connection: Connection,
+    calls: Vec<Call>,
+}
+
+impl Default for Client {
+    fn default() -> Client {
+        Client { connection: Connection::client(limits::GRPC_WINDOW_BYTES), calls: Vec::new() }
+    }
+}
+
+impl Client {
+    /// Puts a call into the output. `path`: `/PACKAGE.SERVICE/METHOD`. `timeout`: how long the peer is to try, as gRPC writes it
+    /// (`10S`). `most_bytes`: of the answer; a longer one is [`Status::RESOURCE_EXHAUSTED`].
+    pub fn call(&mut self, path: &str, message: &[u8], timeout: &str, most_bytes: usize) -> Result<CallId, NotSent> {
+        let fields = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "localhost"),
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+            ("grpc-timeout", timeout),
+        ];
+        let fields = fields.map(|(name, value)| Field::new(name, value));
+        let length = u32::try_from(message.len()).map_err(|_| NotSent::TooLarge)?;
+        let mut body = vec![0];
+        body.extend(length.to_be_bytes());
+        body.extend_from_slice(message);
+        let id = self.connection.request(&fields, &body, 0)?;
+        self.calls.push(Call { id, http_status: 0, content: Vec::new(), most_bytes });
+        Ok(id)
+    }
+
+    /// Gives up a call, of which nothing more is heard.
+    pub fn cancel(&mut self, id: CallId) {
+        self.calls.retain(|call| call.id != id);
+        self.connection.reset(id, Code::CANCEL, When::Now);
+    }
+
+    /// Appends what is to be sent.
+    pub fn take_output(&mut self, output: &mut Vec<u8>) {
+        self.connection.take_output(output);
+    }
+
+    /// Takes bytes of the peer, cut anywhere. All that came of them is to be taken before there are more.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.connection.receive(bytes);
+    }
+
+    /// The next call that has ended. After an error the connection is of no use.
+    pub fn next_ended(&mut self) -> Result<Option<(CallId, Outcome)>, Error> {
+        while let Some(event) = self.connection.next_event()? {
+            let calls = &mut self.calls;
+            let (id, ended) = match event {
+                Event::Headers { stream, status, fields, ends } => {
+                    if let Some(call) = find(calls, stream) {
+                        call.http_status = status;
+                    }
+                    (stream, ends.then(|| status_of(fields, status)))
+                }
+                Event::Data { stream, bytes, ends } => {
+                    let is_too_long = find(calls, stream).is_some_and(|call| !call.append(bytes));
+                    let too_long =
+                        Status { code: Status::RESOURCE_EXHAUSTED, message: "too long an answer".to_owned() };
+                    let no_status = || Err(Status::internal("the answer ends without a status"));
+                    (stream, if is_too_long { Some(Err(too_long)) } else { ends.then(no_status) })
+                }
+                Event::Trailers { stream, fields } => {
+                    let http_status = find(calls, stream).map_or(0, |call| call.http_status);
+                    (stream, Some(status_of(fields, http_status)))
+                }
+                Event::Reset { stream, code, .. } => (stream, Some(Err(of_reset(code)))),
+                // Calls that will not be answered end one by one.
+                Event::GoAway { .. } => continue,
+            };
+            let Some(ended) = ended else { continue };
+            let Some(place) = self.calls.iter().position(|call| call.id == id) else { continue };
+            let call = self.calls.remove(place);
+            if matches!(&ended, Err(status) if status.code == Status::RESOURCE_EXHAUSTED) {
+                self.connection.reset(id, Code::CANCEL, When::Now);
+            }
+            return Ok(Some((id, ended.and_then(|()| call.message()))));
+        }
+        Ok(None)
+    }
+}
+
+fn find(calls: &mut [Call], id: CallId) -> Option<&mut Call> {
+    calls.iter_mut().find(|call| call.id == id)
+}
+
+impl Call {
+    /// Whether that is still within what is wanted.
+    fn append(&mut self, bytes: &[u8]) -> bool {
+        let fits = self.content.len() + bytes.len() <= PREFIX_BYTES + self.most_bytes;
+        if fits {
+            self.content.extend_from_slice(bytes);
+        }
+        fits
+    }
+
+    /// The one message of a call that has ended well.
+    fn message(mut self) -> Outcome {
+        let Some((prefix, message)) = self.content.split_first_chunk::<PREFIX_BYTES>() else {
+            return Err(Status::internal("there is no message in the answer"));
+        };
+        let [is_compressed, length @ ..] = *prefix;
+        if is_compressed != 0 {
+            return Err(Status::internal("the answer is compressed, which nobody asked for"));
+        }
+        if u32::try_from(message.len()) != Ok(u32::from_be_bytes(length)) {
+            return Err(Status::internal("the answer is not one message"));
+        }
+        self.content.drain(..PREFIX_BYTES);
+        Ok(self.content)
+    }
+}
+
+/// What the last fields of an answer say of the call. An answer of HTTP without a status of gRPC has one of its own.
+fn status_of(fields: Fields<'_>, http_status: u16) -> Result<(), Status> {
+    let code =
+        fields.get("grpc-status").map(|value| std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()));
+    let code = match (code, http_status) {
+        (Some(code), _) => code.unwrap_or(2),
+        (None, 200 | 400) => Status::INTERNAL,
+        (None, 401) => 16,
+        (None, 403) => 7,
+        (None, 404) => Status::UNIMPLEMENTED,
+        (None, 429 | 502 | 503 | 504) => Status::UNAVAILABLE,
+        (None, _) => 2,
+    };
+    if code == 0 {
+        return Ok(());
+    }
+    let message = match fields.get("grpc-message") {
+        Some(text) => decoded(text),
+        None => format!("HTTP {http_status}"),
+    };
+    Err(Status { code, message })
+}
+
+fn of_reset(code: Code) -> Status {
+    let is_unseen = code == Code::REFUSED_STREAM;
+    let grpc_code = if is_unseen { Status::UNAVAILABLE } else { Status::CANCELLED };
+    let name = match code.name() {
+        "" => code.0.to_string(),
+        name => name.to_owned(),
+    };
+    Status { code: grpc_code, message: format!("the call was reset: {name}") }
+}
+
+/// Text with `%` and two digits in the place of bytes, cut.
+fn decoded(text: &[u8]) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.first_chunk::<2>().filter(|two| two.iter().all(u8::is_ascii_hexdigit));
+        let escaped =
+            digits.filter(|_| byte == b'%').and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
+        bytes.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { after.get(2..).unwrap_or_default() } else { after };
+        if bytes.len() >= limits::GRPC_TEXT_BYTES {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

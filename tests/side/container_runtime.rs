@@ -1,0 +1,157 @@
+//! Turns one real containerd into what a kubelet and nodepulse, which both ask it, tell of it: the same, and nodepulse sooner.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use super::super::agent::{Launch, Nodepulse};
+use super::super::cluster::kubelet::Kubelet;
+use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
+use super::super::trials::Case;
+
+/// A kubelet says that its runtime is down after half a minute and two looks.
+const WITHIN: Duration = Duration::from_secs(90);
+const DOWN: &str = "container runtime is down";
+/// A kubelet gives up asking after two minutes, and says nothing until then.
+const KUBELET_NOTICES: Duration = Duration::from_secs(120);
+
+pub fn cases() -> Vec<Case> {
+    cases![
+        a_runtime_and_its_network_are_told_in_the_same_words,
+        a_killed_runtime_is_told_in_the_same_words_and_its_return_too,
+        a_frozen_runtime_holds_nothing_up_and_is_down_after_half_a_minute,
+        a_runtime_that_comes_later_is_ready_within_three_seconds,
+    ]
+}
+
+/// A kubelet and an agent that ask one runtime.
+struct Both {
+    kubelet: Kubelet,
+    agent: Nodepulse,
+    node: NodeIdentity,
+}
+
+impl Both {
+    fn start(cluster: &Cluster) -> Result<Both> {
+        let mut kubelet = Kubelet::start(cluster, "with-runtime", "")?;
+        let node = cluster.node("beside-runtime")?;
+        let endpoint = kubelet.runtime_endpoint();
+        let agent = Launch::with_defaults(&node).set("containerRuntimeEndpoint", &endpoint).start(cluster)?;
+        kubelet.wait_until_ready(cluster)?;
+        let both = Both { kubelet, agent, node };
+        both.say(cluster, "True", "posting ready status")?;
+        Ok(both)
+    }
+
+    /// Waits until both Nodes are so for the same reasons, and their other fields of a runtime are the same.
+    fn say(&self, cluster: &Cluster, status: &str, part: &str) -> Result<()> {
+        let names = [&self.kubelet.identity.name, &self.node.name];
+        wait_until(&format!("Ready {status} in the same words"), WITHIN, || {
+            let [theirs, ours] = names.map(|name| cluster.get_node(name).and_then(|node| of_runtime(&node)));
+            let (theirs, ours) = (theirs?, ours?);
+            let is_so = ours["Ready"]["status"] == status
+                && ours["Ready"]["message"].as_str().unwrap_or_default().contains(part);
+            if is_so && theirs == ours { Ok(()) } else { Err(format!("the kubelet has {theirs}, we have {ours}")) }
+        })
+    }
+}
+
+/// What a Node says of its runtime.
+fn of_runtime(node: &Value) -> Result<Value> {
+    let ready = condition(node, "Ready").ok_or("no Ready")?;
+    let status = &node["status"];
+    Ok(serde_json::json!({
+        "Ready": { "status": ready["status"], "reason": ready["reason"], "message": ready["message"] },
+        "version": status["nodeInfo"]["containerRuntimeVersion"],
+        "handlers": status["runtimeHandlers"],
+        "features": status["features"],
+    }))
+}
+
+fn a_runtime_and_its_network_are_told_in_the_same_words(cluster: &Cluster) -> Result<()> {
+    let mut both = Both::start(cluster)?;
+    let node = cluster.get_node(&both.node.name)?;
+    let version = node["status"]["nodeInfo"]["containerRuntimeVersion"].as_str().unwrap_or_default();
+    assert!(version.starts_with("containerd://2."), "{version}");
+    assert!(node["status"]["runtimeHandlers"].as_array().is_some_and(|all| all.len() >= 2), "{node}");
+    both.kubelet.without_network(|| {
+        both.say(
+            cluster,
+            "False",
+            "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:",
+        )
+    })?;
+    both.say(cluster, "True", "posting ready status")?;
+    both.agent.check()
+}
+
+fn a_killed_runtime_is_told_in_the_same_words_and_its_return_too(cluster: &Cluster) -> Result<()> {
+    let Both { mut kubelet, agent, node } = Both::start(cluster)?;
+    let names = [kubelet.identity.name.clone(), node.name.clone()];
+    kubelet.restart_runtime(cluster, || {
+        wait_until("both to call it down", WITHIN, || {
+            let [theirs, ours] = [0, 1].map(|place| cluster.get_node(&names[place]).and_then(|node| of_runtime(&node)));
+            let (theirs, ours) = (theirs?, ours?);
+            let is_down = ours["Ready"]["message"] == DOWN && ours["version"] == "containerd://Unknown";
+            if is_down && theirs == ours { Ok(()) } else { Err(format!("the kubelet has {theirs}, we have {ours}")) }
+        })
+    })?;
+    let mut both = Both { kubelet, agent, node };
+    both.say(cluster, "True", "posting ready status")?;
+    both.agent.check()
+}
+
+fn a_frozen_runtime_holds_nothing_up_and_is_down_after_half_a_minute(cluster: &Cluster) -> Result<()> {
+    let mut both = Both::start(cluster)?;
+    let names = [both.kubelet.identity.name.clone(), both.node.name.clone()];
+    let renewed = |cluster: &Cluster| cluster.get_lease(&names[1]).map(|lease| lease["spec"]["renewTime"].clone());
+    both.kubelet.containerd.freeze()?;
+    let (began, mut renewals) = (Instant::now(), vec![renewed(cluster)?]);
+    wait_until("ours to call it down", WITHIN, || {
+        let renewed = renewed(cluster)?;
+        if renewals.last() != Some(&renewed) {
+            renewals.push(renewed);
+        }
+        let ours = of_runtime(&cluster.get_node(&names[1])?)?;
+        if ours["Ready"]["message"] == DOWN { Ok(()) } else { Err(format!("{ours}")) }
+    })?;
+    let after = began.elapsed();
+    let theirs = of_runtime(&cluster.get_node(&names[0])?)?;
+    println!(
+        "a frozen runtime is down after {after:?}; {} renewals meanwhile; the kubelet says {}",
+        renewals.len(),
+        theirs["Ready"]
+    );
+    assert!(after > Duration::from_secs(29) && after < KUBELET_NOTICES / 2, "{after:?}");
+    assert!(renewals.len() as u64 > after.as_secs() / 11, "renewals went on: {renewals:?}");
+    both.kubelet.containerd.signal(Signal::SIGCONT)?;
+    both.say(cluster, "True", "posting ready status")?;
+    both.agent.check()
+}
+
+fn a_runtime_that_comes_later_is_ready_within_three_seconds(cluster: &Cluster) -> Result<()> {
+    // Its socket is another board's, under a name that is not there yet.
+    let kubelet = Kubelet::start(cluster, "early-runtime", "")?;
+    let node = cluster.node("before-runtime")?;
+    let socket = node.dir.join("later.sock");
+    let endpoint = format!("unix://{}", socket.display());
+    let mut agent = Launch::with_defaults(&node).set("containerRuntimeEndpoint", &endpoint).start(cluster)?;
+    let unready = cluster.wait_for_condition(&node.name, "Ready", "False", WITHIN)?;
+    let message = condition(&unready, "Ready").map(|ready| ready["message"].clone());
+    let expected = "[container runtime status check may not have completed yet, network state unknown]";
+    assert_eq!(message, Some(Value::from(expected)));
+    agent.wait_for_line(&["runtime-trouble", "there is no such socket"], WITHIN)?;
+    let theirs = kubelet.identity.dir.join("containerd.sock");
+    wait_until("the runtime", WITHIN, || std::os::unix::net::UnixStream::connect(&theirs).map_err(|e| e.to_string()))?;
+    let began = Instant::now();
+    std::os::unix::fs::symlink(&theirs, &socket).map_err(|e| e.to_string())?;
+    let ready = cluster.wait_for_condition(&node.name, "Ready", "True", WITHIN)?;
+    let after = began.elapsed();
+    assert!(after < Duration::from_secs(3), "{after:?}");
+    let version = ready["status"]["nodeInfo"]["containerRuntimeVersion"].as_str().unwrap_or_default();
+    assert!(version.starts_with("containerd://"), "{version}");
+    let line = agent.wait_for_line(&["runtime-heard", "containerd://2."], WITHIN)?;
+    assert!(!line.is_empty());
+    agent.check()
+}
