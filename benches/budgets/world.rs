@@ -10,7 +10,7 @@ use nodepulse::config::Settings;
 use nodepulse::journal::{BootId, Journal, Write};
 use nodepulse::node::object::Node;
 use nodepulse::probe::facts::{MemorySource, MemoryUse};
-use nodepulse::probe::{self, Facts, Machine, Network, Readings, Root};
+use nodepulse::probe::{self, Facts, LastReset, Machine, Network, Readings, Root};
 use nodepulse::time::{Now, Up, Wall};
 
 use super::cluster::Result;
@@ -62,7 +62,7 @@ impl World {
         let start = Now { up: Up::BOOT, wall: Some(START) };
         let journal = Journal::recover(&[], settings.journal_quota_bytes, BootId(1)).0;
         World {
-            agent: Agent::new(settings, "board".to_owned(), 1, journal, "", start),
+            agent: Agent::new(settings, "board".to_owned(), 1, journal, &LastReset::default(), start),
             target,
             up: Duration::ZERO,
             board: Some(Box::new((machine, network))),

@@ -9,7 +9,8 @@ use super::shared::Shared;
 use crate::journal::record::cut;
 use crate::journal::{BootId, Happened, Record, Status};
 use crate::node::rules::{self, LastBoot};
-use crate::time::{Now, Up};
+use crate::probe::LastReset;
+use crate::time::{Now, Up, Wall};
 
 const KIND: &str = "UnexpectedReboot";
 
@@ -17,13 +18,13 @@ const KIND: &str = "UnexpectedReboot";
 const TOLD_FOR: Duration = Duration::from_secs(24 * 3600);
 
 impl Shared {
-    /// This process begins. `is_first`: of this boot, as far as the journal knows; `reset_reason`: why the board was last reset,
-    /// empty if nobody knows.
-    pub(super) fn begin_run(&mut self, is_first: bool, reset_reason: &str, now: Now) {
+    /// This process begins. `is_first`: of this boot, as far as the journal knows.
+    pub(super) fn begin_run(&mut self, is_first: bool, reset: &LastReset, now: Now) {
         let boot = self.records.journal().boot();
-        let was_running = self.records.begin_run(now).is_some_and(|former| former != boot);
-        self.last_boot = if was_running && self.records.announced().is_none() && !self.settings.is_condition_off(KIND) {
-            let reason = rules::reboot_reason(reset_reason);
+        let former = self.records.begin_run(now).filter(|former| former.boot != boot);
+        let former = former.filter(|_| self.records.announced().is_none() && !self.settings.is_condition_off(KIND));
+        self.last_boot = if let Some(former) = former {
+            let reason = reason_of(reset, former.wall);
             let what = Happened::ConditionChanged {
                 condition: cut(KIND),
                 from: Status::False,
@@ -46,6 +47,14 @@ impl Shared {
     }
 }
 
+/// Why a board went down under a process that began then. A dump from before that is of a panic that was told already; a watchdog
+/// that says it was itself may have ended a panic.
+fn reason_of(reset: &LastReset, began: Option<Wall>) -> &'static str {
+    let is_panic = reset.panic_dumped_at.zip(began).is_some_and(|(dumped_at, began)| dumped_at > began);
+    let is_watchdogs = reset.reason == "WatchdogReset";
+    rules::reboot_reason(if is_panic && !is_watchdogs { "KernelPanic" } else { &reset.reason })
+}
+
 /// What one of this condition says, whose reason nobody reads again. Behind one of an earlier boot that waits, one of this boot
 /// would wait as well.
 fn recorded(record: &Record, boot: BootId) -> Option<LastBoot> {
@@ -55,5 +64,27 @@ fn recorded(record: &Record, boot: BootId) -> Option<LastBoot> {
             _ => LastBoot::Ended,
         }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_of_this_run_says_that_the_kernel_panicked_unless_a_watchdog_ended_it() {
+        let at = |seconds| Some(Wall::from_unix_seconds(seconds));
+        for (reason, dumped_at, began, expected) in [
+            ("", None, at(100), "Unknown"),
+            ("", at(99), at(100), "Unknown"),
+            ("", at(101), at(100), "KernelPanic"),
+            ("PowerLoss", at(101), at(100), "KernelPanic"),
+            ("PowerLoss", at(99), at(100), "PowerLoss"),
+            ("WatchdogReset", at(101), at(100), "WatchdogReset"),
+            ("", at(101), None, "Unknown"),
+        ] {
+            let reset = LastReset { reason: reason.to_owned(), panic_dumped_at: dumped_at };
+            assert_eq!(reason_of(&reset, began), expected, "{reset:?} {began:?}");
+        }
     }
 }

@@ -132,22 +132,22 @@ enum End {
 
 impl Agent {
     /// `node_name` is settled by the caller (`node::name`); `seed` feeds all jitter; `journal` is what earlier processes
-    /// left to be told; `reset_reason` is why the board was last reset, empty if nobody knows.
+    /// left to be told; `reset` is what is known of the board's last reset.
     pub fn new(
         settings: Settings,
         node_name: String,
         seed: u64,
         journal: Journal,
-        reset_reason: &str,
+        reset: &crate::probe::LastReset,
         now: Now,
     ) -> Agent {
         let last_boot = journal.last_boot().filter(|last| *last != journal.boot());
         let mut shared = Shared::new(settings, node_name, seed, journal, now);
         shared.record(Happened::ProcessStarted, now);
         if let Some(old) = last_boot {
-            shared.record(Happened::BoardRebooted { old, reason: cut(reset_reason) }, now);
+            shared.record(Happened::BoardRebooted { old, reason: cut(&reset.reason) }, now);
         }
-        shared.begin_run(last_boot.is_some(), reset_reason, now);
+        shared.begin_run(last_boot.is_some(), reset, now);
         let status = StatusLane::new(&shared, now.up);
         let watch = WatchLane::new(&shared.settings);
         let requests = Bucket::new(f64::from(REQUESTS_AT_ONCE), requests_per_second(&shared.settings));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::clock::apart;
 use super::notice::{Level, Notice};
-use crate::journal::{BootId, Happened, Journal, Moment, Record, Sequence, Write};
+use crate::journal::{Happened, Journal, Moment, Record, Sequence, Write};
 use crate::probe::KernelPlaces;
 use crate::time::{Now, Up, Wall};
 
@@ -93,22 +93,22 @@ impl Records {
     }
 
     /// What holds until something ends it does so no more: of this kind there is never more than one. Answers in which boot it began.
-    fn end(&mut self, is_it: fn(&Happened) -> bool) -> Option<BootId> {
+    fn end(&mut self, is_it: fn(&Happened) -> bool) -> Option<Moment> {
         let found = self.waiting().find(|record| is_it(&record.what));
-        let (sequence, boot) = found.map(|record| (record.sequence, record.at.boot))?;
+        let (sequence, at) = found.map(|record| (record.sequence, record.at))?;
         self.journal.take_back(sequence);
-        Some(boot)
+        Some(at)
     }
 
-    /// A process begins, or goes on. Answers in which boot the one began that nobody had told to stop.
-    pub(super) fn begin_run(&mut self, now: Now) -> Option<BootId> {
+    /// A process begins, or goes on. Answers when the one began that nobody had told to stop.
+    pub(super) fn begin_run(&mut self, now: Now) -> Option<Moment> {
         let former = self.end_run();
         self.record(now, Happened::ProcessRuns);
         former
     }
 
-    /// Somebody has told the process to stop. Answers in which boot it began.
-    pub(super) fn end_run(&mut self) -> Option<BootId> {
+    /// Somebody has told the process to stop. Answers when it began.
+    pub(super) fn end_run(&mut self) -> Option<Moment> {
         self.end(|what| *what == Happened::ProcessRuns)
     }
 
@@ -255,6 +255,7 @@ impl fmt::Debug for Records {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::BootId;
 
     #[test]
     fn a_disk_that_is_slow_again_and_again_holds_nothing_back_for_longer_than_one_that_never_answers() {

@@ -55,6 +55,7 @@ pub fn run(sources: Sources, ends_when_ready: bool) -> Result<(), CliError> {
         settings,
         kubeconfig,
         node_name,
+        last_reset: probe::last_reset(&root, &machine),
         machine,
         root,
         read_settings: Arc::new(move |sandbox| {

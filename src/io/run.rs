@@ -49,7 +49,7 @@ use crate::config::Settings;
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::settings::lists_devices;
 use crate::journal::{self, BootId};
-use crate::probe::{self, KernelLogFiles, Machine, Network, ReadingFiles, Root, StateDisk};
+use crate::probe::{self, KernelLogFiles, LastReset, Machine, Network, ReadingFiles, Root, StateDisk};
 use crate::time::Up;
 use board::Board;
 use identity::Identity;
@@ -65,6 +65,7 @@ pub struct Start {
     /// Where the files of the board are.
     pub root: Root,
     pub machine: Machine,
+    pub last_reset: LastReset,
     /// SIGHUP: settings and kubeconfig again, or one sentence for each problem. What the sandbox hides is told by it.
     pub read_settings: ReadSettings,
     /// What the settings say to join with; takes the servers in use, if there are any.
@@ -152,7 +153,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         logind: Logind::new(start.settings.announce_shutdown, |name| std::env::var(name).ok()),
         root: start.root,
     };
-    let (executor, reset_reason) = (LocalExecutor::new(), start.machine.reset_reason.clone().unwrap_or_default());
+    let (executor, name) = (LocalExecutor::new(), shared.node_name.clone());
     shared.serve_lanes(&executor);
     spawn(&executor, shared.serve_control(control));
     shared.watch_kernel(&executor, signals);
@@ -166,7 +167,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
     };
     spawn(&executor, shared.read_board(board, kernel_log));
     spawn(&executor, shared.read_again(start.read_settings, Arc::new(sandbox)));
-    let agent = Agent::new(start.settings, shared.node_name.clone(), seed(), journal, &reset_reason, clock::now());
+    let agent = Agent::new(start.settings, name, seed(), journal, &start.last_reset, clock::now());
     let main_loop = Box::new(MainLoop {
         agent,
         shared: &shared,

@@ -45,6 +45,7 @@ pub use kernel_log::{KernelLogFiles, TASK_HUNG, kernel_reason};
 pub use machine::machine;
 pub use network::{network, within_limit};
 pub use readings::{Asked, ReadingFiles, readings, state_disk};
+pub use reset::{LastReset, last_reset};
 pub use resources::count as extended_resources;
 pub use root::Root;
 

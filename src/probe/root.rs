@@ -8,7 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use nix::libc;
@@ -115,8 +115,7 @@ impl Root {
         Ok((table_of(path, bytes, is_cut)?, is_cut))
     }
 
-    /// A table about a namespace, such as `net/route`: of the first process where the root is a host's, else of this one.
-    /// `/proc/net` is a link to `self/net`, and a capture may have only one of the two.
+    /// A table about a namespace, such as `net/route`: of the first process of a host, else of this one (`/proc/net` is a link).
     pub(super) fn read_namespace_table(&self, name: &str) -> Fact<String> {
         let read = |directory: &str| self.read_table(&format!("{directory}/{name}"));
         let [first, second, third] = self.kind.namespaces();
@@ -177,6 +176,11 @@ impl Root {
     /// Whether a file is there, at the end of all links; it may be unreadable.
     pub(super) fn exists(&self, path: &str) -> bool {
         self.resolve(path).is_ok_and(|path| path.exists())
+    }
+
+    /// When a file, or a folder, was last written: Unix time, seconds.
+    pub(super) fn modified_at(&self, path: &str) -> Option<i64> {
+        self.resolve(path).and_then(fs::metadata).ok().map(|data| data.mtime())
     }
 
     /// Whether `directory` holds `name`, be it a link that leads nowhere.

@@ -2,7 +2,8 @@
 
 use nodepulse::config::Settings;
 use nodepulse::probe::facts::Why;
-use nodepulse::probe::{Machine, Root, facts, machine, report};
+use nodepulse::probe::{Machine, Root, facts, last_reset, machine, report};
+use nodepulse::time::Wall;
 
 use super::Scratch;
 
@@ -264,4 +265,21 @@ fn the_reason_of_the_last_reset_is_what_the_surest_of_all_watchdogs_says() {
     assert_eq!(reason().as_deref(), Ok("PowerLoss"));
     watchdog(10, "32\n");
     assert_eq!(reason().as_deref(), Ok("WatchdogReset"));
+}
+
+#[test]
+fn a_panic_is_dated_by_the_newest_dump_of_the_kernel_wherever_it_is_kept() {
+    let board = board("panic");
+    let dumped_at = || last_reset(&Root::new(&board.0), &machine_of(&board)).panic_dumped_at;
+    assert_eq!(dumped_at(), None);
+    let dump = |path: &str, seconds: u64| {
+        board.write(path, "Panic#1 Part1\n");
+        let file = std::fs::File::options().write(true).open(board.0.join(path)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
+        dumped_at().map(Wall::unix_seconds)
+    };
+    assert_eq!(dump("sys/fs/pstore/console-ramoops-0", 5000), None, "the console of each boot is kept");
+    assert_eq!(dump("sys/fs/pstore/dmesg-ramoops-0", 2000), Some(2000));
+    assert_eq!(dump("sys/fs/pstore/dmesg-ramoops-1", 1000), Some(2000));
+    assert_eq!(dump("var/lib/systemd/pstore/dmesg-efi-1.txt", 3000), Some(3000), "moved there at the boot after it");
 }

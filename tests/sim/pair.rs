@@ -9,7 +9,7 @@ use nodepulse::agent::{Agent, CredentialDates, Input, Output, Ticket};
 use nodepulse::api::{Answer, AuditId, Document, Exchange, Failure, Operation, PatchAnswer, Progress, Refusal, Target};
 use nodepulse::config::Settings;
 use nodepulse::journal::{BootId, Journal};
-use nodepulse::probe::Facts;
+use nodepulse::probe::{Facts, LastReset};
 use nodepulse::time::{Now, Up, Wall};
 
 use super::board::Board;
@@ -315,7 +315,14 @@ impl Pair {
         }
         let boot = BootId::parse(&machine.board.boot_id);
         let journal = Journal::recover(&machine.disk.read(), JOURNAL_BYTES, boot).0;
-        machine.agent = Some(Box::new(Agent::new(machine.settings.clone(), NODE.to_owned(), seed, journal, "", now)));
+        machine.agent = Some(Box::new(Agent::new(
+            machine.settings.clone(),
+            NODE.to_owned(),
+            seed,
+            journal,
+            &LastReset::default(),
+            now,
+        )));
         self.returns_us.push(self.now_us);
         self.say(|| format!("board {board} starts"));
         self.feed(board, Input::Credentials(CredentialDates::default()));

@@ -3,7 +3,7 @@
 use nodepulse::agent::{Agent, CredentialDates, Input, Ticket};
 use nodepulse::api::{Answer, Document};
 use nodepulse::journal::{BootId, Journal};
-use nodepulse::probe::Facts;
+use nodepulse::probe::{Facts, LastReset};
 
 use super::board::Board;
 use super::facts::{facts, readings};
@@ -33,7 +33,14 @@ impl World {
         self.trace.say(|| format!("   {recovery}"));
         self.lose_announcement(&mut journal);
         self.lose_run(&mut journal);
-        let agent = Agent::new(settings(&self.plan.wanted), self.plan.name.clone(), seed, journal, "", self.now());
+        let agent = Agent::new(
+            settings(&self.plan.wanted),
+            self.plan.name.clone(),
+            seed,
+            journal,
+            &LastReset::default(),
+            self.now(),
+        );
         self.agent = Some(Box::new(agent));
         self.note_start();
         self.feed(Input::Credentials(CredentialDates::default()));

@@ -61,7 +61,7 @@ const TO_DRIVE: &[(&str, &[&str])] = &[
     ("io", &["turns"]),
     ("journal", &["BootId", "Journal", "Write"]),
     ("node", &["Leaving"]),
-    ("probe", &["Facts", "facts"]),
+    ("probe", &["Facts", "LastReset", "facts"]),
     ("time", &["Now", "Up", "Wall"]),
 ];
 

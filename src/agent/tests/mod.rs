@@ -1,6 +1,7 @@
 //! Turns a script of answers into the agent's requests: what each test of the lanes is written in.
 
 mod absence;
+mod answers;
 mod approval;
 mod authorities;
 mod budget;
@@ -48,8 +49,10 @@ use crate::identity::{Bundle, CertificateDer};
 use crate::journal::{BootId, Journal};
 use crate::node::Node;
 use crate::node::object::Lease;
+use crate::probe::LastReset;
 use crate::probe::facts::*;
 use crate::time::Wall;
+use answers::*;
 use disk::Disk;
 
 const BOOT: BootId = BootId(0xb000_0000_0000_4000_8000_0000_0000_0001);
@@ -122,7 +125,8 @@ impl Script {
     fn on(disk: Disk, settings: Settings, boot: BootId, booted: Wall, up: Duration) -> Script {
         let now = Now { up: Up::since_boot(up), wall: Some(booted.plus(up)) };
         let journal = Journal::recover(&disk.bytes, 65_536, boot).0;
-        let agent = Agent::new(settings, "n1".to_owned(), 1, journal, "WatchdogReset", now);
+        let reset = LastReset { reason: "WatchdogReset".to_owned(), panic_dumped_at: None };
+        let agent = Agent::new(settings, "n1".to_owned(), 1, journal, &reset, now);
         let (facts, said, probes, given) = (facts(), Vec::new(), Vec::new(), None);
         let (has_clock, clock_error_seconds, reloads, drops, stopped) = (true, 0, 0, 0, false);
         #[rustfmt::skip]
@@ -407,26 +411,6 @@ fn lease(owner_uid: Option<&str>) -> Lease {
     let spec =
         json!({ "holderIdentity": "n1", "leaseDurationSeconds": 40, "renewTime": "2025-12-31T23:59:00.000000Z" });
     serde_json::from_value(json!({ "metadata": { "ownerReferences": owners }, "spec": spec })).unwrap()
-}
-
-fn refused(code: u16, reason: &str) -> Result<Document, Refusal> {
-    let message = "for a test".to_owned();
-    Err(Refusal::Status(StatusError { code, reason: reason.to_owned(), message, retry_after: None }))
-}
-
-fn refused_after(code: u16, seconds: u64) -> Result<Document, Refusal> {
-    let retry_after = Some(Duration::from_secs(seconds));
-    Err(Refusal::Status(StatusError { code, reason: String::new(), message: String::new(), retry_after }))
-}
-
-/// What a proxy, a portal or a load balancer answers.
-fn unconfirmed(code: u16, retry_after_seconds: Option<u64>) -> Result<Document, Refusal> {
-    let retry_after = retry_after_seconds.map(Duration::from_secs);
-    Err(Refusal::Failed(Failure::unconfirmed(code, "text/html", "an Audit-Id", retry_after)))
-}
-
-fn unreachable() -> Result<Document, Refusal> {
-    Err(Refusal::Failed(Failure::timed_out(Duration::from_secs(10))))
 }
 
 fn body_of(operation: &Operation) -> Value {

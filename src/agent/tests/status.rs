@@ -191,8 +191,8 @@ fn a_look_goes_with_every_renewal_however_far_apart_they_began_and_slow_the_answ
 fn the_first_report_after_a_change_is_moved_by_up_to_half_its_period_either_way() {
     let first_report_ms = |seed| {
         let mut script = Script::new();
-        let journal = Journal::recover(&[], 65_536, BOOT).0;
-        script.agent = Agent::new(Settings::default(), "n1".to_owned(), seed, journal, "", script.now());
+        let (journal, reset) = (Journal::recover(&[], 65_536, BOOT).0, LastReset::default());
+        script.agent = Agent::new(Settings::default(), "n1".to_owned(), seed, journal, &reset, script.now());
         script.register();
         let started = script.up;
         loop {

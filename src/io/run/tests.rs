@@ -136,6 +136,7 @@ fn run_changed(
             read_means: Arc::new(|_| Err("nothing to join with".to_owned())),
             node_name: "board".to_owned(),
             root: Root::new("/nonexistent"),
+            last_reset: Default::default(),
             machine: machine(),
             read_disk: Arc::new(|_| StateDisk { file_system: absent(), may_hang: false, real_path: None }),
             look_at_files: Box::new(Vec::new),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nodepulse::agent::{Agent, IdentityStep, Input, Output};
 use nodepulse::journal::{BootId, Journal};
-use nodepulse::probe::Facts;
+use nodepulse::probe::{Facts, LastReset};
 use nodepulse::time::{Now, Up, Wall};
 
 use super::super::facts::facts;
@@ -303,7 +303,8 @@ impl World {
         }
         let boot = BootId::parse(&machine.board.boot_id);
         let journal = Journal::recover(&machine.journal.read(), JOURNAL_BYTES, boot).0;
-        let agent = Agent::new(machine.settings.clone(), machine.node.clone(), seed, journal, "", now);
+        let agent =
+            Agent::new(machine.settings.clone(), machine.node.clone(), seed, journal, &LastReset::default(), now);
         machine.agent = Some(Box::new(agent));
         let first = self.find_identity(board);
         self.say(|| format!("board {board} starts: {first:?}"));
