@@ -1,4 +1,5 @@
-//! Turns what a container runtime answers (CRI v1) into what a Node says of it: version, Ready, handlers, features (RTH-1, RDY-4).
+//! Turns what a container runtime answers (CRI v1) into what a Node says of it: version, Ready, handlers, features (RTH-1, RDY-4),
+//! and where its images are; and tells it the addresses of pods.
 //!
 //! ```text
 //! connected -> asked: Version, Status -> answered, asked again with the next look
@@ -25,6 +26,8 @@ const TIMEOUT: &str = "10S";
 const DOWN_AFTER: Duration = Duration::from_secs(30);
 /// Looks at a board that come more often than that take the answers to what the one before asked.
 const FRESH: Duration = Duration::from_secs(20);
+/// How often it is asked where its images are.
+const IMAGE_PATH_PERIOD: Duration = Duration::from_secs(300);
 /// So many looks in a row whose questions had no answer, and nobody is believed to listen.
 const UNANSWERED: u32 = 2;
 
@@ -64,6 +67,10 @@ impl std::fmt::Display for Error {
 enum Question {
     Version,
     Status,
+    /// Where its images are.
+    ImageFileSystem,
+    /// None, but what it is told.
+    PodCidr,
 }
 
 /// Which services the runtime has.
@@ -97,6 +104,13 @@ pub struct Client {
     handlers: Vec<RuntimeHandler>,
     features: Option<RuntimeFeatures>,
     trouble: Option<String>,
+    image_path: Option<String>,
+    /// `None`: to be asked with the next look.
+    image_path_asked_at: Option<Up>,
+    /// To be told; what it is told now; and what it took over this connection.
+    pod_cidr: Option<String>,
+    sent_pod_cidr: Option<String>,
+    told_pod_cidr: Option<String>,
 }
 
 impl Client {
@@ -120,7 +134,22 @@ impl Client {
             handlers: Vec::new(),
             features: None,
             trouble: None,
+            image_path: None,
+            image_path_asked_at: None,
+            pod_cidr: None,
+            sent_pod_cidr: None,
+            told_pod_cidr: None,
         }
+    }
+
+    /// What it is told with the next questions (UPD-1); `None`: nothing new.
+    pub fn tell_pod_cidr(&mut self, pod_cidr: Option<String>) {
+        self.pod_cidr = pod_cidr;
+    }
+
+    /// A folder of the file system that holds its images, once it has said so.
+    pub fn image_path(&self) -> Option<&str> {
+        self.image_path.as_deref()
     }
 
     pub fn is_connected(&self) -> bool {
@@ -131,7 +160,8 @@ impl Client {
     pub fn connected(&mut self) {
         (self.grpc, self.services, self.unanswered) = (Some(grpc::Client::default()), Services::Cri, 0);
         self.asked.clear();
-        self.asked_at = None;
+        // It may be another one than before.
+        (self.asked_at, self.image_path_asked_at, self.told_pod_cidr) = (None, None, None);
     }
 
     /// There is none, and this is why. Answers that are owed will not come.
@@ -169,8 +199,20 @@ impl Client {
             }
         }
         if self.asked.is_empty() {
-            for question in [Question::Version, Question::Status] {
-                let (path, message) = question.of(self.services);
+            let is_cri = self.services == Services::Cri;
+            let is_due = is_cri && self.image_path_asked_at.is_none_or(|at| now - at >= IMAGE_PATH_PERIOD);
+            if is_due {
+                self.image_path_asked_at = Some(now);
+            }
+            let is_news = is_cri && self.pod_cidr.is_some() && self.pod_cidr != self.told_pod_cidr;
+            if is_news {
+                self.sent_pod_cidr.clone_from(&self.pod_cidr);
+            }
+            let more = [(Question::ImageFileSystem, is_due), (Question::PodCidr, is_news)];
+            let more = more.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(question, _)| question);
+            for question in [Question::Version, Question::Status].into_iter().chain(more) {
+                let told = answers::runtime_config(self.pod_cidr.as_deref().unwrap_or_default());
+                let (path, message) = question.of(self.services, &told);
                 let called = grpc.call(path, message, TIMEOUT, limits::CRI_MESSAGE_BYTES);
                 self.asked.push((called.map_err(|_| Error::Closing)?, question));
             }
@@ -206,6 +248,17 @@ impl Client {
             Err(status) => return self.refused(question, &status),
         };
         let is_understood = match (self.services, question) {
+            (_, Question::PodCidr) => {
+                self.told_pod_cidr = self.sent_pod_cidr.take();
+                return;
+            }
+            (_, Question::ImageFileSystem) => match answers::image_path(&answer) {
+                Some(path) => {
+                    self.image_path = Some(path).filter(|path| !path.is_empty());
+                    return;
+                }
+                None => false,
+            },
             (Services::Cri, Question::Version) => self.said_version(answers::version(&answer)),
             (Services::Cri, Question::Status) => self.said_status(answers::status(&answer)),
             (Services::Containerd, Question::Version) => {
@@ -227,11 +280,14 @@ impl Client {
     }
 
     fn refused(&mut self, question: Question, status: &Status) {
-        if question == Question::Version {
-            self.version = None;
+        match question {
+            Question::Version => self.version = None,
+            Question::ImageFileSystem => self.image_path_asked_at = None,
+            Question::Status | Question::PodCidr => {}
         }
         self.trouble = Some(format!("{question:?}: {} (code {} of gRPC)", status.message, status.code));
-        if status.code == Status::UNIMPLEMENTED && self.services == Services::Cri {
+        let has_services = matches!(question, Question::Version | Question::Status);
+        if has_services && status.code == Status::UNIMPLEMENTED && self.services == Services::Cri {
             // Asked in this way with the next look.
             self.services = Services::Containerd;
             self.asked_at = None;
@@ -300,6 +356,7 @@ impl Client {
             problems: silence.map(str::to_owned).into_iter().chain(said.into_iter().flatten()).collect(),
             handlers: self.handlers.clone(),
             features: self.features,
+            pod_cidr: self.told_pod_cidr.clone(),
             trouble: self.trouble.clone().or_else(|| self.is_waiting().then(|| "it has not answered yet".to_owned())),
         }
     }
@@ -307,11 +364,13 @@ impl Client {
 
 impl Question {
     /// The method of that service, and its argument.
-    fn of(self, services: Services) -> (&'static str, &'static [u8]) {
+    fn of(self, services: Services, told: &[u8]) -> (&'static str, &[u8]) {
         match (services, self) {
             // Which version of the answers a kubelet asks for.
             (Services::Cri, Question::Version) => ("/runtime.v1.RuntimeService/Version", b"\x0a\x050.1.0"),
             (Services::Cri, Question::Status) => ("/runtime.v1.RuntimeService/Status", b""),
+            (_, Question::ImageFileSystem) => ("/runtime.v1.ImageService/ImageFsInfo", b""),
+            (_, Question::PodCidr) => ("/runtime.v1.RuntimeService/UpdateRuntimeConfig", told),
             (Services::Containerd, Question::Version) => ("/containerd.services.version.v1.Version/Version", b""),
             (Services::Containerd, Question::Status) => ("/grpc.health.v1.Health/Check", b""),
         }

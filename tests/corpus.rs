@@ -3,6 +3,8 @@
 
 #[path = "../fuzz/checks/certificate.rs"]
 mod certificate;
+#[path = "../fuzz/checks/cri.rs"]
+mod cri;
 #[path = "../fuzz/checks/dbus.rs"]
 mod dbus;
 #[path = "../fuzz/checks/hpack.rs"]
@@ -43,6 +45,11 @@ fn replay(name: &str, check: fn(&[u8])) {
         count += 1;
     }
     assert!(count > 10, "{}: only {count} files", folder.display());
+}
+
+#[test]
+fn the_kept_answers_of_container_runtimes_say_the_same_whole_and_in_pieces() {
+    replay("cri", cri::check);
 }
 
 #[test]

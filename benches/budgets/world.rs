@@ -99,7 +99,7 @@ impl World {
     /// The next thing that the agent does; the lane if that was a request.
     fn step(&mut self) -> Result<Option<Lane>> {
         match self.agent.poll(self.now()) {
-            Output::Probe => {
+            Output::Probe { .. } => {
                 // As the shell does it: the whole board once, and then what moves.
                 let board = self.board.take();
                 self.agent.handle(Input::Looked { readings: Box::new(self.look()), board }, self.now());

@@ -148,7 +148,10 @@ pub enum Access {
 #[derive(Debug)]
 pub enum Output {
     /// Read the board again and hand the facts back.
-    Probe,
+    Probe {
+        /// What the container runtime is to be told of the addresses of pods; `None`: nothing new.
+        pod_cidr: Option<String>,
+    },
     /// Send this; answer with the same ticket, exactly once.
     Send(Ticket, Operation),
     /// End the watch that is in flight: its answer says so.

@@ -355,7 +355,7 @@ impl Agent {
     fn probe(&mut self, now: Up) {
         if self.probing.is_none() {
             self.probing = Some(now);
-            self.shared.output(Output::Probe);
+            self.shared.output(Output::Probe { pod_cidr: self.status.untold_pod_cidr() });
         }
     }
 

@@ -285,6 +285,11 @@ impl StatusLane {
         self.run_now(now.up);
     }
 
+    /// What the board's container runtime is to be told of the addresses of pods.
+    pub(super) fn untold_pod_cidr(&self) -> Option<String> {
+        self.wanted.untold_pod_cidr(self.base.node()?)
+    }
+
     /// Nothing but a pause between two runs ends by it.
     fn run_now(&mut self, now: Up) {
         if let Stage::Rest { earliest, .. } = &mut self.stage

@@ -147,6 +147,13 @@ impl WantedNode {
         }
     }
 
+    /// What its container runtime is to be told of the addresses of pods: those of `base`, where it has not taken them (UPD-1).
+    pub(super) fn untold_pod_cidr(&self, base: &Node) -> Option<String> {
+        let told = of_runtime(&self.facts.as_ref()?.readings)?.pod_cidr.as_deref();
+        let pod_cidr = base.spec.pod_cidrs.join(",");
+        (!pod_cidr.is_empty() && told != Some(&pod_cidr)).then_some(pod_cidr)
+    }
+
     /// Until when the board is to be looked at more often; `None`: its container runtime has been ready, or there is none.
     pub(super) fn runtime_awaited_until(&self) -> Option<Up> {
         self.runtime_awaited_until

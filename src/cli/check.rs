@@ -22,7 +22,7 @@ use crate::identity::token::Kind;
 use crate::identity::{IdentityError, pem, pin, supervisor};
 use crate::io::identity::password_in;
 use crate::io::sandbox::Sandbox;
-use crate::io::{Session, clock};
+use crate::io::{Session, clock, container_runtime};
 use crate::node::desired::{delete_pods_command, taint_command};
 use crate::node::{NodeName, node_name};
 use crate::probe::{self, Root};
@@ -109,6 +109,7 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     check.note("board", probe::remarks(&root));
     check.note("cloud", load::complete(&mut settings, &root));
     check.resources(&root, &settings);
+    check.runtime(&settings);
     check.well("node name", format!("{node}, from {from}"));
     check.note("node name", remarks);
     let too_open = load::too_open_files(sources, &settings, kubeconfig.as_ref())();
@@ -187,6 +188,18 @@ impl Check {
                 Err(absent) => self.note("resource", [format!("{name} cannot be counted: {absent}")]),
             }
         }
+    }
+
+    fn runtime(&mut self, settings: &Settings) {
+        let path = settings.container_runtime_endpoint.clone();
+        let Some(said) = path.and_then(|path| container_runtime::once(path).ok()) else { return };
+        if said.problems.is_empty() {
+            self.well("runtime", said.version);
+        } else {
+            let text = format!("the Node will not be Ready: {}", said.problems.join(", "));
+            self.wrong("runtime", Verdict::Warning, text, "nodepulse why Ready");
+        }
+        self.note("runtime", said.trouble);
     }
 
     /// What a board without an identity has to join with, and one with an identity to come back with.

@@ -17,6 +17,9 @@ pub enum Signal {
     NodefsAvailable,
     NodefsInodesFree,
     PidAvailable,
+    /// Of the file system that holds the images of a container runtime, where there is one.
+    ImagefsAvailable,
+    ImagefsInodesFree,
 }
 
 /// One threshold: pressure when the signal is strictly below it (EVI-5).
@@ -31,31 +34,29 @@ pub enum Threshold {
 }
 
 /// Something for each signal, or for some of them.
-pub type PerSignal<T> = LinearMap<Signal, T, 4>;
+pub type PerSignal<T> = LinearMap<Signal, T, 6>;
 
 /// EVI-1, with D7's memory threshold, which has no text in a file; none of PIDs.
-pub(super) const DEFAULTS: [(Signal, Threshold); 3] = [
+pub(super) const DEFAULTS: [(Signal, Threshold); 5] = [
     (Signal::MemoryAvailable, Threshold::SmallBoardMemory),
     (Signal::NodefsAvailable, Threshold::Percentage(10.0)),
     (Signal::NodefsInodesFree, Threshold::Percentage(5.0)),
+    (Signal::ImagefsAvailable, Threshold::Percentage(15.0)),
+    (Signal::ImagefsInodesFree, Threshold::Percentage(5.0)),
 ];
 
 /// The signals that this agent observes.
-const SIGNALS: [(&str, Signal); 4] = [
+const SIGNALS: [(&str, Signal); 6] = [
     ("memory.available", Signal::MemoryAvailable),
     ("nodefs.available", Signal::NodefsAvailable),
     ("nodefs.inodesFree", Signal::NodefsInodesFree),
     ("pid.available", Signal::PidAvailable),
+    ("imagefs.available", Signal::ImagefsAvailable),
+    ("imagefs.inodesFree", Signal::ImagefsInodesFree),
 ];
 
-/// Signals of the kubelet that need a container runtime.
-const RUNTIME_SIGNALS: [&str; 5] = [
-    "allocatableMemory.available",
-    "containerfs.available",
-    "containerfs.inodesFree",
-    "imagefs.available",
-    "imagefs.inodesFree",
-];
+/// Signals of the kubelet that need pods.
+const POD_SIGNALS: [&str; 3] = ["allocatableMemory.available", "containerfs.available", "containerfs.inodesFree"];
 
 /// What each signal has to fall below to mean pressure; `0%` and `100%` switch a signal off.
 pub(super) fn thresholds(map: &Field<'_>, findings: &mut Findings) -> Result<PerSignal<Threshold>, Problem> {
@@ -101,8 +102,8 @@ fn each_signal<T>(
         if let Some((_, signal)) = SIGNALS.iter().find(|(name, _)| *name == key) {
             let read = findings.accept(read(&entry)).flatten();
             read.map(|value| all.insert(*signal, value));
-        } else if RUNTIME_SIGNALS.contains(&key) {
-            findings.notice(entry.problem("has no effect: there are no images, containers or pods here"));
+        } else if POD_SIGNALS.contains(&key) {
+            findings.notice(entry.problem("has no effect: there are no containers or pods of the agent here"));
         } else {
             let names = SIGNALS.map(|(name, _)| name);
             let otherwise = format!("the signals are {}", names.join(", "));
@@ -152,20 +153,25 @@ mod tests {
 
     const NODEFS: (Signal, Threshold) = (Signal::NodefsAvailable, Threshold::Percentage(10.0));
     const INODES: (Signal, Threshold) = (Signal::NodefsInodesFree, Threshold::Percentage(5.0));
+    const IMAGES: [(Signal, Threshold); 2] = [
+        (Signal::ImagefsAvailable, Threshold::Percentage(15.0)),
+        (Signal::ImagefsInodesFree, Threshold::Percentage(5.0)),
+    ];
     const MEMORY: (Signal, Threshold) = (Signal::MemoryAvailable, Threshold::SmallBoardMemory);
     const PIDS: (Signal, Threshold) = (Signal::PidAvailable, Threshold::Quantity(100));
 
     /// EVI-2.
     #[test]
     fn one_key_drops_all_other_defaults_unless_they_are_merged() {
-        assert_eq!(hard(""), PerSignal::from_iter([MEMORY, NODEFS, INODES]));
+        let defaults = || PerSignal::from_iter([MEMORY, NODEFS, INODES].into_iter().chain(IMAGES));
+        assert_eq!(hard(""), defaults());
         assert_eq!(hard("evictionHard: {pid.available: 100}"), PerSignal::from_iter([PIDS]));
         assert_eq!(hard("evictionHard: {}"), PerSignal::new());
-        assert_eq!(hard("evictionHard: null"), PerSignal::from_iter([MEMORY, NODEFS, INODES]));
+        assert_eq!(hard("evictionHard: null"), defaults());
         let merged = "mergeDefaultEvictionSettings: true\n";
-        let all = PerSignal::from_iter([MEMORY, NODEFS, INODES, PIDS]);
+        let all: PerSignal<_> = defaults().into_iter().chain([PIDS]).collect();
         assert_eq!(hard(&format!("{merged}evictionHard: {{pid.available: 100}}")), all);
-        let fewer = PerSignal::from_iter([MEMORY, INODES]);
+        let fewer: PerSignal<_> = [MEMORY, INODES].into_iter().chain(IMAGES).collect();
         assert_eq!(hard(&format!("evictionHard: {{nodefs.available: 0%}}\n{merged}")), fewer);
     }
 
@@ -208,7 +214,7 @@ mod tests {
             [
                 "f:3: evictionHard.memory.availble: unknown signal \"memory.availble\": did you mean memory.available?",
                 "f:3: evictionHard.swap: unknown signal \"swap\": the signals are memory.available, nodefs.available, \
-                 nodefs.inodesFree, pid.available",
+                 nodefs.inodesFree, pid.available, imagefs.available, imagefs.inodesFree",
             ]
         );
         let problems = load("evictionHard: 10%").unwrap_err();

@@ -239,7 +239,7 @@ settings! {
     /// EVI-1, D7.
     eviction_hard: PerSignal<Threshold> = PerSignal::from_iter(eviction::DEFAULTS),
         Kubelet "evictionHard" "eviction-hard"
-        "nodefs.available: 10%, nodefs.inodesFree: 5%, memory.available: the lesser of 100Mi and 10%",
+        "nodefs.available: 10%, nodefs.inodesFree: 5%, imagefs.available: 15%, imagefs.inodesFree: 5%, memory.available: the lesser of 100Mi and 10%",
         Map("SIGNAL", '<', "AMOUNT"), thresholds,
         "Limits below which a pressure condition becomes True; one key removes all defaults";
     /// BRD-1.

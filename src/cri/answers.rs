@@ -5,7 +5,7 @@
 
 use crate::config::limits;
 use crate::probe::{HandlerFeatures, RuntimeFeatures, RuntimeHandler};
-use crate::protobuf::{Fields, Value};
+use crate::protobuf::{Fields, Value, put_bytes};
 
 /// `runtime.v1.StatusResponse`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,41 @@ pub(super) fn is_serving(message: &[u8]) -> Option<bool> {
         }
     }
     Some(status == 1)
+}
+
+/// A folder of the first image file system of a `runtime.v1.ImageFsInfoResponse`; empty where it names none.
+pub(super) fn image_path(message: &[u8]) -> Option<String> {
+    let mut path = None;
+    for field in Fields::of(message) {
+        if let (1, Value::Bytes(usage)) = field? {
+            let found = path_of_usage(usage)?;
+            path.get_or_insert(found);
+        }
+    }
+    Some(path.unwrap_or_default())
+}
+
+/// `runtime.v1.FilesystemUsage`, of which the field 2 is an identifier with the path.
+fn path_of_usage(usage: &[u8]) -> Option<String> {
+    let mut path = String::new();
+    for field in Fields::of(usage) {
+        let (2, Value::Bytes(identifier)) = field? else { continue };
+        for field in Fields::of(identifier) {
+            if let (1, Value::Bytes(found)) = field? {
+                path = text(found);
+            }
+        }
+    }
+    Some(path)
+}
+
+/// `runtime.v1.UpdateRuntimeConfigRequest` with these addresses of pods.
+pub(super) fn runtime_config(pod_cidr: &str) -> Vec<u8> {
+    let [mut network, mut runtime, mut request] = [const { Vec::new() }; 3];
+    put_bytes(&mut network, 1, pod_cidr.as_bytes());
+    put_bytes(&mut runtime, 1, &network);
+    put_bytes(&mut request, 1, &runtime);
+    request
 }
 
 /// `None`: not understood, or without a status.
@@ -164,7 +199,6 @@ fn plain_version(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protobuf::put_bytes;
 
     fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -203,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn where_images_are_is_the_first_path_and_pods_addresses_are_sent_as_a_kubelet_sends_them() {
+        // Two file systems, of which the first has a time, an identifier and bytes.
+        let usage =
+            |path: &[u8]| [b"\x08\x07".to_vec(), message(&[(2, &message(&[(1, path)])), (3, b"\x08\x09")])].concat();
+        let both = message(&[(1, &usage(b"/var/lib/containerd/x")), (1, &usage(b"/other")), (2, &usage(b"/third"))]);
+        assert_eq!(image_path(&both).as_deref(), Some("/var/lib/containerd/x"));
+        assert_eq!(image_path(b"").as_deref(), Some(""));
+        assert_eq!(image_path(b"\x0a\x05x"), None);
+        let sent = [&b"\x0a\x1d\x0a\x1b\x0a\x19"[..], b"10.99.0.0/24,fd00:99::/64"].concat();
+        assert_eq!(runtime_config("10.99.0.0/24,fd00:99::/64"), sent);
+    }
+
+    #[test]
     fn every_cut_and_every_flipped_bit_is_survived() {
         let whole = sample();
         for end in 0..whole.len() {
@@ -211,7 +258,7 @@ mod tests {
             for bit in 0..8 {
                 let mut bytes = whole.clone();
                 bytes[end] ^= 1 << bit;
-                let _ = (status(&bytes), version(&bytes));
+                let _ = (status(&bytes), version(&bytes), image_path(&bytes));
             }
         }
     }

@@ -54,25 +54,29 @@ fn unready(kind: &[u8], reason: &[u8], text: &[u8]) -> Vec<u8> {
     status(&told, &[b"kata"])
 }
 
+type Answer = Result<Vec<u8>, (&'static str, &'static str)>;
+
 /// A runtime behind a socket, asked at times that the test chooses.
 struct Runtime {
     client: Client,
     now: Up,
-    /// Of the next call.
-    stream: u32,
+    /// What it answers to what it is told of pods.
+    takes_pod_cidr: Answer,
+    /// The questions of the last look.
+    asked: Vec<Question>,
 }
 
 impl Runtime {
     fn new(socket: &str) -> Runtime {
+        let now = Up::since_boot(Duration::from_secs(1000));
         let mut runtime =
-            Runtime { client: Client::new(socket), now: Up::since_boot(Duration::from_secs(1000)), stream: 1 };
+            Runtime { client: Client::new(socket), now, takes_pod_cidr: Ok(Vec::new()), asked: Vec::new() };
         runtime.connect();
         runtime
     }
 
     fn connect(&mut self) {
         self.client.connected();
-        self.stream = 1;
         self.receive(SETTINGS).unwrap();
     }
 
@@ -86,20 +90,26 @@ impl Runtime {
 
     /// The questions of one look.
     fn ask(&mut self) -> Result<(), Error> {
-        self.client.ask(self.now, &mut Vec::new())
+        let asked = self.client.ask(self.now, &mut Vec::new());
+        self.asked = self.client.asked.iter().map(|(_, question)| *question).collect();
+        asked
     }
 
-    /// Answers to these questions, in their order: the message, or fields that refuse.
-    fn answer(&mut self, answers: [Result<Vec<u8>, (&str, &str)>; 2]) {
-        for answer in answers {
-            let stream = self.stream;
-            self.stream += 2;
+    /// Answers what it was asked: the message, or fields that refuse.
+    fn answer(&mut self, [version, status]: [Answer; 2]) {
+        for (stream, question) in self.client.asked.clone() {
+            let answer = match question {
+                Question::Version => version.clone(),
+                Question::Status => status.clone(),
+                Question::ImageFileSystem => Ok(message(&[(1, &message(&[(2, &message(&[(1, b"/images")]))]))])),
+                Question::PodCidr => self.takes_pod_cidr.clone(),
+            };
             let bytes = match answer {
                 Ok(answer) => {
                     let length = u32::try_from(answer.len()).unwrap().to_be_bytes();
                     let content = frame(0, 0, stream, &[&[0], &length[..], &answer].concat());
-                    [headers(stream, &[(":status", "200")], 0), content, headers(stream, &[("grpc-status", "0")], 1)]
-                        .concat()
+                    let ended = headers(stream, &[("grpc-status", "0")], 1);
+                    [headers(stream, &[(":status", "200")], 0), content, ended].concat()
                 }
                 Err((code, text)) => {
                     headers(stream, &[(":status", "200"), ("grpc-status", code), ("grpc-message", text)], 1)
@@ -265,9 +275,52 @@ fn a_refused_question_leaves_the_rest_as_it_was() {
 fn one_that_goes_or_is_none_needs_another_connection() {
     let mut runtime = Runtime::new(SOCKET);
     runtime.look(well());
-    runtime.receive(&frame(7, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0])).unwrap();
+    runtime.receive(&frame(7, 0, 0, &[0, 0, 0, 5, 0, 0, 0, 0])).unwrap();
     assert_eq!(runtime.ask(), Err(Error::Closing));
-    let mut other = Runtime { client: Client::new(SOCKET), now: Up::BOOT, stream: 1 };
-    other.client.connected();
-    assert!(matches!(other.receive(b"-ERR unknown command\r\n-ERR"), Err(Error::Broken(_))));
+    let mut other = Client::new(SOCKET);
+    other.connected();
+    assert!(matches!(other.receive(b"-ERR unknown command\r\n-ERR", &mut Vec::new()), Err(Error::Broken(_))));
+}
+
+#[test]
+fn where_its_images_are_is_asked_at_first_every_five_minutes_and_of_each_connection() {
+    let mut runtime = Runtime::new(SOCKET);
+    assert_eq!(runtime.client.image_path(), None);
+    runtime.look(well());
+    assert_eq!(runtime.client.image_path(), Some("/images"));
+    let asks = |runtime: &mut Runtime, seconds| {
+        runtime.pass(seconds);
+        runtime.look(well());
+        runtime.asked.contains(&Question::ImageFileSystem)
+    };
+    assert_eq!([10, 280, 10, 10].map(|seconds| asks(&mut runtime, seconds)), [false, false, true, false]);
+    runtime.client.disconnected(String::new(), runtime.now);
+    runtime.connect();
+    assert!(asks(&mut runtime, 1));
+}
+
+#[test]
+fn the_addresses_of_pods_are_told_until_they_are_taken_and_to_each_connection() {
+    let mut runtime = Runtime::new(SOCKET);
+    let told = |runtime: &mut Runtime, pod_cidr: Option<&str>| {
+        runtime.client.tell_pod_cidr(pod_cidr.map(str::to_owned));
+        runtime.look(well());
+        (runtime.asked.contains(&Question::PodCidr), runtime.said().pod_cidr)
+    };
+    let taken = |is_told, pod_cidr: &str| (is_told, Some(pod_cidr.to_owned()));
+    assert_eq!(told(&mut runtime, None), (false, None));
+    runtime.takes_pod_cidr = Err(("2", "no template"));
+    assert_eq!(told(&mut runtime, Some("10.1.0.0/24")), (true, None));
+    assert_eq!(runtime.said().trouble.as_deref(), Some("PodCidr: no template (code 2 of gRPC)"));
+    assert_eq!(runtime.problems(), [""; 0], "Ready does not depend on it");
+    runtime.takes_pod_cidr = Err(("12", "unknown method"));
+    assert_eq!(told(&mut runtime, Some("10.1.0.0/24")), (true, None));
+    runtime.takes_pod_cidr = Ok(Vec::new());
+    assert_eq!(told(&mut runtime, Some("10.1.0.0/24")), taken(true, "10.1.0.0/24"), "it has CRI all the same");
+    assert_eq!(told(&mut runtime, Some("10.1.0.0/24")), taken(false, "10.1.0.0/24"));
+    assert_eq!(told(&mut runtime, None), taken(false, "10.1.0.0/24"));
+    assert_eq!(told(&mut runtime, Some("10.2.0.0/24")), taken(true, "10.2.0.0/24"));
+    runtime.client.disconnected(String::new(), runtime.now);
+    runtime.connect();
+    assert_eq!(told(&mut runtime, Some("10.2.0.0/24")), taken(true, "10.2.0.0/24"), "it may be another runtime");
 }

@@ -42,8 +42,14 @@ impl ContainerRuntime {
         &self.path
     }
 
-    /// What it says now.
-    pub async fn look(&mut self, reactor: &Rc<Reactor>) -> probe::ContainerRuntime {
+    /// A folder of the file system that holds its images, once it has said so.
+    pub fn image_path(&self) -> Option<&str> {
+        self.client.image_path()
+    }
+
+    /// What it says now. `pod_cidr`: what it is to be told of the addresses of pods, if that is new.
+    pub async fn look(&mut self, reactor: &Rc<Reactor>, pod_cidr: Option<String>) -> probe::ContainerRuntime {
+        self.client.tell_pod_cidr(pod_cidr);
         self.read();
         let mut has_asked = false;
         for _ in 0..ROUNDS {
@@ -155,7 +161,7 @@ impl ContainerRuntime {
 /// What one says that is asked once, for a person.
 pub fn once(path: String) -> io::Result<probe::ContainerRuntime> {
     let reactor = Reactor::new()?;
-    reactor.block_on(ContainerRuntime::at(path).look(&reactor))
+    reactor.block_on(ContainerRuntime::at(path).look(&reactor, None))
 }
 
 #[cfg(test)]

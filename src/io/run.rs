@@ -440,7 +440,7 @@ impl MainLoop<'_, '_> {
         let now = clock::now();
         loop {
             match self.agent.poll(now) {
-                Output::Probe => self.shared.board_wanted.raise(),
+                Output::Probe { pod_cidr } => self.shared.want_board(pod_cidr),
                 Output::Send(ticket, operation) => self.shared.requests(ticket.lane()).push((ticket, operation)),
                 Output::EndWatch => self.shared.pool.end_watch(),
                 Output::Identity(step) => self.shared.identity.wants(step),

@@ -6,7 +6,7 @@ use super::object::Status;
 use crate::config::limits::JUDGEMENT_KEPT;
 use crate::config::settings::{Settings, Signal, Threshold};
 use crate::probe::facts::Pids;
-use crate::probe::{Absent, Machine, Readings};
+use crate::probe::{Absent, FileSystem, Machine, Readings};
 use crate::time::Up;
 
 const MIB: i64 = 1024 * 1024;
@@ -14,6 +14,10 @@ const MIB: i64 = 1024 * 1024;
 const SMALL_BOARD_MEMORY_MAX: i64 = 100 * MIB;
 const SMALL_BOARD_MEMORY_MIN: i64 = 8 * MIB;
 const SMALL_BOARD_MEMORY_PERCENTAGE: f32 = 10.0;
+
+/// A kubelet judges the file system of the images by thresholds of its own also where it is that of the Node.
+const DISK_SIGNALS: [Signal; 4] =
+    [Signal::NodefsAvailable, Signal::NodefsInodesFree, Signal::ImagefsAvailable, Signal::ImagefsInodesFree];
 
 /// The pressures, with what has to be remembered from one look to the next; a restart forgets it, as in the kubelet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,7 +35,7 @@ pub struct Pressure {
     /// What could not be read then.
     pub absent: Option<Absent>,
     /// The thresholds that were met then.
-    met: LinearMap<Rule, Met, 4>,
+    met: LinearMap<Rule, Met, 8>,
     /// When one was met last, within the transition period.
     met_at: Option<Up>,
     /// Since when there is nothing to judge from.
@@ -64,7 +68,7 @@ impl Pressures {
     pub fn observe(&mut self, settings: &Settings, machine: &Machine, readings: &Readings, up: Up) {
         let amount = |signal| amount(signal, machine, readings);
         self.memory.observe(&[Signal::MemoryAvailable], amount, settings, up);
-        self.disk.observe(&[Signal::NodefsAvailable, Signal::NodefsInodesFree], amount, settings, up);
+        self.disk.observe(&DISK_SIGNALS, amount, settings, up);
         self.pid.observe(&[Signal::PidAvailable], amount, settings, up);
     }
 }
@@ -125,15 +129,31 @@ fn amount<'a>(signal: Signal, machine: &'a Machine, readings: &'a Readings) -> R
             let Pids { limit, used } = readings.pids.as_ref()?;
             (limit.saturating_sub(*used), *limit)
         }
-        Signal::NodefsAvailable | Signal::NodefsInodesFree => match readings.node_file_system.as_ref()? {
-            system if system.read_only => return Ok(None),
-            system if signal == Signal::NodefsAvailable => (system.available_bytes, system.capacity_bytes),
-            system if system.inodes == 0 => return Ok(None),
-            system => (system.inodes_free, system.inodes),
-        },
+        Signal::NodefsAvailable | Signal::NodefsInodesFree => {
+            let system = readings.node_file_system.as_ref()?;
+            let Some(amounts) = of_disk(system, signal == Signal::NodefsAvailable) else { return Ok(None) };
+            amounts
+        }
+        Signal::ImagefsAvailable | Signal::ImagefsInodesFree => {
+            // One that cannot be seen is not judged.
+            let system = readings.image_file_system.as_ref().and_then(|system| system.as_ref().ok());
+            let of_disk = system.and_then(|system| of_disk(system, signal == Signal::ImagefsAvailable));
+            let Some(amounts) = of_disk else { return Ok(None) };
+            amounts
+        }
     };
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     Ok(Some(Amount { available: number(available), capacity: number(capacity) }))
+}
+
+/// What is free of its bytes, or of its inodes, and of how many; `None`: it says nothing.
+fn of_disk(system: &FileSystem, is_of_bytes: bool) -> Option<(u64, u64)> {
+    match system {
+        system if system.read_only => None,
+        system if is_of_bytes => Some((system.available_bytes, system.capacity_bytes)),
+        system if system.inodes == 0 => None,
+        system => Some((system.inodes_free, system.inodes)),
+    }
 }
 
 /// A threshold in bytes, inodes or PIDs; `None` when it depends on a capacity nobody knows. Allocatable is made with
@@ -160,7 +180,7 @@ mod tests {
 
     use super::*;
     use crate::node::tests::samples::{self, absent};
-    use crate::probe::facts::{FileSystem, MemorySource, MemoryUse};
+    use crate::probe::facts::{MemorySource, MemoryUse};
 
     #[derive(Debug, Default, PartialEq)]
     struct Pressed {
@@ -251,6 +271,29 @@ mod tests {
         assert!(Bench::new().disk(|system| system.available_bytes = limit - 1).now().disk);
         assert!(!Bench::new().disk(|system| system.inodes_free = 50_000).now().disk);
         assert!(Bench::new().disk(|system| system.inodes_free = 49_999).now().disk);
+    }
+
+    #[test]
+    fn the_file_system_of_images_is_judged_by_its_own_thresholds_where_there_is_a_runtime() {
+        let mut bench = Bench::new();
+        let whole = bench.readings.node_file_system.clone().unwrap();
+        let mut judged = |image_file_system| {
+            bench.readings.image_file_system = image_file_system;
+            bench.state = Pressures::default();
+            bench.now().disk
+        };
+        let free = |tenths: u64| FileSystem { available_bytes: whole.capacity_bytes / 100 * tenths, ..whole };
+        assert!(!judged(None), "it has not said where they are");
+        assert!(!judged(Some(absent())), "what cannot be seen is not judged");
+        // A fifth of it more than of the Node's own, where a tenth is enough.
+        assert!(!judged(Some(Ok(free(16)))));
+        assert!(judged(Some(Ok(free(14)))));
+        let few = FileSystem { inodes_free: whole.inodes / 100 * 4, ..whole };
+        assert!(judged(Some(Ok(few))));
+        assert!(!judged(Some(Ok(FileSystem { read_only: true, ..few }))));
+        let mut bench = Bench::new();
+        bench.disk(|system| system.available_bytes = system.capacity_bytes / 100 * 14);
+        assert!(!bench.now().disk, "without a runtime a Node's disk has room until a tenth is left");
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub struct ContainerRuntime {
     pub handlers: Vec<RuntimeHandler>,
     /// `None`: it says nothing of them.
     pub features: Option<RuntimeFeatures>,
+    /// The addresses of the Node's pods that it was told and took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_cidr: Option<String>,
     /// Why it was not heard, or not all that a Node has of one, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,

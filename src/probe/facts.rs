@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
-use super::container_runtime::ContainerRuntime;
+pub use super::container_runtime::{ContainerRuntime, HandlerFeatures, RuntimeFeatures, RuntimeHandler};
 use crate::config::text_map::TextMap;
 use crate::time::Up;
 
@@ -116,6 +116,9 @@ pub struct Readings {
     /// The one that the settings name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_runtime: Option<ContainerRuntime>,
+    /// The one that holds its images; `None`: it has not said where they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_file_system: Option<Fact<FileSystem>>,
     pub health: Health,
 }
 

@@ -36,15 +36,15 @@ mod uplink;
 mod wear;
 
 pub use cloud::complete as complete_by_cloud;
-pub use container_runtime::{ContainerRuntime, HandlerFeatures, RuntimeFeatures, RuntimeHandler};
 pub use facts::{
-    Absent, Fact, Facts, FileSystem, Health, KernelPlaces, KernelTrouble, Machine, Network, Readings, StateDisk, Why,
+    Absent, ContainerRuntime, Fact, Facts, FileSystem, HandlerFeatures, Health, KernelPlaces, KernelTrouble, Machine,
+    Network, Readings, RuntimeFeatures, RuntimeHandler, StateDisk, Why,
 };
 pub use health::HealthFiles;
 pub use kernel_log::{KernelLogFiles, TASK_HUNG, kernel_reason};
 pub use machine::machine;
 pub use network::{network, within_limit};
-pub use readings::{Asked, ReadingFiles, readings, state_disk};
+pub use readings::{Asked, ReadingFiles, image_file_system, readings, state_disk};
 pub use reset::{LastReset, last_reset};
 pub use resources::count as extended_resources;
 pub use root::Root;

@@ -1,7 +1,8 @@
 //! Turns meminfo, the root cgroup, loadavg and statvfs into what pressure is judged from, with few system calls.
 
 use super::facts::{
-    Absent, Fact, Health, KernelPlaces, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why, first_known,
+    Absent, Fact, FileSystem, Health, KernelPlaces, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why,
+    first_known,
 };
 use super::health::HealthFiles;
 use super::kernel_log::KernelLogFiles;
@@ -25,6 +26,8 @@ pub struct Asked {
     pub extended_resources: ExtendedResources,
     /// The socket of a container runtime.
     pub container_runtime: Option<String>,
+    /// What that is to be told of the addresses of pods, with the look that comes.
+    pub pod_cidr: Option<String>,
 }
 
 impl Asked {
@@ -33,6 +36,7 @@ impl Asked {
             pids: settings.judges_pids(),
             extended_resources: settings.extended_resources.clone(),
             container_runtime: settings.container_runtime_endpoint.clone(),
+            pod_cidr: None,
         }
     }
 }
@@ -56,6 +60,11 @@ pub fn state_disk(root: &Root, state_directory: &str, is_new: bool) -> StateDisk
     let found = is_new.then(|| root.nearest_existing(state_directory));
     let may_hang = found.is_some_and(|found| root.may_hang(found));
     StateDisk { file_system, may_hang, real_path: found.and_then(|found| root.real_path(found)) }
+}
+
+/// The file system that a runtime keeps its images in. Asked in the loop itself: no runtime keeps them on a network.
+pub fn image_file_system(root: &Root, path: &str) -> Fact<FileSystem> {
+    root.file_system(path)
 }
 
 /// The files of the readings, kept open.
@@ -137,8 +146,17 @@ impl ReadingFiles {
         let (node_file_system, made_read_only) = (disk.file_system, self.made_read_only.clone());
         let pids = if asked.pids { self.pids() } else { Err(Absent::new(LOADAVG, Why::Unasked)) };
         let extended_resources = resources::count(&self.root, &asked.extended_resources);
-        let (memory, container_runtime, health) = (self.memory(), None, Health::default());
-        Readings { memory, node_file_system, made_read_only, pids, extended_resources, container_runtime, health }
+        let (container_runtime, image_file_system, health) = (None, None, Health::default());
+        Readings {
+            memory: self.memory(),
+            node_file_system,
+            made_read_only,
+            pids,
+            extended_resources,
+            container_runtime,
+            image_file_system,
+            health,
+        }
     }
 
     /// Counts `machine` again where what was found at the start holds no longer: other CPUs are there, or a size could not

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::super::agent::{Launch, Nodepulse};
-use super::super::cluster::kubelet::Kubelet;
+use super::super::cluster::kubelet::{Kubelet, Runtime};
 use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::trials::Case;
 
@@ -21,7 +21,8 @@ pub fn cases() -> Vec<Case> {
         a_runtime_and_its_network_are_told_in_the_same_words,
         a_killed_runtime_is_told_in_the_same_words_and_its_return_too,
         a_frozen_runtime_holds_nothing_up_and_is_down_after_half_a_minute,
-        a_runtime_that_comes_later_is_ready_within_three_seconds,
+        a_runtime_that_comes_later_is_ready_sooner_than_by_the_next_look,
+        a_runtime_is_told_the_addresses_of_pods_and_its_disk_counts,
     ]
 }
 
@@ -130,7 +131,7 @@ fn a_frozen_runtime_holds_nothing_up_and_is_down_after_half_a_minute(cluster: &C
     both.agent.check()
 }
 
-fn a_runtime_that_comes_later_is_ready_within_three_seconds(cluster: &Cluster) -> Result<()> {
+fn a_runtime_that_comes_later_is_ready_sooner_than_by_the_next_look(cluster: &Cluster) -> Result<()> {
     // Its socket is another board's, under a name that is not there yet.
     let kubelet = Kubelet::start(cluster, "early-runtime", "")?;
     let node = cluster.node("before-runtime")?;
@@ -148,10 +149,28 @@ fn a_runtime_that_comes_later_is_ready_within_three_seconds(cluster: &Cluster) -
     std::os::unix::fs::symlink(&theirs, &socket).map_err(|e| e.to_string())?;
     let ready = cluster.wait_for_condition(&node.name, "Ready", "True", WITHIN)?;
     let after = began.elapsed();
-    assert!(after < Duration::from_secs(3), "{after:?}");
+    // A second or two, and as much again on a busy machine, where a look comes every ten.
+    println!("a runtime that came later was ready after {after:?}");
+    assert!(after < Duration::from_secs(8), "{after:?}");
     let version = ready["status"]["nodeInfo"]["containerRuntimeVersion"].as_str().unwrap_or_default();
     assert!(version.starts_with("containerd://"), "{version}");
     let line = agent.wait_for_line(&["runtime-heard", "containerd://2."], WITHIN)?;
     assert!(!line.is_empty());
+    agent.check()
+}
+
+/// containerd writes a network configuration from its template as soon as it is told the addresses of pods: only then is it ready.
+fn a_runtime_is_told_the_addresses_of_pods_and_its_disk_counts(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("told-runtime")?;
+    let mut runtime = Runtime::start(cluster, &node)?;
+    let launch = Launch::with_defaults(&node).set("containerRuntimeEndpoint", &runtime.endpoint);
+    // More than any disk has, of the one that only the runtime names.
+    let mut agent = launch.set("evictionHard", "{imagefs.available: 8000Ti}").start(cluster)?;
+    let ready = cluster.wait_for_condition(&node.name, "Ready", "True", WITHIN)?;
+    assert_eq!(condition(&ready, "DiskPressure").map(|pressure| pressure["status"].clone()), Some(Value::from("True")));
+    let pod_cidr = ready["spec"]["podCIDR"].as_str().unwrap_or_default().to_owned();
+    let written = runtime.network()?;
+    assert!(!pod_cidr.is_empty() && written.contains(&pod_cidr), "{pod_cidr:?}: {written}");
+    runtime.check()?;
     agent.check()
 }

@@ -39,6 +39,8 @@ pub struct Board {
     pub made_read_only: bool,
     /// Extended resources of the settings, and how many there are.
     pub devices: BTreeMap<&'static str, u64>,
+    /// The container runtime of the settings: the last number of its version, and `None` as long as it does not say.
+    pub runtime: Option<Option<u32>>,
     /// Last parts of the addresses that the uplink has.
     pub v4: Option<u8>,
     pub v6: Option<u16>,
@@ -124,6 +126,8 @@ impl Board {
             devices: BTreeMap::from_iter(
                 [(USB, 1), (RELAY, 4)].into_iter().filter(|_| memory_bytes / PAGE_BYTES % 3 == 1),
             ),
+            // One in four.
+            runtime: (memory_bytes / PAGE_BYTES).is_multiple_of(4).then_some(Some(9)),
             v4: Some(10),
             v6: None,
             whole_disk,
@@ -202,9 +206,12 @@ impl Board {
         }
     }
 
-    /// The same with a device more, up to three, then none.
+    /// The same with a device more, up to three, then none, and another runtime, or one that says nothing.
     pub fn change_and_plug(&mut self, random: &mut Random) -> &'static str {
         self.devices.entry(USB).and_modify(|count| *count = (*count + 1) % 4);
+        if let Some(version) = &mut self.runtime {
+            *version = version.map_or(Some(7), |patch| (patch < 9).then_some(patch + 1));
+        }
         self.change(random)
     }
 

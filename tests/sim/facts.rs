@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use nodepulse::probe::Facts;
 use nodepulse::probe::facts::{
-    Absent, DefaultRoute, FileSystem, Health, Hugepages, Interface, InterfaceAddress, Machine, MemorySource, MemoryUse,
-    Network, Pids, Readings, Why,
+    Absent, ContainerRuntime, DefaultRoute, FileSystem, HandlerFeatures, Health, Hugepages, Interface,
+    InterfaceAddress, Machine, MemorySource, MemoryUse, Network, Pids, Readings, RuntimeFeatures, RuntimeHandler, Why,
 };
 
 use super::board::{Board, DUAL_STACK, Odd};
@@ -59,7 +59,22 @@ pub fn readings(board: &Board) -> Readings {
         pids: pids.map(|pids| Pids { limit: pids.limit, used: pids.used }),
         health: Health::default(),
         extended_resources: board.devices.iter().map(|(name, count)| ((*name).to_owned(), Ok(*count))).collect(),
-        container_runtime: None,
+        container_runtime: board.runtime.map(runtime),
+        image_file_system: None,
+    }
+}
+
+/// One that is ready, whatever it says.
+fn runtime(patch: Option<u32>) -> ContainerRuntime {
+    let said = patch.map_or("Unknown".to_owned(), |patch| format!("2.2.{patch}"));
+    let handler = |name: &str| RuntimeHandler { name: name.to_owned(), features: HandlerFeatures::default() };
+    // From one version on it knows another handler, and has something to say of groups.
+    let handlers = ["", "kata", "runc"].into_iter().filter(|name| *name != "kata" || patch > Some(7)).map(handler);
+    ContainerRuntime {
+        version: format!("containerd://{said}"),
+        handlers: handlers.collect(),
+        features: patch.map(|patch| RuntimeFeatures { supplemental_groups_policy: patch > 8 }),
+        ..ContainerRuntime::default()
     }
 }
 

@@ -344,7 +344,7 @@ impl Pair {
                         u64::try_from((until - now.up).as_micros()).unwrap_or(0) + self.random.between(1, 2_000);
                     return self.schedule(delay_us, Event::Wake { board, number });
                 }
-                Output::Probe => {
+                Output::Probe { .. } => {
                     let delay_us = self.random.between(500, 10_000);
                     self.schedule(delay_us, Event::Facts { board, life });
                 }

@@ -429,7 +429,7 @@ impl World {
     fn perform(&mut self, output: Output) {
         let life = self.life;
         match output {
-            Output::Probe => {
+            Output::Probe { .. } => {
                 let checked = self.watch.probes();
                 self.check(checked);
                 let slow_us = if self.random.per_mille(20) { 2_000_000 } else { 10_000 };

@@ -8,7 +8,7 @@ use super::identity::NodeIdentity;
 use super::{Cluster, condition};
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -35,6 +35,10 @@ exec "$@"
 const NETWORK: &str = r#"{"cniVersion": "1.0.0", "name": "loopback", "plugins": [{"type": "loopback"}]}"#;
 
 const NETWORK_FILE: &str = "10-loopback.conflist";
+/// containerd fills it in; it takes no file of that name for a configuration.
+const TEMPLATE: &str =
+    r#"{"cniVersion": "1.0.0", "name": "filled", "plugins": [{"type": "loopback", "of": "{{.PodCIDR}}"}]}"#;
+const TEMPLATE_FILE: &str = "template";
 
 /// A running kubelet with a containerd of its own. Fields end in this order.
 pub struct Kubelet {
@@ -124,6 +128,35 @@ impl Kubelet {
     }
 }
 
+/// A containerd without a kubelet, that makes its network configuration itself once it is told the addresses of pods.
+pub struct Runtime {
+    containerd: Daemon,
+    /// The file that it writes.
+    network: PathBuf,
+    pub endpoint: String,
+}
+
+impl Runtime {
+    pub fn start(cluster: &Cluster, identity: &NodeIdentity) -> Result<Runtime> {
+        let programs = binaries::find(&binaries::KUBELET)?;
+        let dir = identity.dir.display();
+        let template = format!("conf_template = \"{dir}/cni/{TEMPLATE_FILE}\"");
+        let file = (TEMPLATE_FILE, TEMPLATE);
+        let containerd = start_with_network(cluster, identity, &programs["containerd"], file, &template)?;
+        let network = identity.dir.join("cni/10-containerd-net.conflist");
+        Ok(Runtime { containerd, network, endpoint: format!("unix://{dir}/containerd.sock") })
+    }
+
+    /// The configuration that it wrote.
+    pub fn network(&self) -> Result<String> {
+        fs::read_to_string(&self.network).map_err(|e| format!("{}: {e}", self.network.display()))
+    }
+
+    pub fn check(&mut self) -> Result<()> {
+        self.containerd.check()
+    }
+}
+
 impl Drop for Kubelet {
     fn drop(&mut self) {
         self.kubelet.let_go();
@@ -132,10 +165,21 @@ impl Drop for Kubelet {
 }
 
 fn start_containerd(cluster: &Cluster, identity: &NodeIdentity, program: &Path) -> Result<Daemon> {
+    start_with_network(cluster, identity, program, (NETWORK_FILE, NETWORK), "")
+}
+
+/// `cni`: more lines of that section.
+fn start_with_network(
+    cluster: &Cluster,
+    identity: &NodeIdentity,
+    program: &Path,
+    (file, text): (&str, &str),
+    cni: &str,
+) -> Result<Daemon> {
     let dir = identity.dir.display();
     let networks = identity.dir.join("cni");
     fs::create_dir_all(&networks)
-        .and_then(|()| fs::write(networks.join(NETWORK_FILE), NETWORK))
+        .and_then(|()| fs::write(networks.join(file), text))
         .map_err(|e| format!("cannot write {}: {e}", networks.display()))?;
     let text = format!(
         r#"version = 3
@@ -155,6 +199,7 @@ path = "{dir}/containerd-opt"
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 bin_dirs = ["{dir}/cni"]
 conf_dir = "{dir}/cni"
+{cni}
 "#
     );
     let configuration = identity.dir.join("containerd.toml");

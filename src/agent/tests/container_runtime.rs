@@ -15,6 +15,7 @@ fn runtime(problems: &[&str]) -> ContainerRuntime {
         problems: problems.iter().map(|&one| one.to_owned()).collect(),
         handlers: vec![RuntimeHandler { name: String::new(), features: HandlerFeatures::default() }],
         features: Some(RuntimeFeatures { supplemental_groups_policy: true }),
+        pod_cidr: None,
         trouble: None,
     }
 }
@@ -144,4 +145,23 @@ fn while_a_runtime_is_awaited_nothing_more_is_sent() {
     let sent = script.pass(60 * SECOND);
     let others = sent.iter().filter(|one| !matches!(one, Operation::RenewLease { .. })).count();
     assert!(others <= 2, "{others} requests beside renewals: {sent:?}");
+}
+
+#[test]
+fn a_runtime_is_told_the_addresses_of_pods_until_it_has_taken_them() {
+    let mut script = settled();
+    script.stored.get_or_insert_with(registered_node).spec.pod_cidrs =
+        vec!["10.1.0.0/24".to_owned(), "fd00::/64".to_owned()];
+    script.pass(400 * SECOND);
+    assert_eq!(script.pod_cidr, None, "there is no runtime");
+    says(&mut script, runtime(&[]));
+    script.pass(30 * SECOND);
+    assert_eq!(script.pod_cidr.as_deref(), Some("10.1.0.0/24,fd00::/64"));
+    let taken = ContainerRuntime { pod_cidr: script.pod_cidr.clone(), ..runtime(&[]) };
+    says(&mut script, taken);
+    script.pass(30 * SECOND);
+    assert_eq!(script.pod_cidr, None);
+    says(&mut script, runtime(&[]));
+    script.pass(30 * SECOND);
+    assert!(script.pod_cidr.is_some(), "it is another one");
 }

@@ -72,6 +72,7 @@ struct Script {
     clock_error_seconds: i64,
     said: Vec<Notice>,
     probes: Vec<Duration>,
+    pod_cidr: Option<String>,
     /// What the network has taken, where that is counted.
     counted: Option<Day>,
     reloads: usize,
@@ -134,7 +135,7 @@ impl Script {
             agent, up, booted, facts, given, has_clock, clock_error_seconds, said, probes, reloads, drops, disk, stopped,
             releases: 0, stored: None, lease_version: 7, transitions: 0, keys_asked: Vec::new(), access: None, last_resorts: Vec::new(), kept: Vec::new(),
             counted: None, means_asked: 0, has_other_ca: false, cluster: None, supervisor: None, keys_taken: Vec::new(), told: Vec::new(),
-            watch: None, watches: Vec::new(), is_watch_silent: false,
+            watch: None, watches: Vec::new(), is_watch_silent: false, pod_cidr: None,
         };
         script
     }
@@ -162,8 +163,9 @@ impl Script {
         let mut sent = Vec::new();
         for _ in 0..1000 {
             match self.agent.poll(self.now()) {
-                Output::Probe if self.disk.hides_the_board => self.probes.push(self.up),
-                Output::Probe => {
+                Output::Probe { .. } if self.disk.hides_the_board => self.probes.push(self.up),
+                Output::Probe { pod_cidr } => {
+                    self.pod_cidr = pod_cidr;
                     self.probes.push(self.up);
                     if let Some(mut today) = self.counted.clone().map(Box::new) {
                         // As long as renewals are.
@@ -465,6 +467,7 @@ fn facts() -> Facts {
             health: Health::default(),
             extended_resources: Default::default(),
             container_runtime: None,
+            image_file_system: None,
         },
         network: Network {
             interfaces: vec![Interface {

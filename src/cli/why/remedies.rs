@@ -36,10 +36,10 @@ impl Remedy {
 /// Every condition of ours, every word with which a request fails, and every exit code but that of success.
 #[rustfmt::skip]
 pub static REMEDIES: &[Remedy] = &[
-    of_board("Ready", &["cpus", "memory", "disk"], [
-        "/proc/cpuinfo, /proc/meminfo, statfs of stateDirectory; and the announcement of a shutdown",
-        "whether cpu, memory and ephemeral-storage can be told (RDY-3), and whether the machine goes down",
-        "the message names what is missing; nodepulse probe says why it cannot be read",
+    of_board("Ready", &["cpus", "memory", "disk", "runtime"], [
+        "/proc/cpuinfo, /proc/meminfo, statfs of stateDirectory, the socket of containerRuntimeEndpoint; and the announcement of a shutdown",
+        "whether cpu, memory and ephemeral-storage can be told (RDY-3), whether a runtime that is configured says that it and its network are ready, and whether the machine goes down",
+        "the message names what is missing; nodepulse probe says why it cannot be read; start the runtime (systemctl status containerd crio), give it a network (/etc/cni/net.d), or take containerRuntimeEndpoint away",
     ]),
     of_board("MemoryPressure", &["memory", "available"], [
         "the memory controller of /sys/fs/cgroup, else /proc/meminfo",
@@ -47,9 +47,9 @@ pub static REMEDIES: &[Remedy] = &[
         "end what takes the memory (ps aux --sort=-rss | head), or lower memory.available in evictionHard",
     ]),
     of_board("DiskPressure", &["disk"], [
-        "statfs of the file system of stateDirectory",
+        "statfs of the file system of stateDirectory, and of the one with the images of a container runtime",
         EVICTION,
-        "make room there (df -h; df -i; journalctl --vacuum-size=50M), or lower nodefs.available or nodefs.inodesFree in evictionHard",
+        "make room there (df -h; df -i; journalctl --vacuum-size=50M; crictl rmi --prune), or lower nodefs or imagefs in evictionHard",
     ]),
     of_board("PIDPressure", &["pids"], [
         "/proc/loadavg, /proc/sys/kernel/pid_max and threads-max",

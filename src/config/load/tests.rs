@@ -383,12 +383,12 @@ fn a_file_full_of_mistakes_does_not_flood_the_terminal() {
 
 #[test]
 fn settings_without_effect_are_told() {
-    let told = load(OURS, "maxPods: 20\nevictionHard: {imagefs.available: 15%}\nnodeIP: 10.0.0.1, foo\n", &[]);
+    let told = load(OURS, "maxPods: 20\nevictionHard: {containerfs.available: 15%}\nnodeIP: 10.0.0.1, foo\n", &[]);
     assert_eq!(
         told.notices,
         [
-            "/etc/nodepulse/config.yaml:4: evictionHard.imagefs.available: has no effect: there are no images, \
-             containers or pods here",
+            "/etc/nodepulse/config.yaml:4: evictionHard.containerfs.available: has no effect: there are no \
+             containers or pods of the agent here",
             "/etc/nodepulse/config.yaml:5: nodeIP: \"foo\" is not an IP address and is left out, as the kubelet does",
             "maxPods and podsPerCore have no effect as long as podless is true: capacity pods is 0",
         ]
@@ -406,7 +406,10 @@ fn the_table_tells_the_truth_about_defaults() {
         let loaded = settings(None, &given).unwrap();
         assert_eq!(loaded.settings, Settings::default(), "{}", setting.name);
     }
-    let given = flags(&[("eviction-hard", "nodefs.available<10%,nodefs.inodesFree<5%,memory.available<100Mi")]);
+    let given = flags(&[(
+        "eviction-hard",
+        "nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%,memory.available<100Mi",
+    )]);
     let mut hard = settings(None, &given).unwrap().settings.eviction_hard;
     hard.insert(Signal::MemoryAvailable, Threshold::SmallBoardMemory).unwrap();
     assert_eq!(hard, Settings::default().eviction_hard);

@@ -48,7 +48,10 @@ impl Shared {
                 self.inbox.push(Message::Input(Input::Counted { today: Box::new(today), by_process_bytes }));
             }
             let readings = board.reading_files.read(disk, &self.asked.borrow(), clock::up());
-            let seen = self.look_at(&mut board, Readings { container_runtime, health, ..readings });
+            let image_path = runtime.as_ref().and_then(ContainerRuntime::image_path);
+            let image_file_system = image_path.map(|path| probe::image_file_system(&self.root, path));
+            let readings = Readings { container_runtime, image_file_system, health, ..readings };
+            let seen = self.look_at(&mut board, readings);
             self.inbox.push(Message::Input(seen));
         }
     }
@@ -66,13 +69,22 @@ impl Shared {
         answer.unwrap_or_else(|| StateDisk { file_system: silent(), may_hang: true, real_path: None })
     }
 
+    /// The board is to be looked at, and its container runtime to be told that of the addresses of pods.
+    pub(super) fn want_board(&self, pod_cidr: Option<String>) {
+        self.asked.borrow_mut().pod_cidr = pod_cidr;
+        self.board_wanted.raise();
+    }
+
     /// `known`: the runtime that the settings named with the look before.
     async fn ask_runtime(&self, known: &mut Option<ContainerRuntime>) -> Option<probe::ContainerRuntime> {
-        let path = self.asked.borrow().container_runtime.clone();
+        let (path, pod_cidr) = {
+            let asked = self.asked.borrow();
+            (asked.container_runtime.clone(), asked.pod_cidr.clone())
+        };
         if known.as_ref().map(ContainerRuntime::path) != path.as_deref() {
             *known = path.map(ContainerRuntime::at);
         }
-        Some(known.as_mut()?.look(&self.reactor).await)
+        Some(known.as_mut()?.look(&self.reactor, pod_cidr).await)
     }
 
     fn look_at(&self, board: &mut Board, readings: Readings) -> Input {

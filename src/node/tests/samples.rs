@@ -112,6 +112,7 @@ pub(crate) fn facts() -> Facts {
             health: Health::default(),
             extended_resources: Default::default(),
             container_runtime: None,
+            image_file_system: None,
         },
         network: Network {
             interfaces: vec![interface("lo", &["127.0.0.1", "::1"]), interface("eth0", &["10.0.0.1", "fe80::1"])],

@@ -364,7 +364,7 @@ impl World {
     fn perform(&mut self, board: usize, output: Output) {
         let life = self.machines[board].life;
         match output {
-            Output::Probe => {
+            Output::Probe { .. } => {
                 // Looks were half of a world's time, and this judge learns nothing of them: some sensor is slow.
                 let is_slow = self.machines[board].has_looked && self.plan.looks_slowly;
                 let longest_us = if is_slow { SLOWEST_LOOK_US } else { 10_000 };

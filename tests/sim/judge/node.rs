@@ -73,6 +73,7 @@ impl Expected<'_> {
         self.judge_resources(&node["status"])?;
         self.judge_addresses(&node["status"]["addresses"])?;
         self.judge_info(&node["status"]["nodeInfo"])?;
+        self.judge_runtime(&node["status"])?;
         let port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
         if *port != self.wanted.port { Err(format!("the port is {port}")) } else { Ok(()) }
     }
@@ -229,6 +230,25 @@ impl Expected<'_> {
         if addresses != expected { Err(format!("the addresses are {addresses:?}, not {expected:?}")) } else { Ok(()) }
     }
 
+    /// VER-2, RTH-1.
+    fn judge_runtime(&self, status: &Value) -> Judged {
+        let (version, handlers, groups) = match self.board.runtime {
+            None => ("none://Unknown", "", None),
+            Some(None) => ("containerd://Unknown", " runc", None),
+            Some(Some(7)) => ("containerd://2.2.7", " runc", Some(false)),
+            Some(Some(8)) => ("containerd://2.2.8", " kata runc", Some(false)),
+            Some(Some(_)) => ("containerd://2.2.9", " kata runc", Some(true)),
+        };
+        same("containerRuntimeVersion", &status["nodeInfo"]["containerRuntimeVersion"], Some(version))?;
+        let names = status["runtimeHandlers"].as_array().into_iter().flatten();
+        let names: Vec<&str> = names.filter_map(|handler| handler["name"].as_str()).collect();
+        let found = status["features"]["supplementalGroupsPolicy"].as_bool();
+        if names.join(" ") != handlers || found != groups {
+            return Err(format!("the runtime is {names:?} and {found:?}, not {handlers:?} and {groups:?}"));
+        }
+        Ok(())
+    }
+
     /// MI-3, MI-5, MI-8, VER-1, VER-2, GOR-1.
     fn judge_info(&self, info: &Value) -> Judged {
         let board = self.board;
@@ -247,7 +267,6 @@ impl Expected<'_> {
             ("bootID", &board.boot_id),
             ("kernelVersion", KERNEL),
             ("osImage", IMAGE),
-            ("containerRuntimeVersion", "none://Unknown"),
             ("kubeProxyVersion", ""),
             ("operatingSystem", "linux"),
             ("architecture", board.architecture),
