@@ -98,6 +98,20 @@ fn another_version_is_one_report_and_the_same_one_is_none() {
 }
 
 #[test]
+fn other_handlers_or_features_alone_are_a_report_too() {
+    let mut script = settled();
+    says(&mut script, runtime(&[]));
+    script.pass(60 * SECOND);
+    let more = RuntimeHandler { name: "runc".to_owned(), features: HandlerFeatures::default() };
+    let handlers = [runtime(&[]).handlers, vec![more]].concat();
+    says(&mut script, ContainerRuntime { handlers: handlers.clone(), ..runtime(&[]) });
+    assert_eq!(reports(&mut script, 20 * SECOND, "/status/runtimeHandlers/1/name").len(), 1);
+    says(&mut script, ContainerRuntime { handlers, features: None, ..runtime(&[]) });
+    let features = reports(&mut script, 20 * SECOND, "/status/features");
+    assert!(matches!(&features[..], [(_, Value::Null)]), "{features:?}");
+}
+
+#[test]
 fn a_runtime_that_fails_is_not_ready_with_the_next_look_and_so_is_its_return() {
     let mut script = settled();
     says(&mut script, runtime(&[]));
