@@ -42,17 +42,6 @@ pub enum Error {
     Closing,
 }
 
-impl Error {
-    /// For the log.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Error::Broken(_) => "runtime-broken",
-            Error::Silent => "runtime-silent",
-            Error::Closing => "runtime-closing",
-        }
-    }
-}
-
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -184,43 +173,55 @@ impl Client {
 
     /// Appends the questions of one look to what is to be sent. After an error the connection is to be closed.
     pub fn ask(&mut self, now: Up, output: &mut Vec<u8>) -> Result<(), Error> {
+        self.give_up_late(now)?;
+        let questions = if self.asked.is_empty() { self.questions(now) } else { Vec::new() };
+        let told = answers::runtime_config(self.sent_pod_cidr.as_deref().unwrap_or_default());
         let Some(grpc) = &mut self.grpc else { return Ok(()) };
-        let is_late = self.asked_at.is_some_and(|at| now - at >= PATIENCE);
-        if is_late && !self.asked.is_empty() {
-            self.unanswered += 1;
-            if self.unanswered >= UNANSWERED {
-                return Err(Error::Silent);
-            }
-            for (id, question) in self.asked.drain(..) {
-                grpc.cancel(id);
-                if question == Question::Version {
-                    self.version = None;
-                }
-            }
-        }
-        if self.asked.is_empty() {
-            let is_cri = self.services == Services::Cri;
-            let is_due = is_cri && self.image_path_asked_at.is_none_or(|at| now - at >= IMAGE_PATH_PERIOD);
-            if is_due {
-                self.image_path_asked_at = Some(now);
-            }
-            let is_news = is_cri && self.pod_cidr.is_some() && self.pod_cidr != self.told_pod_cidr;
-            if is_news {
-                self.sent_pod_cidr.clone_from(&self.pod_cidr);
-            }
-            let more = [(Question::ImageFileSystem, is_due), (Question::PodCidr, is_news)];
-            let more = more.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(question, _)| question);
-            for question in [Question::Version, Question::Status].into_iter().chain(more) {
-                let told = answers::runtime_config(self.pod_cidr.as_deref().unwrap_or_default());
-                let (path, message) = question.of(self.services, &told);
-                let called = grpc.call(path, message, TIMEOUT, limits::CRI_MESSAGE_BYTES);
-                self.asked.push((called.map_err(|_| Error::Closing)?, question));
-            }
+        for question in questions {
+            let (path, message) = question.of(self.services, &told);
+            let called = grpc.call(path, message, TIMEOUT, limits::CRI_MESSAGE_BYTES);
+            self.asked.push((called.map_err(|_| Error::Closing)?, question));
             self.asked_at = Some(now);
             self.silent_since = self.silent_since.or(Some(now));
         }
         grpc.take_output(output);
         Ok(())
+    }
+
+    /// What was asked in vain is not waited for any longer; of one that answers nothing nothing is.
+    fn give_up_late(&mut self, now: Up) -> Result<(), Error> {
+        let is_late = self.asked_at.is_some_and(|at| now - at >= PATIENCE);
+        let Some(grpc) = self.grpc.as_mut().filter(|_| is_late && !self.asked.is_empty()) else { return Ok(()) };
+        self.unanswered += 1;
+        if self.unanswered >= UNANSWERED {
+            return Err(Error::Silent);
+        }
+        for (id, question) in self.asked.drain(..) {
+            grpc.cancel(id);
+            match question {
+                Question::Version => self.version = None,
+                Question::ImageFileSystem => self.image_path_asked_at = None,
+                Question::Status | Question::PodCidr => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What there is to ask now.
+    fn questions(&mut self, now: Up) -> Vec<Question> {
+        let mut questions = vec![Question::Version, Question::Status];
+        if self.services == Services::Containerd {
+            return questions;
+        }
+        if self.image_path_asked_at.is_none_or(|at| now - at >= IMAGE_PATH_PERIOD) {
+            self.image_path_asked_at = Some(now);
+            questions.push(Question::ImageFileSystem);
+        }
+        if self.pod_cidr.is_some() && self.pod_cidr != self.told_pod_cidr {
+            self.sent_pod_cidr.clone_from(&self.pod_cidr);
+            questions.push(Question::PodCidr);
+        }
+        questions
     }
 
     /// What came, cut anywhere; appends what is to be sent over it. After an error the connection is to be closed.
