@@ -141,10 +141,6 @@ impl Client {
         self.image_path.as_deref()
     }
 
-    pub fn is_connected(&self) -> bool {
-        self.grpc.is_some()
-    }
-
     /// There is a connection, of which nothing was used yet.
     pub fn connected(&mut self) {
         (self.grpc, self.services, self.unanswered) = (Some(grpc::Client::default()), Services::Cri, 0);
