@@ -117,7 +117,9 @@ fn detector_says(cluster: &Cluster, node: &NodeIdentity, status: &str) -> Result
 
 fn a_condition_that_node_problem_detector_writes_is_left_to_it(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("detected")?;
-    let mut agent = Launch::quick(&node).set("kernelEvents", "true").start(cluster)?;
+    // Where nothing is watched (HTTP/1.1), what others write is found by an assertion.
+    let launch = Launch::quick(&node).set("statusAssertFrequency", "2s").set("kernelEvents", "true");
+    let mut agent = launch.start(cluster)?;
     wait_until_ready(cluster, &node)?;
     let wait_for = |reason: &'static str| {
         let is_so = move |found: &Value| (condition(found, "KernelDeadlock")?["reason"] == reason).then_some(());
