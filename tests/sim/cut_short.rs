@@ -35,8 +35,9 @@ enum Truth {
 #[derive(Debug)]
 pub struct CutShort {
     on_disk: Mark,
-    /// What the process wants there, and since when, the latest last.
-    wanted: Vec<(Mark, u64)>,
+    /// What the process wants there, the latest last, and how many of these are in the write under way.
+    wanted: Vec<Mark>,
+    written_now: usize,
     truth: Truth,
     /// The boot of the last process that began.
     began_in: Option<u64>,
@@ -49,21 +50,29 @@ pub struct CutShort {
 impl Default for CutShort {
     fn default() -> CutShort {
         let (truth, wanted) = (Truth::InOrder, Vec::new());
-        CutShort { on_disk: Mark::Of(None), wanted, truth, began_in: None, is_first: true, is_dated: false }
+        let (on_disk, began_in) = (Mark::Of(None), None);
+        CutShort { on_disk, wanted, written_now: 0, truth, began_in, is_first: true, is_dated: false }
     }
 }
 
 impl CutShort {
-    /// A write that began then is on the disk, or not.
-    pub fn written(&mut self, began_us: u64, is_there: bool) {
-        let count = self.wanted.iter().filter(|(_, since_us)| is_there && *since_us <= began_us).count();
-        if let Some((mark, _)) = self.wanted.drain(..count).next_back() {
+    /// With what is wanted by now: what is wanted in the same moment and after it has to wait (seed 79086230).
+    pub fn write_begins(&mut self) {
+        self.written_now = self.wanted.len();
+    }
+
+    /// The write is on the disk, or not.
+    pub fn written(&mut self, is_there: bool) {
+        let count = if is_there { self.written_now } else { 0 };
+        if let Some(mark) = self.wanted.drain(..count).next_back() {
             self.on_disk = mark;
         }
+        self.written_now = 0;
     }
 
     pub fn process_ended(&mut self) {
         self.wanted.clear();
+        self.written_now = 0;
     }
 
     /// Somebody wrote the Node's conditions, or made or removed the Node.
@@ -77,12 +86,12 @@ impl CutShort {
 impl World {
     /// A process was told to stop, or that the machine goes down.
     pub fn told_to_stop(&mut self) {
-        self.storage.cut_short.wanted.push((Mark::Of(None), self.now_us));
+        self.storage.cut_short.wanted.push(Mark::Of(None));
     }
 
     /// The machine goes on after all.
     pub fn goes_on(&mut self) {
-        self.storage.cut_short.wanted.push((Mark::Of(Some(self.boots)), self.now_us));
+        self.storage.cut_short.wanted.push(Mark::Of(Some(self.boots)));
     }
 
     /// What a process that begins finds, and has to tell.
@@ -106,7 +115,7 @@ impl World {
         let is_new =
             matches!(cut_short.on_disk, Mark::Of(Some(of)) if of != boot) || cut_short.on_disk == Mark::Unknown;
         cut_short.is_first = is_first || is_new;
-        cut_short.wanted.push((Mark::Of(Some(boot)), self.now_us));
+        cut_short.wanted.push(Mark::Of(Some(boot)));
         cut_short.is_dated = false;
         let is_certain = cut_short.truth == Truth::CutShort;
         if is_new {

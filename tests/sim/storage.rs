@@ -88,6 +88,7 @@ impl World {
         if since_us >= storage.ended_us + AT_ONCE_US {
             storage.behind_since_us = since_us;
         }
+        storage.cut_short.write_begins();
         storage.busy = Some(Busy { number, since_us, write, life });
         let longest_us = if self.storage.slow_until_us > self.now_us { 20_000_000 } else { 30_000 };
         let delay_us = self.random.between(500, longest_us);
@@ -112,7 +113,7 @@ impl World {
         storage.ended_us = self.now_us;
         if busy.life == self.life {
             let is_there = done || storage.disk.holds(&busy.write);
-            storage.cut_short.written(busy.since_us, is_there);
+            storage.cut_short.written(is_there);
         }
         let began_us = self.server_wall_us() - (self.now_us - busy.since_us) as i64;
         if done && busy.life == self.life {
@@ -136,7 +137,7 @@ impl World {
         storage.disk.cut(&busy.write, cut, &mut |end| random.below(end));
         // Cut short as it was, the whole of it may be there (seed 9046953).
         if storage.disk.holds(&busy.write) {
-            storage.cut_short.written(busy.since_us, true);
+            storage.cut_short.written(true);
             let began_us = self.server_wall_us() - (self.now_us - busy.since_us) as i64;
             self.events.synced(busy.life, began_us);
         }
