@@ -192,15 +192,19 @@ impl Client {
         if self.unanswered >= UNANSWERED {
             return Err(Error::Silent);
         }
-        for (id, question) in self.asked.drain(..) {
-            grpc.cancel(id);
-            match question {
-                Question::Version => self.version = None,
-                Question::ImageFileSystem => self.image_path_asked_at = None,
-                Question::Status | Question::PodCidr => {}
-            }
-        }
+        let asked = std::mem::take(&mut self.asked);
+        asked.iter().for_each(|(id, _)| grpc.cancel(*id));
+        asked.into_iter().for_each(|(_, question)| self.has_no_answer(question));
         Ok(())
+    }
+
+    /// What it said of that before counts no longer, or is asked again.
+    fn has_no_answer(&mut self, question: Question) {
+        match question {
+            Question::Version => self.version = None,
+            Question::ImageFileSystem => self.image_path_asked_at = None,
+            Question::Status | Question::PodCidr => {}
+        }
     }
 
     /// What there is to ask now.
@@ -277,11 +281,7 @@ impl Client {
     }
 
     fn refused(&mut self, question: Question, status: &Status) {
-        match question {
-            Question::Version => self.version = None,
-            Question::ImageFileSystem => self.image_path_asked_at = None,
-            Question::Status | Question::PodCidr => {}
-        }
+        self.has_no_answer(question);
         self.trouble = Some(format!("{question:?}: {} (code {} of gRPC)", status.message, status.code));
         let has_services = matches!(question, Question::Version | Question::Status);
         if has_services && status.code == Status::UNIMPLEMENTED && self.services == Services::Cri {

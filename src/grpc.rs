@@ -227,4 +227,4 @@ fn decoded(text: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,26 +1,15 @@
-//! Turns what a runtime answers, in frames that are written here, into what is known of it, look after look.
+//! Turns what a runtime answers, in frames that the tests of `grpc` write, into what is known of it, look after look.
 
 use super::*;
+use crate::grpc::tests::{SETTINGS, frame, headers};
 use crate::probe::HandlerFeatures;
 use crate::protobuf::put_bytes;
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
-const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const DOWN: &str = "container runtime is down";
 const NOT_YET: &str = "container runtime status check may not have completed yet";
 const NO_NETWORK: &str =
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:no cni";
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-fn headers(stream: u32, fields: &[(&str, &str)], flags: u8) -> Vec<u8> {
-    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
-    let block: Vec<u8> = fields.iter().flat_map(|(name, value)| [vec![0], text(name), text(value)].concat()).collect();
-    frame(1, 4 | flags, stream, &block)
-}
 
 fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
     let mut bytes = Vec::new();
