@@ -121,9 +121,9 @@ impl Client {
                 Event::Data { stream, bytes, ends } => {
                     let is_too_long = find(calls, stream).is_some_and(|call| !call.append(bytes));
                     let too_long =
-                        Status { code: Status::RESOURCE_EXHAUSTED, message: "too long an answer".to_owned() };
+                        || Status { code: Status::RESOURCE_EXHAUSTED, message: "too long an answer".to_owned() };
                     let no_status = || Err(Status::internal("the answer ends without a status"));
-                    (stream, if is_too_long { Some(Err(too_long)) } else { ends.then(no_status) })
+                    (stream, if is_too_long { Some(Err(too_long())) } else { ends.then(no_status) })
                 }
                 Event::Trailers { stream, fields } => {
                     let http_status = find(calls, stream).map_or(0, |call| call.http_status);
