@@ -163,8 +163,9 @@ pub const CONDITION_CHANGE_PERIOD: Duration = Duration::from_secs(60);
 pub const UPLINKS: usize = 32;
 /// One record of the kernel's log, bytes: a line of at most 1 KiB, of which each byte may be written as four, and more about it.
 pub const KERNEL_LOG_RECORD_BYTES: usize = 8192;
-/// Records of the kernel's log that one look reads, each a system call; the next look reads on.
-pub const KERNEL_LOG_RECORDS: usize = 2000;
+/// Bytes of the kernel's log that one look reads, a record with each system call; the next look reads on. The whole log of a
+/// board is less: its kernel keeps 128 KiB of text, or 512.
+pub const KERNEL_LOG_LOOK_BYTES: usize = 2 << 20;
 /// Devices whose XFS has shut itself down that are kept in mind.
 pub const XFS_DEVICES: usize = 16;
 /// Names of one directory below the probe's root.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::attribute;
 use super::facts::{Fact, KernelPlaces, KernelTrouble, Trouble};
 use super::root::{LogFile, OpenFile, Root};
-use crate::config::limits::{KERNEL_LOG_RECORD_BYTES, KERNEL_LOG_RECORDS, XFS_DEVICES};
+use crate::config::limits::{KERNEL_LOG_LOOK_BYTES, KERNEL_LOG_RECORD_BYTES, XFS_DEVICES};
 use crate::time::Up;
 
 const KMSG: &str = "/dev/kmsg";
@@ -67,7 +67,8 @@ pub struct KernelLogFiles {
     /// By the last look that could read it.
     hung_count: Option<u64>,
     said: KernelTrouble,
-    /// Whether the last look found anything to read.
+    /// Whether the last look could tell: from the log once it was read to its end, as what is said there may be taken back further
+    /// on, or from the counters.
     is_there: bool,
     /// The log has more to read than one look may take.
     is_behind: bool,
@@ -127,12 +128,18 @@ impl KernelLogFiles {
         // The log tells of ten in one boot (`hung_task_warnings`), the counter of all.
         let hung = self.hung_tasks.count(root).ok();
         let has_hung = hung > std::mem::replace(&mut self.hung_count, hung).or(hung);
-        (self.is_there, self.said.has_hung) = (true, Some(has_hung));
+        self.said.has_hung = Some(has_hung);
         let mut page = vec![0; KERNEL_LOG_RECORD_BYTES];
-        for _ in 0..KERNEL_LOG_RECORDS {
+        let mut left = KERNEL_LOG_LOOK_BYTES;
+        while left > 0 {
             match log.read(&mut page) {
-                ControlFlow::Continue(lines) => self.take(lines, now),
+                ControlFlow::Continue(lines) => {
+                    // None: the kernel gave up what came next, which is known once.
+                    left = left.saturating_sub(lines.len().max(1));
+                    self.take(lines, now);
+                }
                 ControlFlow::Break(is_at_end) => {
+                    self.is_there = true;
                     // One that fails is opened again by the next look.
                     self.log = is_at_end.then_some(log);
                     return;

@@ -109,18 +109,29 @@ fn what_was_told_before_is_not_read_again_and_what_comes_is_counted() {
 }
 
 #[test]
-fn a_storm_is_read_in_parts_and_counted_whole() {
+fn a_long_log_tells_nothing_before_its_end_and_a_storm_is_counted_in_parts() {
     let board = Scratch::new("kernel-storm");
-    let line = format!("Out of memory: Killed process 1 ({}) total-vm:1kB", "x".repeat(500));
-    board.write(LOG, log(1, &vec![line.as_str(); 40_000]));
+    let killed = format!("Out of memory: Killed process 1 ({}) total-vm:1kB", "x".repeat(500));
+    let down = "XFS (sda1): Shutting down filesystem";
+    let before = [vec![down], vec![killed.as_str(); 10_000], vec!["XFS (sda1): Mounting V5 Filesystem"]].concat();
+    board.write(LOG, log(1, &before));
     let mut files = HealthFiles::new(&Root::new(&board.0));
-    let mut counts = Vec::new();
-    for look in 0..6 {
-        let kernel = files.read(seconds(600 + look * 10)).kernel.unwrap().unwrap();
-        counts.push(kernel.all[0].count);
+    let mut at = 600;
+    let mut look = || {
+        at += 10;
+        files.read(seconds(at)).kernel.map(Result::unwrap)
+    };
+    let all: Vec<_> = (0..8).map(|_| look()).collect();
+    let (first, then) = all.split_at(all.iter().position(Option::is_some).unwrap());
+    assert!(first.len() > 1 && then.len() > 1, "{} {}", first.len(), then.len());
+    for kernel in then.iter().flatten() {
+        assert_eq!((kernel.all[0].count, kernel.xfs_shut_down.as_deref()), (10_000, Some(&[][..])), "its last word");
     }
-    assert!(counts.is_sorted() && counts[0] < 40_000, "{counts:?}");
-    assert_eq!(counts[5], 40_000);
+    board.append(LOG, &log(before.len() as u64 + 1, &vec![killed.as_str(); 10_000]));
+    let counts: Vec<u64> = (0..14).map(|_| look().unwrap().all[0].count).collect();
+    let parts = counts.iter().filter(|count| (10_001..20_000).contains(*count)).count();
+    assert!(counts.is_sorted() && parts > 1, "{counts:?}");
+    assert_eq!(counts[13], 20_000);
 }
 
 #[test]
