@@ -18,7 +18,7 @@ pub(super) struct Renewals {
 }
 
 /// A write takes up to a deadline to be given up on, and hardly one comes later than after so many of them.
-const LATE_WRITES: usize = 4;
+const LATE_WRITES: usize = 16;
 
 /// An answer that took longer lay there while the board slept: what it says of the time is not of now.
 pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(10);
