@@ -332,7 +332,7 @@ const RECKONED: Duration = Duration::from_secs(1);
 
 /// Whether a record was made before what the server has, whose stamps are rounded down.
 fn is_older(recorded: Moment, stored: &Condition, shared: &Shared, now: Now) -> bool {
-    let recorded = shared.stamp(now).and_then(|stamp| shared.records.wall_of(recorded, stamp, now.up));
+    let recorded = shared.stamp(now).and_then(|stamp| shared.records.latest_wall_of(recorded, stamp, now.up));
     recorded.zip(stored_since(stored)).is_some_and(|(recorded, stored)| stored > recorded.plus(RECKONED))
 }
 

@@ -202,10 +202,18 @@ impl Records {
             return Some(stamp.minus(now - at.up));
         }
         let wall = self.learned(at).or(at.wall)?;
-        // A clock that nobody ever put right may have been ahead: an earlier boot was over when this one began.
-        let is_earlier_boot = at.boot.0 != 0 && at.boot != self.journal.boot();
-        let latest = if is_earlier_boot { stamp.minus(now - Up::BOOT) } else { stamp };
-        Some(wall.min(latest))
+        // A clock that nobody ever put right may have been ahead.
+        Some(wall.min(self.end_of_boot(at, stamp, now).unwrap_or(stamp)))
+    }
+
+    /// The same, or before when it was in any case.
+    pub(super) fn latest_wall_of(&self, at: Moment, stamp: Wall, now: Up) -> Option<Wall> {
+        self.wall_of(at, stamp, now).or_else(|| self.end_of_boot(at, stamp, now))
+    }
+
+    /// Of a moment in an earlier boot: that was over when this one began.
+    fn end_of_boot(&self, at: Moment, stamp: Wall, now: Up) -> Option<Wall> {
+        (at.boot.0 != 0 && at.boot != self.journal.boot()).then(|| stamp.minus(now - Up::BOOT))
     }
 
     /// By the clock that was learned in the same boot.

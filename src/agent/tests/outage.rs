@@ -439,6 +439,7 @@ fn a_change_of_a_boot_without_a_clock_keeps_the_time_with_which_it_was_told_firs
     let first = create(&mut script, Some(refused(500, "InternalError")));
     script.offline(Duration::from_secs(5));
     let second = create(&mut script, None);
+    script.stored = Some(stored(serde_json::from_value(body_of(&second)).unwrap()));
     assert_eq!(body_of(&first)["status"]["conditions"][0]["status"], "True");
     assert_eq!(pressed_since(&second), pressed_since(&first));
     script.pass(Duration::from_secs(3));
