@@ -43,10 +43,11 @@ impl World {
 
     /// Before each look at the board, where there is a budget.
     pub fn count(&mut self) {
+        let (lease_s, server_us) = (self.plan.wanted.lease_s, self.server_wall_us());
         let Some(others_bytes) = self.plan.wanted.others_bytes.filter(|_| !self.shim.is(Planted::BudgetIgnored)) else {
             // As if it had been told.
             let others_bytes = self.plan.wanted.others_bytes.unwrap_or(u64::MAX / 2);
-            return self.spending.told(others_bytes);
+            return self.spending.told(others_bytes, lease_s, server_us);
         };
         let wall = self.now().wall;
         let number = wall.map_or(0, |wall| wall.unix_seconds().div_euclid(86_400));
@@ -59,6 +60,6 @@ impl World {
         let today = Box::new(today.clone());
         let by_process_bytes = self.meter.by_process_bytes;
         self.feed(Input::Counted { today, by_process_bytes });
-        self.spending.told(others_bytes);
+        self.spending.told(others_bytes, lease_s, server_us);
     }
 }

@@ -153,6 +153,7 @@ impl World {
         let flight =
             Flight { lane, ticket, operation, letter, asks, sent_us, is_dated, exchange, unread_until_us, unread };
         self.flights.open.insert(number, flight);
+        self.departure.requests += u64::from(self.departure.is_going);
         let checked = self.watch.sent(lane, number, self.now_us);
         self.check(checked);
         self.shim.sends += 1;

@@ -6,6 +6,7 @@ use nodepulse::node::Leaving;
 
 use super::absence::AWAY;
 use super::judge::events::FOREVER;
+use super::judge::wire::SHARE_US;
 use super::plan::Happening;
 use super::planted::Planted;
 use super::world::{Event, World};
@@ -24,6 +25,7 @@ pub enum OfShutdown {
 
 /// What is waited for at most, and a disk that writes meanwhile.
 const LONGEST_US: u64 = 4_100_000;
+const MINUTE_US: u64 = 60_000_000;
 
 /// Of the present process.
 #[derive(Debug, Default)]
@@ -37,11 +39,14 @@ pub struct Departure {
     pub count: u64,
     /// Logind has said so, and not yet whether it does.
     pub is_going: bool,
+    /// Requests that went out meanwhile.
+    pub requests: u64,
+    called_off_us: Option<u64>,
 }
 
 impl Departure {
     pub fn process_ended(&mut self) {
-        (self.since_us, self.locked_us, self.is_going) = (None, None, false);
+        *self = Departure { must_be_told: self.must_be_told, count: self.count, ..Departure::default() };
     }
 }
 
@@ -110,6 +115,14 @@ impl World {
         if self.departure.is_going { Ok(()) } else { self.watch.is_node_asked_for(self.now_us) }
     }
 
+    /// What went out while the machine was to go down did not wait for its share of the minute: what comes after it does (seed
+    /// 80379694).
+    pub fn is_lease_in_time(&self) -> Result<(), String> {
+        let is_due_back = self.departure.called_off_us.is_some_and(|at_us| self.now_us - at_us < MINUTE_US);
+        let waits_us = if is_due_back { self.departure.requests * SHARE_US } else { 0 };
+        self.watch.is_lease_in_time(self.now_us.saturating_sub(waits_us))
+    }
+
     fn must_be_told(&mut self) {
         let node = self.server.node(&self.plan.name);
         let says = |kind: &str, status: &str| {
@@ -133,6 +146,7 @@ impl World {
                 self.trace.say(|| "    the shutdown is called off".to_owned());
                 self.departure.is_going = false;
                 self.departure.must_be_told = false;
+                self.departure.called_off_us = Some(self.now_us);
                 self.watch.resumed(self.now_us);
                 self.goes_on();
                 let (by, at_us) = (self.teller(), self.server_wall_us());

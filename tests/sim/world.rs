@@ -316,7 +316,7 @@ impl World {
         self.now_us = moment_us;
         self.trace.at(moment_us);
         if self.agent.is_some() && !self.is_asleep && !self.is_stopping {
-            let in_time = self.watch.is_lease_in_time(self.now_us);
+            let in_time = self.is_lease_in_time();
             self.check(in_time.and_then(|()| self.is_node_asked_for()));
         }
         self.happens(event);

@@ -16,11 +16,12 @@ pub fn renewals_bytes(lease_s: u32) -> u64 {
     4 * 86_400 * RENEWAL_BYTES / u64::from(lease_s)
 }
 
-/// What everything but renewals has taken.
+/// What was taken of a day: by all but renewals, and by those.
 #[derive(Debug, Default)]
 pub struct Spending {
     day: i64,
     pub day_bytes: u64,
+    renewals_bytes: u64,
     pub busiest_day_bytes: u64,
     /// The agent was told when it was far too much.
     is_exhausted: bool,
@@ -34,15 +35,20 @@ impl Spending {
         if day != self.day {
             *self = Spending { day, busiest_day_bytes: self.busiest_day_bytes, ..Spending::default() };
         }
-        if lane != Lane::Lease {
+        if lane == Lane::Lease {
+            self.renewals_bytes += bytes;
+        } else {
             self.day_bytes += bytes;
             self.busiest_day_bytes = self.busiest_day_bytes.max(self.day_bytes);
         }
     }
 
-    /// The agent is told, and has so much for all but renewals.
-    pub fn told(&mut self, others_bytes: u64) {
-        self.is_exhausted |= self.day_bytes > others_bytes + SLACK_BYTES;
+    /// The agent is told, and has so much for all but renewals; renewed after a quarter of so many seconds. What those have not
+    /// taken up to now, as there was no Lease or no link, is left for others.
+    pub fn told(&mut self, others_bytes: u64, lease_s: u32, server_us: i64) {
+        let day_s = server_us.rem_euclid(DAY_US).unsigned_abs() / 1_000_000;
+        let spared_bytes = (renewals_bytes(lease_s) * day_s / 86_400).saturating_sub(self.renewals_bytes);
+        self.is_exhausted |= self.day_bytes > others_bytes + spared_bytes + SLACK_BYTES;
     }
 
     /// Another process, or other settings.

@@ -14,7 +14,7 @@ const LEASE_BACKOFF_US: u64 = 7_000_000 + SLACK_US;
 const SLACK_US: u64 = 200_000;
 /// A minute with so many requests may have used up what may go at once: the next one then waits for its share of the minute.
 const REQUESTS_AT_ONCE: usize = 12;
-const SHARE_US: u64 = 1_500_000;
+pub const SHARE_US: u64 = 1_500_000;
 /// Retry-After is obeyed up to here in every lane; the Lease's ceiling is 7 s.
 const RETRY_AFTER_US: u64 = 5_000_000;
 /// TR-5: more postponements than this count as failures.
