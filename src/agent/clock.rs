@@ -9,8 +9,8 @@ use crate::time::{Now, Up, Wall};
 pub(super) struct ServerClock {
     /// When the last `Date` was heard that somebody bore out, and what it said.
     heard: Option<Heard>,
-    /// The last one, where nobody did.
-    alone: Option<Heard>,
+    /// The last two, where nobody did, the newer first: one that is wrong may come between two that are right.
+    alone: [Option<Heard>; 2],
     /// How often a server was asked again, for the time alone.
     asked_again: u32,
     /// Whether the difference was already reported.
@@ -35,18 +35,18 @@ const ROUNDED: Duration = Duration::from_secs(1);
 
 impl ServerClock {
     /// Takes the `Date` of a reply. One that is wrong must not date anything, so there have to be two witnesses: the
-    /// board's own clock, what servers said before, or the reply before this one. Answers whether there were. `is_late`: the
+    /// board's own clock, what servers said before, or one of the two replies before. Answers whether there were. `is_late`: the
     /// reply took so long that it is later by now than it says, so that it bears no board's clock out, takes no witness's
     /// place, and shows that a reply which says less was wrong.
     pub(super) fn is_confirmed(&mut self, date: Wall, is_late: bool, now: Now) -> bool {
         let board = now.wall.filter(|_| !is_late);
-        let alone = carried(self.alone, now).filter(|alone| !is_late || alone.plus(ROUNDED) >= date);
-        let others = [board, carried(self.heard, now), alone];
-        let is_confirmed = others.into_iter().flatten().any(|other| apart(other, date) <= BELIEVED_WITHIN);
+        let alone = self.alone.map(|alone| carried(alone, now).filter(|alone| !is_late || alone.plus(ROUNDED) >= date));
+        let others = [board, carried(self.heard, now)].into_iter().chain(alone);
+        let is_confirmed = others.flatten().any(|other| apart(other, date) <= BELIEVED_WITHIN);
         self.alone = match self.alone {
-            _ if is_confirmed => None,
-            Some(before) if is_late => Some(before),
-            _ => Some((now.up, date)),
+            _ if is_confirmed => [None; 2],
+            [Some(_), _] if is_late => self.alone,
+            [before, _] => [Some((now.up, date)), before],
         };
         is_confirmed
     }
@@ -88,7 +88,7 @@ impl ServerClock {
     pub(super) fn stamp(&self, now: Now) -> Option<Wall> {
         match (now.wall, carried(self.heard, now)) {
             (Some(board), Some(server)) if apart(board, server) > BELIEVED_WITHIN => Some(server),
-            (board, server) => board.or(server).or_else(|| carried(self.alone, now)),
+            (board, server) => board.or(server).or_else(|| self.alone.iter().find_map(|alone| carried(*alone, now))),
         }
     }
 }
@@ -182,6 +182,9 @@ mod tests {
             clock.believe(Wall::from_unix_seconds(RIGHT + 10), at(16, wall));
             assert!(!says(&mut clock, 26, wall, WRONG), "one that is wrong");
             assert!(says(&mut clock, 36, wall, RIGHT + 30), "what servers said before");
+            let mut between = ServerClock::default();
+            assert!(!says(&mut between, 5, wall, RIGHT) && !says(&mut between, 6, wall, WRONG));
+            assert!(says(&mut between, 7, wall, RIGHT + 2), "the one before that was wrong");
             let mut late = ServerClock::default();
             assert!(!says(&mut late, 5, wall, RIGHT));
             assert!(
