@@ -211,6 +211,18 @@ fn what_the_server_cannot_take_now_is_kept_however_long_that_lasts() {
 }
 
 #[test]
+fn tries_that_a_link_brings_forward_make_no_pause_longer() {
+    let mut script = outage();
+    for _ in 0..6 {
+        script.play(Lane::Events, unreachable());
+        script.agent.handle(Input::LinkChanged, script.now());
+    }
+    let (failed_ms, _) = script.play(Lane::Events, unreachable());
+    let (again_ms, _) = script.play_healthy(Lane::Events);
+    assert!(again_ms - failed_ms <= 10_000, "the first pause once more, not 300 s: {} ms", again_ms - failed_ms);
+}
+
+#[test]
 fn patience_that_the_server_asks_for_is_had() {
     let mut script = outage();
     let (asked_ms, _) = script.play(Lane::Events, refused_after(429, 60));
