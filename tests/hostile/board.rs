@@ -184,6 +184,8 @@ fn command(attack: &Attack, folder: &Path, name: &str, kubeconfig: &Path, notify
         format!("--config={}", shown(&settings)),
         format!("--kubeconfig={}", shown(kubeconfig)),
         format!("--hostname-override={name}"),
+        // What this machine's own kernel has logged, no server is told in these.
+        "--kernel-events=false".to_owned(),
     ]);
     Ok(command)
 }
