@@ -124,10 +124,7 @@ impl EventLane {
         let may_tell_at = if first.record.is_some() { replay.may_tell_at() } else { Some(replay.quiet_until()) };
         let Some(may_tell_at) = may_tell_at.filter(|_| !shared.is_lost()) else {
             // While no server is found there is nothing to wait for but that one is.
-            if self.tries.may_retry_for(RetryReason::Link) {
-                self.not_before = now.up;
-                self.tries.start_over();
-            }
+            self.hurry(RetryReason::Link, now);
             return Step::Idle;
         };
         let not_before = self.not_before.max(may_tell_at);
