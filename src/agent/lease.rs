@@ -54,6 +54,8 @@ pub(super) struct LeaseLane {
     version: Option<u64>,
     /// How often it has changed its holder, as far as we know.
     transitions: Option<u64>,
+    /// When this process last asked to create it.
+    created: Option<Up>,
     /// Renewals since an answer told us that.
     unseen: u32,
     /// A watch has told that the Node was written, perhaps by another board, since a renewal last tested or showed the count.
@@ -71,6 +73,9 @@ const REPORTS_AFTER_A_FALL: u32 = 2;
 /// Of so many renewals one is refused where another has taken the Lease over: two boards may write one Node for three renewals
 /// where answers are read late, and no longer (D10).
 const RENEWALS_PER_TEST: u32 = 2;
+
+/// A POST may be carried out so late, or a second time by a proxy, when somebody has deleted the Lease in between.
+const LATEST_CREATION: Duration = Duration::from_mins(5);
 
 /// Of so many one asks to see the Lease, and what else somebody wrote there.
 const RENEWALS_PER_LOOK: u32 = 30;
@@ -108,6 +113,7 @@ impl LeaseLane {
             strip_managed_fields: true,
             version: None,
             transitions: None,
+            created: None,
             unseen: 0,
             node_was_written: false,
             held: false,
@@ -161,6 +167,9 @@ impl LeaseLane {
         };
         // A creation is tracked whatever it says, even one whose answer is lost: the renewal after it strips.
         self.strip_managed_fields |= self.stage == Stage::Create;
+        if self.stage == Stage::Create {
+            self.created = Some(now.up);
+        }
         if self.stage != Stage::Find {
             if self.last_renew_time.is_some_and(|last| renew_time <= last) {
                 self.reports_owed = REPORTS_AFTER_A_FALL;
@@ -223,7 +232,9 @@ impl LeaseLane {
                     if lease_duration_seconds.is_some_and(|seconds| Some(seconds) != self.duration_seconds) {
                         self.stage = Stage::Adopt;
                     }
-                    if known.is_some_and(|known| known != transitions) {
+                    if self.is_created_late(known, said.up) {
+                        self.stage = Stage::Adopt;
+                    } else if known.is_some_and(|known| known != transitions) {
                         taken(shared);
                     }
                 }
@@ -289,12 +300,19 @@ impl LeaseLane {
         }
         self.version = lease.metadata.resource_version.parse().ok();
         let transitions = lease.spec.lease_transitions.unwrap_or_default();
-        if self.transitions.is_some_and(|known| known != transitions) {
+        let known = self.transitions.replace(transitions);
+        if !self.is_created_late(known, now.up) && known.is_some_and(|known| known != transitions) {
             taken(shared);
         }
-        self.transitions = Some(transitions);
         self.stage = Stage::Adopt;
         self.try_at(now.up);
+    }
+
+    /// A Lease that begins to count again was created anew: by a POST of this process, if that was not long ago. Should it have
+    /// been another board's, that one sees who adopts it now.
+    fn is_created_late(&self, known: Option<u64>, now: Up) -> bool {
+        let has_fallen = self.transitions == Some(0) && known.is_some_and(|known| known > 0);
+        has_fallen && self.created.is_some_and(|created| now < created + LATEST_CREATION)
     }
 
     fn renewed(&mut self, shared: &mut Shared, now: Now) {

@@ -314,3 +314,49 @@ fn a_server_that_asked_for_patience_is_not_asked_whose_node_it_is_before() {
     assert_eq!(operation, Operation::ReadNode { heartbeat: true });
     assert!(script.up - answered_at >= Duration::from_secs(5), "{:?}", script.up - answered_at);
 }
+
+/// The Lease was deleted, made again by a POST that was refused all the same, and adopted; then deleted once more, and `after`
+/// the POST it counts from 0.
+fn fallen(after: Duration) -> Script {
+    let mut script = working();
+    script.play(Lane::Lease, refused(404, "NotFound"));
+    let (_, created) = script.play(Lane::Lease, refused(500, "InternalError"));
+    assert!(matches!(created, Operation::CreateLease { .. }), "{created:?}");
+    let created_at = script.up;
+    script.transitions = 0;
+    script.play(Lane::Lease, refused(409, "AlreadyExists"));
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    assert_eq!(script.transitions, 1);
+    script.pass(after - (script.up - created_at));
+    script.transitions = 0;
+    script
+}
+
+#[test]
+fn a_lease_that_a_late_post_of_this_process_made_again_is_adopted_and_not_taken_for_another_boards() {
+    for is_read in [true, false] {
+        let mut script = fallen(Duration::from_secs(60));
+        let adopts = |operation: &Operation| match operation {
+            Operation::RenewLease { body, .. } => body.contains(r#""leaseTransitions":1"#),
+            _ => false,
+        };
+        let adopted = (0..5).find(|_| {
+            let (ticket, operation) = script.next(Lane::Lease);
+            let reply = script.reply(&operation);
+            let is_unread = !is_read && matches!(operation, Operation::RenewLease { .. });
+            script.answer(ticket, if is_unread { reply.map(|_| Document::Nothing) } else { reply });
+            adopts(&operation)
+        });
+        assert!(adopted.is_some(), "{is_read}: {:?}", script.words());
+        assert!(!script.words().contains(&"lease-taken"), "{is_read}: {:?}", script.words());
+    }
+}
+
+#[test]
+fn a_lease_that_counts_from_0_long_after_the_last_post_is_another_boards() {
+    let mut script = fallen(Duration::from_secs(310));
+    // A test that is refused, and the look after it.
+    (0..2).for_each(|_| drop(script.play_healthy(Lane::Lease)));
+    assert!(script.words().contains(&"lease-taken"), "{:?}", script.words());
+}
