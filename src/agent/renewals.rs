@@ -77,10 +77,12 @@ impl Renewals {
         is_gap
     }
 
-    /// Answers whether the last one is too long ago, once. An answer that takes its time is no gap.
+    /// Answers whether the last one is too long ago, once. An answer that takes its time is no gap; one that is not there when
+    /// the next renewal should have followed is (the board slept).
     pub(super) fn notice_gap(&mut self, settings: &Settings, now: Up) -> bool {
-        let until = self.sent_at.unwrap_or(now);
-        let Some(last) = self.acknowledged_at.filter(|last| until - *last > longest_pause(settings)) else {
+        let pause = longest_pause(settings);
+        let until = self.sent_at.filter(|sent_at| now - *sent_at <= pause).unwrap_or(now);
+        let Some(last) = self.acknowledged_at.filter(|last| until - *last > pause) else {
             return false;
         };
         let is_new = self.gap_noticed_at.is_none_or(|noticed| noticed <= last);

@@ -441,3 +441,18 @@ fn a_server_whose_clock_was_at_the_end_of_all_stamps_for_a_while_is_renewed_at_i
     let back = script.play_healthy(Lane::Lease).1;
     assert!(renew_time(&back).starts_with("2026-01-01T00:0"), "{back:?}");
 }
+
+#[test]
+fn a_machine_that_slept_with_a_renewal_in_flight_reports_over_whatever_others_wrote_meanwhile() {
+    let mut script = Script::new();
+    script.register();
+    (0..3).for_each(|_| drop(script.play_healthy(Lane::Lease)));
+    let (in_flight, _) = script.next(Lane::Lease);
+    script.up += Duration::from_secs(90);
+    let (sent, _) = script.drain();
+    let report = sent.iter().find(|(ticket, _)| ticket.lane() == Lane::Status).map(|(_, operation)| operation);
+    assert!(report.is_some_and(super::status::is_whole), "{sent:?}");
+    assert!(sent.iter().all(|(ticket, _)| ticket.lane() != Lane::Lease), "one at a time: {sent:?}");
+    script.answer(in_flight, unreachable());
+    assert!(matches!(script.next(Lane::Lease).1, Operation::RenewLease { .. }));
+}
