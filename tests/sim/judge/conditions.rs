@@ -29,6 +29,8 @@ pub struct Conditions {
 #[derive(Debug, Default)]
 struct Condition {
     status: Option<&'static str>,
+    /// What it was before.
+    before: Option<&'static str>,
     rounds: Rounds,
     /// When it became what it is, by the server's clock.
     since_us: i64,
@@ -186,6 +188,11 @@ impl Conditions {
         KINDS.iter().position(|known| *known == kind).and_then(|place| self.all[place].status)
     }
 
+    /// What it was before that: a process may have found it so first, which no event tells (seed 84212697).
+    pub fn before(&self, kind: &str) -> Option<&'static str> {
+        KINDS.iter().position(|known| *known == kind).and_then(|place| self.all[place].before)
+    }
+
     /// Nobody can know any more since when it is what it is.
     pub fn is_time_lost(&self, kind: &str) -> bool {
         KINDS.iter().position(|known| *known == kind).is_some_and(|place| self.all[place].is_unknowable)
@@ -226,6 +233,7 @@ impl Condition {
         if before == Some(status) {
             return false;
         }
+        self.before = before;
         self.transitions += u64::from(before.is_some());
         self.before_since_us = std::mem::replace(&mut self.since_us, at.server_us);
         self.before_was_dated = std::mem::replace(&mut self.was_dated, at.is_dated);

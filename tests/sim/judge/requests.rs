@@ -219,15 +219,15 @@ impl World {
     }
 
     /// What this process could not read yet is what the server has, or had when it was asked (seed 28719), or what the disk
-    /// knows; what came after that was lost with an earlier process, or was sent by it and reached the server after the Node
-    /// was read (seed 141904, once). A Node must say something: if nobody knows anything, Unknown.
+    /// knows; what came later was lost, or reached the server after that (seed 141904). If nobody knows anything, Unknown.
     fn may_be_told_unread(&mut self, kind: &str, status: &str, truth: &str, is_birth: bool) -> bool {
         let stored = self.server.node(&self.plan.name).filter(|_| !is_birth).and_then(|node| condition(node, kind));
         let stored =
             stored.and_then(|stored| stored["status"].as_str()).filter(|word| ["True", "False"].contains(word));
         let is_known = stored.map_or_else(|| self.events.was(kind, status), |stored| stored == status);
         let on_disk = self.events.last_synced(kind);
-        let is_known = is_known || [self.conditions.read(kind), on_disk].contains(&Some(status));
+        let remembered = [self.conditions.read(kind), self.conditions.before(kind), on_disk];
+        let is_known = is_known || remembered.contains(&Some(status));
         // The last change may be as an earlier one on the disk, and not be there itself (seed 3097879).
         let is_lost = on_disk != Some(truth) || !self.events.has_last(kind);
         let is_unread = self.conditions.is_unread(kind);
