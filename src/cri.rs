@@ -1,5 +1,5 @@
 //! Turns what a container runtime answers (CRI v1) into what a Node says of it: version, Ready, handlers, features (RTH-1, RDY-4),
-//! and where its images are; and tells it the addresses of pods.
+//! which images it has and where they are; and tells it the addresses of pods.
 //!
 //! ```text
 //! connected -> asked: Version, Status -> answered, asked again with the next look
@@ -10,14 +10,16 @@
 //! has no CRI; it has a version of its own, and says whether it serves.
 
 mod answers;
+mod images;
 
 use std::time::Duration;
 
 use crate::config::limits;
-use crate::grpc::{self, CallId, Outcome, Status};
+use crate::grpc::{self, Answer, CallId, Outcome, Progress, Status};
 use crate::http2;
-use crate::probe::{ContainerRuntime, RuntimeFeatures, RuntimeHandler};
+use crate::probe::{ContainerImage, ContainerRuntime, RuntimeFeatures, RuntimeHandler};
 use crate::time::Up;
+use images::Images;
 
 /// How long a runtime has to answer a call, and so that gRPC understands it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,8 +28,8 @@ const TIMEOUT: &str = "10S";
 const DOWN_AFTER: Duration = Duration::from_secs(30);
 /// Looks at a board that come more often than that take the answers to what the one before asked.
 const FRESH: Duration = Duration::from_secs(20);
-/// How often it is asked where its images are.
-const IMAGE_PATH_PERIOD: Duration = Duration::from_secs(300);
+/// How often it is asked where its images are, and which it has.
+const IMAGE_PERIOD: Duration = Duration::from_secs(300);
 /// So many looks in a row whose questions had no answer, and nobody is believed to listen.
 const UNANSWERED: u32 = 2;
 
@@ -58,6 +60,8 @@ enum Question {
     Status,
     /// Where its images are.
     ImageFileSystem,
+    /// Which it has.
+    Images,
     /// None, but what it is told.
     PodCidr,
 }
@@ -94,8 +98,13 @@ pub struct Client {
     features: Option<RuntimeFeatures>,
     trouble: Option<String>,
     image_path: Option<String>,
+    /// The largest, and how many of them are wanted.
+    images: Vec<ContainerImage>,
+    most_images: usize,
+    /// What came of the list that was asked for.
+    coming_images: Images,
     /// `None`: to be asked with the next look.
-    image_path_asked_at: Option<Up>,
+    images_asked_at: Option<Up>,
     /// To be told; what it is told now; and what it took over this connection.
     pod_cidr: Option<String>,
     sent_pod_cidr: Option<String>,
@@ -124,7 +133,10 @@ impl Client {
             features: None,
             trouble: None,
             image_path: None,
-            image_path_asked_at: None,
+            images: Vec::new(),
+            most_images: 0,
+            coming_images: Images::default(),
+            images_asked_at: None,
             pod_cidr: None,
             sent_pod_cidr: None,
             told_pod_cidr: None,
@@ -134,6 +146,19 @@ impl Client {
     /// What it is told with the next questions (UPD-1); `None`: nothing new.
     pub fn tell_pod_cidr(&mut self, pod_cidr: Option<String>) {
         self.pod_cidr = pod_cidr;
+    }
+
+    /// How many of its images are to be told of.
+    pub fn want_images(&mut self, most: usize) {
+        if most != self.most_images {
+            (self.most_images, self.images_asked_at) = (most, None);
+            self.images.truncate(most);
+        }
+    }
+
+    /// Whether a list is on its way that may be longer than what a peer may send before it is read.
+    pub fn is_waiting_for_images(&self) -> bool {
+        self.asked.iter().any(|(_, question)| *question == Question::Images)
     }
 
     /// A folder of the file system that holds its images, once it has said so.
@@ -146,7 +171,7 @@ impl Client {
         (self.grpc, self.services, self.unanswered) = (Some(grpc::Client::default()), Services::Cri, 0);
         self.asked.clear();
         // It may be another one than before.
-        (self.asked_at, self.image_path_asked_at, self.told_pod_cidr) = (None, None, None);
+        (self.asked_at, self.images_asked_at, self.told_pod_cidr) = (None, None, None);
     }
 
     /// There is none, and this is why. Answers that are owed will not come.
@@ -175,7 +200,7 @@ impl Client {
         let Some(grpc) = &mut self.grpc else { return Ok(()) };
         for question in questions {
             let (path, message) = question.of(self.services, &told);
-            let called = grpc.call(path, message, TIMEOUT, limits::CRI_MESSAGE_BYTES);
+            let called = grpc.call(path, message, TIMEOUT, question.answer());
             self.asked.push((called.map_err(|_| Error::Closing)?, question));
             self.asked_at = Some(now);
             self.silent_since = self.silent_since.or(Some(now));
@@ -202,8 +227,9 @@ impl Client {
     fn has_no_answer(&mut self, question: Question) {
         match question {
             Question::Version => self.version = None,
-            Question::ImageFileSystem => self.image_path_asked_at = None,
-            Question::Status | Question::PodCidr => {}
+            Question::ImageFileSystem => self.images_asked_at = None,
+            // What it said last is told on, as a kubelet does.
+            Question::Status | Question::Images | Question::PodCidr => {}
         }
     }
 
@@ -213,9 +239,13 @@ impl Client {
         if self.services == Services::Containerd {
             return questions;
         }
-        if self.image_path_asked_at.is_none_or(|at| now - at >= IMAGE_PATH_PERIOD) {
-            self.image_path_asked_at = Some(now);
+        if self.images_asked_at.is_none_or(|at| now - at >= IMAGE_PERIOD) {
+            self.images_asked_at = Some(now);
             questions.push(Question::ImageFileSystem);
+            if self.most_images > 0 {
+                self.coming_images = Images::new(self.most_images);
+                questions.push(Question::Images);
+            }
         }
         if self.pod_cidr.is_some() && self.pod_cidr != self.told_pod_cidr {
             self.sent_pod_cidr.clone_from(&self.pod_cidr);
@@ -229,9 +259,10 @@ impl Client {
         let Some(mut grpc) = self.grpc.take() else { return Ok(()) };
         grpc.receive(bytes);
         loop {
-            match grpc.next_ended() {
+            match grpc.next_progress() {
                 Ok(None) => break,
-                Ok(Some((id, outcome))) => self.answered(id, outcome),
+                Ok(Some(Progress::Piece(_, piece))) => self.coming_images.take(&piece),
+                Ok(Some(Progress::Ended(id, outcome))) => self.answered(id, outcome),
                 Err(error) => return Err(Error::Broken(error)),
             }
         }
@@ -256,6 +287,13 @@ impl Client {
             (_, Question::ImageFileSystem) => match answers::image_path(&answer) {
                 Some(path) => {
                     self.image_path = Some(path).filter(|path| !path.is_empty());
+                    return;
+                }
+                None => false,
+            },
+            (_, Question::Images) => match std::mem::take(&mut self.coming_images).into_largest() {
+                Some(images) => {
+                    self.images = images;
                     return;
                 }
                 None => false,
@@ -353,6 +391,7 @@ impl Client {
             problems: silence.map(str::to_owned).into_iter().chain(said.into_iter().flatten()).collect(),
             handlers: self.handlers.clone(),
             features: self.features,
+            images: self.images.clone(),
             pod_cidr: self.told_pod_cidr.clone(),
             trouble: self.trouble.clone().or_else(|| self.is_waiting().then(|| "it has not answered yet".to_owned())),
         }
@@ -360,6 +399,13 @@ impl Client {
 }
 
 impl Question {
+    fn answer(self) -> Answer {
+        match self {
+            Question::Images => Answer::Pieces,
+            _ => Answer::Whole { most_bytes: limits::CRI_MESSAGE_BYTES },
+        }
+    }
+
     /// The method of that service, and its argument.
     fn of(self, services: Services, told: &[u8]) -> (&'static str, &[u8]) {
         match (services, self) {
@@ -367,6 +413,7 @@ impl Question {
             (Services::Cri, Question::Version) => ("/runtime.v1.RuntimeService/Version", b"\x0a\x050.1.0"),
             (Services::Cri, Question::Status) => ("/runtime.v1.RuntimeService/Status", b""),
             (_, Question::ImageFileSystem) => ("/runtime.v1.ImageService/ImageFsInfo", b""),
+            (_, Question::Images) => ("/runtime.v1.ImageService/ListImages", b""),
             (_, Question::PodCidr) => ("/runtime.v1.RuntimeService/UpdateRuntimeConfig", told),
             (Services::Containerd, Question::Version) => ("/containerd.services.version.v1.Version/Version", b""),
             (Services::Containerd, Question::Status) => ("/grpc.health.v1.Health/Check", b""),

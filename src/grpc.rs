@@ -46,13 +46,33 @@ impl Status {
 /// What became of a call: its one message, or why there is none.
 pub type Outcome = Result<Vec<u8>, Status>;
 
+/// How the message of an answer is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Whole, with so many bytes at most; a longer one is [`Status::RESOURCE_EXHAUSTED`].
+    Whole { most_bytes: usize },
+    /// However long it is, in pieces as they come; the message of its [`Outcome`] is empty.
+    Pieces,
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// More of a message that is wanted in pieces.
+    Piece(CallId, Vec<u8>),
+    /// The last that is heard of it.
+    Ended(CallId, Outcome),
+}
+
 #[derive(Debug)]
 struct Call {
     id: CallId,
     http_status: u16,
-    /// What came of its message, with the prefix.
+    wanted: Answer,
+    /// What came of its message, with the prefix; of one that is wanted in pieces the prefix alone.
     content: Vec<u8>,
-    most_bytes: usize,
+    /// How much came, with the prefix.
+    came_bytes: u64,
 }
 
 /// One connection, as its client.
@@ -70,8 +90,8 @@ impl Default for Client {
 
 impl Client {
     /// Puts a call into the output. `path`: `/PACKAGE.SERVICE/METHOD`. `timeout`: how long the peer is to try, as gRPC writes it
-    /// (`10S`). `most_bytes`: of the answer; a longer one is [`Status::RESOURCE_EXHAUSTED`].
-    pub fn call(&mut self, path: &str, message: &[u8], timeout: &str, most_bytes: usize) -> Result<CallId, NotSent> {
+    /// (`10S`).
+    pub fn call(&mut self, path: &str, message: &[u8], timeout: &str, wanted: Answer) -> Result<CallId, NotSent> {
         let fields = [
             (":method", "POST"),
             (":scheme", "http"),
@@ -87,7 +107,7 @@ impl Client {
         body.extend(length.to_be_bytes());
         body.extend_from_slice(message);
         let id = self.connection.request(&fields, &body, 0)?;
-        self.calls.push(Call { id, http_status: 0, content: Vec::new(), most_bytes });
+        self.calls.push(Call { id, http_status: 0, wanted, content: Vec::new(), came_bytes: 0 });
         Ok(id)
     }
 
@@ -107,8 +127,8 @@ impl Client {
         self.connection.receive(bytes);
     }
 
-    /// The next call that has ended. After an error the connection is of no use.
-    pub fn next_ended(&mut self) -> Result<Option<(CallId, Outcome)>, Error> {
+    /// What came of a call next. After an error the connection is of no use.
+    pub fn next_progress(&mut self) -> Result<Option<Progress>, Error> {
         while let Some(event) = self.connection.next_event()? {
             let calls = &mut self.calls;
             let (id, ended) = match event {
@@ -119,11 +139,14 @@ impl Client {
                     (stream, ends.then(|| status_of(fields, status)))
                 }
                 Event::Data { stream, bytes, ends } => {
-                    let is_too_long = find(calls, stream).is_some_and(|call| !call.append(bytes));
-                    let too_long =
-                        || Status { code: Status::RESOURCE_EXHAUSTED, message: "too long an answer".to_owned() };
                     let no_status = || Err(Status::internal("the answer ends without a status"));
-                    (stream, if is_too_long { Some(Err(too_long())) } else { ends.then(no_status) })
+                    match find(calls, stream).map(|call| call.append(bytes)) {
+                        Some(Ok(piece)) if !ends && !piece.is_empty() => {
+                            return Ok(Some(Progress::Piece(stream, piece)));
+                        }
+                        Some(Err(status)) => (stream, Some(Err(status))),
+                        _ => (stream, ends.then(no_status)),
+                    }
                 }
                 Event::Trailers { stream, fields } => {
                     let http_status = find(calls, stream).map_or(0, |call| call.http_status);
@@ -139,7 +162,7 @@ impl Client {
             if matches!(&ended, Err(status) if status.code == Status::RESOURCE_EXHAUSTED) {
                 self.connection.reset(id, Code::CANCEL, When::Now);
             }
-            return Ok(Some((id, ended.and_then(|()| call.message()))));
+            return Ok(Some(Progress::Ended(id, ended.and_then(|()| call.message()))));
         }
         Ok(None)
     }
@@ -150,25 +173,32 @@ fn find(calls: &mut [Call], id: CallId) -> Option<&mut Call> {
 }
 
 impl Call {
-    /// Whether that is still within what is wanted.
-    fn append(&mut self, bytes: &[u8]) -> bool {
-        let fits = self.content.len() + bytes.len() <= PREFIX_BYTES + self.most_bytes;
-        if fits {
-            self.content.extend_from_slice(bytes);
+    /// Takes more of the answer. Answers what whoever called is to have now.
+    fn append(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Status> {
+        self.came_bytes += bytes.len() as u64;
+        let most_bytes = match self.wanted {
+            Answer::Whole { most_bytes } => PREFIX_BYTES + most_bytes,
+            Answer::Pieces => PREFIX_BYTES,
+        };
+        let room = most_bytes.saturating_sub(self.content.len()).min(bytes.len());
+        let (kept, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+        self.content.extend_from_slice(kept);
+        if rest.is_empty() || self.wanted == Answer::Pieces {
+            return Ok(rest.to_vec());
         }
-        fits
+        Err(Status { code: Status::RESOURCE_EXHAUSTED, message: "too long an answer".to_owned() })
     }
 
     /// The one message of a call that has ended well.
     fn message(mut self) -> Outcome {
-        let Some((prefix, message)) = self.content.split_first_chunk::<PREFIX_BYTES>() else {
+        let Some((prefix, _)) = self.content.split_first_chunk::<PREFIX_BYTES>() else {
             return Err(Status::internal("there is no message in the answer"));
         };
         let [is_compressed, length @ ..] = *prefix;
         if is_compressed != 0 {
             return Err(Status::internal("the answer is compressed, which nobody asked for"));
         }
-        if u32::try_from(message.len()) != Ok(u32::from_be_bytes(length)) {
+        if self.came_bytes != PREFIX_BYTES as u64 + u64::from(u32::from_be_bytes(length)) {
             return Err(Status::internal("the answer is not one message"));
         }
         self.content.drain(..PREFIX_BYTES);

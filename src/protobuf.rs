@@ -62,6 +62,18 @@ impl<'a> Fields<'a> {
         Some((tag >> 3, value))
     }
 
+    /// Of what is behind the head of a field; of a number nothing.
+    fn read_length(&mut self) -> Option<u64> {
+        let tag = self.read_varint()?;
+        match tag & 7 {
+            0 => self.read_varint().map(|_| 0),
+            1 => Some(8),
+            2 => self.read_varint(),
+            5 => Some(4),
+            _ => Some(u64::MAX),
+        }
+    }
+
     fn read_varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -78,6 +90,19 @@ impl<'a> Fields<'a> {
         let (taken, rest) = self.left.split_at_checked(length)?;
         self.left = rest;
         Some(taken)
+    }
+}
+
+/// Number and length of a field, bytes at most.
+const HEAD_BYTES: usize = 20;
+
+/// How many bytes the first field of a message has of which this is the beginning; `None`: that has not come yet. What makes no
+/// sense never ends.
+pub fn first_field_bytes(beginning: &[u8]) -> Option<u64> {
+    let mut fields = Fields::of(beginning);
+    match fields.read_length() {
+        Some(length) => Some(length.saturating_add((beginning.len() - fields.left.len()) as u64)),
+        None => (beginning.len() >= HEAD_BYTES).then_some(u64::MAX),
     }
 }
 
@@ -104,6 +129,26 @@ mod tests {
         let (number, text, empty) = (Value::Number(150), Value::Bytes(b"hi"), Value::Bytes(b""));
         let expected = [(1, number), (2, text), (3, Value::Other), (4, Value::Other), (100, empty)];
         assert_eq!(all, expected.map(Some));
+    }
+
+    #[test]
+    fn the_first_field_of_a_beginning_has_its_length_as_soon_as_its_head_has_come() {
+        for (beginning, length) in [
+            (&b""[..], None),
+            (b"\x0a", None),
+            (b"\x0a\x80", None),
+            (b"\x0a\x80\x01", Some(131)),
+            (b"\x0a\x80\x01and more", Some(131)),
+            (b"\x08\x96", None),
+            (b"\x08\x96\x01\x08", Some(3)),
+            (b"\x19", Some(9)),
+            (b"\x25AA", Some(5)),
+            (b"\x0b", Some(u64::MAX)),
+            (&[0xff; 19], None),
+            (&[0xff; 20], Some(u64::MAX)),
+        ] {
+            assert_eq!(first_field_bytes(beginning), length, "{beginning:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ fn heard(bytes: &[u8], step: usize) -> (ContainerRuntime, Option<Error>) {
     let now = Up::since_boot(Duration::from_secs(100));
     let (mut client, mut output) = (Client::new("/run/containerd/containerd.sock"), Vec::new());
     client.connected();
+    client.want_images(3);
     client.tell_pod_cidr(Some("10.1.0.0/24".to_owned()));
     let asked = client.ask(now, &mut output);
     assert_eq!(asked, Ok(()));
@@ -32,6 +33,7 @@ pub fn check(bytes: &[u8]) {
     let (whole, piecemeal) = (heard(&bytes, bytes.len()), heard(&bytes, 1));
     assert_eq!(whole, piecemeal);
     let handlers = whole.0.handlers.iter().map(|handler| handler.name.len());
-    let texts = whole.0.problems.iter().map(String::len).chain(handlers).sum::<usize>();
+    let images = whole.0.images.iter().flat_map(|image| &image.names).map(String::len);
+    let texts = whole.0.problems.iter().map(String::len).chain(handlers).chain(images).sum::<usize>();
     assert!(texts < MOST_BYTES, "{texts}");
 }

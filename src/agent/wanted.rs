@@ -18,7 +18,9 @@ use crate::node::rules::{self, Evidence};
 use crate::node::version::kubelet_version;
 use crate::node::{Board, Held, NodeError, Pressures, Remembered, Update};
 use crate::probe::facts::MemorySource;
-use crate::probe::{ContainerRuntime, Facts, Machine, Network, Readings, RuntimeFeatures, RuntimeHandler};
+use crate::probe::{
+    ContainerImage, ContainerRuntime, Facts, Machine, Network, Readings, RuntimeFeatures, RuntimeHandler,
+};
 use crate::time::{Now, Up, Wall};
 
 /// How long a container runtime may take after the start of the agent (FST-1).
@@ -29,8 +31,8 @@ fn of_runtime(readings: &Readings) -> Option<&ContainerRuntime> {
 }
 
 /// What a Node has of it, but for Ready.
-fn of_node(runtime: &ContainerRuntime) -> (&str, &[RuntimeHandler], Option<RuntimeFeatures>) {
-    (&runtime.version, &runtime.handlers, runtime.features)
+fn of_node(runtime: &ContainerRuntime) -> (&str, &[RuntimeHandler], Option<RuntimeFeatures>, &[ContainerImage]) {
+    (&runtime.version, &runtime.handlers, runtime.features, &runtime.images)
 }
 
 #[derive(Debug, Default)]

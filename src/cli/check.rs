@@ -191,8 +191,7 @@ impl Check {
     }
 
     fn runtime(&mut self, settings: &Settings) {
-        let path = settings.container_runtime_endpoint.clone();
-        let Some(said) = path.and_then(|path| container_runtime::once(path).ok()) else { return };
+        let Some(said) = container_runtime::once(settings) else { return };
         if said.problems.is_empty() {
             self.well("runtime", said.version);
         } else {

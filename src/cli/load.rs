@@ -227,8 +227,7 @@ pub fn facts(root: &str, settings: &Settings) -> Result<(Facts, Vec<String>), Cl
     if root == "/" {
         facts.network = network::with_live_addresses(facts.network);
         facts.readings.health.wall_clock = Some(clock::wall_clock());
-        let runtime = settings.container_runtime_endpoint.clone();
-        facts.readings.container_runtime = runtime.and_then(|path| container_runtime::once(path).ok());
+        facts.readings.container_runtime = container_runtime::once(settings);
     }
     Ok((facts, probe::remarks(&folder)))
 }

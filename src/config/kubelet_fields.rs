@@ -14,7 +14,7 @@ const NOT_APPLICABLE: &str = "\
     imagePullCredentialsVerificationPolicy imageServiceEndpoint iptablesDropBit iptablesMasqueradeBit \
     kernelMemcgNotification kubeAPIBurst kubeAPIQPS kubeletCgroups kubeReservedCgroup logging.flushFrequency \
     logging.format logging.options logging.vmodule makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls \
-    memoryManagerPolicy memoryReservationPolicy memorySwap memoryThrottlingFactor nodeStatusMaxImages oomScoreAdj \
+    memoryManagerPolicy memoryReservationPolicy memorySwap memoryThrottlingFactor oomScoreAdj \
     podCIDR podLogsDir podPidsLimit preloadedImagesVerificationAllowlist protectKernelDefaults qosReserved \
     readOnlyPort registryBurst registryPullQPS reservedMemory resolvConf runOnce \
     runtimeRequestTimeout seccompDefault serializeImagePulls serverTLSBootstrap showHiddenMetricsForVersion \

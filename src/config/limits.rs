@@ -207,6 +207,13 @@ pub const CRI_MESSAGE_BYTES: usize = 64 * 1024;
 pub const CRI_ENTRIES: usize = 32;
 /// One text of its answers, bytes.
 pub const CRI_TEXT_BYTES: usize = 512;
+/// What it says of one image, bytes; one with more is left out.
+pub const CRI_IMAGE_BYTES: usize = 16 * 1024;
+/// Images of a Node: a kubelet's default. Names of each, as many as a kubelet tells.
+pub const NODE_IMAGES: u32 = 50;
+pub const CRI_NAMES_PER_IMAGE: usize = 5;
+/// All of their names, bytes: with what each entry costs they fit [`OBJECT_LIST_BYTES`].
+pub const CRI_IMAGE_NAMES_BYTES: usize = 12 * 1024;
 /// One line of the control socket to the agent, bytes.
 pub const CONTROL_LINE_BYTES: usize = 4096;
 /// And its answer, as far as a command reads it: conditions have messages.

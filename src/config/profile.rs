@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::field::Field;
 use super::problem::Findings;
-use super::settings::{MOST, Profile, Settings};
+use super::settings::{Profile, Settings};
+use super::values::MOST;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);

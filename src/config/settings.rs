@@ -16,7 +16,9 @@ use super::node_values::{reserved, reserved_cpus, taint_list};
 use super::problem::{Findings, Problem};
 use super::resources::extended_resources;
 use super::taint::Taint;
-use super::values::{absolute_path, at_least, boolean, daily_bytes, number, path, profile, text, unix_socket};
+use super::values::{
+    MOST, absolute_path, at_least, boolean, daily_bytes, images, number, path, profile, text, unix_socket,
+};
 use super::yaml::{Content, Entry, Value};
 use super::{eviction, eviction::periods, eviction::reclaims, eviction::thresholds};
 
@@ -115,8 +117,6 @@ fn put<T>(
 const SECOND: Duration = Duration::from_secs(1);
 /// No controller has less patience.
 const GRACE: Duration = Duration::from_secs(10);
-/// The API's own whole numbers.
-pub(super) const MOST: u32 = i32::MAX as u32;
 const TAINTS: Form = List("KEY=VALUE:EFFECT", "maps with key, value and effect", limits::TAINTS);
 const SERVERS: Form = List("https://HOST:PORT", "https://HOST:PORT", limits::JOIN_SERVERS);
 const CA_HASHES: Form = List("sha256:HASH", "sha256:HASH", limits::CA_HASHES);
@@ -202,6 +202,9 @@ settings! {
     container_runtime_endpoint: Option<String> = None,
         Kubelet "containerRuntimeEndpoint" "container-runtime-endpoint" "", Single("SOCKET"), unix_socket,
         "Container runtime whose version and health the Node shows, such as unix:///run/containerd/containerd.sock";
+    /// IMG-1.
+    node_status_max_images: u32 = 0, Kubelet "nodeStatusMaxImages" "node-status-max-images" "0", Single("N"), images,
+        "Images of the container runtime that the Node tells, the largest first; -1: as many as it may tell, 50";
     /// D8: true means capacity `pods: 0`, the taint twice and the label that keeps load balancers away.
     podless: bool = true, Ours "podless" "podless" "true", Boolean, boolean,
         "Keep pods away: capacity for 0 pods, taint nodepulse.dev/podless, no load balancer; false: maxPods";

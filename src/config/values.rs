@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use super::duration;
 use super::field::Field;
+use super::limits;
 use super::problem::{Findings, Problem, quoted};
 use super::quantity::Quantity;
+
+/// The API's own whole numbers.
+pub(super) const MOST: u32 = i32::MAX as u32;
 
 pub(super) fn text(field: &Field<'_>, _: &mut Findings) -> Result<String, Problem> {
     Ok(field.text()?.unwrap_or_default().to_owned())
@@ -33,6 +37,14 @@ fn number_within<T>(field: &Field<'_>, range: &RangeInclusive<u32>, fits: fn(u32
         let (least, most) = (range.start(), range.end());
         field.problem(format!("must be a whole number from {least} to {most}, not {}", quoted(text)))
     })
+}
+
+/// `-1` is as many as may be, as in a kubelet's configuration.
+pub(super) fn images(field: &Field<'_>, findings: &mut Findings) -> Result<u32, Problem> {
+    match field.text()?.unwrap_or_default() {
+        "-1" => Ok(limits::NODE_IMAGES),
+        _ => number(0..=MOST)(field, findings).map(|number: u32| number.min(limits::NODE_IMAGES)),
+    }
 }
 
 /// A time span that is allowed to be this short.

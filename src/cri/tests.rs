@@ -51,6 +51,8 @@ struct Runtime {
     now: Up,
     /// What it answers to what it is told of pods.
     takes_pod_cidr: Answer,
+    /// What it answers to which images it has.
+    images: Answer,
     /// The questions of the last look.
     asked: Vec<Question>,
 }
@@ -58,8 +60,8 @@ struct Runtime {
 impl Runtime {
     fn new(socket: &str) -> Runtime {
         let now = Up::since_boot(Duration::from_secs(1000));
-        let mut runtime =
-            Runtime { client: Client::new(socket), now, takes_pod_cidr: Ok(Vec::new()), asked: Vec::new() };
+        let (takes_pod_cidr, images) = (Ok(Vec::new()), Ok(Vec::new()));
+        let mut runtime = Runtime { client: Client::new(socket), now, takes_pod_cidr, images, asked: Vec::new() };
         runtime.connect();
         runtime
     }
@@ -91,6 +93,7 @@ impl Runtime {
                 Question::Version => version.clone(),
                 Question::Status => status.clone(),
                 Question::ImageFileSystem => Ok(message(&[(1, &message(&[(2, &message(&[(1, b"/images")]))]))])),
+                Question::Images => self.images.clone(),
                 Question::PodCidr => self.takes_pod_cidr.clone(),
             };
             let bytes = match answer {
@@ -312,4 +315,49 @@ fn the_addresses_of_pods_are_told_until_they_are_taken_and_to_each_connection() 
     runtime.client.disconnected(String::new(), runtime.now);
     runtime.connect();
     assert_eq!(told(&mut runtime, Some("10.2.0.0/24")), taken(true, "10.2.0.0/24"), "it may be another runtime");
+}
+
+#[test]
+fn its_images_are_asked_for_every_five_minutes_if_some_are_wanted_and_stay_what_they_were() {
+    let named = |name: &[u8], bytes: u8| (1, [message(&[(1, name), (2, name)]), vec![0x20, bytes]].concat());
+    let list = |images: &[(u8, Vec<u8>)]| {
+        let fields: Vec<(u8, &[u8])> = images.iter().map(|(number, image)| (*number, image.as_slice())).collect();
+        Ok(message(&fields))
+    };
+    let mut runtime = Runtime::new(SOCKET);
+    runtime.images = list(&[named(b"small", 1), named(b"large", 99)]);
+    runtime.look(well());
+    assert!(!runtime.asked.contains(&Question::Images), "by default none are wanted");
+    let names = |runtime: &Runtime| {
+        let all = runtime.said().images.into_iter();
+        all.flat_map(|image| image.names).collect::<Vec<String>>()
+    };
+    runtime.client.want_images(2);
+    runtime.look(well());
+    assert_eq!(names(&runtime), ["large", "small"]);
+    runtime.images = list(&[named(b"other", 7)]);
+    for seconds in (10..300).step_by(10) {
+        runtime.pass(10);
+        runtime.look(well());
+        assert!(!runtime.asked.contains(&Question::Images), "{seconds}");
+    }
+    for (answer, known, trouble) in [
+        (Err(("2", "no such content")), ["large", "small"], "Images: no such content (code 2 of gRPC)"),
+        (Ok(b"\x0a\x7f".to_vec()), ["large", "small"], "its answer to Images is not understood"),
+    ] {
+        runtime.images = answer;
+        runtime.pass(300);
+        runtime.look(well());
+        assert_eq!(
+            (names(&runtime), runtime.said().trouble.as_deref()),
+            (known.map(str::to_owned).to_vec(), Some(trouble))
+        );
+    }
+    runtime.client.want_images(1);
+    assert_eq!(names(&runtime), ["large"], "at once");
+    runtime.images = list(&[named(b"other", 7), named(b"least", 2)]);
+    runtime.look(well());
+    assert_eq!((names(&runtime), runtime.said().trouble), (vec!["other".to_owned()], None));
+    runtime.client.want_images(0);
+    assert_eq!(runtime.said().images, []);
 }

@@ -4,6 +4,7 @@ use super::*;
 
 pub(crate) const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const END: u8 = 1;
+const WHOLE: Answer = Answer::Whole { most_bytes: 100 };
 
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -33,7 +34,7 @@ fn answer(stream: u32, text: &[u8]) -> Vec<u8> {
 fn client(calls: usize) -> Client {
     let mut client = Client::default();
     for call in 0..calls {
-        let id = client.call("/runtime.v1.RuntimeService/Version", b"", "10S", 100).unwrap();
+        let id = client.call("/runtime.v1.RuntimeService/Version", b"", "10S", WHOLE).unwrap();
         assert_eq!(id, 1 + 2 * u32::try_from(call).unwrap());
     }
     client
@@ -41,7 +42,11 @@ fn client(calls: usize) -> Client {
 
 fn told(client: &mut Client, bytes: &[u8]) -> Vec<(CallId, Outcome)> {
     client.receive(bytes);
-    std::iter::from_fn(|| client.next_ended().unwrap()).collect()
+    let ended = |progress| match progress {
+        Progress::Ended(id, outcome) => (id, outcome),
+        Progress::Piece(..) => panic!("nothing is wanted in pieces"),
+    };
+    std::iter::from_fn(|| client.next_progress().unwrap()).map(ended).collect()
 }
 
 fn status(code: u32, message: &str) -> Outcome {
@@ -58,13 +63,13 @@ fn outcome(answer: &[Vec<u8>]) -> Outcome {
 #[test]
 fn a_call_goes_out_with_the_preface_in_one_piece() {
     let (mut client, mut bytes) = (Client::default(), Vec::new());
-    client.call("/runtime.v1.RuntimeService/Version", b"\x0a\x050.1.0", "10S", 100).unwrap();
+    client.call("/runtime.v1.RuntimeService/Version", b"\x0a\x050.1.0", "10S", WHOLE).unwrap();
     client.take_output(&mut bytes);
     assert!(bytes.starts_with(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
     let body = frame(0, END, 1, b"\0\0\0\0\x07\x0a\x050.1.0");
     assert!(bytes.ends_with(&body), "{bytes:?}");
     let mut second = Vec::new();
-    client.call("/runtime.v1.RuntimeService/Version", b"", "10S", 100).unwrap();
+    client.call("/runtime.v1.RuntimeService/Version", b"", "10S", WHOLE).unwrap();
     client.take_output(&mut second);
     assert!(second.len() < 40, "what was said once is remembered: {} bytes", second.len());
 }
@@ -137,7 +142,7 @@ fn a_long_answer_costs_no_more_memory_than_it_may_and_the_next_call_is_answered(
     let mut output = Vec::new();
     client.take_output(&mut output);
     assert!(output.ends_with(&frame(3, 0, 1, &[0, 0, 0, 8])), "the server hears that nobody reads on");
-    client.call("/x/y", b"", "10S", 100).unwrap();
+    client.call("/x/y", b"", "10S", WHOLE).unwrap();
     assert_eq!(told(&mut client, &answer(3, &[b'y'; 100])), [(3, Ok(vec![b'y'; 100]))]);
 }
 
@@ -156,14 +161,14 @@ fn a_server_that_goes_answers_what_it_has_taken_and_takes_nothing_more() {
     let all = told(&mut client, &[SETTINGS.to_vec(), goaway, answer(1, b"last")].concat());
     let unseen = (3, status(14, "the call was reset: REFUSED_STREAM"));
     assert_eq!(all, [unseen, (1, Ok(b"last".to_vec()))]);
-    assert_eq!(client.call("/x/y", b"", "10S", 100), Err(NotSent::Never));
+    assert_eq!(client.call("/x/y", b"", "10S", WHOLE), Err(NotSent::Never));
 }
 
 #[test]
 fn what_is_no_http_2_ends_the_connection() {
     let mut client = client(1);
     client.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-    assert!(client.next_ended().is_err());
+    assert!(client.next_progress().is_err());
 }
 
 #[test]
@@ -171,4 +176,57 @@ fn a_text_is_cut() {
     let long = "a".repeat(2 * limits::GRPC_TEXT_BYTES);
     assert_eq!(decoded(long.as_bytes()).len(), limits::GRPC_TEXT_BYTES);
     assert_eq!(decoded(b"%+1%4%zz%41%"), "%+1%4%zzA%");
+}
+
+#[test]
+fn a_message_that_is_wanted_in_pieces_is_told_as_it_comes_and_then_that_it_was_whole() {
+    let text = b"a message";
+    let whole = message(text);
+    for cut in 0..=whole.len() {
+        let (first, second) = whole.split_at(cut);
+        for (last, is_whole) in [(second, true), (&second[second.len().min(1)..], second.is_empty())] {
+            let mut client = Client::default();
+            let id = client.call("/x/y", b"", "10S", Answer::Pieces).unwrap();
+            let began = headers(1, &[(":status", "200"), ("content-type", "application/grpc")], 0);
+            let came = [data(1, first, 0), data(1, last, 0), headers(1, &[("grpc-status", "0")], END)].concat();
+            client.receive(&[SETTINGS, &began, &came].concat());
+            let mut pieces = Vec::new();
+            let outcome = loop {
+                match client.next_progress().unwrap().unwrap() {
+                    Progress::Piece(of, piece) => {
+                        assert_eq!(of, id);
+                        pieces.extend(piece);
+                    }
+                    Progress::Ended(of, outcome) => {
+                        assert_eq!(of, id);
+                        break outcome;
+                    }
+                }
+            };
+            assert_eq!(outcome.is_ok(), is_whole, "{cut}: {outcome:?}");
+            assert!(!is_whole || pieces == text && outcome == Ok(Vec::new()), "{cut}: {pieces:?}");
+        }
+    }
+}
+
+#[test]
+fn a_message_in_pieces_may_be_longer_than_any_window() {
+    let mut client = Client::default();
+    client.call("/x/y", b"", "10S", Answer::Pieces).unwrap();
+    let mut sent = Vec::new();
+    client.take_output(&mut sent);
+    let pieces = 20;
+    let length = u32::try_from(pieces * 16_000).unwrap().to_be_bytes();
+    let began = headers(1, &[(":status", "200"), ("content-type", "application/grpc")], 0);
+    client.receive(&[SETTINGS, &began, &data(1, &[&[0], &length[..]].concat(), 0)].concat());
+    assert_eq!(client.next_progress().unwrap(), None);
+    for _ in 0..pieces {
+        client.receive(&data(1, &[b'z'; 16_000], 0));
+        assert_eq!(client.next_progress().unwrap(), Some(Progress::Piece(1, vec![b'z'; 16_000])));
+    }
+    sent.clear();
+    client.take_output(&mut sent);
+    assert!(sent.windows(4).any(|four| four == [0, 0, 4, 8]), "the windows are opened again");
+    client.receive(&headers(1, &[("grpc-status", "0")], END));
+    assert_eq!(client.next_progress().unwrap(), Some(Progress::Ended(1, Ok(Vec::new()))));
 }

@@ -14,9 +14,10 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use super::clock;
 use super::logind::connected;
 use super::reactor::Reactor;
+use crate::config::Settings;
 use crate::config::limits::READS_PER_TURN;
 use crate::cri::Client;
-use crate::probe;
+use crate::probe::{self, Asked};
 
 /// How long a look waits for an answer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -47,9 +48,10 @@ impl ContainerRuntime {
         self.client.image_path()
     }
 
-    /// What it says now. `pod_cidr`: what it is to be told of the addresses of pods, if that is new.
-    pub async fn look(&mut self, reactor: &Rc<Reactor>, pod_cidr: Option<String>) -> probe::ContainerRuntime {
-        self.client.tell_pod_cidr(pod_cidr);
+    /// What it says now.
+    pub async fn look(&mut self, reactor: &Rc<Reactor>, asked: &Asked) -> probe::ContainerRuntime {
+        self.client.want_images(asked.most_images);
+        self.client.tell_pod_cidr(asked.pod_cidr.clone());
         self.read();
         let mut has_asked = false;
         for _ in 0..ROUNDS {
@@ -63,6 +65,9 @@ impl ContainerRuntime {
         let said = self.client.said(clock::up());
         if !has_asked {
             self.ask();
+        }
+        if self.client.is_waiting_for_images() {
+            self.wait(reactor).await;
         }
         said
     }
@@ -158,10 +163,12 @@ impl ContainerRuntime {
     }
 }
 
-/// What one says that is asked once, for a person.
-pub fn once(path: String) -> io::Result<probe::ContainerRuntime> {
-    let reactor = Reactor::new()?;
-    reactor.block_on(ContainerRuntime::at(path).look(&reactor, None))
+/// What the one that the settings name says, asked once, for a person.
+pub fn once(settings: &Settings) -> Option<probe::ContainerRuntime> {
+    let asked = Asked::by(settings);
+    let mut runtime = ContainerRuntime::at(asked.container_runtime.clone()?);
+    let reactor = Reactor::new().ok()?;
+    reactor.block_on(runtime.look(&reactor, &asked)).ok()
 }
 
 #[cfg(test)]

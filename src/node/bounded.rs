@@ -49,9 +49,19 @@ impl<'de> Deserialize<'de> for Managers {
     }
 }
 
+#[derive(Default)]
+struct Texts(Vec<Text>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
+        list(deserializer).map(Texts)
+    }
+}
+
 /// Where what stands in a field of an object goes.
 pub enum Field<'a> {
     Text(&'a mut String),
+    Texts(&'a mut Vec<String>),
     Number(&'a mut Option<i64>),
     Count(&'a mut Option<u64>),
     Boolean(&'a mut bool),
@@ -119,6 +129,10 @@ impl<'de> Visitor<'de> for FlatVisitor<'_> {
         while let Some(Text(name)) = access.next_key()? {
             match self.0.field(&name) {
                 Some(Field::Text(text)) => *text = access.next_value::<Option<Text>>()?.unwrap_or_default().0,
+                Some(Field::Texts(all)) => {
+                    let read = access.next_value::<Option<Texts>>()?.unwrap_or_default().0;
+                    *all = read.into_iter().map(|text| text.0).collect();
+                }
                 Some(Field::Number(number)) => *number = access.next_value()?,
                 Some(Field::Count(count)) => *count = access.next_value()?,
                 Some(Field::Boolean(boolean)) => *boolean = access.next_value::<Option<bool>>()?.unwrap_or_default(),

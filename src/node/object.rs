@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::bounded::{self, Entry, Field, Flat, read_flat};
 use crate::config::taint::Taint;
 use crate::config::text_map::TextMap;
-use crate::probe::{HandlerFeatures, RuntimeFeatures, RuntimeHandler};
+use crate::probe::{ContainerImage, HandlerFeatures, RuntimeFeatures, RuntimeHandler};
 
-read_flat!(Metadata, Condition, Address, NodeInfo, Swap, LeaseSpec, RuntimeHandler, RuntimeFeatures);
+read_flat!(Metadata, Condition, Address, NodeInfo, Swap, LeaseSpec, RuntimeHandler, RuntimeFeatures, ContainerImage);
 
 /// `v1.Node`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -91,6 +91,8 @@ pub struct NodeStatus {
     pub runtime_handlers: Vec<RuntimeHandler>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<RuntimeFeatures>,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
+    pub images: Vec<ContainerImage>,
 }
 
 /// `v1.NodeCondition`.
@@ -154,6 +156,22 @@ impl Flat for HandlerFeatures {
 impl Flat for RuntimeFeatures {
     fn field(&mut self, name: &str) -> Option<Field<'_>> {
         (name == "supplementalGroupsPolicy").then_some(Field::Boolean(&mut self.supplemental_groups_policy))
+    }
+}
+
+impl Flat for ContainerImage {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "names" => Field::Texts(&mut self.names),
+            "sizeBytes" => Field::Number(&mut self.size_bytes),
+            _ => return None,
+        })
+    }
+}
+
+impl Entry for ContainerImage {
+    fn bytes(&self) -> usize {
+        self.names_bytes()
     }
 }
 

@@ -49,10 +49,9 @@ fn patch_of(old: &Node, new: &Node, names_version: bool) -> String {
     }
     status.extend(conditions_patch(&old.status.conditions, &new.status.conditions));
     if version::is_kubelets(old) && !version::is_kubelets(new) {
-        let has_handlers = !new.status.runtime_handlers.is_empty();
-        let stays = [has_handlers, new.status.features.is_some(), false, false, false];
-        let gone = KUBELET_ONLY.into_iter().zip(stays).filter(|(_, stays)| !stays);
-        status.extend(gone.map(|(key, _)| (key.to_owned(), Value::Null)));
+        let ours = object(&new.status);
+        let gone = OF_A_KUBELET.into_iter().filter(|key| !ours.contains_key(*key));
+        status.extend(gone.map(|key| (key.to_owned(), Value::Null)));
     }
     if names_version {
         metadata.insert("resourceVersion".to_owned(), Value::from(old.metadata.resource_version.as_str()));
@@ -74,15 +73,15 @@ pub fn assertion(node: &Node) -> String {
     format!(r#"{{"metadata":{{"resourceVersion":{}}}}}"#, Value::from(node.metadata.resource_version.as_str()))
 }
 
-/// What a kubelet reports of itself, and we do not, but for the first two where there is a runtime (`version::set` empties the rest).
-const KUBELET_ONLY: [&str; 5] = ["runtimeHandlers", "features", "images", "volumesInUse", "declaredFeatures"];
+/// What a kubelet reports of itself, and we do not, or only where there is a runtime.
+const OF_A_KUBELET: [&str; 5] = ["runtimeHandlers", "features", "images", "volumesInUse", "declaredFeatures"];
 
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/conditions";
 
 fn is_plain_status_same(old: &NodeStatus, new: &NodeStatus) -> bool {
-    let NodeStatus { capacity, allocatable, daemon_endpoints, node_info, runtime_handlers, features, .. } = old;
+    let NodeStatus { capacity, allocatable, daemon_endpoints, node_info, runtime_handlers, features, images, .. } = old;
     let resources_are = (capacity, allocatable) == (&new.capacity, &new.allocatable);
-    let runtime_is = (runtime_handlers, features) == (&new.runtime_handlers, &new.features);
+    let runtime_is = (runtime_handlers, features, images) == (&new.runtime_handlers, &new.features, &new.images);
     resources_are && runtime_is && (daemon_endpoints, node_info) == (&new.daemon_endpoints, &new.node_info)
 }
 

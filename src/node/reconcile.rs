@@ -80,6 +80,7 @@ pub(super) fn same_status(left: &Node, right: &Node) -> bool {
         && left.daemon_endpoints == right.daemon_endpoints
         && left.node_info == right.node_info
         && (&left.runtime_handlers, left.features) == (&right.runtime_handlers, right.features)
+        && left.images == right.images
 }
 
 fn same_resources(left: &ResourceList, right: &ResourceList) -> bool {

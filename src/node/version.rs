@@ -71,6 +71,8 @@ pub(super) fn set(update: &mut Update, board: &Board, remembered: &mut Remembere
     // RTH-1.
     update.node.status.runtime_handlers = runtime.map(|runtime| runtime.handlers.clone()).unwrap_or_default();
     update.node.status.features = runtime.and_then(|runtime| runtime.features);
+    // IMG-1.
+    update.node.status.images = runtime.map(|runtime| runtime.images.clone()).unwrap_or_default();
 }
 
 #[cfg(test)]

@@ -14,6 +14,9 @@ pub struct ContainerRuntime {
     pub handlers: Vec<RuntimeHandler>,
     /// `None`: it says nothing of them.
     pub features: Option<RuntimeFeatures>,
+    /// The largest of its images, as many as the settings want.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ContainerImage>,
     /// The addresses of the Node's pods that it was told and took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_cidr: Option<String>,
@@ -42,4 +45,20 @@ pub struct HandlerFeatures {
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeFeatures {
     pub supplemental_groups_policy: bool,
+}
+
+/// `v1.ContainerImage`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerImage {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<i64>,
+}
+
+impl ContainerImage {
+    pub fn names_bytes(&self) -> usize {
+        self.names.iter().map(String::len).sum()
+    }
 }

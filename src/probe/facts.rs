@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
-pub use super::container_runtime::{ContainerRuntime, HandlerFeatures, RuntimeFeatures, RuntimeHandler};
+pub use super::container_runtime::{
+    ContainerImage, ContainerRuntime, HandlerFeatures, RuntimeFeatures, RuntimeHandler,
+};
 use crate::config::text_map::TextMap;
 use crate::time::Up;
 

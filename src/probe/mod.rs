@@ -37,8 +37,8 @@ mod wear;
 
 pub use cloud::complete as complete_by_cloud;
 pub use facts::{
-    Absent, ContainerRuntime, Fact, Facts, FileSystem, HandlerFeatures, Health, KernelPlaces, KernelTrouble, Machine,
-    Network, Readings, RuntimeFeatures, RuntimeHandler, StateDisk, Why,
+    Absent, ContainerImage, ContainerRuntime, Fact, Facts, FileSystem, HandlerFeatures, Health, KernelPlaces,
+    KernelTrouble, Machine, Network, Readings, RuntimeFeatures, RuntimeHandler, StateDisk, Why,
 };
 pub use health::HealthFiles;
 pub use kernel_log::{KernelLogFiles, TASK_HUNG, kernel_reason};

@@ -26,7 +26,9 @@ pub struct Asked {
     pub extended_resources: ExtendedResources,
     /// The socket of a container runtime.
     pub container_runtime: Option<String>,
-    /// What that is to be told of the addresses of pods, with the look that comes.
+    /// How many of its images are to be told of.
+    pub most_images: usize,
+    /// What it is to be told of the addresses of pods, with the look that comes.
     pub pod_cidr: Option<String>,
 }
 
@@ -36,6 +38,7 @@ impl Asked {
             pids: settings.judges_pids(),
             extended_resources: settings.extended_resources.clone(),
             container_runtime: settings.container_runtime_endpoint.clone(),
+            most_images: settings.node_status_max_images as usize,
             pod_cidr: None,
         }
     }

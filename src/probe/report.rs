@@ -64,6 +64,11 @@ pub fn to_text(facts: &Facts) -> String {
         let known: Vec<&str> = [&runtime.version].into_iter().chain(&runtime.problems).map(String::as_str).collect();
         page.text("runtime", &known.join(", "));
         runtime.trouble.iter().for_each(|trouble| page.text("", trouble));
+        for image in &runtime.images {
+            let name = image.names.last().map_or("without a name", String::as_str);
+            let bytes = image.size_bytes.unwrap_or_default().unsigned_abs();
+            page.text("image", &format!("{name}, {}", size(bytes)));
+        }
     }
     health(&mut page, &readings.health);
     for interface in &network.interfaces {

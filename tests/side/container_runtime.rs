@@ -9,6 +9,7 @@ use super::super::agent::{Launch, Nodepulse};
 use super::super::cluster::kubelet::{Kubelet, Runtime};
 use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::trials::Case;
+use super::registry::Registry;
 
 /// A kubelet says that its runtime is down after half a minute and two looks.
 const WITHIN: Duration = Duration::from_secs(90);
@@ -23,6 +24,7 @@ pub fn cases() -> Vec<Case> {
         a_frozen_runtime_holds_nothing_up_and_is_down_after_half_a_minute,
         a_runtime_that_comes_later_is_ready_sooner_than_by_the_next_look,
         a_runtime_is_told_the_addresses_of_pods_and_its_disk_counts,
+        the_images_of_a_runtime_are_told_with_the_same_names,
     ]
 }
 
@@ -173,4 +175,41 @@ fn a_runtime_is_told_the_addresses_of_pods_and_its_disk_counts(cluster: &Cluster
     assert!(!pod_cidr.is_empty() && written.contains(&pod_cidr), "{pod_cidr:?}: {written}");
     runtime.check()?;
     agent.check()
+}
+
+fn the_images_of_a_runtime_are_told_with_the_same_names(cluster: &Cluster) -> Result<()> {
+    let mut kubelet = Kubelet::start(cluster, "with-images", "")?;
+    kubelet.wait_until_ready(cluster)?;
+    let registry = Registry::serve(&[("edge/relay", 0), ("edge/camera", 4000), ("edge/modbus", 900)])?;
+    let socket = kubelet.identity.dir.join("containerd.sock");
+    for image in ["edge/relay:1", "edge/camera:1", "edge/modbus:1", "edge/relay:latest"] {
+        registry.pull(&socket, image)?;
+    }
+    let nodes = [50, 2].map(|most| -> Result<(NodeIdentity, Nodepulse)> {
+        let node = cluster.node(&format!("tells-{most}-images"))?;
+        let launch = Launch::with_defaults(&node).set("containerRuntimeEndpoint", &kubelet.runtime_endpoint());
+        let agent = launch.set("nodeStatusMaxImages", &most.to_string()).start(cluster)?;
+        Ok((node, agent))
+    });
+    let [(all, mut of_all), (two, mut of_two)] = nodes.map(|node| node.expect("an agent"));
+    let images = |name: &str| -> Result<Value> { Ok(cluster.get_node(name)?["status"]["images"].clone()) };
+    wait_until("the same images", WITHIN, || {
+        let (theirs, ours) = (images(&kubelet.identity.name)?, images(&all.name)?);
+        let is_so = theirs.as_array().is_some_and(|all| all.len() == 3) && theirs == ours;
+        if is_so { Ok(()) } else { Err(format!("the kubelet has {theirs}, we have {ours}")) }
+    })
+    .map_err(|e| format!("{e}\n{}", kubelet.containerd.log_tail(15)))?;
+    let theirs = images(&kubelet.identity.name)?;
+    println!("images: {theirs}");
+    assert!(theirs[0]["names"].to_string().contains("edge/camera@sha256:"), "{theirs}");
+    wait_until("the two largest", WITHIN, || {
+        let ours = images(&two.name)?;
+        if ours.as_array() == theirs.as_array().map(|all| all[..2].to_vec()).as_ref() {
+            Ok(())
+        } else {
+            Err(ours.to_string())
+        }
+    })?;
+    of_all.check()?;
+    of_two.check()
 }

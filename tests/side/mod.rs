@@ -18,6 +18,7 @@ mod outcomes;
 mod plain;
 mod reaction;
 mod record;
+mod registry;
 mod requests;
 mod table;
 

@@ -2,7 +2,7 @@
 
 use super::outage::settled;
 use super::*;
-use crate::probe::{ContainerRuntime, HandlerFeatures, RuntimeFeatures, RuntimeHandler};
+use crate::probe::{ContainerImage, ContainerRuntime, HandlerFeatures, RuntimeFeatures, RuntimeHandler};
 
 const DOWN: &str = "container runtime is down";
 const NO_NETWORK: &str =
@@ -15,6 +15,7 @@ fn runtime(problems: &[&str]) -> ContainerRuntime {
         problems: problems.iter().map(|&one| one.to_owned()).collect(),
         handlers: vec![RuntimeHandler { name: String::new(), features: HandlerFeatures::default() }],
         features: Some(RuntimeFeatures { supplemental_groups_policy: true }),
+        images: Vec::new(),
         pod_cidr: None,
         trouble: None,
     }
@@ -28,6 +29,9 @@ pub(super) fn keep(node: &mut Node, patch: &Value) {
     }
     if let Some(handlers) = status.get("runtimeHandlers") {
         node.status.runtime_handlers = serde_json::from_value(handlers.clone()).unwrap_or_default();
+    }
+    if let Some(images) = status.get("images") {
+        node.status.images = serde_json::from_value(images.clone()).unwrap_or_default();
     }
     if let Some(features) = status.get("features") {
         node.status.features = serde_json::from_value(features.clone()).unwrap();
@@ -109,6 +113,22 @@ fn other_handlers_or_features_alone_are_a_report_too() {
     says(&mut script, ContainerRuntime { handlers, features: None, ..runtime(&[]) });
     let features = reports(&mut script, 20 * SECOND, "/status/features");
     assert!(matches!(&features[..], [(_, Value::Null)]), "{features:?}");
+}
+
+#[test]
+fn other_images_alone_are_a_report_of_all_of_them_and_the_same_are_none() {
+    let mut script = settled();
+    says(&mut script, runtime(&[]));
+    script.pass(60 * SECOND);
+    let image = |name: &str, bytes| ContainerImage { names: vec![name.to_owned()], size_bytes: Some(bytes) };
+    let images = vec![image("a@sha256:1", 7), ContainerImage { names: Vec::new(), size_bytes: None }];
+    says(&mut script, ContainerRuntime { images, ..runtime(&[]) });
+    let told = reports(&mut script, 60 * SECOND, "/status/images");
+    let expected = serde_json::json!([{ "names": ["a@sha256:1"], "sizeBytes": 7 }, {}]);
+    assert!(matches!(&told[..], [(_, images)] if *images == expected), "{told:?}");
+    says(&mut script, runtime(&[]));
+    let told = reports(&mut script, 60 * SECOND, "/status/images");
+    assert!(matches!(&told[..], [(_, Value::Null)]), "{told:?}");
 }
 
 #[test]

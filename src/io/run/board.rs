@@ -77,14 +77,11 @@ impl Shared {
 
     /// `known`: the runtime that the settings named with the look before.
     async fn ask_runtime(&self, known: &mut Option<ContainerRuntime>) -> Option<probe::ContainerRuntime> {
-        let (path, pod_cidr) = {
-            let asked = self.asked.borrow();
-            (asked.container_runtime.clone(), asked.pod_cidr.clone())
-        };
-        if known.as_ref().map(ContainerRuntime::path) != path.as_deref() {
-            *known = path.map(ContainerRuntime::at);
+        let asked = self.asked.borrow().clone();
+        if known.as_ref().map(ContainerRuntime::path) != asked.container_runtime.as_deref() {
+            *known = asked.container_runtime.clone().map(ContainerRuntime::at);
         }
-        Some(known.as_mut()?.look(&self.reactor, pod_cidr).await)
+        Some(known.as_mut()?.look(&self.reactor, &asked).await)
     }
 
     fn look_at(&self, board: &mut Board, readings: Readings) -> Input {
