@@ -5,9 +5,8 @@
 //! their own, which thousands of others do not take.
 
 use std::fmt;
-use std::marker::PhantomData;
 
-use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::config::limits;
@@ -17,61 +16,26 @@ use crate::config::text_map::TextMap;
 /// What a kept entry costs beside its text, bytes; about.
 const ENTRY_BYTES: usize = 64;
 
-/// `#[serde(deserialize_with = "bounded::text")]`: cut at [`limits::OBJECT_TEXT_BYTES`].
-pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Option::<Text>::deserialize(deserializer).map(|text| text.unwrap_or_default().0)
-}
-
-pub fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TextMap<String>, D::Error> {
-    Option::<Pairs>::deserialize(deserializer).map(|pairs| pairs.unwrap_or_default().0)
-}
-
-pub fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    Ok(list::<D, Text>(deserializer)?.into_iter().map(|text| text.0).collect())
-}
-
-pub fn list<'de, D: Deserializer<'de>, T: Entry>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    deserializer.deserialize_seq(ListVisitor(PhantomData))
-}
-
-/// The taints of which we know the effect: one of tomorrow's must not make a Node unreadable.
-pub fn taints<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Taint>, D::Error> {
-    let taints = list::<D, AnyTaint>(deserializer)?.into_iter();
-    Ok(taints.filter_map(|read| Taint::new(&read.key, &read.value, &read.effect).ok()).collect())
-}
-
-#[derive(Default)]
-struct Managers(Vec<Manager>);
-
-impl<'de> Deserialize<'de> for Managers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Managers, D::Error> {
-        list(deserializer).map(Managers)
-    }
-}
-
-#[derive(Default)]
-struct Texts(Vec<Text>);
-
-impl<'de> Deserialize<'de> for Texts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
-        list(deserializer).map(Texts)
-    }
-}
-
 /// Where what stands in a field of an object goes.
 pub enum Field<'a> {
+    /// Cut at [`limits::OBJECT_TEXT_BYTES`].
     Text(&'a mut String),
     Texts(&'a mut Vec<String>),
     Number(&'a mut Option<i64>),
     Count(&'a mut Option<u64>),
+    /// What is none is 0.
+    Port(&'a mut u16),
     Boolean(&'a mut bool),
     Map(&'a mut TextMap<String>),
+    /// The taints of which we know the effect: one of tomorrow's must not make a Node unreadable.
+    Taints(&'a mut Vec<Taint>),
     /// `managedFields`: whether there are managers, and none that applies.
     HasNeedlessManagers(&'a mut bool),
+    List(&'a mut dyn FlatList),
     Flat(&'a mut dyn Flat),
 }
 
-/// An object of few fields, most of them texts. All are read by one visitor, as one for each is 15 KB of program.
+/// An object. All are read by one visitor, and all lists of them by another, as one for each is 25 KB of program.
 pub trait Flat {
     /// `None`: what stands there is left out.
     fn field(&mut self, name: &str) -> Option<Field<'_>>;
@@ -129,18 +93,27 @@ impl<'de> Visitor<'de> for FlatVisitor<'_> {
         while let Some(Text(name)) = access.next_key()? {
             match self.0.field(&name) {
                 Some(Field::Text(text)) => *text = access.next_value::<Option<Text>>()?.unwrap_or_default().0,
-                Some(Field::Texts(all)) => {
-                    let read = access.next_value::<Option<Texts>>()?.unwrap_or_default().0;
-                    *all = read.into_iter().map(|text| text.0).collect();
-                }
+                Some(Field::Texts(texts)) => *texts = access.next_value::<Option<Texts>>()?.unwrap_or_default().0,
                 Some(Field::Number(number)) => *number = access.next_value()?,
                 Some(Field::Count(count)) => *count = access.next_value()?,
                 Some(Field::Boolean(boolean)) => *boolean = access.next_value::<Option<bool>>()?.unwrap_or_default(),
                 Some(Field::Map(map)) => *map = access.next_value::<Option<Pairs>>()?.unwrap_or_default().0,
+                Some(Field::Port(port)) => {
+                    let number = access.next_value::<Option<i64>>()?.and_then(|number| u16::try_from(number).ok());
+                    *port = number.unwrap_or_default();
+                }
+                Some(Field::Taints(taints)) => {
+                    let mut all: Vec<AnyTaint> = Vec::new();
+                    access.next_value_seed(ListVisitor(&mut all))?;
+                    let known = |one: AnyTaint| Taint::new(&one.key, &one.value, &one.effect).ok();
+                    *taints = all.into_iter().filter_map(known).collect();
+                }
                 Some(Field::HasNeedlessManagers(has)) => {
-                    let managers = access.next_value::<Option<Managers>>()?.unwrap_or_default().0;
+                    let mut managers: Vec<Manager> = Vec::new();
+                    access.next_value_seed(ListVisitor(&mut managers))?;
                     *has = !managers.is_empty() && !managers.iter().any(Entry::is_own);
                 }
+                Some(Field::List(list)) => access.next_value_seed(ListVisitor(list))?,
                 Some(Field::Flat(object)) => access.next_value_seed(FlatVisitor(object))?,
                 None => {
                     access.next_value::<IgnoredAny>()?;
@@ -152,7 +125,7 @@ impl<'de> Visitor<'de> for FlatVisitor<'_> {
 }
 
 /// One of a list.
-pub trait Entry: DeserializeOwned {
+pub trait Entry: Flat + Default {
     /// Bytes of its texts.
     fn bytes(&self) -> usize;
 
@@ -162,13 +135,35 @@ pub trait Entry: DeserializeOwned {
     }
 }
 
-impl Entry for Text {
-    fn bytes(&self) -> usize {
-        self.0.len()
-    }
+/// A list of objects.
+pub trait FlatList {
+    /// It is read anew: of two that have one name the last counts.
+    fn clear(&mut self);
+
+    /// One more, at its end, to be read.
+    fn begin(&mut self) -> Option<&mut dyn Flat>;
+
+    /// It was read, or there was none. It goes again where there is no room for it.
+    fn end(&mut self, has_read: bool, room: &mut Room);
 }
 
-read_flat!(Manager, AnyTaint);
+impl<T: Entry> FlatList for Vec<T> {
+    fn clear(&mut self) {
+        self.clear();
+    }
+
+    fn begin(&mut self) -> Option<&mut dyn Flat> {
+        self.push(T::default());
+        self.last_mut().map(|entry| entry as &mut dyn Flat)
+    }
+
+    fn end(&mut self, has_read: bool, room: &mut Room) {
+        let last = self.last().filter(|_| has_read);
+        if !last.is_some_and(|entry| room.take(entry.is_own(), entry.bytes())) {
+            self.pop();
+        }
+    }
+}
 
 /// `metav1.ManagedFieldsEntry`, as far as it is read.
 #[derive(Default)]
@@ -231,7 +226,7 @@ pub(super) fn is_own(name: &str) -> bool {
 }
 
 /// Room for what the agent may write itself, and for the rest.
-struct Room {
+pub struct Room {
     own_bytes: usize,
     other_bytes: usize,
 }
@@ -298,24 +293,77 @@ impl<'de> Visitor<'de> for PairsVisitor {
     }
 }
 
-struct ListVisitor<T>(PhantomData<T>);
+struct ListVisitor<'a>(&'a mut dyn FlatList);
 
-impl<'de, T: Entry> Visitor<'de> for ListVisitor<T> {
-    type Value = Vec<T>;
+impl<'de> DeserializeSeed<'de> for ListVisitor<'_> {
+    type Value = ();
+
+    #[inline(never)]
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ListVisitor<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
+        f.write_str("a list of objects")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Vec<T>, A::Error> {
-        let mut list = Vec::new();
+    fn visit_none<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
         let mut room = Room::new();
-        while let Some(entry) = access.next_element::<T>()? {
-            if room.take(entry.is_own(), entry.bytes()) {
-                list.push(entry);
+        self.0.clear();
+        while let Some(entry) = self.0.begin() {
+            let has_read = access.next_element_seed(FlatVisitor(entry))?.is_some();
+            self.0.end(has_read, &mut room);
+            if !has_read {
+                break;
             }
         }
-        Ok(list)
+        Ok(())
+    }
+}
+
+/// A list of texts.
+#[derive(Default)]
+struct Texts(Vec<String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
+        deserializer.deserialize_seq(TextsVisitor)
+    }
+}
+
+struct TextsVisitor;
+
+impl<'de> Visitor<'de> for TextsVisitor {
+    type Value = Texts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of strings")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Texts, A::Error> {
+        let (mut texts, mut room) = (Vec::new(), Room::new());
+        while let Some(Text(text)) = access.next_element()? {
+            if room.take(false, text.len()) {
+                texts.push(text);
+            }
+        }
+        Ok(Texts(texts))
     }
 }
 
@@ -323,7 +371,7 @@ impl<'de, T: Entry> Visitor<'de> for ListVisitor<T> {
 mod tests {
     use super::*;
     use crate::node::Node;
-    use crate::node::object::Condition;
+    use crate::node::object::{Condition, DaemonEndpoints, NodeStatus};
     use crate::node::patch::status_patch;
     use crate::node::tests::samples;
     use serde_json::{Value, json};
@@ -381,10 +429,26 @@ mod tests {
     #[test]
     fn what_is_null_is_not_there() {
         let condition = json!({ "type": "Ready", "status": "True", "lastHeartbeatTime": null, "message": null });
-        let status = json!({ "capacity": null, "conditions": [condition] });
-        let node = Node::deserialize(json!({ "metadata": { "labels": null }, "status": status })).unwrap();
+        let status = json!({ "capacity": null, "conditions": [condition], "addresses": null, "images": null });
+        let spec = json!({ "taints": null, "podCIDRs": null, "unschedulable": null });
+        let node = json!({ "metadata": { "labels": null, "managedFields": null }, "spec": spec, "status": status });
+        let node = Node::deserialize(node).unwrap();
         let ready = Condition { status: "True".to_owned(), ..Condition::unknown("Ready") };
-        assert_eq!((node.status.conditions, node.status.capacity.len()), (vec![ready], 0));
+        let status = NodeStatus { conditions: vec![ready], ..NodeStatus::default() };
+        assert_eq!(node, Node { status, ..Node::default() });
+        assert_eq!(
+            Node::deserialize(json!({ "metadata": null, "spec": null, "status": null })).unwrap(),
+            Node::default()
+        );
+    }
+
+    #[test]
+    fn of_lists_with_one_name_the_last_counts_and_a_port_that_is_none_is_0() {
+        let text = r#"{"status":{"addresses":[{"type":"a"}],"addresses":[{"type":"b"},{"type":"c"}],
+            "daemonEndpoints":{"kubeletEndpoint":{"Port":70000}}}}"#;
+        let node: Node = serde_json::from_str(text).unwrap();
+        let kinds: Vec<_> = node.status.addresses.iter().map(|address| address.kind.as_str()).collect();
+        assert_eq!((kinds, node.status.daemon_endpoints), (vec!["b", "c"], DaemonEndpoints::default()));
     }
 
     #[test]

@@ -3,24 +3,34 @@
 //! Fields of others are neither read nor kept: every write is a patch, so they survive on the server. What is kept is
 //! bounded, whatever the server sends. Here as in the API, what is not there, `null` and what is empty are the same.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::bounded::{self, Entry, Field, Flat, read_flat};
+use super::bounded::{Entry, Field, Flat, read_flat};
 use crate::config::taint::Taint;
 use crate::config::text_map::TextMap;
 use crate::probe::{ContainerImage, HandlerFeatures, RuntimeFeatures, RuntimeHandler};
 
-read_flat!(Metadata, Condition, Address, NodeInfo, Swap, LeaseSpec, RuntimeHandler, RuntimeFeatures, ContainerImage);
+read_flat!(Node, Lease);
+#[cfg(test)]
+read_flat!(Condition);
 
 /// `v1.Node`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Node {
-    #[serde(default)]
     pub metadata: Metadata,
-    #[serde(default)]
     pub spec: NodeSpec,
-    #[serde(default)]
     pub status: NodeStatus,
+}
+
+impl Flat for Node {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "metadata" => Field::Flat(&mut self.metadata),
+            "spec" => Field::Flat(&mut self.spec),
+            "status" => Field::Flat(&mut self.status),
+            _ => return None,
+        })
+    }
 }
 
 /// `metav1.ObjectMeta`.
@@ -56,43 +66,72 @@ impl Flat for Metadata {
 }
 
 /// `v1.NodeSpec`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeSpec {
-    #[serde(rename = "podCIDRs", skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::texts")]
+    #[serde(rename = "podCIDRs", skip_serializing_if = "Vec::is_empty")]
     pub pod_cidrs: Vec<String>,
-    #[serde(rename = "providerID", skip_serializing_if = "String::is_empty", deserialize_with = "bounded::text")]
+    #[serde(rename = "providerID", skip_serializing_if = "String::is_empty")]
     pub provider_id: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unschedulable: bool,
     /// Read as far as we know their effects: one of tomorrow's must not make a Node unreadable.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::taints")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
+}
+
+impl Flat for NodeSpec {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "podCIDRs" => Field::Texts(&mut self.pod_cidrs),
+            "providerID" => Field::Text(&mut self.provider_id),
+            "unschedulable" => Field::Boolean(&mut self.unschedulable),
+            "taints" => Field::Taints(&mut self.taints),
+            _ => return None,
+        })
+    }
 }
 
 /// Resource name to quantity text; compared as quantities, never as text (CHG-2).
 pub type ResourceList = TextMap<String>;
 
 /// `v1.NodeStatus`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
-    #[serde(skip_serializing_if = "TextMap::is_empty", deserialize_with = "bounded::map")]
+    #[serde(skip_serializing_if = "TextMap::is_empty")]
     pub capacity: ResourceList,
-    #[serde(skip_serializing_if = "TextMap::is_empty", deserialize_with = "bounded::map")]
+    #[serde(skip_serializing_if = "TextMap::is_empty")]
     pub allocatable: ResourceList,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Address>,
     pub daemon_endpoints: DaemonEndpoints,
     pub node_info: NodeInfo,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtime_handlers: Vec<RuntimeHandler>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<RuntimeFeatures>,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ContainerImage>,
+}
+
+impl Flat for NodeStatus {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "capacity" => Field::Map(&mut self.capacity),
+            "allocatable" => Field::Map(&mut self.allocatable),
+            "conditions" => Field::List(&mut self.conditions),
+            "addresses" => Field::List(&mut self.addresses),
+            "daemonEndpoints" => Field::Flat(&mut self.daemon_endpoints),
+            "nodeInfo" => Field::Flat(&mut self.node_info),
+            "runtimeHandlers" => Field::List(&mut self.runtime_handlers),
+            "features" => Field::Flat(self.features.get_or_insert_default()),
+            "images" => Field::List(&mut self.images),
+            _ => return None,
+        })
+    }
 }
 
 /// `v1.NodeCondition`.
@@ -245,18 +284,29 @@ impl Entry for Address {
 }
 
 /// `v1.NodeDaemonEndpoints`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct DaemonEndpoints {
     pub kubelet_endpoint: Endpoint,
 }
 
+impl Flat for DaemonEndpoints {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        (name == "kubeletEndpoint").then_some(Field::Flat(&mut self.kubelet_endpoint))
+    }
+}
+
 /// `v1.DaemonEndpoint`; the capital P is the API's (INI-7).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Endpoint {
     #[serde(rename = "Port")]
     pub port: u16,
+}
+
+impl Flat for Endpoint {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        (name == "Port").then_some(Field::Port(&mut self.port))
+    }
 }
 
 /// `v1.NodeSystemInfo`; empty strings are sent, never omitted (INI-7).
@@ -327,11 +377,20 @@ impl Flat for Swap {
 }
 
 /// `coordination.k8s.io/v1.Lease`, as far as it is read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lease {
     pub metadata: Metadata,
     pub spec: LeaseSpec,
+}
+
+impl Flat for Lease {
+    fn field(&mut self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "metadata" => Field::Flat(&mut self.metadata),
+            "spec" => Field::Flat(&mut self.spec),
+            _ => return None,
+        })
+    }
 }
 
 /// `coordination.k8s.io/v1.LeaseSpec`, as far as it is read.

@@ -27,14 +27,15 @@ pub(super) fn keep(node: &mut Node, patch: &Value) {
     if let Some(version) = status["nodeInfo"]["containerRuntimeVersion"].as_str() {
         node.status.node_info.container_runtime_version = version.to_owned();
     }
-    if let Some(handlers) = status.get("runtimeHandlers") {
-        node.status.runtime_handlers = serde_json::from_value(handlers.clone()).unwrap_or_default();
+    let read: Node = serde_json::from_value(serde_json::json!({ "status": status })).unwrap();
+    if status.get("runtimeHandlers").is_some() {
+        node.status.runtime_handlers = read.status.runtime_handlers;
     }
-    if let Some(images) = status.get("images") {
-        node.status.images = serde_json::from_value(images.clone()).unwrap_or_default();
+    if status.get("images").is_some() {
+        node.status.images = read.status.images;
     }
     if let Some(features) = status.get("features") {
-        node.status.features = serde_json::from_value(features.clone()).unwrap();
+        node.status.features = read.status.features.filter(|_| !features.is_null());
     }
 }
 
