@@ -17,7 +17,7 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible source run test test-http1 test-cross test-vm test-fleet test-rotation test-services test-alerts test-recipes upgrade \
+.PHONY: help build static release release-all reproducible source run test test-http1 test-cross test-vm test-fleet test-rotation test-crio test-services test-alerts test-recipes upgrade \
     packages lint deny fmt cluster bench sim mutants fuzz board install clean
 
 help: ## What each target does
@@ -63,6 +63,9 @@ test-vm: ## Whole boards, emulated with kernels of their own: their clock, their
 
 test-fleet: ## Two hundred boards with one token, switched on together: Ready, and what each cost
 	@FLEET=1 ./tests/run --test fleet -- --nocapture $(ARGS)
+
+test-crio: ## What is held against a real kubelet and its containerd, with a real CRI-O in the place of that (Go; three minutes the first time)
+	@CRIO=1 ./tests/run --test kubelet -- runtime $(ARGS)
 
 test-rotation: ## Certificates of 20 s follow each other for ten minutes on the real cluster: no gap between renewals of the Lease
 	@CERTIFICATE_SECONDS=20 ROTATION_SECONDS=600 ./tests/run --test joining -- certificates_of_seconds --nocapture $(ARGS)

@@ -173,7 +173,7 @@ impl Subject {
         let (node, user) = (identity.name.clone(), identity.user.clone());
         let settings = format!("nodeLeaseDurationSeconds: {}", 4 * seconds_per_renewal);
         let kubelet = Kubelet::start_inside(cluster, identity, &settings, &place.enter())?;
-        let (pid, helper) = (kubelet.kubelet.pid(), Some(kubelet.containerd.pid()));
+        let (pid, helper) = (kubelet.kubelet.pid(), Some(kubelet.runtime.pid()));
         Ok(Subject {
             title: "kubelet v1.36.3".to_owned(),
             node,

@@ -1,4 +1,4 @@
-//! Turns one real containerd into what a kubelet and nodepulse, which both ask it, tell of it: the same, and nodepulse sooner.
+//! Turns one real containerd (or CRI-O: `make test-crio`) into what a kubelet and nodepulse, which both ask it, tell of it: the same, and nodepulse sooner.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::super::agent::{Launch, Nodepulse};
-use super::super::cluster::kubelet::{Kubelet, Runtime};
+use super::super::cluster::kubelet::{Kubelet, Runtime, runtime_name};
 use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::trials::Case;
 use super::registry::Registry;
@@ -49,15 +49,18 @@ impl Both {
 
     /// Waits until both Nodes are so for the same reasons, and their other fields of a runtime are the same.
     fn say(&self, cluster: &Cluster, status: &str, part: &str) -> Result<()> {
-        let names = [&self.kubelet.identity.name, &self.node.name];
-        wait_until(&format!("Ready {status} in the same words"), WITHIN, || {
-            let [theirs, ours] = names.map(|name| cluster.get_node(name).and_then(|node| of_runtime(&node)));
-            let (theirs, ours) = (theirs?, ours?);
-            let is_so = ours["Ready"]["status"] == status
-                && ours["Ready"]["message"].as_str().unwrap_or_default().contains(part);
-            if is_so && theirs == ours { Ok(()) } else { Err(format!("the kubelet has {theirs}, we have {ours}")) }
-        })
+        say(cluster, &[self.kubelet.identity.name.clone(), self.node.name.clone()], status, part)
     }
+}
+
+fn say(cluster: &Cluster, names: &[String; 2], status: &str, part: &str) -> Result<()> {
+    wait_until(&format!("Ready {status} in the same words"), WITHIN, || {
+        let [theirs, ours] = names.each_ref().map(|name| cluster.get_node(name).and_then(|node| of_runtime(&node)));
+        let (theirs, ours) = (theirs?, ours?);
+        let is_so =
+            ours["Ready"]["status"] == status && ours["Ready"]["message"].as_str().unwrap_or_default().contains(part);
+        if is_so && theirs == ours { Ok(()) } else { Err(format!("the kubelet has {theirs}, we have {ours}")) }
+    })
 }
 
 /// What a Node says of its runtime.
@@ -73,20 +76,17 @@ fn of_runtime(node: &Value) -> Result<Value> {
 }
 
 fn a_runtime_and_its_network_are_told_in_the_same_words(cluster: &Cluster) -> Result<()> {
-    let mut both = Both::start(cluster)?;
+    let both = Both::start(cluster)?;
     let node = cluster.get_node(&both.node.name)?;
     let version = node["status"]["nodeInfo"]["containerRuntimeVersion"].as_str().unwrap_or_default();
-    assert!(version.starts_with("containerd://2."), "{version}");
+    assert!(version.starts_with(&format!("{}://", runtime_name())) && !version.ends_with("Unknown"), "{version}");
     assert!(node["status"]["runtimeHandlers"].as_array().is_some_and(|all| all.len() >= 2), "{node}");
-    both.kubelet.without_network(|| {
-        both.say(
-            cluster,
-            "False",
-            "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:",
-        )
-    })?;
-    both.say(cluster, "True", "posting ready status")?;
-    both.agent.check()
+    let Both { mut kubelet, mut agent, node } = both;
+    let names = [kubelet.identity.name.clone(), node.name.clone()];
+    let network = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:";
+    kubelet.without_network(cluster, || say(cluster, &names, "False", network))?;
+    say(cluster, &names, "True", "posting ready status")?;
+    agent.check()
 }
 
 fn a_killed_runtime_is_told_in_the_same_words_and_its_return_too(cluster: &Cluster) -> Result<()> {
@@ -96,7 +96,8 @@ fn a_killed_runtime_is_told_in_the_same_words_and_its_return_too(cluster: &Clust
         wait_until("both to call it down", WITHIN, || {
             let [theirs, ours] = [0, 1].map(|place| cluster.get_node(&names[place]).and_then(|node| of_runtime(&node)));
             let (theirs, ours) = (theirs?, ours?);
-            let is_down = ours["Ready"]["message"] == DOWN && ours["version"] == "containerd://Unknown";
+            let is_down =
+                ours["Ready"]["message"] == DOWN && ours["version"] == format!("{}://Unknown", runtime_name());
             if is_down && theirs == ours { Ok(()) } else { Err(format!("the kubelet has {theirs}, we have {ours}")) }
         })
     })?;
@@ -109,7 +110,7 @@ fn a_frozen_runtime_holds_nothing_up_and_is_down_after_half_a_minute(cluster: &C
     let mut both = Both::start(cluster)?;
     let names = [both.kubelet.identity.name.clone(), both.node.name.clone()];
     let renewed = |cluster: &Cluster| cluster.get_lease(&names[1]).map(|lease| lease["spec"]["renewTime"].clone());
-    both.kubelet.containerd.freeze()?;
+    both.kubelet.runtime.freeze()?;
     let (began, mut renewals) = (Instant::now(), vec![renewed(cluster)?]);
     wait_until("ours to call it down", WITHIN, || {
         let renewed = renewed(cluster)?;
@@ -128,7 +129,7 @@ fn a_frozen_runtime_holds_nothing_up_and_is_down_after_half_a_minute(cluster: &C
     );
     assert!(after > Duration::from_secs(29) && after < KUBELET_NOTICES / 2, "{after:?}");
     assert!(renewals.len() as u64 > after.as_secs() / 11, "renewals went on: {renewals:?}");
-    both.kubelet.containerd.signal(Signal::SIGCONT)?;
+    both.kubelet.runtime.signal(Signal::SIGCONT)?;
     both.say(cluster, "True", "posting ready status")?;
     both.agent.check()
 }
@@ -145,7 +146,7 @@ fn a_runtime_that_comes_later_is_ready_sooner_than_by_the_next_look(cluster: &Cl
     let expected = "[container runtime status check may not have completed yet, network state unknown]";
     assert_eq!(message, Some(Value::from(expected)));
     agent.wait_for_line(&["runtime-trouble", "there is no such socket"], WITHIN)?;
-    let theirs = kubelet.identity.dir.join("containerd.sock");
+    let theirs = kubelet.runtime_socket();
     wait_until("the runtime", WITHIN, || std::os::unix::net::UnixStream::connect(&theirs).map_err(|e| e.to_string()))?;
     let began = Instant::now();
     std::os::unix::fs::symlink(&theirs, &socket).map_err(|e| e.to_string())?;
@@ -155,8 +156,8 @@ fn a_runtime_that_comes_later_is_ready_sooner_than_by_the_next_look(cluster: &Cl
     println!("a runtime that came later was ready after {after:?}");
     assert!(after < Duration::from_secs(8), "{after:?}");
     let version = ready["status"]["nodeInfo"]["containerRuntimeVersion"].as_str().unwrap_or_default();
-    assert!(version.starts_with("containerd://"), "{version}");
-    let line = agent.wait_for_line(&["runtime-heard", "containerd://2."], WITHIN)?;
+    assert!(version.starts_with(runtime_name()), "{version}");
+    let line = agent.wait_for_line(&["runtime-heard", &format!("{}://", runtime_name())], WITHIN)?;
     assert!(!line.is_empty());
     agent.check()
 }
@@ -181,7 +182,7 @@ fn the_images_of_a_runtime_are_told_with_the_same_names(cluster: &Cluster) -> Re
     let mut kubelet = Kubelet::start(cluster, "with-images", "")?;
     kubelet.wait_until_ready(cluster)?;
     let registry = Registry::serve(&[("edge/relay", 0), ("edge/camera", 4000), ("edge/modbus", 900)])?;
-    let socket = kubelet.identity.dir.join("containerd.sock");
+    let socket = kubelet.runtime_socket();
     for image in ["edge/relay:1", "edge/camera:1", "edge/modbus:1", "edge/relay:latest"] {
         registry.pull(&socket, image)?;
     }
@@ -198,7 +199,7 @@ fn the_images_of_a_runtime_are_told_with_the_same_names(cluster: &Cluster) -> Re
         let is_so = theirs.as_array().is_some_and(|all| all.len() == 3) && theirs == ours;
         if is_so { Ok(()) } else { Err(format!("the kubelet has {theirs}, we have {ours}")) }
     })
-    .map_err(|e| format!("{e}\n{}", kubelet.containerd.log_tail(15)))?;
+    .map_err(|e| format!("{e}\n{}", kubelet.runtime.log_tail(15)))?;
     let theirs = images(&kubelet.identity.name)?;
     println!("images: {theirs}");
     assert!(theirs[0]["names"].to_string().contains("edge/camera@sha256:"), "{theirs}");

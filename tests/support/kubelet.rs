@@ -11,6 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+#[path = "crio.rs"]
+mod crio;
+
 const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// A kubelet sets kernel parameters and writes below /var whatever it is told, and this machine is somebody's:
@@ -40,10 +43,10 @@ const TEMPLATE: &str =
     r#"{"cniVersion": "1.0.0", "name": "filled", "plugins": [{"type": "loopback", "of": "{{.PodCIDR}}"}]}"#;
 const TEMPLATE_FILE: &str = "template";
 
-/// A running kubelet with a containerd of its own. Fields end in this order.
+/// A running kubelet with a container runtime of its own: containerd, or CRI-O where `CRIO` is set. Fields end in this order.
 pub struct Kubelet {
     pub kubelet: Daemon,
-    pub containerd: Daemon,
+    pub runtime: Daemon,
     pub identity: NodeIdentity,
     /// Where it serves its own API, as `status.daemonEndpoints` says.
     pub port: u16,
@@ -69,13 +72,13 @@ impl Kubelet {
         enter: &[String],
     ) -> Result<Self> {
         let programs = binaries::find(&binaries::KUBELET)?;
-        let containerd = start_containerd(cluster, &identity, &programs["containerd"])?;
+        let runtime = start_runtime(cluster, &identity)?;
         let port = free_port()?;
         let kubelet = start_kubelet(cluster, &identity, (enter, &programs["kubelet"]), port, configuration)?;
-        Ok(Self { kubelet, containerd, identity, port })
+        Ok(Self { kubelet, runtime, identity, port })
     }
 
-    /// Kills it, waits, and lets `meanwhile` do what it likes; then starts it again as the same Node. Its containerd
+    /// Kills it, waits, and lets `meanwhile` do what it likes; then starts it again as the same Node. Its runtime
     /// goes on.
     pub fn restart(
         &mut self,
@@ -92,22 +95,29 @@ impl Kubelet {
 
     /// The way to its runtime, as a setting names it.
     pub fn runtime_endpoint(&self) -> String {
-        format!("unix://{}/containerd.sock", self.identity.dir.display())
+        format!("unix://{}", self.runtime_socket().display())
     }
 
-    /// Kills its containerd, lets `meanwhile` do what it likes, and starts it again.
+    pub fn runtime_socket(&self) -> PathBuf {
+        runtime_socket(&self.identity)
+    }
+
+    /// Kills its runtime, lets `meanwhile` do what it likes, and starts it again.
     pub fn restart_runtime(&mut self, cluster: &Cluster, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.containerd.kill()?;
+        self.runtime.kill()?;
         meanwhile()?;
-        self.containerd =
-            start_containerd(cluster, &self.identity, &binaries::find(&binaries::KUBELET)?["containerd"])?;
+        self.runtime = start_runtime(cluster, &self.identity)?;
         Ok(())
     }
 
     /// Takes its network configuration away, and gives it back.
-    pub fn without_network(&self, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub fn without_network(&mut self, cluster: &Cluster, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
         let file = self.identity.dir.join("cni").join(NETWORK_FILE);
         fs::remove_file(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        if crio::is_wanted() {
+            // It keeps a network whose file is gone.
+            self.restart_runtime(cluster, || Ok(()))?;
+        }
         meanwhile()?;
         fs::write(&file, NETWORK).map_err(|e| format!("{}: {e}", file.display()))
     }
@@ -115,7 +125,7 @@ impl Kubelet {
     /// Waits until the API server has its Node with Ready=True; an early end of either program ends the wait.
     pub fn wait_until_ready(&mut self, cluster: &Cluster) -> Result<serde_json::Value> {
         wait_until("the kubelet's Node to be Ready", START_WITHIN, || {
-            if let Err(e) = self.kubelet.check().and_then(|()| self.containerd.check()) {
+            if let Err(e) = self.kubelet.check().and_then(|()| self.runtime.check()) {
                 return Ok(Err(e));
             }
             let node = cluster.get_node(&self.identity.name)?;
@@ -124,7 +134,7 @@ impl Kubelet {
                 ready => Err(format!("it is {ready:?}")),
             }
         })
-        .map_err(|e| format!("{e}\n{}\n{}", self.kubelet.log_tail(15), self.containerd.log_tail(10)))?
+        .map_err(|e| format!("{e}\n{}\n{}", self.kubelet.log_tail(15), self.runtime.log_tail(10)))?
     }
 }
 
@@ -160,12 +170,36 @@ impl Runtime {
 impl Drop for Kubelet {
     fn drop(&mut self) {
         self.kubelet.let_go();
-        self.containerd.let_go();
+        self.runtime.let_go();
     }
 }
 
-fn start_containerd(cluster: &Cluster, identity: &NodeIdentity, program: &Path) -> Result<Daemon> {
-    start_with_network(cluster, identity, program, (NETWORK_FILE, NETWORK), "")
+/// What its runtime calls itself.
+pub fn runtime_name() -> &'static str {
+    if crio::is_wanted() { "cri-o" } else { "containerd" }
+}
+
+fn runtime_socket(identity: &NodeIdentity) -> PathBuf {
+    identity.dir.join(if crio::is_wanted() { "crio.sock" } else { "containerd.sock" })
+}
+
+fn start_runtime(cluster: &Cluster, identity: &NodeIdentity) -> Result<Daemon> {
+    if crio::is_wanted() {
+        let networks = identity.dir.join("cni");
+        if !networks.exists() {
+            write_network(identity, NETWORK_FILE, NETWORK)?;
+        }
+        return crio::start(cluster, identity, &networks, &runtime_socket(identity));
+    }
+    let programs = binaries::find(&binaries::KUBELET)?;
+    start_with_network(cluster, identity, &programs["containerd"], (NETWORK_FILE, NETWORK), "")
+}
+
+fn write_network(identity: &NodeIdentity, file: &str, text: &str) -> Result<()> {
+    let networks = identity.dir.join("cni");
+    fs::create_dir_all(&networks)
+        .and_then(|()| fs::write(networks.join(file), text))
+        .map_err(|e| format!("cannot write {}: {e}", networks.display()))
 }
 
 /// `cni`: more lines of that section.
@@ -177,10 +211,7 @@ fn start_with_network(
     cni: &str,
 ) -> Result<Daemon> {
     let dir = identity.dir.display();
-    let networks = identity.dir.join("cni");
-    fs::create_dir_all(&networks)
-        .and_then(|()| fs::write(networks.join(file), text))
-        .map_err(|e| format!("cannot write {}: {e}", networks.display()))?;
+    write_network(identity, file, text)?;
     let text = format!(
         r#"version = 3
 root = "{dir}/containerd-root"
@@ -206,13 +237,16 @@ conf_dir = "{dir}/cni"
     fs::write(&configuration, text).map_err(|e| format!("cannot write {}: {e}", configuration.display()))?;
     let command = [program.display().to_string(), format!("--config={}", configuration.display())];
     let mut daemon = Daemon::start(cluster.home(), &format!("{}-containerd", identity.name), &command)?;
-    let socket = identity.dir.join("containerd.sock");
-    wait_until("containerd to listen", START_WITHIN, || match daemon.check() {
-        Err(e) => Ok(Err(e)),
-        Ok(()) => UnixStream::connect(&socket).map(|_| Ok(())).map_err(|e| e.to_string()),
-    })
-    .map_err(|e| format!("{e}\n{}", daemon.log_tail(25)))??;
+    wait_until_it_listens(&mut daemon, &identity.dir.join("containerd.sock"))?;
     Ok(daemon)
+}
+
+fn wait_until_it_listens(daemon: &mut Daemon, socket: &Path) -> Result<()> {
+    wait_until("the container runtime to listen", START_WITHIN, || match daemon.check() {
+        Err(e) => Ok(Err(e)),
+        Ok(()) => UnixStream::connect(socket).map(|_| Ok(())).map_err(|e| e.to_string()),
+    })
+    .map_err(|e| format!("{e}\n{}", daemon.log_tail(25)))?
 }
 
 fn start_kubelet(
@@ -233,7 +267,7 @@ enforceNodeAllocatable: []
 failSwapOn: false
 makeIPTablesUtilChains: false
 imageGCHighThresholdPercent: 100
-containerRuntimeEndpoint: unix://{dir}/containerd.sock
+containerRuntimeEndpoint: unix://{}
 podLogsDir: {dir}/pod-logs
 volumePluginDir: {dir}/volume-plugins
 address: 127.0.0.1
@@ -246,6 +280,7 @@ authentication:
 authorization: {{mode: AlwaysAllow}}
 {configuration}
 "#,
+        runtime_socket(identity).display(),
         identity.authority.display()
     );
     let file = identity.dir.join("kubelet.yaml");
