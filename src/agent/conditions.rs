@@ -53,8 +53,8 @@ enum Basis {
     Nothing,
     /// Nothing but this process's first look: no change.
     FirstLook,
-    /// The last record of earlier processes.
-    Record(Moment),
+    /// The last record of earlier processes: when it was made, and which it is.
+    Record(Moment, Sequence),
     /// What this process saw since, or the server's Node.
     Known,
 }
@@ -78,7 +78,7 @@ impl Conditions {
             let mut all = rules::own().zip(&mut conditions.all);
             let Some((_, believed)) = all.find(|(kind, _)| kind == condition) else { continue };
             believed.status = Some(*to);
-            believed.basis = Basis::Record(record.at);
+            believed.basis = Basis::Record(record.at, record.sequence);
             believed.change = Some(Change { at: record.at, record: Some(record.sequence), is_reported: false });
         }
         conditions
@@ -158,14 +158,15 @@ impl Conditions {
             // What nobody could judge yet is what it was.
             let status = *believed.status.get_or_insert(before);
             let outdated = match basis {
-                Basis::Record(at) => Some(at).filter(|at| is_older(*at, stored, shared, now)),
+                Basis::Record(at, record) if is_older(at, stored, shared, now) => Some(record),
                 _ => None,
             };
-            let is_outdated = |at: Moment| outdated == Some(at);
+            // Whenever it is said to have been: nobody may know, and then that is when it was told first.
+            let is_outdated = |change: &Change| outdated.is_some() && change.record == outdated;
             if status == before {
                 // What this process has seen since its first look did happen.
                 let is_first = |at: Moment| believed.first_look.is_some_and(|look| look.up == at.up);
-                let is_over = |change: &mut Change| is_outdated(change.at) || is_first(change.at);
+                let is_over = |change: &mut Change| is_outdated(change) || is_first(change.at);
                 believed.change.take_if(|change| outdated.is_some() && is_over(change));
                 // A report of before that one came late, and wrote an earlier time over it.
                 let fell_back = |(_, told): &(Moment, Wall)| stored_since(stored).is_some_and(|since| since < *told);
@@ -174,7 +175,7 @@ impl Conditions {
                 }
                 continue;
             }
-            let rests_on_it = believed.change.is_some_and(|change| is_outdated(change.at));
+            let rests_on_it = believed.change.as_ref().is_some_and(is_outdated);
             match believed.first_look {
                 Some(look) if basis == Basis::FirstLook || rests_on_it => {
                     // What a Node said that was made after that look has changed since.

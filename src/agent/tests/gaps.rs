@@ -199,34 +199,43 @@ fn a_report_that_came_late_does_not_take_back_since_when_a_condition_holds() {
 
 #[test]
 fn what_a_boot_without_a_clock_recorded_is_older_than_what_the_server_heard_in_this_boot() {
-    let mut script = Script::new();
-    script.has_clock = false;
-    script.offline(Duration::from_secs(30));
-    script.press_memory(true);
-    script.offline(Duration::from_secs(30));
-    let boot = BootId(BOOT.0 + 1);
-    let mut script = script.restart(boot, Duration::from_secs(5));
-    // That it is over, and that this was told, stays in memory.
-    script.disk.fails = true;
-    while script.stored.is_none() {
-        let (_, operation) = script.play_healthy(Lane::Status);
-        let is_made = matches!(operation, Operation::CreateNode { .. });
-        script.stored = is_made.then(|| stored(serde_json::from_value(body_of(&operation)).unwrap()));
+    for is_pressed_again in [false, true] {
+        let mut script = Script::new();
+        script.has_clock = false;
+        script.offline(Duration::from_secs(30));
+        script.press_memory(true);
+        script.offline(Duration::from_secs(30));
+        let boot = BootId(BOOT.0 + 1);
+        let mut script = script.restart(boot, Duration::from_secs(5));
+        // That it is over, and that this was told, stays in memory.
+        script.disk.fails = true;
+        while script.stored.is_none() {
+            let (_, operation) = script.play_healthy(Lane::Status);
+            let is_made = matches!(operation, Operation::CreateNode { .. });
+            script.stored = is_made.then(|| stored(serde_json::from_value(body_of(&operation)).unwrap()));
+        }
+        script.pass(Duration::from_secs(60));
+        script.press_memory(is_pressed_again);
+        script.pass(Duration::from_secs(60));
+        let memory = |script: &Script| script.stored.clone().unwrap().status.conditions.swap_remove(0);
+        let told = memory(&script);
+        assert_eq!(told.status, if is_pressed_again { "True" } else { "False" });
+        script.disk.fails = false;
+        let up = script.up + Duration::from_secs(5);
+        let mut script = script.restart(boot, up);
+        if is_pressed_again {
+            // What cannot be read is what it was.
+            script.facts.readings.memory = Err(Absent::new("/proc/meminfo", Why::Errno(5)));
+        }
+        let made = script.stored.clone().unwrap();
+        while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
+        // It is asked for with a time that is not of the record, which has none.
+        script.play(Lane::Status, refused(409, "AlreadyExists"));
+        script.play(Lane::Status, Ok(Document::Node(Box::new(made))));
+        script.pass(Duration::from_secs(30));
+        let again = memory(&script);
+        assert_eq!((again.status, again.last_transition_time), (told.status, told.last_transition_time));
     }
-    script.pass(Duration::from_secs(60));
-    let memory = |script: &Script| script.stored.clone().unwrap().status.conditions.swap_remove(0);
-    let told = memory(&script);
-    assert_eq!(told.status, "False");
-    script.disk.fails = false;
-    let up = script.up + Duration::from_secs(5);
-    let mut script = script.restart(boot, up);
-    let made = script.stored.clone().unwrap();
-    while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
-    script.play(Lane::Status, refused(409, "AlreadyExists"));
-    script.play(Lane::Status, Ok(Document::Node(Box::new(made))));
-    script.pass(Duration::from_secs(60));
-    let again = memory(&script);
-    assert_eq!((again.status, again.last_transition_time), (told.status, told.last_transition_time));
 }
 
 #[test]
