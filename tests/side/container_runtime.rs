@@ -186,13 +186,13 @@ fn the_images_of_a_runtime_are_told_with_the_same_names(cluster: &Cluster) -> Re
     for image in ["edge/relay:1", "edge/camera:1", "edge/modbus:1", "edge/relay:latest"] {
         registry.pull(&socket, image)?;
     }
-    let nodes = [50, 2].map(|most| -> Result<(NodeIdentity, Nodepulse)> {
+    let tells = |most: u32| -> Result<(NodeIdentity, Nodepulse)> {
         let node = cluster.node(&format!("tells-{most}-images"))?;
         let launch = Launch::with_defaults(&node).set("containerRuntimeEndpoint", &kubelet.runtime_endpoint());
         let agent = launch.set("nodeStatusMaxImages", &most.to_string()).start(cluster)?;
         Ok((node, agent))
-    });
-    let [(all, mut of_all), (two, mut of_two)] = nodes.map(|node| node.expect("an agent"));
+    };
+    let ((all, mut of_all), (two, mut of_two)) = (tells(50)?, tells(2)?);
     let images = |name: &str| -> Result<Value> { Ok(cluster.get_node(name)?["status"]["images"].clone()) };
     wait_until("the same images", WITHIN, || {
         let (theirs, ours) = (images(&kubelet.identity.name)?, images(&all.name)?);
