@@ -105,23 +105,18 @@ fn image(message: &[u8]) -> Option<Image> {
     let mut image = Image::default();
     let text =
         |bytes: &[u8]| (bytes.len() <= limits::CRI_TEXT_BYTES).then(|| String::from_utf8_lossy(bytes).into_owned());
-    for field in Fields::of(message) {
-        let names = match field? {
-            (1, Value::Bytes(id)) => {
-                image.id = text(id).unwrap_or_default();
-                continue;
-            }
-            (4, Value::Number(bytes)) => {
-                image.bytes = bytes;
-                continue;
-            }
-            (2, Value::Bytes(name)) => (&mut image.tags, name),
-            (3, Value::Bytes(name)) => (&mut image.digests, name),
-            _ => continue,
-        };
-        let (names, name) = names;
+    let add = |names: &mut Vec<String>, name: &[u8]| {
         if names.len() < limits::CRI_NAMES_PER_IMAGE {
             names.extend(text(name));
+        }
+    };
+    for field in Fields::of(message) {
+        match field? {
+            (1, Value::Bytes(id)) => image.id = text(id).unwrap_or_default(),
+            (2, Value::Bytes(name)) => add(&mut image.tags, name),
+            (3, Value::Bytes(name)) => add(&mut image.digests, name),
+            (4, Value::Number(bytes)) => image.bytes = bytes,
+            _ => {}
         }
     }
     Some(image)
