@@ -287,6 +287,11 @@ impl Pool {
         self.attempts.wake();
     }
 
+    /// Whether a connection is kept, or is being opened.
+    pub fn is_connected(&self) -> bool {
+        self.kept.borrow().is_some() || self.attempts.have_connections()
+    }
+
     /// The network is another than before: connections from local addresses that `still_works` denies are not used again,
     /// and what is under way over them, or over none yet, begins anew.
     pub fn network_changed(&self, still_works: &dyn Fn(IpAddr) -> bool) {

@@ -9,6 +9,7 @@
 mod board;
 mod identity;
 mod learned;
+mod links;
 mod overview;
 mod reload;
 mod sensors;
@@ -40,7 +41,7 @@ use super::reactor::Reactor;
 use super::resolve::Resolver;
 use super::sandbox::Sandbox;
 use super::thread::Source;
-use super::watches::{ClockWatch, LinkWatch, Request, Signals};
+use super::watches::{ClockWatch, Request, Signals};
 use super::{log, network, no_kernel, thread};
 use crate::agent::{Agent, Because, Input, Means, Notice, Output, Ticket};
 use crate::api::traffic::Cadence;
@@ -99,16 +100,6 @@ enum Message {
     Status,
 }
 
-/// After the first message about the network, so many follow that one look answers them all.
-const LINK_DEBOUNCE: Duration = Duration::from_millis(250);
-/// Least time between two looks, at first: an uplink comes back in steps, carrier, address, route.
-const LINK_PAUSE_FIRST: Duration = Duration::from_millis(250);
-/// The same while looks follow upon each other: a flapping link must not keep the processor busy.
-const LINK_PAUSE_LAST: Duration = Duration::from_secs(2);
-/// After so long without news the next look has the first pause again.
-const LINK_QUIET: Duration = Duration::from_secs(10);
-/// How often to look where the kernel does not say (a container without netlink).
-const LINK_FALLBACK: Duration = Duration::from_secs(60);
 /// A standstill that is shorter looks to everybody like the pause between two heartbeats.
 const LONG_STANDSTILL: Duration = Duration::from_secs(10);
 
@@ -265,6 +256,7 @@ impl Shared {
     async fn serve(&self, lane: Lane) {
         loop {
             let (ticket, operation) = self.requests(lane).next().await;
+            self.look_before_connecting();
             let answer = self.pool.exchange_by(operation, ticket.answer_by()).await;
             self.inbox.push(Message::Input(Input::Answered(ticket, answer)));
         }
@@ -330,28 +322,6 @@ impl Shared {
     async fn watch_signals(&self, signals: Signals) {
         while let Ok(request) = signals.next().await {
             self.inbox.push(Message::Signal(request));
-        }
-    }
-
-    async fn watch_links(&self) {
-        if let Ok(links) = LinkWatch::new(&self.reactor) {
-            // What changed before the kernel was asked to say so.
-            self.look_at_network();
-            let (mut pause, mut quiet_since) = (LINK_PAUSE_FIRST, Up::BOOT);
-            while links.changed().await.is_ok() {
-                let is_first = clock::up() - quiet_since > LINK_QUIET;
-                pause = if is_first { LINK_PAUSE_FIRST } else { (pause * 2).min(LINK_PAUSE_LAST) };
-                self.reactor.sleep_until(clock::up() + LINK_DEBOUNCE).await;
-                links.drop_queued();
-                self.look_at_network();
-                self.reactor.sleep_until(clock::up() + pause).await;
-                quiet_since = clock::up();
-            }
-        }
-        ::log::info!(target: "links-unwatched", "the kernel does not report link changes here; looking every minute");
-        loop {
-            self.reactor.sleep_until(clock::up() + LINK_FALLBACK).await;
-            self.look_at_network();
         }
     }
 

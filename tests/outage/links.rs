@@ -1,14 +1,17 @@
 //! Cables, routes and addresses that go away under a connection, and how soon the Lease is renewed over another one.
 
+use super::super::agent::Nodepulse;
 use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::requests::{SOON, is_renewal, now_us, wait_for_event, wait_for_node, wait_until_ready};
 use super::Case;
 use super::site::{Site, run};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::Signal;
 use nodepulse::io::clock;
 use nodepulse::io::reactor::Reactor;
 use nodepulse::io::watches::LinkWatch;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
@@ -18,6 +21,7 @@ pub fn cases() -> Vec<Case> {
         a_default_route_that_moves_takes_the_connection_with_it,
         another_router_on_the_same_cable_takes_the_connection_with_it,
         an_address_that_changes_takes_the_connection_with_it,
+        a_try_before_the_look_at_a_network_that_is_back_opens_the_only_connection,
         an_agent_that_was_frozen_uses_no_connection_of_before,
         a_carrier_that_comes_up_is_heard_once_for_all_its_messages,
         a_cable_that_comes_loose_again_and_again_is_a_condition_of_the_node,
@@ -42,7 +46,7 @@ pub fn wait_for_renewal(cluster: &Cluster, node: &NodeIdentity, since_us: u64, w
 }
 
 /// An agent with a second between renewals, over one connection, in a site of its own.
-fn settled(cluster: &Cluster, hint: &str) -> Result<(Site, NodeIdentity, super::super::agent::Nodepulse)> {
+fn settled(cluster: &Cluster, hint: &str) -> Result<(Site, NodeIdentity, Nodepulse)> {
     let site = Site::new(cluster)?;
     let node = cluster.node(hint)?;
     let agent = site.agent(cluster, &cluster.api, &node)?;
@@ -129,6 +133,26 @@ fn an_address_that_changes_takes_the_connection_with_it(cluster: &Cluster) -> Re
     let after = wait_for_renewal(cluster, &node, changed_us, SOON)?;
     say("an address that changed, to the next renewal", after);
     assert!(after < Duration::from_secs(3), "{after:?}");
+    agent.check()
+}
+
+fn a_try_before_the_look_at_a_network_that_is_back_opens_the_only_connection(cluster: &Cluster) -> Result<()> {
+    let (site, node, mut agent) = settled(cluster, "tried-early")?;
+    let (address, gateway) = (format!("{}/24", site.address(0)), site.gateway(0).to_string());
+    site.inside(&["ip", "address", "del", &address, "dev", "eth0"])?;
+    agent.wait_for_line(&["Lease renewal failed", "cannot connect"], SOON)?;
+    site.inside(&["ip", "address", "add", &address, "dev", "eth0"])?;
+    site.inside(&["ip", "route", "replace", "default", "via", &gateway])?;
+    // The kernel's messages wait for a quarter of a second until they are looked at; a reload tries at once.
+    agent.signal(Signal::SIGHUP)?;
+    let (back, back_us, mut seen) = (Instant::now(), now_us(), BTreeSet::new());
+    wait_until("the look at the network", SOON, || {
+        seen.extend(site.connections(cluster.api.port)?);
+        if back.elapsed() >= Duration::from_secs(2) { Ok(()) } else { Err("not yet".to_owned()) }
+    })?;
+    let after = wait_for_renewal(cluster, &node, back_us, SOON)?;
+    say("a try just after an address is back, to the next renewal", after);
+    assert_eq!(seen.len(), 1, "local ports of connections: {seen:?}; {}", agent.said()?);
     agent.check()
 }
 

@@ -1,4 +1,4 @@
-//! Turns the files of the board, what the kernel says of its network and DNS of its name into what the agent is given.
+//! Turns the files of the board, and what DNS says of its name, into what the agent is given.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use nix::libc::ETIMEDOUT;
 
+use super::super::clock;
 use super::super::container_runtime::ContainerRuntime;
-use super::super::{clock, network};
 use super::sensors::Sensors;
 use super::{Input, Message, ReadDisk, Shared};
 use crate::probe::{self, Absent, KernelLogFiles, Machine, Network, ReadingFiles, Readings, StateDisk, Why};
@@ -95,18 +95,6 @@ impl Shared {
             Box::new((board.machine.clone(), network))
         };
         Input::Looked { readings: Box::new(readings), board: (!self.board_given.replace(true)).then(whole) }
-    }
-
-    /// The kernel says that the network has changed, or cannot say that it has not.
-    pub(super) fn look_at_network(&self) {
-        let network = network::with_live_addresses(probe::network(&self.root));
-        if *self.network.borrow() != network {
-            let before = self.network.replace(network.clone());
-            self.pool.network_changed(&|local| network::still_works(&before, &network, local));
-            self.board_given.set(false);
-            self.network_changed.raise();
-            self.inbox.push(Message::Input(Input::LinkChanged));
-        }
     }
 
     /// Until DNS knows it, ever more rarely, and again after each change of the network.
