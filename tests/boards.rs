@@ -63,7 +63,7 @@ fn every_board_gives_its_golden_facts_and_its_golden_node() {
     for board in boards {
         assert!(board.join("SOURCE.md").is_file(), "{}: say in SOURCE.md what it is shaped after", board.display());
         let settings = settings(&board);
-        let facts = facts(&Root::new(&board), &settings);
+        let facts = facts(&Root::new(&board), &settings, None);
         wrong.extend(compare(&board.join("golden-facts.json"), &report::to_json(&facts)));
         wrong.extend(compare(&board.join("golden-node.json"), &node_with(&settings, facts)));
     }

@@ -52,7 +52,8 @@ impl World {
             kernel_events: false,
             ..Settings::default()
         };
-        let Facts { machine, network, readings } = probe::facts(&Root::new("/"), &settings);
+        let Facts { machine, network, readings } =
+            probe::facts(&Root::new("/"), &settings, nodepulse::io::clock::now().wall);
         let target = Target {
             authority: "127.0.0.1:6443".to_owned(),
             path_prefix: String::new(),

@@ -9,8 +9,8 @@ use super::shared::Shared;
 use crate::api::{Refusal, StatusError};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::journal::{Happened, Record};
+use crate::node::claims;
 use crate::node::desired;
-use crate::node::extended;
 use crate::node::identity;
 use crate::node::object::Node;
 use crate::node::report::LAST_OUTAGE;
@@ -50,8 +50,8 @@ pub(super) struct WantedNode {
     settled: bool,
     /// The Node may have been there before us: the next report puts right what is as no registration would leave it.
     reconciles: bool,
-    /// The last report left extended resources to the next one.
-    owes_counts: bool,
+    /// The last report left extended resources and labels to the next one.
+    owes_claims: bool,
     /// What there were complaints about in the log.
     complaints: Vec<String>,
     /// The board was looked at more often until then, as its container runtime has not been ready since the start.
@@ -270,21 +270,21 @@ impl WantedNode {
     }
 
     /// `base` brought up to date (UPD-*); `None` before the first facts, or the time of day.
-    /// `summary`: of the last outage, if that is to stand there. `keeps_counts`: it may be taken by a Node that is another by
-    /// then, so that extended resources have to wait.
+    /// `summary`: of the last outage, if that is to stand there. `keeps_claims`: it may be taken by a Node that is another by
+    /// then, so that extended resources and labels have to wait.
     pub(super) fn updated(
         &mut self,
         base: &Node,
         summary: Option<String>,
-        keeps_counts: bool,
+        keeps_claims: bool,
         shared: &mut Shared,
         now: Now,
     ) -> Option<Wanted> {
         let mut wanted = self.made(Some(base), shared, now)?;
         self.settled = !wanted.changed;
-        self.owes_counts = keeps_counts && extended::differ(base, &wanted.node);
-        if self.owes_counts {
-            extended::keep(base, &mut wanted.node);
+        self.owes_claims = keeps_claims && claims::differ(base, &wanted.node);
+        if self.owes_claims {
+            claims::keep(base, &mut wanted.node);
         }
         if let Some(summary) = summary {
             wanted.changed = true;
@@ -324,7 +324,7 @@ impl WantedNode {
     /// The server took what we computed last, and has this Node now.
     pub(super) fn acknowledged(&mut self, node: &Node) {
         self.conditions.acknowledged(node);
-        self.reconciles &= self.owes_counts;
+        self.reconciles &= self.owes_claims;
     }
 
     fn complain(&mut self, problems: Vec<NodeError>, shared: &mut Shared) {

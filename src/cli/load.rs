@@ -223,7 +223,7 @@ pub fn facts(root: &str, settings: &Settings) -> Result<(Facts, Vec<String>), Cl
         return Err(CliError::new(exit::USAGE, format!("--root {root}: {text}")));
     }
     let folder = Root::new(root);
-    let mut facts = probe::facts(&folder, settings);
+    let mut facts = probe::facts(&folder, settings, clock::now().wall);
     if root == "/" {
         facts.network = network::with_live_addresses(facts.network);
         facts.readings.health.wall_clock = Some(clock::wall_clock());

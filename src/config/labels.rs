@@ -15,9 +15,12 @@ const ALLOWED_KEYS: [&str; 11] = [
     "failure-domain.beta.kubernetes.io/region",
 ];
 const ALLOWED_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+/// Where node-feature-discovery has its labels.
+const FEATURE_DOMAINS: [&str; 2] = ["feature.node.kubernetes.io", "profile.node.kubernetes.io"];
 const KUBERNETES_DOMAINS: [&str; 2] = ["kubernetes.io", "k8s.io"];
 
-const NAME_MAX: usize = 63;
+/// Longest name of a key, and longest value.
+pub const NAME_MAX: usize = 63;
 const PREFIX_MAX: usize = 253;
 
 /// Checks the syntax, and then NodeRestriction's list: one forbidden label would fail every later request (D9). An error
@@ -32,6 +35,18 @@ pub fn check_node_label(key: &str, value: &str) -> Result<(), String> {
         "a node may not set this label on itself (NodeRestriction), every request would be refused; remove it here and \
          let an administrator run: kubectl label node NAME {key}={value}"
     ))
+}
+
+/// The same for what an owner's programs say of a board: of the Kubernetes domains only those that node-feature-discovery takes.
+pub fn check_feature_label(key: &str, value: &str) -> Result<(), String> {
+    check_key(key)?;
+    check_value(value)?;
+    let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
+    let is_kubernetes = KUBERNETES_DOMAINS.iter().any(|domain| in_domain(prefix, domain));
+    if !is_kubernetes || FEATURE_DOMAINS.iter().any(|domain| in_domain(prefix, domain)) {
+        return Ok(());
+    }
+    Err(format!("of Kubernetes' own labels only those of {} may come from a board", FEATURE_DOMAINS.join(" and ")))
 }
 
 /// Whether `key` is a qualified name; the error says what is wrong with it.

@@ -166,6 +166,14 @@ pub const KERNEL_LOG_RECORD_BYTES: usize = 8192;
 /// Bytes of the kernel's log that one look reads, a record with each system call; the next look reads on. The whole log of a
 /// board is less: its kernel keeps 128 KiB of text, or 512.
 pub const KERNEL_LOG_LOOK_BYTES: usize = 2 << 20;
+/// Labels that say what a board is and has.
+pub const FEATURE_LABELS: usize = 64;
+/// The same in bytes, with the annotation that names them.
+pub const FEATURE_LABEL_BYTES: usize = 8192;
+/// One file of `features.d`, bytes: as node-feature-discovery has it.
+pub const FEATURE_FILE_BYTES: usize = 64 * 1024;
+/// How many of those that could not be labels are named.
+pub const FEATURES_LEFT_OUT: usize = 8;
 /// Devices whose XFS has shut itself down that are kept in mind.
 pub const XFS_DEVICES: usize = 16;
 /// Names of one directory below the probe's root.

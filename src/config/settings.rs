@@ -305,6 +305,10 @@ settings! {
         "Tell the server when the machine goes down or reboots (docs/conditions.md): the Node is not Ready at once, and that is planned";
     kernel_events: bool = true, Ours "kernelEvents" "kernel-events" "true", Boolean, boolean,
         "Tell what the kernel logs of trouble as events: OOMKilling, TaskHung, KernelOops, Ext4Error, IOError (docs/conditions.md)";
+    feature_labels: bool = true, Ours "featureLabels" "feature-labels" "true", Boolean, boolean,
+        "Labels that say what the board is and has, with the names of node-feature-discovery (docs/labels.md)";
+    board_serial_label: bool = false, Ours "boardSerialLabel" "board-serial-label" "false", Boolean, boolean,
+        "A label with the serial number, nodepulse.dev/board-serial, to select a board by";
     sandbox: bool = true, Ours "sandbox" "sandbox" "true", Boolean, boolean,
         "After the start, give up every right that an agent never needs (SECURITY.md); false: keep them";
     verbosity: u8 = 2, Kubelet "logging.verbosity" "v" "2", Single("N"), number(0..=10),

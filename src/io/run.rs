@@ -7,6 +7,7 @@
 //! ```
 
 mod board;
+mod features;
 mod identity;
 mod learned;
 mod links;

@@ -5,7 +5,7 @@ use super::event::NodeEvent;
 use super::object::{Endpoint, Metadata, Node, NodeSpec, NodeStatus};
 use super::reconcile::{MANAGED_ATTACH_DETACH, NO_LOAD_BALANCER_LABEL, make_equal, reconcile, same_status};
 use super::remembered::Remembered;
-use super::{address, capacity, condition, extended, identity, version};
+use super::{address, capacity, condition, extended, feature_labels, identity, version};
 use crate::config::Settings;
 use crate::config::settings::CloudProvider;
 use crate::config::taint::{Effect, Taint};
@@ -26,7 +26,8 @@ pub fn initial(board: &Board, remembered: &Remembered) -> Update {
         taints: taints(board.settings),
         ..NodeSpec::default()
     };
-    let node = Node { metadata, spec, status: NodeStatus::default() };
+    let mut node = Node { metadata, spec, status: NodeStatus::default() };
+    feature_labels::claim(&mut node, board);
     run_setters(node, board, &mut Remembered { unschedulable: false, ..remembered.clone() })
 }
 
@@ -42,6 +43,7 @@ pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered, reconcil
         reconcile(&mut node, &initial_metadata(board), &board.facts.machine.hugepages);
     }
     extended::claim(&mut node, &board.facts.readings);
+    feature_labels::claim(&mut node, board);
     let asserted = default_labels(board).filter(|(key, _)| ASSERTED_LABELS.contains(key));
     node.metadata.labels.extend(asserted.map(|(key, value)| (key.to_owned(), value.to_owned())));
     make_equal(&mut node.metadata.annotations, &identity::annotations(&board.facts.machine), identity::ANNOTATIONS);

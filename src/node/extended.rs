@@ -1,7 +1,4 @@
 //! Turns the counts of the extended resources of the settings into those of a Node, without those that left the settings.
-//!
-//! Counts and the annotation that names them change only together, in a report that names the version it was made of: taken
-//! late, by a server that hung, one without would leave a count that nobody takes away any more.
 
 use super::board::Update;
 use super::object::{Node, ResourceList};
@@ -30,33 +27,8 @@ pub(super) fn claim(node: &mut Node, readings: &Readings) {
     node.metadata.annotations.extend(annotation(readings));
 }
 
-/// Whether they differ in counts of ours, or in which are.
-pub fn differ(base: &Node, wanted: &Node) -> bool {
-    let counts = |node: &Node, name: &str| node.status.capacity.get(name).cloned();
-    base.metadata.annotations.get(EXTENDED_RESOURCES) != wanted.metadata.annotations.get(EXTENDED_RESOURCES)
-        || claimed(wanted).any(|name| counts(base, name) != counts(wanted, name))
-}
-
-/// Leaves them as they were, for the next report to change.
-pub fn keep(base: &Node, wanted: &mut Node) {
-    let names: Vec<String> = claimed(base).chain(claimed(wanted)).map(str::to_owned).collect();
-    let lists = [
-        (&base.status.capacity, &mut wanted.status.capacity),
-        (&base.status.allocatable, &mut wanted.status.allocatable),
-    ];
-    for (before, after) in lists {
-        for name in &names {
-            after.remove(name);
-            after.extend(before.get(name).map(|count| (name.clone(), count.clone())));
-        }
-    }
-    let claim = base.metadata.annotations.get(EXTENDED_RESOURCES);
-    wanted.metadata.annotations.remove(EXTENDED_RESOURCES);
-    wanted.metadata.annotations.extend(claim.map(|names| (EXTENDED_RESOURCES.to_owned(), names.clone())));
-}
-
 /// The names in the annotation. Somebody may have written there what was never ours to take away.
-fn claimed(node: &Node) -> impl Iterator<Item = &str> {
+pub(super) fn claimed(node: &Node) -> impl Iterator<Item = &str> {
     let names = node.metadata.annotations.get(EXTENDED_RESOURCES).map_or("", String::as_str);
     names.split(',').filter(|name| is_one(name))
 }
@@ -79,6 +51,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::node::claims::{differ, keep};
     use crate::node::desired::{initial, updated};
     use crate::node::patch::{status_patch, status_patch_of_version};
     use crate::node::remembered::Remembered;

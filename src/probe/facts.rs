@@ -84,6 +84,19 @@ pub struct Machine {
     pub reset_reason: Fact<String>,
     /// Sorted by page size; empty where the kernel has none.
     pub hugepages: Vec<Hugepages>,
+    /// Of [`FeatureFiles`](super::FeatureFiles), where somebody asked for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<Features>,
+}
+
+/// What the labels of a Node say of its board.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Features {
+    pub labels: TextMap<String>,
+    /// Some of what is no label, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<Absent>,
 }
 
 /// A serial number or a MAC address of the board that is not the one it goes by.

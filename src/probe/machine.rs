@@ -42,6 +42,7 @@ pub fn machine(root: &Root) -> Machine {
         swap_total_bytes: of_table(MEMINFO, &meminfo, memory::swap_total_bytes),
         reset_reason: reset::reason(root),
         hugepages: hugepages(root),
+        features: None,
     }
 }
 

@@ -13,6 +13,7 @@ mod cloud;
 mod container_runtime;
 mod cpu;
 pub mod facts;
+mod features;
 mod file_systems;
 mod health;
 mod identity;
@@ -37,9 +38,10 @@ mod wear;
 
 pub use cloud::complete as complete_by_cloud;
 pub use facts::{
-    Absent, ContainerImage, ContainerRuntime, Fact, Facts, FileSystem, HandlerFeatures, Health, KernelPlaces,
+    Absent, ContainerImage, ContainerRuntime, Fact, Facts, Features, FileSystem, HandlerFeatures, Health, KernelPlaces,
     KernelTrouble, Machine, Network, Readings, RuntimeFeatures, RuntimeHandler, StateDisk, Why,
 };
+pub use features::{FeatureFiles, NFD as NFD_PREFIX, as_label};
 pub use health::HealthFiles;
 pub use kernel_log::{KernelLogFiles, TASK_HUNG, kernel_reason};
 pub use machine::machine;
@@ -50,10 +52,14 @@ pub use resources::count as extended_resources;
 pub use root::Root;
 
 use crate::config::Settings;
+use crate::time::Wall;
 
 /// Everything the Node is made from, read now. Paths of the settings are below `root`, as the agent itself would name them.
-pub fn facts(root: &Root, settings: &Settings) -> Facts {
-    Facts { machine: machine(root), readings: readings(root, settings), network: network(root) }
+/// `wall`: what an owner says of a board may expire.
+pub fn facts(root: &Root, settings: &Settings, wall: Option<Wall>) -> Facts {
+    let mut machine = machine(root);
+    machine.features = settings.feature_labels.then(|| FeatureFiles::new(root).read(&machine, true, wall));
+    Facts { machine, readings: readings(root, settings), network: network(root) }
 }
 
 /// What a person should know of the facts although they are what the files say, one sentence each.

@@ -13,10 +13,14 @@ const DEFAULT: &str = "Linux";
 
 /// `PRETTY_NAME`, the last one as a shell would have it, with quotes and escapes undone; the kubelet takes off only `"`.
 pub(super) fn pretty_name(text: &str) -> String {
+    value(text, "PRETTY_NAME").unwrap_or_else(|| DEFAULT.to_owned())
+}
+
+/// The same of any key; `None`: there is none, or it says nothing.
+pub(super) fn value(text: &str, key: &str) -> Option<String> {
     let lines = text.trim_start_matches('\u{FEFF}').lines();
-    let value = lines.filter_map(|line| line.trim().strip_prefix("PRETTY_NAME=")).next_back();
-    let name = attribute::text(value.map(unquoted).unwrap_or_default().as_bytes());
-    if name.is_empty() { DEFAULT.to_owned() } else { name }
+    let value = lines.filter_map(|line| line.trim().strip_prefix(key)?.strip_prefix('=')).next_back();
+    Some(attribute::text(unquoted(value?).as_bytes())).filter(|value| !value.is_empty())
 }
 
 /// One word of shell: `'` takes all as it is, `"` lets a backslash escape `$ " \ `` ` ``, outside it escapes anything.

@@ -26,6 +26,10 @@ pub struct Asked {
     pub extended_resources: ExtendedResources,
     /// The socket of a container runtime.
     pub container_runtime: Option<String>,
+    /// Whether labels are to say what the board is and has.
+    pub features: bool,
+    /// They are to be read anew with the look that comes.
+    pub features_anew: bool,
     /// How many of its images are to be told of.
     pub most_images: usize,
     /// What it is to be told of the addresses of pods, with the look that comes.
@@ -38,6 +42,8 @@ impl Asked {
             pids: settings.judges_pids(),
             extended_resources: settings.extended_resources.clone(),
             container_runtime: settings.container_runtime_endpoint.clone(),
+            features: settings.feature_labels,
+            features_anew: true,
             most_images: settings.node_status_max_images as usize,
             pod_cidr: None,
         }

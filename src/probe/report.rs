@@ -78,6 +78,10 @@ pub fn to_text(facts: &Facts) -> String {
         let family = if route.is_v6 { "IPv6" } else { "IPv4" };
         page.text("route", &format!("{family} default by {}, metric {}", route.interface, route.metric));
     }
+    if let Some(features) = &machine.features {
+        page.text("labels", &format!("{}, which -o json names", features.labels.len()));
+        features.left_out.iter().for_each(|absent| page.text("no label", &absent.to_string()));
+    }
     page.line("os", &machine.os_image, String::clone);
     page.line("kernel", &machine.kernel_release, String::clone);
     page.line("architecture", &machine.architecture, String::clone);
@@ -239,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_says_nothing_is_a_list_of_reasons() {
-        let nothing = facts(&Root::new("/nonexistent"), &Settings::default());
+        let nothing = facts(&Root::new("/nonexistent"), &Settings::default(), None);
         let json = to_json(&nothing);
         assert_eq!(json["machine"]["cpuCount"]["absent"], "no-such-file");
         assert_eq!(json["machine"]["cpuCount"]["path"], "/proc/cpuinfo");
@@ -252,7 +256,7 @@ mod tests {
 
     #[test]
     fn absent_facts_come_last_with_their_reason() {
-        let here = facts(&Root::new("/"), &Settings { state_directory: "/".to_owned(), ..Settings::default() });
+        let here = facts(&Root::new("/"), &Settings { state_directory: "/".to_owned(), ..Settings::default() }, None);
         let text = to_text(&here);
         assert!(text.contains("cpus           "), "{text}");
         assert!(to_json(&here)["machine"]["memoryTotalBytes"].as_u64().is_some());

@@ -14,7 +14,7 @@ use super::{Scratch, boards, files};
 #[test]
 fn a_file_cut_at_any_byte_is_a_fact_or_an_absence() {
     for board in boards() {
-        let whole = facts(&Root::new(&board), &Settings::default()).machine;
+        let whole = facts(&Root::new(&board), &Settings::default(), None).machine;
         let scratch = Scratch::of_board("cut", &board);
         let files = files(&scratch.0);
         let length = |file: &PathBuf| fs::metadata(file).unwrap().len();
@@ -163,7 +163,7 @@ fn a_file_without_end_costs_no_more_than_its_limit() {
 
 /// The facts, printed too: neither may panic.
 fn probed(root: &Path) -> Facts {
-    let facts = facts(&Root::new(root), &Settings::default());
+    let facts = facts(&Root::new(root), &Settings::default(), None);
     let printed = report::to_json(&facts).to_string().len() + report::to_text(&facts).len();
     assert!(printed > 0);
     facts

@@ -15,9 +15,9 @@ fn a_raw_capture_has_the_facts_of_the_machine_it_was_made_on() {
     let (captured, live) = (0..10)
         .find_map(|_| {
             let scratch = Scratch::new("raw");
-            let before = facts(&Root::new("/"), &Settings::default());
+            let before = facts(&Root::new("/"), &Settings::default(), None);
             let captured = capture(&scratch, &["--raw", "here"]);
-            let after = facts(&Root::new("/"), &Settings::default());
+            let after = facts(&Root::new("/"), &Settings::default(), None);
             (before.machine == after.machine && before.network == after.network).then_some((captured, after))
         })
         .unwrap();
@@ -32,7 +32,7 @@ fn a_raw_capture_has_the_facts_of_the_machine_it_was_made_on() {
 fn a_capture_keeps_no_identity_of_the_machine_it_was_made_on() {
     let scratch = Scratch::new("masked");
     let captured = capture(&scratch, &["here"]).machine;
-    let live = facts(&Root::new("/"), &Settings::default()).machine;
+    let live = facts(&Root::new("/"), &Settings::default(), None).machine;
     let pairs = [
         (captured.machine_id, live.machine_id),
         (captured.system_uuid, live.system_uuid),
@@ -61,7 +61,7 @@ fn a_capture_never_overwrites_a_board_and_takes_no_path_for_a_name() {
 fn capture(scratch: &Scratch, arguments: &[&str]) -> Facts {
     let output = run(scratch, arguments);
     assert!(output.status.success(), "{output:?}");
-    facts(&Root::new(scratch.0.join("here")), &Settings::default())
+    facts(&Root::new(scratch.0.join("here")), &Settings::default(), None)
 }
 
 fn run(scratch: &Scratch, arguments: &[&str]) -> std::process::Output {

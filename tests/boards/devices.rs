@@ -16,7 +16,7 @@ fn count(board: &Scratch, patterns: &[&str]) -> Fact<u64> {
     let patterns = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
     let extended_resources = [(NAME.to_owned(), ResourceSource::Paths(patterns))].into();
     let settings = Settings { extended_resources, ..Settings::default() };
-    facts(&Root::new(&board.0), &settings).readings.extended_resources.get(NAME).unwrap().clone()
+    facts(&Root::new(&board.0), &settings, None).readings.extended_resources.get(NAME).unwrap().clone()
 }
 
 #[test]

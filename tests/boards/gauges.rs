@@ -151,11 +151,11 @@ fn absurd_memory_is_absent_with_its_reason() {
 #[test]
 fn the_disk_is_that_of_the_directory_to_be_and_no_disk_of_a_capture() {
     let state = |directory: &str| Settings { state_directory: directory.to_owned(), ..Settings::default() };
-    let live = |directory: &str| facts(&Root::new("/"), &state(directory)).readings.node_file_system.unwrap();
+    let live = |directory: &str| facts(&Root::new("/"), &state(directory), None).readings.node_file_system.unwrap();
     let (root, to_be) = (live("/"), live("/no-such-directory/nodepulse"));
     assert_eq!((root.capacity_bytes, root.inodes), (to_be.capacity_bytes, to_be.inodes));
     assert!(root.capacity_bytes >= root.available_bytes && root.capacity_bytes > 0, "{root:?}");
-    let absent = facts(&Root::new(&board().0), &Settings::default()).readings.node_file_system.unwrap_err();
+    let absent = facts(&Root::new(&board().0), &Settings::default(), None).readings.node_file_system.unwrap_err();
     assert_eq!((absent.path.as_str(), absent.why.word()), (STATE_DIRECTORY, "implausible"));
 }
 
@@ -165,7 +165,7 @@ fn an_upgrade_of_the_system_is_on_the_node_within_the_hour_without_a_restart() {
     let release = |name: &str| board.write("etc/os-release", format!("PRETTY_NAME=\"{name}\"\n"));
     release("Debian GNU/Linux 12 (bookworm)");
     board.write("proc/sys/kernel/hostname", "edge-1\n");
-    let mut now = facts(&Root::new(&board.0), &Settings::default());
+    let mut now = facts(&Root::new(&board.0), &Settings::default(), None);
     let mut gauges = open(&board);
     release("Debian GNU/Linux 13 (trixie)");
     let looks = (1..=400).find(|_| {
@@ -195,7 +195,7 @@ fn a_machine_is_counted_again_when_other_cpus_are_there_and_only_then() {
     board.write("sys/devices/system/cpu/present", "0-1\n");
     board.write("proc/sys/kernel/hostname", "edge-1\n");
     board.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
-    let mut now = facts(&Root::new(&board.0), &Settings::default());
+    let mut now = facts(&Root::new(&board.0), &Settings::default(), None);
     let at_start = now.machine.clone();
     let mut gauges = open(&board);
     // A core is parked, hugepages and memory are added: nothing that a kubelet would see without a restart.
@@ -228,7 +228,7 @@ fn a_machine_is_counted_again_when_other_cpus_are_there_and_only_then() {
     }
     let capacity = &super::node(now)["node"]["status"]["capacity"];
     assert_eq!([&capacity["cpu"], &capacity["memory"], &capacity["hugepages-2Mi"]], ["8", "1000000Ki", "0"]);
-    let restarted = super::node(facts(&Root::new(&board.0), &Settings::default()));
+    let restarted = super::node(facts(&Root::new(&board.0), &Settings::default(), None));
     let capacity = &restarted["node"]["status"]["capacity"];
     assert_eq!([&capacity["memory"], &capacity["hugepages-2Mi"]], ["2000000Ki", "32Mi"]);
 }
@@ -238,7 +238,7 @@ fn a_size_that_could_not_be_read_at_the_start_is_read_again_until_it_can() {
     let board = board();
     board.write("proc/meminfo", "Error: no data\n");
     board.write("proc/cpuinfo", "Error: no data\n");
-    let mut machine = facts(&Root::new(&board.0), &Settings::default()).machine;
+    let mut machine = facts(&Root::new(&board.0), &Settings::default(), None).machine;
     let word = |absent: Option<Absent>| absent.map(|absent| absent.why.word());
     assert_eq!(word(machine.memory_total_bytes.clone().err()), Some("malformed"));
     assert_eq!(word(machine.cpu_count.clone().err()), Some("malformed"));

@@ -213,7 +213,7 @@ fn what_was_refused_and_why_is_in_the_report() {
     board.write("proc/cpuinfo", "processor : 0\nSerial : 1b00000000000000\n");
     board.write("sys/class/dmi/id/product_serial", "Chassis Serial Number\n");
     board.write("sys/class/dmi/id/board_serial", "BS-4711\n");
-    let facts = facts(&Root::new(&board.0), &Settings::default());
+    let facts = facts(&Root::new(&board.0), &Settings::default(), None);
     assert_eq!(facts.machine.board_serial.as_deref(), Ok("BS-4711"));
     let text = report::to_text(&facts);
     for line in [

@@ -33,7 +33,7 @@ fn internal_ip(name: &str, routes: &str, addresses: &[&str]) -> serde_json::Valu
         board.write(&format!("sys/class/net/{interface}/flags"), "0x1003\n");
         board.write(&format!("sys/class/net/{interface}/operstate"), "up\n");
     }
-    let node = super::node(nodepulse::probe::facts(&Root::new(&board.0), &Settings::default()));
+    let node = super::node(nodepulse::probe::facts(&Root::new(&board.0), &Settings::default(), None));
     node["node"]["status"]["addresses"][0]["address"].clone()
 }
 

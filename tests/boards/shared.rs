@@ -53,7 +53,7 @@ fn trees_of_real_machines_give_what_is_known_of_them() {
             continue;
         }
         let restored = restore(&tree);
-        let facts = facts(&Root::new(&restored.0), &Settings::default());
+        let facts = facts(&Root::new(&restored.0), &Settings::default(), None);
         assert!(!report::to_text(&facts).is_empty(), "{name}");
         checked += 1;
         if let Some((_, cpus, memory_kib)) = KNOWN.iter().find(|(known, ..)| *known == name) {
@@ -80,7 +80,7 @@ fn every_cpuinfo_of_the_corpus_has_processors() {
     for text in &texts {
         let scratch = Scratch::new("corpus");
         scratch.write("proc/cpuinfo", fs::read(text).unwrap());
-        let machine = facts(&Root::new(&scratch.0), &Settings::default()).machine;
+        let machine = facts(&Root::new(&scratch.0), &Settings::default(), None).machine;
         if let Ok(serial) = machine.board_serial {
             assert!(serials.insert(serial), "{}: two boards of one serial number", text.display());
         }

@@ -236,7 +236,7 @@ pub fn lived(cluster: &Cluster, program: &str) -> Result<(ApiServer, Vec<Left>)>
     }
     let start = |left: &Left| {
         let launch = left.board.launch(&left.identity, &left.kubeconfig, BOOT, true);
-        launch.program(vec![program.to_owned()]).unset("kernelEvents").start(cluster)
+        launch.program(vec![program.to_owned()]).unset("kernelEvents").unset("featureLabels").start(cluster)
     };
     let mut agents = lives.iter().map(start).collect::<Result<Vec<_>>>()?;
     for (left, agent) in lives.iter().zip(&mut agents) {

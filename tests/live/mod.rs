@@ -28,6 +28,7 @@ mod fleet;
 mod http2;
 mod k3s;
 mod kernel_log;
+mod labels;
 mod lease;
 mod leaving;
 mod left;
@@ -70,6 +71,7 @@ pub fn cases() -> Vec<Case> {
         fence::cases(),
         revoked::cases(),
         k3s::cases(),
+        labels::cases(),
         supervised::cases(),
         recipes::cases(),
         upgrade::cases(),

@@ -38,6 +38,7 @@ pub fn facts(board: &Board, name: &str) -> Facts {
         hugepages: (board.hugepages.iter())
             .map(|(page_size_bytes, pages)| Hugepages { page_size_bytes: *page_size_bytes, pages: *pages })
             .collect(),
+        features: None,
     };
     Facts { machine, readings: readings(board), network: network(board) }
 }

@@ -74,6 +74,8 @@ impl<'a> Launch<'a> {
                 ("stateDirectory".to_owned(), identity.dir.join("state").display().to_string()),
                 // One log for all tests of this machine: what one of them does would be told by the agents of others.
                 ("kernelEvents".to_owned(), "false".to_owned()),
+                // Whole Nodes are compared, by who does not know what this machine has; `labels` looks at these.
+                ("featureLabels".to_owned(), "false".to_owned()),
             ]),
             flags: Vec::new(),
             board: Vec::new(),

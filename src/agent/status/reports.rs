@@ -11,7 +11,7 @@ use super::{Base, CEILING, Request, Stage, StatusLane, VERSION_FREQUENCY};
 use crate::api::{Class, Document, Operation, PatchAnswer, Refusal};
 use crate::config::limits::TRIES_PER_RUN;
 use crate::node::object::Node;
-use crate::node::{extended, leaving, patch, report};
+use crate::node::{claims, leaving, patch, report};
 use crate::time::{Now, Up};
 
 /// Since Leases find no server, status waits for so long before it tries for itself: a server that was only restarted is
@@ -62,7 +62,7 @@ impl StatusLane {
         if let Some(wanted) = wanted.filter(|wanted| wanted.changed || must_send) {
             // Where nobody else writes, what came of it need not be read.
             let is_known = self.report_due.is_some() && !(wanted.changed || takes_any || self.conflicts > 0);
-            let names_version = !self.is_large && (is_known || extended::differ(base, &wanted.node));
+            let names_version = !self.is_large && (is_known || claims::differ(base, &wanted.node));
             let patch = if names_version { patch::status_patch_of_version } else { patch::status_patch };
             let body = match (is_unsure, in_full) {
                 (true, _) => report::whole_status(base, &wanted.node, |kind| self.wanted.is_ours(kind, now)),

@@ -452,6 +452,7 @@ fn facts() -> Facts {
             swap_total_bytes: Ok(0),
             reset_reason: text("WatchdogReset"),
             hugepages: Vec::new(),
+            features: None,
         },
         readings: Readings {
             memory: Ok(MemoryUse { available_bytes: 3 << 30, source: MemorySource::CgroupV2 }),

@@ -8,6 +8,7 @@ use nix::libc::ETIMEDOUT;
 
 use super::super::clock;
 use super::super::container_runtime::ContainerRuntime;
+use super::features::FeatureLooks;
 use super::sensors::Sensors;
 use super::{Input, Message, ReadDisk, Shared};
 use crate::probe::{self, Absent, KernelLogFiles, Machine, Network, ReadingFiles, Readings, StateDisk, Why};
@@ -31,7 +32,7 @@ pub(super) struct Board {
 impl Shared {
     pub(super) async fn read_board(&self, mut board: Board, kernel_log: Option<KernelLogFiles>) {
         let (mut disk_may_hang, mut sensors) = (false, Sensors::of(&self.root, kernel_log));
-        let mut runtime = None;
+        let (mut runtime, mut features) = (None, FeatureLooks::of(&self.root));
         loop {
             self.board_wanted.raised().await;
             while self.name_addresses.borrow().is_none() {
@@ -40,6 +41,9 @@ impl Shared {
             let disk = self.read_disk(&board, disk_may_hang).await;
             disk_may_hang = disk.may_hang;
             let health = sensors.read(&self.reactor).await;
+            if self.look_for_features(&mut features, &mut board.machine).await {
+                self.board_given.set(false);
+            }
             let container_runtime = self.ask_runtime(&mut runtime).await;
             // Whoever asked meanwhile is answered as well.
             self.board_wanted.lower();

@@ -99,6 +99,7 @@ fn machine() -> Machine {
         swap_total_bytes: absent(),
         reset_reason: absent(),
         hugepages: Vec::new(),
+        features: None,
     }
 }
 

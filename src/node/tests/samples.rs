@@ -97,6 +97,7 @@ pub(crate) fn facts() -> Facts {
             swap_total_bytes: Ok(0),
             reset_reason: text("PowerLoss"),
             hugepages: vec![Hugepages { page_size_bytes: 2 * 1024 * 1024, pages: 0 }],
+            features: None,
         },
         readings: Readings {
             memory: Ok(MemoryUse { available_bytes: 8 << 30, source: MemorySource::CgroupV2 }),
