@@ -17,7 +17,7 @@ fuzz: TARGET ?= journal
 release reproducible: TARGET ?= $(MUSL)
 SECONDS ?= 60
 
-.PHONY: help build static release release-all reproducible source run test test-http1 test-cross test-vm test-fleet test-rotation test-crio test-services test-alerts test-recipes upgrade \
+.PHONY: help build static release release-all reproducible source run test test-http1 test-cross test-vm test-fleet test-nfd test-rotation test-crio test-services test-alerts test-recipes upgrade \
     packages lint deny fmt cluster bench sim mutants fuzz board install clean
 
 help: ## What each target does
@@ -67,6 +67,9 @@ test-fleet: ## Two hundred boards with one token, switched on together: Ready, a
 test-crio: ## What is held against a real kubelet and its containerd, with a real CRI-O in the place of that (Go; three minutes the first time)
 	@CRIO=1 ./tests/run --test kubelet -- runtime $(ARGS)
 
+test-nfd: ## Our labels of this machine and of every board beside those of node-feature-discovery's own worker (root, Go; two minutes the first time)
+	@NFD=1 ./tests/run --test nfd $(ARGS)
+
 test-rotation: ## Certificates of 20 s follow each other for ten minutes on the real cluster: no gap between renewals of the Lease
 	@CERTIFICATE_SECONDS=20 ROTATION_SECONDS=600 ./tests/run --test joining -- certificates_of_seconds --nocapture $(ARGS)
 
@@ -86,13 +89,13 @@ test-alerts: ## The alert rules for a fleet, by the real promtool (Go; five minu
 lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked --test cross --test vm --test fleet -- -D warnings
+	$(CARGO) clippy --locked --test cross --test vm --test fleet --test nfd -- -D warnings
 	for script in .ci/run docs/screenshot tests/run tests/boards/capture tests/recipes/run tests/vm/init tests/vm/forbidden targets/build targets/musl \
 	    targets/kubernetes/enroll targets/kubernetes/names-policy targets/kubernetes/kubectl-nodepulse targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
 	    targets/packages/install.sh; do sh -n "$$script" || exit 1; done
 	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done
 	for script in run debian enter; do bash -n tests/services/$$script || exit 1; done
-	for script in tests/alerts/run tests/cluster/build tests/boxes/parts tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
+	for script in tests/alerts/run tests/nfd/build tests/cluster/build tests/boxes/parts tests/vm/parts targets/toolchain targets/release targets/reproducible targets/source \
 	    targets/try-cross tests/mutants targets/packages/build targets/packages/sign targets/advisories; do bash -n $$script || exit 1; done
 
 deny: ## What is linked in, by cargo-deny and the advisories of today: make deny, or ARGS='bans licenses sources' without a network
