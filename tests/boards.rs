@@ -11,6 +11,8 @@ mod broken;
 mod captured;
 #[path = "boards/devices.rs"]
 mod devices;
+#[path = "boards/features.rs"]
+mod features;
 #[path = "boards/gauges.rs"]
 mod gauges;
 #[path = "boards/health.rs"]

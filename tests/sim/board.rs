@@ -10,6 +10,11 @@ pub const MEBIBYTE: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
 const USB: &str = "example.com/usb";
 const RELAY: &str = "example.com/relay";
+const CAMERA_LABEL: &str = "feature.node.kubernetes.io/usb-0e_046d_0825.present";
+const COUNT_LABEL: &str = "nodepulse.dev/scales";
+const KERNEL_LABEL: &str = "feature.node.kubernetes.io/kernel-version.full";
+/// What a board may say of itself.
+pub const LABELS: [&str; 3] = [CAMERA_LABEL, COUNT_LABEL, KERNEL_LABEL];
 /// What changes, the first ones more often: thresholds are the matter of conditions.
 const CHANGES: [u64; 27] = [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 6, 7, 8, 9, 10, 11, 11, 12, 13, 14, 15];
 /// From a router to a small server.
@@ -39,6 +44,8 @@ pub struct Board {
     pub made_read_only: bool,
     /// Extended resources of the settings, and how many there are.
     pub devices: BTreeMap<&'static str, u64>,
+    /// What its labels are to say of it, by their whole names; `None`: nobody wants to know.
+    pub labels: Option<BTreeMap<&'static str, String>>,
     /// The container runtime of the settings: the last number of its version, and `None` as long as it does not say.
     pub runtime: Option<Option<u32>>,
     /// Last parts of the addresses that the uplink has.
@@ -126,6 +133,9 @@ impl Board {
             devices: BTreeMap::from_iter(
                 [(USB, 1), (RELAY, 4)].into_iter().filter(|_| memory_bytes / PAGE_BYTES % 3 == 1),
             ),
+            // Three in five.
+            labels: (memory_bytes / PAGE_BYTES % 5 > 1)
+                .then(|| BTreeMap::from([(KERNEL_LABEL, "6.12.48".to_owned()), (CAMERA_LABEL, "true".to_owned())])),
             // One in four.
             runtime: (memory_bytes / PAGE_BYTES).is_multiple_of(4).then_some(Some(9)),
             v4: Some(10),
@@ -209,6 +219,13 @@ impl Board {
     /// The same with a device more, up to three, then none, and another runtime, or one that says nothing.
     pub fn change_and_plug(&mut self, random: &mut Random) -> &'static str {
         self.devices.entry(USB).and_modify(|count| *count = (*count + 1) % 4);
+        if let Some(labels) = &mut self.labels {
+            // The camera comes and goes, and an owner's program counts what hangs on the board.
+            if labels.remove(CAMERA_LABEL).is_none() {
+                labels.insert(CAMERA_LABEL, "true".to_owned());
+            }
+            labels.insert(COUNT_LABEL, (labels.len() * 7 % 5).to_string());
+        }
         if let Some(version) = &mut self.runtime {
             *version = version.map_or(Some(7), |patch| (patch < 9).then_some(patch + 1));
         }
@@ -263,6 +280,7 @@ impl Board {
         self.boot_id = boot_id(boot);
         // Somebody wrote other settings meanwhile.
         self.devices.remove(RELAY);
+        self.labels.iter_mut().for_each(|labels| drop(labels.insert(KERNEL_LABEL, format!("6.12.{boot}"))));
         self.made_read_only = false;
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nodepulse::probe::Facts;
 use nodepulse::probe::facts::{
-    Absent, ContainerRuntime, DefaultRoute, FileSystem, HandlerFeatures, Health, Hugepages, Interface,
+    Absent, ContainerRuntime, DefaultRoute, Features, FileSystem, HandlerFeatures, Health, Hugepages, Interface,
     InterfaceAddress, Machine, MemorySource, MemoryUse, Network, Pids, Readings, RuntimeFeatures, RuntimeHandler, Why,
 };
 
@@ -38,7 +38,10 @@ pub fn facts(board: &Board, name: &str) -> Facts {
         hugepages: (board.hugepages.iter())
             .map(|(page_size_bytes, pages)| Hugepages { page_size_bytes: *page_size_bytes, pages: *pages })
             .collect(),
-        features: None,
+        features: board.labels.as_ref().map(|labels| Features {
+            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+            left_out: Vec::new(),
+        }),
     };
     Facts { machine, readings: readings(board), network: network(board) }
 }

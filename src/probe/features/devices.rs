@@ -28,6 +28,10 @@ pub(super) fn usb(root: &Root, found: &mut Vec<Feature>) {
             continue;
         }
         let (vendor, product) = (read(device, "idVendor"), read(device, "idProduct"));
+        // One that is just being pulled says nothing any more.
+        if vendor.is_empty() || product.is_empty() {
+            continue;
+        }
         for class in classes {
             let name = format!("usb-{class}_{vendor}_{product}.present");
             found.push(Feature::nfd(&format!("{USB}/{device}"), &name, "true"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::board::{Board, DUAL_STACK};
+use super::super::board::{Board, DUAL_STACK, LABELS};
 use super::super::cut_short::CUT_SHORT;
 use super::super::facts::{IMAGE, KERNEL};
 use super::super::wanted::{NodeIp, Signal, Wanted};
@@ -89,6 +89,7 @@ impl Expected<'_> {
         ] {
             same(key, &node["metadata"]["labels"][key], Some(value))?;
         }
+        self.judge_labels(&node["metadata"])?;
         let (serial, mac) = (self.board.serial.as_deref(), self.board.mac.as_deref());
         // A board without a machine-id gets one from what else tells it apart, and says so.
         let source = serial.map(|_| "board-serial").or(mac.map(|_| "mac-address"));
@@ -104,6 +105,21 @@ impl Expected<'_> {
             same(key, &node["metadata"]["annotations"][key], value)?;
         }
         Ok(())
+    }
+
+    /// What the board is and has, that only, and the annotation that says so.
+    fn judge_labels(&self, metadata: &Value) -> Judged {
+        const PREFIX: &str = "feature.node.kubernetes.io/";
+        let nothing = BTreeMap::new();
+        let expected = self.board.labels.as_ref().unwrap_or(&nothing);
+        let is_of_board = |key: &str| key.starts_with(PREFIX) || key.starts_with("nodepulse.dev/");
+        let found: Vec<_> = texts(&metadata["labels"]).into_iter().filter(|(key, _)| is_of_board(key)).collect();
+        if !found.iter().copied().eq(expected.iter().map(|(key, value)| (*key, value.as_str()))) {
+            return Err(format!("the labels of the board are {found:?}, not {expected:?}"));
+        }
+        let names: Vec<&str> = expected.keys().map(|key| key.strip_prefix(PREFIX).unwrap_or(key)).collect();
+        let (key, names) = ("nodepulse.dev/feature-labels", names.join(","));
+        same(key, &metadata["annotations"][key], Some(names.as_str()).filter(|names| !names.is_empty()))
     }
 
     /// INI-1 to INI-5, D8: what only a Node that the agent made has, as it is sent.
@@ -127,7 +143,9 @@ impl Expected<'_> {
         if wanted.podless {
             labels.insert("node.kubernetes.io/exclude-from-external-load-balancers", "podless");
         }
-        let found = texts(&node["metadata"]["labels"]);
+        let mut found = texts(&node["metadata"]["labels"]);
+        // What the last look found of the board; at peace they are judged.
+        found.retain(|key, _| !LABELS.contains(key));
         if found != labels {
             return Err(format!("a Node is made with labels {found:?}, not {labels:?}"));
         }
