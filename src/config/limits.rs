@@ -111,8 +111,8 @@ pub const JOURNAL_MOST_BYTES: usize = 1024 * 1024;
 pub const JOURNAL_CHECKSUM_PASSES: usize = 4;
 /// Text of a server, a proxy or a certificate, characters: cut where it is read.
 pub const FOREIGN_TEXT_CHARS: usize = 256;
-/// One text of a Node or Lease that was read, bytes: a label may have 317, what the agent writes is shorter than this.
-pub const OBJECT_TEXT_BYTES: usize = 1024;
+/// One text of a Node or Lease that was read, bytes: what the agent writes is no longer, which are the names of its labels at most.
+pub const OBJECT_TEXT_BYTES: usize = 4096;
 /// One list or map of a Node or Lease that was read, bytes: once for what the agent may write, once for the rest.
 pub const OBJECT_LIST_BYTES: usize = 16 * 1024;
 /// Tries of one status run or one Lease renewal, back to back (SYN-1, LSE-7).
@@ -168,8 +168,8 @@ pub const KERNEL_LOG_RECORD_BYTES: usize = 8192;
 pub const KERNEL_LOG_LOOK_BYTES: usize = 2 << 20;
 /// Labels that say what a board is and has.
 pub const FEATURE_LABELS: usize = 64;
-/// The same in bytes, with the annotation that names them.
-pub const FEATURE_LABEL_BYTES: usize = 8192;
+/// The same in bytes, with the annotation that names them: half of it at most.
+pub const FEATURE_LABEL_BYTES: usize = 2 * OBJECT_TEXT_BYTES;
 /// One file of `features.d`, bytes: as node-feature-discovery has it.
 pub const FEATURE_FILE_BYTES: usize = 64 * 1024;
 /// How many of those that could not be labels are named.

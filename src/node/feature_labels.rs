@@ -70,9 +70,11 @@ fn named<'a>(node: &'a Node, annotation: &str) -> impl Iterator<Item = String> +
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::limits;
     use crate::node::board::Update;
     use crate::node::claims::{differ, keep};
     use crate::node::desired::{initial, updated};
+    use crate::node::patch::create_body;
     use crate::node::remembered::Remembered;
     use crate::node::tests::samples::{self, LATER, START};
     use crate::probe::{Facts, Features};
@@ -144,6 +146,20 @@ mod tests {
             assert_eq!((labelled(&after, SWAP), annotated(&after, FEATURE_LABELS)), (None, None), "{off}");
             assert_eq!(annotated(&after, BOARD_MODEL).is_none(), off);
         }
+    }
+
+    /// As many and as long as the probe tells: read from the server, they are no change.
+    #[test]
+    fn the_longest_names_are_read_back_whole() {
+        let key = |number: usize| format!("{number:02}.{}example.com/x", "y.".repeat(23));
+        let keys: Vec<String> = (0..limits::FEATURE_LABELS).map(key).collect();
+        let bytes: usize = keys.iter().map(|key| 2 * (key.len() + 1)).sum();
+        assert!((7800..=limits::FEATURE_LABEL_BYTES).contains(&bytes), "{bytes}");
+        let all = facts(&keys.iter().map(|key| (key.as_str(), "")).collect::<Vec<_>>());
+        let body = create_body(&new(&all));
+        let stored: Node = serde_json::from_str(&body).unwrap();
+        assert_eq!(claimed(&stored).count(), keys.len());
+        assert!(!next(&stored, &all).changed);
     }
 
     #[test]

@@ -50,8 +50,8 @@ fn chosen<'a>(features: impl Iterator<Item = &'a Feature>) -> Features {
         if found.labels.contains_key(key) {
             continue;
         }
-        // Once more in the annotation that says whose they are.
-        let more = 2 * key.len() + value.len();
+        // Once more in the annotation that says whose they are, with a comma.
+        let more = 2 * (key.len() + 1) + value.len();
         let checked = match labels::check_feature_label(key, value) {
             Err(problem) => Err(format!("{key}={value}: {problem}")),
             Ok(()) if found.labels.len() == limits::FEATURE_LABELS => {
