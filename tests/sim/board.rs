@@ -259,9 +259,14 @@ impl Board {
         what
     }
 
-    /// CPUs, memory and storage can be read.
-    pub fn is_sized(&self) -> bool {
-        self.uncounted.is_none() && self.disk.is_ok()
+    /// What makes it Ready: CPUs, memory and storage can be read, and its container runtime is not down.
+    pub fn means(&self) -> [bool; 2] {
+        [self.uncounted.is_none() && self.disk.is_ok(), self.has_runtime()]
+    }
+
+    /// As far as it is to have one.
+    pub fn has_runtime(&self) -> bool {
+        self.runtime != Some(None)
     }
 
     /// At peace, what can be read can be read: the truth is then one.

@@ -68,7 +68,7 @@ pub fn readings(board: &Board) -> Readings {
     }
 }
 
-/// One that is ready, whatever it says.
+/// One that is ready, or says nothing at all: that is known to be down, as a kubelet calls it.
 fn runtime(patch: Option<u32>) -> ContainerRuntime {
     let said = patch.map_or("Unknown".to_owned(), |patch| format!("2.2.{patch}"));
     let handler = |name: &str| RuntimeHandler { name: name.to_owned(), features: HandlerFeatures::default() };
@@ -77,6 +77,7 @@ fn runtime(patch: Option<u32>) -> ContainerRuntime {
     ContainerRuntime {
         version: format!("containerd://{said}"),
         handlers: handlers.collect(),
+        problems: patch.is_none().then(|| "container runtime is down".to_owned()).into_iter().collect(),
         features: patch.map(|patch| RuntimeFeatures { supplemental_groups_policy: patch > 8 }),
         ..ContainerRuntime::default()
     }

@@ -87,10 +87,10 @@ impl World {
                     // Found when it wakes, with no outage in between: told at once.
                     self.watch.disturbed(self.now_us);
                 }
-                let was_sized = self.board.is_sized();
+                let had = self.board.means();
                 let what = self.board.change_and_plug(&mut self.random);
                 self.trace.say(|| format!("    {what}"));
-                self.sizes_changed(was_sized);
+                self.means_changed(had);
             }
             Happening::Away => self.announce(),
             Happening::Back => self.call_off(),
@@ -139,13 +139,26 @@ impl World {
         }
     }
 
-    /// RDY-3: a Node whose sizes nobody has read is not Ready, and Ready once they are there.
-    fn sizes_changed(&mut self, was_sized: bool) {
+    /// RDY-3, RDY-4: a Node whose sizes nobody has read, or whose container runtime is down, is not Ready, and Ready once that is over.
+    fn means_changed(&mut self, had: [bool; 2]) {
         let (wall_us, by) = (self.server_wall_us(), self.teller());
-        if was_sized != self.board.is_sized() {
+        let [is_sized, has_runtime] = self.board.means();
+        if had != [is_sized, has_runtime] {
             self.resized_us = Some(wall_us);
+        }
+        if had[0] != is_sized {
             self.events.may_be_told("Ready", None, wall_us, FOREVER, by);
         }
+        if had[1] != has_runtime {
+            self.events.ready_may_change(wall_us, by);
+        }
+    }
+
+    /// So may Ready, where what cannot be read any more had been read for a while (seed 89455); and by its runtime where the disk
+    /// lost the record of it (seed 88151673).
+    pub fn may_have_been_unready(&self, before_us: i64, since_us: i64) -> bool {
+        let is_lost = self.board.runtime.is_some() && self.plan.is_disk_slow() && since_us > before_us;
+        is_lost || self.board.means().contains(&false) || self.resized_us.is_some_and(|at_us| at_us > before_us)
     }
 
     /// With the Node: the next one is schedulable, which is told (SCH-1).
@@ -297,9 +310,9 @@ impl World {
         self.storage.fails_until_us = self.now_us;
         self.storage.slow_until_us = self.now_us;
         self.resume();
-        let was_sized = self.board.is_sized();
+        let had = self.board.means();
         self.board.make_readable();
-        self.sizes_changed(was_sized);
+        self.means_changed(had);
         if self.plan.wanted.others_bytes.take().is_some() {
             // Whoever pays for it has enough.
             self.spending.begins_anew();

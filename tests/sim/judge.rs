@@ -132,7 +132,7 @@ impl World {
             self.conditions.is_since(kind, stored_us, &mut self.excuses)?;
             judge_condition(node, kind, self.conditions.status(kind).unwrap_or("False"))?;
         }
-        judge_condition(node, "Ready", "True")?;
+        judge_condition(node, "Ready", if self.board.has_runtime() { "True" } else { "False" })?;
         let conditions = node["status"]["conditions"].as_array().map_or(0, Vec::len);
         let budget = condition(node, BUDGET);
         if budget.is_some_and(|budget| budget["status"] != "False") || budget.is_some() && !self.had_budget {
@@ -146,7 +146,7 @@ impl World {
         }
         self.judge_heartbeat(node)?;
         let taints = node["spec"]["taints"].to_string();
-        if taints.contains("unreachable") || taints.contains("not-ready") {
+        if taints.contains("unreachable") || taints.contains("not-ready") && self.board.has_runtime() {
             return Err(format!("the controller still taints it: {taints}"));
         }
         Expected { name: &self.plan.name, board: &self.board, wanted: &self.plan.wanted }.judge(node)
@@ -194,6 +194,7 @@ impl World {
             "Ready" => {
                 self.departure.count == 0
                     && was_sized
+                    && self.board.runtime.is_none()
                     && *size == "True"
                     && after.get("Ready").is_some_and(|now| now == "False")
             }

@@ -73,6 +73,10 @@ impl World {
             // Who was said to go down is Ready again.
             self.events.may_be_told("Ready", Some("True"), at_us, FOREVER, by);
         }
+        if self.board.runtime.is_some() {
+            // What it became while nobody looked is found now (seed 88103849).
+            self.events.ready_may_change(at_us, by);
+        }
         self.events.may_be_told("Schedulable", None, at_us, FOREVER, by);
     }
 

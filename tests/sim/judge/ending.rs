@@ -2,7 +2,7 @@
 
 use super::super::absence::AWAY;
 use super::conditions::TOLERANCE_US;
-use super::events::{BUDGET, Events, Happening, Teller, Told, fits};
+use super::events::{BUDGET, Events, FOREVER, Happening, Teller, Told, fits};
 use super::excuse::{Excuse, Excuses};
 use super::matching::matched;
 use super::node::WORDS;
@@ -102,6 +102,14 @@ impl Events {
             ));
         }
         Ok(())
+    }
+
+    /// The runtime of the board is down, or is there again: what Ready is by that is told once, from then on, and has a record.
+    pub fn ready_may_change(&mut self, from_us: i64, by: Teller) {
+        self.may_be_told("Ready", None, from_us, FOREVER, by);
+        if let Some(last) = self.happened.last_mut() {
+            (last.is_recorded, last.is_synced) = (true, false);
+        }
     }
 
     /// That it is over, which this process has found at its start, it dates only now.

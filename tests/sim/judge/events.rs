@@ -58,7 +58,7 @@ pub struct Happening {
     /// Since when who found it knows what was before, and has a record of it: one that began to be written before that has not
     /// got it (seed 2015699).
     known_us: i64,
-    is_synced: bool,
+    pub is_synced: bool,
 }
 
 /// One sighting: an event under its name, and which repeat of it.

@@ -31,7 +31,7 @@ impl Excuse {
             Excuse::TimeIsLost => 7,
             Excuse::DatedAnew => 142,
             Excuse::NeverChanged => 50_114_848,
-            Excuse::ToldAsRepeat => 9992,
+            Excuse::ToldAsRepeat => 15_976,
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct Expected<'a> {
 }
 
 /// All of ours, their statuses being what they may be: status, reason, message, event (PRS-1 to PRS-6, RDY-1, NPD-1).
-pub const WORDS: [(&str, &str, &str, &str, &str); 11] = [
+pub const WORDS: [(&str, &str, &str, &str, &str); 12] = [
     (
         "MemoryPressure",
         "True",
@@ -63,6 +63,7 @@ pub const WORDS: [(&str, &str, &str, &str, &str); 11] = [
         "The board did not go down unexpectedly in 24 hours",
         "NoUnexpectedReboot",
     ),
+    ("Ready", "False", "KubeletNotReady", "container runtime is down", "NodeNotReady"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status", "NodeReady"),
 ];
 
