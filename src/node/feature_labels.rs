@@ -30,17 +30,18 @@ pub(super) fn claim(node: &mut Node, board: &Board) {
     for key in before.iter().filter(|key| !wanted.contains_key(key) && !is_others(key)) {
         labels.remove(key);
     }
-    let mut names = Vec::new();
+    let mut names = String::new();
     for (key, value) in &wanted {
         let is_free = labels.get(key).is_none_or(|found| found == value || before.contains(key));
         if is_free && !is_others(key) {
             labels.insert(key.clone(), value.clone());
-            names.push(key.strip_prefix(NFD_PREFIX).unwrap_or(key));
+            names.push_str(if names.is_empty() { "" } else { "," });
+            names.push_str(key.strip_prefix(NFD_PREFIX).unwrap_or(key));
         }
     }
     let model = board.facts.machine.board_model.as_ref().ok();
     let model = model.filter(|model| board.settings.feature_labels && as_label(model) != **model).cloned();
-    let ours = [(FEATURE_LABELS, names.join(",")), (BOARD_MODEL, model.unwrap_or_default())];
+    let ours = [(FEATURE_LABELS, names), (BOARD_MODEL, model.unwrap_or_default())];
     let ours = ours.map(|(key, text)| (key.to_owned(), text)).into_iter().collect();
     make_equal(&mut node.metadata.annotations, &ours, [FEATURE_LABELS, BOARD_MODEL]);
 }

@@ -16,6 +16,8 @@ use crate::time::Wall;
 pub const NFD: &str = "feature.node.kubernetes.io/";
 /// The same of those that it has no names for.
 const OURS: &str = "nodepulse.dev/";
+/// [`limits::FEATURE_LABELS`] and [`limits::FEATURE_LABEL_BYTES`].
+const FULL: &str = "a Node gets 64 such labels at most, and 8 KiB of them";
 
 /// What may become a label.
 #[derive(Debug, Clone)]
@@ -30,44 +32,61 @@ struct Feature {
 #[derive(Debug)]
 pub struct FeatureFiles {
     root: Root,
+    machine: Box<Machine>,
     lasting: Vec<Feature>,
 }
 
-impl Feature {
-    fn nfd(path: &str, name: &str, value: &str) -> Feature {
-        Feature { path: path.to_owned(), key: [NFD, name].concat(), value: value.to_owned() }
+/// Collects them.
+struct Finder<'a> {
+    root: &'a Root,
+    found: Vec<Feature>,
+}
+
+// Once in the program, each: they are called from everywhere here.
+impl Finder<'_> {
+    /// What the file of one of the folder's names says; nothing where it is not there.
+    #[inline(never)]
+    fn text(&self, folder: &str, name: &str, file: &str) -> String {
+        self.root.read_text(&[folder, "/", name, file].concat()).unwrap_or_default()
     }
 
-    fn ours(path: &str, name: &str, value: &str) -> Feature {
-        Feature { path: path.to_owned(), key: [OURS, name].concat(), value: value.to_owned() }
+    #[inline(never)]
+    fn names(&self, folder: &str) -> Vec<String> {
+        self.root.list(folder).unwrap_or_default()
+    }
+
+    /// `prefix`: [`NFD`] or [`OURS`]; the name in two parts.
+    #[inline(never)]
+    fn add(&mut self, path: &str, prefix: &str, (name, rest): (&str, &str), value: &str) {
+        let key = [prefix, name, rest].concat();
+        self.found.push(Feature { path: path.to_owned(), key, value: value.to_owned() });
+    }
+
+    #[inline(never)]
+    fn is_so(&mut self, path: &str, prefix: &str, name: &str, rest: &str) {
+        self.add(path, prefix, (name, rest), "true");
     }
 }
 
 /// The first of a name stays.
-fn chosen<'a>(features: impl Iterator<Item = &'a Feature>) -> Features {
+#[inline(never)]
+fn chosen(features: &[&[Feature]]) -> Features {
     let (mut found, mut bytes) = (Features::default(), 0);
-    for Feature { path, key, value } in features {
+    for Feature { path, key, value } in features.iter().copied().flatten() {
         if found.labels.contains_key(key) {
             continue;
         }
         // Once more in the annotation that says whose they are, with a comma.
         let more = 2 * (key.len() + 1) + value.len();
-        let checked = match labels::check_feature_label(key, value) {
-            Err(problem) => Err(format!("{key}={value}: {problem}")),
-            Ok(()) if found.labels.len() == limits::FEATURE_LABELS => {
-                Err(format!("{key}: a Node gets {} of them at most", limits::FEATURE_LABELS))
-            }
-            Ok(()) if bytes + more > limits::FEATURE_LABEL_BYTES => {
-                Err(format!("{key}: a Node gets {} bytes of them at most", limits::FEATURE_LABEL_BYTES))
-            }
-            Ok(()) => Ok(()),
-        };
+        let is_full = found.labels.len() == limits::FEATURE_LABELS || bytes + more > limits::FEATURE_LABEL_BYTES;
+        let room = || if is_full { Err(FULL.to_owned()) } else { Ok(()) };
+        let checked = labels::check_feature_label(key, value).and_then(|()| room());
         match checked {
             Ok(()) => {
                 bytes += more;
                 found.labels.insert(key.clone(), value.clone());
             }
-            Err(why) => found.left_out.push(Absent::new(path, Why::Malformed(why))),
+            Err(why) => found.left_out.push(Absent::new(path, Why::Malformed([key, "=", value, ": ", &why].concat()))),
         }
         found.left_out.truncate(limits::FEATURES_LEFT_OUT);
     }
@@ -75,20 +94,22 @@ fn chosen<'a>(features: impl Iterator<Item = &'a Feature>) -> Features {
 }
 
 impl FeatureFiles {
-    pub fn new(root: &Root) -> FeatureFiles {
-        FeatureFiles { root: root.clone(), lasting: Vec::new() }
+    /// `machine`: the board, as it was found at the start.
+    pub fn new(root: &Root, machine: &Machine) -> FeatureFiles {
+        FeatureFiles { root: root.clone(), machine: Box::new(machine.clone()), lasting: Vec::new() }
     }
 
     /// What a board has now. `is_whole`: what hardly changes is read, too, as it is the first time. `wall`: lines of `features.d`
     /// may expire; without a clock none does.
-    pub fn read(&mut self, machine: &Machine, is_whole: bool, wall: Option<Wall>) -> Features {
+    pub fn read(&mut self, is_whole: bool, wall: Option<Wall>) -> Features {
         if is_whole || self.lasting.is_empty() {
-            self.lasting = lasting(&self.root, machine);
+            self.lasting = lasting(&self.root, &self.machine);
         }
         let mut left_out = Vec::new();
-        let mut coming = local::features(&self.root, wall, &mut left_out);
-        devices::usb(&self.root, &mut coming);
-        let mut found = chosen(coming.iter().chain(&self.lasting));
+        let found = local::features(&self.root, wall, &mut left_out);
+        let mut finder = Finder { root: &self.root, found };
+        finder.usb();
+        let mut found = chosen(&[&finder.found, &self.lasting]);
         found.left_out.append(&mut left_out);
         found.left_out.truncate(limits::FEATURES_LEFT_OUT);
         found
@@ -96,19 +117,20 @@ impl FeatureFiles {
 }
 
 /// The most telling first: where there are too many, the rest is left out.
+#[inline(never)]
 fn lasting(root: &Root, machine: &Machine) -> Vec<Feature> {
-    let mut found = Vec::new();
+    let mut finder = Finder { root, found: Vec::new() };
     let cpuinfo = root.read_whole_table(CPUINFO).unwrap_or_default();
-    board(machine, &cpuinfo, &mut found);
-    system(root, &mut found);
-    kernel(root, machine, &mut found);
-    processor::model(&cpuinfo, &mut found);
-    processor::threads(root, &mut found);
-    memory(root, &mut found);
-    devices::storage(root, &mut found);
-    devices::pci(root, &mut found);
-    processor::flags(&cpuinfo, &mut found);
-    found
+    finder.board(machine, &cpuinfo);
+    finder.system();
+    finder.kernel(machine);
+    finder.processor_model(&cpuinfo);
+    finder.processor_threads();
+    finder.memory();
+    finder.storage();
+    finder.pci();
+    finder.processor_flags(&cpuinfo);
+    finder.found
 }
 
 /// A text with what no label may hold replaced, as node-feature-discovery does it: `Raspberry_Pi_4_Model_B_Rev_1.4`.
@@ -118,78 +140,85 @@ pub fn as_label(text: &str) -> String {
     plain.trim_matches(['-', '_', '.']).to_owned()
 }
 
-/// What the device tree, or the firmware of a PC, says.
-fn board(machine: &Machine, cpuinfo: &str, found: &mut Vec<Feature>) {
-    let mut add = |path: &str, name: &str, text: &str| found.push(Feature::ours(path, name, &as_label(text)));
-    const TREE: &str = "/proc/device-tree";
-    if let Ok(model) = &machine.board_model {
-        add(&format!("{TREE}/model"), "board-model", model);
-    }
-    if let Ok([first, others @ ..]) = machine.board_compatible.as_deref() {
-        let path = format!("{TREE}/compatible");
-        add(&path, "board-compatible", first);
-        others.last().into_iter().for_each(|soc| add(&path, "soc-compatible", soc));
-    }
-    let revision = cpu::field(cpuinfo, "Revision").filter(|text| text.chars().any(|c| c != '0'));
-    revision.into_iter().for_each(|revision| add(CPUINFO, "board-revision", revision));
-}
-
-fn system(root: &Root, found: &mut Vec<Feature>) {
-    const FILE: &str = "/etc/os-release";
-    let text = root.read_table(FILE).or_else(|_| root.read_table("/usr/lib/os-release")).unwrap_or_default();
-    for key in ["ID", "VERSION_ID"] {
-        let Some(value) = os_release::value(&text, key) else { continue };
-        let parts = if key == "ID" { Vec::new() } else { numbers(&value, '.', &["major", "minor"]) };
-        found.push(Feature::nfd(FILE, &format!("system-os_release.{key}"), &value));
-        for (part, number) in parts {
-            found.push(Feature::nfd(FILE, &format!("system-os_release.{key}.{part}"), number));
+impl Finder<'_> {
+    /// What the device tree, or the firmware of a PC, says.
+    #[inline(never)]
+    fn board(&mut self, machine: &Machine, cpuinfo: &str) {
+        const TREE: &str = "/proc/device-tree";
+        let compatible = machine.board_compatible.as_deref().unwrap_or_default();
+        let soc = compatible.last().filter(|_| compatible.len() > 1);
+        let revision = cpu::field(cpuinfo, "Revision").filter(|text| text.bytes().any(|digit| digit != b'0'));
+        let texts = [
+            ("board-model", machine.board_model.as_deref().ok()),
+            ("board-compatible", compatible.first().map(String::as_str)),
+            ("soc-compatible", soc.map(String::as_str)),
+            ("board-revision", revision),
+        ];
+        for (name, text) in texts {
+            if let Some(text) = text {
+                self.add(TREE, OURS, (name, ""), &as_label(text));
+            }
         }
     }
-}
 
-fn kernel(root: &Root, machine: &Machine, found: &mut Vec<Feature>) {
-    const RELEASE: &str = "/proc/sys/kernel/osrelease";
-    if let Ok(release) = &machine.kernel_release {
-        found.push(Feature::nfd(RELEASE, "kernel-version.full", &as_label(release)));
-        for (part, number) in numbers(release, '.', &["major", "minor", "revision"]) {
-            found.push(Feature::nfd(RELEASE, &format!("kernel-version.{part}"), number));
+    #[inline(never)]
+    fn system(&mut self) {
+        const FILES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
+        let table = FILES.iter().find_map(|file| self.root.read_table(file).ok()).unwrap_or_default();
+        let [file, _] = FILES;
+        for key in ["ID", "VERSION_ID"] {
+            if let Some(value) = os_release::value(&table, key) {
+                self.add(file, NFD, ("system-os_release.", key), &value);
+                if key != "ID" {
+                    self.numbers(file, "system-os_release.VERSION_ID.", &value, &["major", "minor"]);
+                }
+            }
         }
     }
-    const SELINUX: &str = "/sys/fs/selinux/enforce";
-    if root.read_text(SELINUX).is_ok_and(|text| text.starts_with('1')) {
-        found.push(Feature::nfd(SELINUX, "kernel-selinux.enabled", "true"));
-    }
-    const REALTIME: &str = "/sys/kernel/realtime";
-    if root.read_text(REALTIME).is_ok_and(|text| text == "1") {
-        found.push(Feature::ours(REALTIME, "kernel-realtime", "true"));
-    }
-}
 
-/// The numbers that a version begins with: `6.6.31+rpt-rpi-v8` has three.
-fn numbers<'a>(version: &'a str, separator: char, names: &[&'static str]) -> Vec<(&'static str, &'a str)> {
-    let mut found = Vec::new();
-    for (name, part) in names.iter().zip(version.split(separator)) {
-        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        let (number, rest) = part.split_at(end);
-        if number.is_empty() {
-            break;
+    #[inline(never)]
+    fn kernel(&mut self, machine: &Machine) {
+        const RELEASE: &str = "/proc/sys/kernel/osrelease";
+        if let Ok(release) = &machine.kernel_release {
+            self.add(RELEASE, NFD, ("kernel-version.full", ""), &as_label(release));
+            self.numbers(RELEASE, "kernel-version.", release, &["major", "minor", "revision"]);
         }
-        found.push((*name, number));
-        if !rest.is_empty() {
-            break;
+        let switches = [
+            ("/sys/fs", "selinux/enforce", NFD, "kernel-selinux.enabled"),
+            ("/sys/kernel", "realtime", OURS, "kernel-realtime"),
+        ];
+        for (folder, file, prefix, name) in switches {
+            if self.text(folder, file, "").starts_with('1') {
+                self.is_so(folder, prefix, name, "");
+            }
         }
     }
-    found
-}
 
-fn memory(root: &Root, found: &mut Vec<Feature>) {
-    const NODES: &str = "/sys/bus/node/devices";
-    if root.list(NODES).is_ok_and(|nodes| nodes.len() > 1) {
-        found.push(Feature::nfd(NODES, "memory-numa", "true"));
+    #[inline(never)]
+    fn memory(&mut self) {
+        const NODES: &str = "/sys/bus/node/devices";
+        if self.names(NODES).len() > 1 {
+            self.is_so(NODES, NFD, "memory-numa", "");
+        }
+        const SWAPS: &str = "/proc/swaps";
+        if self.root.read_table(SWAPS).is_ok_and(|table| table.lines().filter(|line| !line.is_empty()).count() > 1) {
+            self.is_so(SWAPS, NFD, "memory-swap", "");
+        }
     }
-    const SWAPS: &str = "/proc/swaps";
-    if root.read_table(SWAPS).is_ok_and(|table| table.lines().filter(|line| !line.is_empty()).count() > 1) {
-        found.push(Feature::nfd(SWAPS, "memory-swap", "true"));
+
+    /// The numbers that a version begins with: `6.6.31+rpt-rpi-v8` has three.
+    fn numbers(&mut self, path: &str, prefix: &str, version: &str, names: &[&str]) {
+        for (name, part) in names.iter().zip(version.split('.')) {
+            let end = part.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(part.len());
+            let number = part.get(..end).unwrap_or_default();
+            if number.is_empty() {
+                break;
+            }
+            self.add(path, NFD, (prefix, name), number);
+            if end < part.len() {
+                break;
+            }
+        }
     }
 }
 
@@ -203,7 +232,7 @@ mod tests {
 
     #[test]
     fn of_two_with_one_name_the_first_is_told() {
-        let found = chosen([feature("a", "1"), feature("b", "2"), feature("a", "3")].iter());
+        let found = chosen(&[&[feature("a", "1"), feature("b", "2")], &[feature("a", "3")]]);
         let labels: Vec<_> = found.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         assert_eq!(labels, ["a=1", "b=2"]);
         assert_eq!(found.left_out, []);
@@ -213,7 +242,7 @@ mod tests {
     fn what_is_no_label_is_named_with_its_file_and_the_rest_is_told() {
         let all =
             [feature("a b", "1"), feature("kubernetes.io/hostname", "x"), feature("fine", "-"), feature("ok", "")];
-        let found = chosen(all.iter());
+        let found = chosen(&[&all]);
         assert_eq!(found.labels.keys().collect::<Vec<_>>(), ["ok"]);
         let texts: Vec<_> = found.left_out.iter().map(Absent::to_string).collect();
         assert_eq!(texts.len(), 3, "{texts:?}");
@@ -224,26 +253,34 @@ mod tests {
     #[test]
     fn neither_their_number_nor_their_bytes_grow_without_end() {
         let many: Vec<_> = (0..1000).map(|number| feature(&format!("label-{number}"), "x")).collect();
-        let found = chosen(many.iter());
+        let found = chosen(&[&many]);
         assert_eq!(found.labels.len(), 64);
         assert_eq!(found.left_out.len(), limits::FEATURES_LEFT_OUT);
         let long: Vec<_> = (10..60)
             .map(|number| feature(&format!("{}.example.com/{number}", "x".repeat(63)), &"y".repeat(63)))
             .collect();
-        let found = chosen(long.iter());
+        let found = chosen(&[&long]);
         let bytes: usize = found.labels.iter().map(|(key, value)| 2 * key.len() + value.len()).sum();
         assert!((7900..=8192).contains(&bytes), "{bytes}");
     }
 
     #[test]
     fn a_version_has_the_numbers_that_it_begins_with() {
-        let all = |text| numbers(text, '.', &["major", "minor", "revision"]);
-        assert_eq!(all("6.1.21-v8+"), [("major", "6"), ("minor", "1"), ("revision", "21")]);
-        assert_eq!(all("6.6.31+rpt-rpi-v8"), [("major", "6"), ("minor", "6"), ("revision", "31")]);
-        assert_eq!(all("5.10-rc1.2"), [("major", "5"), ("minor", "10")]);
-        assert_eq!(all("12"), [("major", "12")]);
-        assert_eq!(all("rolling"), []);
-        assert_eq!(all(""), []);
+        let root = Root::new("/nonexistent");
+        let all = |text| {
+            let mut finder = Finder { root: &root, found: Vec::new() };
+            finder.numbers("/a/file", "", text, &["major", "minor", "revision"]);
+            let found = finder.found.into_iter();
+            found.map(|one| (one.key.replace(NFD, ""), one.value)).collect::<Vec<_>>()
+        };
+        let all =
+            |text| all(text).iter().map(|(name, number)| format!("{name}={number}")).collect::<Vec<_>>().join(" ");
+        assert_eq!(all("6.1.21-v8+"), "major=6 minor=1 revision=21");
+        assert_eq!(all("6.6.31+rpt-rpi-v8"), "major=6 minor=6 revision=31");
+        assert_eq!(all("5.10-rc1.2"), "major=5 minor=10");
+        assert_eq!(all("12"), "major=12");
+        assert_eq!(all("rolling"), "");
+        assert_eq!(all(""), "");
     }
 
     #[test]

@@ -58,7 +58,7 @@ use crate::time::Wall;
 /// `wall`: what an owner says of a board may expire.
 pub fn facts(root: &Root, settings: &Settings, wall: Option<Wall>) -> Facts {
     let mut machine = machine(root);
-    machine.features = settings.feature_labels.then(|| FeatureFiles::new(root).read(&machine, true, wall));
+    machine.features = settings.feature_labels.then(|| FeatureFiles::new(root, &machine).read(true, wall));
     Facts { machine, readings: readings(root, settings), network: network(root) }
 }
 

@@ -32,27 +32,27 @@ fn labels(board: &Scratch) -> (Vec<String>, Vec<String>) {
 fn usb(board: &Scratch, name: &str, files: &[(&str, &str)]) {
     files
         .iter()
-        .for_each(|(file, text)| board.write(&format!("sys/bus/usb/devices/{name}/{file}"), &format!("{text}\n")));
+        .for_each(|(file, text)| board.write(&format!("sys/bus/usb/devices/{name}/{file}"), format!("{text}\n")));
 }
 
 #[test]
 fn what_is_plugged_in_is_seen_with_each_look_and_what_hardly_changes_only_where_that_is_asked_for() {
     let board = Scratch::new("features-looks");
     board.write("proc/sys/kernel/osrelease", "6.12.48-v8\n");
-    let (known, mut files) = (machine(&board), FeatureFiles::new(&Root::new(&board.0)));
-    let first = told(&files.read(&known, false, None)).0;
+    let mut files = FeatureFiles::new(&Root::new(&board.0), &machine(&board));
+    let first = told(&files.read(false, None)).0;
     assert_eq!(first.len(), 4, "{first:?}");
     usb(&board, "1-1", &[("bDeviceClass", "0e"), ("idVendor", "046d"), ("idProduct", "0825")]);
     board.write("sys/fs/selinux/enforce", "1");
     board.write(&format!("{LOCAL}/dock"), "relays=4\n");
-    let second = told(&files.read(&known, false, None)).0;
+    let second = told(&files.read(false, None)).0;
     assert!(second.contains(&"usb-0e_046d_0825.present=true".to_owned()) && second.contains(&"relays=4".to_owned()));
     assert_eq!(second.len(), 6, "{second:?}");
-    let third = told(&files.read(&known, true, None)).0;
+    let third = told(&files.read(true, None)).0;
     assert!(third.contains(&"kernel-selinux.enabled=true".to_owned()), "{third:?}");
     fs::remove_dir_all(board.0.join("sys/bus/usb/devices/1-1")).unwrap();
     fs::remove_dir_all(board.0.join(LOCAL)).unwrap();
-    assert_eq!(told(&files.read(&known, false, None)).0.len(), 5);
+    assert_eq!(told(&files.read(false, None)).0.len(), 5);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn what_is_no_file_of_features_costs_only_itself() {
     let board = Scratch::new("features-local");
     board.write(&format!("{LOCAL}/10-first"), "relays=4\nscales=1\n");
     board.write(&format!("{LOCAL}/9-second"), "relays=8\nbad label=1\n\u{0}\u{1}=2\n");
-    board.write(&format!("{LOCAL}/large"), &"#\n".repeat(40_000));
+    board.write(&format!("{LOCAL}/large"), "#\n".repeat(40_000));
     board.write(&format!("{LOCAL}/folder/file"), "hidden=1\n");
     board.write(&format!("{LOCAL}/.part"), "hidden=1\n");
     board.write(&format!("{LOCAL}/closed"), "");
@@ -105,15 +105,15 @@ fn neither_many_files_nor_many_lines_make_more_than_a_node_may_have() {
     }
     let (found, left_out) = labels(&board);
     assert_eq!(found.len(), 64);
-    assert!(left_out.len() <= 8 && left_out[0].contains("a Node gets 64 of them at most"), "{left_out:#?}");
+    assert!(left_out.len() <= 8 && left_out[0].contains("a Node gets 64 such labels at most"), "{left_out:#?}");
 }
 
 #[test]
 fn a_line_of_yesterday_goes_with_the_next_look() {
     let board = Scratch::new("features-expired");
     board.write(&format!("{LOCAL}/dock"), "# +expiry-time=2026-11-27T12:00:00Z\ncalibrated\n");
-    let (known, mut files) = (machine(&board), FeatureFiles::new(&Root::new(&board.0)));
-    let mut at = |stamp| told(&files.read(&known, false, Wall::parse_stamp(stamp))).0;
+    let mut files = FeatureFiles::new(&Root::new(&board.0), &machine(&board));
+    let mut at = |stamp| told(&files.read(false, Wall::parse_stamp(stamp))).0;
     assert_eq!(at("2026-11-27T12:00:00Z"), ["calibrated=true"]);
     assert_eq!(at("2026-11-27T12:00:01Z"), [""; 0]);
 }

@@ -32,7 +32,7 @@ pub(super) struct Board {
 impl Shared {
     pub(super) async fn read_board(&self, mut board: Board, kernel_log: Option<KernelLogFiles>) {
         let (mut disk_may_hang, mut sensors) = (false, Sensors::of(&self.root, kernel_log));
-        let (mut runtime, mut features) = (None, FeatureLooks::of(&self.root));
+        let (mut runtime, mut features) = (None, FeatureLooks::of(&self.root, &board.machine));
         loop {
             self.board_wanted.raised().await;
             while self.name_addresses.borrow().is_none() {

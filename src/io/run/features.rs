@@ -21,10 +21,10 @@ pub(super) struct FeatureLooks {
 }
 
 impl FeatureLooks {
-    pub fn of(root: &Root) -> FeatureLooks {
+    pub fn of(root: &Root, machine: &Machine) -> FeatureLooks {
         let (looks, whole_looks) = (Every::TEN_MINUTES, Every::HOUR);
         FeatureLooks {
-            files: Some(FeatureFiles::new(root)),
+            files: Some(FeatureFiles::new(root, machine)),
             looks,
             whole_looks,
             source: Source::new("feature-reader", 1),
@@ -41,10 +41,9 @@ impl Shared {
         let found = if !self.asked.borrow().features {
             None
         } else if looks.looks.is_due(now.up) | is_whole {
-            let mut files = looks.files.take().unwrap_or_else(|| FeatureFiles::new(&self.root));
-            let known = Machine { features: None, ..machine.clone() };
+            let mut files = looks.files.take().unwrap_or_else(|| FeatureFiles::new(&self.root, machine));
             let read = move || {
-                let features = files.read(&known, is_whole, now.wall);
+                let features = files.read(is_whole, now.wall);
                 (files, features)
             };
             let read = self.reactor.before(clock::up() + PATIENCE, looks.source.ask(read)).await;

@@ -19,12 +19,13 @@ const DIRECTORY: &str = "/etc/kubernetes/node-feature-discovery/features.d";
 const DIRECTIVE: &str = "# +";
 
 /// Of all files; what a later one says of the same name goes before. Hidden ones are left alone.
+#[inline(never)]
 pub(super) fn features(root: &Root, wall: Option<Wall>, left_out: &mut Vec<Absent>) -> Vec<Feature> {
     let mut names = root.list(DIRECTORY).unwrap_or_default();
     names.retain(|name| !name.starts_with('.'));
-    names.sort_unstable_by(|one, other| other.cmp(one));
+    names.sort_unstable();
     let mut found = Vec::new();
-    for path in names.iter().map(|name| format!("{DIRECTORY}/{name}")).filter(|path| !root.is_directory(path)) {
+    for path in names.iter().rev().map(|name| [DIRECTORY, "/", name].concat()).filter(|path| !root.is_directory(path)) {
         if found.len() > limits::FEATURE_LABELS {
             break;
         }
@@ -37,6 +38,7 @@ pub(super) fn features(root: &Root, wall: Option<Wall>, left_out: &mut Vec<Absen
 }
 
 /// The last line of a name goes before.
+#[inline(never)]
 fn of_file(path: &str, text: &str, wall: Option<Wall>, left_out: &mut Vec<Absent>) -> Vec<Feature> {
     let mut found: Vec<Feature> = Vec::new();
     let mut leave_out = |line: &str, why: &str| {

@@ -1,8 +1,8 @@
 //! Turns cpuinfo into what a processor can do: `cpu-cpuid.NEON`, with the names of node-feature-discovery.
 
+use super::super::attribute;
 use super::super::cpu::{self, CPUINFO};
-use super::super::root::Root;
-use super::Feature;
+use super::{Finder, NFD, OURS};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
@@ -37,24 +37,76 @@ const ARM_VENDORS: [(u32, &str); 13] = [
     (0xc0, "Ampere"),
 ];
 
-/// `flags` (x86), `Features` (ARM) and `isa` (RISC-V), of the first processor: what all have on a kernel that starts them all.
-pub(super) fn flags(cpuinfo: &str, found: &mut Vec<Feature>) {
-    let mut add = |name: String| found.push(Feature::nfd(CPUINFO, &["cpu-cpuid.", &name].concat(), "true"));
-    if let Some(flags) = cpu::field(cpuinfo, "flags") {
-        let has = |wanted: &str| flags.split(' ').any(|flag| flag == wanted);
-        let has_all = |(_, wanted): &(&str, &str)| wanted.split(' ').all(has);
-        X86_LEVELS.into_iter().take_while(has_all).for_each(|(level, _)| add(level.to_owned()));
-        for known in X86.split(' ') {
-            let (flag, name) = known.split_once(':').unwrap_or((known, ""));
-            if has(flag) {
-                add(if name.is_empty() { capitals(flag) } else { name.to_owned() });
+impl Finder<'_> {
+    /// `flags` (x86), `Features` (ARM) and `isa` (RISC-V), of the first processor: what all have on a kernel that starts them all.
+    #[inline(never)]
+    pub(super) fn processor_flags(&mut self, cpuinfo: &str) {
+        const CPUID: &str = "cpu-cpuid.";
+        if let Some(flags) = cpu::field(cpuinfo, "flags") {
+            let has = |wanted: &str| flags.split(' ').any(|flag| flag == wanted);
+            for (level, wanted) in X86_LEVELS {
+                if !wanted.split(' ').all(has) {
+                    break;
+                }
+                self.is_so(CPUINFO, NFD, CPUID, level);
+            }
+            for known in X86.split(' ') {
+                let (flag, name) = known.split_once(':').unwrap_or((known, ""));
+                if has(flag) {
+                    let name = if name.is_empty() { capitals(flag) } else { name.to_owned() };
+                    self.is_so(CPUINFO, NFD, CPUID, &name);
+                }
             }
         }
-    } else if let Some(features) = cpu::field(cpuinfo, "Features") {
-        features.split_whitespace().for_each(|feature| add(of_arm(feature)));
-    } else if let Some(isa) = cpu::field(cpuinfo, "isa") {
-        let extensions = of_riscv(isa).map(|name| ["cpu-isa.", &name].concat());
-        found.extend(extensions.map(|name| Feature::ours(CPUINFO, &name, "true")));
+        for feature in cpu::field(cpuinfo, "Features").unwrap_or_default().split(' ').filter(|name| !name.is_empty()) {
+            self.is_so(CPUINFO, NFD, CPUID, &of_arm(feature));
+        }
+        // `rv64imafdc_zicsr_zba` has the extensions I, M, A, F, D, C, ZICSR and ZBA.
+        let isa = cpu::field(cpuinfo, "isa").and_then(|isa| isa.get("rv64".len()..)).unwrap_or_default();
+        let (letters, names) = isa.split_once('_').unwrap_or((isa, ""));
+        let letters =
+            letters.char_indices().filter_map(|(place, letter)| letters.get(place..place + letter.len_utf8()));
+        for extension in letters.chain(names.split('_').filter(|name| !name.is_empty())) {
+            self.is_so(CPUINFO, OURS, "cpu-isa.", &capitals(extension));
+        }
+    }
+
+    /// Vendor, family and model of the first processor, as node-feature-discovery numbers them: of ARM from the MIDR, which
+    /// cpuinfo has in parts.
+    #[inline(never)]
+    pub(super) fn processor_model(&mut self, cpuinfo: &str) {
+        let mut add = |name: &str, value: &str| self.add(CPUINFO, NFD, ("cpu-model.", name), value);
+        let number = |key| attribute::hexadecimal(cpu::field(cpuinfo, key)?);
+        if let Some(vendor) = cpu::field(cpuinfo, "vendor_id") {
+            let known = X86_VENDORS.iter().find(|(name, _)| *name == vendor);
+            add("vendor_id", known.map_or(vendor, |(_, name)| name));
+            for (name, key) in [("family", "cpu family"), ("id", "model")] {
+                cpu::field(cpuinfo, key).into_iter().for_each(|value| add(name, value));
+            }
+        } else if let Some(implementer) = number("CPU implementer") {
+            let known = ARM_VENDORS.iter().find(|(known, _)| *known == implementer);
+            known.iter().for_each(|(_, name)| add("vendor_id", name));
+            // The architecture is 15: what it has is told one by one, as all since ARMv7 do.
+            let revision = cpu::field(cpuinfo, "CPU revision").and_then(|text| text.parse::<u32>().ok());
+            if let (Some(variant), Some(part), Some(revision)) = (number("CPU variant"), number("CPU part"), revision) {
+                add("family", &((variant & 0xf) << 4 | 0xf).to_string());
+                add("id", &((part & 0xfff) << 4 | revision & 0xf).to_string());
+            }
+        }
+    }
+
+    /// Whether two processors share a core. Those that are off do not say.
+    #[inline(never)]
+    pub(super) fn processor_threads(&mut self) {
+        let (mut is_known, mut are_shared) = (false, false);
+        for name in self.names(CPUS) {
+            let siblings = self.text(CPUS, &name, "/topology/thread_siblings_list");
+            is_known |= !siblings.is_empty();
+            are_shared |= siblings.contains([',', '-']);
+        }
+        if is_known {
+            self.add(CPUS, NFD, ("cpu-hardware_multithreading", ""), if are_shared { "true" } else { "false" });
+        }
     }
 }
 
@@ -70,64 +122,17 @@ fn of_arm(feature: &str) -> String {
     }
 }
 
-/// `rv64imafdc_zicsr_zba` has the extensions I, M, A, F, D, C, ZICSR and ZBA.
-fn of_riscv(isa: &str) -> impl Iterator<Item = String> {
-    let mut parts = isa.split('_');
-    let letters = parts.next().unwrap_or_default().get("rv64".len()..).unwrap_or_default();
-    let single = letters.chars().map(|letter| letter.to_ascii_uppercase().to_string());
-    single.chain(parts.filter(|name| !name.is_empty()).map(str::to_ascii_uppercase))
-}
-
-/// Vendor, family and model of the first processor, as node-feature-discovery numbers them: of ARM from the MIDR, which cpuinfo
-/// has in parts.
-pub(super) fn model(cpuinfo: &str, found: &mut Vec<Feature>) {
-    let mut add = |name: &str, value: &str| found.push(Feature::nfd(CPUINFO, &["cpu-model.", name].concat(), value));
-    let number = |key| {
-        let text = cpu::field(cpuinfo, key)?;
-        text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |digits| u32::from_str_radix(digits, 16).ok())
-    };
-    if let Some(vendor) = cpu::field(cpuinfo, "vendor_id") {
-        let known = X86_VENDORS.iter().find(|(name, _)| *name == vendor);
-        add("vendor_id", known.map_or(vendor, |(_, name)| name));
-        let numbers = [("family", "cpu family"), ("id", "model")];
-        numbers
-            .iter()
-            .filter_map(|(name, key)| Some((name, cpu::field(cpuinfo, key)?)))
-            .for_each(|(name, value)| add(name, value));
-    } else if let Some(implementer) = number("CPU implementer") {
-        let known = ARM_VENDORS.iter().find(|(known, _)| *known == implementer);
-        known.iter().for_each(|(_, name)| add("vendor_id", name));
-        // Architecture 15: what it has is told one by one, as all since ARMv7 do.
-        if let (Some(variant), Some(part), Some(revision)) =
-            (number("CPU variant"), number("CPU part"), number("CPU revision"))
-        {
-            add("family", &((variant & 0xf) << 4 | 0xf).to_string());
-            add("id", &((part & 0xfff) << 4 | revision & 0xf).to_string());
-        }
-    }
-}
-
-/// Whether two processors share a core. Those that are off do not say.
-pub(super) fn threads(root: &Root, found: &mut Vec<Feature>) {
-    let names = root.list(CPUS).unwrap_or_default();
-    let cpus = names.iter().filter(|name| name.strip_prefix("cpu").is_some_and(|rest| rest.parse::<u32>().is_ok()));
-    let siblings = |name: &String| root.read_text(&format!("{CPUS}/{name}/topology/thread_siblings_list")).ok();
-    let are_shared: Vec<bool> = cpus.filter_map(siblings).map(|list| list.contains([',', '-'])).collect();
-    if !are_shared.is_empty() {
-        let is_so = if are_shared.contains(&true) { "true" } else { "false" };
-        found.push(Feature::nfd(CPUS, "cpu-hardware_multithreading", is_so));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probe::Root;
 
     fn labels(cpuinfo: &str) -> String {
-        let mut found = Vec::new();
-        model(cpuinfo, &mut found);
-        flags(cpuinfo, &mut found);
-        let texts = found.iter().map(|one| format!("{}={}", one.key.split_once('/').unwrap().1, one.value));
+        let root = Root::new("/nonexistent");
+        let mut finder = Finder { root: &root, found: Vec::new() };
+        finder.processor_model(cpuinfo);
+        finder.processor_flags(cpuinfo);
+        let texts = finder.found.iter().map(|one| format!("{}={}", one.key.split_once('/').unwrap().1, one.value));
         texts.collect::<Vec<_>>().join(" ").replace("cpu-cpuid.", "").replace("cpu-", "").replace("=true", "")
     }
 
