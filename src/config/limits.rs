@@ -166,6 +166,8 @@ pub const KERNEL_LOG_RECORD_BYTES: usize = 8192;
 /// Bytes of the kernel's log that one look reads, a record with each system call; the next look reads on. The whole log of a
 /// board is less: its kernel keeps 128 KiB of text, or 512.
 pub const KERNEL_LOG_LOOK_BYTES: usize = 2 << 20;
+/// Names of all extended resources of the settings, bytes: one annotation of the Node has them.
+pub const RESOURCES_BYTES: usize = 1024;
 /// Labels that say what a board is and has.
 pub const FEATURE_LABELS: usize = 64;
 /// The same in bytes, with the annotation that names them: half of it at most.

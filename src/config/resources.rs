@@ -38,8 +38,8 @@ pub(super) fn extended_resources(field: &Field<'_>, findings: &mut Findings) -> 
     }
     // They stand in one annotation of the Node.
     let bytes = names.join(",").len();
-    if bytes > limits::OBJECT_TEXT_BYTES {
-        let text = format!("has names of {bytes} bytes together; {} are allowed", limits::OBJECT_TEXT_BYTES);
+    if bytes > limits::RESOURCES_BYTES {
+        let text = format!("has names of {bytes} bytes together; {} are allowed", limits::RESOURCES_BYTES);
         return Err(field.problem(text));
     }
     let read = |(name, entry): (&str, Field<'_>)| {

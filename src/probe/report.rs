@@ -79,7 +79,9 @@ pub fn to_text(facts: &Facts) -> String {
         page.text("route", &format!("{family} default by {}, metric {}", route.interface, route.metric));
     }
     if let Some(features) = &machine.features {
-        page.text("labels", &format!("{}, which -o json names", features.labels.len()));
+        if !features.labels.is_empty() {
+            page.text("labels", &format!("{}, which -o json names", features.labels.len()));
+        }
         features.left_out.iter().for_each(|absent| page.text("no label", &absent.to_string()));
     }
     page.line("os", &machine.os_image, String::clone);
