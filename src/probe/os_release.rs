@@ -57,6 +57,7 @@ mod tests {
         assert_eq!(pretty_name("PRETTY_NAME='It''s a \\ \"board\"'"), "Its a \\ \"board\"");
         assert_eq!(pretty_name("PRETTY_NAME=\"\\$5 \\\"gateway\\\" \\n\""), "$5 \"gateway\" \\n");
         assert_eq!(pretty_name("PRETTY_NAME=Buildroot\\ 2026"), "Buildroot 2026");
+        assert_eq!(pretty_name("PRETTY_NAME='a \\\" b'"), "a \\\" b", "between these all is as it is");
     }
 
     #[test]
