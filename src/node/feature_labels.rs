@@ -8,7 +8,7 @@ use super::object::Node;
 use super::reconcile::make_equal;
 use crate::config::labels;
 use crate::config::text_map::TextMap;
-use crate::probe::{NFD_PREFIX, as_label};
+use crate::probe::{NFD_PREFIX, as_label, whole_key};
 
 /// Annotation with the labels that this board has put on the Node, with commas between them; those of node-feature-discovery
 /// without what they all begin with.
@@ -64,8 +64,7 @@ pub(super) fn claimed(node: &Node) -> impl Iterator<Item = String> {
 
 fn named<'a>(node: &'a Node, annotation: &str) -> impl Iterator<Item = String> + use<'a> {
     let names = node.metadata.annotations.get(annotation).map_or("", String::as_str);
-    let key = |name: &str| if name.contains('/') { name.to_owned() } else { [NFD_PREFIX, name].concat() };
-    names.split(',').map(key).filter(|key| labels::check_feature_label(key, "").is_ok())
+    names.split(',').map(whole_key).filter(|key| labels::check_feature_label(key, "").is_ok())
 }
 
 #[cfg(test)]

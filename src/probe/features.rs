@@ -133,6 +133,11 @@ fn lasting(root: &Root, machine: &Machine) -> Vec<Feature> {
     finder.found
 }
 
+/// The key of a label whose name may have no domain: that is node-feature-discovery's then.
+pub fn whole_key(name: &str) -> String {
+    if name.contains('/') { name.to_owned() } else { [NFD, name].concat() }
+}
+
 /// A text with what no label may hold replaced, as node-feature-discovery does it: `Raspberry_Pi_4_Model_B_Rev_1.4`.
 pub fn as_label(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

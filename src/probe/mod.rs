@@ -41,7 +41,7 @@ pub use facts::{
     Absent, ContainerImage, ContainerRuntime, Fact, Facts, Features, FileSystem, HandlerFeatures, Health, KernelPlaces,
     KernelTrouble, Machine, Network, Readings, RuntimeFeatures, RuntimeHandler, StateDisk, Why,
 };
-pub use features::{FeatureFiles, NFD as NFD_PREFIX, as_label};
+pub use features::{FeatureFiles, NFD as NFD_PREFIX, as_label, whole_key};
 pub use health::HealthFiles;
 pub use kernel_log::{KernelLogFiles, TASK_HUNG, kernel_reason};
 pub use machine::machine;

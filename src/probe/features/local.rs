@@ -11,7 +11,7 @@
 use super::super::attribute;
 use super::super::facts::{Absent, Why};
 use super::super::root::Root;
-use super::{Feature, NFD};
+use super::{Feature, whole_key};
 use crate::config::limits;
 use crate::time::Wall;
 
@@ -65,7 +65,7 @@ fn of_file(path: &str, text: &str, wall: Option<Wall>, left_out: &mut Vec<Absent
             continue;
         }
         let (name, value) = line.split_once('=').unwrap_or((line, "true"));
-        let key = if name.contains('/') { name.to_owned() } else { [NFD, name].concat() };
+        let key = whole_key(name);
         found.retain(|known| known.key != key);
         if !std::mem::take(&mut is_skipped) && found.len() <= limits::FEATURE_LABELS {
             found.push(Feature { path: path.to_owned(), key, value: value.to_owned() });
@@ -76,6 +76,7 @@ fn of_file(path: &str, text: &str, wall: Option<Wall>, left_out: &mut Vec<Absent
 
 #[cfg(test)]
 mod tests {
+    use super::super::NFD;
     use super::*;
 
     fn labels(text: &str, now: Option<&str>) -> (Vec<String>, usize) {
