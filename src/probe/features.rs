@@ -69,7 +69,6 @@ impl Finder<'_> {
 }
 
 /// The first of a name stays.
-#[inline(never)]
 fn chosen(features: &[&[Feature]]) -> Features {
     let (mut found, mut bytes) = (Features::default(), 0);
     for Feature { path, key, value } in features.iter().copied().flatten() {
@@ -117,7 +116,6 @@ impl FeatureFiles {
 }
 
 /// The most telling first: where there are too many, the rest is left out.
-#[inline(never)]
 fn lasting(root: &Root, machine: &Machine) -> Vec<Feature> {
     let mut finder = Finder { root, found: Vec::new() };
     let cpuinfo = root.read_whole_table(CPUINFO).unwrap_or_default();
@@ -147,7 +145,6 @@ pub fn as_label(text: &str) -> String {
 
 impl Finder<'_> {
     /// What the device tree, or the firmware of a PC, says.
-    #[inline(never)]
     fn board(&mut self, machine: &Machine, cpuinfo: &str) {
         const TREE: &str = "/proc/device-tree";
         let compatible = machine.board_compatible.as_deref().unwrap_or_default();
@@ -166,7 +163,6 @@ impl Finder<'_> {
         }
     }
 
-    #[inline(never)]
     fn system(&mut self) {
         const FILES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
         let table = FILES.iter().find_map(|file| self.root.read_table(file).ok()).unwrap_or_default();
@@ -181,7 +177,6 @@ impl Finder<'_> {
         }
     }
 
-    #[inline(never)]
     fn kernel(&mut self, machine: &Machine) {
         const RELEASE: &str = "/proc/sys/kernel/osrelease";
         if let Ok(release) = &machine.kernel_release {
@@ -199,7 +194,6 @@ impl Finder<'_> {
         }
     }
 
-    #[inline(never)]
     fn memory(&mut self) {
         const NODES: &str = "/sys/bus/node/devices";
         if self.names(NODES).len() > 1 {

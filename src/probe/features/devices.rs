@@ -14,7 +14,6 @@ const PCI_CLASSES: [&str; 5] = ["03", "0b40", "12", "0108", "0280"];
 
 impl Finder<'_> {
     /// A device without a class of its own has one with each of its interfaces, which stand beside it: `1-1.2:1.0`.
-    #[inline(never)]
     pub(super) fn usb(&mut self) {
         for name in self.names(USB) {
             let (device, is_interface) = name.split_once(':').map_or((&*name, false), |(device, _)| (device, true));
@@ -30,7 +29,6 @@ impl Finder<'_> {
         }
     }
 
-    #[inline(never)]
     pub(super) fn pci(&mut self) {
         for device in self.names(PCI) {
             let [class, vendor] = ["/class", "/vendor"].map(|file| self.text(PCI, &device, file));
@@ -42,7 +40,6 @@ impl Finder<'_> {
         }
     }
 
-    #[inline(never)]
     pub(super) fn storage(&mut self) {
         let disks = self.names(BLOCK);
         if disks.iter().any(|disk| self.text(BLOCK, disk, "/queue/rotational") == "0") {

@@ -19,7 +19,6 @@ const DIRECTORY: &str = "/etc/kubernetes/node-feature-discovery/features.d";
 const DIRECTIVE: &str = "# +";
 
 /// Of all files; what a later one says of the same name goes before. Hidden ones are left alone.
-#[inline(never)]
 pub(super) fn features(root: &Root, wall: Option<Wall>, left_out: &mut Vec<Absent>) -> Vec<Feature> {
     let mut names = root.list(DIRECTORY).unwrap_or_default();
     names.retain(|name| !name.starts_with('.'));
@@ -38,7 +37,6 @@ pub(super) fn features(root: &Root, wall: Option<Wall>, left_out: &mut Vec<Absen
 }
 
 /// The last line of a name goes before.
-#[inline(never)]
 fn of_file(path: &str, text: &str, wall: Option<Wall>, left_out: &mut Vec<Absent>) -> Vec<Feature> {
     let mut found: Vec<Feature> = Vec::new();
     let mut leave_out = |line: &str, why: &str| {

@@ -39,7 +39,6 @@ const ARM_VENDORS: [(u32, &str); 13] = [
 
 impl Finder<'_> {
     /// `flags` (x86), `Features` (ARM) and `isa` (RISC-V), of the first processor: what all have on a kernel that starts them all.
-    #[inline(never)]
     pub(super) fn processor_flags(&mut self, cpuinfo: &str) {
         const CPUID: &str = "cpu-cpuid.";
         if let Some(flags) = cpu::field(cpuinfo, "flags") {
@@ -73,7 +72,6 @@ impl Finder<'_> {
 
     /// Vendor, family and model of the first processor, as node-feature-discovery numbers them: of ARM from the MIDR, which
     /// cpuinfo has in parts.
-    #[inline(never)]
     pub(super) fn processor_model(&mut self, cpuinfo: &str) {
         let mut add = |name: &str, value: &str| self.add(CPUINFO, NFD, ("cpu-model.", name), value);
         let number = |key| attribute::hexadecimal(cpu::field(cpuinfo, key)?);
@@ -96,7 +94,6 @@ impl Finder<'_> {
     }
 
     /// Whether two processors share a core. Those that are off do not say.
-    #[inline(never)]
     pub(super) fn processor_threads(&mut self) {
         let (mut is_known, mut are_shared) = (false, false);
         for name in self.names(CPUS) {
