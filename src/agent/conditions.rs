@@ -53,8 +53,8 @@ enum Basis {
     Nothing,
     /// Nothing but this process's first look: no change.
     FirstLook,
-    /// The last record of earlier processes: when it was made, and which it is.
-    Record(Moment, Sequence),
+    /// The last record of earlier processes, of a change from what the one before it had changed to, if there is one.
+    Record { made: Moment, sequence: Sequence, one_before: Option<Moment> },
     /// What this process saw since, or the server's Node.
     Known,
 }
@@ -77,8 +77,12 @@ impl Conditions {
             let Happened::ConditionChanged { condition, to, .. } = &record.what else { continue };
             let mut all = rules::own().zip(&mut conditions.all);
             let Some((_, believed)) = all.find(|(kind, _)| kind == condition) else { continue };
+            let one_before = match believed.basis {
+                Basis::Record { made, .. } => Some(made),
+                _ => None,
+            };
             believed.status = Some(*to);
-            believed.basis = Basis::Record(record.at, record.sequence);
+            believed.basis = Basis::Record { made: record.at, sequence: record.sequence, one_before };
             believed.change = Some(Change { at: record.at, record: Some(record.sequence), is_reported: false });
         }
         conditions
@@ -111,7 +115,7 @@ impl Conditions {
     /// The server's Node is known: where only a first look spoke, this is what was before.
     ///
     /// A record is less than that where the server knows of a later change: the record of that one was lost with a disk
-    /// that failed.
+    /// that failed. So is one that was made then, of a change from what the server knew to be over.
     pub(super) fn node_known(&mut self, node: &Node, shared: &mut Shared, now: Now) {
         self.look_for_others(node, shared, now);
         self.compare(node, shared, now);
@@ -157,8 +161,15 @@ impl Conditions {
             };
             // What nobody could judge yet is what it was.
             let status = *believed.status.get_or_insert(before);
+            let is_older = |made: Moment| is_older(made, stored, shared, now);
+            let is_still = |record: Sequence| believed.change.is_some_and(|change| change.record == Some(record));
             let outdated = match basis {
-                Basis::Record(at, record) if is_older(at, stored, shared, now) => Some(record),
+                Basis::Record { made, sequence, .. } if is_older(made) => Some(sequence),
+                Basis::Record { sequence, one_before: Some(made), .. }
+                    if status == before && is_still(sequence) && is_older(made) =>
+                {
+                    Some(sequence)
+                }
                 _ => None,
             };
             // Whenever it is said to have been: nobody may know, and then that is when it was told first.
@@ -189,6 +200,8 @@ impl Conditions {
                     believed.status = Some(before);
                     believed.change = None;
                 }
+                // A Node was made while this looked other than it turned out to be, or somebody wrote it: it is put right now.
+                _ if believed.change.is_some_and(|change| is_older(change.at)) => believed.change = None,
                 _ => {}
             }
         }

@@ -154,11 +154,9 @@ impl World {
         }
     }
 
-    /// So may Ready, where what cannot be read any more had been read for a while (seed 89455); and by its runtime where the
-    /// record of it is lost (seeds 88151673, 89027975).
-    pub fn may_have_been_unready(&self, before_us: i64, since_us: i64) -> bool {
-        let is_lost = self.board.runtime.is_some() && since_us > before_us;
-        is_lost || self.board.means().contains(&false) || self.resized_us.is_some_and(|at_us| at_us > before_us)
+    /// So may Ready, where what cannot be read any more had been read for a while (seed 89455).
+    pub fn may_have_been_unready(&self, before_us: i64) -> bool {
+        self.board.means().contains(&false) || self.resized_us.is_some_and(|at_us| at_us > before_us)
     }
 
     /// With the Node: the next one is schedulable, which is told (SCH-1).

@@ -5,11 +5,11 @@ use super::*;
 use crate::probe::{ContainerImage, ContainerRuntime, HandlerFeatures, RuntimeFeatures, RuntimeHandler};
 
 const DOWN: &str = "container runtime is down";
-const NO_NETWORK: &str =
+pub(super) const NO_NETWORK: &str =
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:x";
 const SECOND: Duration = Duration::from_secs(1);
 
-fn runtime(problems: &[&str]) -> ContainerRuntime {
+pub(super) fn runtime(problems: &[&str]) -> ContainerRuntime {
     ContainerRuntime {
         version: "containerd://2.2.9".to_owned(),
         problems: problems.iter().map(|&one| one.to_owned()).collect(),
@@ -39,7 +39,7 @@ pub(super) fn keep(node: &mut Node, patch: &Value) {
     }
 }
 
-fn says(script: &mut Script, said: ContainerRuntime) {
+pub(super) fn says(script: &mut Script, said: ContainerRuntime) {
     script.facts.readings.container_runtime = Some(said);
 }
 

@@ -22,6 +22,7 @@ mod lease;
 mod leaving;
 mod looks;
 mod outage;
+mod outdated;
 mod overview;
 mod registration;
 mod replay;

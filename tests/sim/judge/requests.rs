@@ -349,7 +349,7 @@ impl World {
             // It may have been another in between, untold. Within the tolerance that needs the very second (seed 3046133).
             let within_us = if off_us > TOLERANCE_US { TOLERANCE_US } else { ROUNDED_US };
             let is_true = off_us > ROUNDED_US && self.conditions.is_within(kind, new.since_us, within_us);
-            let is_resized = self.may_have_been_unready(old.since_us, new.since_us);
+            let is_resized = self.may_have_been_unready(old.since_us);
             // Who went and came back between two reports is away since then; and what a process lost of the day's count with
             // the power or a full disk, it has to spend again (seed 1000877).
             let is_later = new.since_us > old.since_us && REPEATING.contains(&kind.as_str());

@@ -1,0 +1,132 @@
+//! What was recorded, and the server knows more of: whose time a condition has.
+
+use super::container_runtime::{NO_NETWORK, runtime, says};
+use super::disk::{kinds, on_disk, waiting};
+use super::outage::settled;
+use super::*;
+
+#[test]
+fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
+    // The last: the Node's is so little later that the clocks of two processes may say so of what came before the record.
+    for (pressed, later_s) in
+        [(Some(true), None), (Some(false), None), (Some(false), Some(2)), (None, None), (Some(true), Some(1))]
+    {
+        let mut script = settled();
+        script.offline(Duration::from_secs(30));
+        script.press_memory(true);
+        script.offline(Duration::from_secs(30));
+        assert_eq!(kinds(&on_disk(&script)), ["began", "changed"]);
+        // That it is over, and that all was told, stays in memory.
+        script.disk.fails = true;
+        script.pass(Duration::from_secs(60));
+        script.press_memory(false);
+        script.pass(Duration::from_secs(400));
+        script.disk.fails = false;
+        let up = script.up + Duration::from_secs(5);
+        let mut script = script.restart(BOOT, up);
+        match pressed {
+            Some(pressed) => script.press_memory(pressed),
+            None => script.facts.readings.memory = Err(Absent::new("sys/fs/cgroup/memory.stat", Why::Empty)),
+        }
+        let mut stored = script.stored.clone().unwrap();
+        let recorded = on_disk(&script)[1].at.wall.unwrap();
+        if let Some(later_s) = later_s {
+            let later = Wall::from_unix_seconds(recorded.unix_seconds() + later_s);
+            stored.status.conditions[0].last_transition_time = later.to_seconds_stamp();
+            script.stored = Some(stored.clone());
+        }
+        let memory = stored.status.conditions[0].clone();
+        assert_eq!(memory.status, "False");
+        while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
+        script.play(Lane::Status, refused(409, "AlreadyExists"));
+        script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
+        let looked = script.wall(0).unwrap().to_seconds_stamp();
+        while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }) {}
+        let told = &script.stored.unwrap().status.conditions[0];
+        let expected = match (pressed, later_s) {
+            (Some(true), Some(_)) => ("True", recorded.to_seconds_stamp()),
+            (Some(true), None) => ("True", looked),
+            _ => ("False", memory.last_transition_time),
+        };
+        assert_eq!((told.status.as_str(), told.last_transition_time.clone()), expected);
+    }
+}
+
+#[test]
+fn what_was_seen_to_change_before_the_node_was_read_did_so_then_whatever_an_old_record_says() {
+    let mut script = settled();
+    script.offline(Duration::from_secs(30));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(30));
+    script.disk.fails = true;
+    script.pass(Duration::from_secs(60));
+    script.press_memory(false);
+    script.pass(Duration::from_secs(400));
+    let stored = script.stored.clone().unwrap();
+    script.disk.fails = false;
+    let mut script = script.restart(BootId(2), Duration::from_secs(20));
+    script.offline(Duration::from_secs(30));
+    for pressed in [true, false] {
+        script.press_memory(pressed);
+        script.offline(Duration::from_secs(330));
+    }
+    let changed = waiting(&script).last().unwrap().at.wall.unwrap().to_seconds_stamp();
+    while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
+    script.play(Lane::Status, refused(409, "AlreadyExists"));
+    script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
+    while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }) {}
+    let memory = &script.stored.unwrap().status.conditions[0];
+    assert_eq!((memory.status.as_str(), memory.last_transition_time.clone()), ("False", changed));
+}
+
+#[test]
+fn what_a_process_took_for_a_change_for_want_of_a_lost_record_is_none_to_the_next_one() {
+    let mut script = settled();
+    script.offline(Duration::from_secs(30));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(30));
+    // That it is over stays in memory.
+    script.disk.fails = true;
+    script.pass(Duration::from_secs(60));
+    script.press_memory(false);
+    script.pass(Duration::from_secs(400));
+    script.disk.fails = false;
+    let stored = script.stored.clone().unwrap();
+    for _ in 0..2 {
+        let up = script.up + Duration::from_secs(5);
+        script = script.restart(BOOT, up);
+        while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
+        assert_eq!(kinds(&waiting(&script)).iter().filter(|&&kind| kind == "changed").count(), 2);
+        script.play(Lane::Status, refused(409, "AlreadyExists"));
+        script.play(Lane::Status, Ok(Document::Node(Box::new(stored.clone()))));
+        while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }) {}
+        let [told, before] = [script.stored.as_ref().unwrap(), &stored].map(|node| &node.status.conditions[0]);
+        assert_eq!((&*told.status, &told.last_transition_time), ("False", &before.last_transition_time));
+    }
+}
+
+#[test]
+fn a_node_that_was_made_while_it_looked_otherwise_is_put_right_now_and_not_with_the_time_of_before() {
+    let mut script = settled();
+    says(&mut script, runtime(&[NO_NETWORK]));
+    script.pass(Duration::from_secs(30));
+    says(&mut script, runtime(&[]));
+    script.offline(Duration::from_secs(30));
+    let mut stored = script.stored.clone().unwrap();
+    let ready = stored.status.conditions.iter_mut().find(|one| one.kind == "Ready").unwrap();
+    assert_eq!(ready.status, "False");
+    let made = script.wall(0).unwrap().to_seconds_stamp();
+    ready.last_transition_time.clone_from(&made);
+    script.stored = Some(stored.clone());
+    // It is gone, and made anew by a request whose answer is lost.
+    let is_asked =
+        |script: &mut Script, refusal| matches!(script.play(Lane::Status, refusal).1, Operation::ReadNode { .. });
+    while !is_asked(&mut script, refused(404, "NotFound")) {}
+    script.play(Lane::Status, refused(409, "AlreadyExists"));
+    script.play(Lane::Status, Ok(Document::Node(Box::new(stored))));
+    while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }) {}
+    let all = &script.stored.as_ref().unwrap().status.conditions;
+    let ready = all.iter().find(|one| one.kind == "Ready").unwrap();
+    assert_eq!(ready.status, "True");
+    assert!(ready.last_transition_time >= made, "{ready:?} of a Node made at {made}");
+}
