@@ -7,6 +7,8 @@ mod certificate;
 mod cri;
 #[path = "../fuzz/checks/dbus.rs"]
 mod dbus;
+#[path = "../fuzz/checks/features.rs"]
+mod features;
 #[path = "../fuzz/checks/hpack.rs"]
 mod hpack;
 #[path = "../fuzz/checks/http2_frames.rs"]
@@ -105,4 +107,9 @@ fn the_kept_words_of_a_bus_say_the_same_whole_and_in_pieces() {
 #[test]
 fn the_kept_lines_of_a_kernel_tell_of_the_same_trouble_whole_and_in_pieces() {
     replay("kernel_log", kernel_log::check);
+}
+
+#[test]
+fn the_kept_files_of_features_give_few_labels_that_their_lines_say() {
+    replay("features", features::check);
 }
