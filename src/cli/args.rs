@@ -17,6 +17,8 @@ pub struct Invocation {
     pub topic: String,
     /// Folder of `--root`.
     pub root: String,
+    /// Where each line was read is said, too.
+    pub with_sources: bool,
     pub file: Option<String>,
     pub picture: Option<Picture>,
     pub from_events: Option<String>,
@@ -151,8 +153,12 @@ fn invocation(
     };
     let root = value("--root").unwrap_or_else(|| "/".to_owned());
     let sources = Sources { config: value("--config"), flags };
-    let watch = value("--watch").is_some();
-    Ok(Invocation { command, topic, root, file, picture, from_events, until, reason, watch, format, sources })
+    let [watch, with_sources] = ["--watch", "--sources"].map(|name| value(name).is_some());
+    #[rustfmt::skip]
+    let invocation = Invocation {
+        command, topic, root, with_sources, file, picture, from_events, until, reason, watch, format, sources
+    };
+    Ok(invocation)
 }
 
 fn check_taken(row: &CommandRow, options: &[(&str, String)], flags: &[(String, String)]) -> Result<(), String> {

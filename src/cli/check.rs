@@ -17,15 +17,16 @@ use crate::config::kubeconfig::{Credentials, Kubeconfig, Material, Server, parse
 use crate::config::limits;
 use crate::config::plain_text::line;
 use crate::config::settings::{Token, lists_devices};
+use crate::config::text_map::TextMap;
 use crate::identity::cluster_info::ClusterInfo;
 use crate::identity::token::Kind;
 use crate::identity::{IdentityError, pem, pin, supervisor};
 use crate::io::identity::password_in;
 use crate::io::sandbox::Sandbox;
-use crate::io::{Session, clock, container_runtime};
+use crate::io::{Session, clock};
 use crate::node::desired::{delete_pods_command, taint_command};
 use crate::node::{NodeName, node_name};
-use crate::probe::{self, Root};
+use crate::probe::{Absent, ContainerRuntime, Fact, Facts, Features, Health, Root, Why};
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,9 +90,8 @@ struct Check {
 pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     let loaded = load::settings(sources)?;
     let mut settings = loaded.settings;
-    let root = Root::new("/");
     let kubeconfig = load::kubeconfig_or_join(&settings)?;
-    let machine = probe::machine(&root);
+    let (Facts { machine, readings, .. }, remarks_of_board) = load::facts("/", &settings)?;
     let NodeName { name: node, from, remarks } = match &kubeconfig {
         Some(kubeconfig) => load::node_name(&settings, &machine, kubeconfig)?,
         None => node_name(&settings, &machine, None)?,
@@ -106,10 +106,12 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
     };
     check.well("settings", load::settings_path(sources).unwrap_or("no file: defaults and flags"));
     check.note("settings", loaded.notices);
-    check.note("board", probe::remarks(&root));
-    check.note("cloud", load::complete(&mut settings, &root));
-    check.resources(&root, &settings);
-    check.runtime(&settings);
+    check.note("board", remarks_of_board);
+    check.note("cloud", load::complete(&mut settings, &Root::new("/")));
+    check.resources(&readings.extended_resources);
+    check.labels(machine.features);
+    check.health(&readings.health);
+    check.runtime(readings.container_runtime);
     check.well("node name", format!("{node}, from {from}"));
     check.note("node name", remarks);
     let too_open = load::too_open_files(sources, &settings, kubeconfig.as_ref())();
@@ -137,6 +139,9 @@ pub fn check(sources: &Sources) -> Result<Vec<Finding>, CliError> {
 const PODS_NAMED: usize = 10;
 
 const SET_THE_CLOCK: &str = "timedatectl set-ntp true";
+
+const READ_THE_LOG: &str =
+    "install -Dm644 /usr/share/nodepulse/kernel-log.conf /etc/systemd/system/nodepulse.service.d/kernel-log.conf";
 
 /// A certificate that ends within this time gives a warning.
 const EXPIRES_SOON: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -181,8 +186,8 @@ impl Check {
         format!("kubectl --kubeconfig {} auth whoami", self.kubeconfig)
     }
 
-    fn resources(&mut self, root: &Root, settings: &Settings) {
-        for (name, count) in probe::extended_resources(root, &settings.extended_resources) {
+    fn resources(&mut self, counts: &TextMap<Fact<u64>>) {
+        for (name, count) in counts {
             match count {
                 Ok(count) => self.well("resource", format!("{count} of {name}")),
                 Err(absent) => self.note("resource", [format!("{name} cannot be counted: {absent}")]),
@@ -190,8 +195,43 @@ impl Check {
         }
     }
 
-    fn runtime(&mut self, settings: &Settings) {
-        let Some(said) = container_runtime::once(settings) else { return };
+    fn labels(&mut self, found: Option<Features>) {
+        let Some(found) = found else { return };
+        self.well("labels", format!("{} say what this board is and has", found.labels.len()));
+        self.note("labels", found.left_out.iter().map(|absent| format!("one is left out: {absent}")));
+    }
+
+    /// What this board can be judged by, and what the user who asks may not read.
+    fn health(&mut self, health: &Health) {
+        fn said<T>(fact: &Option<Fact<T>>) -> Option<Option<&Absent>> {
+            fact.as_ref().map(|fact| fact.as_ref().err())
+        }
+        let unread = health.kernel.as_ref().map(|fact| fact.as_ref().map_or_else(Some, |log| log.unread.as_ref()));
+        let all = [
+            ("supply", said(&health.undervoltage)),
+            ("temperature", said(&health.thermal)),
+            ("wear", said(&health.storage_wear)),
+            ("errors", said(&health.file_systems)),
+            ("kernel log", unread),
+            ("uplink", said(&health.uplink)),
+            ("clock", said(&health.wall_clock)),
+            ("power", said(&health.power)),
+        ];
+        let told: Vec<&str> = all.iter().filter(|(_, said)| *said == Some(None)).map(|(name, _)| *name).collect();
+        if !told.is_empty() {
+            self.well("health", format!("judged by {} (nodepulse probe --sources)", told.join(", ")));
+        }
+        for (name, absent) in all.into_iter().filter_map(|(name, said)| Some((name, said??))) {
+            let text = format!("{name} cannot be read: {absent}");
+            match (name, &absent.why) {
+                ("kernel log", Why::NotPermitted) => self.wrong("health", Verdict::Warning, text, READ_THE_LOG),
+                _ => self.note("health", [text]),
+            }
+        }
+    }
+
+    fn runtime(&mut self, said: Option<ContainerRuntime>) {
+        let Some(said) = said else { return };
         if said.problems.is_empty() {
             self.well("runtime", said.version);
         } else {

@@ -82,7 +82,12 @@ pub const COMMANDS: &[&CommandRow] = &[
         &["--config", "--until", "--reason", "--output"],
     ),
     &command(Command::Back, "back", "End an announced absence before its time", &["--config", "--output"]),
-    &command(Command::Probe, "probe", "Show what is known about this board, and why the rest is not", SHOW),
+    &command(
+        Command::Probe,
+        "probe",
+        "Show what is known about this board, and why the rest is not",
+        &["--config", "--root", "--sources", "--output"],
+    ),
     &command(Command::Render, "render", "Show the Node that would be registered; nothing is sent", SHOW),
     &command(Command::Check, "check", "Test settings, server, clock, certificates and permissions", &["--config"]),
     &command(
@@ -135,6 +140,7 @@ pub struct OptionRow {
 pub const OPTIONS: &[OptionRow] = &[
     OptionRow { usage: "--config FILE", meaning: "Settings file instead of /etc/nodepulse/config.yaml" },
     OptionRow { usage: "--root DIR", meaning: "Read the files of another board below DIR (probe, render)" },
+    OptionRow { usage: "--sources", meaning: "Say in which file each line was read (probe)" },
     OptionRow { usage: "--file FILE", meaning: "A journal that is not in stateDirectory (journal)" },
     OptionRow { usage: "--plot", meaning: "Draw it as text, or with -o svg for a browser (journal)" },
     OptionRow { usage: "--from-events FILE", meaning: "Draw what kubectl get events -o json printed (journal)" },

@@ -39,7 +39,7 @@ use status::Status;
 use why::Why;
 
 use crate::config::plain_text;
-use crate::probe;
+use crate::probe::{self, Root};
 
 /// Runs the command that `args`, the program's own name left out, ask for; answers the exit code.
 pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
@@ -51,8 +51,9 @@ pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
 }
 
 fn execute(invocation: Invocation) -> Result<u8, CliError> {
-    let Invocation { command, topic, root, file, picture, from_events, until, reason, watch, format, mut sources } =
-        invocation;
+    #[rustfmt::skip]
+    let Invocation {
+        command, topic, root, with_sources, file, picture, from_events, until, reason, watch, format, mut sources } = invocation;
     load::read_token(&mut sources, std::io::stdin().lock())?;
     match command {
         Command::Version => print(&help::version())?,
@@ -64,7 +65,7 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             let (facts, remarks) = load::facts(&root, &load::settings(&sources)?.settings)?;
             remarks.iter().for_each(|remark| complain(remark));
             print(&match format {
-                Format::Text => probe::report::to_text(&facts),
+                Format::Text => probe::report::to_text(&facts, with_sources.then(|| Root::new(&root)).as_ref()),
                 Format::Json => document(&probe::report::to_json(&facts)),
             })?;
         }

@@ -13,7 +13,7 @@ use super::error::CliError;
 use super::load;
 use super::status::{self, Status};
 use crate::config::plain_text::line;
-use crate::probe;
+use crate::probe::{self, Root};
 use remedies::{REMEDIES, Remedy, remedy};
 
 /// What a person may ask for besides a condition and a word of the log.
@@ -44,7 +44,7 @@ pub fn why(topic: &str, sources: &Sources) -> Result<Why, CliError> {
     };
     let settings = load::settings(sources)?.settings;
     let (facts, _) = load::facts("/", &settings)?;
-    let answers = answers(topic, &page, said.as_ref(), &probe::report::to_text(&facts))?;
+    let answers = answers(topic, &page, said.as_ref(), &probe::report::to_text(&facts, Some(&Root::new("/"))))?;
     Ok(Why { answers, is_of_all: topic.is_empty() })
 }
 
@@ -72,7 +72,9 @@ fn answers(topic: &str, page: &Status, silence: Option<&CliError>, board: &str) 
             (None, None, _) => page.summary(),
         };
         let names = remedy.map(|remedy| remedy.values).unwrap_or_default();
-        let is_shown = |line: &&str| names.iter().any(|name| line.split(' ').next() == Some(name));
+        let is_of =
+            |line: &str, name: &str| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(' '));
+        let is_shown = |line: &&str| names.iter().any(|name| is_of(line, name));
         let values = board.lines().filter(is_shown).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
         Ok(Answer { topic: name.to_owned(), said, values: values.collect(), remedy })
     };
@@ -185,8 +187,8 @@ mod tests {
 
     fn of(said: Value, topic: &str) -> Result<String, CliError> {
         let page = Status::of(said);
-        answers(topic, &page, None, "memory       1.9 GiB\navailable    1.1 GiB (proc)\ndisk         3 GiB\n")
-            .map(|answers| Why { answers, is_of_all: topic.is_empty() }.to_text())
+        let board = "memory       1.9 GiB\navailable    1.1 GiB (proc)\ndisk         3 GiB\nkernel       6.12\nhealth\n  kernel log   XfsShutdown 1 times\n";
+        answers(topic, &page, None, board).map(|answers| Why { answers, is_of_all: topic.is_empty() }.to_text())
     }
 
     fn pressed() -> Value {
@@ -211,6 +213,13 @@ MemoryPressure True: kubelet has insufficient memory available
             well.starts_with("DiskPressure: the agent says that it is as it should be\n  now        disk 3 GiB\n"),
             "{well}"
         );
+    }
+
+    #[test]
+    fn what_the_board_shows_may_have_two_words_for_a_name_and_stand_below_a_heading() {
+        let text = of(pressed(), "XfsShutdown").unwrap();
+        let shown: Vec<&str> = text.lines().filter(|line| line.starts_with("  now ")).collect();
+        assert_eq!(shown, ["  now        kernel log XfsShutdown 1 times"]);
     }
 
     #[test]

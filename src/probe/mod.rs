@@ -32,6 +32,7 @@ mod reset;
 mod resources;
 mod root;
 mod routes;
+mod sources;
 mod thermal;
 mod uplink;
 mod wear;
@@ -48,7 +49,6 @@ pub use machine::machine;
 pub use network::{network, within_limit};
 pub use readings::{Asked, ReadingFiles, image_file_system, readings, state_disk};
 pub use reset::{LastReset, last_reset};
-pub use resources::count as extended_resources;
 pub use root::Root;
 
 use crate::config::Settings;

@@ -3,6 +3,9 @@
 use serde_json::{Value, json};
 
 use super::facts::{Absent, Fact, Facts, FileSystem, Health, Interface, InterfaceAddress, Machine, Pids};
+use super::features::NFD;
+use super::root::Root;
+use super::sources;
 use crate::config::plain_text;
 
 /// All facts, in camel case. An absent one is `{"absent": word, "path": ..., "why": ...}`.
@@ -24,10 +27,11 @@ fn without_results(value: Value) -> Value {
     }
 }
 
-/// What a person asks first: which board, how large, where; then what could not be had, and why.
-pub fn to_text(facts: &Facts) -> String {
+/// What a person asks first: which board, how large, where, how it fares, what is plugged in; then what could not be had, and
+/// why. `read_from`: say where each line was read, too.
+pub fn to_text(facts: &Facts, read_from: Option<&Root>) -> String {
     let Facts { machine, readings, network } = facts;
-    let mut page = Page::default();
+    let mut page = Page { read_from, ..Page::default() };
     page.line("board", &machine.board_model, String::clone);
     page.line("compatible", &machine.board_compatible, |names| names.join(" "));
     page.line("serial", &machine.board_serial, String::clone);
@@ -56,9 +60,6 @@ pub fn to_text(facts: &Facts) -> String {
             &format!("the kernel has made the file system at {mounted} read-only, as it does after errors"),
         );
     }
-    for (name, count) in &readings.extended_resources {
-        page.line(name, count, u64::to_string);
-    }
     page.line("pids", &readings.pids, |Pids { limit, used }| format!("{used} of {limit}"));
     if let Some(runtime) = &readings.container_runtime {
         let known: Vec<&str> = [&runtime.version].into_iter().chain(&runtime.problems).map(String::as_str).collect();
@@ -70,7 +71,6 @@ pub fn to_text(facts: &Facts) -> String {
             page.text("image", &format!("{name}, {}", size(bytes)));
         }
     }
-    health(&mut page, &readings.health);
     for interface in &network.interfaces {
         page.text("interface", &interface_text(interface));
     }
@@ -78,19 +78,35 @@ pub fn to_text(facts: &Facts) -> String {
         let family = if route.is_v6 { "IPv6" } else { "IPv4" };
         page.text("route", &format!("{family} default by {}, metric {}", route.interface, route.metric));
     }
-    if let Some(features) = &machine.features {
-        if !features.labels.is_empty() {
-            page.text("labels", &format!("{}, which -o json names", features.labels.len()));
-        }
-        features.left_out.iter().for_each(|absent| page.text("no label", &absent.to_string()));
-    }
     page.line("os", &machine.os_image, String::clone);
     page.line("kernel", &machine.kernel_release, String::clone);
     page.line("architecture", &machine.architecture, String::clone);
     page.line("machine-id", &machine.machine_id, String::clone);
     page.line("system-uuid", &machine.system_uuid, String::clone);
     page.line("boot-id", &machine.boot_id, String::clone);
+    page.section("health", |page| health(page, &readings.health));
+    page.section("devices", |page| devices(page, facts));
     page.finish()
+}
+
+/// What is a resource of the Node, and what a bus says of the rest.
+fn devices(page: &mut Page, Facts { machine, readings, .. }: &Facts) {
+    for (name, count) in &readings.extended_resources {
+        page.line(name, count, u64::to_string);
+    }
+    let Some(features) = &machine.features else { return };
+    for bus in ["usb", "pci"] {
+        let prefix = [NFD, bus, "-"].concat();
+        let found = features.labels.iter().filter_map(|(key, _)| key.strip_prefix(&prefix)?.strip_suffix(".present"));
+        let found: Vec<String> = found.map(|one| one.replace('_', ":")).collect();
+        if !found.is_empty() {
+            page.text(bus, &found.join(" "));
+        }
+    }
+    if !features.labels.is_empty() {
+        page.text("labels", &format!("{}, which -o json names", features.labels.len()));
+    }
+    features.left_out.iter().for_each(|absent| page.text("no label", &absent.to_string()));
 }
 
 /// What the board itself may suffer from.
@@ -141,12 +157,26 @@ pub fn size_of(machine: &Machine) -> String {
 }
 
 #[derive(Default)]
-struct Page {
+struct Page<'a> {
     known: String,
     absent: String,
+    indent: &'static str,
+    read_from: Option<&'a Root>,
 }
 
-impl Page {
+impl Page<'_> {
+    /// Lines below a heading; none without any.
+    fn section(&mut self, heading: &str, print: impl FnOnce(&mut Self)) {
+        let before = std::mem::take(&mut self.known);
+        self.indent = "  ";
+        print(self);
+        self.indent = "";
+        let lines = std::mem::replace(&mut self.known, before);
+        if !lines.is_empty() {
+            self.known += &[heading, "\n", &lines].concat();
+        }
+    }
+
     fn line<T>(&mut self, name: &str, fact: &Fact<T>, print: impl Fn(&T) -> String) {
         self.found(name, fact.as_ref().map(print));
     }
@@ -168,7 +198,10 @@ impl Page {
     }
 
     fn text(&mut self, name: &str, value: &str) {
-        self.known += &format!("{name:<14} {}\n", plain_text::line(value));
+        let place = self.read_from.map(|root| sources::of_line(root, name, value)).filter(|place| !place.is_empty());
+        let place = place.map(|place| format!("  [{place}]")).unwrap_or_default();
+        let (indent, width) = (self.indent, 14 - self.indent.len());
+        self.known += &format!("{indent}{name:<width$} {}{place}\n", plain_text::line(value));
     }
 
     fn finish(self) -> String {
@@ -251,7 +284,7 @@ mod tests {
         assert_eq!(json["machine"]["cpuCount"]["path"], "/proc/cpuinfo");
         assert_eq!(json["machine"]["osImage"], "Unknown");
         assert_eq!(json["readings"]["nodeFileSystem"]["absent"], "implausible");
-        let text = to_text(&nothing);
+        let text = to_text(&nothing, None);
         assert!(text.starts_with("os             Unknown\nabsent\n"), "{text}");
         assert!(text.contains("  memory       /proc/meminfo: no such file\n"), "{text}");
     }
@@ -259,7 +292,7 @@ mod tests {
     #[test]
     fn absent_facts_come_last_with_their_reason() {
         let here = facts(&Root::new("/"), &Settings { state_directory: "/".to_owned(), ..Settings::default() }, None);
-        let text = to_text(&here);
+        let text = to_text(&here, None);
         assert!(text.contains("cpus           "), "{text}");
         assert!(to_json(&here)["machine"]["memoryTotalBytes"].as_u64().is_some());
     }

@@ -164,7 +164,7 @@ fn a_file_without_end_costs_no_more_than_its_limit() {
 /// The facts, printed too: neither may panic.
 fn probed(root: &Path) -> Facts {
     let facts = facts(&Root::new(root), &Settings::default(), None);
-    let printed = report::to_json(&facts).to_string().len() + report::to_text(&facts).len();
+    let printed = report::to_json(&facts).to_string().len() + report::to_text(&facts, None).len();
     assert!(printed > 0);
     facts
 }

@@ -215,7 +215,7 @@ fn what_was_refused_and_why_is_in_the_report() {
     board.write("sys/class/dmi/id/board_serial", "BS-4711\n");
     let facts = facts(&Root::new(&board.0), &Settings::default(), None);
     assert_eq!(facts.machine.board_serial.as_deref(), Ok("BS-4711"));
-    let text = report::to_text(&facts);
+    let text = report::to_text(&facts, None);
     for line in [
         "refused        /proc/cpuinfo: implausible: \"1b00000000000000\" is on every board\n",
         "refused        /sys/class/dmi/id/product_serial: implausible: \"Chassis Serial Number\" is on every board\n",

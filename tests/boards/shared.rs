@@ -54,7 +54,7 @@ fn trees_of_real_machines_give_what_is_known_of_them() {
         }
         let restored = restore(&tree);
         let facts = facts(&Root::new(&restored.0), &Settings::default(), None);
-        assert!(!report::to_text(&facts).is_empty(), "{name}");
+        assert!(!report::to_text(&facts, None).is_empty(), "{name}");
         checked += 1;
         if let Some((_, cpus, memory_kib)) = KNOWN.iter().find(|(known, ..)| *known == name) {
             known += 1;

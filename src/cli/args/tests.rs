@@ -24,6 +24,7 @@ fn invocation(command: Command, format: Format, sources: Sources) -> Invocation 
         until: None,
         reason: None,
         watch: false,
+        with_sources: false,
         format,
         sources,
     }
