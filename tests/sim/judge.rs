@@ -194,7 +194,7 @@ impl World {
             "Ready" => {
                 self.departure.count == 0
                     && was_sized
-                    && self.board.runtime.is_none()
+                    && !self.may_have_heard_of_no_runtime()
                     && *size == "True"
                     && after.get("Ready").is_some_and(|now| now == "False")
             }
@@ -203,6 +203,12 @@ impl World {
         if let Some((name, size)) = zero.or(lost) {
             self.violated(format!("a report makes {name} {:?}, it was {size}", after.get(name)));
         }
+    }
+
+    /// RDY-4: it is down, or was a moment ago; a report that is sent again may be of before.
+    fn may_have_heard_of_no_runtime(&self) -> bool {
+        let is_fresh = |at_us: i64| self.server_wall_us() - at_us < 120_000_000;
+        self.board.runtime.is_some() && (!self.board.has_runtime() || self.resized_us.is_some_and(is_fresh))
     }
 
     fn is_size_wanted(&self, name: &str) -> bool {

@@ -112,11 +112,12 @@ pub enum Planted {
     /// Word that the machine goes down is not heard, or that it does not.
     ShutdownUnheard,
     CallOffUnheard,
-    /// A resource that left the settings stays on the Node.
+    /// A resource that left the settings stays on the Node, or a label of what is not there any more.
     ResourceNeverTakenBack,
+    LabelNeverTakenBack,
 }
 
-pub const PLANTED: [Planted; 51] = [
+pub const PLANTED: [Planted; 52] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -168,6 +169,7 @@ pub const PLANTED: [Planted; 51] = [
     Planted::ShutdownUnheard,
     Planted::CallOffUnheard,
     Planted::ResourceNeverTakenBack,
+    Planted::LabelNeverTakenBack,
 ];
 
 impl Planted {
@@ -223,11 +225,10 @@ impl Planted {
             Planted::ShutdownUnheard => "happenings were never told",
             Planted::CallOffUnheard => "with nothing in flight",
             Planted::BackUnheard => "the board is there, and the Node says",
+            Planted::LabelNeverTakenBack => "the labels of the board are",
         }
     }
-}
 
-impl Planted {
     /// Only a long outage shows it.
     pub fn takes_long(self) -> bool {
         self == Planted::DropsNotRecorded
@@ -266,8 +267,7 @@ impl Shim {
 
     /// Whether the Node is asked for later, as somebody would who does not know what a Lease that is gone means.
     pub fn is_doubt_forgotten(&self, now_us: u64) -> bool {
-        let is_fresh = self.lease_gone_us.is_some_and(|gone_us| now_us < gone_us + 30_000_000);
-        self.is(Planted::DoubtForgotten) && is_fresh
+        self.is(Planted::DoubtForgotten) && self.lease_gone_us.is_some_and(|gone_us| now_us < gone_us + 30_000_000)
     }
 
     /// An answer as the faulty agent would have understood it.
@@ -451,17 +451,17 @@ impl Shim {
             Some(Planted::ResourceNeverTakenBack) => {
                 ["capacity", "allocatable"].iter().for_each(|list| remove_nulls(&mut patch["status"], list));
             }
+            Some(Planted::LabelNeverTakenBack) => remove_nulls(&mut patch["metadata"], "labels"),
             Some(Planted::LabelsNeverSent) => remove(&mut patch, "metadata", &["labels"]),
             Some(Planted::TransitionsDatedNow | Planted::HeartbeatStandsStill | Planted::ReasonOfAnother) => {
                 self.change_conditions(&mut patch);
             }
             Some(Planted::NothingReserved) if patch["status"].get("allocatable").is_some() => {
-                let capacity = patch["status"]["capacity"].clone();
-                patch["status"]["allocatable"] = capacity;
+                patch["status"]["allocatable"] = patch["status"]["capacity"].clone();
             }
             Some(Planted::OutageMiscounted) => {
-                if let Some(Value::String(text)) = patch.pointer_mut("/metadata/annotations/nodepulse.dev~1last-outage")
-                {
+                let last_outage = patch.pointer_mut("/metadata/annotations/nodepulse.dev~1last-outage");
+                if let Some(Value::String(text)) = last_outage {
                     let mut outage: Value = serde_json::from_str(text).unwrap_or_default();
                     outage["changes"] = json!(outage["changes"].as_u64().unwrap_or(0) + 1);
                     *text = outage.to_string();
