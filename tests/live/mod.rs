@@ -25,6 +25,7 @@ mod expected;
 mod faults;
 mod fence;
 mod fleet;
+mod health;
 mod http2;
 mod k3s;
 mod kernel_log;
@@ -81,6 +82,7 @@ pub fn cases() -> Vec<Case> {
         kernel_log::cases(),
         credentials::cases(),
         faults::cases(),
+        health::cases(),
         http2::cases(),
         rights::cases(),
         start::cases(),

@@ -1,0 +1,123 @@
+//! What a board suffers from, as the cluster sees it: a file system that its kernel has made read-only, and sensors of a Raspberry Pi
+//! in the place of this machine's.
+
+use super::super::agent::Launch;
+use super::super::cluster::{Cluster, NodeIdentity, Result, condition};
+use super::super::trials::{Case, Need};
+use super::{wait_for_event, wait_for_node, wait_until_ready};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+pub fn cases() -> Vec<Case> {
+    cases![
+        &[Need::Root],
+        a_state_directory_that_becomes_read_only_is_a_condition_until_it_can_be_written_again,
+        a_board_that_is_too_hot_on_too_weak_a_supply_says_so,
+    ]
+}
+
+/// Mounts are looked at once a minute, and half a minute of heat is none.
+const A_MINUTE_AND_MORE: Duration = Duration::from_secs(90);
+
+fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    let text = || format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    output.status.success().then_some(()).ok_or_else(text)
+}
+
+/// A file system of its own that is mounted twice: where one says that all of it is read-only, the other does not know why.
+struct FileSystem {
+    points: [PathBuf; 2],
+}
+
+impl FileSystem {
+    fn mount(node: &NodeIdentity) -> Result<FileSystem> {
+        let [image, first, second] = ["image", "first", "second"].map(|name| node.dir.join(name));
+        fs::File::create(&image).and_then(|file| file.set_len(4 << 20)).map_err(|e| e.to_string())?;
+        let [image_path, first_path, second_path] = [&image, &first, &second].map(|path| path.display().to_string());
+        [&first, &second].into_iter().try_for_each(fs::create_dir_all).map_err(|e| e.to_string())?;
+        run("mkfs.ext4", &["-q", "-F", &image_path])?;
+        let mounted = FileSystem { points: [first, second] };
+        run("mount", &["-t", "ext4", "-o", "loop", &image_path, &first_path])?;
+        run("mount", &["--bind", &first_path, &second_path])?;
+        Ok(mounted)
+    }
+
+    /// All of it: `ro` or `rw`.
+    fn remount(&self, how: &str) -> Result<()> {
+        run("mount", &["-o", &format!("remount,{how}"), &self.points[0].display().to_string()])
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        for point in self.points.iter().rev() {
+            let _ = run("umount", &["--lazy", &point.display().to_string()]);
+        }
+    }
+}
+
+fn wait_for(cluster: &Cluster, node: &NodeIdentity, kind: &str, expected: [&str; 2]) -> Result<Value> {
+    wait_for_node(cluster, node, &format!("{kind} {expected:?}"), A_MINUTE_AND_MORE, |found| {
+        let found = condition(found, kind)?;
+        expected.iter().zip(["status", "reason"]).all(|(text, key)| found[key] == **text).then(|| found.clone())
+    })
+}
+
+fn a_state_directory_that_becomes_read_only_is_a_condition_until_it_can_be_written_again(
+    cluster: &Cluster,
+) -> Result<()> {
+    let node = cluster.node("read-only")?;
+    let mounted = FileSystem::mount(&node)?;
+    let state = mounted.points[1].join("nodepulse").display().to_string();
+    let start = || Launch::quick(&node).set("stateDirectory", &state).start(cluster);
+    let mut first = start()?;
+    wait_until_ready(cluster, &node)?;
+    wait_for(cluster, &node, "ReadonlyFilesystem", ["False", "FilesystemIsNotReadOnly"])?;
+    // The kernel does that on its own also under a process that writes there; nobody else may.
+    assert_eq!(first.stop()?, 0);
+    mounted.remount("ro")?;
+    let mut second = start()?;
+    let broken = wait_for(cluster, &node, "ReadonlyFilesystem", ["True", "FilesystemIsReadOnly"])?;
+    let message = broken["message"].as_str().unwrap_or_default();
+    assert!(message.ends_with("/second"), "it names the mount that holds the directory: {message}");
+    wait_for_event(cluster, &node, "FilesystemIsReadOnly")?;
+    mounted.remount("rw")?;
+    wait_for(cluster, &node, "ReadonlyFilesystem", ["False", "FilesystemIsNotReadOnly"])?;
+    second.wait_for_line(&["journal-writable"], A_MINUTE_AND_MORE)?;
+    second.check()
+}
+
+fn a_board_that_is_too_hot_on_too_weak_a_supply_says_so(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("sensors")?;
+    let texts = [
+        ("hwmon/hwmon0/name", "rpi_volt"),
+        ("hwmon/hwmon0/in0_lcrit_alarm", "0"),
+        ("thermal/thermal_zone0/type", "cpu-thermal"),
+        ("thermal/thermal_zone0/mode", "enabled"),
+        ("thermal/thermal_zone0/temp", "61322"),
+        ("thermal/thermal_zone0/trip_point_0_type", "passive"),
+        ("thermal/thermal_zone0/trip_point_0_temp", "80000"),
+        ("thermal/thermal_zone0/trip_point_0_hyst", "2000"),
+    ];
+    let files = texts.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
+    let mut agent = Launch::quick(&node).folder("/sys/class", files).start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    wait_for(cluster, &node, "Undervoltage", ["False", "VoltageOK"])?;
+    wait_for(cluster, &node, "ThermalThrottled", ["False", "TemperatureOK"])?;
+    let folder = fs::read_dir(&node.dir).map_err(|e| e.to_string())?.flatten().map(|entry| entry.path());
+    let folder =
+        { folder }.find(|path| path.display().to_string().ends_with("-folder-0")).ok_or("no folder of sensors")?;
+    for (file, text) in [("hwmon/hwmon0/in0_lcrit_alarm", "1\n"), ("thermal/thermal_zone0/temp", "80918\n")] {
+        fs::write(folder.join(file), text).map_err(|e| e.to_string())?;
+    }
+    wait_for(cluster, &node, "Undervoltage", ["True", "UndervoltageDetected"])?;
+    wait_for(cluster, &node, "ThermalThrottled", ["True", "PassiveTripReached"])?;
+    for reason in ["UndervoltageDetected", "ThermalThrottled"] {
+        wait_for_event(cluster, &node, reason)?;
+    }
+    agent.check()
+}
