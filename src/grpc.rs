@@ -1,4 +1,5 @@
-//! Turns calls of gRPC into requests of HTTP/2, and what a peer answers into messages, or into why there is none.
+//! Turns calls of gRPC into requests of HTTP/2, and what a peer answers into messages, or into why there is none; and for a server
+//! the other way round ([`Server`]).
 //!
 //! ```text
 //! request:  POST /PACKAGE.SERVICE/METHOD, content 0 (not compressed) u32 length (big-endian) message
@@ -6,11 +7,14 @@
 //!           or, where there is no message, all of that in the fields
 //! ```
 //!
-//! A call sends one message and is answered with one. [`Client`] is one connection: it owns no socket and knows no time, so
+//! A call sends one message and is answered with one, or with as many as the peer likes ([`Answer::Each`]). [`Client`] is one connection: it owns no socket and knows no time, so
 //! whoever has a clock gives up a call that is not answered ([`Client::cancel`]). What it knows of HTTP/2 is `http2`'s, and that is
 //! where the limits of frames and fields are kept; of messages it knows nothing. PING is never sent, as servers of gRPC close the
 //! connection over it.
 
+mod server;
+
+pub use self::server::{Asked, Server};
 use crate::config::limits;
 pub use crate::http2::StreamId as CallId;
 use crate::http2::{Code, Connection, Error, Event, Field, Fields, NotSent, When};
@@ -29,6 +33,8 @@ pub struct Status {
 impl Status {
     /// Somebody gave it up.
     pub const CANCELLED: u32 = 1;
+    /// What it wants makes no sense.
+    pub const INVALID_ARGUMENT: u32 = 3;
     /// The answer is too large.
     pub const RESOURCE_EXHAUSTED: u32 = 8;
     /// The peer does not have this method.
@@ -51,6 +57,8 @@ pub type Outcome = Result<Vec<u8>, Status>;
 pub enum Answer {
     /// Whole, with so many bytes at most; a longer one is [`Status::RESOURCE_EXHAUSTED`].
     Whole { most_bytes: usize },
+    /// One after the other, each with so many bytes at most; the message of its [`Outcome`] is empty.
+    Each { most_bytes: usize },
     /// However long it is, in pieces as they come; the message of its [`Outcome`] is empty.
     Pieces,
 }
@@ -58,7 +66,7 @@ pub enum Answer {
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// More of a message that is wanted in pieces.
+    /// More of a message that is wanted in pieces, or one of those that are wanted each.
     Piece(CallId, Vec<u8>),
     /// The last that is heard of it.
     Ended(CallId, Outcome),
@@ -69,7 +77,8 @@ struct Call {
     id: CallId,
     http_status: u16,
     wanted: Answer,
-    /// What came of its message, with the prefix; of one that is wanted in pieces the prefix alone.
+    /// What came of its message, with the prefix; of one that is wanted in pieces the prefix alone, of those that are wanted each
+    /// what was not told yet.
     content: Vec<u8>,
     /// How much came, with the prefix.
     came_bytes: u64,
@@ -90,7 +99,7 @@ impl Default for Client {
 
 impl Client {
     /// Puts a call into the output. `path`: `/PACKAGE.SERVICE/METHOD`. `timeout`: how long the peer is to try, as gRPC writes it
-    /// (`10S`).
+    /// (`10S`); empty: for ever.
     pub fn call(&mut self, path: &str, message: &[u8], timeout: &str, wanted: Answer) -> Result<CallId, NotSent> {
         let fields = [
             (":method", "POST"),
@@ -102,11 +111,9 @@ impl Client {
             ("grpc-timeout", timeout),
         ];
         let fields = fields.map(|(name, value)| Field::new(name, value));
-        let length = u32::try_from(message.len()).map_err(|_| NotSent::TooLarge)?;
-        let mut body = vec![0];
-        body.extend(length.to_be_bytes());
-        body.extend_from_slice(message);
-        let id = self.connection.request(&fields, &body, 0)?;
+        let (without_timeout, _) = fields.split_at_checked(fields.len() - 1).unwrap_or((&fields, &[]));
+        let fields = if timeout.is_empty() { without_timeout } else { &fields };
+        let id = self.connection.request(fields, &framed(message)?, 0)?;
         self.calls.push(Call { id, http_status: 0, wanted, content: Vec::new(), came_bytes: 0 });
         Ok(id)
     }
@@ -129,6 +136,9 @@ impl Client {
 
     /// What came of a call next. After an error the connection is of no use.
     pub fn next_progress(&mut self) -> Result<Option<Progress>, Error> {
+        if let Some(progress) = self.next_message() {
+            return Ok(Some(progress));
+        }
         while let Some(event) = self.connection.next_event()? {
             let calls = &mut self.calls;
             let (id, ended) = match event {
@@ -139,6 +149,15 @@ impl Client {
                     (stream, ends.then(|| status_of(fields, status)))
                 }
                 Event::Data { stream, bytes, ends } => {
+                    if let Some(call) =
+                        find(calls, stream).filter(|call| matches!(call.wanted, Answer::Each { .. }) && !ends)
+                    {
+                        call.content.extend_from_slice(bytes);
+                        match self.next_message() {
+                            Some(progress) => return Ok(Some(progress)),
+                            None => continue,
+                        }
+                    }
                     let no_status = || Err(Status::internal("the answer ends without a status"));
                     match find(calls, stream).map(|call| call.append(bytes)) {
                         Some(Ok(piece)) if !ends && !piece.is_empty() => {
@@ -166,6 +185,37 @@ impl Client {
         }
         Ok(None)
     }
+
+    /// The next one of those that are wanted each. One that is too long ends its call.
+    fn next_message(&mut self) -> Option<Progress> {
+        for call in &mut self.calls {
+            let Answer::Each { most_bytes } = call.wanted else { continue };
+            let Some((&[is_compressed, length @ ..], rest)) = call.content.split_first_chunk::<PREFIX_BYTES>() else {
+                continue;
+            };
+            let length = u32::from_be_bytes(length) as usize;
+            let id = call.id;
+            let wrong = match (is_compressed, length > most_bytes) {
+                (0, false) if rest.len() < length => continue,
+                (0, false) => {
+                    let message = rest.get(..length).unwrap_or_default().to_vec();
+                    call.content.drain(..PREFIX_BYTES + length);
+                    return Some(Progress::Piece(id, message));
+                }
+                (0, true) => Status { code: Status::RESOURCE_EXHAUSTED, message: "too long a message".to_owned() },
+                _ => Status::internal("a message is compressed, which nobody asked for"),
+            };
+            self.cancel(id);
+            return Some(Progress::Ended(id, Err(wrong)));
+        }
+        None
+    }
+}
+
+/// A message with its prefix.
+fn framed(message: &[u8]) -> Result<Vec<u8>, NotSent> {
+    let length = u32::try_from(message.len()).map_err(|_| NotSent::TooLarge)?;
+    Ok([&[0], length.to_be_bytes().as_slice(), message].concat())
 }
 
 fn find(calls: &mut [Call], id: CallId) -> Option<&mut Call> {
@@ -178,7 +228,7 @@ impl Call {
         self.came_bytes += bytes.len() as u64;
         let most_bytes = match self.wanted {
             Answer::Whole { most_bytes } => PREFIX_BYTES + most_bytes,
-            Answer::Pieces => PREFIX_BYTES,
+            Answer::Each { .. } | Answer::Pieces => PREFIX_BYTES,
         };
         let room = most_bytes.saturating_sub(self.content.len()).min(bytes.len());
         let (kept, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
@@ -191,6 +241,10 @@ impl Call {
 
     /// The one message of a call that has ended well.
     fn message(mut self) -> Outcome {
+        if matches!(self.wanted, Answer::Each { .. }) {
+            let is_whole = self.content.is_empty();
+            return if is_whole { Ok(Vec::new()) } else { Err(Status::internal("the last message is cut")) };
+        }
         let Some((prefix, _)) = self.content.split_first_chunk::<PREFIX_BYTES>() else {
             return Err(Status::internal("there is no message in the answer"));
         };

@@ -16,5 +16,7 @@ mod nghttpd;
 mod peer;
 #[path = "http2/rules.rs"]
 mod rules;
+#[path = "http2/serving.rs"]
+mod serving;
 #[path = "http2/stories.rs"]
 mod stories;

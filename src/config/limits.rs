@@ -209,6 +209,8 @@ pub const DBUS_LINE_BYTES: usize = 512;
 pub const DBUS_DESCRIPTORS: usize = 253;
 /// What a peer of gRPC may send of an answer before more is asked for, bytes.
 pub const GRPC_WINDOW_BYTES: u32 = 64 * 1024 - 1;
+/// One message of a client of gRPC, bytes.
+pub const GRPC_REQUEST_BYTES: usize = 4096;
 /// Why a call of gRPC was refused, in the peer's words, bytes.
 pub const GRPC_TEXT_BYTES: usize = 256;
 /// One answer of a container runtime, bytes: a status has some hundred.

@@ -1,6 +1,8 @@
-//! Turns requests into frames to send: one connection, as its client. What comes back is `connection/receiving.rs`.
+//! Turns requests into frames to send: one connection. What comes back is `connection/receiving.rs`, and what a server does beside
+//! that `connection/serving.rs`.
 
 mod receiving;
+mod serving;
 #[cfg(test)]
 mod tests;
 
@@ -52,9 +54,20 @@ struct Peer {
     last_stream: Option<StreamId>,
 }
 
-/// One connection, as its client.
+/// Which end of it this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Client,
+    /// Whether the preface of the client has come.
+    Server {
+        is_greeted: bool,
+    },
+}
+
+/// One connection, as its client or as its server.
 #[derive(Debug)]
 pub struct Connection {
+    role: Role,
     /// What came and was not looked at, from `looked_at` on.
     input: Vec<u8>,
     looked_at: usize,
@@ -65,6 +78,7 @@ pub struct Connection {
     replies: usize,
     /// Those that are open, in the order of their numbers.
     streams: Vec<Stream>,
+    /// Of whoever is the client.
     next_stream: StreamId,
     /// Which streams we reset before they ended: a bit for each of the last 64, the newest lowest. The peer may not have heard
     /// of it yet.
@@ -95,18 +109,25 @@ impl Connection {
     /// The preface and SETTINGS are in the output. `stream_window`: how much content a new stream may bring, bytes; with 0,
     /// only streams that are given a window bring any.
     pub fn client(stream_window: u32) -> Connection {
-        let stream_window = stream_window.min(MOST);
-        let mut output = frame::PREFACE.to_vec();
-        let settings = [
-            (frame::ENABLE_PUSH, 0),
-            (frame::MAX_HEADER_LIST_SIZE, limits::HTTP2_FIELDS_BYTES as u32),
-            (frame::INITIAL_WINDOW_SIZE, stream_window),
-        ];
-        frame::write_settings(&mut output, &settings);
+        let mut connection = Connection::new(Role::Client, stream_window);
+        connection.output.extend_from_slice(frame::PREFACE);
+        connection.write_settings((frame::ENABLE_PUSH, 0));
+        connection
+    }
+
+    /// One setting of its role, and those of both.
+    fn write_settings(&mut self, own: (u16, u32)) {
+        let fields = (frame::MAX_HEADER_LIST_SIZE, limits::HTTP2_FIELDS_BYTES as u32);
+        let settings = [own, fields, (frame::INITIAL_WINDOW_SIZE, self.stream_window)];
+        frame::write_settings(&mut self.output, &settings);
+    }
+
+    fn new(role: Role, stream_window: u32) -> Connection {
         Connection {
+            role,
             input: Vec::new(),
             looked_at: 0,
-            output,
+            output: Vec::new(),
             waiting_bytes: 0,
             replies: 0,
             streams: Vec::new(),
@@ -121,7 +142,7 @@ impl Connection {
             },
             send_window: DEFAULT_WINDOW_BYTES.into(),
             window: Window::new(DEFAULT_WINDOW_BYTES),
-            stream_window,
+            stream_window: stream_window.min(MOST),
             encoder: Encoder::default(),
             decoder: Decoder::new(DEFAULT_TABLE_BYTES),
             sent_block: Vec::new(),
@@ -139,7 +160,7 @@ impl Connection {
     /// Whether [`Connection::request`] would be taken.
     pub fn opening(&self) -> Opening {
         let is_over = self.is_closed || self.error.is_some() || self.peer.last_stream.is_some();
-        if is_over || self.next_stream > MOST {
+        if is_over || self.role != Role::Client || self.next_stream > MOST {
             Opening::Never
         } else if self.room() == 0 {
             Opening::Later
@@ -276,8 +297,9 @@ impl Connection {
     fn write_goaway(&mut self, code: Code) {
         if !self.is_closed {
             self.is_closed = true;
-            // The last stream that the peer opened and we looked at: there is none.
-            let payload = [0, 0, 0, 0].into_iter().chain(code.0.to_be_bytes());
+            // The last stream that the peer opened and we looked at.
+            let last = if self.role == Role::Client { 0 } else { self.next_stream.saturating_sub(2) };
+            let payload = last.to_be_bytes().into_iter().chain(code.0.to_be_bytes());
             frame::write(&mut self.output, GOAWAY, 0, 0, &payload.collect::<Vec<u8>>());
         }
     }

@@ -1,4 +1,4 @@
-//! Turns the fields of an answer into its status and its length, or into the rule of RFC 9113 8 that they break.
+//! Turns the fields of a request or an answer into what is known of it, or into the rule of RFC 9113 8 that they break.
 
 use super::fields::Fields;
 
@@ -23,6 +23,37 @@ pub(super) fn status(fields: Fields<'_>) -> Result<u16, &'static str> {
         status = Some(u16::from(hundreds) * 100 + u16::from(tens) * 10 + u16::from(ones));
     }
     status.ok_or("an answer has no status")
+}
+
+/// A request has its pseudo-fields first, each once, and the three that every request needs (RFC 9113 8.3.1); CONNECT, which has
+/// fewer, is not for this.
+pub(super) fn check_request(fields: Fields<'_>) -> Result<(), &'static str> {
+    const NEEDED: [&[u8]; 3] = [b":method", b":scheme", b":path"];
+    let mut found: [usize; 4] = [0; 4];
+    let mut is_head = true;
+    for (name, value) in fields.iter() {
+        if !name.starts_with(b":") {
+            is_head = false;
+            check_field(name, value)?;
+            if name == b"te" && value != b"trailers" {
+                return Err("a request wants codings of HTTP/1.1");
+            }
+            continue;
+        }
+        let place =
+            NEEDED.iter().position(|needed| *needed == name).or((name == b":authority").then_some(NEEDED.len()));
+        let count = place.and_then(|place| found.get_mut(place)).ok_or("a request has an unknown pseudo-field")?;
+        *count += 1;
+        if !is_head || *count > 1 {
+            return Err("a pseudo-field comes twice, or late");
+        }
+        // Its value is that of a field; only its name is not.
+        check_field(b"value", value)?;
+        if value.is_empty() && name != b":authority" {
+            return Err("a pseudo-field says nothing");
+        }
+    }
+    if found.starts_with(&[1; 3]) { Ok(()) } else { Err("a request has no method, scheme or path") }
 }
 
 /// Trailers are fields like others, and no pseudo-fields.
@@ -88,6 +119,37 @@ mod tests {
         ] {
             assert!(status_of(fields).is_err(), "{fields:?}");
         }
+    }
+
+    #[test]
+    fn a_request_has_each_of_its_pseudo_fields_once_and_first() {
+        let whole = [(":method", "POST"), (":scheme", "http"), (":path", "/a/b")];
+        let check = |fields: &[(&str, &str)]| check_request(list(fields).all());
+        let with = |more: (&'static str, &'static str)| [&whole[..], &[more]].concat();
+        assert_eq!(check(&whole), Ok(()));
+        assert_eq!(check(&with((":authority", ""))), Ok(()), "what grpc-go may say of a socket");
+        assert_eq!(check(&with(("te", "trailers"))), Ok(()));
+        for more in [
+            (":path", "/"),
+            (":status", "200"),
+            (":protocol", "x"),
+            ("te", "gzip"),
+            ("Name", "x"),
+            ("connection", "close"),
+        ] {
+            assert!(check(&with(more)).is_err(), "{more:?}");
+        }
+        for missing in 0..3 {
+            let mut fields = whole.to_vec();
+            fields.remove(missing);
+            assert!(check(&fields).is_err(), "{fields:?}");
+            fields.push(("a", "b"));
+            fields.push(whole[missing]);
+            assert!(check(&fields).is_err(), "late: {fields:?}");
+        }
+        assert!(check(&[(":method", "POST"), (":scheme", "http"), (":path", "")]).is_err());
+        assert!(check(&[(":method", "PO\0ST"), (":scheme", "http"), (":path", "/")]).is_err());
+        assert!(check(&[]).is_err());
     }
 
     #[test]

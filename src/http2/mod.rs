@@ -1,11 +1,13 @@
-//! Turns requests into bytes of HTTP/2, and a peer's bytes, cut anywhere, into answers (RFC 9113, RFC 7541).
+//! Turns requests into bytes of HTTP/2, and a peer's bytes, cut anywhere, into answers; as a server, the other way round (RFC 9113,
+//! RFC 7541).
 //!
-//! [`Connection`] is one connection, as its client. It owns no socket and knows no time, TLS, or Kubernetes: whoever has these
+//! [`Connection`] is one connection, as its client or as its server. It owns no socket and knows no time, TLS, or Kubernetes: whoever has these
 //! sends what [`Connection::take_output`] gives, hands over what comes to [`Connection::receive`], and then asks
 //! [`Connection::next_event`] until there is none.
 //!
 //! ```text
-//!  request, open_window, reset, close  ->  +------------+  ->  take_output   -> socket
+//!  request or answer, open_window,
+//!  reset, close                        ->  +------------+  ->  take_output   -> socket
 //!  events                              <-  | Connection |  <-  receive       <- socket
 //! ```
 //!
@@ -30,8 +32,8 @@
 //! [`Connection::heard_frames`] says whether anything came. PING is answered and never sent. A request is taken for what it is: its
 //! fields are not checked.
 //!
-//! A server would be a second constructor beside [`Connection::client`] (streams with even numbers are then ours, the preface is
-//! awaited), the pseudo-fields of requests in `message.rs`, and a way to answer: frames, header blocks, windows and limits are the same.
+//! A server answers with content that fits the windows and one frame, as an answer of gRPC that says little does; longer ones it does
+//! not send. More requests at once than [`crate::config::limits::HTTP2_STREAMS`] it refuses before anybody looks at them.
 
 mod connection;
 mod error;

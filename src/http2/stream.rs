@@ -53,13 +53,17 @@ pub(super) fn widen(window: &mut i64, increment: i64) -> bool {
     *window <= i64::from(MOST)
 }
 
-/// What comes next of an answer.
+/// What comes next of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Its fields; so many interim ones have come.
+    /// The fields of a request.
+    Request,
+    /// Those of an answer; so many interim ones have come.
     Fields { interim: u32 },
     /// Content, of which so much is announced, and perhaps trailers.
     Content { left: Option<u64> },
+    /// Nothing: its request is whole, and the answer is ours.
+    Nothing,
 }
 
 /// A stream that is open. Once its end is known it stays only until that is told.
@@ -79,8 +83,14 @@ pub(super) struct Stream {
 impl Stream {
     /// Takes content; `flow_bytes` is all of its frame.
     pub(super) fn take(&mut self, content_bytes: usize, flow_bytes: usize, ends: bool) -> Result<(), Fault> {
-        let Due::Content { left } = &mut self.due else {
-            return Err(Fault::Stream(Code::PROTOCOL_ERROR, "content comes before the fields of its answer"));
+        let left = match &mut self.due {
+            Due::Content { left } => left,
+            Due::Nothing => {
+                return Err(Fault::Stream(Code::STREAM_CLOSED, "content comes after the end of its request"));
+            }
+            Due::Request | Due::Fields { .. } => {
+                return Err(Fault::Stream(Code::PROTOCOL_ERROR, "content comes before the fields it belongs to"));
+            }
         };
         if !self.window.take(flow_bytes) {
             return Err(Fault::Stream(Code::FLOW_CONTROL_ERROR, "content comes for which its stream has no window"));

@@ -7,15 +7,15 @@ use nodepulse::http2::{Code, Connection, Decoder, Encoder, Event, Field, FieldLi
 use shiguredo_http2 as other;
 
 /// Numbers that follow from a seed (xorshift64).
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Random {
+    pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// Below `limit`.
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -119,12 +119,12 @@ struct Talk {
     is_reset: bool,
 }
 
-fn bytes(random: &mut Random, most: usize) -> Vec<u8> {
+pub fn bytes(random: &mut Random, most: usize) -> Vec<u8> {
     let length = random.below(most);
     (0..length).map(|place| (place % 251) as u8 ^ length as u8).collect()
 }
 
-fn field(name: &str, value: &str) -> other::HeaderField {
+pub fn field(name: &str, value: &str) -> other::HeaderField {
     other::HeaderField::new(name, value).unwrap()
 }
 

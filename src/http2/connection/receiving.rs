@@ -1,19 +1,20 @@
 //! Turns a peer's bytes, cut anywhere, into events; what it asks of us is answered on the way (RFC 9113 5, 6).
 
-use super::Connection;
+use super::{Connection, Role};
 use crate::config::limits;
 use crate::http2::error::{Code, Error, Fault};
 use crate::http2::fields::Fields;
 use crate::http2::frame::{self, ACK, END_HEADERS, END_STREAM, HEADER_BYTES, Header, PAYLOAD_BYTES, PING, SETTINGS};
 use crate::http2::message;
-use crate::http2::stream::{Due, MOST, StreamId, widen};
+use crate::http2::stream::{Due, MOST, Stream, StreamId, widen};
 
 /// What came of a peer.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
-    /// The fields of the final answer; interim ones (1xx) are passed over. Pseudo-fields are among them.
+    /// The fields of a request, or of the final answer; interim ones (1xx) are passed over. Pseudo-fields are among them.
     Headers {
         stream: StreamId,
+        /// Of an answer; 0 in a request, which only a server hears.
         status: u16,
         fields: Fields<'a>,
         /// There is no content, and the stream is over.
@@ -146,13 +147,16 @@ impl Connection {
                     return Ok(Some(found));
                 }
                 Ok((true, None)) => {}
-                Err(fault) => self.answer(fault),
+                Err(fault) => self.end_over(fault),
             }
         }
     }
 
     /// The frame after the last, once all of it is there.
     fn next_frame<'a>(&mut self, input: &'a [u8]) -> Result<Option<(Header, &'a [u8])>, Fault> {
+        if !self.take_preface(input)? {
+            return Ok(None);
+        }
         let rest = input.get(self.looked_at..).unwrap_or_default();
         let Some(header) = Header::read(rest) else { return Ok(None) };
         let is_greeting = header.kind == SETTINGS && !header.has(ACK) && header.stream == 0;
@@ -196,7 +200,7 @@ impl Connection {
     }
 
     /// Ends what a fault ends, and says so to the peer.
-    fn answer(&mut self, fault: Fault) {
+    fn end_over(&mut self, fault: Fault) {
         let open = self.streams.iter_mut().find(|stream| stream.id == self.frame_stream);
         match (fault, open) {
             (Fault::Stream(code, why), Some(stream)) => {
@@ -262,6 +266,9 @@ impl Connection {
 
     /// The peer has said all: a body that still waits is of no use to it.
     fn end(&mut self, place: usize) {
+        if self.role != Role::Client {
+            return self.end_of_request(place);
+        }
         let stream = self.streams.remove(place);
         if !stream.unsent.is_empty() {
             frame::write_number(&mut self.output, frame::RST_STREAM, stream.id, Code::CANCEL.0);
@@ -269,6 +276,9 @@ impl Connection {
     }
 
     fn take_headers(&mut self, header: Header, payload: &[u8]) -> Result<Option<Found>, Fault> {
+        if self.role != Role::Client {
+            self.open_stream(header.stream);
+        }
         self.meets(header.stream)?;
         self.block.clear();
         self.block_of = Some(Block { stream: header.stream, ends: header.has(END_STREAM), frames: 0 });
@@ -308,13 +318,21 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(place) else { return Ok(None) };
         let fields = self.fields.all();
         if self.fields.is_cut() {
-            return Err(Fault::Stream(Code::ENHANCE_YOUR_CALM, "an answer has too many fields"));
+            return Err(Fault::Stream(Code::ENHANCE_YOUR_CALM, "too many fields come at once"));
         }
         let found = match &mut stream.due {
             Due::Content { .. } if !ends => return Err(malformed("trailers are not the end of their stream")),
             Due::Content { .. } => {
                 message::check_trailers(fields).map_err(malformed)?;
                 Found::Trailers { stream: id }
+            }
+            Due::Nothing => {
+                return Err(Fault::Stream(Code::STREAM_CLOSED, "fields come after the end of their request"));
+            }
+            Due::Request => {
+                message::check_request(fields).map_err(malformed)?;
+                stream.due = Due::Content { left: message::content_length(200, fields).map_err(malformed)? };
+                Found::Headers { stream: id, status: 0, ends }
             }
             Due::Fields { interim } => {
                 let status = message::status(fields).map_err(malformed)?;
@@ -377,7 +395,9 @@ impl Connection {
         for (name, value) in frame::settings(payload) {
             match name {
                 frame::HEADER_TABLE_SIZE => self.encoder.set_table_bytes(value as usize),
-                frame::ENABLE_PUSH if value != 0 => return Err(protocol("a server says that it may be pushed to")),
+                frame::ENABLE_PUSH if value > self.most_push() => {
+                    return Err(protocol("it says of pushes what nobody may"));
+                }
                 frame::MAX_CONCURRENT_STREAMS => self.peer.streams = value as usize,
                 frame::INITIAL_WINDOW_SIZE if value > MOST => {
                     return Err(Fault::Connection(Code::FLOW_CONTROL_ERROR, WINDOW_TOO_WIDE));
@@ -430,7 +450,9 @@ impl Connection {
         let said = frame::first_31_bits(payload);
         let last = self.peer.last_stream.map_or(said, |before| before.min(said));
         self.peer.last_stream = Some(last);
-        for stream in self.streams.iter_mut().filter(|stream| stream.id > last) {
+        // What a client says is of streams that we never open.
+        let is_refused = |stream: &&mut Stream| self.role == Role::Client && stream.id > last;
+        for stream in self.streams.iter_mut().filter(is_refused) {
             stream.reset = Some((Code::REFUSED_STREAM, None));
         }
         let debug = (self.looked_at - debug_bytes, self.looked_at);
