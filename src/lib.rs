@@ -1,7 +1,7 @@
 //! nodepulse: turns a Linux board into a live Kubernetes Node.
 //!
 //! ```text
-//! time -> config -> probe -> node -> protobuf -> http2 -> grpc -> cri -> dbus -> api -> identity -> journal -> agent -> io -> cli -> main   (a module imports only to its left)
+//! time -> config -> probe -> node -> protobuf -> http2 -> grpc -> cri -> device_plugins -> dbus -> api -> identity -> journal -> agent -> io -> cli -> main   (a module imports only to its left)
 //! ```
 //!
 //! Everything left of `io` is a function of its arguments: no clock, socket, lock, channel, reference count or
@@ -15,6 +15,7 @@ pub mod cli;
 pub mod config;
 pub mod cri;
 pub mod dbus;
+pub mod device_plugins;
 pub mod grpc;
 pub mod http2;
 pub mod identity;

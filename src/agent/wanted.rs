@@ -87,6 +87,7 @@ impl WantedNode {
         let known = self.facts.as_ref().map(|known| &known.readings);
         self.settled &= known.is_some_and(|known| {
             known.extended_resources == readings.extended_resources
+                && known.unhealthy_devices == readings.unhealthy_devices
                 && of_runtime(known).map(of_node) == of_runtime(&readings).map(of_node)
         });
         self.runtime_said(&readings, shared, now.up);

@@ -209,6 +209,12 @@ pub const DBUS_LINE_BYTES: usize = 512;
 pub const DBUS_DESCRIPTORS: usize = 253;
 /// What a peer of gRPC may send of an answer before more is asked for, bytes.
 pub const GRPC_WINDOW_BYTES: u32 = 64 * 1024 - 1;
+/// Resources that device plug-ins may have registered, connections that register, and those that tell of devices.
+pub const DEVICE_PLUGINS: usize = 16;
+pub const DEVICE_PLUGINS_REGISTERING: usize = 8;
+pub const DEVICE_PLUGINS_LISTENED_TO: usize = 2 * DEVICE_PLUGINS;
+/// The list of one resource's devices, bytes.
+pub const DEVICE_LIST_BYTES: usize = 1 << 20;
 /// One message of a client of gRPC, bytes.
 pub const GRPC_REQUEST_BYTES: usize = 4096;
 /// Why a call of gRPC was refused, in the peer's words, bytes.

@@ -303,6 +303,8 @@ settings! {
         "Largest size of the journal of what is not yet sent, 16Ki to 1Mi; when full, it drops the middle";
     announce_shutdown: bool = true, Ours "announceShutdown" "announce-shutdown" "true", Boolean, boolean,
         "Tell the server when the machine goes down or reboots (docs/conditions.md): the Node is not Ready at once, and that is planned";
+    device_plugins: bool = false, Ours "devicePlugins" "device-plugins" "false", Boolean, boolean,
+        "Let device plug-ins register, as with a kubelet, and tell of their devices as extended resources; from the next start on";
     kernel_events: bool = true, Ours "kernelEvents" "kernel-events" "true", Boolean, boolean,
         "Tell what the kernel logs of trouble as events: OOMKilling, TaskHung, KernelOops, Ext4Error, IOError (docs/conditions.md)";
     feature_labels: bool = true, Ours "featureLabels" "feature-labels" "true", Boolean, boolean,

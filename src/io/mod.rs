@@ -7,6 +7,7 @@ pub mod container_runtime;
 pub mod control;
 pub mod credentials;
 mod crypto;
+mod device_plugins;
 mod dial;
 pub mod disk;
 pub mod disk_error;

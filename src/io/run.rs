@@ -32,6 +32,7 @@ use smol::future::FutureExt;
 use super::clock::{self, CertificateClock};
 use super::control::{Control, Order};
 use super::credentials;
+use super::device_plugins::DevicePlugins;
 use super::disk::JOURNAL;
 use super::disk_writer::{self, DiskWriter, LookAtFiles};
 use super::inbox::{Flag, Inbox};
@@ -50,6 +51,7 @@ use crate::api::{Lane, Operation, Seen};
 use crate::config::Settings;
 use crate::config::kubeconfig::{Kubeconfig, Server};
 use crate::config::settings::lists_devices;
+use crate::device_plugins::DIRECTORY;
 use crate::journal::{self, BootId};
 use crate::probe::{self, KernelLogFiles, LastReset, Machine, Network, ReadingFiles, Root, StateDisk};
 use crate::time::Up;
@@ -112,6 +114,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
     let (reactor, identity) = (new_reactor()?, Identity::new(&start));
     let (disk, journal, known, control) = disk_writer::open(&reactor, &start.settings, boot, start.look_at_files)?;
     let kernel_log = start.settings.kernel_events.then(|| KernelLogFiles::open(&start.root, journal.kernel_read()));
+    let device_plugins = DevicePlugins::new(start.settings.device_plugins.then_some(DIRECTORY));
     let sandbox = enter_sandbox(&start.settings, &start.files, !disk.is_silent());
     let signals = Signals::new(&reactor).map_err(|e| no_kernel("no-signals", "the kernel gives no signalfd", &e))?;
     let resolver = Rc::new(Resolver::new(Rc::clone(&reactor), Rc::new(known)));
@@ -142,6 +145,7 @@ pub fn run(start: Start) -> Result<(), Notice> {
         board_given: Cell::new(false),
         reload_wanted: Flag::default(),
         control: Control::default(),
+        device_plugins,
         logind: Logind::new(start.settings.announce_shutdown, |name| std::env::var(name).ok()),
         root: start.root,
     };
@@ -149,8 +153,6 @@ pub fn run(start: Start) -> Result<(), Notice> {
     shared.serve_lanes(&executor);
     spawn(&executor, shared.serve_control(control));
     shared.watch_kernel(&executor, signals);
-    spawn(&executor, shared.keep_what_was_learned());
-    spawn(&executor, shared.look_up_node_name());
     let board = Board {
         machine: start.machine,
         reading_files: ReadingFiles::open(&shared.root, clock::up()),
@@ -241,6 +243,7 @@ struct Shared {
     /// Somebody sent SIGHUP.
     reload_wanted: Flag,
     control: Control,
+    device_plugins: DevicePlugins,
     logind: Logind,
 }
 
@@ -250,6 +253,9 @@ impl Shared {
         lanes.iter().for_each(|lane| spawn(executor, self.serve(*lane)));
         spawn(executor, self.serve_watch());
         spawn(executor, self.serve_identity());
+        spawn(executor, self.keep_what_was_learned());
+        spawn(executor, self.look_up_node_name());
+        spawn(executor, self.device_plugins.serve(&self.reactor));
     }
 
     /// Carries the requests of one lane, for as long as the process lives: a task for each request would be four

@@ -23,6 +23,7 @@ pub(super) fn set(update: &mut Update, board: &Board, remembered: &mut Remembere
     let reserved = reservations(board.settings, &capacity);
     update.problems.extend(reserved.iter().filter_map(|(name, reserved)| above_capacity(name, *reserved, &capacity)));
     set_allocatable(&mut allocatable, &capacity, &reserved);
+    extended::set_allocatable(&mut allocatable, &board.facts.readings);
     update.node.status.capacity = capacity;
     update.node.status.allocatable = allocatable;
 }

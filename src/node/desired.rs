@@ -42,7 +42,7 @@ pub fn updated(base: &Node, board: &Board, remembered: &mut Remembered, reconcil
     if reconciles {
         reconcile(&mut node, &initial_metadata(board), &board.facts.machine.hugepages);
     }
-    extended::claim(&mut node, &board.facts.readings);
+    extended::claim(&mut node, board);
     feature_labels::claim(&mut node, board);
     let asserted = default_labels(board).filter(|(key, _)| ASSERTED_LABELS.contains(key));
     node.metadata.labels.extend(asserted.map(|(key, value)| (key.to_owned(), value.to_owned())));
@@ -89,7 +89,7 @@ fn initial_metadata(board: &Board) -> Metadata {
     if board.settings.enable_controller_attach_detach {
         annotations.insert(MANAGED_ATTACH_DETACH.to_owned(), "true".to_owned());
     }
-    annotations.extend(extended::annotation(&board.facts.readings));
+    annotations.extend(extended::annotation(&board.facts.readings, &[]));
     Metadata { labels: labels(board), annotations, ..Metadata::default() }
 }
 

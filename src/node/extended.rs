@@ -1,6 +1,6 @@
 //! Turns the counts of the extended resources of the settings into those of a Node, without those that left the settings.
 
-use super::board::Update;
+use super::board::{Board, Update};
 use super::object::{Node, ResourceList};
 use crate::config::labels;
 use crate::config::quantity::Quantity;
@@ -10,21 +10,27 @@ use crate::probe::Readings;
 /// are its own to take away, also after a restart, on another card or by another board in its place.
 pub const EXTENDED_RESOURCES: &str = "nodepulse.dev/extended-resources";
 
-/// The annotation that names them; `None`: there are none.
-pub(super) fn annotation(readings: &Readings) -> Option<(String, String)> {
-    let names: Vec<&str> = readings.extended_resources.keys().map(String::as_str).collect();
+/// The annotation that names them, and these; `None`: there are none.
+pub(super) fn annotation(readings: &Readings, more: &[String]) -> Option<(String, String)> {
+    let mut names: Vec<&str> = readings.extended_resources.keys().chain(more).map(String::as_str).collect();
+    names.sort_unstable();
     (!names.is_empty()).then(|| (EXTENDED_RESOURCES.to_owned(), names.join(",")))
 }
 
-/// Takes away what the Node says is ours and the settings no longer name, and makes it say what is.
-pub(super) fn claim(node: &mut Node, readings: &Readings) {
-    let gone = claimed(node).filter(|name| !readings.extended_resources.contains_key(name));
-    for name in gone.map(str::to_owned).collect::<Vec<_>>() {
-        node.status.capacity.remove(&name);
-        node.status.allocatable.remove(&name);
+/// Takes away what the Node says is ours and nobody here names any more, and makes it say what is. Where device plug-ins may
+/// register, there is none of that instead, as of a plug-in that is still to come (DEV-5).
+pub(super) fn claim(node: &mut Node, board: &Board) {
+    let (readings, is_kept) = (&board.facts.readings, board.settings.device_plugins);
+    let gone = claimed(node).filter(|name| !readings.extended_resources.contains_key(*name));
+    let gone: Vec<String> = gone.map(str::to_owned).collect();
+    for name in &gone {
+        for list in [&mut node.status.capacity, &mut node.status.allocatable] {
+            list.remove(name);
+            list.extend(is_kept.then(|| (name.clone(), Quantity::from_count(0).to_string())));
+        }
     }
     node.metadata.annotations.remove(EXTENDED_RESOURCES);
-    node.metadata.annotations.extend(annotation(readings));
+    node.metadata.annotations.extend(annotation(readings, if is_kept { &gone } else { &[] }));
 }
 
 /// The names in the annotation. Somebody may have written there what was never ours to take away.
@@ -43,6 +49,15 @@ pub(super) fn set(capacity: &mut ResourceList, readings: &Readings, update: &mut
         if let Some(count) = update.known(count, &format!("status.capacity.{name}")) {
             capacity.insert(name.clone(), Quantity::from_count(*count).to_string());
         }
+    }
+}
+
+/// DEV-4: devices that are not healthy count for capacity alone.
+pub(super) fn set_allocatable(allocatable: &mut ResourceList, readings: &Readings) {
+    for (name, unhealthy) in &readings.unhealthy_devices {
+        let all = allocatable.get(name).and_then(|text| Quantity::parse(text).ok());
+        let left = all.map(|all| all.minus_floored(Quantity::from_count(*unhealthy)).to_string());
+        allocatable.extend(left.map(|left| (name.clone(), left)));
     }
 }
 
@@ -87,6 +102,38 @@ mod tests {
             status.retain(|key, _| !key.contains("onditions"));
         }
         (patch, update.node)
+    }
+
+    #[test]
+    fn devices_of_a_plug_in_that_are_not_healthy_count_for_capacity_alone() {
+        let base = new(&counted(&[("example.com/usb", Ok(3))]), &Remembered::default()).node;
+        let mut facts = counted(&[("example.com/usb", Ok(3))]);
+        facts.readings.unhealthy_devices.insert("example.com/usb".to_owned(), 1);
+        let (patch, node) = report(&base, &facts);
+        assert_eq!(patch["status"], json!({ "allocatable": { "example.com/usb": "2" } }));
+        facts.readings.unhealthy_devices.insert("example.com/usb".to_owned(), 7);
+        assert_eq!(report(&node, &facts).0["status"], json!({ "allocatable": { "example.com/usb": "0" } }));
+    }
+
+    #[test]
+    fn where_plug_ins_may_register_there_is_none_of_what_nobody_has_registered_yet() {
+        let base = new(&counted(&[("example.com/usb", Ok(3))]), &Remembered::default()).node;
+        let (settings, facts) = (samples::settings(), samples::facts());
+        let with = crate::config::Settings { device_plugins: true, ..settings.clone() };
+        let next = |settings: &crate::config::Settings, facts: &Facts, base: &Node| {
+            updated(base, &samples::board(settings, facts, samples::LATER), &mut Remembered::default(), false).node
+        };
+        let kept = next(&with, &facts, &base);
+        assert_eq!(
+            (&*kept.status.capacity["example.com/usb"], &*kept.status.allocatable["example.com/usb"]),
+            ("0", "0")
+        );
+        assert_eq!(kept.metadata.annotations[EXTENDED_RESOURCES], "example.com/usb", "and it is still ours");
+        let more = next(&with, &counted(&[("example.com/a", Ok(1))]), &kept);
+        assert_eq!(more.metadata.annotations[EXTENDED_RESOURCES], "example.com/a,example.com/usb");
+        let gone = next(&settings, &facts, &kept);
+        assert!(!gone.status.capacity.contains_key("example.com/usb"), "without plug-ins it is taken away");
+        assert!(!gone.metadata.annotations.contains_key(EXTENDED_RESOURCES));
     }
 
     const BOTH: [&str; 2] = ["capacity", "allocatable"];

@@ -128,6 +128,9 @@ pub struct Readings {
     /// Each extended resource of the settings, and how many of it there are.
     #[serde(skip_serializing_if = "TextMap::is_empty")]
     pub extended_resources: TextMap<Fact<u64>>,
+    /// Of those that a device plug-in tells of, how many are not healthy; none of one that is not here.
+    #[serde(skip_serializing_if = "TextMap::is_empty")]
+    pub unhealthy_devices: TextMap<u64>,
     /// The one that the settings name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_runtime: Option<ContainerRuntime>,

@@ -11,6 +11,7 @@ use super::mounts::MOUNTINFO;
 use super::root::{OpenFile, Root};
 use super::{machine, memory, mounts, pids, resources};
 use crate::config::settings::ExtendedResources;
+use crate::config::text_map::TextMap;
 use crate::config::{Settings, limits};
 use crate::time::{Every, Up};
 
@@ -162,6 +163,7 @@ impl ReadingFiles {
             made_read_only,
             pids,
             extended_resources,
+            unhealthy_devices: TextMap::new(),
             container_runtime,
             image_file_system,
             health,

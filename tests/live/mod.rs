@@ -37,6 +37,7 @@ mod logind;
 mod machine_bus;
 mod names;
 mod overdone;
+mod plugins;
 mod proxy;
 mod recipes;
 mod registration;
@@ -91,6 +92,7 @@ pub fn cases() -> Vec<Case> {
         names::cases(),
         left::cases(),
         devices::cases(),
+        plugins::cases(),
         check::cases(),
         clocks::cases(),
         registration::cases(),

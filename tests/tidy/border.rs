@@ -5,9 +5,23 @@ use super::source::Source;
 use super::tree::sources;
 
 /// A module imports only to its left (`ARCHITECTURE.md`).
-const ORDER: [&str; 15] = [
-    "time", "config", "probe", "node", "protobuf", "http2", "grpc", "cri", "dbus", "api", "identity", "journal",
-    "agent", "io", "cli",
+const ORDER: [&str; 16] = [
+    "time",
+    "config",
+    "probe",
+    "node",
+    "protobuf",
+    "http2",
+    "grpc",
+    "cri",
+    "device_plugins",
+    "dbus",
+    "api",
+    "identity",
+    "journal",
+    "agent",
+    "io",
+    "cli",
 ];
 
 /// What the core may not name, and what it takes instead.

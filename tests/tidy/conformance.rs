@@ -30,6 +30,8 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
     ("RTH", 1..=1),
     ("VLM", 1..=1),
     ("PRS", 0..=7),
+    // Device plug-ins.
+    ("DEV", 1..=6),
     // A condition of another agent of a node.
     ("NPD", 1..=2),
     // What no kubelet looks at: the board itself.
@@ -69,7 +71,7 @@ const BEHAVIOURS: &[(&str, RangeInclusive<u32>)] = &[
 ];
 
 /// Behaviours of what this program does not have yet, or never will: runtime, images, volumes, plug-ins, serving.
-const OUT_OF_SCOPE: &[&str] = &["TR-8", "ST-1", "MI-7", "TLS-18", "K3S-4"];
+const OUT_OF_SCOPE: &[&str] = &["TR-8", "ST-1", "TLS-18", "K3S-4"];
 const OUT_OF_SCOPE_LETTERS: &[&str] = &["IMG", "RTH", "VLM", "VOL", "SHD", "NLC"];
 
 /// How a row's third column may begin. All but the first go on with a reason.

@@ -468,6 +468,7 @@ fn facts() -> Facts {
             pids: Ok(Pids { limit: 32_768, used: 200 }),
             health: Health::default(),
             extended_resources: Default::default(),
+            unhealthy_devices: Default::default(),
             container_runtime: None,
             image_file_system: None,
         },

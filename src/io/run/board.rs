@@ -51,7 +51,8 @@ impl Shared {
                 let (today, by_process_bytes) = self.resolver.meter().so_far();
                 self.inbox.push(Message::Input(Input::Counted { today: Box::new(today), by_process_bytes }));
             }
-            let readings = board.reading_files.read(disk, &self.asked.borrow(), clock::up());
+            let mut readings = board.reading_files.read(disk, &self.asked.borrow(), clock::up());
+            self.device_plugins.count(&mut readings.extended_resources, &mut readings.unhealthy_devices);
             let image_path = runtime.as_ref().and_then(ContainerRuntime::image_path);
             let image_file_system = image_path.map(|path| probe::image_file_system(&self.root, path));
             let readings = Readings { container_runtime, image_file_system, health, ..readings };

@@ -112,6 +112,7 @@ pub(crate) fn facts() -> Facts {
             pids: Ok(Pids { limit: 4096, used: 100 }),
             health: Health::default(),
             extended_resources: Default::default(),
+            unhealthy_devices: Default::default(),
             container_runtime: None,
             image_file_system: None,
         },
