@@ -216,6 +216,12 @@ impl Board {
         }
     }
 
+    /// A device plug-in tells of those on USB: every second one is not healthy.
+    pub fn unhealthy(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let found = self.devices.iter().filter(|(name, count)| **name == USB && **count > 1);
+        found.map(|(name, count)| (*name, count / 2))
+    }
+
     /// The same with a device more, up to three, then none, and another runtime, or one that says nothing.
     pub fn change_and_plug(&mut self, random: &mut Random) -> &'static str {
         self.devices.entry(USB).and_modify(|count| *count = (*count + 1) % 4);

@@ -62,7 +62,7 @@ pub fn readings(board: &Board) -> Readings {
         made_read_only: Ok(board.made_read_only.then(|| "/var".to_owned())),
         pids: pids.map(|pids| Pids { limit: pids.limit, used: pids.used }),
         health: Health::default(),
-        unhealthy_devices: Default::default(),
+        unhealthy_devices: board.unhealthy().map(|(name, count)| (name.to_owned(), count)).collect(),
         extended_resources: board.devices.iter().map(|(name, count)| ((*name).to_owned(), Ok(*count))).collect(),
         container_runtime: board.runtime.map(runtime),
         image_file_system: None,

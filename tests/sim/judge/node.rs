@@ -199,6 +199,10 @@ impl Expected<'_> {
         if let Some(memory) = allocatable.get_mut("memory") {
             *memory = (*memory - huge * 1000).max(0);
         }
+        // DEV-4.
+        for (name, unhealthy) in board.unhealthy() {
+            allocatable.entry(name.to_owned()).and_modify(|amount| *amount -= unhealthy as i64 * 1000);
+        }
         for (name, expected) in [("capacity", capacity), ("allocatable", allocatable)] {
             let found = status[name].as_object().into_iter().flatten();
             let found: BTreeMap<String, i64> = found.map(|(key, value)| (key.clone(), milli(value))).collect();
