@@ -21,7 +21,7 @@ pub fn nodepulse() -> Result<(PathBuf, String)> {
         eprintln!(
             "bench: rustc cannot build for {musl} (rustup target add {musl}); measuring the build for this system"
         );
-        let mut build = cargo(&["build", "--release", "--locked", "--bin", "nodepulse"]);
+        let mut build = cargo(&["build", "--release", "--locked", "--no-default-features", "--bin", "nodepulse"]);
         build.current_dir(ROOT);
         finish(build, "nodepulse")?;
         return Ok((folder.join("release/nodepulse"), format!("{}, this system's C library", std::env::consts::ARCH)));

@@ -79,10 +79,10 @@ impl DevicePlugins {
             loop {
                 let came = async { Came::Connection(listener.read_with(|listener| Ok(listener.accept()?.0)).await) };
                 match came.or(async { Came::Plugin(self.registered.next().await) }).await {
-                    Came::Plugin(plugin) => executor.spawn(self.listen_to(plugin)).detach(),
+                    Came::Plugin(plugin) => executor.spawn(self.listen_to(plugin).boxed_local()).detach(),
                     Came::Connection(Ok(stream)) if self.registering.get() < limits::DEVICE_PLUGINS_REGISTERING => {
                         self.registering.set(self.registering.get() + 1);
-                        executor.spawn(self.register(reactor, stream)).detach();
+                        executor.spawn(self.register(reactor, stream).boxed_local()).detach();
                     }
                     // Too many at once: it comes again.
                     Came::Connection(Ok(_)) => {}

@@ -7,6 +7,10 @@ pub mod container_runtime;
 pub mod control;
 pub mod credentials;
 mod crypto;
+#[cfg(feature = "device-plugins")]
+mod device_plugins;
+#[cfg(not(feature = "device-plugins"))]
+#[path = "no_device_plugins.rs"]
 mod device_plugins;
 mod dial;
 pub mod disk;
