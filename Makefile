@@ -122,7 +122,7 @@ sim: ## Simulated worlds: make sim SEEDS=1000000 (FROM=2000: from that seed on),
 mutants: ## Plant faults in the core and list those that no test notices: hours, or ARGS='--today', ARGS='--shard 3/20'
 	./tests/mutants $(ARGS)
 
-fuzz: ## Fuzz a parser from its corpus on: make fuzz TARGET=journal (or settings, kubeconfig, reply, certificate, identity, hpack, http2_frames, watch, dbus, kernel_log, cri, features) SECONDS=60
+fuzz: ## Fuzz a parser from its corpus on: make fuzz TARGET=journal (or settings, kubeconfig, reply, certificate, identity, hpack, http2_frames, watch, dbus, kernel_log, cri, features, device_plugins) SECONDS=60
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { echo 'first: cargo install cargo-fuzz (and a C++ compiler)' >&2; exit 69; }
 	@mkdir -p fuzz/found/$(TARGET)
 	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(TARGET) fuzz/found/$(TARGET) fuzz/corpus/$(TARGET) -- \

@@ -7,6 +7,8 @@ mod certificate;
 mod cri;
 #[path = "../fuzz/checks/dbus.rs"]
 mod dbus;
+#[path = "../fuzz/checks/device_plugins.rs"]
+mod device_plugins;
 #[path = "../fuzz/checks/features.rs"]
 mod features;
 #[path = "../fuzz/checks/hpack.rs"]
@@ -112,4 +114,9 @@ fn the_kept_lines_of_a_kernel_tell_of_the_same_trouble_whole_and_in_pieces() {
 #[test]
 fn the_kept_files_of_features_give_few_labels_that_their_lines_say() {
     replay("features", features::check);
+}
+
+#[test]
+fn the_kept_messages_of_device_plug_ins_are_refused_in_words_or_counted() {
+    replay("device_plugins", device_plugins::check);
 }

@@ -46,7 +46,7 @@ pub struct DevicePlugins {
     directory: String,
     plugins: RefCell<Plugins>,
     /// Those that are to be listened to.
-    registered: Inbox<Plugin>,
+    registered: Inbox<Box<Plugin>>,
     registering: Cell<usize>,
     listened_to: Cell<usize>,
 }
@@ -111,7 +111,7 @@ impl DevicePlugins {
                         Ok(plugin) => {
                             server.answer(id, b"");
                             self.listened_to.set(self.listened_to.get() + 1);
-                            self.registered.push(plugin);
+                            self.registered.push(Box::new(plugin));
                         }
                         Err(Status { code, message }) => {
                             ::log::warn!(target: "device-plugin-refused", "a device plug-in may not register: {message}");
@@ -157,12 +157,12 @@ impl DevicePlugins {
     }
 
     /// For as long as it tells of its devices.
-    async fn listen_to(&self, mut plugin: Plugin) {
+    async fn listen_to(&self, mut plugin: Box<Plugin>) {
         let id = plugin.id;
         let Err(ended) = plugin.listen(|devices| self.plugins.borrow_mut().listed(id, devices)).await;
         self.listened_to.set(self.listened_to.get() - 1);
         if self.plugins.borrow_mut().ended(plugin.id, clock::up()) {
-            let Plugin { resource, .. } = &plugin;
+            let Plugin { resource, .. } = &*plugin;
             ::log::warn!(target: "device-plugin-gone", "the device plug-in for {resource} is gone, so none of its devices can be used: {ended}");
         }
     }
@@ -170,7 +170,7 @@ impl DevicePlugins {
 
 enum Came {
     Connection(io::Result<UnixStream>),
-    Plugin(Plugin),
+    Plugin(Box<Plugin>),
 }
 
 /// Listens where plug-ins look for a kubelet. The sockets that are there are removed, as a kubelet does it:

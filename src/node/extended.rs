@@ -21,7 +21,7 @@ pub(super) fn annotation(readings: &Readings, more: &[String]) -> Option<(String
 /// register, there is none of that instead, as of a plug-in that is still to come (DEV-5).
 pub(super) fn claim(node: &mut Node, board: &Board) {
     let (readings, is_kept) = (&board.facts.readings, board.settings.device_plugins);
-    let gone = claimed(node).filter(|name| !readings.extended_resources.contains_key(*name));
+    let gone = claimed(node).filter(|name| !readings.extended_resources.contains_key(name));
     let gone: Vec<String> = gone.map(str::to_owned).collect();
     for name in &gone {
         for list in [&mut node.status.capacity, &mut node.status.allocatable] {
