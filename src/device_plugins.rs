@@ -118,19 +118,21 @@ struct Plugin {
 }
 
 impl Plugins {
-    /// One has registered. `None`: there are as many as may be, [`limits::DEVICE_PLUGINS`].
-    pub fn registered(&mut self, resource: String) -> Option<PluginId> {
-        let id = self.next;
+    /// One has registered. Answers what it is known by, and which connection it takes the place of; `None`: there are as many
+    /// resources as may be, [`limits::DEVICE_PLUGINS`].
+    pub fn registered(&mut self, resource: String) -> Option<(PluginId, Option<PluginId>)> {
+        let (id, mut replaced) = (self.next, None);
         if let Some(known) = self.all.iter_mut().find(|plugin| plugin.resource == resource) {
             // Its devices stay until it has told of its own.
-            (known.id, known.gone_at) = (id, None);
+            replaced = known.gone_at.take().map_or(Some(known.id), |_| None);
+            known.id = id;
         } else if self.all.len() < limits::DEVICE_PLUGINS {
             self.all.push(Plugin { resource, id, devices: Devices::default(), gone_at: None });
         } else {
             return None;
         }
         self.next += 1;
-        Some(id)
+        Some((id, replaced))
     }
 
     /// It tells of its devices; one that another has taken the place of does not count.
@@ -251,13 +253,14 @@ mod tests {
     #[test]
     fn a_plug_in_that_goes_leaves_none_healthy_and_after_five_minutes_none_at_all() {
         let mut plugins = Plugins::default();
-        let usb = plugins.registered("b.c/usb".to_owned()).unwrap();
+        let (usb, _) = plugins.registered("b.c/usb".to_owned()).unwrap();
         assert_eq!(counts(&plugins, 0), ["b.c/usb 0 0"], "nobody has told of any yet");
         plugins.listed(usb, Devices { all: 3, healthy: 2 });
         assert_eq!(counts(&plugins, 9), ["b.c/usb 3 2"]);
         assert!(plugins.ended(usb, at(10)));
         assert_eq!([counts(&plugins, 309), counts(&plugins, 310)], [["b.c/usb 3 0"], ["b.c/usb 0 0"]]);
-        let again = plugins.registered("b.c/usb".to_owned()).unwrap();
+        let (again, replaced) = plugins.registered("b.c/usb".to_owned()).unwrap();
+        assert_eq!(replaced, None, "that one is gone");
         plugins.listed(again, Devices { all: 1, healthy: 1 });
         assert_eq!(counts(&plugins, 400), ["b.c/usb 1 1"]);
     }
@@ -265,9 +268,10 @@ mod tests {
     #[test]
     fn an_old_connection_that_ends_late_takes_nothing_from_the_one_after_it() {
         let mut plugins = Plugins::default();
-        let old = plugins.registered("b.c/usb".to_owned()).unwrap();
+        let (old, _) = plugins.registered("b.c/usb".to_owned()).unwrap();
         plugins.listed(old, Devices { all: 3, healthy: 3 });
-        let new = plugins.registered("b.c/usb".to_owned()).unwrap();
+        let (new, replaced) = plugins.registered("b.c/usb".to_owned()).unwrap();
+        assert_eq!(replaced, Some(old));
         assert_eq!(counts(&plugins, 1), ["b.c/usb 3 3"], "until the new one has told of its own");
         plugins.listed(new, Devices { all: 2, healthy: 2 });
         plugins.listed(old, Devices::default());

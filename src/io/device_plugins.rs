@@ -21,7 +21,7 @@ use smol::LocalExecutor;
 use smol::future::FutureExt;
 
 use super::clock;
-use super::inbox::Inbox;
+use super::inbox::{Flag, Inbox};
 use super::logind::connected;
 use super::reactor::{Reactor, Watched};
 use crate::config::limits;
@@ -48,7 +48,8 @@ pub struct DevicePlugins {
     /// Those that are to be listened to.
     registered: Inbox<Box<Plugin>>,
     registering: Cell<usize>,
-    listened_to: Cell<usize>,
+    /// Those that are listened to, each with what ends that.
+    listened_to: RefCell<Vec<(PluginId, Rc<Flag>)>>,
 }
 
 impl DevicePlugins {
@@ -110,7 +111,6 @@ impl DevicePlugins {
                     match self.answer(reactor, call, is_ours).await {
                         Ok(plugin) => {
                             server.answer(id, b"");
-                            self.listened_to.set(self.listened_to.get() + 1);
                             self.registered.push(Box::new(plugin));
                         }
                         Err(Status { code, message }) => {
@@ -141,7 +141,7 @@ impl DevicePlugins {
             return Err(refused(PERMISSION_DENIED, "only root and the agent's own user may register".to_owned()));
         }
         let asked = Registration::read(&call.message).map_err(|why| refused(UNKNOWN, why))?;
-        if self.listened_to.get() >= limits::DEVICE_PLUGINS_LISTENED_TO {
+        if self.listened_to.borrow().len() >= limits::DEVICE_PLUGINS_LISTENED_TO {
             return Err(refused(Status::RESOURCE_EXHAUSTED, "too many plug-ins are connected".to_owned()));
         }
         let path = [&self.directory, "/", asked.file_name.as_str()].concat();
@@ -149,18 +149,28 @@ impl DevicePlugins {
         let answered = answered.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::TimedOut)));
         let (client, line) =
             answered.map_err(|error| refused(UNKNOWN, format!("failed to dial device plugin: {path}: {error}")))?;
-        let Some(id) = self.plugins.borrow_mut().registered(asked.resource.clone()) else {
+        let Some((id, replaced)) = self.plugins.borrow_mut().registered(asked.resource.clone()) else {
             return Err(refused(Status::RESOURCE_EXHAUSTED, "there are too many resources of plug-ins".to_owned()));
         };
+        let mut listened_to = self.listened_to.borrow_mut();
+        listened_to.iter().filter(|(known, _)| Some(*known) == replaced).for_each(|(_, over)| over.raise());
+        let over = Rc::new(Flag::default());
+        listened_to.push((id, Rc::clone(&over)));
         ::log::info!(target: "device-plugin", "a device plug-in for {} has registered", asked.resource);
-        Ok(Plugin { id, resource: asked.resource, client, line })
+        Ok(Plugin { id, resource: asked.resource, client, line, over })
     }
 
     /// For as long as it tells of its devices.
     async fn listen_to(&self, mut plugin: Box<Plugin>) {
         let id = plugin.id;
-        let Err(ended) = plugin.listen(|devices| self.plugins.borrow_mut().listed(id, devices)).await;
-        self.listened_to.set(self.listened_to.get() - 1);
+        let over = Rc::clone(&plugin.over);
+        let listening = plugin.listen(|devices| self.plugins.borrow_mut().listed(id, devices));
+        let replaced = async {
+            over.raised().await;
+            Err(io::Error::other("another one has registered for it"))
+        };
+        let Err(ended) = listening.or(replaced).await;
+        self.listened_to.borrow_mut().retain(|(known, _)| *known != id);
         if self.plugins.borrow_mut().ended(plugin.id, clock::up()) {
             let Plugin { resource, .. } = &*plugin;
             ::log::warn!(target: "device-plugin-gone", "the device plug-in for {resource} is gone, so none of its devices can be used: {ended}");
@@ -197,6 +207,8 @@ struct Plugin {
     resource: String,
     client: Client,
     line: Line,
+    /// Another one has registered for the resource.
+    over: Rc<Flag>,
 }
 
 impl Plugin {

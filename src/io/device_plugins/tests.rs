@@ -126,7 +126,7 @@ fn a_plug_in_is_answered_once_it_has_answered_and_refused_where_it_is_not_there(
         serve(&plugins, thread(move || register(&directory, NAME, "usb.sock")), || counts(&plugins) == Some((3, 3)));
     assert_eq!(registered, Ok(()));
     assert_eq!(asked.join().unwrap(), [OPTIONS, LIST_AND_WATCH]);
-    assert_eq!((plugins.registering.get() <= 1, plugins.listened_to.get()), (true, 0));
+    assert_eq!((plugins.registering.get() <= 1, plugins.listened_to.borrow().len()), (true, 0));
     let plugins = DevicePlugins::new(Some(&folder.path("others")));
     let directory = folder.path("others");
     let tries = move || {
@@ -162,4 +162,45 @@ fn who_says_nothing_or_nonsense_keeps_nobody_from_registering() {
     };
     assert_eq!(serve(&plugins, thread(tries), || counts(&plugins).is_some_and(|(all, _)| all == 1)), Ok(()));
     asked.join().unwrap();
+}
+
+/// One that says nothing after its options, until it is hung up on.
+fn quiet_plug_in(path: &str) -> JoinHandle<()> {
+    let listener = UnixListener::bind(path).unwrap();
+    thread(move || {
+        let (mut stream, mut server) = (listener.accept().unwrap().0, Server::default());
+        loop {
+            let (mut output, mut bytes) = (Vec::new(), [0; 1000]);
+            server.take_output(&mut output);
+            stream.write_all(&output).unwrap();
+            let count = stream.read(&mut bytes).unwrap();
+            if count == 0 {
+                return;
+            }
+            server.receive(&bytes[..count]);
+            while let Some(call) = server.next_call().unwrap() {
+                if call.path == OPTIONS {
+                    server.answer(call.id, b"");
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn the_connection_of_one_that_another_took_the_place_of_is_given_up() {
+    let folder = TempFolder::new();
+    let path = folder.path("plug-ins");
+    let plugins = DevicePlugins::new(Some(&path));
+    let old = quiet_plug_in(&format!("{path}/old.sock"));
+    let new = quiet_plug_in(&format!("{path}/new.sock"));
+    let tries = thread(move || {
+        for file_name in ["old.sock", "new.sock"] {
+            assert_eq!(register(&path, NAME, file_name), Ok(()));
+        }
+        old.join().unwrap();
+    });
+    serve(&plugins, tries, || plugins.listened_to.borrow().len() == 1);
+    // Its socket goes with the task that has it.
+    new.join().unwrap();
 }
