@@ -14,7 +14,8 @@ const ANNOTATIONS: [&str; 3] = [EXTENDED_RESOURCES, FEATURE_LABELS, BOARD_MODEL]
 pub fn differ(base: &Node, wanted: &Node) -> bool {
     let is_other = |list: fn(&Node) -> &TextMap<String>, name: &str| list(base).get(name) != list(wanted).get(name);
     ANNOTATIONS.iter().any(|name| is_other(|node| &node.metadata.annotations, name))
-        || extended::claimed(wanted).any(|name| is_other(|node| &node.status.capacity, name))
+        || extended::claimed(wanted)
+            .any(|name| is_other(|node| &node.status.capacity, name) || is_other(|node| &node.status.allocatable, name))
         || feature_labels::claimed(wanted).any(|name| is_other(|node| &node.metadata.labels, &name))
 }
 

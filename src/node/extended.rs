@@ -111,6 +111,7 @@ mod tests {
         facts.readings.unhealthy_devices.insert("example.com/usb".to_owned(), 1);
         let (patch, node) = report(&base, &facts);
         assert_eq!(patch["status"], json!({ "allocatable": { "example.com/usb": "2" } }));
+        assert!(differ(&base, &node), "so it is sent over the version that it was made of, as a count is");
         facts.readings.unhealthy_devices.insert("example.com/usb".to_owned(), 7);
         assert_eq!(report(&node, &facts).0["status"], json!({ "allocatable": { "example.com/usb": "0" } }));
     }
