@@ -5,23 +5,28 @@ use super::disk::{kinds, on_disk, waiting};
 use super::outage::settled;
 use super::*;
 
+/// A board whose journal says that memory is short. That it is over was told, and its record is lost.
+fn with_a_lost_record() -> Script {
+    let mut script = settled();
+    script.offline(Duration::from_secs(30));
+    script.press_memory(true);
+    script.offline(Duration::from_secs(30));
+    assert_eq!(kinds(&on_disk(&script)), ["began", "changed"]);
+    script.disk.fails = true;
+    script.pass(Duration::from_secs(60));
+    script.press_memory(false);
+    script.pass(Duration::from_secs(400));
+    script.disk.fails = false;
+    script
+}
+
 #[test]
 fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
     // The last: the Node's is so little later that the clocks of two processes may say so of what came before the record.
     for (pressed, later_s) in
         [(Some(true), None), (Some(false), None), (Some(false), Some(2)), (None, None), (Some(true), Some(1))]
     {
-        let mut script = settled();
-        script.offline(Duration::from_secs(30));
-        script.press_memory(true);
-        script.offline(Duration::from_secs(30));
-        assert_eq!(kinds(&on_disk(&script)), ["began", "changed"]);
-        // That it is over, and that all was told, stays in memory.
-        script.disk.fails = true;
-        script.pass(Duration::from_secs(60));
-        script.press_memory(false);
-        script.pass(Duration::from_secs(400));
-        script.disk.fails = false;
+        let script = with_a_lost_record();
         let up = script.up + Duration::from_secs(5);
         let mut script = script.restart(BOOT, up);
         match pressed {
@@ -54,16 +59,8 @@ fn a_record_older_than_what_the_server_has_is_not_told_as_the_present() {
 
 #[test]
 fn what_was_seen_to_change_before_the_node_was_read_did_so_then_whatever_an_old_record_says() {
-    let mut script = settled();
-    script.offline(Duration::from_secs(30));
-    script.press_memory(true);
-    script.offline(Duration::from_secs(30));
-    script.disk.fails = true;
-    script.pass(Duration::from_secs(60));
-    script.press_memory(false);
-    script.pass(Duration::from_secs(400));
+    let script = with_a_lost_record();
     let stored = script.stored.clone().unwrap();
-    script.disk.fails = false;
     let mut script = script.restart(BootId(2), Duration::from_secs(20));
     script.offline(Duration::from_secs(30));
     for pressed in [true, false] {
@@ -81,16 +78,7 @@ fn what_was_seen_to_change_before_the_node_was_read_did_so_then_whatever_an_old_
 
 #[test]
 fn what_a_process_took_for_a_change_for_want_of_a_lost_record_is_none_to_the_next_one() {
-    let mut script = settled();
-    script.offline(Duration::from_secs(30));
-    script.press_memory(true);
-    script.offline(Duration::from_secs(30));
-    // That it is over stays in memory.
-    script.disk.fails = true;
-    script.pass(Duration::from_secs(60));
-    script.press_memory(false);
-    script.pass(Duration::from_secs(400));
-    script.disk.fails = false;
+    let mut script = with_a_lost_record();
     let stored = script.stored.clone().unwrap();
     for _ in 0..2 {
         let up = script.up + Duration::from_secs(5);
