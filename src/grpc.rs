@@ -33,8 +33,10 @@ pub struct Status {
 impl Status {
     /// Somebody gave it up.
     pub const CANCELLED: u32 = 1;
-    /// What it wants makes no sense.
-    pub const INVALID_ARGUMENT: u32 = 3;
+    /// No other code fits.
+    pub const UNKNOWN: u32 = 2;
+    /// Whoever asks may not.
+    pub const PERMISSION_DENIED: u32 = 7;
     /// The answer is too large.
     pub const RESOURCE_EXHAUSTED: u32 = 8;
     /// The peer does not have this method.
@@ -265,13 +267,13 @@ fn status_of(fields: Fields<'_>, http_status: u16) -> Result<(), Status> {
     let code =
         fields.get("grpc-status").map(|value| std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()));
     let code = match (code, http_status) {
-        (Some(code), _) => code.unwrap_or(2),
+        (Some(code), _) => code.unwrap_or(Status::UNKNOWN),
         (None, 200 | 400) => Status::INTERNAL,
         (None, 401) => 16,
-        (None, 403) => 7,
+        (None, 403) => Status::PERMISSION_DENIED,
         (None, 404) => Status::UNIMPLEMENTED,
         (None, 429 | 502 | 503 | 504) => Status::UNAVAILABLE,
-        (None, _) => 2,
+        (None, _) => Status::UNKNOWN,
     };
     if code == 0 {
         return Ok(());

@@ -15,14 +15,14 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
 use std::time::Duration;
 
-use nix::sys::socket::{MsgFlags, getsockopt, recv, send, sockopt};
+use nix::sys::socket::{MsgFlags, getsockopt, recv, sockopt};
 use nix::unistd::geteuid;
 use smol::LocalExecutor;
 use smol::future::FutureExt;
 
 use super::clock;
 use super::inbox::{Flag, Inbox};
-use super::logind::connected;
+use super::logind::{connected, sent};
 use super::reactor::{Reactor, Watched};
 use crate::config::limits;
 use crate::config::text_map::TextMap;
@@ -34,9 +34,6 @@ use crate::probe::Fact;
 /// How long a plug-in has to answer, as a kubelet has it, and how long one may take to register.
 const PATIENCE: Duration = Duration::from_secs(10);
 const REGISTERS_WITHIN: Duration = Duration::from_secs(30);
-/// Why a plug-in may not register: nobody but root and the agent's own user.
-const PERMISSION_DENIED: u32 = 7;
-const UNKNOWN: u32 = 2;
 
 /// Those that have registered.
 #[derive(Default)]
@@ -138,17 +135,20 @@ impl DevicePlugins {
             return Err(refused(Status::UNIMPLEMENTED, format!("unknown method {}", call.path)));
         }
         if !is_ours {
-            return Err(refused(PERMISSION_DENIED, "only root and the agent's own user may register".to_owned()));
+            return Err(refused(
+                Status::PERMISSION_DENIED,
+                "only root and the agent's own user may register".to_owned(),
+            ));
         }
-        let asked = Registration::read(&call.message).map_err(|why| refused(UNKNOWN, why))?;
+        let asked = Registration::read(&call.message).map_err(|why| refused(Status::UNKNOWN, why))?;
         if self.listened_to.borrow().len() >= limits::DEVICE_PLUGINS_LISTENED_TO {
             return Err(refused(Status::RESOURCE_EXHAUSTED, "too many plug-ins are connected".to_owned()));
         }
         let path = [&self.directory, "/", asked.file_name.as_str()].concat();
         let answered = reactor.before(clock::up() + PATIENCE, options(reactor, &path)).await;
         let answered = answered.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::TimedOut)));
-        let (client, line) =
-            answered.map_err(|error| refused(UNKNOWN, format!("failed to dial device plugin: {path}: {error}")))?;
+        let (client, line) = answered
+            .map_err(|error| refused(Status::UNKNOWN, format!("failed to dial device plugin: {path}: {error}")))?;
         let Some((id, replaced)) = self.plugins.borrow_mut().registered(asked.resource.clone()) else {
             return Err(refused(Status::RESOURCE_EXHAUSTED, "there are too many resources of plug-ins".to_owned()));
         };
@@ -265,13 +265,7 @@ impl Line {
     }
 
     async fn send(&mut self) -> io::Result<()> {
-        while !self.unsent.is_empty() {
-            let bytes = &self.unsent;
-            let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-            let sent = self.stream.write_with(|stream| Ok(send(stream.as_raw_fd(), bytes, flags)?)).await?;
-            self.unsent.drain(..sent);
-        }
-        Ok(())
+        sent(&self.stream, &std::mem::take(&mut self.unsent)).await
     }
 
     async fn receive(&mut self) -> io::Result<Vec<u8>> {

@@ -260,7 +260,8 @@ pub(super) fn connected(path: &str) -> io::Result<OwnedFd> {
     Ok(stream)
 }
 
-async fn sent(stream: &Watched<OwnedFd>, bytes: &[u8]) -> io::Result<()> {
+/// All of them, over a socket that does not block.
+pub(super) async fn sent(stream: &Watched<OwnedFd>, bytes: &[u8]) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let write = |stream: &OwnedFd| Ok(send(stream.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL)?);
