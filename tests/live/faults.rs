@@ -197,7 +197,7 @@ fn a_server_that_is_not_there_at_the_start_is_waited_for(cluster: &Cluster) -> R
     let node = cluster.node("first")?;
     let launch = Launch::quick(&node).kubeconfig(&node.kubeconfig_via(&format!("https://127.0.0.1:{port}"))?);
     let mut agent = launch.start(cluster)?;
-    agent.wait_for_line(&["registration failed", "cannot connect"], SOON)?;
+    agent.wait_for_line(&["registration fail", "cannot connect"], SOON)?;
     let _proxy = Proxy::start((Ipv4Addr::LOCALHOST, port).into(), cluster.api.port, Manner::Forward)?;
     wait_until_ready(cluster, &node)?;
     agent.wait_for_line(&["registration works again"], SOON).map(drop)

@@ -140,7 +140,7 @@ fn a_try_before_the_look_at_a_network_that_is_back_opens_the_only_connection(clu
     let (site, node, mut agent) = settled(cluster, "tried-early")?;
     let (address, gateway) = (format!("{}/24", site.address(0)), site.gateway(0).to_string());
     site.inside(&["ip", "address", "del", &address, "dev", "eth0"])?;
-    agent.wait_for_line(&["Lease renewal failed", "cannot connect"], SOON)?;
+    agent.wait_for_line(&["Lease renewal fail", "cannot connect"], SOON)?;
     site.inside(&["ip", "address", "add", &address, "dev", "eth0"])?;
     site.inside(&["ip", "route", "replace", "default", "via", &gateway])?;
     // The kernel's messages wait for a quarter of a second until they are looked at; a reload tries at once.

@@ -207,7 +207,7 @@ fn what_changes_while_the_link_is_down_is_told_when_it_returns(cluster: &Cluster
 fn what_changes_while_the_link_is_down_outlives_the_process(cluster: &Cluster) -> Result<()> {
     let mut outage = Outage::killed(cluster, "cut-down")?;
     outage.agent = start(cluster, &cluster.api, &outage.site, &outage.node, ACTS[1])?;
-    outage.agent.wait_for_line(&["failed", "cannot connect"], SOON)?;
+    outage.agent.wait_for_line(&["registration fail", "cannot connect"], SOON)?;
     outage.act(2)?;
     outage.act(3)?;
     outage.ends()?;
