@@ -126,7 +126,10 @@ impl StatusLane {
         if !self.base.is_registering() {
             self.base.becomes(Base::Outdated);
         }
-        self.wanted.stay();
+        // Who heard nothing of a departure still has what was to be told before it.
+        if departure.is_reported {
+            self.wanted.stay();
+        }
         shared.full_report = FullReport::AtOnce;
     }
 

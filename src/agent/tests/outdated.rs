@@ -4,6 +4,7 @@ use super::container_runtime::{NO_NETWORK, runtime, says};
 use super::disk::{kinds, on_disk, waiting};
 use super::outage::settled;
 use super::*;
+use crate::node::Leaving;
 
 /// A board whose journal says that memory is short. That it is over was told, and its record is lost.
 fn with_a_lost_record() -> Script {
@@ -117,4 +118,29 @@ fn a_node_that_was_made_while_it_looked_otherwise_is_put_right_now_and_not_with_
     let ready = all.iter().find(|one| one.kind == "Ready").unwrap();
     assert_eq!(ready.status, "True");
     assert!(ready.last_transition_time >= made, "{ready:?} of a Node made at {made}");
+}
+
+/// It was told to nobody that the machine was to go down, as there was no server: what waits to be told stays as it is.
+#[test]
+fn a_change_that_waits_for_a_server_is_told_once_with_its_time_though_a_shutdown_was_called_off() {
+    let mut script = settled();
+    script.offline(Duration::from_secs(30));
+    says(&mut script, runtime(&[NO_NETWORK]));
+    script.offline(Duration::from_secs(30));
+    let changed = on_disk(&script).last().unwrap().at.wall.unwrap().to_seconds_stamp();
+    let now = script.now();
+    script.agent.handle(Input::GoesDown(Leaving::Reboot), now);
+    script.offline(Duration::from_secs(5));
+    let now = script.now();
+    script.agent.handle(Input::GoesOn, now);
+    script.offline(Duration::from_secs(60));
+    let sent = script.pass(Duration::from_secs(120));
+    let is_told = |one: &&Operation| {
+        matches!(one, Operation::CreateEvent { .. }) && body_of(one)["reason"] == "NodeNotReady"
+    };
+    let told: Vec<_> = sent.iter().filter(is_told).map(|one| body_of(one)["firstTimestamp"].clone()).collect();
+    assert_eq!(told, [changed.as_str()]);
+    let all = &script.stored.as_ref().unwrap().status.conditions;
+    let ready = all.iter().find(|one| one.kind == "Ready").unwrap();
+    assert_eq!([&ready.status, &ready.last_transition_time], ["False", &changed]);
 }
