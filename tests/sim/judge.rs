@@ -10,6 +10,7 @@ pub mod events;
 pub mod excuse;
 mod matching;
 pub mod node;
+pub mod reach;
 pub mod requests;
 pub mod seen;
 pub mod thresholds;

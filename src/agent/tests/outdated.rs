@@ -135,9 +135,8 @@ fn a_change_that_waits_for_a_server_is_told_once_with_its_time_though_a_shutdown
     script.agent.handle(Input::GoesOn, now);
     script.offline(Duration::from_secs(60));
     let sent = script.pass(Duration::from_secs(120));
-    let is_told = |one: &&Operation| {
-        matches!(one, Operation::CreateEvent { .. }) && body_of(one)["reason"] == "NodeNotReady"
-    };
+    let is_told =
+        |one: &&Operation| matches!(one, Operation::CreateEvent { .. }) && body_of(one)["reason"] == "NodeNotReady";
     let told: Vec<_> = sent.iter().filter(is_told).map(|one| body_of(one)["firstTimestamp"].clone()).collect();
     assert_eq!(told, [changed.as_str()]);
     let all = &script.stored.as_ref().unwrap().status.conditions;

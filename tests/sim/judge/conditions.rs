@@ -1,5 +1,7 @@
 //! Turns every look at the board into what its conditions truly are, and since when.
 
+use std::collections::BTreeMap;
+
 use super::super::absence::AWAY;
 use super::super::board::Board;
 use super::super::cut_short::CUT_SHORT;
@@ -24,6 +26,9 @@ const SIGNALS: [&[Signal]; 4] = [&[Signal::Memory], &[Signal::Disk, Signal::Inod
 #[derive(Debug, Default)]
 pub struct Conditions {
     all: [Condition; KINDS.len()],
+    /// Since when each was what it is, before a report of ours came late and wrote an earlier time over it: the next report
+    /// says so again (seed 94004365).
+    overwritten_us: BTreeMap<String, i64>,
 }
 
 #[derive(Debug, Default)]
@@ -151,6 +156,16 @@ impl Conditions {
                 condition.touched_us = Some(condition.touched_us.map_or(stored_us, |touched| touched.min(stored_us)));
             }
         }
+    }
+
+    /// A report that came late wrote another time than this over the condition.
+    pub fn overwritten(&mut self, kind: &str, since_us: i64) {
+        self.overwritten_us.entry(kind.to_owned()).or_insert(since_us);
+    }
+
+    /// Whether this is the time that such a report wrote over.
+    pub fn is_given_back(&self, kind: &str, since_us: i64) -> bool {
+        self.overwritten_us.get(kind) == Some(&since_us)
     }
 
     /// A Node is made while no two have said the same time: what it says of the past may be of any day (seed 8332).

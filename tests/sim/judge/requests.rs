@@ -3,18 +3,16 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::network::Asks;
 use super::super::world::World;
 use super::conditions::{KINDS, MONITORED, READONLY, REPEATING, TOLERANCE_US};
 use super::events::{FOREVER, Letter};
 use super::excuse::Excuse;
 use super::node::Expected;
-use super::wire::{Lane, Said};
+use super::wire::Lane;
 use crate::model::controller::condition;
 use crate::model::http::{Request, Response};
 use crate::model::json_patch::renew_time;
@@ -78,6 +76,7 @@ fn renewed_us(body: &str) -> Option<i64> {
 #[derive(Debug, Default)]
 pub struct Before {
     renewed_us: Option<i64>,
+    is_surprised: bool,
     conditions: BTreeMap<String, Stored>,
     sizes: BTreeMap<String, String>,
 }
@@ -250,11 +249,11 @@ impl World {
 
     /// `surprised`: something that came late may have been there before it.
     pub fn stored_before(&self, request: &Request, surprised: bool) -> Before {
-        let mut before = Before::default();
+        let mut before = Before { is_surprised: surprised, ..Before::default() };
         if request.method != "GET" && request.path.contains("/leases") {
             before.renewed_us = self.stored_renew_us();
         }
-        if !surprised && request.path.ends_with("/status") {
+        if request.path.ends_with("/status") {
             before.conditions = self.stored_conditions();
             before.sizes = self.stored_sizes();
         }
@@ -283,7 +282,15 @@ impl World {
         if request.path.contains("/nodes") && !stray && self.is_repaired() && !self.is_written_late() {
             self.events.repaired(self.server_wall_us());
         }
-        if request.path.ends_with("/status") && !stray {
+        if request.path.ends_with("/status") && stray {
+            for (kind, new) in self.stored_conditions() {
+                let old = before.conditions.get(&kind);
+                if let Some(old) = old.filter(|old| old.status == new.status && old.since_us > new.since_us) {
+                    self.conditions.overwritten(&kind, old.since_us);
+                }
+            }
+        }
+        if request.path.ends_with("/status") && !before.is_surprised {
             let checked = self.check_transitions(&before.conditions);
             self.check(checked);
             self.check_sizes(&before.sizes);
@@ -356,7 +363,8 @@ impl World {
             let is_later = new.since_us > old.since_us && REPEATING.contains(&kind.as_str());
             // A machine that went down is not Ready then, whether anybody heard of that or not (seed 2025614).
             let went_down = kind == "Ready" && self.departure.count > 0 && new.since_us > old.since_us;
-            let is_true = is_true || kind == "Ready" && is_resized || is_later || went_down;
+            let is_given_back = self.conditions.is_given_back(kind, new.since_us);
+            let is_true = is_true || kind == "Ready" && is_resized || is_later || went_down || is_given_back;
             // An assertion on a Node that somebody made anew has no time.
             let was_dated = !old.reason.is_empty() && old.since_us > 0;
             let is_anew = new.status == old.status && off_us > 0 && was_dated && !is_true;
@@ -369,7 +377,7 @@ impl World {
             let may_be_off_us = if self.plan.clock_is_right() { ROUNDED_US } else { TOLERANCE_US };
             if is_anew
                 && !self.excuses.allow(Excuse::DatedAnew, off_us <= may_be_off_us)
-                && !self.excuses.allow(Excuse::TimeIsLost, self.was_deceived || self.conditions.is_time_lost(kind))
+                && !self.excuses.allow(Excuse::TimeIsLost, self.was_deceived || self.is_time_lost(kind))
             {
                 return Err(format!(
                     "{kind} has another lastTransitionTime with the same status: {new:?}, before {old:?}"
@@ -379,115 +387,27 @@ impl World {
         Ok(())
     }
 
-    fn stored_renew_us(&self) -> Option<i64> {
-        stamp::parse(self.server.lease(&self.plan.name)?["spec"]["renewTime"].as_str()?)
+    /// Nobody can know any more since when it is what it is. Of Ready as of those that the judge follows: each boot knows a
+    /// later end of one whose clock nobody put right (seed 92013039).
+    fn is_time_lost(&self, kind: &str) -> bool {
+        let mut happened = self.events.happened.iter().filter(|one| one.subject.of == kind);
+        let is_undated = kind == "Ready" && happened.any(|one| one.by.boot < self.boots && !one.by.is_dated);
+        is_undated || self.conditions.is_time_lost(kind)
     }
 
-    /// Whether the server is there: the end of an outage is told. An answer may end it, and a renewal does at the latest
-    /// (seed 26215). One that lay unread is of the moment of its question, however long the board slept since (seeds 3004740,
-    /// 25985).
-    pub fn note_reached(&mut self, lane: Lane, said: Said, asks: Asks, sent_us: u64) {
-        let is_renewal = lane == Lane::Lease && asks == Asks::Writing;
-        let (by, wall_us) = (self.teller(), self.server_wall_us());
-        let done_us = wall_us - (self.now_us - sent_us) as i64..=wall_us;
-        if !matches!(said, Said::Nothing { .. }) {
-            self.events.answered(wall_us);
-        }
-        let reach = &mut self.reach;
-        match said {
-            Said::Nothing { .. } => {
-                reach.has_failed = true;
-                // What keeps the Node alive says how long that has been so.
-                if lane == Lane::Lease {
-                    let failing = reach.failing.get_or_insert(Failing { first_us: wall_us, ..Failing::default() });
-                    failing.last_us = wall_us;
-                    failing.renewals += 1;
-                }
-            }
-            Said::Done if asks == Asks::Version => {}
-            Said::Refused { .. } | Said::Done if said != Said::Done || !is_renewal => {
-                // Whether that ends an outage depends on what it refuses; and where other requests get through, or some,
-                // Leases alone may be lost.
-                if reach.has_failed || !reach.has_begun {
-                    self.events.restored(wall_us, by, false);
-                }
-                if let Some(failing) = &mut reach.failing {
-                    failing.is_doubtful = true;
-                }
-                if said == Said::Done {
-                    reach.done_us = Some(done_us);
-                    reach.has_failed = reach.failing.is_some();
-                } else if let Some(known_us) = reach.done_us.take() {
-                    // Some refusals are as good as an answer (seed 1297256).
-                    reach.done_us = Some(*known_us.start()..=wall_us);
-                }
-            }
-            Said::Refused { .. } | Said::Done => {
-                let lost_us = reach.done_us.replace(done_us);
-                let is_certain = reach.failing.take().is_some_and(Failing::is_outage);
-                let lost_us = lost_us.filter(|_| is_certain);
-                if is_certain || reach.has_failed || !reach.has_begun {
-                    self.events.restored(wall_us, by, lost_us.is_some());
-                }
-                self.events.restored_by(wall_us, by.life);
-                if let Some(lost_us) = lost_us {
-                    self.events.missed_us = Some((*lost_us.end(), wall_us));
-                    reach.outage_us = Some((lost_us, wall_us));
-                }
-                (reach.has_begun, reach.has_failed) = (true, false);
-            }
-        }
+    fn stored_renew_us(&self) -> Option<i64> {
+        stamp::parse(self.server.lease(&self.plan.name)?["spec"]["renewTime"].as_str()?)
     }
 }
 
 /// A `Date` has whole seconds.
 const ROUNDED_US: i64 = 1_000_000;
-/// Nobody is in doubt that this is an outage.
-const CERTAIN_OUTAGE_US: i64 = 60_000_000;
-
 /// The last heartbeats that the server took, by its clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Reported {
     pub at_us: i64,
     /// They came late, or two clocks agreed on a wrong time (seeds 70171917, 74230117).
     pub is_misdated: bool,
-}
-
-/// How far the server is from the present process.
-#[derive(Debug, Clone, Default)]
-pub struct Reach {
-    /// It was reached by this process.
-    has_begun: bool,
-    /// When it answered last: from the question on that it did what it was asked, until the last answer of any kind.
-    pub done_us: Option<RangeInclusive<i64>>,
-    /// Something failed since then.
-    has_failed: bool,
-    failing: Option<Failing>,
-    /// The last outage that is certain: when the last answer before it may have been, and the first after it.
-    pub outage_us: Option<(RangeInclusive<i64>, i64)>,
-}
-
-/// Lease requests that found no server, one after the other.
-#[derive(Debug, Clone, Copy, Default)]
-struct Failing {
-    first_us: i64,
-    last_us: i64,
-    renewals: u32,
-    /// Others got an answer meanwhile.
-    is_doubtful: bool,
-}
-
-impl Failing {
-    fn is_outage(self) -> bool {
-        self.last_us - self.first_us > CERTAIN_OUTAGE_US && self.renewals > 2 && !self.is_doubtful
-    }
-}
-
-impl Reach {
-    /// `is_recorded`: the end of the last outage is on disk.
-    pub fn process_ended(&mut self, is_recorded: bool) {
-        *self = Reach { outage_us: self.outage_us.take().filter(|_| is_recorded), ..Reach::default() };
-    }
 }
 
 /// Name and body of an event.

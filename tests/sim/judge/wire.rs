@@ -303,8 +303,8 @@ impl Watch {
     /// Looked at with every event, before it happens.
     pub fn is_node_asked_for(&self, now_us: u64) -> Checked {
         let Some(due_us) = self.doubt.due_us else { return Ok(()) };
-        // The Lease goes first, and two requests are left to it, but not for ever (seeds 50194, 73015880).
-        let crowded_us = (self.doubt.lease_us + 4 * SHARE_US).clamp(due_us + SHARE_US, due_us + 20 * SHARE_US);
+        // The Lease goes first, and two requests are left to it, but not for ever (seeds 50194, 73015880, 92000350).
+        let crowded_us = (self.doubt.lease_us + 5 * SHARE_US).clamp(due_us + SHARE_US, due_us + 20 * SHARE_US);
         let latest_us = if self.sends_us.len() < REQUESTS_AT_ONCE { due_us + SHARE_US } else { crowded_us };
         if now_us <= latest_us || self.in_flight.contains_key(&Lane::Status) {
             return Ok(());
