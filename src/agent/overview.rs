@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Agent;
 use crate::journal::Status;
-use crate::node::rules;
+use crate::node::{extended, rules};
 use crate::time::{Now, Up, Wall};
 
 /// How a board fares, in one word.
@@ -46,6 +46,7 @@ impl Agent {
     ///  "lease": {"renewedAgo", "sentAgo", "period"},        acknowledged, and one whose answer is not read yet
     ///  "offline": {"for", "grace", "word"},                 null while a server is found; the word is its first failure's
     ///  "conditions": [{"type", "status", "since", "message", "told"}],    ours that are as they should not be
+    ///  "resources": [{"name", "capacity", "allocatable"}],    extended ones of this board, as the server said last
     ///  "certificate": {"ends", "renewed"},
     ///  "clock": {"ahead": SECONDS},                         of the servers', negative where it is behind
     ///  "journal": {"records", "since"},                     what waits to be told
@@ -72,6 +73,10 @@ impl Agent {
             let renewed = shared.settings.rotate_certificates.then(|| life.due.to_seconds_stamp());
             json!({ "ends": life.end.to_seconds_stamp(), "renewed": renewed })
         });
+        let resources = self.status.node().map(|node| {
+            let all = extended::resources(node);
+            all.map(|[name, all, usable]| json!({ "name": name, "capacity": all, "allocatable": usable }))
+        });
         let (mut records, mut first) = (0, None);
         for record in shared.records.pending() {
             first = first.or_else(|| stamp.and_then(|stamp| shared.records.wall_of(record.at, stamp, now.up)));
@@ -85,6 +90,7 @@ impl Agent {
             "lease": lease,
             "offline": offline,
             "conditions": self.remarkable(now),
+            "resources": resources.map(|resources| resources.collect::<Vec<_>>()).unwrap_or_default(),
             "certificate": certificate,
             "clock": shared.clock.ahead_seconds(now).map(|ahead| json!({ "ahead": ahead })),
             "journal": { "records": records, "since": text(first) },

@@ -309,6 +309,11 @@ impl StatusLane {
         conditions::find(self.base.node()?, kind)
     }
 
+    /// As the server said last.
+    pub(super) fn node(&self) -> Option<&Node> {
+        self.base.node()
+    }
+
     /// What is to stand on the Node for each of our conditions; `None` before the first look.
     pub(super) fn judged(&self, shared: &Shared, stamp: Wall, now: Now) -> Option<[rules::Wanted; rules::COUNT]> {
         self.wanted.judged(shared, stamp, now)

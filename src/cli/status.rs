@@ -65,6 +65,12 @@ impl Status {
             None => say("conditions", "none that should not be".to_owned()),
             Some(all) => all.iter().for_each(|condition| say("condition", self.condition(condition))),
         }
+        for resource in self.said.pointer("/resources").and_then(Value::as_array).into_iter().flatten() {
+            let [name, all, usable] =
+                ["/name", "/capacity", "/allocatable"].map(|key| text_of(resource, key).unwrap_or_default());
+            let usable = if usable == all { String::new() } else { format!(", of which {usable} can be used") };
+            say("resource", format!("{name}: {all}{usable}"));
+        }
         say("clock", self.clock());
         if let Some(certificate) = self.object("/certificate") {
             let renewed = text_of(certificate, "/renewed")
@@ -246,6 +252,11 @@ Node edge-7 is Ready since 2026-11-20T08:14:03Z (3 days)
             ("journal", json!({"records": 3, "since": "2026-11-23T11:48:00Z"})),
             ("clock", json!({"ahead": -340})),
             ("next", json!({"in": 0, "what": "Lease renewal", "after": "cannot connect to 192.0.2.7:6443: refused"})),
+            (
+                "resources",
+                json!([{"name": "example.com/relay", "capacity": "4", "allocatable": "4"},
+                       {"name": "example.com/usb", "capacity": "3", "allocatable": "2"}]),
+            ),
             ("refused", json!("settings of SIGHUP are not in use: podless: 7 is no boolean")),
             (
                 "conditions",
@@ -262,6 +273,8 @@ Node edge-7 is Ready since 2026-11-20T08:14:03Z (3 days)
             "  next         in 0 s: Lease renewal, after: cannot connect to 192.0.2.7:6443: refused\n",
             "  condition    MemoryPressure True since 2026-11-23T11:59:00Z (60 s): kubelet has insufficient memory available \
              (the server does not have that yet)\n",
+            "  resource     example.com/relay: 4\n",
+            "  resource     example.com/usb: 3, of which 2 can be used\n",
             "  clock        340 s behind the server's\n",
             "  journal      3 records wait to be told since 2026-11-23T11:48:00Z (12 min)\n",
             "  settings     settings of SIGHUP are not in use: podless: 7 is no boolean\n",

@@ -39,6 +39,12 @@ pub(super) fn claimed(node: &Node) -> impl Iterator<Item = &str> {
     names.split(',').filter(|name| is_one(name))
 }
 
+/// What a Node says of those: name, how many there are, and how many of them can be used.
+pub fn resources(node: &Node) -> impl Iterator<Item = [&str; 3]> {
+    let status = &node.status;
+    claimed(node).filter_map(|name| Some([name, status.capacity.get(name)?, status.allocatable.get(name)?]))
+}
+
 pub(super) fn is_one(name: &str) -> bool {
     labels::check_extended_resource(name).is_ok()
 }

@@ -62,6 +62,9 @@ fn a_device_comes_and_goes_and_a_resource_that_left_the_settings_goes_with_the_n
         let is_it = |line: &&str| line.split_whitespace().eq([&format!("{name}:"), count]);
         assert_eq!(described.lines().filter(is_it).count(), 2, "{name}: {described}");
     }
+    let of = |name: &str, count: &str| json!({"name": name, "capacity": count, "allocatable": count});
+    let told = agent.json(&["status"])?;
+    assert_eq!(told["resources"], json!([of("example.com/relay", "4"), of("example.com/usb", "2")]), "{told:#}");
     for device in ["usb0", "usb1"] {
         fs::remove_file(folder.join(device)).map_err(|e| e.to_string())?;
     }

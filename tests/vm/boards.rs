@@ -23,6 +23,7 @@ pub fn cases() -> Vec<Case> {
     cases![
         an_arm64_board_loses_its_link_for_a_minute,
         a_riscv64_board_is_reset_while_it_is_offline,
+        a_board_that_is_rebooted_switched_off_or_loses_its_power_says_which_it_was,
         an_armv7_board_becomes_a_node,
         a_raspberry_pi_with_its_network_on_usb_and_no_landlock_becomes_a_node,
     ]
@@ -201,6 +202,48 @@ fn a_riscv64_board_is_reset_while_it_is_offline(cluster: &Cluster) -> Result<()>
     let found = cluster.get_node(&node.name)?;
     assert_ne!(found["status"]["nodeInfo"]["bootID"], boot_id, "{found:#}");
     assert_eq!(condition(&found, "UnexpectedReboot").map(|one| &one["status"]), Some(&"True".into()), "{found:#}");
+    trial.end()
+}
+
+fn a_board_that_is_rebooted_switched_off_or_loses_its_power_says_which_it_was(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("comes-back")?;
+    let mut trial = Trial::begin(cluster, &node, boot(&ARM64, &node), ["linux,dummy-virt", "linux,dummy-virt"])?;
+    for (how, reason) in [("reboot", "Reboot"), ("poweroff", "PowerOff"), ("", "Present")] {
+        let (down_us, boot_id) = (now_us(), cluster.get_node(&node.name)?["status"]["nodeInfo"]["bootID"].clone());
+        if how.is_empty() {
+            trial.machine.reset()?
+        } else {
+            trial.machine.go_down(how)?
+        }
+        let left = cluster.get_node(&node.name)?;
+        let of = |node: &Value, kind: &str, key: &str| {
+            condition(node, kind).and_then(|one| one[key].as_str().map(str::to_owned)).unwrap_or_default()
+        };
+        // What the cluster knows while it is away: that it is planned, and how; without a word, that it is silent at most.
+        let planned = if how.is_empty() { "False" } else { "True" };
+        let said = [of(&left, "PlannedAbsence", "status"), of(&left, "PlannedAbsence", "reason")];
+        assert_eq!(said, [planned, reason], "{how}: {left:#}");
+        let said = [of(&left, "Ready", "status"), of(&left, "Ready", "message")];
+        let is_told = said == ["False", "node is shutting down"];
+        assert_eq!(is_told, !how.is_empty(), "{how}: {said:?}");
+
+        trial.machine.start_agent()?;
+        let is_cut_short = if how.is_empty() { "True" } else { "False" };
+        let what = format!("{how}: UnexpectedReboot={is_cut_short}");
+        let found = wait_for_node(cluster, &node, &what, READY_WITHIN, |node| {
+            let is_back = of(node, "Ready", "status") == "True" && node["status"]["nodeInfo"]["bootID"] != boot_id;
+            (is_back && of(node, "UnexpectedReboot", "status") == is_cut_short).then(|| node.clone())
+        });
+        let found = found.map_err(|e| trial.machine.with_console(&e))?;
+        assert_eq!(of(&found, "PlannedAbsence", "status"), "False", "{how}: {found:#}");
+        let reasons = match how {
+            "" => ["Starting", "Rebooted", "UnexpectedReboot"],
+            _ => ["Shutdown", "Starting", "Rebooted"],
+        };
+        trial.told(down_us, &reasons)?;
+        let is_unexpected = |e: &AuditEntry| e.received_at_us > down_us && e.body["reason"] == "UnexpectedReboot";
+        assert_eq!(cluster.audit_of(&node)?.iter().any(is_unexpected), how.is_empty(), "{how}");
+    }
     trial.end()
 }
 

@@ -88,9 +88,10 @@ fn a_board_whose_power_fails_at_each_step_of_joining_has_one_identity(cluster: &
     for cut in AFTER {
         machine.start_agent_until_power_fails(cut).map_err(|e| format!("{cut}: {e}"))?;
     }
+    let held = machine.count_lines(&["agent: ", "lease-held"]);
     machine.tell("start")?;
+    machine.wait_for_another(&["agent: ", "lease-held"], held, READY_WITHIN)?;
     wait_until_ready(cluster, &node).map_err(|e| machine.with_console(&e))?;
-    machine.wait_for_line(&["agent: ", "lease-held"], READY_WITHIN)?;
     assert_eq!(seen()?, asked, "one key and one request");
     let kept = machine.tell("ls /var/lib/nodepulse/identity")?;
     let kept: BTreeSet<&str> = kept.split_whitespace().collect();

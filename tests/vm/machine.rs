@@ -113,6 +113,8 @@ impl<'a> Boot<'a> {
         let mut command = self.board.command()?;
         let mut set = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
         set(&["-accel", "tcg", "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults"]);
+        // Switched off, it is there to be switched on again.
+        set(&["-no-shutdown"]);
         let words = format!("{}{}", self.board.kernel_line, self.kernel_words);
         set(&["-initrd", &root.display().to_string(), "-append", &words]);
         set(&["-netdev", "user,id=uplink,ipv6=off"]);
@@ -302,6 +304,23 @@ impl Machine {
     pub fn start_agent_until_power_fails(&mut self, cut: &str) -> Result<()> {
         let before = self.count_lines(&["init: ready"]);
         self.tell(&format!("{cut}; start"))?;
+        self.wait_for_another(&["init: ready"], before, BOOT_WITHIN).map(drop)
+    }
+
+    /// Goes down in order, as a service manager does it: the word that says how, SIGTERM, and when the agent has ended the
+    /// machine does so (`reboot` or `poweroff`). One that is off is switched on again. Waits until it is there again.
+    pub fn go_down(&mut self, how: &str) -> Result<()> {
+        let before = self.count_lines(&["init: ready"]);
+        self.tell(&format!("mkdir -p /run/nodepulse; echo {how} >/run/nodepulse/leaving; kill $agent; wait $agent"))?;
+        self.tell(&format!("(sync; sleep 1; {how} -f) &"))?;
+        if how == "poweroff" {
+            wait_until("the machine to be off", DONE_WITHIN, || {
+                let status = monitor::ask(&self.asked, "query-status", &json!({}))?;
+                if status["status"] == "shutdown" { Ok(()) } else { Err(status.to_string()) }
+            })?;
+            monitor::ask(&self.asked, "system_reset", &json!({}))?;
+            monitor::ask(&self.asked, "cont", &json!({}))?;
+        }
         self.wait_for_another(&["init: ready"], before, BOOT_WITHIN).map(drop)
     }
 

@@ -72,3 +72,24 @@ fn a_clock_that_is_wrong_is_told_by_its_seconds() {
     let ahead = overview(&script)["clock"]["ahead"].as_i64();
     assert!(ahead.is_some_and(|ahead| (-341..=-339).contains(&ahead)), "{ahead:?}");
 }
+
+#[test]
+fn the_resources_of_this_board_are_told_as_the_server_has_them_and_nobody_elses() {
+    let mut script = Script::new();
+    assert_eq!(overview(&script)["resources"], json!([]));
+    let mut node = registered_node();
+    let ours = ("nodepulse.dev/extended-resources".to_owned(), "example.com/relay,example.com/usb".to_owned());
+    node.metadata.annotations.extend([ours]);
+    for (name, all, usable) in
+        [("example.com/relay", "4", "4"), ("example.com/usb", "3", "2"), ("vendor.example/theirs", "7", "7")]
+    {
+        node.status.capacity.insert(name.to_owned(), all.to_owned());
+        node.status.allocatable.insert(name.to_owned(), usable.to_owned());
+    }
+    script.play_healthy(Lane::Status);
+    script.play(Lane::Status, refused(409, "AlreadyExists"));
+    script.play(Lane::Status, Ok(Document::Node(Box::new(node))));
+    let one = |name: &str, all: &str, usable: &str| json!({"name": name, "capacity": all, "allocatable": usable});
+    let expected = json!([one("example.com/relay", "4", "4"), one("example.com/usb", "3", "2")]);
+    assert_eq!(overview(&script)["resources"], expected);
+}
