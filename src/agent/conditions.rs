@@ -165,8 +165,9 @@ impl Conditions {
             let is_still = |record: Sequence| believed.change.is_some_and(|change| change.record == Some(record));
             let outdated = match basis {
                 Basis::Record { made, sequence, .. } if is_older(made) => Some(sequence),
-                Basis::Record { sequence, one_before: Some(made), .. }
-                    if status == before && is_still(sequence) && is_older(made) =>
+                // Without one before it, that one was told: the server had its status then, and has not got this one's.
+                Basis::Record { sequence, one_before, .. }
+                    if status == before && is_still(sequence) && one_before.is_none_or(is_older) =>
                 {
                     Some(sequence)
                 }

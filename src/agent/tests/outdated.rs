@@ -4,6 +4,7 @@ use super::container_runtime::{NO_NETWORK, runtime, says};
 use super::disk::{kinds, on_disk, waiting};
 use super::outage::settled;
 use super::*;
+use crate::journal::Record;
 use crate::node::Leaving;
 
 /// A board whose journal says that memory is short. That it is over was told, and its record is lost.
@@ -92,6 +93,33 @@ fn what_a_process_took_for_a_change_for_want_of_a_lost_record_is_none_to_the_nex
         let [told, before] = [script.stored.as_ref().unwrap(), &stored].map(|node| &node.status.conditions[0]);
         assert_eq!((&*told.status, &told.last_transition_time), ("False", &before.last_transition_time));
     }
+}
+
+/// The one before it is told first, and then nothing on the disk says from what the last one changed.
+#[test]
+fn a_record_whose_forerunner_was_told_is_no_change_where_the_server_has_that_status_since_before() {
+    let script = with_a_lost_record();
+    let stored = script.stored.clone().unwrap();
+    let up = script.up + Duration::from_secs(5);
+    let mut script = script.restart(BOOT, up);
+    let read = |script: &mut Script| {
+        while script.play_healthy(Lane::Status).1 != Operation::ReadVersion {}
+        script.play(Lane::Status, refused(409, "AlreadyExists"));
+        script.play(Lane::Status, Ok(Document::Node(Box::new(stored.clone()))));
+    };
+    read(&mut script);
+    let changes = |records: Vec<Record>| kinds(&records).iter().filter(|&&kind| kind == "changed").count();
+    while changes(waiting(&script)) > 1 {
+        script.pass(Duration::from_millis(100));
+    }
+    script.offline(Duration::from_secs(60));
+    assert_eq!(changes(on_disk(&script)), 1);
+    let up = script.up + Duration::from_secs(5);
+    let mut script = script.restart(BOOT, up);
+    read(&mut script);
+    while !matches!(script.play_healthy(Lane::Status).1, Operation::PatchStatus { .. }) {}
+    let [told, before] = [script.stored.as_ref().unwrap(), &stored].map(|node| &node.status.conditions[0]);
+    assert_eq!((&*told.status, &told.last_transition_time), ("False", &before.last_transition_time));
 }
 
 #[test]
