@@ -82,12 +82,14 @@ impl Agent {
         self.status.announced(&mut self.shared, now);
     }
 
-    /// Whoever announced something hears of it when the server has it, or when it is kept and no server can be reached.
+    /// Whoever announced something hears of it when it is on the disk and the server has it, or none can be reached: with the
+    /// power a board would lose that it is back, and be away again.
     pub(super) fn answer_announcer(&mut self, wait: &mut Option<(Up, Because)>, now: Now) {
         let Some(by) = self.answer_by else { return };
         let is_told = self.status.says("PlannedAbsence");
-        let may_be_told = self.identity.is_joined() && !self.shared.is_lost() || self.shared.records.has_unwritten();
-        if !is_told && may_be_told && now.up < by {
+        let may_be_told = self.identity.is_joined() && !self.shared.is_lost();
+        let is_unwritten = self.shared.records.must_wait(now.up);
+        if (is_unwritten || !is_told && may_be_told) && now.up < by {
             return sooner(wait, by, Because { what: "the answer to a command", after: None });
         }
         self.answer_by = None;

@@ -230,11 +230,12 @@ fn a_board_that_is_rebooted_switched_off_or_loses_its_power_says_which_it_was(cl
         assert_eq!(cluster.audit_of(&node)?.iter().filter(|e| is_farewell(e)).count(), usize::from(!how.is_empty()));
 
         trial.machine.start_agent()?;
-        let is_cut_short = if how.is_empty() { "True" } else { "False" };
-        let what = format!("{how}: UnexpectedReboot={is_cut_short}");
+        // The condition is not there before it was true once.
+        let what = format!("{how}: Ready, UnexpectedReboot: {}", how.is_empty());
         let found = wait_for_node(cluster, &node, &what, READY_WITHIN, |node| {
             let is_back = of(node, "Ready", "status") == "True" && node["status"]["nodeInfo"]["bootID"] != boot_id;
-            (is_back && of(node, "UnexpectedReboot", "status") == is_cut_short).then(|| node.clone())
+            let is_cut_short = of(node, "UnexpectedReboot", "status") == "True";
+            (is_back && is_cut_short == how.is_empty()).then(|| node.clone())
         });
         let found = found.map_err(|e| trial.machine.with_console(&e))?;
         assert_eq!(of(&found, "PlannedAbsence", "status"), "False", "{how}: {found:#}");

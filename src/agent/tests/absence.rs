@@ -1,5 +1,6 @@
 //! An absence that people announce: a condition until its time or until they are back, told at once, kept over reboots.
 
+use super::disk::on_disk;
 use super::outage::{kinds, settled, waiting};
 use super::*;
 use crate::config::absence::Until;
@@ -146,6 +147,27 @@ fn without_a_server_it_is_kept_and_told_later_with_its_time() {
     script.drain();
     assert_eq!(script.told.last(), Some(&Ok("kept ".to_owned())));
     drop((ticket, sent));
+}
+
+/// The disk was written just before, and is in no hurry by itself.
+#[test]
+fn who_hears_that_the_board_is_back_can_cut_its_power() {
+    let mut script = settled();
+    script.offline(Duration::from_secs(120));
+    // More than the disk is written at once by itself.
+    for _ in 0..20 {
+        for is_away in [true, false] {
+            if is_away {
+                away(&mut script, "8h", "a field trip")
+            } else {
+                back(&mut script)
+            }
+            script.offline(Duration::from_millis(100));
+            let answer = script.told.pop();
+            assert!(matches!(answer, Some(Ok(_))), "{answer:?}");
+            assert_eq!(kinds(&on_disk(&script)).contains(&"announced"), is_away);
+        }
+    }
 }
 
 #[test]
