@@ -45,8 +45,10 @@ enum Stage {
     Seeing {
         since: Up,
     },
-    /// We have ended it.
-    Ending,
+    /// We have ended it, for so long at least.
+    Ending {
+        rest: Duration,
+    },
 }
 
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
@@ -55,6 +57,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 const LIVED_LONG: Duration = Duration::from_secs(300);
 /// Its event comes about when its answer does.
 const LATE: Duration = Duration::from_secs(30);
+/// What an assertion takes, and by how much a report that is watched is cheaper than one whose answer is read, bytes of IP
+/// over HTTP/2 (measured: `docs/costs.md`).
+const ASSERTION_BYTES: f64 = 364.0;
+const REPORT_SAVED_BYTES: f64 = 600.0;
 
 impl WatchLane {
     pub(super) fn new(settings: &Settings) -> WatchLane {
@@ -90,19 +96,26 @@ impl WatchLane {
                 "what others write on the Node is known at once: it is watched",
             );
         }
-        if let Seen::Version { resource_version, .. } = seen {
+        if let Seen::Version { resource_version, bytes, .. } = seen {
             self.heard = resource_version.parse().ok();
             self.owed.take_if(|(owed, _)| self.heard.is_none_or(|heard| heard >= *owed));
+            if is_dear(*bytes, &shared.settings) && matches!(self.stage, Stage::Seeing { .. }) {
+                let text = format!(
+                    "each event of the Node takes {bytes} bytes, more than assertions: it is watched no more for a day, and its statuses are asserted"
+                );
+                shared.say_once(Level::Info, "node-unwatched", text);
+                return self.end(DAY, shared);
+            }
         }
         if shared.budget.puts_off(PutOff::Assertions) && matches!(self.stage, Stage::Seeing { .. }) {
-            self.end(shared);
+            self.end(Duration::ZERO, shared);
         } else if self.events.wait(0.0, now.up).is_zero() {
             self.events.take();
         } else if matches!(self.stage, Stage::Seeing { .. }) {
             let text =
                 "others write the Node so often that it is watched no more for a while: its statuses are asserted";
             shared.say(Level::Info, "node-restless", text);
-            self.end(shared);
+            self.end(Duration::ZERO, shared);
         }
     }
 
@@ -113,15 +126,15 @@ impl WatchLane {
         let (_, since) = *self.owed.get_or_insert((version, now.up));
         if now.up - since > LATE {
             shared.say(Level::Info, "watch-silent", "the watch of the Node says nothing of it any more: it is ended");
-            self.end(shared);
+            self.end(Duration::ZERO, shared);
         }
     }
 
     /// The settings were read again.
     pub(super) fn reloaded(&mut self, shared: &mut Shared) {
         self.events.set(f64::from(WATCH_EVENTS_AT_ONCE), per_second(&shared.settings));
-        if !shared.settings.node_watch && !matches!(self.stage, Stage::Rest | Stage::Ending) {
-            self.end(shared);
+        if !shared.settings.node_watch && !matches!(self.stage, Stage::Rest | Stage::Ending { .. }) {
+            self.end(Duration::ZERO, shared);
         }
     }
 
@@ -138,6 +151,9 @@ impl WatchLane {
             return;
         }
         let mut pause = self.tries.pause();
+        if let Stage::Ending { rest } = stage {
+            pause = pause.max(rest);
+        }
         match answer.result {
             // Where it cannot be, nothing is wrong: it is told once, and nothing else is done about it.
             Err(refusal) if stage == Stage::Begun && is_impossible(&refusal) => {
@@ -163,8 +179,8 @@ impl WatchLane {
         }
     }
 
-    fn end(&mut self, shared: &mut Shared) {
-        self.stage = Stage::Ending;
+    fn end(&mut self, rest: Duration, shared: &mut Shared) {
+        self.stage = Stage::Ending { rest };
         shared.is_watched = false;
         shared.output(Output::EndWatch);
     }
@@ -176,6 +192,14 @@ fn is_impossible(refusal: &Refusal) -> bool {
         Refusal::Status(StatusError { code, .. }) => *code == 403,
         Refusal::Failed(failure) => failure.is_ours() || failure.word() == EVENT_TOO_LARGE,
     }
+}
+
+/// Whether events of this length take more of a day, one for each of our reports, than assertions do. Where bytes are not paid
+/// for, what others write is known at once whatever it takes.
+fn is_dear(event_bytes: usize, settings: &Settings) -> bool {
+    let per_second = |bytes: f64, period: Duration| bytes / period.as_secs_f64().max(1.0);
+    let watched = per_second(event_bytes as f64 - REPORT_SAVED_BYTES, settings.node_status_report_frequency);
+    settings.profile != Profile::Lan && watched > per_second(ASSERTION_BYTES, settings.status_assert_frequency)
 }
 
 /// As often as a kubelet would send what it found. Where bytes are paid for, as often as an assertion would find it: where more

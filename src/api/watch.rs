@@ -20,6 +20,8 @@ pub enum Seen {
         resource_version: String,
         /// It follows the event that was told before it: none between them was left out.
         is_next: bool,
+        /// How long the event was, with its length.
+        bytes: usize,
     },
     Deleted {
         uid: String,
@@ -123,7 +125,7 @@ fn read_event(event: &[u8]) -> Result<Option<Seen>, Over> {
             };
             Ok(Some(match kind {
                 b"DELETED" => Seen::Deleted { uid },
-                _ => Seen::Version { uid, resource_version, is_next: true },
+                _ => Seen::Version { uid, resource_version, is_next: true, bytes: LENGTH_BYTES + event.len() },
             }))
         }
         b"ERROR" => {
@@ -160,8 +162,9 @@ mod tests {
         event(kind, &object("PartialObjectMetadata", &field(1, &metadata)))
     }
 
-    fn version(uid: &str, version: &str) -> Seen {
-        Seen::Version { uid: uid.to_owned(), resource_version: version.to_owned(), is_next: true }
+    fn version(kind: &str, uid: &str, version: &str) -> Seen {
+        let bytes = of_node(kind, uid, version).len();
+        Seen::Version { uid: uid.to_owned(), resource_version: version.to_owned(), is_next: true, bytes }
     }
 
     fn word(over: Over) -> String {
@@ -181,11 +184,11 @@ mod tests {
             of_node("ADDED", "u2", "11"),
         ];
         let expected = [
-            Some(version("u1", "7")),
-            Some(version("u1", "8")),
+            Some(version("ADDED", "u1", "7")),
+            Some(version("MODIFIED", "u1", "8")),
             None,
             Some(Seen::Deleted { uid: "u1".to_owned() }),
-            Some(version("u2", "11")),
+            Some(version("ADDED", "u2", "11")),
         ];
         for size in [1, 2, 3, 4, 5, 7, 64, 1000] {
             let mut events = Events::default();
@@ -200,7 +203,7 @@ mod tests {
             let mut events = Events::default();
             let (before, after) = (events.take(&all[..cut]).unwrap(), events.take(&all[cut..]).unwrap());
             let last = after.map(|after| after.in_place_of(before.clone())).or(before);
-            let is_alone = Seen::Version { uid: "u2".to_owned(), resource_version: "11".to_owned(), is_next: false };
+            let is_alone = version("ADDED", "u2", "11").in_place_of(expected[0].clone());
             assert_eq!(last, Some(is_alone), "only the last counts, cut at {cut}");
         }
     }

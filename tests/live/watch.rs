@@ -19,6 +19,7 @@ pub fn cases() -> Vec<Case> {
         each_report_without_a_change_names_the_version_that_the_one_before_it_made,
         a_watch_begins_again_over_a_server_that_restarted_and_over_each_connection_that_goaway_ends,
         a_watch_over_a_dead_connection_is_begun_over_the_next,
+        where_bytes_are_paid_for_a_node_with_sixty_four_labels_is_asserted_and_one_with_few_is_watched,
     ]
 }
 
@@ -90,6 +91,30 @@ fn what_others_write_on_a_watched_node_is_answered_at_once_with_one_look(cluster
     let cost = agent.cost(&[])?;
     eprintln!("  {cost}");
     agent.check()
+}
+
+fn where_bytes_are_paid_for_a_node_with_sixty_four_labels_is_asserted_and_one_with_few_is_watched(
+    cluster: &Cluster,
+) -> Result<()> {
+    for (hint, labels) in [("few-labels", 4), ("many-labels", 64)] {
+        let node = cluster.node(hint)?;
+        let one = |number: usize| format!("example.com/what-this-board-has-{number:02}: something-worth-a-label");
+        let labels = format!("{{{}}}", (0..labels).map(one).collect::<Vec<_>>().join(", "));
+        let launch = watching(&node).set("profile", "metered").set("nodeStatusReportFrequency", "1h");
+        let mut agent = launch.set("statusAssertFrequency", "10m").set("nodeLabels", &labels).start(cluster)?;
+        wait_until_ready(cluster, &node)?;
+        agent.wait_for_line(&["node-watched"], SOON)?;
+        // The controllers write as well, and each write is an event.
+        if hint == "many-labels" {
+            let told = agent.wait_for_line(&["node-unwatched", "bytes, more than assertions"], SOON)?;
+            eprintln!("  with 64 labels: {told}");
+        } else {
+            settled(cluster, &cluster.api, &node)?;
+            assert_eq!(agent.count_lines("node-unwatched")?, 0, "{}", agent.said()?);
+        }
+        agent.check()?;
+    }
+    Ok(())
 }
 
 fn each_report_without_a_change_names_the_version_that_the_one_before_it_made(cluster: &Cluster) -> Result<()> {

@@ -101,7 +101,7 @@ impl Pair {
             }
             let seen = match (&found, watch.told.take()) {
                 (Some((uid, version)), _) => {
-                    Seen::Version { uid: uid.clone(), resource_version: version.clone(), is_next: true }
+                    Seen::Version { uid: uid.clone(), resource_version: version.clone(), is_next: true, bytes: 540 }
                 }
                 (None, Some((uid, _))) => Seen::Deleted { uid },
                 (None, None) => continue,

@@ -191,7 +191,7 @@ impl World {
         let is_news = self.watched.told.is_some() && found != self.watched.ours;
         let seen = match (&found, self.watched.told.take()) {
             (Some((uid, version)), _) => {
-                Seen::Version { uid: uid.clone(), resource_version: version.clone(), is_next: true }
+                Seen::Version { uid: uid.clone(), resource_version: version.clone(), is_next: true, bytes: 540 }
             }
             (None, Some((uid, _))) => Seen::Deleted { uid },
             (None, None) => return,

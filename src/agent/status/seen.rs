@@ -42,7 +42,7 @@ impl StatusLane {
             Seen::Deleted { uid } => self.node_may_be_gone |= uid == base.metadata.uid,
             Seen::Version { uid, resource_version, .. } if is_known(&base.metadata, &uid, &resource_version) => {}
             // The report named the version before this one: nobody else wrote between.
-            Seen::Version { uid, resource_version, is_next: true }
+            Seen::Version { uid, resource_version, is_next: true, .. }
                 if matches!(self.base, Base::Reported(_)) && uid == base.metadata.uid =>
             {
                 if let Some(mut node) = self.base.take() {

@@ -87,6 +87,7 @@ fn what_another_wrote_is_looked_at_as_long_as_it_is_asked_about() {
             uid: "uid1".to_owned(),
             resource_version: "101".to_owned(),
             is_next: true,
+            bytes: 540,
         });
         let sent = script.pass(HOUR / 60);
         assert_eq!(sent.iter().filter(is_look).count(), usize::from(is_read), "{bytes}");

@@ -39,7 +39,7 @@ impl Script {
 
     fn see_of_several(&mut self, version: u64) {
         let (uid, resource_version) = ("uid1".to_owned(), version.to_string());
-        self.see(Seen::Version { uid, resource_version, is_next: false });
+        self.see(Seen::Version { uid, resource_version, is_next: false, bytes: 540 });
     }
 }
 
@@ -92,7 +92,12 @@ fn what_another_wrote_after_it_is_read() {
         },
         |script| script.see_of_several(102),
         |script| {
-            script.see(Seen::Version { uid: "uid2".to_owned(), resource_version: "102".to_owned(), is_next: true })
+            script.see(Seen::Version {
+                uid: "uid2".to_owned(),
+                resource_version: "102".to_owned(),
+                is_next: true,
+                bytes: 540,
+            })
         },
     ];
     for tells in all {

@@ -26,7 +26,12 @@ impl Script {
     }
 
     pub(super) fn see_version(&mut self, version: u64) {
-        self.see(Seen::Version { uid: "uid1".to_owned(), resource_version: version.to_string(), is_next: true });
+        self.see(Seen::Version {
+            uid: "uid1".to_owned(),
+            resource_version: version.to_string(),
+            is_next: true,
+            bytes: 540,
+        });
     }
 
     /// From now on the server has this version of the Node, as our own writes left it.
@@ -272,7 +277,7 @@ fn a_node_that_was_made_anew_while_the_board_slept_is_read_and_not_reported_over
     script.pass(95 * SECOND);
     script.up += 16 * SECOND;
     let (sent, _) = script.drain();
-    let anew = || Seen::Version { uid: "uid2".to_owned(), resource_version: "7".to_owned(), is_next: true };
+    let anew = || Seen::Version { uid: "uid2".to_owned(), resource_version: "7".to_owned(), is_next: true, bytes: 540 };
     for (ticket, operation) in sent {
         let is_report = ticket.lane() == Lane::Status;
         let reply = if is_report {
@@ -321,7 +326,7 @@ fn another_node_of_that_name_that_is_gone_again_before_anybody_looked_is_asked_a
         script.answer(ticket, reply);
     };
     let uid = "uid2".to_owned();
-    script.see(Seen::Version { uid: uid.clone(), resource_version: "99".to_owned(), is_next: true });
+    script.see(Seen::Version { uid: uid.clone(), resource_version: "99".to_owned(), is_next: true, bytes: 540 });
     script.see(Seen::Deleted { uid });
     let reply = script.reply(&report);
     script.answer(ticket, reply);
@@ -342,7 +347,7 @@ fn what_became_urgent_while_patience_was_asked_for_happens_when_that_is_over() {
 #[test]
 fn another_node_of_that_name_is_read() {
     let mut script = watched();
-    script.see(Seen::Version { uid: "uid2".to_owned(), resource_version: "99".to_owned(), is_next: true });
+    script.see(Seen::Version { uid: "uid2".to_owned(), resource_version: "99".to_owned(), is_next: true, bytes: 540 });
     assert!(is_read(&script.asks_now().unwrap().1));
 }
 
@@ -453,6 +458,34 @@ fn where_bytes_are_paid_for_others_that_write_more_often_than_assertions_come_en
             script.pass(HOUR / 12);
         }
         assert_eq!(script.words().contains(&"node-restless"), is_ended, "{profile:?}");
+    }
+}
+
+/// A day has 24 or two reports, of which each brings an event, in the place of 144 or 24 assertions.
+#[test]
+fn where_bytes_are_paid_for_a_node_whose_events_are_long_is_asserted_for_a_day() {
+    for (profile, bytes, is_ended) in [
+        (Profile::Lan, 16_000, false),
+        (Profile::Metered, 2_700, false),
+        (Profile::Metered, 2_900, true),
+        (Profile::Satellite, 4_900, false),
+        (Profile::Satellite, 5_100, true),
+    ] {
+        let (report, assertion) = if profile == Profile::Satellite { (12 * HOUR, HOUR) } else { (HOUR, HOUR / 6) };
+        let (node_status_report_frequency, status_assert_frequency) = (report, assertion);
+        let cadences = Settings { node_status_report_frequency, status_assert_frequency, ..watching() };
+        let mut script = Script::with(Settings { profile, ..cadences });
+        script.store(100);
+        script.register();
+        script.pass(15 * SECOND);
+        let uid = script.stored.as_ref().unwrap().metadata.uid.clone();
+        script.see(Seen::Version { uid, resource_version: "100".to_owned(), is_next: true, bytes });
+        script.pass(SECOND);
+        assert_eq!((script.watch.is_none(), script.words().contains(&"node-unwatched")), (is_ended, is_ended));
+        script.pass(23 * HOUR);
+        assert_eq!(script.watches.len(), 1, "{profile:?} {bytes}");
+        script.pass(2 * HOUR);
+        assert_eq!(script.watches.len(), 1 + usize::from(is_ended), "{profile:?} {bytes}");
     }
 }
 

@@ -17,7 +17,8 @@ fn event(version: &str) -> Vec<u8> {
 }
 
 fn seen(version: &str, is_next: bool) -> Seen {
-    Seen::Version { uid: "u1".to_owned(), resource_version: version.to_owned(), is_next }
+    let bytes = event(version).len();
+    Seen::Version { uid: "u1".to_owned(), resource_version: version.to_owned(), is_next, bytes }
 }
 
 /// A watch that the server has begun.
