@@ -165,9 +165,12 @@ impl Conditions {
             let is_still = |record: Sequence| believed.change.is_some_and(|change| change.record == Some(record));
             let outdated = match basis {
                 Basis::Record { made, sequence, .. } if is_older(made) => Some(sequence),
-                // Without one before it, that one was told: the server had its status then, and has not got this one's.
+                // Without one before it, that one was told: the server had its status then, and has not got this one's. What
+                // may begin again without an end that anybody saw, as reboots do, is another one each time.
                 Basis::Record { sequence, one_before, .. }
-                    if status == before && is_still(sequence) && one_before.is_none_or(is_older) =>
+                    if status == before
+                        && is_still(sequence)
+                        && one_before.map_or(!rules::may_be_absent(kind, Status::False), is_older) =>
                 {
                     Some(sequence)
                 }
