@@ -35,6 +35,7 @@ mod unhurried;
 mod unseen;
 mod versions;
 mod watch;
+mod watch_bytes;
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -3,7 +3,6 @@
 use super::status::is_assertion;
 use super::*;
 use crate::api::{EVENT_TOO_LARGE, Seen};
-use crate::config::settings::Profile;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -60,7 +59,7 @@ fn begun() -> Script {
     script
 }
 
-fn watching() -> Settings {
+pub(super) fn watching() -> Settings {
     Settings { node_watch: true, ..Settings::default() }
 }
 
@@ -421,91 +420,6 @@ fn a_connection_over_which_nothing_can_be_watched_is_mentioned_once() {
     }
     let said = |word: &str| script.words().iter().filter(|said| **said == word).count();
     assert_eq!((said("node-unwatched"), said("failing")), (1, 0));
-}
-
-#[test]
-fn others_that_write_all_the_time_cost_a_look_each_ten_seconds_and_then_the_watch() {
-    let mut script = watched();
-    let mut reads = 0;
-    for version in 101..141 {
-        if script.watch.is_some() {
-            script.see_version(version);
-        }
-        let looked = script.pass(SECOND);
-        reads += count(&looked, is_read);
-    }
-    assert!((4..=8).contains(&reads), "{reads}");
-    assert!(script.watch.is_none() && script.words().contains(&"node-restless"));
-    script.pass(30 * SECOND);
-    assert_eq!(script.watches.len(), 2, "it may be over");
-}
-
-/// Twenty hours in which somebody writes the Node every five minutes.
-#[test]
-fn where_bytes_are_paid_for_others_that_write_more_often_than_assertions_come_end_it() {
-    for (profile, is_ended) in [(Profile::Lan, false), (Profile::Metered, true), (Profile::Satellite, true)] {
-        let status_assert_frequency = Duration::from_secs(600);
-        let mut script = Script::with(Settings { profile, status_assert_frequency, ..watching() });
-        script.store(100);
-        script.register();
-        script.pass(15 * SECOND);
-        script.see_version(100);
-        for version in 101..341 {
-            if script.watch.is_some() {
-                script.see_version(version);
-            }
-            script.store(version);
-            script.pass(HOUR / 12);
-        }
-        assert_eq!(script.words().contains(&"node-restless"), is_ended, "{profile:?}");
-    }
-}
-
-/// A day has 24 or two reports, of which each brings an event, in the place of 144 or 24 assertions.
-#[test]
-fn where_bytes_are_paid_for_a_node_whose_events_are_long_is_asserted_for_a_day() {
-    for (profile, bytes, is_ended) in [
-        (Profile::Lan, 16_000, false),
-        (Profile::Metered, 2_700, false),
-        (Profile::Metered, 2_900, true),
-        (Profile::Satellite, 4_900, false),
-        (Profile::Satellite, 5_100, true),
-    ] {
-        let (report, assertion) = if profile == Profile::Satellite { (12 * HOUR, HOUR) } else { (HOUR, HOUR / 6) };
-        let (node_status_report_frequency, status_assert_frequency) = (report, assertion);
-        let cadences = Settings { node_status_report_frequency, status_assert_frequency, ..watching() };
-        let mut script = Script::with(Settings { profile, ..cadences });
-        script.store(100);
-        script.register();
-        script.pass(15 * SECOND);
-        let uid = script.stored.as_ref().unwrap().metadata.uid.clone();
-        script.see(Seen::Version { uid, resource_version: "100".to_owned(), is_next: true, bytes });
-        script.pass(SECOND);
-        assert_eq!((script.watch.is_none(), script.words().contains(&"node-unwatched")), (is_ended, is_ended));
-        script.pass(23 * HOUR);
-        assert_eq!(script.watches.len(), 1, "{profile:?} {bytes}");
-        script.pass(2 * HOUR);
-        assert_eq!(script.watches.len(), 1 + usize::from(is_ended), "{profile:?} {bytes}");
-    }
-}
-
-#[test]
-fn with_assertions_the_watch_is_put_off() {
-    let budget = Some(2_859_840 + 10_000_000);
-    let mut script = Script::with(Settings { daily_bytes: budget, ..watching() });
-    script.counted = Some(Day::default());
-    script.store(100);
-    script.register();
-    script.pass(15 * SECOND);
-    script.see_version(100);
-    script.counted.as_mut().unwrap().of(Purpose::Status).unwrap().bytes = 5_100_000;
-    script.pass(60 * SECOND);
-    assert!(script.watch.is_some(), "nothing came");
-    script.see_version(101);
-    script.pass(2 * HOUR);
-    assert!(script.watch.is_none() && script.watches.len() == 1);
-    script.pass(23 * HOUR);
-    assert_eq!(script.watches.len(), 2, "the next day");
 }
 
 #[test]
