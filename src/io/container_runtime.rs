@@ -48,8 +48,8 @@ impl ContainerRuntime {
         self.client.image_path()
     }
 
-    /// What it says now.
-    pub async fn look(&mut self, reactor: &Rc<Reactor>, asked: &Asked) -> probe::ContainerRuntime {
+    /// What it says now; never `None`.
+    pub async fn look(&mut self, reactor: &Rc<Reactor>, asked: &Asked) -> Option<probe::ContainerRuntime> {
         self.client.want_images(asked.most_images);
         self.client.tell_pod_cidr(asked.pod_cidr.clone());
         self.read();
@@ -69,7 +69,7 @@ impl ContainerRuntime {
         if self.client.is_waiting_for_images() {
             self.wait(reactor).await;
         }
-        said
+        Some(said)
     }
 
     /// Until what was asked is answered, or for as long as that may take.
@@ -168,7 +168,7 @@ pub fn once(settings: &Settings) -> Option<probe::ContainerRuntime> {
     let asked = Asked::by(settings);
     let mut runtime = ContainerRuntime::at(asked.container_runtime.clone()?);
     let reactor = Reactor::new().ok()?;
-    reactor.block_on(runtime.look(&reactor, &asked)).ok()
+    reactor.block_on(runtime.look(&reactor, &asked)).ok()?
 }
 
 #[cfg(test)]

@@ -3,6 +3,10 @@
 mod attempt;
 pub mod clock;
 mod connection;
+#[cfg(feature = "container-runtime")]
+pub mod container_runtime;
+#[cfg(not(feature = "container-runtime"))]
+#[path = "no_container_runtime.rs"]
 pub mod container_runtime;
 pub mod control;
 pub mod credentials;

@@ -12,7 +12,7 @@ pub struct DevicePlugins;
 impl DevicePlugins {
     pub fn new(directory: Option<&str>) -> DevicePlugins {
         if directory.is_some() {
-            ::log::warn!(target: "no-device-plugins", "devicePlugins: this program was built without them: build it with NODEPULSE_FEATURES=device-plugins");
+            ::log::warn!(target: "no-device-plugins", "devicePlugins: this program was built without them: build it with NODEPULSE_FEATURES='container-runtime device-plugins'");
         }
         DevicePlugins
     }

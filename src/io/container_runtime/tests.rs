@@ -15,7 +15,7 @@ const REFUSED: &[u8] =
 fn look(runtime: &mut ContainerRuntime) -> (probe::ContainerRuntime, Duration) {
     let reactor = Reactor::new().unwrap();
     let began = clock::up();
-    let said = reactor.block_on(runtime.look(&reactor, &Asked::default())).unwrap();
+    let said = reactor.block_on(runtime.look(&reactor, &Asked::default())).unwrap().unwrap();
     (said, clock::up() - began)
 }
 

@@ -86,7 +86,7 @@ impl Shared {
         if known.as_ref().map(ContainerRuntime::path) != asked.container_runtime.as_deref() {
             *known = asked.container_runtime.clone().map(ContainerRuntime::at);
         }
-        Some(known.as_mut()?.look(&self.reactor, &asked).await)
+        known.as_mut()?.look(&self.reactor, &asked).await
     }
 
     fn look_at(&self, board: &mut Board, readings: Readings) -> Input {
