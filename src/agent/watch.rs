@@ -1,4 +1,4 @@
-//! Turns the wish to know at once what others write on the Node into a watch of its metadata (D4), whose events go to the status
+//! Turns the wish to know at once what others write on the Node into a watch of its row (D4), whose events go to the status
 //! lane (`status/seen.rs`).
 //!
 //! ```text
@@ -45,10 +45,8 @@ enum Stage {
     Seeing {
         since: Up,
     },
-    /// We have ended it, for so long at least.
-    Ending {
-        rest: Duration,
-    },
+    /// We have ended it.
+    Ending,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
@@ -57,10 +55,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 const LIVED_LONG: Duration = Duration::from_secs(300);
 /// Its event comes about when its answer does.
 const LATE: Duration = Duration::from_secs(30);
-/// What an assertion takes, and by how much a report that is watched is cheaper than one whose answer is read, bytes of IP
-/// over HTTP/2 (measured: `docs/costs.md`).
-const ASSERTION_BYTES: f64 = 364.0;
-const REPORT_SAVED_BYTES: f64 = 600.0;
+/// What the beginning of a watch takes, whose first row comes with its headings, in assertions: 3.6 KB, and 364 bytes of IP over
+/// HTTP/2 (measured: `docs/costs.md`).
+const BEGINNING_IN_ASSERTIONS: u32 = 10;
 
 impl WatchLane {
     pub(super) fn new(settings: &Settings) -> WatchLane {
@@ -96,26 +93,19 @@ impl WatchLane {
                 "what others write on the Node is known at once: it is watched",
             );
         }
-        if let Seen::Version { resource_version, bytes, .. } = seen {
+        if let Seen::Version { resource_version, .. } = seen {
             self.heard = resource_version.parse().ok();
             self.owed.take_if(|(owed, _)| self.heard.is_none_or(|heard| heard >= *owed));
-            if is_dear(*bytes, &shared.settings) && matches!(self.stage, Stage::Seeing { .. }) {
-                let text = format!(
-                    "each event of the Node takes {bytes} bytes, more than assertions: it is watched no more for a day, and its statuses are asserted"
-                );
-                shared.say_once(Level::Info, "node-unwatched", text);
-                return self.end(DAY, shared);
-            }
         }
         if shared.budget.puts_off(PutOff::Assertions) && matches!(self.stage, Stage::Seeing { .. }) {
-            self.end(Duration::ZERO, shared);
+            self.end(shared);
         } else if self.events.wait(0.0, now.up).is_zero() {
             self.events.take();
         } else if matches!(self.stage, Stage::Seeing { .. }) {
             let text =
                 "others write the Node so often that it is watched no more for a while: its statuses are asserted";
             shared.say(Level::Info, "node-restless", text);
-            self.end(Duration::ZERO, shared);
+            self.end(shared);
         }
     }
 
@@ -126,15 +116,15 @@ impl WatchLane {
         let (_, since) = *self.owed.get_or_insert((version, now.up));
         if now.up - since > LATE {
             shared.say(Level::Info, "watch-silent", "the watch of the Node says nothing of it any more: it is ended");
-            self.end(Duration::ZERO, shared);
+            self.end(shared);
         }
     }
 
     /// The settings were read again.
     pub(super) fn reloaded(&mut self, shared: &mut Shared) {
         self.events.set(f64::from(WATCH_EVENTS_AT_ONCE), per_second(&shared.settings));
-        if !shared.settings.node_watch && !matches!(self.stage, Stage::Rest | Stage::Ending { .. }) {
-            self.end(Duration::ZERO, shared);
+        if !shared.settings.node_watch && !matches!(self.stage, Stage::Rest | Stage::Ending) {
+            self.end(shared);
         }
     }
 
@@ -143,7 +133,8 @@ impl WatchLane {
         let stage = std::mem::replace(&mut self.stage, Stage::Rest);
         (shared.is_watched, self.heard, self.owed) = (false, None, None);
         // A connection that something on the way forgets between two renewals lives for one of them.
-        let lived_long = LIVED_LONG.max(shared.settings.lease_renew_period() * 2);
+        let pays_after = pays_after(&shared.settings);
+        let lived_long = LIVED_LONG.max(shared.settings.lease_renew_period() * 2).max(pays_after);
         if let Stage::Seeing { since } = stage
             && now.up - since >= lived_long
         {
@@ -151,8 +142,8 @@ impl WatchLane {
             return;
         }
         let mut pause = self.tries.pause();
-        if let Stage::Ending { rest } = stage {
-            pause = pause.max(rest);
+        if matches!(stage, Stage::Seeing { .. } | Stage::Ending) {
+            pause = pause.max(pays_after);
         }
         match answer.result {
             // Where it cannot be, nothing is wrong: it is told once, and nothing else is done about it.
@@ -179,8 +170,8 @@ impl WatchLane {
         }
     }
 
-    fn end(&mut self, rest: Duration, shared: &mut Shared) {
-        self.stage = Stage::Ending { rest };
+    fn end(&mut self, shared: &mut Shared) {
+        self.stage = Stage::Ending;
         shared.is_watched = false;
         shared.output(Output::EndWatch);
     }
@@ -194,12 +185,13 @@ fn is_impossible(refusal: &Refusal) -> bool {
     }
 }
 
-/// Whether events of this length take more of a day, one for each of our reports, than assertions do. Where bytes are not paid
-/// for, what others write is known at once whatever it takes.
-fn is_dear(event_bytes: usize, settings: &Settings) -> bool {
-    let per_second = |bytes: f64, period: Duration| bytes / period.as_secs_f64().max(1.0);
-    let watched = per_second(event_bytes as f64 - REPORT_SAVED_BYTES, settings.node_status_report_frequency);
-    settings.profile != Profile::Lan && watched > per_second(ASSERTION_BYTES, settings.status_assert_frequency)
+/// How long a watch has to go on until assertions would have taken what its beginning took. Where bytes are not paid for, what
+/// others write is known at once whatever it takes.
+fn pays_after(settings: &Settings) -> Duration {
+    match settings.profile {
+        Profile::Lan => Duration::ZERO,
+        Profile::Metered | Profile::Satellite => settings.status_assert_frequency * BEGINNING_IN_ASSERTIONS,
+    }
 }
 
 /// As often as a kubelet would send what it found. Where bytes are paid for, as often as an assertion would find it: where more

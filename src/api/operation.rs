@@ -166,7 +166,7 @@ pub(super) enum Wanted {
 }
 
 const NODE: &str = "/api/v1/nodes/*";
-const WATCH: &str = "/api/v1/nodes?fieldSelector=metadata.name=*&timeoutSeconds=86400&watch=true";
+const WATCH: &str = "/api/v1/nodes?fieldSelector=metadata.name=*&includeObject=None&timeoutSeconds=86400&watch=true";
 const STATUS: &str = "/api/v1/nodes/*/status";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/*";
@@ -186,9 +186,8 @@ const ANYTHING: &str = "*/*";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// In protobuf, which is shorter, managedFields above all.
 const METADATA_ONLY: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-/// The same of each event.
-const EVENTS_OF_METADATA: &str =
-    "application/vnd.kubernetes.protobuf;stream=watch;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// Of each event the row that `kubectl get node` prints: it has the version, and neither labels nor managedFields.
+const EVENTS_OF_ROWS: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 /// Of a list what is needed to count it.
 const NAMES_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
@@ -346,7 +345,7 @@ impl Wanted {
             Wanted::Names => NAMES_ONLY,
             Wanted::HandedOut => ANYTHING,
             Wanted::Metadata => METADATA_ONLY,
-            Wanted::Events => EVENTS_OF_METADATA,
+            Wanted::Events => EVENTS_OF_ROWS,
             Wanted::LeaseMetadata | Wanted::Protobuf | Wanted::Nothing => PROTOBUF,
         }
     }

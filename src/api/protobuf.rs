@@ -22,9 +22,6 @@ pub(super) struct StatusText {
     pub(super) kind: String,
     pub(super) reason: String,
     pub(super) message: String,
-    /// Of one in protobuf; that of an answer stands in its head.
-    #[serde(skip)]
-    pub(super) code: u16,
 }
 
 impl StatusText {
@@ -45,7 +42,6 @@ pub(super) fn read_status(body: &[u8]) -> Option<StatusText> {
         match field? {
             (3, Value::Bytes(message)) => status.message = text(message),
             (4, Value::Bytes(reason)) => status.reason = text(reason),
-            (6, Value::Number(code)) => status.code = u16::try_from(code).unwrap_or_default(),
             _ => {}
         }
     }

@@ -1,31 +1,30 @@
-//! Turns the content of a watch, cut anywhere, into what was written last: frames of a length and a `WatchEvent` in protobuf.
+//! Turns the content of a watch, cut anywhere, into what was written last: a line of JSON for each event.
 //!
 //! ```text
-//! length (4 bytes, big-endian)  WatchEvent { 1: type, 2: RawExtension { 1: "k8s\0" PartialObjectMetadata, or Status } }
+//! {"type":"MODIFIED","object":{"kind":"Table","metadata":{"resourceVersion":"264"},"rows":[{"cells":["edge-7","Ready",...]}],...}}
+//! {"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}}
 //! ```
+//!
+//! Of a row nothing is read: that there is another version is what is wanted. It is a tenth as long as the metadata of a Node
+//! with the labels of its board, and as long for each Node; the first of a watch comes with the headings, 3.6 KB.
+
+use serde_json::Value;
 
 use super::answer::{Refusal, StatusError};
 use super::failure::{Failure, cut};
-use super::operation::Document;
-use super::protobuf::{read_metadata, read_status};
 use crate::config::limits;
-use crate::protobuf::{Fields, Value};
 
 /// What the server says of the Node while it is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     /// It is there in this version.
     Version {
-        uid: String,
         resource_version: String,
-        /// It follows the event that was told before it: none between them was left out.
+        /// It was changed, and this follows the event that was told before it: none between them was left out.
         is_next: bool,
-        /// How long the event was, with its length.
-        bytes: usize,
     },
-    Deleted {
-        uid: String,
-    },
+    /// It is not there since this version, which is that of its end.
+    Deleted { resource_version: String },
 }
 
 impl Seen {
@@ -44,7 +43,7 @@ impl Seen {
 pub struct Events {
     /// Of the event that comes.
     input: Vec<u8>,
-    /// How long the last one was with its length.
+    /// How long the last one was with its end.
     last_bytes: usize,
 }
 
@@ -57,82 +56,65 @@ pub enum Over {
     Failed(Failure),
 }
 
-const LENGTH_BYTES: usize = 4;
-/// The word of a failure: the Node's metadata is longer than is worth watching.
+/// The word of a failure: nobody makes a row as long as that.
 pub const EVENT_TOO_LARGE: &str = "event-too-large";
 
 impl Events {
     /// Takes content. Of several events that it completes only the last counts.
     pub fn take(&mut self, mut content: &[u8]) -> Result<Option<Seen>, Over> {
         let mut last = None;
-        loop {
-            let due_bytes = self.due_bytes()?;
-            let (part, rest) = content.split_at_checked(due_bytes - self.input.len()).unwrap_or((content, &[]));
-            self.input.extend_from_slice(part);
-            content = rest;
-            if self.input.len() < due_bytes {
-                return Ok(last);
-            }
-            // Of its length alone nothing is read; the turn after it knows how long the whole is.
-            if let Some(event) = self.input.get(LENGTH_BYTES..).filter(|_| self.due_bytes() == Ok(due_bytes)) {
-                if let Some(seen) = read_event(event)? {
-                    last = Some(seen.in_place_of(last));
-                }
-                (self.last_bytes, self.input) = (due_bytes, Vec::new());
+        while let Some(end) = content.iter().position(|&byte| byte == b'\n') {
+            let (part, rest) = content.split_at(end);
+            self.keep(part)?;
+            let event = std::mem::take(&mut self.input);
+            self.last_bytes = event.len() + 1;
+            content = rest.get(1..).unwrap_or_default();
+            if let Some(seen) = read_event(&event)? {
+                last = Some(seen.in_place_of(last));
             }
         }
+        self.keep(content)?;
+        Ok(last)
     }
 
-    /// How long the last event was with its length.
+    fn keep(&mut self, part: &[u8]) -> Result<(), Over> {
+        if self.input.len() + part.len() > limits::WATCH_EVENT_BYTES {
+            let text = format!("an event is longer than {} bytes", limits::WATCH_EVENT_BYTES);
+            return Err(Over::Failed(Failure::new(EVENT_TOO_LARGE, text)));
+        }
+        self.input.extend_from_slice(part);
+        Ok(())
+    }
+
+    /// How long the last event was with its end.
     pub(super) fn last_bytes(&self) -> usize {
         self.last_bytes
-    }
-
-    /// How long the event that comes is with its length, as far as that is known.
-    fn due_bytes(&self) -> Result<usize, Over> {
-        let Some(length) = self.input.first_chunk::<LENGTH_BYTES>() else { return Ok(LENGTH_BYTES) };
-        match u32::from_be_bytes(*length) as usize {
-            length if length <= limits::WATCH_EVENT_BYTES => Ok(LENGTH_BYTES + length),
-            _ => Err(Over::Failed(Failure::new(
-                EVENT_TOO_LARGE,
-                format!("an event is longer than {} bytes", limits::WATCH_EVENT_BYTES),
-            ))),
-        }
     }
 }
 
 /// `Ok(None)` for an event that says nothing of the Node.
 fn read_event(event: &[u8]) -> Result<Option<Seen>, Over> {
     let malformed = || Over::Failed(Failure::malformed("an event of the watch is none"));
-    let (mut kind, mut object): (&[u8], &[u8]) = (&[], &[]);
-    for field in Fields::of(event) {
-        match field.ok_or_else(malformed)? {
-            (1, Value::Bytes(bytes)) => kind = bytes,
-            (2, Value::Bytes(extension)) => {
-                for field in Fields::of(extension) {
-                    if let (1, Value::Bytes(bytes)) = field.ok_or_else(malformed)? {
-                        object = bytes;
-                    }
-                }
-            }
-            _ => {}
+    let event: Value = serde_json::from_slice(event).map_err(|_| malformed())?;
+    let text = |path: &str| event.pointer(path).and_then(Value::as_str);
+    let resource_version = || {
+        let version = text("/object/metadata/resourceVersion").filter(|version| !version.is_empty());
+        version.map(str::to_owned).ok_or_else(malformed)
+    };
+    match text("/type").ok_or_else(malformed)? {
+        kind @ ("ADDED" | "MODIFIED") => {
+            // One that was made anew is none that a report of ours has changed.
+            Ok(Some(Seen::Version { resource_version: resource_version()?, is_next: kind == "MODIFIED" }))
         }
-    }
-    match kind {
-        b"ADDED" | b"MODIFIED" | b"DELETED" => {
-            let Some(Document::Metadata { uid, resource_version, .. }) = read_metadata(object, false) else {
-                return Err(malformed());
-            };
-            Ok(Some(match kind {
-                b"DELETED" => Seen::Deleted { uid },
-                _ => Seen::Version { uid, resource_version, is_next: true, bytes: LENGTH_BYTES + event.len() },
-            }))
+        "DELETED" => Ok(Some(Seen::Deleted { resource_version: resource_version()? })),
+        "ERROR" => {
+            let code = event.pointer("/object/code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+            let [reason, message] =
+                ["/object/reason", "/object/message"].map(|path| cut(text(path).unwrap_or_default()));
+            let code = code.filter(|_| text("/object/kind") == Some("Status")).ok_or_else(malformed)?;
+            Err(Over::Refused(Refusal::Status(StatusError { code, reason, message, retry_after: None })))
         }
-        b"ERROR" => {
-            let status = read_status(object).ok_or_else(malformed)?;
-            let (reason, message) = (cut(&status.reason), cut(&status.message));
-            Err(Over::Refused(Refusal::Status(StatusError { code: status.code, reason, message, retry_after: None })))
-        }
+        // What may come one day, and tells of nothing that we know.
         _ => Ok(None),
     }
 }
@@ -141,30 +123,18 @@ fn read_event(event: &[u8]) -> Result<Option<Seen>, Over> {
 mod tests {
     use super::*;
 
-    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-        let length = u8::try_from(bytes.len() & 0x7f).unwrap();
-        let length = if bytes.len() < 0x80 { vec![length] } else { vec![length | 0x80, (bytes.len() >> 7) as u8] };
-        [&[number << 3 | 2], &length[..], bytes].concat()
+    /// As a real server writes it, but for the headings of the first.
+    fn row(kind: &str, version: &str) -> Vec<u8> {
+        let cells = r#"["n1","Ready","\u003cnone\u003e","4s","v1.36.3","192.0.2.2","\u003cnone\u003e","Debian GNU/Linux 12 (bookworm)"]"#;
+        format!(
+            r#"{{"type":"{kind}","object":{{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"{version}"}},"columnDefinitions":null,"rows":[{{"cells":{cells},"object":null}}]}}}}
+"#
+        )
+        .into_bytes()
     }
 
-    fn object(kind: &str, raw: &[u8]) -> Vec<u8> {
-        let type_meta = [field(1, b"meta.k8s.io/v1"), field(2, kind.as_bytes())].concat();
-        [b"k8s\0".to_vec(), field(1, &type_meta), field(2, raw), field(3, b""), field(4, b"")].concat()
-    }
-
-    fn event(kind: &str, object: &[u8]) -> Vec<u8> {
-        let event = [field(1, kind.as_bytes()), field(2, &field(1, object))].concat();
-        [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
-    }
-
-    fn of_node(kind: &str, uid: &str, version: &str) -> Vec<u8> {
-        let metadata = [field(1, b"n1"), field(5, uid.as_bytes()), field(6, version.as_bytes())].concat();
-        event(kind, &object("PartialObjectMetadata", &field(1, &metadata)))
-    }
-
-    fn version(kind: &str, uid: &str, version: &str) -> Seen {
-        let bytes = of_node(kind, uid, version).len();
-        Seen::Version { uid: uid.to_owned(), resource_version: version.to_owned(), is_next: true, bytes }
+    fn version(version: &str, is_next: bool) -> Seen {
+        Seen::Version { resource_version: version.to_owned(), is_next }
     }
 
     fn word(over: Over) -> String {
@@ -177,24 +147,25 @@ mod tests {
     #[test]
     fn events_say_which_version_there_is_and_that_there_is_none_any_more_however_they_are_cut() {
         let bytes = [
-            of_node("ADDED", "u1", "7"),
-            of_node("MODIFIED", "u1", "8"),
-            of_node("BOOKMARK", "u1", "9"),
-            of_node("DELETED", "u1", "10"),
-            of_node("ADDED", "u2", "11"),
+            row("ADDED", "7"),
+            row("MODIFIED", "8"),
+            row("BOOKMARK", "9"),
+            row("DELETED", "10"),
+            row("MODIFIED", "11"),
         ];
         let expected = [
-            Some(version("ADDED", "u1", "7")),
-            Some(version("MODIFIED", "u1", "8")),
+            Some(version("7", false)),
+            Some(version("8", true)),
             None,
-            Some(Seen::Deleted { uid: "u1".to_owned() }),
-            Some(version("ADDED", "u2", "11")),
+            Some(Seen::Deleted { resource_version: "10".to_owned() }),
+            Some(version("11", true)),
         ];
         for size in [1, 2, 3, 4, 5, 7, 64, 1000] {
             let mut events = Events::default();
             for (bytes, expected) in bytes.iter().zip(&expected) {
                 let seen: Vec<_> = bytes.chunks(size).filter_map(|part| events.take(part).unwrap()).collect();
                 assert_eq!(seen.first(), expected.as_ref(), "in pieces of {size}");
+                assert_eq!(events.last_bytes(), bytes.len());
             }
             assert_eq!(events.input.capacity(), 0, "nothing is kept between two events");
         }
@@ -203,39 +174,49 @@ mod tests {
             let mut events = Events::default();
             let (before, after) = (events.take(&all[..cut]).unwrap(), events.take(&all[cut..]).unwrap());
             let last = after.map(|after| after.in_place_of(before.clone())).or(before);
-            let is_alone = version("ADDED", "u2", "11").in_place_of(expected[0].clone());
-            assert_eq!(last, Some(is_alone), "only the last counts, cut at {cut}");
+            assert_eq!(last, Some(version("11", false)), "only the last counts, cut at {cut}");
         }
     }
 
     #[test]
     fn an_error_of_the_server_is_its_refusal() {
-        let mut status = [field(3, b"too old resource version"), field(4, b"Expired")].concat();
-        status.extend([6 << 3, 0x9a, 0x03]);
-        let over = Events::default().take(&event("ERROR", &object("Status", &status))).unwrap_err();
+        let status = r#"{"kind":"Status","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}"#;
+        let event = format!(r#"{{"type":"ERROR","object":{status}}}"#) + "\n";
+        let over = Events::default().take(event.as_bytes()).unwrap_err();
         assert_eq!(word(over), "server answered 410 Expired: too old resource version");
     }
 
     #[test]
     fn an_event_that_is_too_long_is_not_waited_for_and_one_that_fits_is_kept_no_longer_than_it_comes() {
-        let length = |bytes: usize| u32::try_from(bytes).unwrap().to_be_bytes();
-        let over = Events::default().take(&length(limits::WATCH_EVENT_BYTES + 1)).unwrap_err();
-        assert_eq!(word(over), "event-too-large");
-        let mut events = Events::default();
-        assert_eq!(events.take(&length(limits::WATCH_EVENT_BYTES)), Ok(None));
-        for _ in 1..limits::WATCH_EVENT_BYTES {
-            assert_eq!(events.take(b"\xff"), Ok(None));
+        for bytes in [1, 1000] {
+            let mut events = Events::default();
+            for _ in 0..limits::WATCH_EVENT_BYTES / bytes {
+                assert_eq!(events.take(&vec![b' '; bytes]), Ok(None));
+            }
+            assert!(events.input.len() <= limits::WATCH_EVENT_BYTES);
+            assert_eq!(word(events.take(&[b' '; 1000]).unwrap_err()), "event-too-large");
         }
-        assert!(events.input.len() < LENGTH_BYTES + limits::WATCH_EVENT_BYTES);
-        assert_eq!(word(events.take(b"\xff").unwrap_err()), "reply-malformed");
+        let mut events = Events::default();
+        assert_eq!(events.take(&vec![b' '; limits::WATCH_EVENT_BYTES]), Ok(None));
+        assert_eq!(word(events.take(b"\n").unwrap_err()), "reply-malformed");
     }
 
     #[test]
     fn whatever_else_comes_is_no_event_and_no_panic() {
-        for wrong in [event("ADDED", b"k8s\0"), event("ADDED", &object("Status", b"")), event("ERROR", b"?")] {
-            assert_eq!(word(Events::default().take(&wrong).unwrap_err()), "reply-malformed");
+        for wrong in [
+            "",
+            "{}",
+            "[1]",
+            r#"{"type":"ADDED"}"#,
+            r#"{"type":"MODIFIED","object":{"kind":"Table","metadata":{"resourceVersion":""}}}"#,
+            r#"{"type":"DELETED","object":{"metadata":{"resourceVersion":7}}}"#,
+            r#"{"type":"ERROR","object":{"code":410}}"#,
+            r#"{"type":"ERROR","object":{"kind":"Status","code":99999}}"#,
+        ] {
+            let event = [wrong, "\n"].concat();
+            assert_eq!(word(Events::default().take(event.as_bytes()).unwrap_err()), "reply-malformed", "{wrong}");
         }
-        let whole = of_node("MODIFIED", "u1", "8");
+        let whole = row("MODIFIED", "8");
         for place in 0..whole.len() {
             for bit in 0..8 {
                 let mut bytes = whole.clone();
@@ -244,6 +225,5 @@ mod tests {
                 let _ = (events.take(&bytes), events.take(&whole));
             }
         }
-        assert_eq!(Events::default().take(&[0; 4]), Ok(None), "an event of nothing says nothing");
     }
 }

@@ -81,6 +81,11 @@ pub struct Store {
 }
 
 impl Store {
+    /// Of the last write, whatever it was of.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     pub fn get(&self, resource: Resource, name: &str) -> Option<&Value> {
         self.objects.get(&resource)?.get(name)
     }

@@ -100,10 +100,11 @@ impl Pair {
                 continue;
             }
             let seen = match (&found, watch.told.take()) {
-                (Some((uid, version)), _) => {
-                    Seen::Version { uid: uid.clone(), resource_version: version.clone(), is_next: true, bytes: 540 }
-                }
-                (None, Some((uid, _))) => Seen::Deleted { uid },
+                (Some((uid, version)), told) => Seen::Version {
+                    resource_version: version.clone(),
+                    is_next: told.is_some_and(|(known, _)| known == *uid),
+                },
+                (None, Some(_)) => Seen::Deleted { resource_version: self.server.store.version().to_string() },
                 (None, None) => continue,
             };
             watch.told.clone_from(&found);

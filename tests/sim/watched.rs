@@ -190,10 +190,12 @@ impl World {
         }
         let is_news = self.watched.told.is_some() && found != self.watched.ours;
         let seen = match (&found, self.watched.told.take()) {
-            (Some((uid, version)), _) => {
-                Seen::Version { uid: uid.clone(), resource_version: version.clone(), is_next: true, bytes: 540 }
-            }
-            (None, Some((uid, _))) => Seen::Deleted { uid },
+            // One that was not there before, or is another, is added, not changed.
+            (Some((uid, version)), told) => Seen::Version {
+                resource_version: version.clone(),
+                is_next: told.is_some_and(|(known, _)| known == *uid),
+            },
+            (None, Some(_)) => Seen::Deleted { resource_version: self.server.store.version().to_string() },
             (None, None) => return,
         };
         self.watched.told = found;

@@ -39,12 +39,13 @@ impl StatusLane {
     fn judge_one(&mut self, seen: Seen, shared: &mut Shared, now: Now) {
         let Some(base) = self.base.node() else { return };
         match seen {
-            Seen::Deleted { uid } => self.node_may_be_gone |= uid == base.metadata.uid,
-            Seen::Version { uid, resource_version, .. } if is_known(&base.metadata, &uid, &resource_version) => {}
+            // The end of one that was there before this one is no news.
+            Seen::Deleted { resource_version } => {
+                self.node_may_be_gone |= !is_known(&base.metadata, &resource_version);
+            }
+            Seen::Version { resource_version, .. } if is_known(&base.metadata, &resource_version) => {}
             // The report named the version before this one: nobody else wrote between.
-            Seen::Version { uid, resource_version, is_next: true, .. }
-                if matches!(self.base, Base::Reported(_)) && uid == base.metadata.uid =>
-            {
+            Seen::Version { resource_version, is_next: true } if matches!(self.base, Base::Reported(_)) => {
                 if let Some(mut node) = self.base.take() {
                     node.metadata.resource_version = resource_version;
                     self.base = Base::Current(node);
@@ -74,9 +75,10 @@ impl StatusLane {
     }
 }
 
-/// Whether the last answer says as much. Of an event that comes late, it says more.
-fn is_known(base: &Metadata, uid: &str, version: &str) -> bool {
+/// Whether the last answer says as much. Of an event that comes late, it says more: versions are numbers that only rise, also
+/// over a Node that was made anew.
+fn is_known(base: &Metadata, version: &str) -> bool {
     let number = |version: &str| version.parse::<u64>().ok();
     let is_older = number(version).zip(number(&base.resource_version)).is_some_and(|(seen, known)| seen <= known);
-    uid == base.uid && (is_older || version == base.resource_version)
+    is_older || version == base.resource_version
 }

@@ -83,12 +83,7 @@ fn what_another_wrote_is_looked_at_as_long_as_it_is_asked_about() {
     for (bytes, is_read) in [(2_600_000, true), (5_100_000, false)] {
         let mut script = spent(bytes);
         let is_look = |sent: &&Operation| matches!(sent, Operation::ReadNode { .. });
-        script.agent.status.seen(Seen::Version {
-            uid: "uid1".to_owned(),
-            resource_version: "101".to_owned(),
-            is_next: true,
-            bytes: 540,
-        });
+        script.agent.status.seen(Seen::Version { resource_version: "101".to_owned(), is_next: true });
         let sent = script.pass(HOUR / 60);
         assert_eq!(sent.iter().filter(is_look).count(), usize::from(is_read), "{bytes}");
         // With what has changed it is.

@@ -25,12 +25,7 @@ impl Script {
     }
 
     pub(super) fn see_version(&mut self, version: u64) {
-        self.see(Seen::Version {
-            uid: "uid1".to_owned(),
-            resource_version: version.to_string(),
-            is_next: true,
-            bytes: 540,
-        });
+        self.see(Seen::Version { resource_version: version.to_string(), is_next: true });
     }
 
     /// From now on the server has this version of the Node, as our own writes left it.
@@ -276,11 +271,11 @@ fn a_node_that_was_made_anew_while_the_board_slept_is_read_and_not_reported_over
     script.pass(95 * SECOND);
     script.up += 16 * SECOND;
     let (sent, _) = script.drain();
-    let anew = || Seen::Version { uid: "uid2".to_owned(), resource_version: "7".to_owned(), is_next: true, bytes: 540 };
+    let anew = || Seen::Version { resource_version: "700".to_owned(), is_next: false };
     for (ticket, operation) in sent {
         let is_report = ticket.lane() == Lane::Status;
         let reply = if is_report {
-            let (uid, resource_version) = ("uid2".to_owned(), "7".to_owned());
+            let (uid, resource_version) = ("uid2".to_owned(), "700".to_owned());
             Ok(Document::Metadata { uid, resource_version, lease_duration_seconds: None, transitions: 0 })
         } else {
             script.reply(&operation)
@@ -297,9 +292,9 @@ fn a_node_that_was_made_anew_while_the_board_slept_is_read_and_not_reported_over
 #[test]
 fn a_deleted_node_is_made_again_in_that_moment_and_the_end_of_an_earlier_one_is_no_news() {
     let mut script = watched();
-    script.see(Seen::Deleted { uid: "uid0".to_owned() });
+    script.see(Seen::Deleted { resource_version: "99".to_owned() });
     assert!(script.asks_now().is_none());
-    script.see(Seen::Deleted { uid: "uid1".to_owned() });
+    script.see(Seen::Deleted { resource_version: "101".to_owned() });
     let start = script.up;
     let is_look = |operation: &Operation| matches!(operation, Operation::ReadNode { .. });
     let expected: [fn(&Operation) -> bool; 2] = [is_assertion, is_look];
@@ -324,9 +319,8 @@ fn another_node_of_that_name_that_is_gone_again_before_anybody_looked_is_asked_a
         let reply = script.reply(&operation);
         script.answer(ticket, reply);
     };
-    let uid = "uid2".to_owned();
-    script.see(Seen::Version { uid: uid.clone(), resource_version: "99".to_owned(), is_next: true, bytes: 540 });
-    script.see(Seen::Deleted { uid });
+    script.see(Seen::Version { resource_version: "701".to_owned(), is_next: false });
+    script.see(Seen::Deleted { resource_version: "702".to_owned() });
     let reply = script.reply(&report);
     script.answer(ticket, reply);
     assert!(is_read(&script.asks_now().unwrap().1));
@@ -338,7 +332,7 @@ fn what_became_urgent_while_patience_was_asked_for_happens_when_that_is_over() {
     script.facts.network.interfaces[0].addresses[0].ip = [10, 0, 0, 2].into();
     let (lost_ms, _) = script.play(Lane::Status, unconfirmed(400, Some(5)));
     script.up += SECOND;
-    script.see(Seen::Deleted { uid: "uid1".to_owned() });
+    script.see(Seen::Deleted { resource_version: "101".to_owned() });
     assert!(script.asks_now().is_none());
     assert_eq!(script.play_healthy(Lane::Status).0, lost_ms + 5_000, "and not with the next look");
 }
@@ -346,7 +340,7 @@ fn what_became_urgent_while_patience_was_asked_for_happens_when_that_is_over() {
 #[test]
 fn another_node_of_that_name_is_read() {
     let mut script = watched();
-    script.see(Seen::Version { uid: "uid2".to_owned(), resource_version: "99".to_owned(), is_next: true, bytes: 540 });
+    script.see(Seen::Version { resource_version: "701".to_owned(), is_next: false });
     assert!(is_read(&script.asks_now().unwrap().1));
 }
 

@@ -2,7 +2,6 @@
 
 use super::watch::{count, is_read, watched, watching};
 use super::*;
-use crate::api::Seen;
 use crate::config::settings::Profile;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -46,31 +45,33 @@ fn where_bytes_are_paid_for_others_that_write_more_often_than_assertions_come_en
     }
 }
 
-/// A day has 24 or two reports, of which each brings an event, in the place of 144 or 24 assertions.
+/// Its beginning is worth ten assertions.
 #[test]
-fn where_bytes_are_paid_for_a_node_whose_events_are_long_is_asserted_for_a_day() {
-    for (profile, bytes, is_ended) in [
-        (Profile::Lan, 16_000, false),
-        (Profile::Metered, 2_700, false),
-        (Profile::Metered, 2_900, true),
-        (Profile::Satellite, 4_900, false),
-        (Profile::Satellite, 5_100, true),
+fn where_bytes_are_paid_for_a_watch_that_lives_shortly_is_begun_as_rarely_as_ten_assertions_come() {
+    for (profile, assertion, lives, begun) in [
+        (Profile::Lan, HOUR / 60, 2 * HOUR, 12..=13),
+        (Profile::Metered, HOUR / 6, 2 * HOUR, 12..=13),
+        (Profile::Metered, HOUR / 6, HOUR, 9..=10),
+        (Profile::Satellite, HOUR, 2 * HOUR, 2..=3),
+        (Profile::Satellite, HOUR, 11 * HOUR, 2..=3),
     ] {
-        let (report, assertion) = if profile == Profile::Satellite { (12 * HOUR, HOUR) } else { (HOUR, HOUR / 6) };
-        let (node_status_report_frequency, status_assert_frequency) = (report, assertion);
-        let cadences = Settings { node_status_report_frequency, status_assert_frequency, ..watching() };
-        let mut script = Script::with(Settings { profile, ..cadences });
+        let rarely = Settings { node_status_report_frequency: 48 * HOUR, ..watching() };
+        let mut script = Script::with(Settings { profile, status_assert_frequency: assertion, ..rarely });
         script.store(100);
         script.register();
-        script.pass(15 * SECOND);
-        let uid = script.stored.as_ref().unwrap().metadata.uid.clone();
-        script.see(Seen::Version { uid, resource_version: "100".to_owned(), is_next: true, bytes });
-        script.pass(SECOND);
-        assert_eq!((script.watch.is_none(), script.words().contains(&"node-unwatched")), (is_ended, is_ended));
-        script.pass(23 * HOUR);
-        assert_eq!(script.watches.len(), 1, "{profile:?} {bytes}");
-        script.pass(2 * HOUR);
-        assert_eq!(script.watches.len(), 1 + usize::from(is_ended), "{profile:?} {bytes}");
+        let (start, mut began) = (script.up, script.up);
+        while script.up < start + 24 * HOUR {
+            let was_watched = script.watch.is_some();
+            script.pass(60 * SECOND);
+            if script.watch.is_some() && !was_watched {
+                script.see_version(100);
+                began = script.up;
+            } else if script.watch.is_some() && script.up >= began + lives {
+                script.watch_ends(Ok(Document::Nothing));
+            }
+        }
+        let watches = script.watches.len();
+        assert!(begun.contains(&watches), "{profile:?}, each of {lives:?}: {watches}");
     }
 }
 

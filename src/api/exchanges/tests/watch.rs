@@ -2,23 +2,16 @@
 
 use super::*;
 
-const EVENTS: &str = "application/vnd.kubernetes.protobuf;stream=watch";
-
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
-}
+const EVENTS: &str = "application/json";
 
 /// An event that says `version`.
 fn event(version: &str) -> Vec<u8> {
-    let metadata = field(1, &[field(1, b"n1"), field(5, b"u1"), field(6, version.as_bytes())].concat());
-    let object = [b"k8s\0".to_vec(), field(1, &field(2, b"PartialObjectMetadata")), field(2, &metadata)].concat();
-    let event = [field(1, b"MODIFIED"), field(2, &field(1, &object))].concat();
-    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
+    let object = format!(r#"{{"kind":"Table","metadata":{{"resourceVersion":"{version}"}},"rows":[]}}"#);
+    (format!(r#"{{"type":"MODIFIED","object":{object}}}"#) + "\n").into_bytes()
 }
 
 fn seen(version: &str, is_next: bool) -> Seen {
-    let bytes = event(version).len();
-    Seen::Version { uid: "u1".to_owned(), resource_version: version.to_owned(), is_next, bytes }
+    Seen::Version { resource_version: version.to_owned(), is_next }
 }
 
 /// A watch that the server has begun.
@@ -101,7 +94,9 @@ fn a_watch_that_is_refused_or_says_something_else_ends_alone() {
     let refusal = talk.end(watch).unwrap().unwrap().unwrap_err();
     assert_eq!((refusal.class(), refusal.to_string().as_str()), (Class::Rights, "server answered 403 Forbidden: no"));
     let (watch, stream) = watching(&mut talk);
-    talk.hear(&server::data(stream, &[0, 1, 0, 0], false));
+    for part in [limits::WATCH_EVENT_BYTES, 1] {
+        talk.hear(&server::data(stream, &vec![b' '; part], false));
+    }
     let refusal = talk.end(watch).unwrap().unwrap().unwrap_err();
     assert_eq!(refusal.word(), "event-too-large");
     let (_, _, said) = talk.ask(&renewal());

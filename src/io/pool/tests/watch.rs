@@ -36,7 +36,8 @@ fn saying(
 /// What is asked is answered, a watch begun with this version; a renewal brings the one after it.
 fn healthy(watch: Option<u32>, said: &Said, version: &str) -> Vec<u8> {
     let head = |id| {
-        let head = [(":status", "200"), ("audit-id", said.field("audit-id")), ("content-type", PROTOBUF)];
+        let kind = if watch == Some(id) { "application/json" } else { PROTOBUF };
+        let head = [(":status", "200"), ("audit-id", said.field("audit-id")), ("content-type", kind)];
         server::headers(id, &head, false)
     };
     let Said::Request { stream, .. } = said else { panic!("{said:?}") };
@@ -51,11 +52,8 @@ fn healthy(watch: Option<u32>, said: &Said, version: &str) -> Vec<u8> {
 }
 
 fn event(version: &str) -> Vec<u8> {
-    let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat();
-    let metadata = field(1, &[field(5, b"u1"), field(6, version.as_bytes())].concat());
-    let object = [b"k8s\0".to_vec(), field(1, &field(2, b"PartialObjectMetadata")), field(2, &metadata)].concat();
-    let event = [field(1, b"MODIFIED"), field(2, &field(1, &object))].concat();
-    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
+    let object = format!(r#"{{"kind":"Table","metadata":{{"resourceVersion":"{version}"}},"rows":[]}}"#);
+    (format!(r#"{{"type":"MODIFIED","object":{object}}}"#) + "\n").into_bytes()
 }
 
 fn renewal() -> Operation {
