@@ -30,6 +30,8 @@ pub struct Shim {
     put_off: Option<Operation>,
     put_off_us: Option<i64>,
     first_beat: Option<String>,
+    /// How many there are of each device, as was told last.
+    counts: serde_json::Map<String, Value>,
 }
 
 impl Shim {
@@ -118,7 +120,9 @@ impl Shim {
             Operation::RenewLease { body, answer } => {
                 Operation::RenewLease { body: self.lease_body(&body, wall), answer }
             }
-            Operation::CreateNode { body } if self.is(Planted::NothingReserved) => {
+            Operation::CreateNode { body }
+                if self.is(Planted::NothingReserved) || self.is(Planted::SickDevicesAllocatable) =>
+            {
                 Operation::CreateNode { body: self.status_body(&body) }
             }
             Operation::CreateNode { body } if self.is(Planted::FieldMisspelt) => {
@@ -241,11 +245,11 @@ impl Shim {
             }
             Some(Planted::SickDevicesAllocatable) => {
                 let status = &mut patch["status"];
-                let lists = [&status["capacity"], &status["allocatable"]].map(|list| list.as_object().cloned());
-                let [capacity, allocatable] = lists.map(Option::unwrap_or_default);
-                for (name, count) in capacity.iter().filter(|(name, _)| name.contains('/')) {
-                    if allocatable.contains_key(name) {
-                        status["allocatable"][name] = count.clone();
+                let counts = status["capacity"].as_object().cloned().unwrap_or_default();
+                self.counts.extend(counts.into_iter().filter(|(name, _)| name.contains('/')));
+                for (name, count) in status["allocatable"].as_object_mut().into_iter().flatten() {
+                    if let Some(all) = self.counts.get(name).filter(|_| !count.is_null()) {
+                        count.clone_from(all);
                     }
                 }
             }
