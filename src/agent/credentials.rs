@@ -146,3 +146,32 @@ impl Credentials {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_do_about_a_certificate_that_is_not_taken_is_said_by_its_dates() {
+        let [before, start, end, after] = ["2025-12-31", "2026-01-01", "2026-02-01", "2026-02-02"]
+            .map(|day| Wall::parse_stamp(&format!("{day}T00:00:00Z")));
+        let dates = CredentialDates { not_before: start, not_after: end, ..CredentialDates::default() };
+        let credentials = Credentials { dates, ..Credentials::default() };
+        let advice = |code: u16, stamp: Option<Wall>| {
+            let (reason, message) = (String::new(), String::new());
+            let refusal = Refusal::Status(StatusError { code, reason, message, retry_after: None });
+            credentials.advice(&refusal, "patch nodes/status", "edge-7", stamp)
+        };
+        for (code, stamp, words) in [
+            (401, after, "expired at 2026-02-01"),
+            (401, end, "does not know this certificate's issuer"),
+            (401, start, "does not know this certificate's issuer"),
+            (401, before, "is not valid before 2026-01-01"),
+            (401, None, "does not know this certificate's issuer"),
+            (403, after, "edge-7 may not `patch nodes/status`"),
+        ] {
+            assert!(advice(code, stamp).contains(words), "{code} {stamp:?}: {}", advice(code, stamp));
+        }
+        assert_eq!(advice(500, after), "");
+    }
+}
