@@ -177,7 +177,8 @@ impl WatchLane {
     }
 }
 
-/// Our rights, our connection or a long Node do not allow it, and will not before somebody changes them.
+/// Our rights, our connection or a server that makes no rows, but whole Nodes, do not allow it, and will not before somebody
+/// changes them.
 fn is_impossible(refusal: &Refusal) -> bool {
     match refusal {
         Refusal::Status(StatusError { code, .. }) => *code == 403,

@@ -56,7 +56,7 @@ pub enum Over {
     Failed(Failure),
 }
 
-/// The word of a failure: nobody makes a row as long as that.
+/// The word of a failure: no row is as long as that; a server that makes none sends whole Nodes.
 pub const EVENT_TOO_LARGE: &str = "event-too-large";
 
 impl Events {
