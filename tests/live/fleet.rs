@@ -1,7 +1,7 @@
 //! The administrator's plug-in of kubectl, `targets/kubernetes/kubectl-nodepulse`: what its table says of real Nodes, and of those
 //! that a board has written what it liked into.
 
-use super::super::agent::Launch;
+use super::super::agent::{Launch, ROOM_ON_DISK};
 use super::super::cluster::{Cluster, Result};
 use super::super::trials::Case;
 use super::fence::FOLDER;
@@ -49,7 +49,7 @@ fn one(kind: &str, status: &str, reason: &str) -> Value {
 
 fn the_fleet_stands_in_one_table_with_what_needs_somebody_first(cluster: &Cluster) -> Result<()> {
     let board = cluster.node("plug-in")?;
-    let _agent = Launch::quick(&board).start(cluster)?;
+    let _agent = Launch::quick(&board).set(ROOM_ON_DISK.0, ROOM_ON_DISK.1).start(cluster)?;
     wait_until_ready(cluster, &board)?;
     cluster.kubectl(&["label", "node", &board.name, "fleet=one"])?;
     let ours = "v1.36.3-nodepulse.0.1.0";

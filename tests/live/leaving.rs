@@ -2,7 +2,7 @@
 
 use super::super::agent::Launch;
 use super::super::cluster::audit::micros;
-use super::super::cluster::{Cluster, Result, condition};
+use super::super::cluster::{Cluster, Result, condition, wait_until};
 use super::super::trials::{Case, Need};
 use super::{
     SOON, is_event, is_renewal, is_status_patch, lines, now_us, status_of, wait_for_event, wait_for_requests,
@@ -11,6 +11,7 @@ use super::{
 use serde_json::json;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
     let mut all = cases![&[], a_shutdown_is_told_in_two_requests_and_300_ms_and_over_with_the_next_start];
@@ -19,6 +20,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 const KIND: &str = "UnexpectedReboot";
+const A_DAY_LATE: Duration = Duration::from_secs(25 * 3600);
 /// Of the process, to its end, on loopback.
 const WITHIN_MS: u64 = 300;
 
@@ -69,19 +71,22 @@ fn a_shutdown_is_told_in_two_requests_and_300_ms_and_over_with_the_next_start(cl
     wait_for_event(cluster, &node, "AbsenceOver").map(drop)
 }
 
-/// Three boots of one board: its power fails in the first, and it is shut down in the second.
+/// Four boots of one board: its power fails in the first and in the third, and it is shut down in the second. In the fourth the
+/// agent comes a day late.
 fn a_board_that_went_down_under_the_agent_says_so_until_it_is_shut_down_in_order(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("cut-short")?;
-    let boots = ["11111111", "22222222", "33333333"].map(|first| format!("{first}-2222-4333-8444-555555555555"));
-    let boot = |id: &str| Launch::quick(&node).board("/proc/sys/kernel/random/boot_id", id).start(cluster);
-    let mut agent = boot(&boots[0])?;
+    let boot = |number: u32, up: Duration| {
+        let id = format!("{number:08}-2222-4333-8444-555555555555");
+        Launch::quick(&node).board("/proc/sys/kernel/random/boot_id", &id).up_for(up).start(cluster)
+    };
+    let mut agent = boot(1, SOON)?;
     let found = wait_until_ready(cluster, &node)?;
     assert!(condition(&found, KIND).is_none(), "nothing where nothing happened: {found:#}");
     wait_for_event(cluster, &node, "Starting")?;
     agent.kill()?;
 
     let began_us = now_us();
-    let mut agent = boot(&boots[1])?;
+    let mut agent = boot(2, SOON)?;
     cluster.wait_for_condition(&node.name, KIND, "True", SOON)?;
     let found = cluster.get_node(&node.name)?;
     let said = condition(&found, KIND).ok_or("it is gone again")?;
@@ -93,9 +98,21 @@ fn a_board_that_went_down_under_the_agent_says_so_until_it_is_shut_down_in_order
     assert_eq!((told.len(), &told[0]["count"]), (1, &json!(1)), "{told:#?}");
     assert_eq!(agent.stop()?, 0);
 
-    let _agent = boot(&boots[2])?;
+    let mut agent = boot(3, SOON)?;
     cluster.wait_for_condition(&node.name, KIND, "False", SOON)?;
     wait_for_event(cluster, &node, "NoUnexpectedReboot")?;
     assert_eq!(wait_for_event(cluster, &node, KIND)?.len(), 1, "told once");
+    agent.kill()?;
+
+    // It went down, which is told; that the Node says so is over by then.
+    let mut agent = boot(4, A_DAY_LATE)?;
+    agent.wait_for_line(&["status-sent"], SOON)?;
+    let went_down = "the second time that it went down";
+    wait_until(went_down, SOON, || {
+        let told = wait_for_event(cluster, &node, KIND)?;
+        let count: u64 = told.iter().filter_map(|event| event["count"].as_u64()).sum();
+        Ok(if count == 2 { Ok(()) } else { Err(format!("{told:#?}")) })
+    })?;
+    assert_eq!(status_of(&cluster.get_node(&node.name)?, KIND), "False");
     Ok(())
 }

@@ -54,6 +54,7 @@ pub struct Launch<'a> {
     board: Vec<(String, String)>,
     /// Folder of the machine, and the files that are in it instead.
     folders: Vec<(String, Vec<(String, String)>)>,
+    up: Option<Duration>,
     is_named: bool,
     inside: Option<i32>,
     program: Vec<String>,
@@ -80,6 +81,7 @@ impl<'a> Launch<'a> {
             flags: Vec::new(),
             board: Vec::new(),
             folders: Vec::new(),
+            up: None,
             is_named: true,
             inside: None,
             program: vec![env!("CARGO_BIN_EXE_nodepulse").to_owned()],
@@ -130,6 +132,12 @@ impl<'a> Launch<'a> {
         self
     }
 
+    /// As if the machine had been started so long ago, whenever that was: with a clock of its own; needs root.
+    pub fn up_for(mut self, up: Duration) -> Self {
+        self.up = Some(up);
+        self
+    }
+
     /// Without a name from us.
     pub fn named_by_itself(mut self) -> Self {
         self.is_named = false;
@@ -165,6 +173,9 @@ impl<'a> Launch<'a> {
         if let Some(pid) = self.inside {
             command.extend(["nsenter".to_owned(), format!("--target={pid}"), "--net".to_owned(), "--mount".to_owned()]);
         }
+        if let Some(up) = self.up {
+            command.extend(["unshare".to_owned(), "--time".to_owned(), format!("--boottime={}", boottime_offset(up)?)]);
+        }
         command.extend(self.program);
         command.extend(["run".to_owned(), format!("--config={}", agent.settings_file.display())]);
         command.extend(self.kubeconfig.map(|file| format!("--kubeconfig={}", file.display())));
@@ -175,6 +186,18 @@ impl<'a> Launch<'a> {
         agent.daemon = Some(daemon);
         Ok(agent)
     }
+}
+
+/// Seconds between the clock of a machine that was started so long ago and this kernel's own (`time_namespaces(7)`).
+fn boottime_offset(up: Duration) -> Result<i64> {
+    let read = |path: &str| fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
+    let number = |text: &str| text.split(['.', ' ']).next().and_then(|digits| digits.parse::<i64>().ok());
+    let uptime = read("/proc/uptime")?;
+    let offsets = read("/proc/self/timens_offsets")?;
+    let ours = offsets.lines().find_map(|line| line.strip_prefix("boottime")).map(str::trim);
+    let kernels_own = number(&uptime).zip(ours.and_then(number)).map(|(here, ours)| here - ours);
+    let kernels_own = kernels_own.ok_or_else(|| format!("since when is this machine up? {uptime}{offsets}"))?;
+    Ok(up.as_secs().cast_signed() - kernels_own)
 }
 
 fn on_other_machine(
