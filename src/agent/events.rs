@@ -172,6 +172,7 @@ impl EventLane {
     /// `unreported`: what has to be remembered although it was told.
     pub(super) fn answered(&mut self, answer: Answer, unreported: &Unreported, shared: &mut Shared, now: Now) {
         self.is_sent = false;
+        self.tries.answered(answer.result.as_ref().err());
         let Some(first) = self.waiting.front_mut() else { return };
         let is_recorded = first.record.is_some();
         let Err(refusal) = answer.result else {

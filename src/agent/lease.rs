@@ -219,6 +219,7 @@ impl LeaseLane {
     /// does when its owner, the Node, is gone.
     pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, said: Now, now: Now) -> bool {
         let was_renewing = self.stage == Stage::Renew;
+        self.tries.answered(answer.result.as_ref().err());
         match answer.result {
             Ok(Document::Lease(lease)) => self.found(&lease, shared, said),
             Ok(document) => {

@@ -337,6 +337,7 @@ impl StatusLane {
     pub(super) fn answered(&mut self, answer: Answer, shared: &mut Shared, now: Now) {
         let stage = std::mem::replace(&mut self.stage, Stage::Decide { not_before: now.up });
         let refusal = answer.result.as_ref().err();
+        self.tries.answered(refusal);
         let registers = self.base.is_registering();
         // Who knows the version need not know Nodes; but where nobody is, nobody is.
         let says_something = !matches!(stage, Stage::Asked(Request::Version))

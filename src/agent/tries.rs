@@ -49,6 +49,13 @@ impl Tries {
         operation
     }
 
+    /// An answer came. The server asked for patience in a row only as long as it says nothing else.
+    pub(super) fn answered(&mut self, refusal: Option<&Refusal>) {
+        if !matches!(refusal.map(Refusal::class), Some(Class::After(_))) {
+            self.postponed = 0;
+        }
+    }
+
     /// A try failed, of which the log may say something.
     pub(super) fn failed(&mut self, refusal: &Refusal, shared: &mut Shared, now: Now) {
         let advice = shared.advise(refusal, self.asked, now);

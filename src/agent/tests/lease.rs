@@ -191,6 +191,23 @@ fn retry_after_is_obeyed_up_to_the_ceiling_and_costs_no_try() {
 }
 
 #[test]
+fn a_server_that_says_something_else_between_may_ask_for_patience_as_often_again() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    for _ in 0..3 {
+        let times: Vec<_> = (0..9).map(|_| script.play(Lane::Lease, refused_after(429, 2)).0).collect();
+        // Somebody wrote the Lease: it is read, adopted and renewed, of which the last is refused again.
+        let (conflict, _) = script.play(Lane::Lease, refused(409, "Conflict"));
+        let (look, operation) = script.play(Lane::Lease, refused_after(429, 2));
+        assert_eq!((operation.verb(), look - conflict), ("GET", 0));
+        let (again, _) = script.play_healthy(Lane::Lease);
+        let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!((gaps, conflict - times[8], again - look), (vec![2000; 8], 2000, 2000));
+    }
+}
+
+#[test]
 fn missing_rights_are_named_and_credentials_read_again() {
     let mut script = Script::new();
     script.play(Lane::Lease, refused(403, "Forbidden"));
