@@ -24,6 +24,8 @@ mod writers;
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     all: [Believed; COUNT],
+    /// When this process last asked for a Node to be made, and the time that it gave it.
+    made: Option<(Moment, Wall)>,
 }
 
 #[derive(Debug, Default)]
@@ -161,7 +163,8 @@ impl Conditions {
             };
             // What nobody could judge yet is what it was.
             let status = *believed.status.get_or_insert(before);
-            let is_older = |made: Moment| is_older(made, stored, shared, now);
+            let ours = [self.made, believed.acknowledged];
+            let is_older = |made: Moment| is_older(made, stored, ours, shared, now);
             let is_still = |record: Sequence| believed.change.is_some_and(|change| change.record == Some(record));
             let outdated = match basis {
                 Basis::Record { made, sequence, .. } if is_older(made) => Some(sequence),
@@ -253,6 +256,9 @@ impl Conditions {
         at: Now,
     ) -> Vec<NodeEvent> {
         let mut events = Vec::new();
+        if !has_base {
+            self.made = at.wall.map(|stamp| (shared.records.moment(at), stamp));
+        }
         for (((kind, believed), wanted), written) in rules::own().zip(&mut self.all).zip(wanted).zip(written) {
             if wanted.is_others {
                 continue;
@@ -348,10 +354,16 @@ impl Conditions {
 /// Two reckonings of the time of one boot differ by what an answer travels; looks at a board are further apart.
 const RECKONED: Duration = Duration::from_secs(1);
 
-/// Whether a record was made before what the server has, whose stamps are rounded down.
-fn is_older(recorded: Moment, stored: &Condition, shared: &Shared, now: Now) -> bool {
+/// Whether a record was made before what the server has. `ours`: what this process has written, when, and the time that it
+/// gave that: whatever was believed of the server's clock then.
+fn is_older(recorded: Moment, stored: &Condition, ours: [Option<(Moment, Wall)>; 2], shared: &Shared, now: Now) -> bool {
+    let Some(since) = stored_since(stored) else { return false };
+    let is_it = |(at, told): &(Moment, Wall)| at.boot == recorded.boot && told.unix_seconds() == since.unix_seconds();
+    if let Some((at, _)) = ours.into_iter().flatten().find(is_it) {
+        return recorded.up < at.up;
+    }
     let recorded = shared.stamp(now).and_then(|stamp| shared.records.latest_wall_of(recorded, stamp, now.up));
-    recorded.zip(stored_since(stored)).is_some_and(|(recorded, stored)| stored > recorded.plus(RECKONED))
+    recorded.is_some_and(|recorded| since > recorded.plus(RECKONED))
 }
 
 fn stored_since(stored: &Condition) -> Option<Wall> {

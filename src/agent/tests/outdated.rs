@@ -171,3 +171,34 @@ fn a_change_that_waits_for_a_server_is_told_once_with_its_time_though_a_shutdown
     let ready = all.iter().find(|one| one.kind == "Ready").unwrap();
     assert_eq!([&ready.status, &ready.last_transition_time], ["False", &changed]);
 }
+
+#[test]
+fn what_changed_after_the_node_was_made_did_so_whatever_was_believed_of_the_servers_clock_then() {
+    const WAY: Duration = Duration::from_secs(4);
+    let mut script = Script::new();
+    script.clock_error_seconds = 34_560_000;
+    let (ticket, operation) = loop {
+        let (ticket, operation) = script.next(Lane::Status);
+        if matches!(operation, Operation::CreateNode { .. }) {
+            break (ticket, operation);
+        }
+        // So that a look comes soon after the Node.
+        script.offline(Duration::from_secs(9));
+        // A server whose clock is put right a moment later.
+        let answer = Answer { date: script.wall(8), result: script.reply(&operation) };
+        script.agent.handle(Input::Answered(ticket, answer), script.now());
+    };
+    let reply = script.reply(&operation);
+    script.press_memory(true);
+    script.offline(WAY);
+    let pressed = waiting(&script).last().unwrap().at.up;
+    script.answer(ticket, reply);
+    script.pass(Duration::from_secs(60));
+    let memory = &script.stored.as_ref().unwrap().status.conditions[0];
+    assert_eq!(memory.status, "True");
+    let told = script.said.iter().filter(|notice| notice.text.contains("NodeHasInsufficientMemory"));
+    assert_eq!(told.count(), 1, "nothing has changed since: {}", memory.last_transition_time);
+    // By the server's clock, as far as it was known when this was told.
+    let late = Wall::parse_stamp(&memory.last_transition_time).unwrap().since(script.booted.plus(pressed.as_duration()));
+    assert!(late <= WAY, "{late:?}");
+}
