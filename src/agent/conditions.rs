@@ -356,7 +356,13 @@ const RECKONED: Duration = Duration::from_secs(1);
 
 /// Whether a record was made before what the server has. `ours`: what this process has written, when, and the time that it
 /// gave that: whatever was believed of the server's clock then.
-fn is_older(recorded: Moment, stored: &Condition, ours: [Option<(Moment, Wall)>; 2], shared: &Shared, now: Now) -> bool {
+fn is_older(
+    recorded: Moment,
+    stored: &Condition,
+    ours: [Option<(Moment, Wall)>; 2],
+    shared: &Shared,
+    now: Now,
+) -> bool {
     let Some(since) = stored_since(stored) else { return false };
     let is_it = |(at, told): &(Moment, Wall)| at.boot == recorded.boot && told.unix_seconds() == since.unix_seconds();
     if let Some((at, _)) = ours.into_iter().flatten().find(is_it) {

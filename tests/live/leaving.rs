@@ -5,8 +5,8 @@ use super::super::cluster::audit::micros;
 use super::super::cluster::{Cluster, Result, condition, wait_until};
 use super::super::trials::{Case, Need};
 use super::{
-    SOON, is_event, is_renewal, is_status_patch, lines, now_us, status_of, wait_for_event, wait_for_requests,
-    wait_until_ready,
+    SOON, STOOD_BACK, is_event, is_renewal, is_status_patch, lines, now_us, status_of, wait_for_event,
+    wait_for_requests, wait_until_ready,
 };
 use serde_json::json;
 use std::fs;
@@ -108,10 +108,10 @@ fn a_board_that_went_down_under_the_agent_says_so_until_it_is_shut_down_in_order
     let mut agent = boot(4, A_DAY_LATE)?;
     agent.wait_for_line(&["status-sent"], SOON)?;
     let went_down = "the second time that it went down";
-    wait_until(went_down, SOON, || {
+    wait_until(went_down, SOON + STOOD_BACK, || {
         let told = wait_for_event(cluster, &node, KIND)?;
         let count: u64 = told.iter().filter_map(|event| event["count"].as_u64()).sum();
-        Ok(if count == 2 { Ok(()) } else { Err(format!("{told:#?}")) })
+        if count == 2 { Ok(()) } else { Err(format!("{told:#?}")) }
     })?;
     assert_eq!(status_of(&cluster.get_node(&node.name)?, KIND), "False");
     Ok(())

@@ -199,6 +199,7 @@ fn what_changed_after_the_node_was_made_did_so_whatever_was_believed_of_the_serv
     let told = script.said.iter().filter(|notice| notice.text.contains("NodeHasInsufficientMemory"));
     assert_eq!(told.count(), 1, "nothing has changed since: {}", memory.last_transition_time);
     // By the server's clock, as far as it was known when this was told.
-    let late = Wall::parse_stamp(&memory.last_transition_time).unwrap().since(script.booted.plus(pressed.as_duration()));
+    let late =
+        Wall::parse_stamp(&memory.last_transition_time).unwrap().since(script.booted.plus(pressed.as_duration()));
     assert!(late <= WAY, "{late:?}");
 }
