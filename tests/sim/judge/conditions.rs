@@ -54,11 +54,11 @@ struct Condition {
     was_dated: bool,
     /// So was the change before it.
     before_was_dated: bool,
-    /// A first look found it so, which is no record.
-    is_of_first_look: bool,
+    /// A first look found it so, which is no record, or the disk has lost that.
+    is_unrecorded: bool,
     /// So was what it was before: of the record that it is over, the next process cannot tell whether the server was told of
-    /// the beginning (seed 98143123).
-    before_is_of_first_look: bool,
+    /// the beginning (seeds 98143123, 98390740).
+    before_is_unrecorded: bool,
     /// The disk lost it, and this process has not read the Node yet, which says it.
     rests_on_node: bool,
     /// The same, but for the reading: beside an older record, the first look of this process took it for a change of that
@@ -137,7 +137,8 @@ impl Conditions {
             let word = condition.status.unwrap_or_default();
             let remains =
                 if condition.transitions == 0 { Remains::OnDisk } else { remains(kind, condition.since_us, word) };
-            let is_half_recorded = remains == Remains::OnDisk && condition.before_is_of_first_look;
+            let is_half_recorded = remains == Remains::OnDisk && condition.before_is_unrecorded;
+            condition.is_unrecorded |= remains == Remains::Nowhere;
             let is_lost = remains == Remains::Nowhere || condition.rests_on_node || condition.is_recorded_late;
             // A record that is older than what the Node says may seem newer by its clock (seed 76969749).
             let is_outdone = remains == Remains::OnNode && condition.transitions > 1 && !condition.before_was_dated;
@@ -258,7 +259,7 @@ impl Condition {
         self.transitions += u64::from(before.is_some());
         self.before_since_us = std::mem::replace(&mut self.since_us, at.server_us);
         self.before_was_dated = std::mem::replace(&mut self.was_dated, at.is_dated);
-        self.before_is_of_first_look = std::mem::replace(&mut self.is_of_first_look, is_first_look);
+        self.before_is_unrecorded = std::mem::replace(&mut self.is_unrecorded, is_first_look);
         // A process that just began knows of no change if the server does not say what was before.
         self.touched_us = self.touched_us.filter(|_| is_first_look);
         // Nor does it if somebody wrote over what the server said of before, and the disk may have failed.
