@@ -364,9 +364,11 @@ fn is_older(
     now: Now,
 ) -> bool {
     let Some(since) = stored_since(stored) else { return false };
-    let is_it = |(at, told): &(Moment, Wall)| at.boot == recorded.boot && told.unix_seconds() == since.unix_seconds();
-    if let Some((at, _)) = ours.into_iter().flatten().find(is_it) {
-        return recorded.up < at.up;
+    let is_before = |(at, told): (Moment, Wall)| {
+        told.unix_seconds() == since.unix_seconds() && at.boot == recorded.boot && at.up <= recorded.up
+    };
+    if ours.into_iter().flatten().any(is_before) {
+        return false;
     }
     let recorded = shared.stamp(now).and_then(|stamp| shared.records.latest_wall_of(recorded, stamp, now.up));
     recorded.is_some_and(|recorded| since > recorded.plus(RECKONED))
