@@ -285,4 +285,20 @@ mod tests {
         records.written(true, at(13).up);
         assert!(changes(&mut records, 14), "and then it is waited for again");
     }
+    #[test]
+    fn the_servers_time_is_kept_where_the_boards_clock_has_dated_a_record_wrong_or_not_at_all() {
+        let server = Wall::from_unix_seconds(1_767_225_600);
+        let ahead = |seconds| Some(server.plus(Duration::from_secs(seconds)));
+        for (dated, is_kept) in
+            [(None, true), (ahead(0), false), (ahead(9), false), (ahead(11), true), (ahead(86_400), true)]
+        {
+            let mut records = Records::new(Journal::recover(&[], 65_536, BootId(1)).0);
+            let up = Up::since_boot(Duration::from_secs(20));
+            records.record(Now { up, wall: dated }, Happened::ProcessStarted);
+            let waiting = |records: &Records| records.pending().count();
+            let before = waiting(&records);
+            records.learn_clock(server, up);
+            assert_eq!(waiting(&records) > before, is_kept, "{dated:?}");
+        }
+    }
 }

@@ -251,6 +251,7 @@ mod tests {
         assert_eq!([of(&[own(91)], None), of(&[own(92)], None)], ["well", "between"]);
         assert_eq!(of(&[own(97)], None), "NearCriticalTrip gpu at 97 °C", "4 °C from the end");
         assert_eq!(of(&[zone("x", 88, Some(95), None)], None), "well");
+        assert_eq!(of(&[zone("x", 99, Some(95), None)], None), "bad x at 99 °C", "ten degrees from there to the end");
         assert_eq!(of(&[zone("x", 66, None, Some(70))], None), "NearCriticalTrip x at 66 °C");
         assert_eq!(of(&[cpu(40), own(98), cpu(81)], None), "NearCriticalTrip gpu at 98 °C", "the worst of them");
         assert_eq!(of(&[cpu(40)], Some("thermal-cpufreq-0")), "bad slowed down by thermal-cpufreq-0");
