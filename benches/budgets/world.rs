@@ -118,7 +118,7 @@ impl World {
                 self.writes.iter_mut().for_each(|writes| writes.push(write.clone()));
                 self.agent.handle(Input::Written { done: true }, self.now());
             }
-            Output::Say(_) | Output::ReloadCredentials | Output::DropConnections | Output::Stopped => {}
+            Output::Say(_) | Output::ReloadCredentials | Output::DropConnections { .. } | Output::Stopped => {}
             Output::Identity(_) | Output::Told(_) | Output::EndWatch | Output::ReleaseLock => {}
         }
         Ok(None)

@@ -1,5 +1,7 @@
 //! What the agent is told, and what it answers.
 
+use std::time::Duration;
+
 use zeroize::Zeroizing;
 
 use super::notice::Notice;
@@ -160,8 +162,8 @@ pub enum Output {
     Identity(IdentityStep),
     /// Read certificate, key or token again.
     ReloadCredentials,
-    /// Close idle connections: what they lead to may be gone.
-    DropConnections,
+    /// Close idle connections that nothing was heard on for so long: what they lead to may be gone.
+    DropConnections { unheard_for: Duration },
     /// Bring this to the disk; answer with [`Input::Written`], exactly once.
     Write(Write),
     /// The machine need not wait for us any more: the server knows, or cannot be told now.

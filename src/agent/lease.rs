@@ -373,7 +373,7 @@ impl LeaseLane {
         let wait = postponed.unwrap_or_else(|| self.pause(stage, refusal, shared, now));
         self.try_at(now.up + wait);
         if class == Class::Unreachable && self.tries.failed == TRIES_PER_RUN {
-            shared.output(Output::DropConnections);
+            shared.output(Output::DropConnections { unheard_for: Duration::ZERO });
         }
     }
 

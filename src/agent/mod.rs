@@ -187,7 +187,7 @@ impl Agent {
             }
             Input::LinkChanged => {
                 if self.shared.is_lost() {
-                    self.shared.output(Output::DropConnections);
+                    self.shared.output(Output::DropConnections { unheard_for: REQUEST_DEADLINE });
                 }
                 self.hurry(RetryReason::Link, now);
             }

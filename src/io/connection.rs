@@ -46,6 +46,7 @@ pub struct Connection {
     unread_bytes: Cell<usize>,
     /// The most that may be, so that an event of a watch does not.
     most_unread_bytes: Cell<usize>,
+    heard_at: Cell<Up>,
 }
 
 struct State {
@@ -133,7 +134,8 @@ impl Connection {
         let (reactor, state) = (Rc::clone(reactor), RefCell::new(state));
         let most_unread_bytes = Cell::new(limits::UNREAD_BYTES);
         let (hurried, unread_bytes) = (Cell::new(0), Cell::new(1));
-        Ok(Connection { reactor, socket, ends, state, hurried, unread_bytes, most_unread_bytes })
+        let heard_at = Cell::new(clock::up());
+        Ok(Connection { reactor, socket, ends, state, hurried, unread_bytes, most_unread_bytes, heard_at })
     }
 
     /// Whether an exchange can begin now: looks at the socket only if something came since, or what lies there unread is in the
@@ -344,11 +346,19 @@ impl Connection {
     }
 
     /// One read. What the reactor must see, the errors of the socket, is the answer.
+    /// When something came from the server last.
+    pub fn heard_at(&self) -> Up {
+        self.heard_at.get()
+    }
+
     fn receive(&self, stream: &TcpStream) -> io::Result<()> {
         let State { tls, exchanges, plaintext, .. } = &mut *self.state.borrow_mut();
         match receive(&self.socket, stream, tls, plaintext)? {
             Ok(0) => exchanges.end_of_stream(tls.is_closed_by_peer()),
-            Ok(count) => exchanges.receive(count, plaintext),
+            Ok(count) => {
+                self.heard_at.set(clock::up());
+                exchanges.receive(count, plaintext);
+            }
             Err(failure) => exchanges.fail(&failure),
         }
         if tls.is_closed_by_peer() {

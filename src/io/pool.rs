@@ -47,7 +47,6 @@ pub struct Pool {
     clock: Arc<CertificateClock>,
     /// Whoever answers is heard; nothing secret is said, and nothing is learned of the time.
     is_unverified: bool,
-    /// What is spoken with the server.
     http: Cell<Http>,
     kubeconfig: RefCell<Arc<Kubeconfig>>,
     /// Of its servers.
@@ -65,7 +64,6 @@ pub struct Pool {
     /// The one that is shared, the last that was opened. Others end with what is under way there.
     kept: RefCell<Option<Rc<Connection>>>,
     attempts: Attempts,
-    /// What ends a watch.
     leaving: watch::Leaving,
     silences: Silences,
     /// Connections of an earlier epoch are not kept: server, credentials or protocol have changed since.
@@ -273,6 +271,12 @@ impl Pool {
     pub fn drop_idle(&self) {
         self.leaving.dropped(true);
         self.keep(None);
+    }
+
+    /// The same, unless something was heard so lately.
+    pub fn drop_unheard(&self, lately: Duration) {
+        let heard_at = self.kept.borrow().as_ref().map_or(Up::BOOT, |kept| kept.heard_at());
+        (clock::up() - heard_at >= lately).then(|| self.drop_idle());
     }
 
     /// The same for all of them, those that are being opened too: they are not what is wanted any more.

@@ -422,7 +422,7 @@ impl MainLoop<'_, '_> {
                 Output::EndWatch => self.shared.pool.end_watch(),
                 Output::Identity(step) => self.shared.identity.wants(step),
                 Output::ReloadCredentials => spawn(self.executor, self.shared.reload_credentials()),
-                Output::DropConnections => self.shared.pool.drop_idle(),
+                Output::DropConnections { unheard_for } => self.shared.pool.drop_unheard(unheard_for),
                 Output::Write(write) => spawn(self.executor, self.shared.write_journal(write)),
                 Output::Told(told) => self.shared.control.answer(told),
                 Output::ReleaseLock => self.shared.logind.release(),

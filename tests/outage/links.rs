@@ -4,7 +4,7 @@ use super::super::agent::Nodepulse;
 use super::super::cluster::{Cluster, NodeIdentity, Result, condition, wait_until};
 use super::super::requests::{SOON, is_renewal, now_us, wait_for_event, wait_for_node, wait_until_ready};
 use super::Case;
-use super::site::{Site, run};
+use super::site::{Link, Site, run};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 use nodepulse::io::clock;
@@ -22,6 +22,7 @@ pub fn cases() -> Vec<Case> {
         another_router_on_the_same_cable_takes_the_connection_with_it,
         an_address_that_changes_takes_the_connection_with_it,
         a_try_before_the_look_at_a_network_that_is_back_opens_the_only_connection,
+        an_address_more_while_the_first_answer_is_on_its_way_costs_no_second_connection,
         an_agent_that_was_frozen_uses_no_connection_of_before,
         a_carrier_that_comes_up_is_heard_once_for_all_its_messages,
         a_cable_that_comes_loose_again_and_again_is_a_condition_of_the_node,
@@ -152,6 +153,38 @@ fn a_try_before_the_look_at_a_network_that_is_back_opens_the_only_connection(clu
     })?;
     let after = wait_for_renewal(cluster, &node, back_us, SOON)?;
     say("a try just after an address is back, to the next renewal", after);
+    assert_eq!(seen.len(), 1, "local ports of connections: {seen:?}; {}", agent.said()?);
+    agent.check()
+}
+
+/// As IPv6 brings one, a second or more after the link.
+fn an_address_more_while_the_first_answer_is_on_its_way_costs_no_second_connection(cluster: &Cluster) -> Result<()> {
+    // Between the server's part of the handshake and its first answer lies a whole way there and back.
+    let link = Link { delay: Duration::from_millis(600), mtu_bytes: 1400, forgets_after: None };
+    let (site, node) = (Site::over(cluster, link)?, cluster.node("one-more")?);
+    let mut agent = site.agent(cluster, &cluster.api, &node)?;
+    wait_until_ready(cluster, &node)?;
+    agent.wait_for_line(&["status-sent"], SOON)?;
+    agent.wait_for_line(&["lease-held"], SOON)?;
+    let (address, gateway) = (format!("{}/24", site.address(0)), site.gateway(0).to_string());
+    site.inside(&["ip", "address", "del", &address, "dev", "eth0"])?;
+    agent.wait_for_line(&["Lease renewal fail", "cannot connect"], SOON)?;
+    let mut seen = BTreeSet::new();
+    site.inside(&["ip", "address", "add", &address, "dev", "eth0"])?;
+    site.inside(&["ip", "route", "replace", "default", "via", &gateway])?;
+    wait_until("the server's part of a handshake", SOON, || {
+        seen.extend(site.connections(cluster.api.port)?);
+        if site.has_heard_from(cluster.api.port)? { Ok(()) } else { Err("not yet".to_owned()) }
+    })?;
+    let back_us = now_us();
+    site.inside(&["ip", "-6", "address", "add", &format!("fd77:{:x}::3/64", site.number()), "dev", "eth0"])?;
+    // The second request is a report: all of them went over that one.
+    wait_until("two renewals", SOON, || {
+        seen.extend(site.connections(cluster.api.port)?);
+        let all = cluster.audit_of(&node)?;
+        let count = all.iter().filter(|e| is_renewal(e) && e.received_at_us > back_us).count();
+        if count >= 2 { Ok(()) } else { Err(format!("{count} so far")) }
+    })?;
     assert_eq!(seen.len(), 1, "local ports of connections: {seen:?}; {}", agent.said()?);
     agent.check()
 }

@@ -223,6 +223,14 @@ impl Site {
         Ok(ports)
     }
 
+    /// Whether anything was said over one of them.
+    pub fn has_heard_from(&self, port: u16) -> Result<bool> {
+        let (target, to_port) = (format!("--target={}", self.pid()), format!(":{port}"));
+        let show = [&target, "--net", "ss", "-Htin", "state", "established", "dport", "=", &to_port];
+        let output = Command::new("nsenter").args(show).output().map_err(|e| format!("nsenter: {e}"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).contains("bytes_received:"))
+    }
+
     /// The only such connection.
     pub fn connection(&self, port: u16) -> Result<u16> {
         wait_until("one connection", SOON, || match self.connections(port)?[..] {

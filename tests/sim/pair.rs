@@ -363,7 +363,7 @@ impl Pair {
                         self.machines[board].said.push((now_us, notice.word));
                     }
                 }
-                Output::DropConnections => self.end_watch(board, OfWatch::Breaks),
+                Output::DropConnections { .. } => self.end_watch(board, OfWatch::Breaks),
                 Output::ReleaseLock | Output::Stopped => {}
             }
         }

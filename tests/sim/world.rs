@@ -446,7 +446,7 @@ impl World {
             }
             Output::Send(ticket, operation) => self.send(ticket, operation),
             Output::ReloadCredentials => self.schedule(500, Event::Credentials { life }),
-            Output::DropConnections => {
+            Output::DropConnections { .. } => {
                 self.trace.say(|| "   drops its connections".to_owned());
                 self.break_watch();
             }

@@ -187,7 +187,7 @@ impl Script {
                 }
                 Output::Identity(step) => self.identity_step(step),
                 Output::ReloadCredentials => self.reloads += 1,
-                Output::DropConnections => self.drops += 1,
+                Output::DropConnections { .. } => self.drops += 1,
                 Output::Write(write) => {
                     let done = self.disk.write(&write);
                     if !self.disk.hangs {

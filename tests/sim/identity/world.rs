@@ -382,7 +382,7 @@ impl World {
                 self.hash = (self.hash ^ notice.word.len() as u64).wrapping_mul(0x0100_0000_01b3) ^ self.now_us;
                 self.say(|| format!("board {board} says {}: {}", notice.word, notice.text));
             }
-            Output::DropConnections | Output::EndWatch | Output::Told(_) => {}
+            Output::DropConnections { .. } | Output::EndWatch | Output::Told(_) => {}
             Output::ReleaseLock | Output::Stopped | Output::Wait { .. } => {}
         }
     }

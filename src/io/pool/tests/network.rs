@@ -56,6 +56,25 @@ fn a_connection_that_is_being_opened_while_idle_ones_are_dropped_is_kept() {
     assert_eq!((ask(&pool).result, server.accepted()), (version(), 1));
 }
 
+/// An address more, as IPv6 brings one a second after the link, is no reason to shake hands again.
+#[test]
+fn a_connection_that_was_heard_of_lately_is_kept_when_those_of_before_are_dropped() {
+    let authority = Authority::new();
+    let server = Listener::answering(&authority, version_reply());
+    let pool = pool(kubeconfig(&authority, server.port));
+    let minute = Duration::from_secs(60);
+    for (lately, connections) in [(minute, 1), (minute, 1), (Duration::ZERO, 2), (minute, 2)] {
+        assert_eq!(ask(&pool).result, version());
+        pool.drop_unheard(lately);
+        assert_eq!(ask(&pool).result, version());
+        assert_eq!(server.accepted(), connections);
+    }
+    let heard_at = || pool.kept.borrow().as_ref().unwrap().heard_at();
+    let before = heard_at();
+    assert_eq!(ask(&pool).result, version());
+    assert!(heard_at() > before, "each answer counts");
+}
+
 #[test]
 fn a_change_of_the_network_begins_a_connection_that_is_being_opened_anew() {
     let authority = Authority::new();
