@@ -49,7 +49,6 @@ pub struct Pool {
     is_unverified: bool,
     http: Cell<Http>,
     kubeconfig: RefCell<Arc<Kubeconfig>>,
-    /// Of its servers.
     turns: RefCell<Turns>,
     successor: RefCell<Successor>,
     /// `None` until the credentials could be read.
@@ -59,7 +58,6 @@ pub struct Pool {
     reading: Mutex<()>,
     /// Where the successor of the kubeconfig's certificate is: the state directory, which may hang although they do not.
     successor_source: Source,
-    /// When a token in a file is read again.
     token_due: Cell<Up>,
     /// The one that is shared, the last that was opened. Others end with what is under way there.
     kept: RefCell<Option<Rc<Connection>>>,
@@ -275,8 +273,10 @@ impl Pool {
 
     /// The same, unless something was heard so lately.
     pub fn drop_unheard(&self, lately: Duration) {
-        let heard_at = self.kept.borrow().as_ref().map_or(Up::BOOT, |kept| kept.heard_at());
-        (clock::up() - heard_at >= lately).then(|| self.drop_idle());
+        let lives = |kept: &Rc<Connection>| clock::up() - kept.heard_at() < lately;
+        if !self.kept.borrow().as_ref().is_some_and(lives) {
+            self.drop_idle();
+        }
     }
 
     /// The same for all of them, those that are being opened too: they are not what is wanted any more.
