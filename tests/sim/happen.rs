@@ -106,6 +106,8 @@ impl World {
             Happening::ClockStep => {
                 let steps_s = [-21_600, -3_600, -30, 2, 900, 25_200];
                 self.plan.clock_offset_us += self.random.pick(&steps_s) * 1_000_000;
+                let by = self.teller();
+                self.events.clock_set(by);
             }
         }
         self.schedule_happening(kind);

@@ -112,6 +112,12 @@ impl Events {
         }
     }
 
+    /// The board's clock was set: what no look has found yet is dated by what it says then (seed 99225536).
+    pub fn clock_set(&mut self, by: Teller) {
+        let is_open = |one: &&mut Happening| one.to_us == FOREVER && one.by.boot == by.boot;
+        self.happened.iter_mut().filter(is_open).for_each(|one| one.by.is_dated &= by.is_dated);
+    }
+
     /// That it is over, which this process has found at its start, it dates only now.
     pub fn over_by(&mut self, of: &str, by: Teller) {
         let is_over = |one: &&mut Happening| one.subject.of == of && one.subject.word == Some("False");
