@@ -285,6 +285,7 @@ mod tests {
         records.written(true, at(13).up);
         assert!(changes(&mut records, 14), "and then it is waited for again");
     }
+
     #[test]
     fn the_servers_time_is_kept_where_the_boards_clock_has_dated_a_record_wrong_or_not_at_all() {
         let server = Wall::from_unix_seconds(1_767_225_600);
