@@ -103,14 +103,17 @@ impl World {
             Happening::Crash | Happening::PowerCut => {}
             Happening::DiskFull => self.storage.fails_until_us = self.now_us + self.random.between(1, 120) * 1_000_000,
             Happening::DiskSlow => self.storage.slow_until_us = self.now_us + self.random.between(1, 120) * 1_000_000,
-            Happening::ClockStep => {
-                let steps_s = [-21_600, -3_600, -30, 2, 900, 25_200];
-                self.plan.clock_offset_us += self.random.pick(&steps_s) * 1_000_000;
-                let by = self.teller();
-                self.events.clock_set(by);
-            }
+            Happening::ClockStep => self.set_clock(),
         }
         self.schedule_happening(kind);
+    }
+
+    /// Somebody sets the board's clock, right or wrong.
+    fn set_clock(&mut self) {
+        let steps_s = [-21_600, -3_600, -30, 2, 900, 25_200];
+        self.plan.clock_offset_us += self.random.pick(&steps_s) * 1_000_000;
+        let by = self.teller();
+        self.events.clock_set(by);
     }
 
     /// Somebody writes into an object, and makes nothing untrue that is ours to tell.
