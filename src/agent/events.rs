@@ -204,7 +204,7 @@ impl EventLane {
 
     /// What is worth another try for this reason is tried now: tries that came sooner than they had to make no pause longer.
     pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
-        if self.tries.may_retry_for(reason) {
+        if self.tries.hurry(reason) {
             self.not_before = self.not_before.min(now.up);
             self.tries.start_over();
         }

@@ -282,7 +282,7 @@ impl IdentityLane {
         }
         match &mut self.stage {
             Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _)
-                if self.tries.may_retry_for(reason) =>
+                if self.tries.hurry(reason) =>
             {
                 request.at = now.up;
             }

@@ -267,7 +267,7 @@ impl LeaseLane {
 
     /// What is worth another try for this reason is tried now.
     pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
-        if self.tries.may_retry_for(reason) {
+        if self.tries.hurry(reason) {
             self.try_at(now.up);
         }
     }

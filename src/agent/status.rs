@@ -274,7 +274,7 @@ impl StatusLane {
         // A run in progress looks at fresh facts soon enough; its pauses are the server's wish.
         match &mut self.stage {
             Stage::Rest { earliest, .. } if !self.base.is_registering() => *earliest = now.up,
-            Stage::Rest { .. } if self.tries.may_retry_for(reason) => self.stage = Stage::resting_until(now.up),
+            Stage::Rest { .. } if self.tries.hurry(reason) => self.stage = Stage::resting_until(now.up),
             _ => {}
         }
     }

@@ -115,9 +115,14 @@ impl Tries {
         self.backoff.step()
     }
 
-    /// Whether what happened is a reason to try now.
-    pub(super) fn may_retry_for(&self, reason: RetryReason) -> bool {
-        self.log.may_retry_for(reason)
+    /// Whether what happened is a reason to try now. Then the pauses begin anew: a network that is just back may know no way
+    /// for another second (a router that is still asked for its address, or has no uplink of its own yet).
+    pub(super) fn hurry(&mut self, reason: RetryReason) -> bool {
+        let may_retry = self.log.may_retry_for(reason);
+        if may_retry {
+            self.backoff.reset();
+        }
+        may_retry
     }
 
     /// What the last try said, if it failed, or what else is in the way.

@@ -165,7 +165,7 @@ impl WatchLane {
 
     /// What is worth another try for this reason is tried with the next that is done.
     pub(super) fn hurry(&mut self, reason: RetryReason, now: Now) {
-        if reason == RetryReason::Reload || self.tries.may_retry_for(reason) {
+        if self.tries.hurry(reason) || reason == RetryReason::Reload {
             self.not_before = now.up;
         }
     }

@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
     cases![
         a_black_holed_connection_is_replaced_within_fifteen_seconds,
         a_carrier_that_returns_is_used_at_once,
+        a_router_that_knows_no_way_at_first_is_not_waited_for,
         a_default_route_that_moves_takes_the_connection_with_it,
         another_router_on_the_same_cable_takes_the_connection_with_it,
         an_address_that_changes_takes_the_connection_with_it,
@@ -31,6 +32,9 @@ pub fn cases() -> Vec<Case> {
 
 /// The controller gives a silent node up after twelve seconds, and looks every few.
 const FROZEN_WITHIN: Duration = Duration::from_secs(40);
+
+/// After which a pause between two tries has its full length.
+const LONG_OUTAGE: Duration = Duration::from_secs(30);
 
 /// A figure for whoever reads the log.
 pub fn say(what: &str, span: Duration) {
@@ -85,6 +89,37 @@ fn a_carrier_that_returns_is_used_at_once(cluster: &Cluster) -> Result<()> {
         wait_for_renewal(cluster, &node, now_us(), SOON)?;
     }
     agent.check()
+}
+
+/// As one whose own uplink comes up after ours, or which is still being asked for its address. Several boards: pauses are drawn.
+fn a_router_that_knows_no_way_at_first_is_not_waited_for(cluster: &Cluster) -> Result<()> {
+    let boards = ["turned-1", "turned-2", "turned-3", "turned-4"].map(|hint| settled(cluster, hint));
+    let mut boards = boards.into_iter().collect::<Result<Vec<_>>>()?;
+    for (site, ..) in &boards {
+        site.turn_away(cluster.api.port)?;
+        site.cut(0)?;
+    }
+    // By then a pause has its full length.
+    let cut = Instant::now();
+    wait_until("an outage of half a minute", LONG_OUTAGE * 2, || {
+        if cut.elapsed() >= LONG_OUTAGE { Ok(()) } else { Err("not yet".to_owned()) }
+    })?;
+    let mut afters = Vec::new();
+    for (site, node, agent) in &mut boards {
+        site.mend(0)?;
+        let mended = Instant::now();
+        // The first try comes after a quarter of a second.
+        wait_until("half a second with a router that knows no way", SOON, || {
+            if mended.elapsed() >= Duration::from_millis(500) { Ok(()) } else { Err("not yet".to_owned()) }
+        })?;
+        site.let_through(cluster.api.port)?;
+        let after = wait_for_renewal(cluster, node, now_us(), SOON)?;
+        say("a router that knows the way again, to the next renewal", after);
+        afters.push(after);
+        agent.check()?;
+    }
+    assert!(afters.iter().all(|after| *after < Duration::from_secs(2)), "{afters:?}");
+    Ok(())
 }
 
 fn a_default_route_that_moves_takes_the_connection_with_it(cluster: &Cluster) -> Result<()> {

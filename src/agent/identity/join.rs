@@ -275,6 +275,7 @@ impl Join {
     pub(super) fn hurry(&mut self, now: Up) {
         if self.obstacle.is_some() {
             self.at = now;
+            self.unreachable.reset();
         }
     }
 

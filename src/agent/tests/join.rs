@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::*;
+use crate::api::failure::CONNECT_FAILED;
 use crate::config::kubeconfig::parse_server;
 use crate::config::settings::{CaHash, Token};
 use crate::identity::samples::{self, Key, leaf, signature};
@@ -230,6 +231,22 @@ fn a_name_that_another_board_is_ready_under_is_not_taken() {
         assert_eq!(case.words().contains(&"name-taken"), keys == 0, "{is_ready} {serial}");
         assert_eq!(case.script.keys_asked.len(), keys, "{is_ready} {serial}");
     }
+}
+
+#[test]
+fn a_board_whose_network_knows_no_way_at_first_has_not_to_wait_for_minutes() {
+    let mut case = Case::new();
+    let nobody = || Err(Refusal::Failed(Failure::new(CONNECT_FAILED, "no way to there")));
+    for _ in 0..12 {
+        case.play(nobody());
+    }
+    case.script.agent.handle(Input::LinkChanged, case.script.now());
+    let back = case.script.up;
+    for _ in 0..4 {
+        case.play(nobody());
+    }
+    // At once, and after pauses of at most 2, 4 and 8 s.
+    assert!(case.script.up - back <= Duration::from_secs(14), "{:?}", case.script.up - back);
 }
 
 #[test]

@@ -335,6 +335,21 @@ fn a_link_that_comes_back_ends_a_back_off_but_not_the_patience_a_server_asked_fo
 }
 
 #[test]
+fn a_network_that_knows_no_way_at_first_is_tried_as_often_as_after_a_first_failure() {
+    let mut script = Script::new();
+    script.play_healthy(Lane::Lease);
+    script.play_healthy(Lane::Lease);
+    for _ in 0..10 {
+        script.play(Lane::Lease, unreachable());
+    }
+    script.agent.handle(Input::LinkChanged, script.now());
+    let back_at = script.up.as_millis();
+    let last = (0..5).map(|_| script.play(Lane::Lease, unreachable()).0).last().unwrap();
+    // At once, and after pauses of at most 200, 400, 800 and 1,600 ms.
+    assert!(last - back_at <= 3000, "{}", last - back_at);
+}
+
+#[test]
 fn a_missing_lease_makes_the_status_lane_ask_for_the_node_at_once() {
     let mut script = Script::new();
     script.register();
