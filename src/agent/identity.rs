@@ -281,9 +281,7 @@ impl IdentityLane {
             self.other_ca_at = now.up;
         }
         match &mut self.stage {
-            Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _)
-                if self.tries.hurry(reason) =>
-            {
+            Stage::Create(request) | Stage::Poll(request, _) | Stage::Prove(request, _) if self.tries.hurry(reason) => {
                 request.at = now.up;
             }
             // Whoever denied it may have changed their mind, and said so.

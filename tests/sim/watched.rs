@@ -78,6 +78,8 @@ impl World {
             return self.violated("a watch that nobody asked for".to_owned());
         }
         self.trace.say(|| "-> watches the Node".to_owned());
+        let checked = self.watch.counts(self.now_us);
+        self.check(checked);
         self.watched.number += 1;
         self.watched.ticket = Some(ticket);
         let (number, delay_us) = (self.watched.number, self.latency_us());

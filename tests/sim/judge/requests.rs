@@ -309,10 +309,14 @@ impl World {
         }
     }
 
-    /// A report that came late may have brought a status of before, which the next look at the Node finds (seed 3080663).
+    /// A report that came late may have brought a status of before, which the next look at the Node finds (seed 3080663); of
+    /// Ready, too (seed 100275189).
     fn is_written_late(&self) -> bool {
         let mut pairs = KINDS.into_iter().zip(self.stored_statuses());
-        self.stray_write_us.is_some() && pairs.any(|(kind, stored)| stored.as_deref() != self.conditions.status(kind))
+        let ready = self.server.node(&self.plan.name).and_then(|node| condition(node, "Ready"));
+        let is_written = ready.is_some_and(|ready| (ready["status"] == "True") != self.board.has_runtime());
+        let is_written = is_written || pairs.any(|(kind, stored)| stored.as_deref() != self.conditions.status(kind));
+        self.stray_write_us.is_some() && is_written
     }
 
     /// Every condition that others write says what the agent says of it, and why.

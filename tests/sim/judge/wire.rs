@@ -329,18 +329,22 @@ impl Watch {
         self.probing = false;
     }
 
-    pub fn sent(&mut self, lane: Lane, flight: u64, now_us: u64) -> Checked {
-        self.stuck_waits = 0;
-        self.requests += 1;
-        self.event_requests += u64::from(lane == Lane::Events);
+    /// Towards what a minute may have; the request of a watch as well (seed 100277257).
+    pub fn counts(&mut self, now_us: u64) -> Checked {
         self.sends_us.push_back(now_us);
         while self.sends_us.front().is_some_and(|sent_us| now_us - sent_us >= 60_000_000) {
             self.sends_us.pop_front();
         }
         self.busiest = self.busiest.max(self.sends_us.len());
-        if self.sends_us.len() > self.most_per_minute {
-            return Err(format!("more than {} requests in a minute", self.most_per_minute));
-        }
+        let is_too_many = self.sends_us.len() > self.most_per_minute;
+        if is_too_many { Err(format!("more than {} requests in a minute", self.most_per_minute)) } else { Ok(()) }
+    }
+
+    pub fn sent(&mut self, lane: Lane, flight: u64, now_us: u64) -> Checked {
+        self.stuck_waits = 0;
+        self.requests += 1;
+        self.event_requests += u64::from(lane == Lane::Events);
+        self.counts(now_us)?;
         if let Some(other) = self.in_flight.insert(lane, flight) {
             return Err(format!("lane {lane:?} has requests {other} and {flight} in flight"));
         }
@@ -486,15 +490,8 @@ impl Watch {
     /// Looked at with every event, before it happens.
     pub fn is_lease_in_time(&self, now_us: u64) -> Checked {
         let share_us = if self.sends_us.len() < REQUESTS_AT_ONCE { 0 } else { SHARE_US };
-        match self.lease_due_us {
-            Some(due_us) if now_us > due_us + share_us => {
-                let others: Vec<Lane> = self.in_flight.keys().copied().collect();
-                Err(format!(
-                    "the Lease is late: a request was due at {:.3} s; in flight are {others:?}",
-                    due_us as f64 / 1e6
-                ))
-            }
-            _ => Ok(()),
-        }
+        let Some(due_us) = self.lease_due_us.filter(|due_us| now_us > due_us + share_us) else { return Ok(()) };
+        let (due_s, others) = (due_us as f64 / 1e6, self.in_flight.keys().collect::<Vec<_>>());
+        Err(format!("the Lease is late: a request was due at {due_s:.3} s; in flight are {others:?}"))
     }
 }
