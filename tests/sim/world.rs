@@ -349,7 +349,7 @@ impl World {
             Event::Wake { number } if number == self.wait_number => self.feed(Input::Woke),
             Event::Facts { life } if life == self.life => {
                 self.count();
-                self.watch.probed();
+                self.watch.probing = false;
                 self.look();
                 let input = self.probe_result();
                 self.feed(input);

@@ -142,6 +142,8 @@ pub struct Watch {
     lease_due_us: Option<u64>,
     /// How the last Lease request failed.
     lease_failure: Option<Said>,
+    /// How many failed since one was answered well, or since what came back begins the pauses anew.
+    lease_failures: u32,
     /// The Node is gone and has to be registered first; Leases wait for that.
     node_missing: bool,
     /// Somebody else wrote the Lease that an earlier process left: whose Node it is has to be asked first, unless it was.
@@ -159,7 +161,7 @@ pub struct Watch {
     not_before_us: BTreeMap<Lane, u64>,
     postponements: BTreeMap<Lane, u32>,
     stuck_waits: u32,
-    probing: bool,
+    pub probing: bool,
     /// No request is harmed on its way, in this world.
     is_faultless: bool,
     /// Renewals are due a quarter of the duration after the last (LSE-4), and 4 % of that; the rest is for timers and probes that are late.
@@ -188,7 +190,6 @@ impl Watch {
         let pause_us = renew_us.min(wanted.update_us).min(LOOK_US) / 100 * 99;
         let heartbeats = 60 * SECOND_US / renew_us + 60 * SECOND_US / wanted.update_us;
         let most_per_minute = REQUESTS_PER_MINUTE.max(REQUESTS_PER_MINUTE * heartbeats as usize / 12);
-        let update_us = wanted.update_us;
         let disk_us = if is_disk_slow { LONGEST_WRITES_US } else { 0 };
         let most_at_comeback = REQUESTS_AT_COMEBACK + if wanted.watches { REQUESTS_FOR_OTHERS } else { 0 };
         let most_at_comeback = most_at_comeback + u64::from(!wanted.podless);
@@ -199,7 +200,7 @@ impl Watch {
             most_per_minute,
             pause_us,
             most_at_comeback,
-            update_us,
+            update_us: wanted.update_us,
             ..Watch::default()
         }
     }
@@ -210,17 +211,11 @@ impl Watch {
         self.sends_us.clear();
         self.not_before_us.clear();
         self.postponements.clear();
-        self.last_renew_us = None;
-        self.lease_due_us = None;
-        self.lease_failure = None;
-        self.node_missing = false;
-        self.owner_in_doubt = false;
-        self.is_contested = false;
-        self.came_late = 0;
-        self.is_plain_renewal = false;
+        (self.last_renew_us, self.lease_due_us, self.lease_failure) = (None, None, None);
+        (self.node_missing, self.owner_in_doubt, self.is_contested) = (false, false, false);
+        (self.came_late, self.lease_failures, self.is_plain_renewal) = (0, 0, false);
         self.doubt = Doubt::default();
-        self.stuck_waits = 0;
-        self.probing = false;
+        (self.stuck_waits, self.probing) = (0, false);
         self.left_us = self.reached_us.take().or(self.left_us);
         self.comeback = None;
     }
@@ -325,10 +320,6 @@ impl Watch {
         self.stuck_waits = 0;
     }
 
-    pub fn probed(&mut self) {
-        self.probing = false;
-    }
-
     /// Towards what a minute may have; the request of a watch as well (seed 100277257).
     pub fn counts(&mut self, now_us: u64) -> Checked {
         self.sends_us.push_back(now_us);
@@ -402,7 +393,9 @@ impl Watch {
             }
             // That it was read late puts off nothing.
             let begun_us = sent_us.unwrap_or(now_us);
-            let due_us = if is_done { begun_us + self.lease_spacing_us } else { now_us + LEASE_BACKOFF_US };
+            let due_us = if is_done { begun_us + self.lease_spacing_us } else { now_us + self.lease_pause_us(said) };
+            // One that was found is not yet renewed.
+            self.lease_failures = if is_done && self.is_plain_renewal { 0 } else { self.lease_failures + 1 };
             self.lease_due_us = Some(due_us.max(now_us));
         }
         self.doubts(lane, said, now_us);
@@ -464,7 +457,17 @@ impl Watch {
             Some(said) => reload && said.patience_s().is_none(),
         };
         if cured && self.lease_due_us.is_some() && !self.owner_in_doubt {
-            self.lease_due_us = Some(now_us);
+            (self.lease_due_us, self.lease_failures) = (Some(now_us), 0);
+        }
+    }
+
+    /// LSE-11: 200 ms and twice as long each time, up to 7 s.
+    fn lease_pause_us(&self, said: Said) -> u64 {
+        let is_patient = said.patience_s().is_some() || matches!(said, Said::Nothing { retry_after_s: Some(_) });
+        if is_patient {
+            LEASE_BACKOFF_US
+        } else {
+            LEASE_BACKOFF_US.min((SLACK_US << self.lease_failures.min(9)) + SLACK_US)
         }
     }
 
