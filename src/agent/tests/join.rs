@@ -238,11 +238,13 @@ fn a_board_whose_network_knows_no_way_at_first_has_not_to_wait_for_minutes() {
     let mut case = Case::new();
     let nobody = || Err(Refusal::Failed(Failure::new(CONNECT_FAILED, "no way to there")));
     for _ in 0..12 {
+        case.introduce();
         case.play(nobody());
     }
     case.script.agent.handle(Input::LinkChanged, case.script.now());
     let back = case.script.up;
     for _ in 0..4 {
+        case.introduce();
         case.play(nobody());
     }
     // At once, and after pauses of at most 2, 4 and 8 s.
