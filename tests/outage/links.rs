@@ -23,6 +23,7 @@ pub fn cases() -> Vec<Case> {
         another_router_on_the_same_cable_takes_the_connection_with_it,
         an_address_that_changes_takes_the_connection_with_it,
         a_try_before_the_look_at_a_network_that_is_back_opens_the_only_connection,
+        a_try_that_a_carrier_finds_on_its_way_opens_the_only_connection,
         an_address_more_while_the_first_answer_is_on_its_way_costs_no_second_connection,
         an_agent_that_was_frozen_uses_no_connection_of_before,
         a_carrier_that_comes_up_is_heard_once_for_all_its_messages,
@@ -188,6 +189,28 @@ fn a_try_before_the_look_at_a_network_that_is_back_opens_the_only_connection(clu
     })?;
     let after = wait_for_renewal(cluster, &node, back_us, SOON)?;
     say("a try just after an address is back, to the next renewal", after);
+    assert_eq!(seen.len(), 1, "local ports of connections: {seen:?}; {}", agent.said()?);
+    agent.check()
+}
+
+fn a_try_that_a_carrier_finds_on_its_way_opens_the_only_connection(cluster: &Cluster) -> Result<()> {
+    let (site, node, mut agent) = settled(cluster, "on-its-way")?;
+    // The router's address is known: then nothing but the carrier keeps a try from arriving.
+    site.know_gateway()?;
+    site.cut(0)?;
+    // It comes back just before TCP asks once more, and the agent looks a quarter of a second after it.
+    wait_until("a try that asks once more in a moment", SOON, || match site.asks_again_in_ms(cluster.api.port)? {
+        Some(50..150) => Ok(()),
+        other => Err(format!("asks again in {other:?} ms")),
+    })?;
+    site.mend(0)?;
+    let (back, back_us, mut seen) = (Instant::now(), now_us(), BTreeSet::new());
+    wait_until("the look at the network", SOON, || {
+        seen.extend(site.connections(cluster.api.port)?);
+        if back.elapsed() >= Duration::from_secs(2) { Ok(()) } else { Err("not yet".to_owned()) }
+    })?;
+    let after = wait_for_renewal(cluster, &node, back_us, SOON)?;
+    say("a try that was on its way, to the next renewal", after);
     assert_eq!(seen.len(), 1, "local ports of connections: {seen:?}; {}", agent.said()?);
     agent.check()
 }

@@ -231,6 +231,28 @@ impl Site {
         Ok(String::from_utf8_lossy(&output.stdout).contains("bytes_received:"))
     }
 
+    /// Tells `eth0` the hardware address of our end for good: nobody has to ask for it.
+    pub fn know_gateway(&self) -> Result<()> {
+        let near = self.near(0);
+        let output = Command::new("ip").args(["-o", "link", "show", &near]).output().map_err(|e| format!("ip: {e}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let address = text.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
+        let address = address.ok_or_else(|| format!("{near} has no hardware address: {text}"))?;
+        let gateway = self.gateway(0).to_string();
+        self.inside(&["ip", "neigh", "replace", &gateway, "lladdr", address, "dev", "eth0", "nud", "permanent"])
+    }
+
+    /// When TCP says once more that it wants a connection to `port`, if one is being opened.
+    pub fn asks_again_in_ms(&self, port: u16) -> Result<Option<u32>> {
+        let (target, to_port) = (format!("--target={}", self.pid()), format!(":{port}"));
+        let show = [&target, "--net", "ss", "-Htno", "state", "syn-sent", "dport", "=", &to_port];
+        let output = Command::new("nsenter").args(show).output().map_err(|e| format!("nsenter: {e}"))?;
+        // `timer:(on,850ms,1)`, or `timer:(on,2.100ms,1)`, which means seconds.
+        let text = String::from_utf8_lossy(&output.stdout);
+        let timer = text.split("timer:(on,").nth(1).and_then(|rest| rest.split("ms,").next());
+        Ok(timer.and_then(|ms| ms.parse().ok()))
+    }
+
     /// The only such connection.
     pub fn connection(&self, port: u16) -> Result<u16> {
         wait_until("one connection", SOON, || match self.connections(port)?[..] {
