@@ -182,11 +182,8 @@ fn a_try_before_the_look_at_a_network_that_is_back_opens_the_only_connection(clu
     site.inside(&["ip", "route", "replace", "default", "via", &gateway])?;
     // The kernel's messages wait for a quarter of a second until they are looked at; a reload tries at once.
     agent.signal(Signal::SIGHUP)?;
-    let (back, back_us, mut seen) = (Instant::now(), now_us(), BTreeSet::new());
-    wait_until("the look at the network", SOON, || {
-        seen.extend(site.connections(cluster.api.port)?);
-        if back.elapsed() >= Duration::from_secs(2) { Ok(()) } else { Err("not yet".to_owned()) }
-    })?;
+    let back_us = now_us();
+    let seen = connections_until_the_look(&site, cluster)?;
     let after = wait_for_renewal(cluster, &node, back_us, SOON)?;
     say("a try just after an address is back, to the next renewal", after);
     assert_eq!(seen.len(), 1, "local ports of connections: {seen:?}; {}", agent.said()?);
@@ -204,15 +201,22 @@ fn a_try_that_a_carrier_finds_on_its_way_opens_the_only_connection(cluster: &Clu
         other => Err(format!("asks again in {other:?} ms")),
     })?;
     site.mend(0)?;
-    let (back, back_us, mut seen) = (Instant::now(), now_us(), BTreeSet::new());
-    wait_until("the look at the network", SOON, || {
-        seen.extend(site.connections(cluster.api.port)?);
-        if back.elapsed() >= Duration::from_secs(2) { Ok(()) } else { Err("not yet".to_owned()) }
-    })?;
+    let back_us = now_us();
+    let seen = connections_until_the_look(&site, cluster)?;
     let after = wait_for_renewal(cluster, &node, back_us, SOON)?;
     say("a try that was on its way, to the next renewal", after);
     assert_eq!(seen.len(), 1, "local ports of connections: {seen:?}; {}", agent.said()?);
     agent.check()
+}
+
+/// The local ports of all that there are before and just after the agent looks at the network.
+fn connections_until_the_look(site: &Site, cluster: &Cluster) -> Result<BTreeSet<u16>> {
+    let (back, mut seen) = (Instant::now(), BTreeSet::new());
+    wait_until("the look at the network", SOON, || {
+        seen.extend(site.connections(cluster.api.port)?);
+        if back.elapsed() >= Duration::from_secs(2) { Ok(()) } else { Err("not yet".to_owned()) }
+    })?;
+    Ok(seen)
 }
 
 /// As IPv6 brings one, a second or more after the link.

@@ -318,8 +318,8 @@ fn no_lease_is_kept_or_made_for_a_node_that_is_gone() {
     assert!(matches!(script.play_healthy(Lane::Lease).1, Operation::RenewLease { .. }), "the Node is there again");
 }
 
-#[test]
-fn a_link_that_comes_back_ends_a_back_off_but_not_the_patience_a_server_asked_for() {
+/// A Lease is held, and then no server is found until the link changes.
+fn back_after_ten_failures() -> Script {
     let mut script = Script::new();
     script.play_healthy(Lane::Lease);
     script.play_healthy(Lane::Lease);
@@ -327,6 +327,12 @@ fn a_link_that_comes_back_ends_a_back_off_but_not_the_patience_a_server_asked_fo
         script.play(Lane::Lease, unreachable());
     }
     script.agent.handle(Input::LinkChanged, script.now());
+    script
+}
+
+#[test]
+fn a_link_that_comes_back_ends_a_back_off_but_not_the_patience_a_server_asked_for() {
+    let mut script = back_after_ten_failures();
     let before = script.up.as_millis();
     let (asked_at, _) = script.play(Lane::Lease, refused_after(503, 5));
     assert_eq!(asked_at, before);
@@ -336,13 +342,7 @@ fn a_link_that_comes_back_ends_a_back_off_but_not_the_patience_a_server_asked_fo
 
 #[test]
 fn a_network_that_knows_no_way_at_first_is_tried_as_often_as_after_a_first_failure() {
-    let mut script = Script::new();
-    script.play_healthy(Lane::Lease);
-    script.play_healthy(Lane::Lease);
-    for _ in 0..10 {
-        script.play(Lane::Lease, unreachable());
-    }
-    script.agent.handle(Input::LinkChanged, script.now());
+    let mut script = back_after_ten_failures();
     let back_at = script.up.as_millis();
     let last = (0..5).map(|_| script.play(Lane::Lease, unreachable()).0).last().unwrap();
     // At once, and after pauses of at most 200, 400, 800 and 1,600 ms.

@@ -11,6 +11,8 @@ use crate::model::stamp;
 pub const REQUESTS_PER_MINUTE: usize = 60;
 /// After a failure the Lease is tried again within 7 s (LSE-11), whatever Retry-After says.
 const LEASE_BACKOFF_US: u64 = 7_000_000 + SLACK_US;
+/// And after the first within this.
+const FIRST_PAUSE_US: u64 = 200_000;
 const SLACK_US: u64 = 200_000;
 /// A minute with so many requests may have used up what may go at once: the next one then waits for its share of the minute.
 const REQUESTS_AT_ONCE: usize = 12;
@@ -461,14 +463,11 @@ impl Watch {
         }
     }
 
-    /// LSE-11: 200 ms and twice as long each time, up to 7 s.
+    /// Twice as long each time.
     fn lease_pause_us(&self, said: Said) -> u64 {
         let is_patient = said.patience_s().is_some() || matches!(said, Said::Nothing { retry_after_s: Some(_) });
-        if is_patient {
-            LEASE_BACKOFF_US
-        } else {
-            LEASE_BACKOFF_US.min((SLACK_US << self.lease_failures.min(9)) + SLACK_US)
-        }
+        let pause_us = (FIRST_PAUSE_US << self.lease_failures.min(9)) + SLACK_US;
+        if is_patient { LEASE_BACKOFF_US } else { pause_us.min(LEASE_BACKOFF_US) }
     }
 
     pub fn waits(&mut self, until_us: u64, now_us: u64) -> Checked {
