@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 use nodepulse::config::{self, Settings};
 use nodepulse::node::patch::create_body;
 use nodepulse::node::{Board, Remembered, Update, condition, initial, node_name, rules};
-use nodepulse::probe::facts::FileSystem;
+use nodepulse::probe::facts::{FileSystem, FileSystemErrors, KernelTrouble, WallClock};
 use nodepulse::probe::{Facts, Root, complete_by_cloud, facts, report};
 use nodepulse::time::{Up, Wall};
 use serde_json::{Value, json};
@@ -70,6 +70,22 @@ fn every_board_gives_its_golden_facts_and_its_golden_node() {
         wrong.extend(compare(&board.join("golden-node.json"), &node_with(&settings, facts)));
     }
     assert!(wrong.is_empty(), "{}\nUPDATE_GOLDEN=1 writes them anew", wrong.join("\n"));
+}
+
+/// With what only a running board says: its ext4, the kernel's log and a clock that is kept right.
+#[test]
+fn the_first_object_of_a_raspberry_pi_4_is_at_most_6_kb() {
+    let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/boards/rpi4");
+    let mut facts = facts(&Root::new(&board), &Settings::default(), None);
+    let health = &mut facts.readings.health;
+    health.file_systems = Some(Ok(FileSystemErrors { device: "mmcblk0p2".to_owned(), count: 0, is_new: false }));
+    health.kernel = Some(Ok(KernelTrouble { has_hung: Some(false), ..KernelTrouble::default() }));
+    health.wall_clock = Some(Ok(WallClock { is_unset: false, is_synchronised: true, most_off_us: 1000 }));
+    let node = &node(facts)["node"];
+    let conditions = node["status"]["conditions"].as_array().unwrap();
+    assert!(conditions.len() >= 11 && conditions.iter().all(|one| one["status"] != "Unknown"), "{conditions:#?}");
+    let bytes = node.to_string().len();
+    assert!(bytes <= 6000, "{bytes} bytes");
 }
 
 /// Those of a board that needs some, completed as the agent does, else the default ones.
