@@ -26,9 +26,9 @@ pub enum Input {
     Woke,
     /// The answer to [`Output::Probe`]. Without `board`, machine and network are those of the last one that had them.
     Looked { readings: Box<Readings>, board: Option<Box<(Machine, Network)>> },
-    /// What the network has taken, before each look at the board where there is a budget (`dailyBytes`): of today, by the
-    /// board's own clock, and of this process since its start.
-    Counted { today: Box<Day>, by_process_bytes: u64 },
+    /// What the network has taken: of today and of the day before, by the board's own clock, and of this process since its
+    /// start. Before the first look at the board on a day, and before each where there is a budget (`dailyBytes`).
+    Counted { days: Box<[Day; 2]>, by_process_bytes: u64 },
     /// The end of the request that carried this ticket.
     Answered(Ticket, Answer),
     /// An event of the watch that is in flight ([`Operation::WatchNode`]).

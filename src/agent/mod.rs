@@ -176,7 +176,7 @@ impl Agent {
                 self.probing = None;
                 self.status.observed(*readings, board, &mut self.shared, now);
             }
-            Input::Counted { today, by_process_bytes } => self.shared.counted(&today, by_process_bytes, now),
+            Input::Counted { days, by_process_bytes } => self.shared.counted(&days, by_process_bytes, now),
             Input::Answered(ticket, answer) => self.answered(&ticket, answer, now),
             Input::Seen(seen) => {
                 if self.in_flight.contains_key(&Lane::Watch) {

@@ -20,6 +20,7 @@ use crate::journal::{Happened, Journal, Record, Sequence};
 use crate::node::Event;
 use crate::node::Leaving;
 use crate::node::NodeEvent;
+use crate::node::report::network_bytes;
 use crate::node::rules::LastBoot;
 use crate::time::{InWords, Now, Up, Wall};
 
@@ -94,6 +95,10 @@ pub(super) struct Shared {
     pub(super) renewals: Renewals,
     pub(super) full_report: FullReport,
     pub(super) budget: Budget,
+    /// What the network took on the last day that is over, as the Node is to say it ([`NETWORK_BYTES`]).
+    ///
+    /// [`NETWORK_BYTES`]: crate::node::report::NETWORK_BYTES
+    pub(super) last_day: Option<String>,
     /// The server says at once when somebody writes the Node (`watch.rs`).
     pub(super) is_watched: bool,
     /// Events that are not yet with the event lane, and when they came.
@@ -136,6 +141,7 @@ impl Shared {
             renewals: Renewals::default(),
             full_report: FullReport::WithNextRun,
             budget: Budget::default(),
+            last_day: None,
             is_watched: false,
             fresh_events: Vec::new(),
             credentials: Credentials::default(),
@@ -272,7 +278,10 @@ impl Shared {
     }
 
     /// What the network has taken so far.
-    pub(super) fn counted(&mut self, today: &Day, by_process_bytes: u64, now: Now) {
+    pub(super) fn counted(&mut self, [today, last]: &[Day; 2], by_process_bytes: u64, now: Now) {
+        if last.number != 0 && last.seconds > 0 {
+            self.last_day = Some(network_bytes(&last.date(), last.bytes()));
+        }
         let (before, stamp) = (self.budget.put_off(), self.stamp(now));
         self.budget.counted(today, by_process_bytes, &self.settings, stamp, now.up);
         self.put_off_since(before);

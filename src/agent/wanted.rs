@@ -13,7 +13,7 @@ use crate::node::claims;
 use crate::node::desired;
 use crate::node::identity;
 use crate::node::object::Node;
-use crate::node::report::LAST_OUTAGE;
+use crate::node::report::{CERTIFICATE_EXPIRY, LAST_OUTAGE, NETWORK_BYTES};
 use crate::node::rules::{self, Evidence};
 use crate::node::version::kubelet_version;
 use crate::node::{Board, Held, NodeError, Pressures, Remembered, Update};
@@ -33,6 +33,19 @@ fn of_runtime(readings: &Readings) -> Option<&ContainerRuntime> {
 /// What a Node has of it, but for Ready.
 fn of_node(runtime: &ContainerRuntime) -> (&str, &[RuntimeHandler], Option<RuntimeFeatures>, &[ContainerImage]) {
     (&runtime.version, &runtime.handlers, runtime.features, &runtime.images)
+}
+
+/// What an owner would have to ask each board for: it goes along with a report, and is worth none of its own.
+fn annotate(node: &mut Node, shared: &Shared) {
+    let annotations = &mut node.metadata.annotations;
+    match shared.credentials.dates().renewal {
+        Some(life) => annotations.insert(CERTIFICATE_EXPIRY.to_owned(), life.end.to_seconds_stamp()),
+        None => drop(annotations.remove(CERTIFICATE_EXPIRY)),
+    }
+    // One that an earlier process wrote stands until there is another.
+    if let Some(last_day) = &shared.last_day {
+        annotations.insert(NETWORK_BYTES.to_owned(), last_day.clone());
+    }
 }
 
 #[derive(Debug, Default)]
@@ -307,12 +320,13 @@ impl WantedNode {
             stamp,
         };
         let has_only_heartbeats = self.settled && !self.reconciles;
-        let Update { node, changed, conditions, mut events, problems } = match base {
+        let Update { mut node, changed, conditions, mut events, problems } = match base {
             Some(base) if has_only_heartbeats => desired::with_heartbeats(base, &board),
             Some(base) => desired::updated(base, &board, &mut self.remembered, self.reconciles),
             None => desired::initial(&board, &self.remembered),
         };
         let at = Now { wall: Some(stamp), ..now };
+        annotate(&mut node, shared);
         events.extend(self.conditions.node_made(&wanted, conditions, base.is_some(), shared, at));
         if !has_only_heartbeats {
             self.complain(problems, shared);

@@ -101,10 +101,9 @@ impl Meter {
         self.days.borrow().clone()
     }
 
-    /// Today, and how many bytes this process has counted since its start, whatever day it was.
-    pub fn so_far(&self) -> (Day, u64) {
-        let [today, _] = self.days();
-        (today, self.bytes.get())
+    /// Today and the day before, and how many bytes this process has counted since its start, whatever day it was.
+    pub fn so_far(&self) -> ([Day; 2], u64) {
+        (self.days(), self.bytes.get())
     }
 
     /// What a command is told: lines of a first word and numbers.

@@ -1,5 +1,5 @@
 //! Turns a base that may no longer be the server's into a PATCH that leads any Node to the one we want (D4), and an outage
-//! into the annotation that sums it up.
+//! into the annotation that sums it up; two more annotations say of a board what its owner would have to ask it for.
 
 use serde_json::json;
 
@@ -17,6 +17,16 @@ pub const LAST_OUTAGE: &str = "nodepulse.dev/last-outage";
 pub fn last_outage(from: Option<Wall>, to: Option<Wall>, cause: &str, changes: u32, dropped: u32) -> String {
     let [from, to] = [from, to].map(|wall| wall.map(Wall::to_seconds_stamp));
     json!({ "from": from, "to": to, "cause": cause, "changes": changes, "dropped": dropped }).to_string()
+}
+
+/// Annotation of the Node: when its client certificate ends, as a time of RFC 3339. A Node with a token has none.
+pub const CERTIFICATE_EXPIRY: &str = "nodepulse.dev/certificate-expiry";
+/// Annotation of the Node: the last day that is over, and what the network took on it, as JSON text.
+pub const NETWORK_BYTES: &str = "nodepulse.dev/network-bytes";
+
+/// What stands under [`NETWORK_BYTES`]. `date`: `2026-11-27`, of UTC.
+pub fn network_bytes(date: &str, bytes: u64) -> String {
+    json!({ "day": date, "bytes": bytes }).to_string()
 }
 
 /// After a gap: what differs, and every condition whole that the node controller may have written, whatever the server believes

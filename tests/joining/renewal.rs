@@ -2,7 +2,7 @@
 //! keeps the old one and says why (CSR-2 to CSR-6, CSR-11, ROT-7).
 
 use super::agent::{Launch, Nodepulse};
-use super::cluster::joining::REQUESTS;
+use super::cluster::joining::{REQUESTS, stamp};
 use super::cluster::pki::{self, Validity};
 use super::cluster::{AuditEntry, Cluster, Credential, NodeIdentity, Options, Result, condition, wait_until};
 use super::pkcs10::{Curve, node_subject, pem, request};
@@ -12,7 +12,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// What is left of a certificate that is due: it was made five minutes ago, as signers date theirs.
 const DUE: Credential = Credential::Ending(Duration::from_secs(120));
@@ -235,6 +235,9 @@ fn a_certificate_that_is_about_to_end_is_a_condition_until_its_successor_is_ther
     cluster.approve(&name)?;
     agent.wait_for_line(&["a new certificate is in use"], SOON * 4)?;
     assert_eq!(reason("False")?, "\"CertificateIsValid\"");
+    let ends = stamp(UNIX_EPOCH + Duration::from_secs(kept_until(&node)?))?;
+    let found = cluster.get_node(&node.name)?;
+    assert_eq!(found["metadata"]["annotations"]["nodepulse.dev/certificate-expiry"], ends);
     assert_eq!(cluster.requests_for(&node.name)?.len(), 1);
     agent.check()
 }

@@ -4,7 +4,8 @@ use super::super::agent::{Launch, Nodepulse};
 use super::super::cluster::audit::micros;
 use super::super::cluster::{Cluster, NodeIdentity, Result, Validity, wait_until};
 use super::super::trials::Case;
-use super::{SOON, is_renewal, now_us, renew_time, wait_for_node, wait_for_requests, wait_until_ready};
+use super::{SOON, expected, is_renewal, now_us, renew_time, wait_for_node, wait_for_requests, wait_until_ready};
+use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
@@ -19,11 +20,16 @@ pub fn cases() -> Vec<Case> {
         a_clock_that_is_kept_right_is_said_so,
         a_board_70_years_ahead_that_nobody_synchronises_is_ready,
         a_board_70_years_ahead_that_is_called_synchronised_is_told_why_it_cannot,
+        what_the_network_took_is_told_when_a_day_is_over,
     ]
 }
 
 /// The agent on a board whose clock is so far off, and `synchronised` if its kernel says that it is right.
 fn start(cluster: &Cluster, node: &NodeIdentity, off_seconds: i64, synchronised: bool) -> Result<Nodepulse> {
+    launch(node, off_seconds, synchronised)?.start(cluster)
+}
+
+fn launch(node: &NodeIdentity, off_seconds: i64, synchronised: bool) -> Result<Launch<'_>> {
     let library = node.dir.join("clock.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/clock.c");
     let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]).output();
@@ -33,7 +39,7 @@ fn start(cluster: &Cluster, node: &NodeIdentity, off_seconds: i64, synchronised:
         vec!["env".to_owned(), format!("LD_PRELOAD={}", library.display()), format!("CLOCK_OFF_SECONDS={off_seconds}")];
     command.extend(synchronised.then(|| "CLOCK_SYNCHRONISED=1".to_owned()));
     command.push(env!("CARGO_BIN_EXE_nodepulse").to_owned());
-    Launch::quick(node).program(command).start(cluster)
+    Ok(Launch::quick(node).program(command))
 }
 
 /// Registered and renewing, dated by the server's clock.
@@ -99,4 +105,23 @@ fn a_board_70_years_ahead_that_is_called_synchronised_is_told_why_it_cannot(clus
     )?;
     assert_eq!(cluster.find_node(&node.name)?, None);
     agent.check()
+}
+
+/// By the clock of a board that is so far ahead that its midnight is near.
+fn what_the_network_took_is_told_when_a_day_is_over(cluster: &Cluster) -> Result<()> {
+    const DAY_SECONDS: u64 = 86_400;
+    let node = cluster.node("midnight")?;
+    let now = now_us() / 1_000_000;
+    let ahead = DAY_SECONDS - 12 - now % DAY_SECONDS;
+    let today = expected::date(&["-d", &format!("@{}", now + ahead), "+%F"])?;
+    let _agent = launch(&node, ahead.cast_signed(), true)?.set("nodeStatusReportFrequency", "2s").start(cluster)?;
+    let found = wait_until_ready(cluster, &node)?;
+    let (expiry, bytes) = ("nodepulse.dev/certificate-expiry", "nodepulse.dev/network-bytes");
+    let annotations = &found["metadata"]["annotations"];
+    assert_eq!(annotations[expiry], expected::certificate_expiry(&node)?);
+    assert_eq!(annotations[bytes], Value::Null, "it is its first day");
+    wait_for_node(cluster, &node, &format!("the bytes of {today}"), 2 * SOON, |found| {
+        let said: Value = serde_json::from_str(found["metadata"]["annotations"][bytes].as_str()?).ok()?;
+        (said["day"] == today && said["bytes"].as_u64()? > 4000).then_some(())
+    })
 }

@@ -1,15 +1,17 @@
 //! Turns this machine's procfs into the Node that should be registered, sharing no code with the agent.
 
-use super::super::cluster::{Cluster, Result};
+use super::super::cluster::{Cluster, NodeIdentity, Result, pki};
 use nix::sys::statvfs::statvfs;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The object to POST, with `STAMP` for every time.
-pub fn node(cluster: &Cluster, name: &str, state_directory: &Path) -> Result<Value> {
-    let (capacity, allocatable, disk_pressure) = resources(state_directory)?;
+pub fn node(cluster: &Cluster, identity: &NodeIdentity) -> Result<Value> {
+    let name = &identity.name;
+    let (capacity, allocatable, disk_pressure) = resources(&identity.dir.join("state"))?;
     let mut status = json!({
         "capacity": capacity,
         "allocatable": allocatable,
@@ -37,7 +39,7 @@ pub fn node(cluster: &Cluster, name: &str, state_directory: &Path) -> Result<Val
                 "beta.kubernetes.io/arch": architecture,
                 "node.kubernetes.io/exclude-from-external-load-balancers": "podless",
             },
-            "annotations": annotations(),
+            "annotations": annotations(identity)?,
         },
         "spec": {"taints": [
             {"key": "nodepulse.dev/podless", "effect": "NoSchedule"},
@@ -47,9 +49,24 @@ pub fn node(cluster: &Cluster, name: &str, state_directory: &Path) -> Result<Val
     }))
 }
 
+/// The end of its certificate, as it is annotated.
+pub fn certificate_expiry(identity: &NodeIdentity) -> Result<String> {
+    let pem = fs::read_to_string(&identity.certificate).map_err(|e| e.to_string())?;
+    date(&["-d", &format!("@{}", pki::dates(&pem)?.1), "+%FT%TZ"])
+}
+
+/// What date(1) says of UTC.
+pub fn date(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("date").arg("-u").args(arguments).output().map_err(|e| format!("date: {e}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// On a board with a serial number, or a MAC address that stays, there is more than a kubelet's.
-fn annotations() -> Value {
-    let mut all = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
+fn annotations(identity: &NodeIdentity) -> Result<Value> {
+    let mut all = json!({
+        "volumes.kubernetes.io/controller-managed-attach-detach": "true",
+        "nodepulse.dev/certificate-expiry": certificate_expiry(identity)?,
+    });
     let serial = first_of(&["/proc/device-tree/serial-number", "/sys/class/dmi/id/board_serial"]);
     if let Some(serial) = serial.filter(|serial| !serial.is_empty()) {
         all["nodepulse.dev/board-serial"] = json!(serial);
@@ -61,7 +78,7 @@ fn annotations() -> Value {
     if let Some(card) = cards.filter(stays).find(|card| card.join("device").exists()) {
         all["nodepulse.dev/board-mac"] = json!(read(&card, "address").trim());
     }
-    all
+    Ok(all)
 }
 
 fn conditions(disk_pressure: bool) -> Value {

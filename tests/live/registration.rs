@@ -51,7 +51,7 @@ fn a_new_node_is_registered_as_this_machine_is(cluster: &Cluster) -> Result<()> 
     assert!(requests[1].user_agent.starts_with("nodepulse/"), "{}", requests[1].user_agent);
     let mut sent = without_nulls(requests[1].body.clone());
     let stamps = take_stamps(&mut sent);
-    let expected = expected::node(cluster, &node.name, &node.dir.join("state"))?;
+    let expected = expected::node(cluster, &node)?;
     assert_eq!(sent, expected, "\nsent     {sent}\nexpected {expected}");
     assert!(stamps.windows(2).all(|pair| pair[0] == pair[1]), "one moment in all conditions: {stamps:?}");
     assert_eq!(requests[2].body, json!({"metadata": {"managedFields": [{}]}}));
@@ -83,7 +83,7 @@ fn the_server_keeps_the_new_node_and_adds_only_its_own(cluster: &Cluster) -> Res
     assert_eq!(settled["spec"]["taints"], json!([podless("NoSchedule"), podless("NoExecute")]));
     let mut stored = without_nulls(settled.clone());
     take_stamps(&mut stored);
-    let expected = expected::node(cluster, &node.name, &node.dir.join("state"))?;
+    let expected = expected::node(cluster, &node)?;
     assert_eq!(stored["status"], expected["status"]);
     assert_eq!(stored["metadata"]["labels"], expected["metadata"]["labels"]);
     assert_eq!(settled["metadata"]["managedFields"], Value::Null, "nobody tracks what the controller wrote, either");
@@ -157,9 +157,7 @@ fn an_existing_node_gets_back_what_belongs_to_the_agent_and_keeps_the_rest(clust
     ];
     assert_eq!(lines(&requests), sequence);
     // REC-1, REC-2, REC-5, and what they leave alone.
-    let architecture =
-        expected::node(cluster, &node.name, &node.dir.join("state"))?["metadata"]["labels"]["kubernetes.io/arch"]
-            .clone();
+    let architecture = expected::node(cluster, &node)?["metadata"]["labels"]["kubernetes.io/arch"].clone();
     let patch = &requests[4].body;
     assert_eq!(
         patch["metadata"]["labels"],
@@ -199,7 +197,7 @@ fn a_node_without_status_gets_its_resources_with_its_first_report(cluster: &Clus
     cluster.create_node(&stored_node(&node.name, json!({})))?;
     let _agent = Launch::quick(&node).start(cluster)?;
     let requests = until_first_report(cluster, &node)?;
-    let expected = expected::node(cluster, &node.name, &node.dir.join("state"))?;
+    let expected = expected::node(cluster, &node)?;
     let report = requests.last().ok_or("no report")?;
     for list in ["capacity", "allocatable"] {
         assert_eq!(report.body["status"][list], expected["status"][list], "REC-3");
@@ -234,7 +232,7 @@ fn an_existing_node_in_order_is_not_patched_before_its_first_report(cluster: &Cl
 
 fn a_reboot_is_told_once_as_a_warning(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("rebooted")?;
-    let machine_id = expected::node(cluster, &node.name, &node.dir)?["status"]["nodeInfo"]["machineID"].clone();
+    let machine_id = expected::node(cluster, &node)?["status"]["nodeInfo"]["machineID"].clone();
     let boot_id = "00000000-1111-2222-3333-444444444444";
     let status = json!({"status": {"nodeInfo": {
         "machineID": machine_id, "systemUUID": "", "bootID": boot_id, "kernelVersion": "", "osImage": "",

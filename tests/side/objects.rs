@@ -15,6 +15,7 @@ const STRIPPED: &str =
     "D3: stripped where nobody applies on the server's side: half the bytes of each answer about the Node";
 const CLONED: &str = "D10: tells a cloned SD card from its original";
 
+const FOR_OWNERS: &str = "CRT-1: for whoever looks at a fleet";
 const NOT_A_KUBELETS: &str = "NPD-1: node-problem-detector's";
 
 const NODE: &[Row] = &[
@@ -22,6 +23,7 @@ const NODE: &[Row] = &[
     row("metadata.managedFields.kube-controller-manager", "kube-controller-manager", "-", STRIPPED),
     sometimes("metadata.annotations.nodepulse.dev/board-serial", "-", "*", CLONED),
     sometimes("metadata.annotations.nodepulse.dev/board-mac", "-", "*:*:*:*:*:*", CLONED),
+    row("metadata.annotations.nodepulse.dev/certificate-expiry", "-", "*T*Z", FOR_OWNERS),
     row("status.daemonEndpoints.kubeletEndpoint.Port", "*", "0", "DEP-1: nothing listens"),
     row("status.nodeInfo.kubeletVersion", "v1.*", "v1.*-nodepulse.*", "VER-2: parseable as the server's, and honest"),
     row("status.nodeInfo.containerRuntimeVersion", "containerd://*", "none://Unknown", NO_RUNTIME),

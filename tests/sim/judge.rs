@@ -18,8 +18,9 @@ pub mod wire;
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::meter::LAST_DATE;
 use super::world::{Event, World};
 use crate::model::controller::condition;
 use crate::model::stamp;
@@ -35,6 +36,7 @@ const RENEWAL_LATE_US: i64 = 1_600_000;
 /// A board's clock that is 10 s off counts as right, and the same to the other side some moments before.
 const DATED_US: i64 = 22_000_000;
 const SIZES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+const NETWORK_BYTES: &str = "nodepulse.dev/network-bytes";
 const LAST_OUTAGE: &str = "nodepulse.dev/last-outage";
 
 type Judged = Result<(), String>;
@@ -61,6 +63,7 @@ impl World {
         let told = self.events.judge(&mut excuses);
         // The summary of an outage goes out when its end is told (seed 5105271).
         let told = told.and_then(|()| if self.was_faultless { self.judge_last_outage() } else { Ok(()) });
+        let told = told.and_then(|()| self.judge_last_day());
         if told.is_err() && self.patience > 0 {
             self.patience -= 1;
             self.judged -= 1;
@@ -104,6 +107,20 @@ impl World {
         let (changes, dropped) = (number("changes"), number("dropped"));
         if changes > most || changes + dropped < least || outage["cause"].as_str().is_none_or(str::is_empty) {
             return Err(format!("last-outage is {text}, there were {least} to {most} changes"));
+        }
+        Ok(())
+    }
+
+    /// What the network took goes along with reports, and these may be put off.
+    fn judge_last_day(&self) -> Judged {
+        if self.had_budget {
+            return Ok(());
+        }
+        let node = self.server.node(&self.plan.name).ok_or("there is no Node")?;
+        let text = node["metadata"]["annotations"][NETWORK_BYTES].as_str().unwrap_or_default();
+        let said: Value = serde_json::from_str(text).unwrap_or_default();
+        if said != json!({ "day": LAST_DATE, "bytes": self.last_day_bytes() }) {
+            return Err(format!("of the last day the Node says {text:?}"));
         }
         Ok(())
     }

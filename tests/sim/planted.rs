@@ -253,6 +253,10 @@ impl Shim {
                     }
                 }
             }
+            Some(Planted::LastDayUntold) => {
+                let annotations = patch.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+                annotations.map(|all| all.remove("nodepulse.dev/network-bytes"));
+            }
             Some(Planted::OutageMiscounted) => {
                 let last_outage = patch.pointer_mut("/metadata/annotations/nodepulse.dev~1last-outage");
                 if let Some(Value::String(text)) = last_outage {

@@ -13,7 +13,7 @@ const OTHERS: u64 = 10_000_000;
 /// A board that has reported, and whose network has taken so much of what renewals leave over.
 fn spent(bytes: u64) -> Script {
     let mut script = Script::with(Settings { daily_bytes: Some(RENEWALS + OTHERS), ..Settings::default() });
-    script.counted = Some(Day::default());
+    script.counted = Some(<[Day; 2]>::default());
     script.register();
     script.pass(Duration::from_secs(60));
     spend(&mut script, bytes);
@@ -23,7 +23,7 @@ fn spent(bytes: u64) -> Script {
 }
 
 fn spend(script: &mut Script, bytes: u64) {
-    let today = script.counted.as_mut().unwrap();
+    let [today, _] = script.counted.as_mut().unwrap();
     today.of(Purpose::Status).unwrap().bytes = bytes;
 }
 
@@ -97,7 +97,7 @@ fn what_another_wrote_is_looked_at_as_long_as_it_is_asked_about() {
 #[test]
 fn without_a_budget_nothing_is_said_and_nothing_put_off_whatever_was_counted() {
     let mut script = Script::new();
-    script.counted = Some(Day::default());
+    script.counted = Some(<[Day; 2]>::default());
     script.register();
     spend(&mut script, u64::MAX / 4);
     let all = hour(&mut script);

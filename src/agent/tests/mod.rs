@@ -1,6 +1,7 @@
 //! Turns a script of answers into the agent's requests: what each test of the lanes is written in.
 
 mod absence;
+mod annotations;
 mod answers;
 mod approval;
 mod authorities;
@@ -75,8 +76,8 @@ struct Script {
     said: Vec<Notice>,
     probes: Vec<Duration>,
     pod_cidr: Option<String>,
-    /// What the network has taken, where that is counted.
-    counted: Option<Day>,
+    /// What the network has taken today and the day before, where that is counted.
+    counted: Option<[Day; 2]>,
     reloads: usize,
     drops: usize,
     /// Whether another key was asked for, each time that one was.
@@ -169,11 +170,11 @@ impl Script {
                 Output::Probe { pod_cidr } => {
                     self.pod_cidr = pod_cidr;
                     self.probes.push(self.up);
-                    if let Some(mut today) = self.counted.clone().map(Box::new) {
+                    if let Some(mut days) = self.counted.clone().map(Box::new) {
                         // As long as renewals are.
-                        today.of(Purpose::Lease).unwrap().bytes = 331 * self.up.as_secs() / 10;
-                        let by_process_bytes = today.bytes();
-                        self.agent.handle(Input::Counted { today, by_process_bytes }, self.now());
+                        days[0].of(Purpose::Lease).unwrap().bytes = 331 * self.up.as_secs() / 10;
+                        let by_process_bytes = days[0].bytes();
+                        self.agent.handle(Input::Counted { days, by_process_bytes }, self.now());
                     }
                     let input = self.look();
                     self.agent.handle(input, self.now());
@@ -331,6 +332,7 @@ impl Script {
         let node = self.stored.get_or_insert_with(registered_node);
         health::delete(node, &patch);
         container_runtime::keep(node, &patch);
+        annotations::keep(node, &patch);
         for sent in patch["status"]["conditions"].as_array().into_iter().flatten().filter(health::stays) {
             let Some(stored) = node.status.conditions.iter_mut().find(|stored| sent["type"] == *stored.kind) else {
                 node.status.conditions.push(serde_json::from_value(sent.clone()).unwrap());

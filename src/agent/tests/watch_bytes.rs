@@ -79,12 +79,12 @@ fn where_bytes_are_paid_for_a_watch_that_lives_shortly_is_begun_as_rarely_as_ten
 fn with_assertions_the_watch_is_put_off() {
     let budget = Some(2_859_840 + 10_000_000);
     let mut script = Script::with(Settings { daily_bytes: budget, ..watching() });
-    script.counted = Some(Day::default());
+    script.counted = Some(<[Day; 2]>::default());
     script.store(100);
     script.register();
     script.pass(15 * SECOND);
     script.see_version(100);
-    script.counted.as_mut().unwrap().of(Purpose::Status).unwrap().bytes = 5_100_000;
+    script.counted.as_mut().unwrap()[0].of(Purpose::Status).unwrap().bytes = 5_100_000;
     script.pass(60 * SECOND);
     assert!(script.watch.is_some(), "nothing came");
     script.see_version(101);

@@ -11,6 +11,7 @@ use super::super::container_runtime::ContainerRuntime;
 use super::features::FeatureLooks;
 use super::sensors::Sensors;
 use super::{Input, Message, ReadDisk, Shared};
+use crate::api::traffic::day_of;
 use crate::probe::{self, Absent, KernelLogFiles, Machine, Network, ReadingFiles, Readings, StateDisk, Why};
 
 /// How long the look-up of the node name may hold back the first facts (ADR-6).
@@ -33,6 +34,7 @@ impl Shared {
     pub(super) async fn read_board(&self, mut board: Board, kernel_log: Option<KernelLogFiles>) {
         let (mut disk_may_hang, mut sensors) = (false, Sensors::of(&self.root, kernel_log));
         let (mut runtime, mut features) = (None, FeatureLooks::of(&self.root, &board.machine));
+        let mut counted_on = None;
         loop {
             self.board_wanted.raised().await;
             while self.name_addresses.borrow().is_none() {
@@ -47,9 +49,10 @@ impl Shared {
             let container_runtime = self.ask_runtime(&mut runtime).await;
             // Whoever asked meanwhile is answered as well.
             self.board_wanted.lower();
-            if self.has_budget.get() {
-                let (today, by_process_bytes) = self.resolver.meter().so_far();
-                self.inbox.push(Message::Input(Input::Counted { today: Box::new(today), by_process_bytes }));
+            let day = Some(day_of(clock::now().wall));
+            if std::mem::replace(&mut counted_on, day) != day || self.has_budget.get() {
+                let (days, by_process_bytes) = self.resolver.meter().so_far();
+                self.inbox.push(Message::Input(Input::Counted { days: Box::new(days), by_process_bytes }));
             }
             let mut readings = board.reading_files.read(disk, &self.asked.borrow(), clock::up());
             self.device_plugins.count(&mut readings.extended_resources, &mut readings.unhealthy_devices);

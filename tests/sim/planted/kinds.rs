@@ -75,6 +75,8 @@ pub enum Planted {
     LeaseOfAnotherLength,
     /// The annotation of the last outage counts one change more.
     OutageMiscounted,
+    /// What the network took on a day is never said.
+    LastDayUntold,
     /// After others wrote the Node, a change that waited is told after one of much later.
     ChangesToldInAnotherOrder,
     /// After others wrote the Node, two changes that waited are told in one moment.
@@ -108,7 +110,7 @@ pub enum Planted {
     SickDevicesAllocatable,
 }
 
-pub const PLANTED: [Planted; 53] = [
+pub const PLANTED: [Planted; 54] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -145,6 +147,7 @@ pub const PLANTED: [Planted; 53] = [
     Planted::NothingReserved,
     Planted::LeaseOfAnotherLength,
     Planted::OutageMiscounted,
+    Planted::LastDayUntold,
     Planted::ChangesToldInAnotherOrder,
     Planted::ChangesToldTogether,
     Planted::DoubtForgotten,
@@ -205,6 +208,7 @@ impl Planted {
             Planted::ResourceNeverTakenBack => "the capacity is",
             Planted::LeaseOfAnotherLength => "the Lease says",
             Planted::OutageMiscounted => "last-outage is",
+            Planted::LastDayUntold => "of the last day",
             Planted::ChangesToldInAnotherOrder => "out of order",
             Planted::ChangesToldTogether => "is told 0 ms after another one",
             Planted::DoubtForgotten => "nobody asks whether the Node is",
