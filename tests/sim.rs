@@ -66,8 +66,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const WORLDS: u64 = 2_000;
 /// Worlds of two boards for every ten others.
 const PAIRS_IN_TEN: u64 = 1;
-/// Every planted fault is noticed in one of so many worlds.
-const WORLDS_PER_PLANTED_FAULT: u64 = 800;
+/// Every planted fault is noticed in one of so many worlds: of those that only a world without faults shows (the summary of an
+/// outage), one in a thousand is.
+const WORLDS_PER_PLANTED_FAULT: u64 = 4_000;
 const WORLDS_RUN_TWICE: u64 = 100;
 const LINES_ON_FAILURE: usize = 40;
 /// A line for each so many worlds, where there are many.

@@ -11,7 +11,7 @@ use std::process::Command;
 /// The object to POST, with `STAMP` for every time.
 pub fn node(cluster: &Cluster, identity: &NodeIdentity) -> Result<Value> {
     let name = &identity.name;
-    let (capacity, allocatable, disk_pressure) = resources(&identity.dir.join("state"))?;
+    let (capacity, allocatable, disk_pressure) = resources(&identity.dir)?;
     let mut status = json!({
         "capacity": capacity,
         "allocatable": allocatable,

@@ -30,8 +30,8 @@ impl Excuse {
             Excuse::WrittenByOthers => 100,
             Excuse::TimeIsLost => 7,
             Excuse::DatedAnew => 142,
-            Excuse::NeverChanged => 50_114_848,
-            Excuse::ToldAsRepeat => 15_976,
+            Excuse::NeverChanged => 109_440,
+            Excuse::ToldAsRepeat => 6_961,
         }
     }
 }
