@@ -186,9 +186,10 @@ impl Finder<'_> {
         let switches = [
             ("/sys/fs", "selinux/enforce", NFD, "kernel-selinux.enabled"),
             ("/sys/kernel", "realtime", OURS, "kernel-realtime"),
+            ("/sys/module", "apparmor/parameters/enabled", OURS, "kernel-apparmor.enabled"),
         ];
         for (folder, file, prefix, name) in switches {
-            if self.text(folder, file, "").starts_with('1') {
+            if self.text(folder, file, "").starts_with(['1', 'Y']) {
                 self.is_so(folder, prefix, name, "");
             }
         }

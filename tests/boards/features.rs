@@ -44,12 +44,20 @@ fn what_is_plugged_in_is_seen_with_each_look_and_what_hardly_changes_only_where_
     assert_eq!(first.len(), 4, "{first:?}");
     usb(&board, "1-1", &[("bDeviceClass", "0e"), ("idVendor", "046d"), ("idProduct", "0825")]);
     board.write("sys/fs/selinux/enforce", "1");
+    board.write("sys/module/apparmor/parameters/enabled", "Y\n");
+    board.write("sys/kernel/realtime", "0\n");
     board.write(&format!("{LOCAL}/dock"), "relays=4\n");
     let second = told(&files.read(false, None)).0;
     assert!(second.contains(&"usb-0e_046d_0825.present=true".to_owned()) && second.contains(&"relays=4".to_owned()));
     assert_eq!(second.len(), 6, "{second:?}");
     let third = told(&files.read(true, None)).0;
-    assert!(third.contains(&"kernel-selinux.enabled=true".to_owned()), "{third:?}");
+    for module in ["kernel-selinux.enabled=true", "nodepulse.dev/kernel-apparmor.enabled=true"] {
+        assert!(third.contains(&module.to_owned()), "{third:?}");
+    }
+    assert!(!third.contains(&"nodepulse.dev/kernel-realtime=true".to_owned()), "{third:?}");
+    board.write("sys/module/apparmor/parameters/enabled", "N\n");
+    let fourth = told(&files.read(true, None)).0;
+    assert!(!fourth.iter().any(|label| label.contains("kernel-apparmor")), "{fourth:?}");
     fs::remove_dir_all(board.0.join("sys/bus/usb/devices/1-1")).unwrap();
     fs::remove_dir_all(board.0.join(LOCAL)).unwrap();
     assert_eq!(told(&files.read(false, None)).0.len(), 5);
