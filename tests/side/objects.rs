@@ -23,7 +23,7 @@ const NODE: &[Row] = &[
     row("metadata.managedFields.kube-controller-manager", "kube-controller-manager", "-", STRIPPED),
     sometimes("metadata.annotations.nodepulse.dev/board-serial", "-", "*", CLONED),
     sometimes("metadata.annotations.nodepulse.dev/board-mac", "-", "*:*:*:*:*:*", CLONED),
-    row("metadata.annotations.nodepulse.dev/certificate-expiry", "-", "*T*Z", FOR_OWNERS),
+    row("metadata.annotations.nodepulse.dev/certificate-expiry", "-", "<time>", FOR_OWNERS),
     row("status.daemonEndpoints.kubeletEndpoint.Port", "*", "0", "DEP-1: nothing listens"),
     row("status.nodeInfo.kubeletVersion", "v1.*", "v1.*-nodepulse.*", "VER-2: parseable as the server's, and honest"),
     row("status.nodeInfo.containerRuntimeVersion", "containerd://*", "none://Unknown", NO_RUNTIME),
