@@ -23,7 +23,7 @@ const CONFIG: &str = "sources:\n  usb: {deviceClassWhitelist: ['02', '03', '08',
      \u{20} pci: {deviceClassWhitelist: ['03', '0108', '0280', '0b40', '12']}\n";
 
 /// Of x86 it tells these, too: every x86-64 has them, or only a kernel uses them.
-const FOR_KERNELS: [&str; 19] = [
+const FOR_KERNELS: [&str; 20] = [
     "CETIBT",
     "CETSS",
     "CMPXCHG8",
@@ -35,6 +35,7 @@ const FOR_KERNELS: [&str; 19] = [
     "LAHF",
     "MOVBE",
     "OSXSAVE",
+    "PSFD",
     "RTM",
     "SYSCALL",
     "SYSEE",
