@@ -13,6 +13,14 @@ type Checked = Result<(), String>;
 type Sighting<'a> = (&'a (String, u64), &'a Told);
 
 impl Events {
+    /// Whether the server has an event of this change, of that moment at the earliest.
+    pub fn has_event_of(&self, of: &str, word: &str, from_us: i64) -> bool {
+        let is_it = |told: &Told| {
+            told.is_settled && told.subject.of == of && told.subject.word.is_none_or(|known| known == word)
+        };
+        self.told.values().any(|told| is_it(told) && told.stamp_us >= from_us)
+    }
+
     /// In the end: what was told happened, and what happened was told.
     pub fn judge(&self, excuses: &mut Excuses) -> Checked {
         let is_of_happening =
