@@ -14,6 +14,8 @@ mod left_out;
 mod nghttpd;
 #[path = "http2/peer.rs"]
 mod peer;
+#[path = "http2/planted.rs"]
+mod planted;
 #[path = "http2/rules.rs"]
 mod rules;
 #[path = "http2/serving.rs"]

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use nodepulse::http2::{Code, Connection, Decoder, Encoder, Event, Field, FieldList, Indexing, NotSent, When};
 use shiguredo_http2 as other;
 
+pub const CONVERSATIONS: u64 = 60;
+
 /// Numbers that follow from a seed (xorshift64).
 pub struct Random(u64);
 
@@ -224,51 +226,64 @@ fn hear(client: &mut Connection, talks: &mut BTreeMap<u32, Talk>, random: &mut R
     }
 }
 
+/// Who sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Client,
+    Server,
+}
+
+/// Our client and a server of another author, as the seed has it; each frame goes through `wire`. Panics where one of them, or
+/// what it says, is not as it should be; answers how many requests were answered whole, and how many were given up.
+pub fn converse(seed: u64, mut wire: impl FnMut(Side, Vec<u8>) -> Vec<u8>) -> (usize, usize) {
+    let mut random = Random::new(seed);
+    let limits = other::Limits::builder()
+        .initial_window_size(other::WindowSize::new([65_535, 500, 5000, 20_000][random.below(4)]).unwrap())
+        .header_table_size([4096, 0, 200][random.below(3)])
+        .max_concurrent_streams(Some(1 + random.below(6) as u32))
+        .build()
+        .unwrap();
+    let mut client = Connection::client([0, 65_535, 100][random.below(3)]);
+    let mut server = other::Connection::server(limits);
+    server.initiate().unwrap();
+    let mut talks: BTreeMap<u32, Talk> = BTreeMap::new();
+    // The server's SETTINGS say how many streams it allows.
+    let mut may_open = false;
+    for turn in 0..2000 {
+        if turn > 40 && talks.values().all(|talk| talk.is_over || talk.is_reset) {
+            break;
+        }
+        if may_open && turn < 40 && random.below(2) == 0 {
+            let fields = [(":method", "POST"), (":scheme", "https"), (":path", "/x"), (":authority", "y")];
+            let request = bytes(&mut random, 30_000);
+            match client.request(&fields.map(|(name, value)| Field::new(name, value)), &request, 0) {
+                Ok(stream) => drop(talks.insert(stream, Talk { request, ..Talk::default() })),
+                Err(error) => assert_eq!(error, NotSent::Later, "seed {seed}"),
+            }
+        }
+        let mut out = Vec::new();
+        client.take_output(&mut out);
+        for piece in wire(Side::Client, out).chunks(1 + random.below(5000)) {
+            server.feed(piece).unwrap();
+            serve(&mut server, &mut talks, &mut random);
+        }
+        serve(&mut server, &mut talks, &mut random);
+        while let Some(output) = server.poll_output() {
+            hear(&mut client, &mut talks, &mut random, &wire(Side::Server, output));
+        }
+        may_open = true;
+    }
+    let (mut whole, mut reset) = (0, 0);
+    for talk in talks.values() {
+        assert!(talk.is_reset || talk.is_over && talk.came == talk.answer, "seed {seed}");
+        (whole, reset) = (whole + usize::from(talk.is_over), reset + usize::from(talk.is_reset));
+    }
+    (whole, reset)
+}
+
 #[test]
 fn a_server_of_another_author_and_our_client_understand_each_other_whatever_the_windows() {
-    let (mut whole, mut reset) = (0, 0);
-    for seed in 0..60 {
-        let mut random = Random::new(seed);
-        let limits = other::Limits::builder()
-            .initial_window_size(other::WindowSize::new([65_535, 500, 5000, 20_000][random.below(4)]).unwrap())
-            .header_table_size([4096, 0, 200][random.below(3)])
-            .max_concurrent_streams(Some(1 + random.below(6) as u32))
-            .build()
-            .unwrap();
-        let mut client = Connection::client([0, 65_535, 100][random.below(3)]);
-        let mut server = other::Connection::server(limits);
-        server.initiate().unwrap();
-        let mut talks: BTreeMap<u32, Talk> = BTreeMap::new();
-        // The server's SETTINGS say how many streams it allows.
-        let mut may_open = false;
-        for turn in 0..2000 {
-            if turn > 40 && talks.values().all(|talk| talk.is_over || talk.is_reset) {
-                break;
-            }
-            if may_open && turn < 40 && random.below(2) == 0 {
-                let fields = [(":method", "POST"), (":scheme", "https"), (":path", "/x"), (":authority", "y")];
-                let request = bytes(&mut random, 30_000);
-                match client.request(&fields.map(|(name, value)| Field::new(name, value)), &request, 0) {
-                    Ok(stream) => drop(talks.insert(stream, Talk { request, ..Talk::default() })),
-                    Err(error) => assert_eq!(error, NotSent::Later, "seed {seed}"),
-                }
-            }
-            let mut out = Vec::new();
-            client.take_output(&mut out);
-            for piece in out.chunks(1 + random.below(5000)) {
-                server.feed(piece).unwrap();
-                serve(&mut server, &mut talks, &mut random);
-            }
-            serve(&mut server, &mut talks, &mut random);
-            while let Some(output) = server.poll_output() {
-                hear(&mut client, &mut talks, &mut random, &output);
-            }
-            may_open = true;
-        }
-        for talk in talks.values() {
-            assert!(talk.is_reset || talk.is_over && talk.came == talk.answer, "seed {seed}");
-            (whole, reset) = (whole + usize::from(talk.is_over), reset + usize::from(talk.is_reset));
-        }
-    }
+    let counts = (0..CONVERSATIONS).map(|seed| converse(seed, |_, bytes| bytes));
+    let (whole, reset) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     assert!(whole > 200 && reset > 50, "{whole} {reset}");
 }
