@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use nodepulse::http2::{Code, Connection, Decoder, Encoder, Event, Field, FieldList, Indexing, NotSent, When};
 use shiguredo_http2 as other;
 
+use super::peer::{DATA, GOAWAY, WINDOW_UPDATE, frame, frames};
+
 pub const CONVERSATIONS: u64 = 60;
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Numbers that follow from a seed (xorshift64).
 pub struct Random(u64);
@@ -119,6 +122,8 @@ struct Talk {
     came: Vec<u8>,
     is_over: bool,
     is_reset: bool,
+    /// The server that goes has not looked at it.
+    is_refused: bool,
 }
 
 pub fn bytes(random: &mut Random, most: usize) -> Vec<u8> {
@@ -210,6 +215,15 @@ fn hear(client: &mut Connection, talks: &mut BTreeMap<u32, Talk>, random: &mut R
                     assert!(!talk.is_over && talk.has_trailers && fields.get("grpc-status") == Some(b"0"));
                     talk.is_over = true;
                 }
+                Some(Event::GoAway { code, .. }) => assert_eq!(code, Code::NO_ERROR),
+                Some(Event::Reset { stream, code: Code::REFUSED_STREAM, broken_rule: None }) => {
+                    let talk = talks.get_mut(&stream).unwrap();
+                    assert!(
+                        !talk.is_over && talk.status == 0 && !talk.is_refused,
+                        "{stream} is refused, and was answered"
+                    );
+                    talk.is_refused = true;
+                }
                 Some(event) => panic!("{event:?}"),
             }
         }
@@ -233,9 +247,10 @@ pub enum Side {
     Server,
 }
 
-/// Our client and a server of another author, as the seed has it; each frame goes through `wire`. Panics where one of them, or
-/// what it says, is not as it should be; answers how many requests were answered whole, and how many were given up.
-pub fn converse(seed: u64, mut wire: impl FnMut(Side, Vec<u8>) -> Vec<u8>) -> (usize, usize) {
+/// Our client and a server of another author, as the seed has it; each frame goes through `wire`, which is asked for what the
+/// server has to say in each turn, and may let it go (`goes`). Panics where one of them, or what it says, is not as it should be; answers how many requests were answered whole, how
+/// many were given up, and how many the server refused as it went.
+pub fn converse(seed: u64, goes: bool, mut wire: impl FnMut(Side, Vec<u8>) -> Vec<u8>) -> [usize; 3] {
     let mut random = Random::new(seed);
     let limits = other::Limits::builder()
         .initial_window_size(other::WindowSize::new([65_535, 500, 5000, 20_000][random.below(4)]).unwrap())
@@ -250,7 +265,7 @@ pub fn converse(seed: u64, mut wire: impl FnMut(Side, Vec<u8>) -> Vec<u8>) -> (u
     // The server's SETTINGS say how many streams it allows.
     let mut may_open = false;
     for turn in 0..2000 {
-        if turn > 40 && talks.values().all(|talk| talk.is_over || talk.is_reset) {
+        if turn > 40 && talks.values().all(|talk| talk.is_over || talk.is_reset || talk.is_refused) {
             break;
         }
         if may_open && turn < 40 && random.below(2) == 0 {
@@ -258,6 +273,7 @@ pub fn converse(seed: u64, mut wire: impl FnMut(Side, Vec<u8>) -> Vec<u8>) -> (u
             let request = bytes(&mut random, 30_000);
             match client.request(&fields.map(|(name, value)| Field::new(name, value)), &request, 0) {
                 Ok(stream) => drop(talks.insert(stream, Talk { request, ..Talk::default() })),
+                Err(NotSent::Never) if goes => {}
                 Err(error) => assert_eq!(error, NotSent::Later, "seed {seed}"),
             }
         }
@@ -271,19 +287,80 @@ pub fn converse(seed: u64, mut wire: impl FnMut(Side, Vec<u8>) -> Vec<u8>) -> (u
         while let Some(output) = server.poll_output() {
             hear(&mut client, &mut talks, &mut random, &wire(Side::Server, output));
         }
+        hear(&mut client, &mut talks, &mut random, &wire(Side::Server, Vec::new()));
         may_open = true;
     }
-    let (mut whole, mut reset) = (0, 0);
+    let mut counts = [0; 3];
     for talk in talks.values() {
-        assert!(talk.is_reset || talk.is_over && talk.came == talk.answer, "seed {seed}");
-        (whole, reset) = (whole + usize::from(talk.is_over), reset + usize::from(talk.is_reset));
+        let is_untouched = goes && talk.taken.is_empty() && !talk.is_answered;
+        assert!(!talk.is_refused || is_untouched, "seed {seed}: refused, and looked at");
+        assert!(talk.is_reset || talk.is_refused || talk.is_over && talk.came == talk.answer, "seed {seed}");
+        for (count, is_it) in counts.iter_mut().zip([talk.is_over, talk.is_reset, talk.is_refused]) {
+            *count += usize::from(is_it);
+        }
     }
-    (whole, reset)
+    counts
+}
+
+/// A server that goes: it says so in that turn, and looks at nothing that was under way to it.
+struct Going {
+    in_turn: usize,
+    turn: usize,
+    /// The last stream that it looks at.
+    last: u32,
+    /// What it ignores of the connection's window it gives back.
+    ignored_bytes: u32,
+}
+
+impl Going {
+    fn wire(&mut self, side: Side, bytes: Vec<u8>) -> Vec<u8> {
+        match side {
+            Side::Client => self.looks_at(&bytes),
+            Side::Server if self.turn == self.in_turn => {
+                self.turn += 1;
+                let window =
+                    (self.ignored_bytes > 0).then(|| frame(WINDOW_UPDATE, 0, 0, &self.ignored_bytes.to_be_bytes()));
+                let goaway = frame(GOAWAY, 0, 0, &[self.last.to_be_bytes(), [0; 4]].concat());
+                [bytes, goaway, window.unwrap_or_default()].concat()
+            }
+            Side::Server => bytes,
+        }
+    }
+
+    fn looks_at(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.turn += 1;
+        let mut seen = if bytes.starts_with(PREFACE) { PREFACE.to_vec() } else { Vec::new() };
+        for (kind, flags, stream, payload) in frames(bytes) {
+            if self.turn < self.in_turn {
+                self.last = self.last.max(stream);
+            }
+            if self.turn >= self.in_turn && stream > self.last {
+                self.ignored_bytes += if kind == DATA { u32::try_from(payload.len()).unwrap() } else { 0 };
+            } else {
+                seen.extend(frame(kind, flags, stream, &payload));
+            }
+        }
+        seen
+    }
 }
 
 #[test]
 fn a_server_of_another_author_and_our_client_understand_each_other_whatever_the_windows() {
-    let counts = (0..CONVERSATIONS).map(|seed| converse(seed, |_, bytes| bytes));
-    let (whole, reset) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let counts = (0..CONVERSATIONS).map(|seed| converse(seed, false, |_, bytes| bytes));
+    let [whole, reset, _] = counts.fold([0; 3], sum);
     assert!(whole > 200 && reset > 50, "{whole} {reset}");
+}
+
+#[test]
+fn a_server_that_goes_at_any_time_answers_what_it_looked_at_and_the_rest_is_known_to_be_refused() {
+    let counts = (0..CONVERSATIONS).map(|seed| {
+        let mut going = Going { in_turn: 2 + Random::new(!seed).below(40), turn: 0, last: 0, ignored_bytes: 0 };
+        converse(seed, true, |side, bytes| going.wire(side, bytes))
+    });
+    let [whole, reset, refused] = counts.fold([0; 3], sum);
+    assert!(whole > 100 && reset > 20 && refused > 10, "{whole} {reset} {refused}");
+}
+
+fn sum(left: [usize; 3], right: [usize; 3]) -> [usize; 3] {
+    [left[0] + right[0], left[1] + right[1], left[2] + right[2]]
 }

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::another::{CONVERSATIONS, Side, converse};
+use super::another::{CONVERSATIONS, PREFACE, Side, converse};
 use super::peer::{RST_STREAM, WINDOW_UPDATE, frame, frames};
 
 /// Faults that a conversation with a server of another author must bring out.
@@ -27,8 +27,6 @@ const ALL: [Planted; 5] = [
     Planted::AnswerOfAnother,
     Planted::ResetLost,
 ];
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 impl Planted {
     /// What arrives of what was sent. `last`: the last stream that the client has opened.
@@ -61,7 +59,7 @@ fn every_planted_fault_of_a_client_is_noticed() {
     for fault in ALL {
         let is_noticed = |seed: &u64| {
             let mut last = 0;
-            let talk = || converse(*seed, |side, bytes| fault.on_the_wire(side, &bytes, &mut last));
+            let talk = || converse(*seed, false, |side, bytes| fault.on_the_wire(side, &bytes, &mut last));
             catch_unwind(AssertUnwindSafe(talk)).is_err()
         };
         let noticed = (0..CONVERSATIONS).filter(is_noticed).count();

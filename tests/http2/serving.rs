@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use nodepulse::http2::{Connection, Event, Field, NotSent};
 use shiguredo_http2 as other;
 
-use super::another::{Random, bytes, field};
+use super::another::{PREFACE, Random, bytes, field};
 use super::peer::*;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// `:method: POST`, `:scheme: http`, `:path: /`, by their indices.
 const REQUEST: &[u8] = &[0x83, 0x86, 0x84];
 
