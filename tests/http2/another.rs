@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use nodepulse::http2::{Code, Connection, Decoder, Encoder, Event, Field, FieldList, Indexing, NotSent, When};
 use shiguredo_http2 as other;
 
-use super::peer::{DATA, GOAWAY, WINDOW_UPDATE, frame, frames};
+use super::peer::{DATA, GOAWAY, WINDOW_UPDATE, frame, with_frames};
 
 pub const CONVERSATIONS: u64 = 60;
-pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Numbers that follow from a seed (xorshift64).
 pub struct Random(u64);
@@ -247,9 +246,9 @@ pub enum Side {
     Server,
 }
 
-/// Our client and a server of another author, as the seed has it; each frame goes through `wire`, which is asked for what the
-/// server has to say in each turn, and may let it go (`goes`). Panics where one of them, or what it says, is not as it should be; answers how many requests were answered whole, how
-/// many were given up, and how many the server refused as it went.
+/// Our client and a server of another author, as the seed has it; what they send goes through `wire`, which is asked for what
+/// the server has to say in each turn, and may let it go (`goes`). Panics where one of them, or what it says, is not as it should
+/// be; answers how many requests were answered whole, how many were given up, and how many the server refused as it went.
 pub fn converse(seed: u64, goes: bool, mut wire: impl FnMut(Side, Vec<u8>) -> Vec<u8>) -> [usize; 3] {
     let mut random = Random::new(seed);
     let limits = other::Limits::builder()
@@ -329,18 +328,16 @@ impl Going {
 
     fn looks_at(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.turn += 1;
-        let mut seen = if bytes.starts_with(PREFACE) { PREFACE.to_vec() } else { Vec::new() };
-        for (kind, flags, stream, payload) in frames(bytes) {
+        with_frames(bytes, |kind, stream, payload| {
             if self.turn < self.in_turn {
-                self.last = self.last.max(stream);
+                self.last = self.last.max(*stream);
             }
-            if self.turn >= self.in_turn && stream > self.last {
-                self.ignored_bytes += if kind == DATA { u32::try_from(payload.len()).unwrap() } else { 0 };
-            } else {
-                seen.extend(frame(kind, flags, stream, &payload));
+            let is_ignored = self.turn >= self.in_turn && *stream > self.last;
+            if is_ignored && kind == DATA {
+                self.ignored_bytes += u32::try_from(payload.len()).unwrap();
             }
-        }
-        seen
+            !is_ignored
+        })
     }
 }
 

@@ -42,9 +42,23 @@ pub fn literal(name: &str, value: &str) -> Vec<u8> {
     [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
 }
 
+/// What a client sends first.
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The same bytes with other frames: `change` is given type, stream and payload of each, and answers whether it stays.
+pub fn with_frames(bytes: &[u8], mut change: impl FnMut(u8, &mut u32, &mut Vec<u8>) -> bool) -> Vec<u8> {
+    let mut changed = if bytes.starts_with(PREFACE) { PREFACE.to_vec() } else { Vec::new() };
+    for (kind, flags, mut stream, mut payload) in frames(bytes) {
+        if change(kind, &mut stream, &mut payload) {
+            changed.extend(frame(kind, flags, stream, &payload));
+        }
+    }
+    changed
+}
+
 /// The frames of some bytes: type, flags, stream, payload.
 pub fn frames(bytes: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
-    let mut rest = bytes.strip_prefix(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap_or(bytes);
+    let mut rest = bytes.strip_prefix(PREFACE).unwrap_or(bytes);
     let mut frames = Vec::new();
     while !rest.is_empty() {
         let length = usize::from(rest[0]) << 16 | usize::from(rest[1]) << 8 | usize::from(rest[2]);

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::another::{CONVERSATIONS, PREFACE, Side, converse};
-use super::peer::{RST_STREAM, WINDOW_UPDATE, frame, frames};
+use super::another::{CONVERSATIONS, Side, converse};
+use super::peer::{RST_STREAM, WINDOW_UPDATE, with_frames};
 
 /// Faults that a conversation with a server of another author must bring out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,26 +31,23 @@ const ALL: [Planted; 5] = [
 impl Planted {
     /// What arrives of what was sent. `last`: the last stream that the client has opened.
     fn on_the_wire(self, side: Side, bytes: &[u8], last: &mut u32) -> Vec<u8> {
-        let preface = if bytes.starts_with(PREFACE) { PREFACE } else { b"" };
-        let mut arrives = preface.to_vec();
-        for (kind, flags, mut stream, mut payload) in frames(bytes) {
-            *last = if side == Side::Client { stream.max(*last) } else { *last };
+        with_frames(bytes, |kind, stream, payload| {
+            *last = if side == Side::Client { (*stream).max(*last) } else { *last };
             match (self, side, kind) {
                 (Planted::WindowGivenBackTwice, Side::Client, WINDOW_UPDATE) => {
                     let increment = u32::from_be_bytes(payload[..].try_into().unwrap());
-                    payload = (2 * increment).to_be_bytes().to_vec();
+                    *payload = (2 * increment).to_be_bytes().to_vec();
                 }
-                (Planted::WindowKept, Side::Client, WINDOW_UPDATE) if stream == 0 => continue,
-                (Planted::ResetLost, Side::Client, RST_STREAM) => continue,
-                (Planted::StreamUsedAgain, Side::Client, _) if stream == 5 => stream = 1,
-                (Planted::AnswerOfAnother, Side::Server, _) if [1, 3].contains(&stream) && *last >= 3 => {
-                    stream = 4 - stream
+                (Planted::WindowKept, Side::Client, WINDOW_UPDATE) => return *stream != 0,
+                (Planted::ResetLost, Side::Client, RST_STREAM) => return false,
+                (Planted::StreamUsedAgain, Side::Client, _) if *stream == 5 => *stream = 1,
+                (Planted::AnswerOfAnother, Side::Server, _) if [1, 3].contains(stream) && *last >= 3 => {
+                    *stream = 4 - *stream;
                 }
                 _ => {}
             }
-            arrives.extend(frame(kind, flags, stream, &payload));
-        }
-        arrives
+            true
+        })
     }
 }
 

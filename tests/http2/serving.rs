@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nodepulse::http2::{Connection, Event, Field, NotSent};
 use shiguredo_http2 as other;
 
-use super::another::{PREFACE, Random, bytes, field};
+use super::another::{Random, bytes, field};
 use super::peer::*;
 
 /// `:method: POST`, `:scheme: http`, `:path: /`, by their indices.

@@ -3,16 +3,9 @@
 
 use super::status::is_assertion;
 use super::*;
-use crate::identity::Renewal;
 use crate::node::report::{CERTIFICATE_EXPIRY, NETWORK_BYTES};
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn ends_after(script: &mut Script, span: Option<Duration>) {
-    let renewal = span.map(|span| Renewal { start: START, end: START.plus(span), due: START.plus(span / 10 * 7) });
-    let now = script.now();
-    script.agent.handle(Input::Credentials(CredentialDates { renewal, ..CredentialDates::default() }), now);
-}
 
 /// What a server keeps of a PATCH.
 pub(super) fn keep(node: &mut Node, patch: &Value) {
@@ -41,17 +34,18 @@ fn day(number: i64, bytes: u64) -> Day {
 #[test]
 fn a_node_says_when_its_certificate_ends_and_with_the_next_report_when_its_successor_does() {
     let mut script = Script::new();
-    ends_after(&mut script, Some(100 * HOUR));
+    expiring::give(&mut script, 101);
     let sent = script.pass(HOUR);
     let created = sent.iter().find(|one| matches!(one, Operation::CreateNode { .. })).map(body_of).unwrap();
     assert_eq!(created["metadata"]["annotations"][CERTIFICATE_EXPIRY], "2026-01-05T04:00:00Z");
-    ends_after(&mut script, Some(200 * HOUR));
+    expiring::give(&mut script, 201);
     script.pass(HOUR / 60);
     assert_eq!(stored(&script, CERTIFICATE_EXPIRY), Some("2026-01-05T04:00:00Z"), "it is worth no report");
     script.pass(HOUR / 10);
     assert_eq!(stored(&script, CERTIFICATE_EXPIRY), Some("2026-01-09T08:00:00Z"));
     // A token ends otherwise.
-    ends_after(&mut script, None);
+    let now = script.now();
+    script.agent.handle(Input::Credentials(CredentialDates::default()), now);
     script.pass(HOUR);
     assert_eq!(stored(&script, CERTIFICATE_EXPIRY), None);
 }

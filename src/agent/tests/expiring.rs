@@ -13,7 +13,7 @@ fn with_certificate(hours: u32) -> Script {
     script
 }
 
-fn give(script: &mut Script, hours: u32) {
+pub(super) fn give(script: &mut Script, hours: u32) {
     let (start, end) = (START.minus(HOUR), START.minus(HOUR).plus(HOUR * hours));
     let renewal = Some(Renewal { start, end, due: end });
     let now = script.now();
