@@ -110,9 +110,10 @@ fn a_board_70_years_ahead_that_is_called_synchronised_is_told_why_it_cannot(clus
 /// By the clock of a board that is so far ahead that its midnight is near.
 fn what_the_network_took_is_told_when_a_day_is_over(cluster: &Cluster) -> Result<()> {
     const DAY_SECONDS: u64 = 86_400;
+    const LEFT_SECONDS: u64 = 20;
     let node = cluster.node("midnight")?;
     let now = now_us() / 1_000_000;
-    let ahead = DAY_SECONDS - 12 - now % DAY_SECONDS;
+    let ahead = (2 * DAY_SECONDS - LEFT_SECONDS - now % DAY_SECONDS) % DAY_SECONDS;
     let today = expected::date(&["-d", &format!("@{}", now + ahead), "+%F"])?;
     let _agent = launch(&node, ahead.cast_signed(), true)?.set("nodeStatusReportFrequency", "2s").start(cluster)?;
     let found = wait_until_ready(cluster, &node)?;

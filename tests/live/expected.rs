@@ -58,7 +58,8 @@ pub fn certificate_expiry(identity: &NodeIdentity) -> Result<String> {
 /// What date(1) says of UTC.
 pub fn date(arguments: &[&str]) -> Result<String> {
     let output = Command::new("date").arg("-u").args(arguments).output().map_err(|e| format!("date: {e}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if output.status.success() { Ok(said) } else { Err(format!("date {arguments:?}: {}", output.status)) }
 }
 
 /// On a board with a serial number, or a MAC address that stays, there is more than a kubelet's.
