@@ -51,6 +51,17 @@ impl ServerClock {
         is_confirmed
     }
 
+    /// What a `Date` says of now: it was said at some moment of so long a way, so that it is what we think, or what a reply
+    /// before makes it, whichever fits better; where neither can be believed it is no later than what is true.
+    pub(super) fn by_now(&self, date: Wall, way: Duration, now: Now) -> Wall {
+        let alone = self.alone.iter().filter_map(|alone| carried(*alone, now));
+        let thought = self.stamp(now).into_iter().chain(alone);
+        let fitted = thought.map(|time| (time, time.clamp(date, date.plus(way))));
+        let fitted = fitted.map(|(time, fitted)| (apart(time, fitted), fitted));
+        let best = fitted.filter(|(off, _)| *off <= BELIEVED_WITHIN).min_by_key(|(off, _)| *off);
+        best.map_or(date, |(_, fitted)| fitted)
+    }
+
     /// Believes this. Answers how far the board's clock is off, once, when that is worth reporting.
     pub(super) fn believe(&mut self, date: Wall, now: Now) -> Option<String> {
         self.heard = Some((now.up, date));
@@ -93,11 +104,6 @@ impl ServerClock {
     }
 }
 
-/// What a `Date` says of now: it was said at some moment of so long a way, so that it is what we think, if that fits.
-pub(super) fn by_now(date: Wall, way: Duration, stamp: Option<Wall>) -> Wall {
-    stamp.map_or(date, |stamp| stamp.clamp(date, date.plus(way)))
-}
-
 /// What it said, by that moment, which may lie before it: what is learned later is recorded with the time that it had.
 fn carried(heard: Option<Heard>, at: Now) -> Option<Wall> {
     heard.map(|(up, said)| said.carried(up, at.up))
@@ -136,11 +142,23 @@ mod tests {
 
     #[test]
     fn a_date_that_was_long_on_its_way_moves_no_clock_that_may_be_right() {
-        let at = |seconds: i64| Wall::from_unix_seconds(1_767_225_600 + seconds);
+        let date = |seconds: i64| Wall::from_unix_seconds(1_767_225_600 + seconds);
         let way = Duration::from_secs(9);
-        let by_now = |stamp: i64| by_now(at(0), way, Some(at(stamp)));
-        assert_eq!([by_now(-3600), by_now(0), by_now(5), by_now(9), by_now(3600)], [at(0), at(0), at(5), at(9), at(9)]);
-        assert_eq!(super::by_now(at(0), way, None), at(0));
+        let board = |seconds: i64| at(9, Some(1_767_225_600 + seconds));
+        let mut clock = ServerClock::default();
+        let by_now = |clock: &ServerClock, seconds: i64| clock.by_now(date(0), way, board(seconds));
+        let expected = [(-3600, 0), (0, 0), (5, 5), (9, 9), (19, 9), (3600, 0)];
+        for (seconds, expected) in expected {
+            assert_eq!(by_now(&clock, seconds), date(expected), "{seconds}");
+        }
+        assert_eq!(clock.by_now(date(0), way, at(9, None)), date(0));
+        // A reply that came at once, two seconds before, of which the board's clock knows nothing.
+        assert!(!clock.is_confirmed(date(1), false, at(7, None)));
+        let expected = [(-3600, 3), (0, 0), (5, 5), (9, 9), (3600, 3)];
+        for (seconds, expected) in expected {
+            assert_eq!(by_now(&clock, seconds), date(expected), "{seconds}, and the reply before");
+        }
+        assert_eq!(clock.by_now(date(0), way, at(9, None)), date(3));
     }
 
     #[test]

@@ -445,7 +445,7 @@ impl Agent {
         let stamp = self.shared.stamp(now);
         let date = answer.date.filter(|date| !is_late || stamp.is_none_or(|stamp| stamp < *date));
         let way = if is_late { Duration::ZERO } else { now.up - ticket.sent };
-        let date = date.map(|date| clock::by_now(date, way, stamp));
+        let date = date.map(|date| self.shared.clock.by_now(date, way, now));
         let date = date.filter(|date| self.shared.clock.is_confirmed(*date, is_late, now));
         if let Some(skew) = date.and_then(|date| self.shared.clock.believe(date, now)) {
             self.shared.say(Level::Warn, "clock-skew", skew);
