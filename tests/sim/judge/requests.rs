@@ -129,8 +129,8 @@ impl World {
             Ok(())
         };
         let says = |word: &str| body.contains(word);
-        // Labels that change name the version, too (seed 91505269).
-        let is_of_version = says("resourceVersion") && !says("status") && !says("annotations");
+        // Labels that change name the version, too, with or without their annotation (seeds 91505269, 140012837).
+        let is_of_version = says("resourceVersion") && !["status", "annotations", "labels"].into_iter().any(says);
         let is_put_off = || self.spending.sends(Lane::of(path), path.ends_with("/status") && is_of_version);
         let put_off = if self.plan.clock_is_right() { is_put_off() } else { Ok(()) };
         self.check(checked.and(put_off));
