@@ -15,6 +15,7 @@ mod journal;
 mod leave;
 mod load;
 mod means;
+mod probe;
 mod render;
 mod renew;
 mod run;
@@ -39,7 +40,6 @@ use status::Status;
 use why::Why;
 
 use crate::config::plain_text;
-use crate::probe::{self, Root};
 
 /// Runs the command that `args`, the program's own name left out, ask for; answers the exit code.
 pub fn main(args: impl Iterator<Item = OsString>) -> u8 {
@@ -62,12 +62,9 @@ fn execute(invocation: Invocation) -> Result<u8, CliError> {
             print(&help::help(&topic).ok_or_else(|| CliError::new(exit::USAGE, unknown()))?)?;
         }
         Command::Probe => {
-            let (facts, remarks) = load::facts(&root, &load::settings(&sources)?.settings)?;
+            let (page, remarks) = probe::probe(&sources, &root, with_sources, format)?;
             remarks.iter().for_each(|remark| complain(remark));
-            print(&match format {
-                Format::Text => probe::report::to_text(&facts, with_sources.then(|| Root::new(&root)).as_ref()),
-                Format::Json => document(&probe::report::to_json(&facts)),
-            })?;
+            print(&page)?;
         }
         Command::Render => {
             let (node, notes) = render::render(&sources, &root)?;

@@ -65,9 +65,7 @@ impl Status {
             None => say("conditions", "none that should not be".to_owned()),
             Some(all) => all.iter().for_each(|condition| say("condition", self.condition(condition))),
         }
-        for resource in self.said.pointer("/resources").and_then(Value::as_array).into_iter().flatten() {
-            let [name, all, usable] =
-                ["/name", "/capacity", "/allocatable"].map(|key| text_of(resource, key).unwrap_or_default());
+        for [name, all, usable] in self.resources() {
             let usable = if usable == all { String::new() } else { format!(", of which {usable} can be used") };
             say("resource", format!("{name}: {all}{usable}"));
         }
@@ -91,6 +89,12 @@ impl Status {
     /// What it said is `said`; null where no agent says anything.
     pub fn of(said: Value) -> Status {
         Status { said, now: clock::now().wall }
+    }
+
+    /// The extended resources of its Node: name, how many there are, and how many of them can be used.
+    pub fn resources(&self) -> impl Iterator<Item = [&str; 3]> {
+        let all = self.said.pointer("/resources").and_then(Value::as_array).into_iter().flatten();
+        all.map(|one| ["/name", "/capacity", "/allocatable"].map(|key| text_of(one, key).unwrap_or_default()))
     }
 
     /// How it fares, in a line without colours.

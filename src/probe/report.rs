@@ -92,7 +92,11 @@ pub fn to_text(facts: &Facts, read_from: Option<&Root>) -> String {
 /// What is a resource of the Node, and what a bus says of the rest.
 fn devices(page: &mut Page, Facts { machine, readings, .. }: &Facts) {
     for (name, count) in &readings.extended_resources {
-        page.line(name, count, u64::to_string);
+        let unhealthy = readings.unhealthy_devices.get(name).filter(|unhealthy| **unhealthy > 0);
+        page.line(name, count, |count| match unhealthy {
+            Some(unhealthy) => format!("{count}, of which {} can be used", count.saturating_sub(*unhealthy)),
+            None => count.to_string(),
+        });
     }
     let Some(features) = &machine.features else { return };
     for bus in ["usb", "pci"] {

@@ -6,7 +6,7 @@ use super::super::cluster::binaries;
 use super::super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use super::super::trials::{Case, Need};
 use super::{SOON, wait_for_node, wait_until_ready};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -169,12 +169,28 @@ fn a_plug_in_that_sickens_grows_and_registers_twice_is_told_as_it_is(cluster: &C
     let refused = Scripted::start(&machine, "cpu", "cpu.sock")?.register()?;
     assert!(refused.contains("the ResourceName \"cpu\" is invalid"), "{refused}");
     wait_for(cluster, &node, "example.com/relay", ["4", "4"])?;
+    again.order("devices x=Healthy y=Sick z=Healthy")?;
+    wait_for(cluster, &node, NAME, ["3", "2"])?;
+    let probed = agent.json(&["probe"])?;
+    let of = |list: &str| probed["readings"][list].clone();
+    assert_eq!(of("extendedResources"), json!({"example.com/relay": 4, NAME: 3}));
+    assert_eq!(of("unhealthyDevices"), json!({NAME: 1}));
+    let (_, page) = agent.command("probe")?;
+    assert!(page.contains(&format!("{NAME} 3, of which 2 can be used")), "{page}");
     drop(again);
     wait_for(cluster, &node, NAME, ["3", "0"])?;
+    agent.check()?;
+    assert_eq!(agent.stop()?, 0);
+    let (code, page) = agent.command("probe")?;
+    let unknown = "what device plug-ins tell is not known: no agent runs with";
+    assert!(
+        code == 0 && page.contains("example.com/relay") && page.contains(unknown) && !page.contains(NAME),
+        "{page}"
+    );
     let found: Value = cluster.get_node(&node.name)?;
     assert_eq!(
         found["metadata"]["annotations"]["nodepulse.dev/extended-resources"],
         "example.com/relay,example.com/scripted"
     );
-    agent.check()
+    Ok(())
 }
