@@ -102,16 +102,18 @@ fn addresses_patch(old: &Node, new: &Node) -> Value {
     Value::Array(addresses)
 }
 
-/// PAT-3, PAT-5: of each condition what changed and its type; the order of all; all whole when the base has none.
+/// PAT-3, PAT-5: of each condition what changed and its type; the order of all; all whole when the base has none. One whose
+/// time changes is whole, too: a request that comes late must not give its time to another status.
 fn conditions_patch(old: &[Condition], new: &[Condition]) -> Map<String, Value> {
     let mut patch = Map::new();
     let mut changed = Vec::new();
     for condition in new {
         let before = old.iter().find(|before| before.kind == condition.kind);
         let known = before.map_or([None; 6], |before| fields_of(before).map(|(_, value)| value));
+        let is_whole = before.is_none_or(|before| before.last_transition_time != condition.last_transition_time);
         let mut fields = Map::new();
         for ((key, value), known) in fields_of(condition).into_iter().zip(known) {
-            if value != known {
+            if value != known || is_whole && value.is_some() {
                 fields.insert(key.to_owned(), value.map_or(Value::Null, Value::from));
             }
         }
@@ -251,6 +253,15 @@ mod tests {
             ORDER
         );
         assert_eq!(status_patch(&old, &new), expected);
+    }
+
+    #[test]
+    fn a_time_that_is_put_right_brings_its_status() {
+        let (old, mut new) = (samples::node(), samples::node());
+        condition_mut(&mut new, "MemoryPressure").last_transition_time = LATER_STAMP.to_owned();
+        let patch: Value = serde_json::from_str(&status_patch(&old, &new)).unwrap();
+        let expected = serde_json::to_value(condition_mut(&mut new, "MemoryPressure")).unwrap();
+        assert_eq!(patch["status"]["conditions"], json!([expected]));
     }
 
     #[test]
