@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
 use super::kernel;
@@ -18,6 +19,12 @@ pub const BUILT_UNIX_SECONDS: i64 = match option_env!("SOURCE_DATE_EPOCH") {
 
 /// 2026-11-21T00:00:00Z.
 const RELEASED_UNIX_SECONDS: i64 = 1_795_219_200;
+
+/// Seconds of 32 bits end in 2038, and with them the clock: what asks libc for more has to be what made it.
+const _: () = assert!(
+    option_env!("RUST_LIBC_UNSTABLE_MUSL_V1_2_3").is_none() || size_of::<TimeSpec>() == 16,
+    "libc has not heard what .cargo/small.toml asks of it"
+);
 
 /// Later than any moment.
 pub const NEVER: Up = Up::since_boot(Duration::MAX);

@@ -10,18 +10,19 @@ use rustls::client::Resumption;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::time_provider::TimeProvider;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, InconsistentKeys, PeerIncompatible,
     RootCertStore,
 };
 use zeroize::Zeroize;
 
-use super::clock::CertificateClock;
+use super::clock::{self, CertificateClock};
 use super::crypto;
 use super::server_verifier::ServerVerifier;
 use crate::api::failure::{Failure, cut};
 use crate::config::settings::AlpnProtocol;
-use crate::time::Wall;
+use crate::time::{Up, Wall};
 
 /// Bytes that rustls may queue in each direction; we empty its queues at once, so this only bounds a mistake.
 const QUEUE_BYTES: usize = 16 * 1024;
@@ -41,7 +42,7 @@ pub fn client_config(
 ) -> Result<Arc<ClientConfig>, Failure> {
     let provider = Arc::new(crypto::provider());
     let verifier = ServerVerifier::new(roots, provider.signature_verification_algorithms, clock);
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_details(provider, Arc::new(TicketClock))
         .with_protocol_versions(PROTOCOL_VERSIONS)
         .map_err(failure_of)?
         .dangerous()
@@ -52,6 +53,17 @@ pub fn client_config(
     };
     config.resumption = Resumption::in_memory_sessions(1);
     Ok(Arc::new(config))
+}
+
+/// What tickets are dated by: a clock that nobody sets. (Certificates have a clock of their own, in `ServerVerifier`.) It also
+/// keeps rustls away from the wall clock as std reads it, which panics after 2038 where a C library's time has 32 bits.
+#[derive(Debug)]
+struct TicketClock;
+
+impl TimeProvider for TicketClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(clock::up() - Up::BOOT))
+    }
 }
 
 /// The key as it was read is overwritten; what signs with it has a form of its own.
@@ -276,6 +288,15 @@ mod tests {
     use rustls::{ServerConfig, ServerConnection};
 
     const YEAR_SECONDS: i64 = 365 * 86_400;
+
+    #[test]
+    fn tickets_are_dated_by_the_boot_clock() {
+        let now = || UnixTime::since_unix_epoch(clock::up() - Up::BOOT).as_secs();
+        let before = now();
+        let config = client_config(None, None, CertificateClock::new()).unwrap();
+        let dated = config.time_provider.current_time().unwrap().as_secs();
+        assert!((before..=now()).contains(&dated), "{dated}");
+    }
 
     fn client(authority: &Authority, signed: Option<Signed>, clock: Arc<CertificateClock>, name: &str) -> Tls {
         let mut roots = RootCertStore::empty();
