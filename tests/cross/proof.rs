@@ -16,6 +16,8 @@ use std::time::Duration;
 /// Emulated, beside another emulated one, on a machine that is busy.
 const SOON: Duration = Duration::from_secs(60);
 const RENEWALS: usize = 3;
+/// More milliseconds than 32 bits hold, and more seconds than 28.
+const UP_FOR: Duration = Duration::from_secs(12 * 365 * 86_400);
 
 /// QEMU's user mode is a kernel without these, under which the agent goes on and `check` says so.
 const NOT_EMULATED: [&str; 2] = ["this kernel has no Landlock (5.13", "the kernel takes no filter (seccomp)"];
@@ -184,7 +186,8 @@ fn becomes_a_node(target: &Target, cluster: &Cluster) -> Result<()> {
     let hint = target.triple.split('-').next().unwrap_or_default().replace('_', "-");
     let node = cluster.node(&hint)?;
     let (key, room) = ROOM_ON_DISK;
-    let mut agent = Launch::quick(&node).set(key, room).program(target.command()?).start(cluster)?;
+    let launch = Launch::quick(&node).set(key, room).program(target.command()?);
+    let mut agent = launch.up_for(UP_FOR).start(cluster)?;
     cluster.wait_for_condition(&node.name, "Ready", "True", SOON)?;
     let requests = wait_for_requests(&cluster.api, &node, "three renewals", SOON, |all| {
         all.iter().filter(|entry| is_renewal(entry)).count() >= RENEWALS

@@ -8,6 +8,7 @@
 use super::cluster::daemon::{Daemon, write_private};
 use super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use nix::sys::signal::Signal;
+use nix::unistd::Uid;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -132,7 +133,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// As if the machine had been started so long ago, whenever that was: with a clock of its own; needs root.
+    /// As if the machine had been started so long ago, whenever that was: with a clock of its own.
     pub fn up_for(mut self, up: Duration) -> Self {
         self.up = Some(up);
         self
@@ -175,6 +176,8 @@ impl<'a> Launch<'a> {
         }
         if let Some(up) = self.up {
             command.extend(["unshare".to_owned(), "--time".to_owned(), format!("--boottime={}", boottime_offset(up)?)]);
+            // Users of their own may have clocks of their own.
+            command.extend((!Uid::effective().is_root()).then(|| "--map-root-user".to_owned()));
         }
         command.extend(self.program);
         command.extend(["run".to_owned(), format!("--config={}", agent.settings_file.display())]);
