@@ -451,8 +451,9 @@ impl Watch {
     /// A link came back, or (`reload`) settings and credentials were read again: what may be cured by that is tried at once.
     /// A server that asked for patience gets it all the same.
     pub fn hurried(&mut self, reload: bool, now_us: u64) {
-        // Another address is another report.
+        // Another address is another report; and who waits for an answer waits on while others are served (seed 150021585).
         self.comeback = None;
+        self.disturbed_us = self.in_flight.get(&Lane::Lease).map(|_| now_us).or(self.disturbed_us);
         let cured = match self.lease_failure {
             None | Some(Said::Done | Said::Nothing { retry_after_s: Some(_) }) => false,
             Some(Said::Nothing { .. }) => true,
