@@ -99,8 +99,9 @@ impl ClockWatch {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
         // A date that never comes: only the cancellation is wanted (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
-        let never = Expiration::OneShot(Duration::from_secs(NEVER_UNIX_SECONDS).into());
-        timer.set(never, TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET)?;
+        let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
+        let set = |seconds| timer.set(Expiration::OneShot(Duration::from_secs(seconds).into()), flags);
+        set(NEVER_UNIX_SECONDS).or_else(|_| set(NEVER_OF_32_BITS_UNIX_SECONDS))?;
         Ok(ClockWatch { timer: reactor.watch(timer)? })
     }
 
@@ -112,8 +113,11 @@ impl ClockWatch {
     }
 }
 
-/// 2038-01-19T03:14:07Z, the last second that every kernel can count to; on a clock past it the watch is over.
-const NEVER_UNIX_SECONDS: u64 = 2_147_483_647;
+/// 2200-01-01T00:00:00Z.
+const NEVER_UNIX_SECONDS: u64 = 7_258_118_400;
+
+/// 2038-01-19T03:14:07Z, where libc or the kernel (before 5.1, of 32 bits) can count no further: on a clock past it the watch is over.
+const NEVER_OF_32_BITS_UNIX_SECONDS: u64 = 2_147_483_647;
 
 #[cfg(test)]
 mod tests {
@@ -140,5 +144,11 @@ mod tests {
         let watch = ClockWatch::new(&reactor).unwrap();
         let soon = up() + Duration::from_millis(20);
         assert!(reactor.block_on(reactor.before(soon, watch.stepped())).unwrap().is_none());
+        let left = watch.timer.get().get().unwrap();
+        let years = match left {
+            Some(Expiration::OneShot(left)) => Duration::from(left).as_secs() / (365 * 86_400),
+            other => panic!("{other:?}"),
+        };
+        assert!((100..300).contains(&years), "on any clock of this century: {years} years are left");
     }
 }

@@ -23,6 +23,7 @@ pub fn cases() -> Vec<Case> {
     cases![
         a_board_that_slept_is_ready_at_once,
         a_board_in_1970_that_slept_is_ready_at_once_with_true_stamps,
+        a_board_in_2040_that_slept_is_ready_at_once_with_true_stamps,
         a_board_whose_clocks_go_on_while_it_sleeps_is_ready_at_once,
     ]
 }
@@ -34,6 +35,12 @@ fn a_board_that_slept_is_ready_at_once(cluster: &Cluster) -> Result<()> {
 fn a_board_in_1970_that_slept_is_ready_at_once_with_true_stamps(cluster: &Cluster) -> Result<()> {
     let in_1970 = || "1970-01-01T00:00:00".to_owned();
     sleeps_and_is_ready(cluster, "slept-in-1970", |node| boot(&PC, node).clock(in_1970()), "mem")
+}
+
+/// After the last second that 32 bits hold.
+fn a_board_in_2040_that_slept_is_ready_at_once_with_true_stamps(cluster: &Cluster) -> Result<()> {
+    let in_2040 = || "2040-01-01T00:00:00".to_owned();
+    sleeps_and_is_ready(cluster, "slept-in-2040", |node| boot(&PC, node).clock(in_2040()), "mem")
 }
 
 /// Without a driver for deeper sleep a kernel only waits with all programs frozen: the clock that should not count suspend
