@@ -90,7 +90,7 @@ lint: ## Format, clippy, shell syntax: what CI refuses
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test cross --test vm --test fleet --test nfd -- -D warnings
-	for script in .ci/run docs/screenshot tests/run tests/boards/capture tests/recipes/run tests/vm/init tests/vm/forbidden targets/build targets/musl \
+	for script in .ci/run docs/screenshot tests/run tests/boards/capture tests/recipes/run tests/vm/init tests/vm/programs targets/build targets/musl \
 	    targets/kubernetes/enroll targets/kubernetes/names-policy targets/kubernetes/kubectl-nodepulse targets/openrc/nodepulse targets/procd/nodepulse targets/sysv/nodepulse \
 	    targets/packages/install.sh; do sh -n "$$script" || exit 1; done
 	for script in scenario procd systemd openrc sysv busybox readonly deb rpm apk ipk; do sh -n tests/services/$$script || exit 1; done

@@ -36,6 +36,7 @@ mod left;
 mod logind;
 mod machine_bus;
 mod names;
+mod old_kernel;
 mod overdone;
 mod plugins;
 mod proxy;
@@ -87,6 +88,7 @@ pub fn cases() -> Vec<Case> {
         http2::cases(),
         rights::cases(),
         start::cases(),
+        old_kernel::cases(),
         overdone::cases(),
         throttled::cases(),
         names::cases(),

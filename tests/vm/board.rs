@@ -99,6 +99,11 @@ impl Board {
         self.built("vm/forbidden")
     }
 
+    /// What takes the later calls of its kernel away (`tests/support/old_kernel.c`).
+    pub fn old_kernel(&self) -> Result<PathBuf> {
+        self.built("vm/old_kernel")
+    }
+
     /// A file that `tests/vm/parts` made for its processor.
     pub fn part(&self, name: &str) -> Result<PathBuf> {
         Ok(folder("VM_PARTS")?.join(self.architecture).join(name))

@@ -25,6 +25,7 @@ pub fn cases() -> Vec<Case> {
         a_riscv64_board_is_reset_while_it_is_offline,
         a_board_that_is_rebooted_switched_off_or_loses_its_power_says_which_it_was,
         an_armv7_board_becomes_a_node,
+        an_armv7_board_with_a_kernel_of_2013_becomes_a_node,
         a_raspberry_pi_with_its_network_on_usb_and_no_landlock_becomes_a_node,
     ]
 }
@@ -257,6 +258,22 @@ fn a_board_that_is_rebooted_switched_off_or_loses_its_power_says_which_it_was(cl
 fn an_armv7_board_becomes_a_node(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("armv7")?;
     Trial::begin(cluster, &node, boot(&ARMV7, &node), ["linux,dummy-virt", "linux,dummy-virt"])?.end()
+}
+
+/// `finit_module`, the last call of Linux 3.8 to 3.13: those that take the time in 64 bits came with 5.1.
+const LAST_CALL: u32 = 379;
+
+fn an_armv7_board_with_a_kernel_of_2013_becomes_a_node(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("armv7-2013")?;
+    let stamps = Stamps::begin();
+    let mut machine = boot(&ARMV7, &node).start(cluster)?;
+    machine.tell(&format!("old_kernel {LAST_CALL} nodepulse run >/run/log 2>&1 & agent=$!"))?;
+    wait_until_ready(cluster, &node).map_err(|e| machine.with_console(&e))?;
+    machine.wait_for_line(&["agent: ", "the kernel takes no filter (seccomp)"], READY_WITHIN)?;
+    let mut trial = Trial { cluster, node: &node, machine, stamps };
+    trial.renews()?;
+    trial.stamps.are_true(cluster, &node)?;
+    trial.machine.tell("kill $agent; wait $agent").map(drop)
 }
 
 fn a_raspberry_pi_with_its_network_on_usb_and_no_landlock_becomes_a_node(cluster: &Cluster) -> Result<()> {

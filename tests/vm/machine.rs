@@ -151,6 +151,7 @@ impl<'a> Boot<'a> {
         archive.program("bin/busybox", read(&self.board.part("busybox")?)?);
         archive.program("bin/nodepulse", read(&self.board.program()?)?);
         archive.program("bin/forbidden", read(&self.board.forbidden()?)?);
+        archive.program("bin/old_kernel", read(&self.board.old_kernel()?)?);
         archive.file("etc/hostname", format!("{}\n", self.node.name));
         archive.file("etc/os-release", "NAME=BusyBox\nPRETTY_NAME=\"BusyBox on Debian's kernel\"\n");
         let modules = self.board.part("modules")?;
