@@ -3,7 +3,7 @@
 //! SIGTERM alone means this service. A word of the last time is nobody's any more once a process starts.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 
 use crate::config::limits::LEAVING_WORD_BYTES;
 use crate::node::Leaving;
@@ -20,10 +20,10 @@ pub fn file(runtime_directory: Option<&str>) -> String {
 /// What it says; `None`: there is none, so only the service is to end. One that may not be read says that much.
 pub fn read(file: &str) -> Option<Leaving> {
     let mut word = Vec::new();
-    match File::open(file).and_then(|file| file.take(LEAVING_WORD_BYTES).read_to_end(&mut word)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        _ => Some(Leaving::parse(&String::from_utf8_lossy(&word))),
-    }
+    let read = File::open(file).and_then(|file| file.take(LEAVING_WORD_BYTES).read_to_end(&mut word));
+    // That no file can be opened, as there are too many, says nothing of this one.
+    let is_there = read.is_ok() || fs::symlink_metadata(file).is_ok();
+    is_there.then(|| Leaving::parse(&String::from_utf8_lossy(&word)))
 }
 
 /// What was not root's to begin with may not be ours to remove; the scripts do as well.
@@ -49,6 +49,9 @@ mod tests {
         assert_eq!(read(&word), None);
         fs::create_dir(&word).unwrap();
         assert_eq!(read(&word), Some(Leaving::Shutdown), "it is there");
+        fs::remove_dir(&word).unwrap();
+        fs::write(folder.path("file"), "").unwrap();
+        assert_eq!(read(&folder.path("file/leaving")), None, "an error is no word");
         assert_eq!(
             [file(None), file(Some("")), file(Some("/run/a:/run/b"))],
             ["/run/nodepulse/leaving", "/run/nodepulse/leaving", "/run/a/leaving"]
