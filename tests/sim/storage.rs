@@ -42,6 +42,8 @@ struct Busy {
     since_us: u64,
     write: Write,
     life: u64,
+    /// So much had happened when it began.
+    happened: usize,
 }
 
 impl Storage {
@@ -89,7 +91,7 @@ impl World {
             storage.behind_since_us = since_us;
         }
         storage.cut_short.write_begins();
-        storage.busy = Some(Busy { number, since_us, write, life });
+        storage.busy = Some(Busy { number, since_us, write, life, happened: self.events.happened.len() });
         let longest_us = if self.storage.slow_until_us > self.now_us { 20_000_000 } else { 30_000 };
         let delay_us = self.random.between(500, longest_us);
         self.schedule(delay_us, Event::Written { number });
@@ -117,7 +119,7 @@ impl World {
         }
         let began_us = self.server_wall_us() - (self.now_us - busy.since_us) as i64;
         if done && busy.life == self.life {
-            self.events.synced(self.life, began_us);
+            self.events.synced(self.life, began_us, busy.happened);
         }
         self.look_at_disk();
         if busy.life == self.life && !self.shim.is(Planted::SentBeforeSynced) {
@@ -139,7 +141,7 @@ impl World {
         if storage.disk.holds(&busy.write) {
             storage.cut_short.written(true);
             let began_us = self.server_wall_us() - (self.now_us - busy.since_us) as i64;
-            self.events.synced(busy.life, began_us);
+            self.events.synced(busy.life, began_us, busy.happened);
         }
         self.look_at_disk();
     }

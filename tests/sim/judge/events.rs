@@ -89,7 +89,7 @@ pub struct Letter<'a> {
 
 #[derive(Debug, Default)]
 pub struct Events {
-    pub(super) happened: Vec<Happening>,
+    pub happened: Vec<Happening>,
     pub(super) told: BTreeMap<(String, u64), Told>,
     /// Reason and message of each name.
     names: BTreeMap<String, (String, String)>,
@@ -241,11 +241,11 @@ impl Events {
         }
     }
 
-    /// A write that began then is on disk, and with it whatever happened before it began.
-    pub fn synced(&mut self, life: u64, began_us: i64) {
+    /// A write that began then is on disk, and with it whatever had happened: so much, as both may be at one time (seed 150736451).
+    pub fn synced(&mut self, life: u64, began_us: i64, happened: usize) {
         let is_of_life = |one: &&mut Happening| one.by.life == life && one.is_recorded;
         let is_in = |one: &&mut Happening| one.known_us.max(one.from_us) <= began_us;
-        for one in self.happened.iter_mut().rev().filter(is_of_life).filter(is_in) {
+        for one in self.happened.iter_mut().take(happened).filter(is_of_life).filter(is_in) {
             one.is_synced = true;
         }
     }
