@@ -32,6 +32,8 @@ fn a_dns_that_dies_after_the_start_is_survived_even_by_the_next_start(cluster: &
     let node = cluster.node("nameless")?;
     let mut agent = start(cluster, &site, &node)?;
     wait_until_ready(cluster, &node)?;
+    // In the midst of its first requests it would be others that hang, one after another.
+    agent.wait_for_line(&["lease-held:"], Duration::from_secs(15))?;
     assert!(names.asked() > 0, "it found the server without asking");
     names.fall_silent();
     let port = site.connection(cluster.api.port)?.to_string();
