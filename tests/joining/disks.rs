@@ -1,7 +1,7 @@
 //! Turns disks that are full, read-only or break at a sync into boards that join and renew all the same, say so once, and lose
 //! no certificate that the disk had a key for (CSR-3, CSR-11).
 
-use super::agent::{Launch, Nodepulse};
+use super::agent::{Launch, Nodepulse, preload};
 use super::cluster::joining::{KUBEADM_GROUP, Token};
 use super::cluster::{Cluster, NodeIdentity, Result, wait_until};
 use super::first::joining_at;
@@ -195,12 +195,7 @@ fn a_disk_that_is_full_has_another_key_for_each_certificate(cluster: &Cluster) -
 
 /// The program with a sync that fails for whatever has this name.
 fn with_failing_sync(node: &NodeIdentity, name: &str) -> Result<Vec<String>> {
-    let library = node.dir.join("sync.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/joining/sync.c");
-    let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]).output();
-    let made = made.map_err(|e| format!("cc: {e}"))?;
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let preload = format!("LD_PRELOAD={}", library.display());
+    let preload = preload(node, "joining/sync.c")?;
     let program = env!("CARGO_BIN_EXE_nodepulse");
     Ok(["env", &preload, &format!("SYNC_FAILS_FOR=/identity{name}"), program].map(str::to_owned).into())
 }

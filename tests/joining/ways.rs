@@ -1,7 +1,7 @@
 //! Turns wrong clocks, a cleaner, a restart of the server and a board that was told to leave into Nodes that come or stay away
 //! (CLK-*, CSR-4, REV-3).
 
-use super::agent::{Launch, Nodepulse};
+use super::agent::{Launch, Nodepulse, preload};
 use super::cluster::joining::{KUBEADM_GROUP, Token};
 use super::cluster::{Cluster, NodeIdentity, Result, Validity, wait_until};
 use super::first::joining_at;
@@ -30,12 +30,7 @@ fn launch<'a>(cluster: &Cluster, node: &'a NodeIdentity, token: &Token) -> Launc
 
 /// The program with another wall clock, which its kernel does not call right (`tests/live/clock.c`).
 fn off_by(node: &NodeIdentity, seconds: i64) -> Result<Vec<String>> {
-    let library = node.dir.join("clock.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/clock.c");
-    let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]).output();
-    let made = made.map_err(|e| format!("cc: {e}"))?;
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let (preload, off) = (format!("LD_PRELOAD={}", library.display()), format!("CLOCK_OFF_SECONDS={seconds}"));
+    let (preload, off) = (preload(node, "live/clock.c")?, format!("CLOCK_OFF_SECONDS={seconds}"));
     Ok(["env", &preload, &off, env!("CARGO_BIN_EXE_nodepulse")].map(str::to_owned).into())
 }
 

@@ -1,12 +1,11 @@
 //! Boards whose clock is wrong, kept right by nobody or by somebody, before a real API server (D11, `clock.c`).
 
-use super::super::agent::{Launch, Nodepulse};
+use super::super::agent::{Launch, Nodepulse, preload};
 use super::super::cluster::audit::micros;
 use super::super::cluster::{Cluster, NodeIdentity, Result, Validity, wait_until};
 use super::super::trials::Case;
 use super::{SOON, expected, is_renewal, now_us, renew_time, wait_for_node, wait_for_requests, wait_until_ready};
 use serde_json::Value;
-use std::process::Command;
 use std::time::Duration;
 
 const YEAR_SECONDS: i64 = 31_556_952;
@@ -30,13 +29,8 @@ fn start(cluster: &Cluster, node: &NodeIdentity, off_seconds: i64, synchronised:
 }
 
 fn launch(node: &NodeIdentity, off_seconds: i64, synchronised: bool) -> Result<Launch<'_>> {
-    let library = node.dir.join("clock.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/clock.c");
-    let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]).output();
-    let made = made.map_err(|e| format!("cc: {e}"))?;
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let mut command =
-        vec!["env".to_owned(), format!("LD_PRELOAD={}", library.display()), format!("CLOCK_OFF_SECONDS={off_seconds}")];
+    let off = format!("CLOCK_OFF_SECONDS={off_seconds}");
+    let mut command = vec!["env".to_owned(), preload(node, "live/clock.c")?, off];
     command.extend(synchronised.then(|| "CLOCK_SYNCHRONISED=1".to_owned()));
     command.push(env!("CARGO_BIN_EXE_nodepulse").to_owned());
     Ok(Launch::quick(node).program(command))

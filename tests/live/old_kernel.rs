@@ -1,10 +1,9 @@
 //! A board whose maker never went past Linux 3.4, as many gateways run it: what that kernel lacks is done without (`tests/support/old_kernel.c`).
 
-use super::super::agent::{Launch, Nodepulse};
+use super::super::agent::{Launch, Nodepulse, compiled};
 use super::super::cluster::{Cluster, NodeIdentity, Result};
 use super::super::trials::Case;
 use super::{SOON, is_renewal, now_us, status_of, wait_for_node, wait_for_requests, wait_until_ready};
-use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
     cases![&[], a_board_with_a_kernel_of_2012_is_a_node_like_any_other]
@@ -14,16 +13,8 @@ pub fn cases() -> Vec<Case> {
 const LAST_CALL: &str = if cfg!(target_arch = "x86_64") { "311" } else { "273" };
 
 fn start(cluster: &Cluster, node: &NodeIdentity) -> Result<Nodepulse> {
-    let old_kernel = node.dir.join("old_kernel");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/old_kernel.c");
-    let made = Command::new("cc")
-        .args(["-Wall", "-Werror", "-o"])
-        .arg(&old_kernel)
-        .arg(source)
-        .output()
-        .map_err(|e| format!("cc: {e}"))?;
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let command = [&old_kernel.display().to_string(), LAST_CALL, env!("CARGO_BIN_EXE_nodepulse")].map(str::to_owned);
+    let old_kernel = compiled(node, "support/old_kernel.c", &["-Wall", "-Werror"])?;
+    let command = [&old_kernel, LAST_CALL, env!("CARGO_BIN_EXE_nodepulse")].map(str::to_owned);
     Launch::quick(node).program(command.into()).start(cluster)
 }
 

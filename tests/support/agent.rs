@@ -191,6 +191,21 @@ impl<'a> Launch<'a> {
     }
 }
 
+/// The path of what a C compiler makes of this source below `tests`, beside the node's other files.
+pub fn compiled(node: &NodeIdentity, source: &str, options: &[&str]) -> Result<String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
+    let made = node.dir.join(source.file_stem().unwrap_or_default());
+    let output = std::process::Command::new("cc").arg("-o").arg(&made).arg(&source).args(options).output();
+    let output = output.map_err(|e| format!("cc: {e}"))?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(made.display().to_string())
+}
+
+/// For `env`: that source's functions go before those of the C library.
+pub fn preload(node: &NodeIdentity, source: &str) -> Result<String> {
+    Ok(format!("LD_PRELOAD={}", compiled(node, source, &["-shared", "-fPIC", "-ldl"])?))
+}
+
 /// Seconds between the clock of a machine that was started so long ago and this kernel's own (`time_namespaces(7)`).
 fn boottime_offset(up: Duration) -> Result<i64> {
     let read = |path: &str| fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));

@@ -6,16 +6,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* linux/filter.h, linux/seccomp.h, which not every C library brings. */
-struct instruction {
-    unsigned short code;
-    unsigned char jt, jf;
-    unsigned int k;
-};
-struct program {
-    unsigned short length;
-    struct instruction *filter;
-};
+#include "filter.h"
+
 #define LOAD_NUMBER {0x20, 0, 0, 0}
 /* Goes so many instructions further if it is, or is not. */
 #define IF_GREATER(number, if_so, if_not) {0x25, if_so, if_not, number}

@@ -18,16 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* linux/filter.h, linux/seccomp.h */
-struct instruction {
-    unsigned short code;
-    unsigned char jt, jf;
-    unsigned int k;
-};
-struct program {
-    unsigned short length;
-    struct instruction *filter;
-};
+#include "../support/filter.h"
+
 #define SECCOMP_SET_MODE_FILTER 1
 #define GET_FILTER 0x420c
 
