@@ -38,7 +38,7 @@ struct Believed {
     /// When this process first could say.
     first_look: Option<Now>,
     change: Option<Change>,
-    /// The last change that a server has acknowledged, and the time that it gave back.
+    /// The last change that a server has acknowledged, and the time that it was given.
     acknowledged: Option<(Moment, Wall)>,
     /// The status whose event was told without a record, since the server last acknowledged a report.
     told: Option<Status>,
@@ -67,8 +67,8 @@ struct Change {
     at: Moment,
     /// Of its record; `None` where others wrote the Node and no record tells of it.
     record: Option<Sequence>,
-    /// It is in the report that was made last.
-    is_reported: bool,
+    /// The time that the report gives it which was made last, if it is in that.
+    reported: Option<Wall>,
 }
 
 impl Conditions {
@@ -85,7 +85,7 @@ impl Conditions {
             };
             believed.status = Some(*to);
             believed.basis = Basis::Record { made: record.at, sequence: record.sequence, one_before };
-            believed.change = Some(Change { at: record.at, record: Some(record.sequence), is_reported: false });
+            believed.change = Some(Change { at: record.at, record: Some(record.sequence), reported: None });
         }
         conditions
     }
@@ -187,9 +187,11 @@ impl Conditions {
                 let is_over = |change: &mut Change| is_outdated(change) || is_first(change.at);
                 believed.change.take_if(|change| outdated.is_some() && is_over(change));
                 // A report of before that one came late, and wrote an earlier time over it.
-                let fell_back = |(_, told): &(Moment, Wall)| stored_since(stored).is_some_and(|since| since < *told);
+                let fell_back = |(_, told): &(Moment, Wall)| {
+                    stored_since(stored).is_some_and(|since| since.unix_seconds() < told.unix_seconds())
+                };
                 if let Some((at, _)) = believed.acknowledged.filter(fell_back) {
-                    believed.change.get_or_insert(Change { at, record: None, is_reported: false });
+                    believed.change.get_or_insert(Change { at, record: None, reported: None });
                 }
                 continue;
             }
@@ -286,7 +288,7 @@ impl Conditions {
                 Some(_) if believed.status.is_some_and(|believed| believed != status) => {}
                 Some(change) if wanted.since.is_none() => change.at = shared.records.moment(at),
                 change if has_base => {
-                    change.get_or_insert(Change { at: shared.records.moment(at), record: None, is_reported: false });
+                    change.get_or_insert(Change { at: shared.records.moment(at), record: None, reported: None });
                 }
                 _ => {}
             }
@@ -295,7 +297,7 @@ impl Conditions {
                 believed.status.get_or_insert(status);
             }
             if let Some(change) = &mut believed.change {
-                change.is_reported = true;
+                change.reported = wanted.since.or(at.wall);
             }
         }
         events
@@ -343,8 +345,10 @@ impl Conditions {
                 stored.map_or(rules::may_be_absent(kind, status), |stored| stored.status == status.word())
             };
             let has_arrived = believed.status.is_none_or(is_so);
-            if let Some(change) = believed.change.take_if(|change| change.is_reported && has_arrived) {
-                believed.acknowledged = stored.and_then(stored_since).map(|told| (change.at, told));
+            if let Some(change) = believed.change.take_if(|change| change.reported.is_some() && has_arrived) {
+                // Where the Node was made with it, a report for the one before may have come late since.
+                believed.acknowledged =
+                    stored.and_then(stored_since).max(change.reported).map(|told| (change.at, told));
             }
             believed.told = None;
         }
@@ -408,6 +412,6 @@ impl Believed {
         if self.basis == Basis::FirstLook {
             self.basis = Basis::Known;
         }
-        self.change = Some(Change { at: record.at, record: Some(record.sequence), is_reported: false });
+        self.change = Some(Change { at: record.at, record: Some(record.sequence), reported: None });
     }
 }

@@ -2,6 +2,7 @@
 
 use super::status::{is_assertion, is_whole};
 use super::*;
+use crate::node::tests::samples::START_STAMP;
 
 /// Its answer brings the version alone.
 fn is_report_in_full(operation: &Operation) -> bool {
@@ -195,6 +196,27 @@ fn a_report_that_came_late_does_not_take_back_since_when_a_condition_holds() {
     write(&mut script, "rv3", "2099-01-01T00:00:01Z");
     script.pass(Duration::from_secs(600));
     assert_eq!(since(&script), "2099-01-01T00:00:01Z");
+}
+
+#[test]
+fn a_report_of_the_node_before_does_not_take_back_since_when_a_condition_of_the_new_one_holds() {
+    let mut script = Script::new();
+    script.register();
+    script.press_memory(true);
+    // The report of that finds no Node, and the Node that is made in its place has it.
+    script.play(Lane::Status, refused(404, "NotFound"));
+    script.play(Lane::Status, refused(404, "NotFound"));
+    let (ticket, operation) = script.next(Lane::Status);
+    let made = stored(serde_json::from_value(body_of(&operation)).unwrap());
+    let told = made.status.conditions[0].last_transition_time.clone();
+    script.answer(ticket, Ok(Document::Node(Box::new(made.clone()))));
+    // A report that was made for the Node before comes late.
+    script.stored = Some(made);
+    script.stored.as_mut().unwrap().status.conditions[0].last_transition_time = START_STAMP.to_owned();
+    script.pass(Duration::from_secs(60));
+    let memory = &script.stored.as_ref().unwrap().status.conditions[0];
+    assert_eq!((memory.status.as_str(), &memory.last_transition_time), ("True", &told));
+    assert_ne!(told, START_STAMP);
 }
 
 #[test]
