@@ -67,8 +67,10 @@ struct Change {
     at: Moment,
     /// Of its record; `None` where others wrote the Node and no record tells of it.
     record: Option<Sequence>,
-    /// The time that the report gives it which was made last, if it is in that.
-    reported: Option<Wall>,
+    /// It is in the report that was made last.
+    is_reported: bool,
+    /// The time that this report gives it, if it gives one.
+    told: Option<Wall>,
 }
 
 impl Conditions {
@@ -85,7 +87,8 @@ impl Conditions {
             };
             believed.status = Some(*to);
             believed.basis = Basis::Record { made: record.at, sequence: record.sequence, one_before };
-            believed.change = Some(Change { at: record.at, record: Some(record.sequence), reported: None });
+            believed.change =
+                Some(Change { at: record.at, record: Some(record.sequence), is_reported: false, told: None });
         }
         conditions
     }
@@ -191,7 +194,7 @@ impl Conditions {
                     stored_since(stored).is_some_and(|since| since.unix_seconds() < told.unix_seconds())
                 };
                 if let Some((at, _)) = believed.acknowledged.filter(fell_back) {
-                    believed.change.get_or_insert(Change { at, record: None, reported: None });
+                    believed.change.get_or_insert(Change { at, record: None, is_reported: false, told: None });
                 }
                 continue;
             }
@@ -288,7 +291,12 @@ impl Conditions {
                 Some(_) if believed.status.is_some_and(|believed| believed != status) => {}
                 Some(change) if wanted.since.is_none() => change.at = shared.records.moment(at),
                 change if has_base => {
-                    change.get_or_insert(Change { at: shared.records.moment(at), record: None, reported: None });
+                    change.get_or_insert(Change {
+                        at: shared.records.moment(at),
+                        record: None,
+                        is_reported: false,
+                        told: None,
+                    });
                 }
                 _ => {}
             }
@@ -297,7 +305,8 @@ impl Conditions {
                 believed.status.get_or_insert(status);
             }
             if let Some(change) = &mut believed.change {
-                change.reported = wanted.since.or(at.wall);
+                change.is_reported = true;
+                change.told = wanted.since.or(at.wall.filter(|_| written != Written::Same));
             }
         }
         events
@@ -345,10 +354,9 @@ impl Conditions {
                 stored.map_or(rules::may_be_absent(kind, status), |stored| stored.status == status.word())
             };
             let has_arrived = believed.status.is_none_or(is_so);
-            if let Some(change) = believed.change.take_if(|change| change.reported.is_some() && has_arrived) {
+            if let Some(change) = believed.change.take_if(|change| change.is_reported && has_arrived) {
                 // Where the Node was made with it, a report for the one before may have come late since.
-                believed.acknowledged =
-                    stored.and_then(stored_since).max(change.reported).map(|told| (change.at, told));
+                believed.acknowledged = stored.and_then(stored_since).max(change.told).map(|told| (change.at, told));
             }
             believed.told = None;
         }
@@ -412,6 +420,6 @@ impl Believed {
         if self.basis == Basis::FirstLook {
             self.basis = Basis::Known;
         }
-        self.change = Some(Change { at: record.at, record: Some(record.sequence), reported: None });
+        self.change = Some(Change { at: record.at, record: Some(record.sequence), is_reported: false, told: None });
     }
 }
