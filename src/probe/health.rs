@@ -90,7 +90,7 @@ impl HealthFiles {
         let HealthFiles { root, undervoltage, thermal, wear, power, file_systems, uplink, kernel_log, .. } = self;
         Health {
             undervoltage: undervoltage.as_mut().map(|alarm| alarm.was_raised(root)),
-            thermal: thermal.as_mut().map(|files| files.read(root)),
+            thermal: thermal.as_mut().map(|files| files.read(root, now)),
             storage_wear: wear.worst(),
             power: power.as_mut().and_then(|files| files.read(root)),
             file_systems: file_systems.worst(),

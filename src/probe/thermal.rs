@@ -1,4 +1,5 @@
-//! Turns thermal zones, a processor's own sensor and its cooling devices into how hot the board is and what slows it down.
+//! Turns thermal zones, a processor's own sensor, its cooling devices and its throttle count into how hot the board is and what
+//! slows it down.
 //!
 //! ```text
 //! /sys/class/thermal/thermal_zone0/type               cpu-thermal\n
@@ -7,15 +8,23 @@
 //! /sys/class/thermal/thermal_zone0/trip_point_0_temp  80000\n
 //! /sys/class/thermal/cooling_device0/type             thermal-cpufreq-0\n
 //! /sys/class/thermal/cooling_device0/cur_state        0\n            0: not at all
+//! /sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count   30\n   since the boot; x86 alone
 //! ```
+
+use std::time::Duration;
 
 use super::attribute;
 use super::facts::{Absent, Fact, Thermal, Why, Zone};
 use super::root::{OpenFile, Root};
 use crate::config::limits;
+use crate::time::Up;
 
 const CLASS: &str = "/sys/class/thermal";
 const HWMON: &str = "/sys/class/hwmon";
+/// How often a package of an x86 has slowed itself down, whatever the kernel wanted of it.
+const THROTTLE_COUNT: &str = "/sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count";
+/// It counts the begin of each time; it is taken to last for so long.
+const THROTTLED_FOR: Duration = Duration::from_secs(60);
 /// Sensors of a processor for boards without zones (VisionFive 2).
 const PROCESSORS: [&str; 3] = ["coretemp", "k10temp", "sfctemp"];
 /// Constant, of something else than the processor, or asked over a slow bus. A last `-` stands for an end.
@@ -32,6 +41,15 @@ const CRITICAL_TRIPS: std::ops::RangeInclusive<i64> = 60_000..=150_000;
 pub(super) struct ThermalFiles {
     zones: Vec<ZoneFile>,
     cooling: Vec<(String, OpenFile)>,
+    throttling: Option<Throttling>,
+}
+
+/// What a processor does against its heat by itself.
+#[derive(Debug)]
+struct Throttling {
+    file: OpenFile,
+    count: Option<u64>,
+    until: Up,
 }
 
 #[derive(Debug)]
@@ -65,11 +83,16 @@ impl ThermalFiles {
                 found.zones.push(ZoneFile::of_processor(root, &folder, kind));
             }
         }
-        if found.zones.is_empty() { known } else { Some(found) }
+        if found.zones.is_empty() {
+            return known;
+        }
+        let open = || root.read_text(THROTTLE_COUNT).is_ok().then(Throttling::new);
+        found.throttling = known.and_then(|known| known.throttling).or_else(open);
+        Some(found)
     }
 
     /// What they say now. One zone that can be believed is enough; else the reason of the first that cannot.
-    pub(super) fn read(&mut self, root: &Root) -> Fact<Thermal> {
+    pub(super) fn read(&mut self, root: &Root, now: Up) -> Fact<Thermal> {
         let mut refused = None;
         let mut zones = Vec::with_capacity(self.zones.len());
         for file in &mut self.zones {
@@ -91,7 +114,24 @@ impl ThermalFiles {
             let slows = state.read_as(root, attribute::number).is_ok_and(|state| state > 0);
             slows.then(|| kind.clone())
         });
-        Ok(Thermal { zones, slowed_by })
+        let throttles = self.throttling.as_mut().is_some_and(|throttling| throttling.goes_on(root, now));
+        let itself = || throttles.then(|| "the processor itself".to_owned());
+        Ok(Thermal { zones, slowed_by: slowed_by.or_else(itself) })
+    }
+}
+
+impl Throttling {
+    fn new() -> Throttling {
+        Throttling { file: OpenFile::new(THROTTLE_COUNT.to_owned()), count: None, until: Up::BOOT }
+    }
+
+    fn goes_on(&mut self, root: &Root, now: Up) -> bool {
+        let count = self.file.count(root).ok();
+        if self.count.is_some_and(|before| count.is_some_and(|count| count > before)) {
+            self.until = now + THROTTLED_FOR;
+        }
+        self.count = count.or(self.count);
+        now < self.until
     }
 }
 

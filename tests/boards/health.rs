@@ -117,6 +117,29 @@ fn trips_are_found_by_their_kind_and_only_what_slows_the_processor_is_cooling() 
     assert_eq!(thermal(&board), Some(Ok((60_000, Some("thermal-cpufreq-0".to_owned())))));
 }
 
+#[test]
+fn a_processor_that_slows_itself_down_is_seen_by_its_count_and_for_a_minute() {
+    const COUNT: &str = "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count";
+    let board = zones("throttle", &[("x86_pkg_temp", "60000")]);
+    board.write(COUNT, "30\n");
+    let mut files = HealthFiles::new(&Root::new(&board.0));
+    let mut at = |seconds: u64, count: &str| {
+        board.write(COUNT, count);
+        let thermal = files.read(Up::BOOT + Duration::from_secs(seconds)).thermal.unwrap().unwrap();
+        thermal.slowed_by.is_some()
+    };
+    assert!(!at(0, "30\n"), "what it did before the first look");
+    assert!(!at(10, "30\n"));
+    assert_eq!([at(20, "31\n"), at(70, "31\n"), at(80, "31\n")], [true, true, false]);
+    assert_eq!(
+        [at(3600, "31\n"), at(7190, "32\n"), at(7200, "32\n")],
+        [false, true, true],
+        "over a search for sensors"
+    );
+    assert_eq!([at(7300, "no number\n"), at(7310, "32\n"), at(7320, "33\n")], [false, false, true]);
+    assert!(!at(7400, "0\n"), "another boot, or another processor");
+}
+
 /// The tenth of its life and the state of its spare blocks, or the machine word of why nobody knows.
 fn wear(health: &Health) -> Option<Result<[Option<u32>; 2], &'static str>> {
     let fact = health.storage_wear.as_ref()?;

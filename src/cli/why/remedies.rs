@@ -102,7 +102,7 @@ pub static REMEDIES: &[Remedy] = &[
         "use a stronger power supply and a shorter, thicker cable, and unplug what it feeds over USB",
     ]),
     of_board("ThermalThrottled", &["temperature"], [
-        "/sys/class/thermal: zones, trip points and cooling devices",
+        "/sys/class/thermal: zones, trip points and cooling devices; package_throttle_count of an x86",
         "half a minute at a passive trip point, or at conditions: ThermalThrottled in degrees; over after five minutes",
         "give the board air or a heat sink, or less to do",
     ]),
