@@ -264,16 +264,22 @@ pub struct Power {
     pub is_critical: bool,
 }
 
-/// How much of the life of the eMMC that is worn most is used up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// How much of the life of the storage that is worn most is used up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Wear {
-    /// `mmcblk0`.
+    /// `mmcblk0`, `1d84000.ufshc`, `ubi0`.
     pub device: String,
     /// The tenth of its life that it is in, from 1 on; 11: more than all of it.
     pub life_tenths: Option<u32>,
     /// 1: normal, 2: most spare blocks are used, 3: nearly all.
     pub spare_state: Option<u32>,
+    /// Flash without a controller: its blocks are counted by the kernel.
+    pub is_raw: bool,
+    /// Reads of raw flash since the boot that no ECC could correct; after a loss of power some are as they should be.
+    pub uncorrectable_reads: u64,
+    /// These have become more since this program looked first.
+    pub is_losing_data: bool,
 }
 
 /// How hot the board is.
@@ -450,8 +456,7 @@ pub fn first_known<T>(first: Fact<T>, next: impl FnOnce() -> Fact<T>) -> Fact<T>
 #[inline(never)]
 fn more_telling(first: Absent, next: Absent) -> Absent {
     match (&first.why, &next.why) {
-        (Why::NoSuchFile, Why::NoSuchFile) => first,
-        (Why::NoSuchFile, _) => next,
+        (Why::NoSuchFile, why) if *why != Why::NoSuchFile => next,
         _ => first,
     }
 }

@@ -37,7 +37,7 @@ const ROWS: &[Row] = &[
     row("image", &["the socket of containerRuntimeEndpoint"]),
     row("supply", &["/sys/class/hwmon/*/in0_lcrit_alarm"]),
     row("temperature", &["/sys/class/thermal", "/sys/class/hwmon"]),
-    row("wear", &["/sys/block"]),
+    row("wear", &["/sys/block", "/sys/class/ubi", "health_descriptor"]),
     row("errors", &["/sys/fs/ext4"]),
     row("kernel log", &["/dev/kmsg", "/proc/vmstat"]),
     row("usb", &["/sys/bus/usb/devices"]),

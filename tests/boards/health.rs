@@ -192,6 +192,83 @@ fn wear_is_read_once_an_hour_and_only_grows_but_for_another_device() {
     assert_eq!(after(360, "0x01 0x02\n", "b"), Some(2));
 }
 
+#[test]
+fn a_ufs_says_how_worn_it_is_whatever_its_makers_call_its_controller() {
+    for device in ["1d84000.ufshc", "112b0000.ufshci", "fe2e0000.ufs"] {
+        let of = |files: &[(&str, &str)]| {
+            let board = Scratch::new("ufs");
+            board.write("sys/bus/platform/devices/regulatory.0/uevent", "");
+            for (file, text) in files {
+                board.write(&format!("sys/bus/platform/devices/{device}/health_descriptor/{file}"), *text);
+            }
+            wear(&health(&board))
+        };
+        let [eol, a, b] = ["eol_info", "life_time_estimation_a", "life_time_estimation_b"];
+        let seen = |tenths, spare| Some(Ok([tenths, spare]));
+        assert_eq!(of(&[(eol, "0x01\n"), (a, "0x03\n"), (b, "0x01\n")]), seen(Some(3), Some(1)));
+        assert_eq!(of(&[(eol, "0x03\n"), (a, "0x0B\n"), (b, "0x0A\n")]), seen(Some(11), Some(3)));
+        assert_eq!(of(&[(eol, "0x00\n"), (a, "0x00\n"), (b, "0x02\n")]), seen(Some(2), None));
+        assert_eq!(of(&[(eol, "0x00\n"), (a, "0x00\n"), (b, "0x00\n")]), None, "not reported");
+        assert_eq!(of(&[]), None, "a controller without anything behind it");
+        assert_eq!(of(&[(a, "worn\n")]), Some(Err("malformed")));
+    }
+}
+
+/// With a chip of that type: how often its most used block was erased, broken blocks, and what is left for more.
+fn raw_flash(kind: &str, counts: [&str; 3]) -> Scratch {
+    let board = Scratch::new("ubi");
+    board.write("sys/class/ubi/version", "1\n");
+    board.write("sys/class/ubi/ubi0_0/name", "rootfs\n");
+    for (file, text) in ["max_ec", "bad_peb_count", "reserved_for_bad"].into_iter().zip(counts) {
+        board.write(&format!("sys/class/ubi/ubi0/{file}"), format!("{text}\n"));
+    }
+    board.write("sys/class/ubi/ubi0/mtd_num", "4\n");
+    board.write("sys/class/mtd/mtd4/type", format!("{kind}\n"));
+    // The chip of the boot loader, which has codes of its own, is no matter of UBI.
+    board.write("sys/class/mtd/mtd0/ecc_failures", "31\n");
+    board
+}
+
+#[test]
+fn raw_flash_is_as_worn_as_the_block_that_was_erased_most_and_as_the_blocks_that_broke() {
+    let of = |kind: &str, counts: [&str; 3]| wear(&health(&raw_flash(kind, counts)));
+    let seen = |tenths, spare| Some(Ok([Some(tenths), Some(spare)]));
+    assert_eq!(of("nand", ["4", "0", "40"]), seen(1, 1));
+    assert_eq!(of("nand", ["80000", "3", "37"]), seen(9, 1));
+    assert_eq!(of("nand", ["4000000000", "0", "40"]), seen(11, 1));
+    assert_eq!(of("mlc-nand", ["2400", "0", "40"]), seen(9, 1), "of several bits in a cell");
+    assert_eq!(of("mlc-nand", ["3000", "0", "40"]), seen(11, 1));
+    assert_eq!(of("nand", ["4", "20", "20"]), seen(1, 2), "half of the reserve");
+    assert_eq!(of("nand", ["4", "19", "21"]), seen(1, 1));
+    assert_eq!(of("nand", ["4", "1", "0"]), seen(1, 3), "the next one makes it read-only");
+    assert_eq!(of("nor", ["900", "0", "0"]), seen(1, 1), "no block of it breaks, so none is kept");
+    // The lies.
+    assert_eq!(of("nand", ["many", "0", "40"]), Some(Err("malformed")));
+    assert_eq!(of("nand", ["4", "0", "-22"]), Some(Err("implausible")));
+    let board = Scratch::new("mtd-alone");
+    board.write("sys/class/mtd/mtd0/type", "nor\n");
+    board.write("sys/class/ubi/version", "1\n");
+    assert_eq!(wear(&health(&board)), None, "flash without UBI does not count");
+}
+
+#[test]
+fn raw_flash_loses_data_where_reads_failed_since_the_first_look() {
+    let board = raw_flash("nand", ["4", "0", "40"]);
+    let mut files = HealthFiles::new(&Root::new(&board.0));
+    let mut after = |failures: &str, chip: &str| {
+        board.write("sys/class/ubi/ubi0/mtd_num", chip);
+        board.write("sys/class/mtd/mtd4/ecc_failures", failures);
+        let told = (0..400).map(|_| files.read(Up::BOOT).storage_wear.unwrap().unwrap()).last().unwrap();
+        (told.uncorrectable_reads, told.is_losing_data)
+    };
+    assert_eq!(after("2\n", "4\n"), (2, false), "a page that was half written when the power failed");
+    assert_eq!(after("2\n", "4\n"), (2, false));
+    assert_eq!(after("3\n", "4\n"), (3, true));
+    assert_eq!(after("3\n", "4\n"), (3, true), "until the next boot");
+    assert_eq!(after("no number\n", "4\n"), (0, true));
+    assert_eq!(after("3\n", "5\n"), (0, false), "another chip");
+}
+
 /// On battery, percent and whether it empties, or the machine word of why nobody knows.
 type Supplied = Result<(Option<bool>, u64, bool), &'static str>;
 

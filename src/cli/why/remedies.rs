@@ -107,8 +107,8 @@ pub static REMEDIES: &[Remedy] = &[
         "give the board air or a heat sink, or less to do",
     ]),
     of_board("StorageWearHigh", &["wear"], [
-        "life_time and pre_eol_info of the eMMC in /sys/block/mmcblk0/device",
-        "conditions: StorageWearHigh in percent, 90 by default; it never recovers",
+        "the eMMC in /sys/block, the UFS, or the raw flash in /sys/class/ubi: how much of its life and of its spare blocks is used up",
+        "conditions: StorageWearHigh in percent, 90 by default, 80 for raw flash; it never recovers",
         "replace the storage, or the board, before it becomes read-only",
     ]),
     of_board("UplinkDegraded", &["uplink"], [

@@ -59,28 +59,37 @@ pub(in crate::node) fn thermal_throttled<'a>(facts: &'a Facts, settings: &Settin
     })
 }
 
-/// In percent of the life of an eMMC.
+/// In percent of the life of a device that says itself how much of it is used up.
 const LIFE_NEARLY_USED: u32 = 90;
+/// The same of raw flash, where that is the block which is worn most.
+const ERASES_NEARLY_USED: u32 = 80;
 
-/// Of a register that only grows: one that says less belongs to another device.
+/// Of what only grows: one that says less belongs to another device. But reads that failed are counted from each boot on, and
+/// whether those of before the first look were in order nobody knows.
 pub(in crate::node) fn storage_wear_high<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
-    let nearly_used = settings.condition_threshold("StorageWearHigh").unwrap_or(LIFE_NEARLY_USED);
+    let set = settings.condition_threshold("StorageWearHigh");
     seen(facts.readings.health.storage_wear.as_ref(), |wear| {
+        let nearly_used = set.unwrap_or(if wear.is_raw { ERASES_NEARLY_USED } else { LIFE_NEARLY_USED });
         let tenths = wear.life_tenths.unwrap_or(0);
         let reason = match wear.spare_state {
             Some(3) => Some("SpareBlocksExhausted"),
             _ if tenths > 10 => Some("LifetimeExceeded"),
-            Some(2) => Some("SpareBlocksLow"),
+            _ if wear.is_losing_data => Some("UncorrectableEcc"),
+            Some(2) => Some(if wear.is_raw { "BadBlocksHigh" } else { "SpareBlocksLow" }),
             _ => None,
         };
         let worse = reason.map(|reason| Worse { reason, set_after: Duration::from_secs(3600) });
         if worse.is_none() && tenths <= nearly_used / 10 {
-            return Seen::Well;
+            return if wear.uncorrectable_reads == 0 { Seen::Well } else { Seen::Between };
         }
         let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));
-        let spare = worse.filter(|worse| worse.reason.starts_with("Spare")).map(|_| ", its spare blocks are used up");
-        let detail = format!("{}{}{}", wear.device, life.unwrap_or_default(), spare.unwrap_or_default());
-        Seen::Bad(Bad { detail: Some(detail), worse })
+        let more = match reason {
+            Some("SpareBlocksExhausted" | "SpareBlocksLow") => ", its spare blocks are used up",
+            Some("BadBlocksHigh") => ", half of its spare blocks are used up",
+            Some("UncorrectableEcc") => ", it loses data",
+            _ => "",
+        };
+        Seen::Bad(Bad { detail: Some(format!("{}{}{more}", wear.device, life.unwrap_or_default())), worse })
     })
 }
 
@@ -265,7 +274,7 @@ mod tests {
     fn storage_is_worn_by_its_life_or_its_spare_blocks() {
         let mut facts = samples::facts();
         let mut of = |life_tenths, spare_state| {
-            let wear = Wear { device: "mmcblk0".to_owned(), life_tenths, spare_state };
+            let wear = Wear { device: "mmcblk0".to_owned(), life_tenths, spare_state, ..Wear::default() };
             facts.readings.health.storage_wear = Some(Ok(wear));
             match storage_wear_high(&facts, &samples::settings()) {
                 Seen::Well => "well".to_owned(),
@@ -281,11 +290,37 @@ mod tests {
         assert_eq!(of(None, Some(2)), "SpareBlocksLow mmcblk0, its spare blocks are used up");
         let both = "SpareBlocksExhausted mmcblk0, 0 to 10 % of its life are used up, its spare blocks are used up";
         assert_eq!(of(Some(1), Some(3)), both);
-        let wear = Wear { device: "mmcblk0".to_owned(), life_tenths: Some(8), spare_state: None };
+        let wear = Wear { device: "mmcblk0".to_owned(), life_tenths: Some(8), ..Wear::default() };
         facts.readings.health.storage_wear = Some(Ok(wear));
         let mut settings = samples::settings();
         settings.conditions.insert("StorageWearHigh".to_owned(), ConditionSetting::Threshold(70));
         assert!(matches!(storage_wear_high(&facts, &settings), Seen::Bad(_)), "by the settings");
+    }
+
+    #[test]
+    fn raw_flash_is_worn_sooner_and_by_reads_that_fail() {
+        let mut facts = samples::facts();
+        let mut of = |tenths, spare, uncorrectable_reads, is_losing_data| {
+            let device = "ubi0".to_owned();
+            let (life_tenths, spare_state) = (Some(tenths), Some(spare));
+            let wear = Wear { device, life_tenths, spare_state, is_raw: true, uncorrectable_reads, is_losing_data };
+            facts.readings.health.storage_wear = Some(Ok(wear));
+            match storage_wear_high(&facts, &samples::settings()) {
+                Seen::Well => "well".to_owned(),
+                Seen::Between => "between".to_owned(),
+                Seen::Bad(Bad { detail, worse }) => {
+                    format!("{} {}", worse.map_or("bad", |worse| worse.reason), detail.unwrap())
+                }
+                _ => panic!(),
+            }
+        };
+        assert_eq!(of(8, 1, 0, false), "well");
+        assert_eq!(of(9, 1, 0, false), "bad ubi0, 80 to 90 % of its life are used up");
+        assert_eq!(of(1, 1, 2, false), "between", "nobody knows whether that was in order");
+        let life = "ubi0, 0 to 10 % of its life are used up";
+        assert_eq!(of(1, 1, 2, true), format!("UncorrectableEcc {life}, it loses data"));
+        assert_eq!(of(1, 2, 0, false), format!("BadBlocksHigh {life}, half of its spare blocks are used up"));
+        assert_eq!(of(1, 3, 2, true), format!("SpareBlocksExhausted {life}, its spare blocks are used up"));
     }
 
     #[test]
