@@ -8,7 +8,7 @@ use super::super::requests::{is_event, is_renewal, lines, now_us, status_of, wai
 use super::super::sandbox;
 use super::super::stamps::Stamps;
 use super::{Case, READY_WITHIN, boot, wait_until_ready};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const OUTAGE: Duration = Duration::from_secs(60);
@@ -257,8 +257,20 @@ fn a_board_that_is_rebooted_switched_off_or_loses_its_power_says_which_it_was(cl
 
 fn an_armv7_board_becomes_a_node(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("armv7")?;
-    Trial::begin(cluster, &node, boot(&ARMV7, &node), ["linux,dummy-virt", "linux,dummy-virt"])?.end()
+    let mut trial = Trial::begin(cluster, &node, boot(&ARMV7, &node), ["linux,dummy-virt", "linux,dummy-virt"])?;
+    let broken: Vec<String> = (0..BROKEN_BLOCKS).map(|number| (number * 100 + 3).to_string()).collect();
+    trial.machine.tell(&format!("flash {}", broken.join(",")))?;
+    let facts = trial.machine.probe()?;
+    let wear = &facts["readings"]["health"]["storageWear"];
+    let expected = json!({
+        "device": "ubi0", "isRaw": true, "lifeTenths": 1, "spareState": 2, "uncorrectableReads": 0, "isLosingData": false
+    });
+    assert_eq!(wear, &expected, "{}", trial.machine.tell("cd /sys/class; grep . ubi/ubi0/*_* mtd/mtd0/*_*")?);
+    trial.end()
 }
+
+/// UBI keeps 20 blocks of 1,024 for those that break, and the chip has 8,192.
+const BROKEN_BLOCKS: usize = 80;
 
 /// `finit_module`, the last call of Linux 3.8 to 3.13: those that take the time in 64 bits came with 5.1.
 const LAST_CALL: u32 = 379;

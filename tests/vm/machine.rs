@@ -154,11 +154,16 @@ impl<'a> Boot<'a> {
         archive.program("bin/old_kernel", read(&self.board.old_kernel()?)?);
         archive.file("etc/hostname", format!("{}\n", self.node.name));
         archive.file("etc/os-release", "NAME=BusyBox\nPRETTY_NAME=\"BusyBox on Debian's kernel\"\n");
-        let modules = self.board.part("modules")?;
-        for entry in fs::read_dir(&modules).map_err(|e| format!("{}: {e}", modules.display()))? {
-            let path = entry.map_err(|e| e.to_string())?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            archive.file(&format!("modules/{name}"), read(&path)?);
+        for folder in ["modules", "flash"] {
+            let modules = self.board.part(folder)?;
+            if folder == "flash" && !modules.exists() {
+                continue;
+            }
+            for entry in fs::read_dir(&modules).map_err(|e| format!("{}: {e}", modules.display()))? {
+                let path = entry.map_err(|e| e.to_string())?.path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                archive.file(&format!("{folder}/{name}"), read(&path)?);
+            }
         }
         if self.has_card {
             archive.file("etc/card", "");
