@@ -83,7 +83,7 @@ test-recipes: ## Each of those recipes, offline, as far as a program that runs (
 test-services: ## Each service file under its service manager, in namespaces of their own (root, mmdebstrap): ARGS='systemd openrc'
 	./tests/services/run $(ARGS)
 
-test-alerts: ## The alert rules for a fleet, by the real promtool (Go; five minutes the first time)
+test-alerts: ## The alert rules for a fleet, by the real promtool, and the dashboard, by Grafana's own types (Go, npm; five minutes the first time)
 	./tests/alerts/run
 
 lint: ## Format, clippy, shell syntax: what CI refuses
