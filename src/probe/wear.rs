@@ -29,7 +29,7 @@ const UBI: &str = "/sys/class/ubi";
 /// A tenth that begun, or 11 for more than all of it; anything else says nothing.
 const TENTHS: RangeInclusive<u32> = 1..=11;
 const SPARE_STATES: RangeInclusive<u32> = 1..=3;
-/// On every processor.
+/// The same on every processor.
 const EINVAL: i32 = 22;
 /// How often a block of raw flash may be erased: of one bit in each cell, and of several.
 const RATED_ERASES: u64 = 100_000;
@@ -146,15 +146,8 @@ fn by_registers(name: &str, life: &[u32], spare: &[u32]) -> Option<Wear> {
 
 /// By what UBI counts. `None`: it does not.
 fn ubi(root: &Root, name: &str, chip: &str) -> Fact<Option<Wear>> {
-    let count = |attribute: &str| {
-        let path = format!("{UBI}/{name}/{attribute}");
-        match root.read_as(&path, |text| attribute::count(&text)) {
-            Err(Absent { why: Why::NoSuchFile, .. }) => Ok(None),
-            count => count.map(Some),
-        }
-    };
-    let (Some(erased), Some(broken), Some(left)) =
-        (count("max_ec")?, count("bad_peb_count")?, count("reserved_for_bad")?)
+    let of = |attribute: &str| count(root, &format!("{UBI}/{name}/{attribute}"));
+    let (Some(erased), Some(broken), Some(left)) = (of("max_ec")?, of("bad_peb_count")?, of("reserved_for_bad")?)
     else {
         return Ok(None);
     };
@@ -165,21 +158,22 @@ fn ubi(root: &Root, name: &str, chip: &str) -> Fact<Option<Wear>> {
         // Flash whose blocks do not break, as NOR, needs none.
         (0, _) => 1,
         (_, 0) => 3,
-        (broken, left) => {
-            if broken >= left {
-                2
-            } else {
-                1
-            }
-        }
+        (broken, left) if broken >= left => 2,
+        _ => 1,
     };
-    let uncorrectable = root.read_as(&format!("{chip}/ecc_failures"), |text| attribute::count(&text));
     Ok(Some(Wear {
         device: name.to_owned(),
         life_tenths: u32::try_from(tenths).ok(),
         spare_state: Some(spare_state),
         is_raw: true,
-        uncorrectable_reads: uncorrectable.unwrap_or(0),
+        uncorrectable_reads: count(root, &format!("{chip}/ecc_failures")).ok().flatten().unwrap_or(0),
         is_losing_data: false,
     }))
+}
+
+fn count(root: &Root, path: &str) -> Fact<Option<u64>> {
+    match root.read_as(path, |text| attribute::count(&text)) {
+        Err(Absent { why: Why::NoSuchFile, .. }) => Ok(None),
+        count => count.map(Some),
+    }
 }
