@@ -345,12 +345,12 @@ impl Connection {
         let _ = self.write(self.socket.get());
     }
 
-    /// One read. What the reactor must see, the errors of the socket, is the answer.
     /// When something came from the server last.
     pub fn heard_at(&self) -> Up {
         self.heard_at.get()
     }
 
+    /// One read. What the reactor must see, the errors of the socket, is the answer.
     fn receive(&self, stream: &TcpStream) -> io::Result<()> {
         let State { tls, exchanges, plaintext, .. } = &mut *self.state.borrow_mut();
         match receive(&self.socket, stream, tls, plaintext)? {
