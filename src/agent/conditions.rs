@@ -73,6 +73,13 @@ struct Change {
     told: Option<Wall>,
 }
 
+impl Change {
+    /// In no report yet.
+    fn new(at: Moment, record: Option<Sequence>) -> Change {
+        Change { at, record, is_reported: false, told: None }
+    }
+}
+
 impl Conditions {
     /// After a start: what the records of earlier processes say.
     pub(super) fn new<'a>(records: impl Iterator<Item = &'a Record>) -> Conditions {
@@ -87,8 +94,7 @@ impl Conditions {
             };
             believed.status = Some(*to);
             believed.basis = Basis::Record { made: record.at, sequence: record.sequence, one_before };
-            believed.change =
-                Some(Change { at: record.at, record: Some(record.sequence), is_reported: false, told: None });
+            believed.change = Some(Change::new(record.at, Some(record.sequence)));
         }
         conditions
     }
@@ -194,7 +200,7 @@ impl Conditions {
                     stored_since(stored).is_some_and(|since| since.unix_seconds() < told.unix_seconds())
                 };
                 if let Some((at, _)) = believed.acknowledged.filter(fell_back) {
-                    believed.change.get_or_insert(Change { at, record: None, is_reported: false, told: None });
+                    believed.change.get_or_insert(Change::new(at, None));
                 }
                 continue;
             }
@@ -291,12 +297,7 @@ impl Conditions {
                 Some(_) if believed.status.is_some_and(|believed| believed != status) => {}
                 Some(change) if wanted.since.is_none() => change.at = shared.records.moment(at),
                 change if has_base => {
-                    change.get_or_insert(Change {
-                        at: shared.records.moment(at),
-                        record: None,
-                        is_reported: false,
-                        told: None,
-                    });
+                    change.get_or_insert(Change::new(shared.records.moment(at), None));
                 }
                 _ => {}
             }
@@ -420,6 +421,6 @@ impl Believed {
         if self.basis == Basis::FirstLook {
             self.basis = Basis::Known;
         }
-        self.change = Some(Change { at: record.at, record: Some(record.sequence), is_reported: false, told: None });
+        self.change = Some(Change::new(record.at, Some(record.sequence)));
     }
 }
