@@ -12,6 +12,10 @@ pub const IN_USE: &str = "state-in-use";
 pub const MISSING: &str = "state-missing";
 /// It does not answer.
 pub const SILENT: &str = "state-silent";
+/// Nobody may write there.
+pub const READ_ONLY: &str = "state-read-only";
+/// The device gives errors.
+pub const FAILING: &str = "state-failing";
 
 fn notice(word: &'static str, text: String) -> Notice {
     Notice::new(Level::Warn, word, text)
@@ -52,12 +56,15 @@ pub fn refused(doing: &str, path: &str, directory: &str, errno: Errno) -> Notice
         Errno::ENOSPC | Errno::EDQUOT => ("state-full", format!("see what fills the file system: df -h {directory}")),
         Errno::EROFS => {
             let advice = format!("see why it is read-only: dmesg | grep -i remount; findmnt -T {directory}");
-            ("state-read-only", advice)
+            (READ_ONLY, advice)
         }
         Errno::EACCES | Errno::EPERM => {
             ("state-denied", format!("this process runs as user {}: see ls -ld {directory} {path}", geteuid()))
         }
-        _ => ("state-failing", "see what the kernel says of the disk: dmesg | tail".to_owned()),
+        Errno::EIO | Errno::ENXIO | Errno::ENODEV | Errno::EUCLEAN | Errno::EBADMSG | Errno::ETIMEDOUT => {
+            (FAILING, "see what the kernel says of the disk: dmesg | tail".to_owned())
+        }
+        _ => ("state-refused", "it is tried again; see what the kernel says: dmesg | tail".to_owned()),
     };
     notice(word, format!("cannot {doing} {path}: {}; {advice}", cause(&errno.into())))
 }

@@ -1,6 +1,6 @@
 //! Turns a write into a thread that does it: no heartbeat waits for a disk.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -54,7 +54,13 @@ pub fn open(
         ::log::info!(target: "journal-recovered", "{path}: {found}");
     }
     let disk = Arc::new(Mutex::new(disk));
-    let writer = DiskWriter { source, disk, turn: smol::lock::Mutex::default(), told: Cell::default() };
+    let writer = DiskWriter {
+        source,
+        disk,
+        turn: smol::lock::Mutex::default(),
+        told: Cell::default(),
+        failing: RefCell::default(),
+    };
     problem.into_iter().for_each(|problem| writer.tell(&problem));
     Ok((writer, journal, known, control))
 }
@@ -67,7 +73,18 @@ pub struct DiskWriter {
     turn: smol::lock::Mutex<()>,
     /// What was last said of it; a problem is told once, not every ten minutes.
     told: Cell<Option<&'static str>>,
+    failing: RefCell<Option<Failing>>,
 }
+
+/// Writes of the journal in a row, ten seconds and more apart, that failed as on a disk that is broken.
+struct Failing {
+    count: u32,
+    /// As the first one put it.
+    problem: String,
+}
+
+/// One may be by chance.
+const TELLING_FAILURES: u32 = 2;
 
 impl DiskWriter {
     /// Whether whoever looks at the directory may wait for ever.
@@ -80,6 +97,9 @@ impl DiskWriter {
         let _one = self.turn.lock().await;
         let disk = Arc::clone(&self.disk);
         let written = self.source.ask(move || Some(disk.lock().ok()?.write(name, &write))).await;
+        if let (JOURNAL, Ok(Some(written))) = (name, &written) {
+            self.note(written.as_ref().err());
+        }
         match written {
             Ok(Some(Ok(()))) => {
                 self.told.set(None);
@@ -94,11 +114,69 @@ impl DiskWriter {
         }
     }
 
+    /// What is wrong with a disk on which one write after the other fails.
+    pub fn failed_write(&self) -> Option<String> {
+        let failing = self.failing.borrow();
+        failing.as_ref().filter(|failing| failing.count >= TELLING_FAILURES).map(|failing| failing.problem.clone())
+    }
+
+    fn note(&self, problem: Option<&Notice>) {
+        let mut failing = self.failing.borrow_mut();
+        match (problem, failing.as_mut()) {
+            (Some(problem), known) if matches!(problem.word, disk_error::READ_ONLY | disk_error::FAILING) => {
+                match known {
+                    Some(known) => known.count += 1,
+                    None => *failing = Some(Failing { count: 1, problem: problem.text.clone() }),
+                }
+            }
+            _ => *failing = None,
+        }
+    }
+
     fn tell(&self, problem: &Notice) {
         let word = problem.word;
         if self.told.replace(Some(word)) != Some(word) {
             let consequence = "until then what happens is kept in memory only, and so is where the server is found";
             ::log::warn!(target: word, "{problem}; {consequence}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_fails_when_two_writes_in_a_row_do_as_on_one_that_is_broken() {
+        let (disk, ..) = Disk::silent("/state");
+        let writer = DiskWriter {
+            source: Source::new("state-directory", 1),
+            disk: Arc::new(Mutex::new(disk)),
+            turn: smol::lock::Mutex::default(),
+            told: Cell::default(),
+            failing: RefCell::default(),
+        };
+        let end = |errno: Option<Errno>| {
+            let problem = errno.map(|errno| disk_error::refused("write", "/state/journal", "/state", errno));
+            writer.note(problem.as_ref());
+            writer.failed_write()
+        };
+        for broken in [Errno::EIO, Errno::EROFS, Errno::ENXIO, Errno::EUCLEAN] {
+            assert_eq!(end(Some(broken)), None, "one may be by chance");
+            let said = end(Some(Errno::EIO)).unwrap();
+            assert!(said.starts_with(&format!("cannot write /state/journal: {}", cause_of(broken))), "{said}");
+            assert_eq!(end(Some(Errno::EROFS)), Some(said), "it stays the same");
+            assert_eq!(end(None), None);
+        }
+        for other in [Errno::ENOSPC, Errno::EACCES, Errno::ENOENT, Errno::EMFILE] {
+            assert_eq!([end(Some(other)), end(Some(other)), end(Some(other))], [None, None, None], "{other}");
+        }
+        assert_eq!([end(Some(Errno::EIO)), end(Some(Errno::ENOSPC)), end(Some(Errno::EIO))], [None, None, None]);
+    }
+
+    fn cause_of(errno: Errno) -> String {
+        super::super::file::cause(&errno.into())
     }
 }

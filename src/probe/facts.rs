@@ -122,7 +122,8 @@ pub struct Readings {
     pub memory: Fact<MemoryUse>,
     /// The file system that holds the state directory (SRC-8).
     pub node_file_system: Fact<FileSystem>,
-    /// Where that is mounted, if the kernel has made it read-only by itself, as it does after errors; `None`: it has not.
+    /// Where a file system is mounted that the kernel has made read-only by itself, as it does after errors, or why the state
+    /// directory cannot be written; `None`: all can be.
     pub made_read_only: Fact<Option<String>>,
     pub pids: Fact<Pids>,
     /// Each extended resource of the settings, and how many of it there are.
@@ -346,15 +347,6 @@ pub enum MemorySource {
     CgroupV1,
     /// `MemAvailable`, as there is no memory cgroup at the root (D7).
     MemAvailable,
-}
-
-/// The file system of the state directory, and whether a later look at it may never come back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StateDisk {
-    pub file_system: Fact<FileSystem>,
-    pub may_hang: bool,
-    /// Without symbolic links; `None`: not looked for.
-    pub real_path: Option<String>,
 }
 
 /// statvfs of one file system.

@@ -40,14 +40,14 @@ mod wear;
 pub use cloud::complete as complete_by_cloud;
 pub use facts::{
     Absent, ContainerImage, ContainerRuntime, Fact, Facts, Features, FileSystem, HandlerFeatures, Health, KernelPlaces,
-    KernelTrouble, Machine, Network, Readings, RuntimeFeatures, RuntimeHandler, StateDisk, Why,
+    KernelTrouble, Machine, Network, Readings, RuntimeFeatures, RuntimeHandler, Why,
 };
 pub use features::{FeatureFiles, NFD as NFD_PREFIX, as_label, whole_key};
 pub use health::HealthFiles;
 pub use kernel_log::{KernelLogFiles, TASK_HUNG, kernel_reason};
 pub use machine::machine;
 pub use network::{network, within_limit};
-pub use readings::{Asked, ReadingFiles, image_file_system, readings, state_disk};
+pub use readings::{Asked, ReadingFiles, StateDisk, image_file_system, readings, state_disk};
 pub use reset::{LastReset, last_reset};
 pub use root::Root;
 

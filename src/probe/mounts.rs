@@ -1,4 +1,4 @@
-//! Turns `/proc/self/mountinfo` into the files that something other than the kernel answers for, and into the file system that the
+//! Turns the table of mounts into the files that something other than the kernel answers for, and into the file system that the
 //! kernel has made read-only.
 //!
 //! ```text
@@ -8,13 +8,36 @@
 //! ```
 
 use super::attribute::shortened;
-use super::facts::Why;
+use super::facts::{Absent, Fact, Why};
+use super::root::{OpenFile, Root};
 
 pub(super) const MOUNTINFO: &str = "/proc/self/mountinfo";
-/// Kinds of file systems that nobody can write to.
-const READ_ONLY_KINDS: [&str; 5] = ["squashfs", "erofs", "cramfs", "romfs", "iso9660"];
+/// What the first process sees, from which much may be hidden here: systemd makes most of a service's files read-only.
+const MOUNTINFO_OF_FIRST: &str = "/proc/1/mountinfo";
+/// Kinds of file systems that a kernel makes read-only when they fail. Others are so because of what they are.
+const MADE_READ_ONLY: [&str; 11] =
+    ["ext2", "ext3", "ext4", "f2fs", "btrfs", "ubifs", "vfat", "msdos", "exfat", "nilfs2", "bcachefs"];
 
+/// The tables, kept open.
+#[derive(Debug)]
+pub(super) struct MountFiles {
+    /// In which the state directory is found.
+    own: OpenFile,
+    first: OpenFile,
+}
+
+/// What the tables say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct MountStates {
+    /// Where a file system is mounted that the kernel has made read-only.
+    pub made_read_only: Option<String>,
+    /// Somebody wanted nothing to be written to the state directory.
+    pub state_is_protected: bool,
+}
+
+#[derive(Debug)]
 struct Mount<'a> {
+    device: &'a str,
     point: &'a str,
     /// Of the mount: what was asked for.
     options: &'a str,
@@ -23,54 +46,88 @@ struct Mount<'a> {
     system_options: &'a str,
 }
 
-/// Each mount point, with what stands behind it in its line.
-fn points(mountinfo: &str) -> impl Iterator<Item = (&str, &str)> {
+impl MountFiles {
+    pub(super) fn new(root: &Root) -> Fact<MountFiles> {
+        root.has_disks(MOUNTINFO)?;
+        let own = if root.is_own() { MOUNTINFO } else { MOUNTINFO_OF_FIRST };
+        Ok(MountFiles { own: OpenFile::new(own), first: OpenFile::new(MOUNTINFO_OF_FIRST) })
+    }
+
+    /// `state_path`: without symbolic links.
+    pub(super) fn look(&mut self, root: &Root, page: &mut [u8], state_path: &str) -> Fact<MountStates> {
+        // Of a machine that hides its processes nothing more is known than what is seen from here.
+        let of_first = self.first.read_table(root, page).ok().and_then(|table| any_made_read_only(&table));
+        let own = self.own.read_table(root, page)?;
+        let holder = holder(&own, state_path).map_err(|why| Absent::new(&self.own.path, why))?;
+        let of_state = || holder.is_made_read_only().then(|| holder.point.to_owned());
+        Ok(MountStates { made_read_only: of_first.or_else(of_state), state_is_protected: has(holder.options, "ro") })
+    }
+}
+
+impl Mount<'_> {
+    /// Who mounts read-only, or remounts so, sets the option of the mount as well. A kernel that meets an error leaves that alone,
+    /// and says `ro` of the file system (ext4 before Linux 6.12 or so, FAT, f2fs, Btrfs, UBIFS) or `emergency_ro` (later ext4),
+    /// or `shutdown`, with which not even what is in memory gets there any more.
+    fn is_made_read_only(&self) -> bool {
+        let of_system = |option| has(self.system_options, option);
+        let is_made = of_system("emergency_ro") || of_system("shutdown") || of_system("ro") && !has(self.options, "ro");
+        is_made && MADE_READ_ONLY.contains(&self.kind)
+    }
+}
+
+fn has(options: &str, wanted: &str) -> bool {
+    options.split(',').any(|option| option == wanted)
+}
+
+/// Each mount, as far as the first five fields of its line, and what follows.
+fn lines(mountinfo: &str) -> impl Iterator<Item = (&str, &str, &str)> {
     mountinfo.split('\n').filter_map(|line| {
-        // Few of them are looked at any further, and this is read every minute.
-        let mut spaces = line.bytes().enumerate().filter(|(_, byte)| *byte == b' ').map(|(place, _)| place);
-        let (begin, end) = (spaces.nth(3)? + 1, spaces.next()?);
-        Some((line.get(begin..end)?, line.get(end + 1..)?))
+        let mut fields = line.splitn(6, ' ');
+        let (device, point) = (fields.nth(2)?, fields.nth(1)?);
+        Some((device, point, fields.next()?))
     })
 }
 
-fn mount<'a>((point, rest): (&'a str, &'a str)) -> Option<Mount<'a>> {
+fn mount<'a>((device, point, rest): (&'a str, &'a str, &'a str)) -> Option<Mount<'a>> {
     let mut fields = rest.split(' ');
     let options = fields.next()?;
     fields.find(|field| *field == "-")?;
-    Some(Mount { point, options, kind: fields.next()?, system_options: fields.nth(1)? })
+    Some(Mount { device, point, options, kind: fields.next()?, system_options: fields.nth(1)? })
 }
 
 /// Where LXC puts numbers of the container in place of the machine's, each once.
 pub(super) fn of_lxcfs(mountinfo: &str) -> Vec<&str> {
     let is_kernels = |point: &str| matches!(point.split('/').nth(1), Some("proc" | "sys"));
     let of_lxcfs =
-        points(mountinfo).filter_map(mount).filter(|mount| mount.kind == "fuse.lxcfs" && is_kernels(mount.point));
+        lines(mountinfo).filter_map(mount).filter(|mount| mount.kind == "fuse.lxcfs" && is_kernels(mount.point));
     let mut found: Vec<&str> = of_lxcfs.map(|mount| mount.point).collect();
     found.sort_unstable();
     found.dedup();
     found
 }
 
-/// Where the file system that holds `path` is mounted, if it is read-only though nobody asked for that.
-///
-/// Who mounts read-only, or remounts so, sets the option of the mount as well. A kernel that meets an error leaves that alone,
-/// and says `ro` of the file system (ext4 before Linux 6.12 or so, FAT, f2fs, Btrfs, UBIFS) or `emergency_ro` (later ext4).
-pub(super) fn made_read_only(mountinfo: &str, path: &str) -> Result<Option<String>, Why> {
+/// Of each file system the first mount says what was wanted of it; others show parts of it elsewhere, to containers as well.
+fn any_made_read_only(mountinfo: &str) -> Option<String> {
+    let all = || lines(mountinfo).filter_map(mount);
+    let is_made = |found: &Mount| {
+        let first = all().find(|first| first.device == found.device);
+        found.is_made_read_only() && first.is_some_and(|first| first.is_made_read_only())
+    };
+    all().find(is_made).map(|found| found.point.to_owned())
+}
+
+/// The mount that holds `path`.
+fn holder<'a>(mountinfo: &'a str, path: &str) -> Result<Mount<'a>, Why> {
     let path = [("\\", "\\134"), (" ", "\\040"), ("\t", "\\011"), ("\n", "\\012")]
         .iter()
         .fold(path.to_owned(), |path, (plain, escaped)| path.replace(plain, escaped));
-    let holds = |(point, _): &(&str, &str)| {
+    let holds = |(_, point, _): &(&str, &str, &str)| {
         let rest = path.strip_prefix(point.trim_end_matches('/'));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     // Of several the deepest, and of those at one point the last, which covers the others.
-    let Some(mount) = points(mountinfo).filter(holds).filter_map(mount).max_by_key(|mount| mount.point.len()) else {
-        return Err(Why::Malformed(format!("no mount holds {:?}", shortened(&path))));
-    };
-    let has = |options: &str, wanted: &str| options.split(',').any(|option| option == wanted);
-    let is_read_only = has(mount.system_options, "emergency_ro")
-        || has(mount.system_options, "ro") && !has(mount.options, "ro") && !READ_ONLY_KINDS.contains(&mount.kind);
-    Ok(is_read_only.then(|| mount.point.to_owned()))
+    let found = lines(mountinfo).filter(holds).filter_map(mount).max_by_key(|mount| mount.point.len());
+    found.ok_or_else(|| Why::Malformed(format!("no mount holds {:?}", shortened(&path))))
 }
 
 #[cfg(test)]
@@ -94,6 +151,12 @@ mod tests {
         assert!(of_lxcfs("").is_empty());
     }
 
+    /// Of the file system that holds it: where it is, if the kernel has made it read-only.
+    fn of_state(mountinfo: &str, path: &str) -> Result<Option<String>, Why> {
+        let holder = holder(mountinfo, path)?;
+        Ok(holder.is_made_read_only().then(|| holder.point.to_owned()))
+    }
+
     #[test]
     fn a_file_system_that_became_read_only_by_itself_is_told_from_one_that_was_mounted_so() {
         let table = |options: &str, kind: &str, system: &str| {
@@ -103,27 +166,57 @@ mod tests {
                  43 42 0:30 / /var/library rw - tmpfs tmpfs rw\n"
             )
         };
-        let at = |table: &str| made_read_only(table, "/var/lib/nodepulse");
+        let at = |table: &str| {
+            let of_state = of_state(table, "/var/lib/nodepulse");
+            assert_eq!(of_state, Ok(any_made_read_only(table)), "{table}");
+            of_state
+        };
         for (options, kind, system, expected) in [
             ("rw,relatime", "ext4", "rw,errors=remount-ro", None),
             ("rw,relatime", "ext4", "ro,errors=remount-ro", Some("/var")),
             ("rw,relatime", "ext4", "rw,errors=remount-ro,emergency_ro", Some("/var")),
+            ("rw,relatime", "ext4", "rw,shutdown", Some("/var")),
             ("ro,relatime", "ext4", "ro", None),
             ("ro,relatime", "ext4", "rw", None),
             ("ro,relatime", "ext4", "ro,emergency_ro", Some("/var")),
             ("rw,relatime", "squashfs", "ro,errors=continue", None),
+            ("rw,relatime", "overlay", "ro,lowerdir=/a:/b", None),
+            ("rw,relatime", "udf", "ro,iocharset=utf8", None),
             ("rw,relatime", "f2fs", "ro,errors=remount-ro", Some("/var")),
+            ("rw,relatime", "ubifs", "ro,assert=read-only,ubi=0,vol=1", Some("/var")),
             ("rw,relatime", "ext4", "rw,errors=remount-ro,data=ro", None),
         ] {
             assert_eq!(at(&table(options, kind, system)), Ok(expected.map(str::to_owned)), "{options} {kind} {system}");
         }
         let covered = table("rw", "ext4", "ro") + "44 20 179:4 / /var rw - ext4 /dev/sda1 rw\n";
-        assert_eq!(at(&covered), Ok(None), "the last mount at a point covers the others");
+        assert_eq!(of_state(&covered, "/var/lib/nodepulse"), Ok(None), "the last mount at a point covers the others");
         let root = "20 1 179:2 / / rw,noatime - ext4 /dev/mmcblk0p2 ro\n";
-        assert_eq!(made_read_only(root, "/"), Ok(Some("/".to_owned())));
-        assert_eq!(made_read_only(root, "/var/lib"), Ok(Some("/".to_owned())));
+        assert_eq!(of_state(root, "/"), Ok(Some("/".to_owned())));
+        assert_eq!(of_state(root, "/var/lib"), Ok(Some("/".to_owned())));
         let blank = "45 1 8:1 / /media/my\\040disk rw - vfat /dev/sda1 ro\n";
-        assert_eq!(made_read_only(blank, "/media/my disk/state"), Ok(Some("/media/my\\040disk".to_owned())));
-        assert_eq!(made_read_only(blank, "/var").unwrap_err().word(), "malformed");
+        assert_eq!(of_state(blank, "/media/my disk/state"), Ok(Some("/media/my\\040disk".to_owned())));
+        assert_eq!(of_state(blank, "/var").unwrap_err().word(), "malformed");
+    }
+
+    #[test]
+    fn of_all_file_systems_the_one_is_named_that_the_kernel_has_made_read_only_and_not_one_that_somebody_did() {
+        let table = |var: &str| {
+            format!(
+                "20 1 179:2 / / rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw\n\
+                 21 20 179:1 / /boot ro - vfat /dev/mmcblk0p1 ro\n\
+                 42 20 179:3 / /var {var}\n\
+                 50 20 179:3 /lib/containers /srv/containers rw - ext4 /dev/mmcblk0p3 ro\n\
+                 51 20 179:3 /lib/certificates /srv/certificates ro - ext4 /dev/mmcblk0p3 ro\n"
+            )
+        };
+        let by_kernel = table("rw - ext4 /dev/mmcblk0p3 ro,errors=remount-ro");
+        assert_eq!(any_made_read_only(&by_kernel), Some("/var".to_owned()));
+        assert_eq!(
+            any_made_read_only(&table("ro - ext4 /dev/mmcblk0p3 ro")),
+            None,
+            "parts of it are mounted elsewhere"
+        );
+        let hostile = "1 2 3\n\n20 1 179:2 / / rw\n20 1 179:2 / / rw - ext4\n - - - - - -\n";
+        assert_eq!(any_made_read_only(hostile), None);
     }
 }

@@ -1,15 +1,14 @@
 //! Turns meminfo, the root cgroup, loadavg and statvfs into what pressure is judged from, with few system calls.
 
 use super::facts::{
-    Absent, Fact, FileSystem, Health, KernelPlaces, Machine, MemorySource, MemoryUse, Pids, Readings, StateDisk, Why,
-    first_known,
+    Absent, Fact, FileSystem, Health, KernelPlaces, Machine, MemorySource, MemoryUse, Pids, Readings, Why, first_known,
 };
 use super::health::HealthFiles;
 use super::kernel_log::KernelLogFiles;
 use super::memory::MEMINFO;
-use super::mounts::MOUNTINFO;
+use super::mounts::{MOUNTINFO, MountFiles, MountStates};
 use super::root::{OpenFile, Root};
-use super::{machine, memory, mounts, pids, resources};
+use super::{machine, memory, pids, resources};
 use crate::config::settings::ExtendedResources;
 use crate::config::text_map::TextMap;
 use crate::config::{Settings, limits};
@@ -51,6 +50,17 @@ impl Asked {
     }
 }
 
+/// The file system of the state directory, and whether a later look at it may never come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateDisk {
+    pub file_system: Fact<FileSystem>,
+    pub may_hang: bool,
+    /// Without symbolic links; `None`: not looked for.
+    pub real_path: Option<String>,
+    /// What went wrong, where one write after the other fails as on a disk that is broken.
+    pub failed_write: Option<String>,
+}
+
 /// What a look at the board finds, asked or not.
 pub fn readings(root: &Root, settings: &Settings) -> Readings {
     let asked = Asked { pids: true, ..Asked::by(settings) };
@@ -69,7 +79,7 @@ pub fn state_disk(root: &Root, state_directory: &str, is_new: bool) -> StateDisk
     }
     let found = is_new.then(|| root.nearest_existing(state_directory));
     let may_hang = found.is_some_and(|found| root.may_hang(found));
-    StateDisk { file_system, may_hang, real_path: found.and_then(|found| root.real_path(found)) }
+    StateDisk { file_system, may_hang, real_path: found.and_then(|found| root.real_path(found)), failed_write: None }
 }
 
 /// The file system that a runtime keeps its images in. Asked in the loop itself: no runtime keeps them on a network.
@@ -81,7 +91,7 @@ pub fn image_file_system(root: &Root, path: &str) -> Fact<FileSystem> {
 ///
 /// A reading is two system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing), and
 /// `statvfs` of the disk. Where PIDs are judged it is three more, four for each folder in which extended resources are counted,
-/// once a minute two `pread` for the mounts, once in ten minutes one for the list of CPUs, and once an hour about ten.
+/// once a minute four `pread` for the mounts, once in ten minutes one for the list of CPUs, and once an hour about ten.
 #[derive(Debug)]
 pub struct ReadingFiles {
     root: Root,
@@ -96,8 +106,8 @@ pub struct ReadingFiles {
     upgrades: Every,
     /// Where the state directory is, as soon as that is known.
     state_path: Option<String>,
-    mounts: Fact<OpenFile>,
-    made_read_only: Fact<Option<String>>,
+    mounts: Fact<MountFiles>,
+    mount_states: Fact<MountStates>,
     /// Room for one file.
     page: Box<[u8]>,
     /// What stays the same until the next boot, unless somebody writes to it.
@@ -131,8 +141,8 @@ impl ReadingFiles {
             cpus: Cpus { present, counted: None, changed: None, looks: Every::TEN_MINUTES.after(now) },
             upgrades: Every::HOUR.after(now),
             state_path: None,
-            mounts: root.mounts(),
-            made_read_only: Ok(None),
+            mounts: MountFiles::new(root),
+            mount_states: Ok(MountStates::default()),
             page: vec![0; limits::ATTRIBUTE_BYTES].into_boxed_slice(),
             refreshes: Every::HOUR.after(now),
             mount_looks: Every::MINUTE.after(now),
@@ -151,9 +161,10 @@ impl ReadingFiles {
         let is_new = disk.real_path.is_some();
         self.state_path = disk.real_path.or(self.state_path.take());
         if self.mount_looks.is_due(now) || is_new {
-            self.made_read_only = self.look_at_mounts();
+            self.mount_states = self.look_at_mounts();
         }
-        let (node_file_system, made_read_only) = (disk.file_system, self.made_read_only.clone());
+        let node_file_system = disk.file_system;
+        let made_read_only = made_read_only(self.mount_states.as_ref(), disk.failed_write);
         let pids = if asked.pids { self.pids() } else { Err(Absent::new(LOADAVG, Why::Unasked)) };
         let extended_resources = resources::count(&self.root, &asked.extended_resources);
         let (container_runtime, image_file_system, health) = (None, None, Health::default());
@@ -201,12 +212,10 @@ impl ReadingFiles {
         is_other
     }
 
-    fn look_at_mounts(&mut self) -> Fact<Option<String>> {
-        let ReadingFiles { root, page, mounts, .. } = self;
-        let mountinfo = mounts.as_mut().map_err(|absent| absent.clone())?.read_table(root, page)?;
+    fn look_at_mounts(&mut self) -> Fact<MountStates> {
         let unknown = || Why::Malformed("which mount holds the state directory is not known".to_owned());
-        let path = self.state_path.as_deref().ok_or_else(unknown);
-        path.and_then(|path| mounts::made_read_only(&mountinfo, path)).map_err(|why| Absent::new(MOUNTINFO, why))
+        let path = self.state_path.as_deref().ok_or_else(|| Absent::new(MOUNTINFO, unknown()))?;
+        self.mounts.as_mut().map_err(|absent| absent.clone())?.look(&self.root, &mut self.page, path)
     }
 
     fn refresh(&mut self) {
@@ -257,6 +266,15 @@ impl ReadingFiles {
         };
         let used = pids::threads_in_use(loadavg.read(root, page)?);
         Ok(Pids { limit, used: used.map_err(|why| Absent::new(LOADAVG, why))? })
+    }
+}
+
+/// By the tables of mounts, or by what writing led to: not every kernel says `emergency_ro`.
+fn made_read_only(mounts: Result<&MountStates, &Absent>, failed_write: Option<String>) -> Fact<Option<String>> {
+    match mounts {
+        Ok(MountStates { made_read_only: Some(point), .. }) => Ok(Some(point.clone())),
+        Ok(mounts) => Ok(failed_write.filter(|_| !mounts.state_is_protected)),
+        Err(absent) => failed_write.map(Some).ok_or_else(|| absent.clone()),
     }
 }
 

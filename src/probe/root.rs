@@ -18,7 +18,6 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::attribute;
 use super::facts::{Absent, Fact, FileSystem, Why, first_known};
-use super::mounts::MOUNTINFO;
 use crate::config::limits;
 
 /// The directory that every path of the probe is below: `/`, the mounted root of a host, or a capture of a machine.
@@ -201,15 +200,9 @@ impl Root {
     }
 
     /// A capture has files of a machine, but none of its disks.
-    fn has_disks(&self, path: &str) -> Fact<()> {
+    pub(super) fn has_disks(&self, path: &str) -> Fact<()> {
         let why = || Why::Implausible("the disk of a capture is not the machine's".to_owned());
         if self.kind == Kind::Capture { Err(Absent::new(path, why())) } else { Ok(()) }
-    }
-
-    /// The table of what is mounted: as the first process of a host sees it, or this one.
-    pub(super) fn mounts(&self) -> Fact<OpenFile> {
-        let path = if self.kind == Kind::Mounted { "/proc/1/mountinfo" } else { MOUNTINFO };
-        self.has_disks(path).map(|()| OpenFile::new(path))
     }
 
     /// `path`, which exists, without symbolic links, below the root.

@@ -3,8 +3,8 @@
 use std::fs;
 
 use nodepulse::config::Settings;
-use nodepulse::probe::facts::{MemorySource, MemoryUse, Pids, Readings, StateDisk};
-use nodepulse::probe::{Absent, Asked, Machine, ReadingFiles, Root, Why, facts};
+use nodepulse::probe::facts::{MemorySource, MemoryUse, Pids, Readings};
+use nodepulse::probe::{Absent, Asked, Machine, ReadingFiles, Root, StateDisk, Why, facts};
 use nodepulse::time::Up;
 
 use super::{STATE_DIRECTORY, Scratch};
@@ -25,7 +25,7 @@ fn open(board: &Scratch) -> ReadingFiles {
 }
 
 fn no_disk() -> StateDisk {
-    StateDisk { file_system: Err(Absent::new("/", Why::Unasked)), may_hang: false, real_path: None }
+    StateDisk { file_system: Err(Absent::new("/", Why::Unasked)), may_hang: false, real_path: None, failed_write: None }
 }
 
 /// Without the disk, which few of these tests are about.

@@ -1,10 +1,11 @@
-//! Turns errors of a real file system into the fact that the kernel has made it read-only.
+//! Turns errors of a real file system into the fact that the kernel has made it read-only, or that it takes no writes.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
-use nodepulse::probe::{Asked, ReadingFiles, Root, state_disk};
+use nodepulse::probe::{Asked, ReadingFiles, Root, StateDisk, state_disk};
 use nodepulse::time::Up;
 
 use super::Scratch;
@@ -43,16 +44,20 @@ impl Ext4 {
 
     /// What a process says that starts now.
     fn made_read_only(&self) -> Option<String> {
-        let root = Root::new("/");
-        let directory = format!("{}/lib/nodepulse", self.point());
-        let disk = state_disk(&root, &directory, true);
-        ReadingFiles::open(&root, Up::BOOT).read(disk, &Asked::default(), Up::BOOT).made_read_only.unwrap()
+        found(&format!("{}/lib/nodepulse", self.point()), None)
     }
+}
+
+/// The same of a process with this state directory, whose writes ended so.
+fn found(state_directory: &str, failed_write: Option<&str>) -> Option<String> {
+    let root = Root::new("/");
+    let disk = StateDisk { failed_write: failed_write.map(str::to_owned), ..state_disk(&root, state_directory, true) };
+    ReadingFiles::open(&root, Up::BOOT).read(disk, &Asked::default(), Up::BOOT).made_read_only.unwrap()
 }
 
 impl Drop for Ext4 {
     fn drop(&mut self) {
-        let _ = run("umount", &[&self.point()]);
+        let _ = run("umount", &["--lazy", &self.point()]);
     }
 }
 
@@ -62,7 +67,11 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(text()) }
 }
 
+/// One after the other: each sees what all have mounted.
+static MOUNTED: Mutex<()> = Mutex::new(());
+
 fn with_ext4(test: &str, judge: impl Fn(&Ext4) -> Result<(), String>) {
+    let _one = MOUNTED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(why) = Ext4::mount(test).and_then(|ext4| judge(&ext4)) {
         leave_out(test, &why);
     }
@@ -99,6 +108,29 @@ fn a_running_process_notices_it_within_a_minute_and_whatever_the_way_to_the_dire
         let looks = (1..=20).find(|_| look(false).is_some());
         assert!(looks.is_some_and(|looks| looks <= 6), "{looks:?}");
         assert_eq!(look(false), Some(ext4.point()));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_system_with_errors_is_seen_wherever_the_state_directory_is() {
+    with_ext4("errors-elsewhere", |ext4| {
+        let elsewhere = ext4.scratch.0.display().to_string();
+        assert_eq!(found(&elsewhere, None), None);
+        ext4.damage()?;
+        assert_eq!(found(&elsewhere, None), Some(ext4.point()));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_disk_that_takes_no_writes_is_told_unless_nobody_is_to_write_to_it() {
+    with_ext4("failing-writes", |ext4| {
+        let state_directory = format!("{}/lib/nodepulse", ext4.point());
+        let failed = "cannot write it: Input/output error";
+        assert_eq!(found(&state_directory, Some(failed)).as_deref(), Some(failed));
+        run("mount", &["-o", "remount,ro", &ext4.point()])?;
+        assert_eq!(found(&state_directory, Some("cannot write it: Read-only file system")), None);
         Ok(())
     });
 }

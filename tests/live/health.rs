@@ -15,6 +15,7 @@ pub fn cases() -> Vec<Case> {
     cases![
         &[Need::Root],
         a_state_directory_that_becomes_read_only_is_a_condition_until_it_can_be_written_again,
+        a_disk_that_gives_errors_is_a_condition_though_its_mount_looks_well,
         a_board_that_is_too_hot_on_too_weak_a_supply_says_so,
     ]
 }
@@ -60,6 +61,51 @@ impl Drop for FileSystem {
     }
 }
 
+/// A disk that can lose all its blocks, and get them back. No journal of its file system notices that.
+struct FailingDisk {
+    image: PathBuf,
+    whole: PathBuf,
+    point: PathBuf,
+    device: String,
+}
+
+impl FailingDisk {
+    fn mount(node: &NodeIdentity) -> Result<FailingDisk> {
+        let [image, whole, point] = ["image", "whole", "disk"].map(|name| node.dir.join(name));
+        fs::File::create(&image).and_then(|file| file.set_len(4 << 20)).map_err(|e| e.to_string())?;
+        fs::create_dir_all(&point).map_err(|e| e.to_string())?;
+        let (image_path, point_path) = (image.display().to_string(), point.display().to_string());
+        let output = Command::new("losetup").args(["--find", "--show", &image_path]).output();
+        let device = String::from_utf8_lossy(&output.map_err(|e| e.to_string())?.stdout).trim().to_owned();
+        let disk = FailingDisk { image, whole, point, device };
+        run("mkfs.ext4", &["-q", "-F", "-O", "^has_journal", &disk.device])?;
+        run("mount", &["-t", "ext4", "-o", "errors=continue", &disk.device, &point_path])?;
+        Ok(disk)
+    }
+
+    fn lose_blocks(&self) -> Result<()> {
+        fs::copy(&self.image, &self.whole).map_err(|e| e.to_string())?;
+        fs::File::options()
+            .write(true)
+            .open(&self.image)
+            .and_then(|image| image.set_len(0))
+            .map_err(|e| e.to_string())?;
+        run("losetup", &["--set-capacity", &self.device])
+    }
+
+    fn find_blocks(&self) -> Result<()> {
+        fs::copy(&self.whole, &self.image).map_err(|e| e.to_string())?;
+        run("losetup", &["--set-capacity", &self.device])
+    }
+}
+
+impl Drop for FailingDisk {
+    fn drop(&mut self) {
+        let _ = run("umount", &["--lazy", &self.point.display().to_string()]);
+        let _ = run("losetup", &["--detach", &self.device]);
+    }
+}
+
 fn wait_for(cluster: &Cluster, node: &NodeIdentity, kind: &str, expected: [&str; 2]) -> Result<Value> {
     wait_for_node(cluster, node, &format!("{kind} {expected:?}"), A_MINUTE_AND_MORE, |found| {
         let found = condition(found, kind)?;
@@ -91,6 +137,38 @@ fn a_state_directory_that_becomes_read_only_is_a_condition_until_it_can_be_writt
     second.check()
 }
 
+fn a_disk_that_gives_errors_is_a_condition_though_its_mount_looks_well(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("failing-disk")?;
+    let disk = FailingDisk::mount(&node)?;
+    let state = disk.point.join("nodepulse").display().to_string();
+    let alarm = [("hwmon/hwmon0/name", "rpi_volt"), ("hwmon/hwmon0/in0_lcrit_alarm", "0")];
+    let files = alarm.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
+    let mut agent = Launch::quick(&node).set("stateDirectory", &state).folder("/sys/class", files).start(cluster)?;
+    wait_until_ready(cluster, &node)?;
+    wait_for(cluster, &node, "Undervoltage", ["False", "VoltageOK"])?;
+    wait_for(cluster, &node, "ReadonlyFilesystem", ["False", "FilesystemIsNotReadOnly"])?;
+    disk.lose_blocks()?;
+    // Something to write.
+    let folder = folder_of_sensors(&node)?;
+    fs::write(folder.join("hwmon/hwmon0/in0_lcrit_alarm"), "1\n").map_err(|e| e.to_string())?;
+    wait_for(cluster, &node, "Undervoltage", ["True", "UndervoltageDetected"])?;
+    let broken = wait_for(cluster, &node, "ReadonlyFilesystem", ["True", "FilesystemIsReadOnly"])?;
+    let message = broken["message"].as_str().unwrap_or_default();
+    let begin = format!("Filesystem is read-only: cannot write {state}/journal");
+    assert!(message.starts_with(&begin) && message.contains("Input/output error"), "{message}");
+    wait_for_event(cluster, &node, "FilesystemIsReadOnly")?;
+    disk.find_blocks()?;
+    wait_for(cluster, &node, "ReadonlyFilesystem", ["False", "FilesystemIsNotReadOnly"])?;
+    agent.wait_for_line(&["journal-writable"], A_MINUTE_AND_MORE)?;
+    agent.check()
+}
+
+/// That an agent has in the place of this machine's.
+fn folder_of_sensors(node: &NodeIdentity) -> Result<PathBuf> {
+    let folders = fs::read_dir(&node.dir).map_err(|e| e.to_string())?.flatten().map(|entry| entry.path());
+    { folders }.find(|path| path.display().to_string().ends_with("-folder-0")).ok_or("no folder of sensors".to_owned())
+}
+
 fn a_board_that_is_too_hot_on_too_weak_a_supply_says_so(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("sensors")?;
     let texts = [
@@ -108,9 +186,7 @@ fn a_board_that_is_too_hot_on_too_weak_a_supply_says_so(cluster: &Cluster) -> Re
     wait_until_ready(cluster, &node)?;
     wait_for(cluster, &node, "Undervoltage", ["False", "VoltageOK"])?;
     wait_for(cluster, &node, "ThermalThrottled", ["False", "TemperatureOK"])?;
-    let folder = fs::read_dir(&node.dir).map_err(|e| e.to_string())?.flatten().map(|entry| entry.path());
-    let folder =
-        { folder }.find(|path| path.display().to_string().ends_with("-folder-0")).ok_or("no folder of sensors")?;
+    let folder = folder_of_sensors(&node)?;
     for (file, text) in [("hwmon/hwmon0/in0_lcrit_alarm", "1\n"), ("thermal/thermal_zone0/temp", "80918\n")] {
         fs::write(folder.join(file), text).map_err(|e| e.to_string())?;
     }

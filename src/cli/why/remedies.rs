@@ -72,8 +72,8 @@ pub static REMEDIES: &[Remedy] = &[
         "nothing: it ends by itself; nodepulse back ends it now",
     ]),
     of_board("ReadonlyFilesystem", &["read-only"], [
-        "/proc/self/mountinfo: the mount of stateDirectory",
-        "an ro that the kernel has set since it was mounted, as it does after errors",
+        "the tables of mounts in /proc, once a minute, and what becomes of writes to stateDirectory",
+        "a file system that the kernel has made read-only since it was mounted, as it does after errors, or two writes in a row that failed",
         "dmesg says which errors; save what is needed, run fsck on it from elsewhere, and replace a card that goes on failing",
     ]),
     of_board("FilesystemCorruptionProblem", &["errors"], [
@@ -108,7 +108,7 @@ pub static REMEDIES: &[Remedy] = &[
     ]),
     of_board("StorageWearHigh", &["wear"], [
         "the eMMC in /sys/block, the UFS, or the raw flash in /sys/class/ubi: how much of its life and of its spare blocks is used up",
-        "conditions: StorageWearHigh in percent, 90 by default, 80 for raw flash; it never recovers",
+        "conditions: StorageWearHigh in percent, 90 by default, 80 for raw flash; it recovers with other storage, UncorrectableEcc with the next boot",
         "replace the storage, or the board, before it becomes read-only",
     ]),
     of_board("UplinkDegraded", &["uplink"], [

@@ -41,6 +41,7 @@ impl Shared {
                 self.name_looked_up.raised().await;
             }
             let disk = self.read_disk(&board, disk_may_hang).await;
+            let disk = StateDisk { failed_write: self.disk.failed_write(), ..disk };
             disk_may_hang = disk.may_hang;
             let health = sensors.read(&self.reactor).await;
             if self.look_for_features(&mut features, &mut board.machine).await {
@@ -74,7 +75,12 @@ impl Shared {
         let asked = self.disk_source.ask(move || read(true));
         let answer = self.reactor.before(clock::up() + DISK_PATIENCE, asked).await.and_then(Result::ok);
         let silent = || Err(Absent::new(&board.state_directory, Why::Errno(ETIMEDOUT)));
-        answer.unwrap_or_else(|| StateDisk { file_system: silent(), may_hang: true, real_path: None })
+        answer.unwrap_or_else(|| StateDisk {
+            file_system: silent(),
+            may_hang: true,
+            real_path: None,
+            failed_write: None,
+        })
     }
 
     /// The board is to be looked at, and its container runtime to be told that of the addresses of pods.
