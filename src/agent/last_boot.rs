@@ -10,7 +10,7 @@ use crate::journal::record::cut;
 use crate::journal::{BootId, Happened, Record, Status};
 use crate::node::rules::{self, LastBoot};
 use crate::probe::LastReset;
-use crate::time::{Now, Up, Wall};
+use crate::time::{Now, Up};
 
 const KIND: &str = "UnexpectedReboot";
 
@@ -21,10 +21,10 @@ impl Shared {
     /// This process begins. `is_first`: of this boot, as far as the journal knows.
     pub(super) fn begin_run(&mut self, is_first: bool, reset: &LastReset, now: Now) {
         let boot = self.records.journal().boot();
-        let former = self.records.begin_run(now).filter(|former| former.boot != boot);
+        let former = self.records.begin_run(now).filter(|former| former.at.boot != boot);
         let former = former.filter(|_| self.records.announced().is_none() && !self.settings.is_condition_off(KIND));
         self.last_boot = if let Some(former) = former {
-            let reason = reason_of(reset, former.wall);
+            let reason = reason_of(reset, &former);
             let what = Happened::ConditionChanged {
                 condition: cut(KIND),
                 from: Status::False,
@@ -47,12 +47,17 @@ impl Shared {
     }
 }
 
-/// Why a board went down under a process that began then. A dump from before that is of a panic that was told already; a watchdog
-/// that says it was itself may have ended a panic.
-fn reason_of(reset: &LastReset, began: Option<Wall>) -> &'static str {
-    let is_panic = reset.panic_dumped_at.zip(began).is_some_and(|(dumped_at, began)| dumped_at > began);
-    let is_watchdogs = reset.reason == "WatchdogReset";
-    rules::reboot_reason(if is_panic && !is_watchdogs { "KernelPanic" } else { &reset.reason })
+/// Why a board went down under the process of this record. A dump from before that is of a panic that was told already; a watchdog
+/// that says it was itself may have ended a panic. Where nothing says what it was, it was what the board was at risk of.
+fn reason_of(reset: &LastReset, run: &Record) -> &'static str {
+    let is_panic = reset.panic_dumped_at.zip(run.at.wall).is_some_and(|(dumped_at, began)| dumped_at > began);
+    let reason = match (&run.what, reset.reason.as_str()) {
+        (_, "WatchdogReset") => "WatchdogReset",
+        _ if is_panic => "KernelPanic",
+        (Happened::ProcessRuns { risk }, "") => risk,
+        (_, reason) => reason,
+    };
+    rules::reboot_reason(reason)
 }
 
 /// What one of this condition says, whose reason nobody reads again. Behind one of an earlier boot that waits, one of this boot
@@ -70,21 +75,30 @@ fn recorded(record: &Record, boot: BootId) -> Option<LastBoot> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::{Moment, Sequence};
+    use crate::time::Wall;
 
     #[test]
     fn a_dump_of_this_run_says_that_the_kernel_panicked_unless_a_watchdog_ended_it() {
         let at = |seconds| Some(Wall::from_unix_seconds(seconds));
-        for (reason, dumped_at, began, expected) in [
-            ("", None, at(100), "Unknown"),
-            ("", at(99), at(100), "Unknown"),
-            ("", at(101), at(100), "KernelPanic"),
-            ("PowerLoss", at(101), at(100), "KernelPanic"),
-            ("PowerLoss", at(99), at(100), "PowerLoss"),
-            ("WatchdogReset", at(101), at(100), "WatchdogReset"),
-            ("", at(101), None, "Unknown"),
+        for (reason, dumped_at, began, risk, expected) in [
+            ("", None, at(100), "", "Unknown"),
+            ("", at(99), at(100), "", "Unknown"),
+            ("", at(101), at(100), "", "KernelPanic"),
+            ("PowerLoss", at(101), at(100), "", "KernelPanic"),
+            ("PowerLoss", at(99), at(100), "", "PowerLoss"),
+            ("WatchdogReset", at(101), at(100), "", "WatchdogReset"),
+            ("", at(101), None, "", "Unknown"),
+            ("", None, at(100), "PowerLoss", "PowerLoss"),
+            ("", at(101), at(100), "PowerLoss", "KernelPanic"),
+            ("WatchdogReset", None, at(100), "PowerLoss", "WatchdogReset"),
+            ("Overheated", None, at(100), "PowerLoss", "Overheated"),
+            ("", None, at(100), "what a later version writes", "Unknown"),
         ] {
             let reset = LastReset { reason: reason.to_owned(), panic_dumped_at: dumped_at };
-            assert_eq!(reason_of(&reset, began), expected, "{reset:?} {began:?}");
+            let at = Moment { boot: BootId(1), up: Up::BOOT, wall: began };
+            let run = Record { sequence: Sequence(1), at, what: Happened::ProcessRuns { risk: cut(risk) } };
+            assert_eq!(reason_of(&reset, &run), expected, "{reset:?} {run:?}");
         }
     }
 }

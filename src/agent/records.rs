@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::clock::apart;
 use super::notice::{Level, Notice};
+use crate::journal::record::{Text, cut};
 use crate::journal::{Happened, Journal, Moment, Record, Sequence, Write};
 use crate::probe::KernelPlaces;
 use crate::time::{Now, Up, Wall};
@@ -92,24 +93,32 @@ impl Records {
         self.end(|what| matches!(what, Happened::AbsenceAnnounced { .. })).is_some()
     }
 
-    /// What holds until something ends it does so no more: of this kind there is never more than one. Answers in which boot it began.
-    fn end(&mut self, is_it: fn(&Happened) -> bool) -> Option<Moment> {
-        let found = self.waiting().find(|record| is_it(&record.what));
-        let (sequence, at) = found.map(|record| (record.sequence, record.at))?;
-        self.journal.take_back(sequence);
-        Some(at)
+    /// What holds until something ends it does so no more: of this kind there is never more than one. Answers its record.
+    fn end(&mut self, is_it: fn(&Happened) -> bool) -> Option<Record> {
+        let found = self.waiting().find(|record| is_it(&record.what)).cloned()?;
+        self.journal.take_back(found.sequence);
+        Some(found)
     }
 
-    /// A process begins, or goes on. Answers when the one began that nobody had told to stop.
-    pub(super) fn begin_run(&mut self, now: Now) -> Option<Moment> {
+    /// A process begins, or goes on. Answers the record of one that nobody had told to stop.
+    pub(super) fn begin_run(&mut self, now: Now) -> Option<Record> {
         let former = self.end_run();
-        self.record(now, Happened::ProcessRuns);
+        self.record(now, Happened::ProcessRuns { risk: Text::new() });
         former
     }
 
-    /// Somebody has told the process to stop. Answers when it began.
-    pub(super) fn end_run(&mut self) -> Option<Moment> {
-        self.end(|what| *what == Happened::ProcessRuns)
+    /// What the board would go down by now, if it does.
+    pub(super) fn run_at_risk(&mut self, risk: &str, now: Now) {
+        let is_other = |what: &Happened| matches!(what, Happened::ProcessRuns { risk: known } if known != risk);
+        if self.waiting().any(|record| is_other(&record.what)) {
+            self.end_run();
+            self.record(now, Happened::ProcessRuns { risk: cut(risk) });
+        }
+    }
+
+    /// Somebody has told the process to stop. Answers the record that it ran.
+    pub(super) fn end_run(&mut self) -> Option<Record> {
+        self.end(|what| matches!(what, Happened::ProcessRuns { .. }))
     }
 
     /// All that the kernel told until there is recorded.

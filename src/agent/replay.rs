@@ -210,7 +210,7 @@ fn telling(record: &Record, node: &str, records: &Records, stamp: Wall, now: Up)
         Happened::OutageBegan { cause } => event(false, "UplinkLost", cause.to_string()),
         Happened::ClockSet { wall } => event(false, "ClockSet", wall.to_string()),
         Happened::AbsenceAnnounced { reason, .. } => event(false, "AbsenceAnnounced", reason.to_string()),
-        Happened::ProcessRuns | Happened::KernelRead { .. } => event(false, "ProcessRuns", String::new()),
+        Happened::ProcessRuns { .. } | Happened::KernelRead { .. } => event(false, "ProcessRuns", String::new()),
     }
 }
 

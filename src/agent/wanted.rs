@@ -192,7 +192,9 @@ impl WantedNode {
             last_boot: shared.last_boot(now.up),
             base,
         };
-        self.conditions.judged(rules::judge(&look), base.is_some(), shared, now)
+        let judged = rules::judge(&look);
+        shared.records.run_at_risk(rules::risk(&judged), now);
+        self.conditions.judged(judged, base.is_some(), shared, now)
     }
 
     pub(super) fn stay(&mut self) {

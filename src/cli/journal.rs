@@ -164,7 +164,7 @@ fn described(what: &Happened) -> (&'static str, Value, String) {
             ("KernelTrouble", fields, format!("{reason}: {text}{}", times(*count)))
         }
         Happened::KernelRead { .. } => ("KernelRead", json!({}), "the kernel's log is read".to_owned()),
-        Happened::ProcessRuns => ("ProcessRuns", json!({}), "nodepulse runs".to_owned()),
+        Happened::ProcessRuns { .. } => ("ProcessRuns", json!({}), "nodepulse runs".to_owned()),
         Happened::BoardRebooted { old, reason } => {
             let fields = json!({"oldBoot": old.to_string(), "reason": **reason});
             ("BoardRebooted", fields, format!("the board rebooted from {old}{}", because(reason)))

@@ -88,7 +88,7 @@ impl Timeline {
             }
             Happened::Leaving { .. } | Happened::ClockSet { .. } | Happened::Dropped { .. } => self.moments.push(at),
             Happened::KernelTrouble { reason, .. } => self.point(reason, at),
-            Happened::ProcessRuns | Happened::KernelRead { .. } => {}
+            Happened::ProcessRuns { .. } | Happened::KernelRead { .. } => {}
         }
     }
 

@@ -104,7 +104,8 @@ pub fn most_bytes(record: &Record) -> usize {
         Happened::OutageBegan { cause } => 1 + cause.len(),
         Happened::OutageEnded { cause, .. } => 11 + cause.len(),
         Happened::BoardRebooted { reason, .. } => 17 + reason.len(),
-        Happened::ProcessStarted | Happened::ProcessRuns => 0,
+        Happened::ProcessStarted => 0,
+        Happened::ProcessRuns { risk } => 1 + risk.len(),
         Happened::ClockSet { .. } => 10,
         Happened::Leaving { kind } => 1 + kind.len(),
         Happened::AbsenceAnnounced { reason, .. } => 11 + reason.len(),
@@ -179,7 +180,8 @@ impl Writer {
             Happened::Dropped { .. } => 7,
             Happened::AbsenceAnnounced { .. } => 9,
             Happened::Leaving { .. } => 10,
-            Happened::ProcessRuns => 11,
+            Happened::ProcessRuns { ref risk } if risk.is_empty() => 11,
+            Happened::ProcessRuns { .. } => 14,
             Happened::KernelTrouble { .. } => 12,
             Happened::KernelRead { .. } => 13,
         };
@@ -205,7 +207,8 @@ impl Writer {
                 self.number(u64::from(*changes));
                 self.number(u64::from(*dropped));
             }
-            Happened::ProcessStarted | Happened::ProcessRuns => {}
+            Happened::ProcessRuns { risk } if !risk.is_empty() => self.text(risk),
+            Happened::ProcessStarted | Happened::ProcessRuns { .. } => {}
             Happened::BoardRebooted { old, reason } => {
                 self.bytes.extend_from_slice(&old.0.to_le_bytes());
                 self.text(reason);
@@ -320,7 +323,8 @@ impl Reader<'_> {
             7 => Happened::Dropped { count: self.small()? },
             8 => return self.skip_known_node().map(|()| None),
             10 => Happened::Leaving { kind: self.text()? },
-            11 => Happened::ProcessRuns,
+            11 => Happened::ProcessRuns { risk: Text::new() },
+            14 => Happened::ProcessRuns { risk: self.text()? },
             12 => Happened::KernelTrouble { reason: self.text()?, text: self.text()?, count: self.number()? },
             13 => {
                 let (log, oom_kills, hung_tasks) = (self.number()?, self.number()?, self.number()?);

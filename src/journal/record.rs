@@ -64,8 +64,9 @@ pub enum Happened {
     AbsenceAnnounced { until: Wall, reason: Text },
     /// The machine was about to go down, in this way.
     Leaving { kind: Text },
-    /// A process runs on this board, and nobody has told it to stop. One of an earlier boot was cut short with the board.
-    ProcessRuns,
+    /// A process runs on this board, and nobody has told it to stop. One of an earlier boot was cut short with the board. `risk`: by
+    /// what, if it is now, as its conditions say (`PowerLoss`); empty where they say nothing.
+    ProcessRuns { risk: Text },
     /// The kernel told of trouble, so often since that was last told of: the reason of the event, and the words for the last one.
     KernelTrouble { reason: Text, text: Text, count: u64 },
     /// What the kernel told until there is recorded, in this boot. It waits until more is.
@@ -82,12 +83,12 @@ impl Happened {
 
     /// Whether it waits for an event: what holds until something ends it does not.
     pub fn is_pending(&self) -> bool {
-        !matches!(self, Happened::AbsenceAnnounced { .. } | Happened::ProcessRuns | Happened::KernelRead { .. })
+        !matches!(self, Happened::AbsenceAnnounced { .. } | Happened::ProcessRuns { .. } | Happened::KernelRead { .. })
     }
 
     /// Whether people want to know, rather than the next process.
     pub fn is_shown(&self) -> bool {
-        !matches!(self, Happened::ProcessRuns | Happened::KernelRead { .. })
+        !matches!(self, Happened::ProcessRuns { .. } | Happened::KernelRead { .. })
     }
 }
 

@@ -170,6 +170,17 @@ pub enum LastBoot {
 /// Why a board went down that nobody shut down; the last one where nobody knows.
 const REBOOT_REASONS: [&str; 5] = ["WatchdogReset", "PowerLoss", "KernelPanic", "Overheated", "Unknown"];
 
+/// Why a board would go down by itself, by what was found of its conditions; empty where they say nothing.
+pub fn risk(judged: &[Judgement; COUNT]) -> &'static str {
+    let is_so = |(row, judged): (&Row, &Judgement)| {
+        judged.is_sure && judged.status == Status::True && LOSES_POWER.contains(&row.kind)
+    };
+    if ROWS.iter().zip(judged).any(is_so) { "PowerLoss" } else { "" }
+}
+
+/// What a board suffers from before its power goes.
+const LOSES_POWER: [&str; 2] = ["Undervoltage", "BatteryLow"];
+
 /// That of a reset which the board gives this reason for.
 pub fn reboot_reason(reset: &str) -> &'static str {
     REBOOT_REASONS.into_iter().find(|reason| *reason == reset).unwrap_or("Unknown")

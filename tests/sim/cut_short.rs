@@ -138,7 +138,7 @@ impl World {
 
     /// A planted fault: nobody finds that a process ran.
     pub fn lose_run(&self, journal: &mut Journal) {
-        let runs = journal.waiting().filter(|one| format!("{:?}", one.what) == "ProcessRuns");
+        let runs = journal.waiting().filter(|one| format!("{:?}", one.what).starts_with("ProcessRuns"));
         let runs: Vec<_> = runs.map(|one| one.sequence).collect();
         if self.shim.is(Planted::RunForgotten) {
             runs.into_iter().for_each(|sequence| journal.forget(sequence));

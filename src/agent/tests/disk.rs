@@ -60,7 +60,7 @@ pub(super) fn kinds(records: &[Record]) -> Vec<&'static str> {
         Happened::Leaving { .. } => "leaving",
         Happened::KernelTrouble { .. } => "kernel",
         Happened::KernelRead { .. } => "read",
-        Happened::ProcessRuns => "runs",
+        Happened::ProcessRuns { .. } => "runs",
     };
     records.iter().map(kind).collect()
 }

@@ -4,6 +4,7 @@ use super::outage::settled;
 use super::*;
 use crate::config::absence::Until;
 use crate::node::Leaving;
+use crate::node::rules::LastBoot;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -184,4 +185,34 @@ fn a_journal_of_before_there_was_that_record_says_nothing() {
     script.pass(Duration::from_secs(60));
     let mut script = cut(script, 2);
     assert_eq!((told(&mut script, Duration::from_secs(60)), stored(&script)), (vec![], None));
+}
+
+/// As a process of the next boot has it, which finds what is on the disk now and no watchdog that says anything.
+fn found_by_the_next(script: &Script) -> LastBoot {
+    let (journal, _) = Journal::recover(&script.disk.bytes, 65_536, BootId(9));
+    let now = Now { up: Up::since_boot(Duration::from_secs(10)), wall: None };
+    let agent = Agent::new(Settings::default(), "n1".to_owned(), 1, journal, &LastReset::default(), now);
+    agent.shared.last_boot
+}
+
+#[test]
+fn a_board_whose_supply_was_too_weak_when_it_went_down_has_lost_its_power() {
+    let mut script = settled();
+    assert_eq!(found_by_the_next(&script), LastBoot::CutShort("Unknown"));
+    script.facts.readings.health.undervoltage = Some(Ok(true));
+    script.pass(Duration::from_secs(20));
+    assert_eq!(found_by_the_next(&script), LastBoot::CutShort("PowerLoss"));
+    // The server has acknowledged it, and other records came and went since.
+    script.press_memory(true);
+    script.pass(Duration::from_secs(60));
+    script.press_memory(false);
+    script.pass(Duration::from_secs(60));
+    assert_eq!(found_by_the_next(&script), LastBoot::CutShort("PowerLoss"));
+    script.facts.readings.health.undervoltage = Some(Ok(false));
+    script.pass(Duration::from_secs(400));
+    assert_eq!(found_by_the_next(&script), LastBoot::CutShort("Unknown"));
+    script.facts.readings.health.undervoltage = Some(Ok(true));
+    script.pass(Duration::from_secs(20));
+    input(&mut script, Input::Stopping);
+    assert_eq!(found_by_the_next(&script), LastBoot::Ended);
 }

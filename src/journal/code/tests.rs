@@ -21,10 +21,12 @@ fn records(wall: Option<i64>) -> Vec<Record> {
         Happened::Leaving { kind: cut("PowerOff") },
         Happened::KernelTrouble { reason: cut("IOError"), text: cut("I/O error, dev sda"), count: u64::MAX },
         Happened::KernelRead { until: KernelPlaces { log: u64::MAX, oom_kills: 0, hung_tasks: 128 } },
+        Happened::ProcessRuns { risk: cut("") },
+        Happened::ProcessRuns { risk: cut("PowerLoss") },
     ];
     let of = |(place, what): (usize, Happened)| {
         // The clock of the boot never steps back, but what is read back is what was written, whatever it is.
-        let up = Up::since_boot(Duration::from_micros([5, 3, u64::MAX, 0, 77, 78, 79, 79, 80, 81, 82][place]));
+        let up = Up::since_boot(Duration::from_micros([5, 3, u64::MAX, 0, 77, 78, 79, 79, 80, 81, 82, 83, 83][place]));
         let wall = wall.filter(|_| place % 3 != 1).map(|us| Wall::from_unix_us(us.wrapping_mul(place as i64)));
         Record { sequence: Sequence(10 + place as u64), at: Moment { boot: BootId(9), up, wall }, what }
     };
@@ -95,6 +97,7 @@ fn a_record_weighs_its_texts_and_numbers_and_a_share_of_a_frame() {
     let text = cut("12345");
     for (what, fields) in [
         (Happened::ProcessStarted, 0),
+        (Happened::ProcessRuns { risk: text.clone() }, 1 + 5),
         (Happened::OutageBegan { cause: text.clone() }, 1 + 5),
         (Happened::OutageEnded { cause: text.clone(), changes: 0, dropped: 0 }, 1 + 5 + 5 + 5),
         (Happened::BoardRebooted { old: BootId(0), reason: text.clone() }, 16 + 1 + 5),
