@@ -17,7 +17,6 @@ mod credentials;
 mod events;
 mod failure_log;
 mod identity;
-mod kernel_log;
 mod last_boot;
 mod lease;
 mod leaving;
@@ -34,6 +33,7 @@ mod status_line;
 #[cfg(test)]
 mod tests;
 mod tries;
+mod trouble;
 mod wanted;
 mod watch;
 

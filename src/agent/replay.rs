@@ -205,7 +205,7 @@ fn telling(record: &Record, node: &str, records: &Records, stamp: Wall, now: Up)
             let message = format!("{count} records of Node {node} were dropped to make room for others");
             event(true, "RecordsDropped", message)
         }
-        Happened::KernelTrouble { reason, text, count } => told_of_kernel(kernel_reason(reason), text, *count),
+        Happened::Trouble { reason, text, count } => told_of_trouble(trouble_reason(reason), text, *count),
         // None of these is told.
         Happened::OutageBegan { cause } => event(false, "UplinkLost", cause.to_string()),
         Happened::ClockSet { wall } => event(false, "ClockSet", wall.to_string()),
@@ -222,7 +222,12 @@ fn told_of_change(node: &str, kind: &str, to: Status) -> NodeEvent {
     NodeEvent { warning: false, reason: "NodeConditionChanged", message }
 }
 
-pub(super) fn told_of_kernel(reason: &'static str, text: &str, count: u64) -> NodeEvent {
+/// Of a record of before.
+fn trouble_reason(reason: &str) -> &'static str {
+    rules::warning(reason).unwrap_or(kernel_reason(reason))
+}
+
+pub(super) fn told_of_trouble(reason: &'static str, text: &str, count: u64) -> NodeEvent {
     NodeEvent { warning: true, reason, message: format!("{text}{}", times(count)) }
 }
 

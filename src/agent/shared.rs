@@ -107,16 +107,16 @@ pub(super) struct Shared {
     /// Since the certificate in use came into use.
     pub(super) longest_outage: Duration,
     pub(super) last_boot: LastBoot,
-    /// What the kernel told of trouble, one of a kind.
-    pub(super) kernel: Vec<KernelTold>,
+    /// What was told of trouble, one of a kind.
+    pub(super) troubles: Vec<TroubleTold>,
     /// Machine words of what is said once in the life of a process.
     said: Vec<&'static str>,
     outputs: VecDeque<Output>,
 }
 
-/// What the kernel told of one kind of trouble, by the last record of it.
+/// What was told of one kind of trouble, by the last record of it.
 #[derive(Debug)]
-pub(super) struct KernelTold {
+pub(super) struct TroubleTold {
     pub(super) reason: &'static str,
     pub(super) place: u64,
     pub(super) count: u64,
@@ -147,7 +147,7 @@ impl Shared {
             credentials: Credentials::default(),
             longest_outage: Duration::ZERO,
             last_boot: LastBoot::Unknown,
-            kernel: Vec::new(),
+            troubles: Vec::new(),
             said: Vec::new(),
             outputs: VecDeque::new(),
         }

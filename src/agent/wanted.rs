@@ -137,6 +137,7 @@ impl WantedNode {
         self.held.observe(&shared.settings, &facts, now.up);
         self.facts = Some(facts);
         self.settled &= self.judge(base, shared, now);
+        shared.told_of_trouble(self.held.warnings(), now);
     }
 
     /// Says what is new of the container runtime, for people; one that is not ready yet is looked at more often for a while (FST-1).

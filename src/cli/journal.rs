@@ -159,9 +159,9 @@ fn described(what: &Happened) -> (&'static str, Value, String) {
             ("OutageEnded", fields, sentence + &because(cause))
         }
         Happened::ProcessStarted => ("ProcessStarted", json!({}), "nodepulse started".to_owned()),
-        Happened::KernelTrouble { reason, text, count } => {
+        Happened::Trouble { reason, text, count } => {
             let fields = json!({"reason": **reason, "text": **text, "count": count});
-            ("KernelTrouble", fields, format!("{reason}: {text}{}", times(*count)))
+            ("Trouble", fields, format!("{reason}: {text}{}", times(*count)))
         }
         Happened::KernelRead { .. } => ("KernelRead", json!({}), "the kernel's log is read".to_owned()),
         Happened::ProcessRuns { .. } => ("ProcessRuns", json!({}), "nodepulse runs".to_owned()),

@@ -87,7 +87,7 @@ impl Timeline {
                 self.change(ABSENCE, State::Bad, until.unix_seconds(), State::Well);
             }
             Happened::Leaving { .. } | Happened::ClockSet { .. } | Happened::Dropped { .. } => self.moments.push(at),
-            Happened::KernelTrouble { reason, .. } => self.point(reason, at),
+            Happened::Trouble { reason, .. } => self.point(reason, at),
             Happened::ProcessRuns { .. } | Happened::KernelRead { .. } => {}
         }
     }

@@ -109,7 +109,7 @@ pub fn most_bytes(record: &Record) -> usize {
         Happened::ClockSet { .. } => 10,
         Happened::Leaving { kind } => 1 + kind.len(),
         Happened::AbsenceAnnounced { reason, .. } => 11 + reason.len(),
-        Happened::KernelTrouble { reason, text, .. } => 12 + reason.len() + text.len(),
+        Happened::Trouble { reason, text, .. } => 12 + reason.len() + text.len(),
         Happened::KernelRead { .. } => 30,
         Happened::Dropped { .. } => 5,
     };
@@ -182,7 +182,7 @@ impl Writer {
             Happened::Leaving { .. } => 10,
             Happened::ProcessRuns { ref risk } if risk.is_empty() => 11,
             Happened::ProcessRuns { .. } => 14,
-            Happened::KernelTrouble { .. } => 12,
+            Happened::Trouble { .. } => 12,
             Happened::KernelRead { .. } => 13,
         };
         self.bytes.push(if record.at.wall.is_some() { kind | HAS_WALL } else { kind });
@@ -213,7 +213,7 @@ impl Writer {
                 self.bytes.extend_from_slice(&old.0.to_le_bytes());
                 self.text(reason);
             }
-            Happened::KernelTrouble { reason, text, count } => {
+            Happened::Trouble { reason, text, count } => {
                 self.text(reason);
                 self.text(text);
                 self.number(*count);
@@ -325,7 +325,7 @@ impl Reader<'_> {
             10 => Happened::Leaving { kind: self.text()? },
             11 => Happened::ProcessRuns { risk: Text::new() },
             14 => Happened::ProcessRuns { risk: self.text()? },
-            12 => Happened::KernelTrouble { reason: self.text()?, text: self.text()?, count: self.number()? },
+            12 => Happened::Trouble { reason: self.text()?, text: self.text()?, count: self.number()? },
             13 => {
                 let (log, oom_kills, hung_tasks) = (self.number()?, self.number()?, self.number()?);
                 Happened::KernelRead { until: KernelPlaces { log, oom_kills, hung_tasks } }

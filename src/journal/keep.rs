@@ -20,8 +20,8 @@ pub fn least_needed<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Op
 }
 
 fn is_kept_longer(what: &Happened) -> bool {
-    use Happened::{ClockSet, ConditionChanged, KernelTrouble, ProcessStarted};
-    !matches!(what, ConditionChanged { .. } | KernelTrouble { .. } | ProcessStarted | ClockSet { .. })
+    use Happened::{ClockSet, ConditionChanged, ProcessStarted, Trouble};
+    !matches!(what, ConditionChanged { .. } | Trouble { .. } | ProcessStarted | ClockSet { .. })
 }
 
 /// Whether the series goes on after it, and began before it. Of what was learned about the clock in one boot only the
@@ -38,7 +38,7 @@ fn is_of_one_series(one: &Record, other: &Record) -> bool {
             Happened::ConditionChanged { condition: one, .. }, //
             Happened::ConditionChanged { condition: other, .. },
         ) => one == other,
-        (Happened::KernelTrouble { reason: one, .. }, Happened::KernelTrouble { reason: other, .. }) => one == other,
+        (Happened::Trouble { reason: one, .. }, Happened::Trouble { reason: other, .. }) => one == other,
         (Happened::ClockSet { .. }, Happened::ClockSet { .. }) => one.at.boot == other.at.boot,
         (Happened::Dropped { .. }, _) => false,
         (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),

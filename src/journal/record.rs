@@ -67,8 +67,9 @@ pub enum Happened {
     /// A process runs on this board, and nobody has told it to stop. One of an earlier boot was cut short with the board. `risk`: by
     /// what, if it is now, as its conditions say (`PowerLoss`); empty where they say nothing.
     ProcessRuns { risk: Text },
-    /// The kernel told of trouble, so often since that was last told of: the reason of the event, and the words for the last one.
-    KernelTrouble { reason: Text, text: Text, count: u64 },
+    /// The kernel or a sensor told of trouble, so often since that was last told of: the reason of the event, and the words for the
+    /// last one.
+    Trouble { reason: Text, text: Text, count: u64 },
     /// What the kernel told until there is recorded, in this boot. It waits until more is.
     KernelRead { until: KernelPlaces },
     /// So many records were given up to make room for others, since the last record that said so was forgotten.

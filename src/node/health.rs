@@ -9,17 +9,39 @@ use super::judgement::Judgement;
 use super::object::Status;
 use crate::config::Settings;
 use crate::config::limits::{CONDITION_CHANGE_PERIOD, JUDGEMENT_KEPT};
+use crate::probe::facts::Trouble;
 use crate::probe::{Absent, Facts};
 use crate::time::Up;
 
+/// One look at what a condition is judged from.
+pub(super) type Look = for<'a> fn(&'a Facts, &Settings) -> Seen<'a>;
+
 /// How a condition of the board is judged.
 pub(super) struct Gauge {
-    pub(super) look: for<'a> fn(&'a Facts, &Settings) -> Seen<'a>,
+    pub(super) look: Look,
     /// How long it has to be bad without a break before the condition is True.
     pub(super) set_after: Duration,
     /// How long nothing bad may be seen before it is False again; after a start as well, when nobody knows what was seen last.
     pub(super) clear_after: Duration,
+    pub(super) warns: Warns,
 }
+
+/// What is worth a warning of its own, beside the change of the condition.
+pub(super) enum Warns {
+    Never,
+    /// Each time that it comes to this reason, which may be while it is True.
+    OfReason {
+        reason: &'static str,
+        event: &'static str,
+    },
+    /// When it was set so often in a day; then it is counted anew.
+    InADay {
+        times: usize,
+        event: &'static str,
+    },
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// What one look says.
 pub(in crate::node) enum Seen<'a> {
@@ -60,6 +82,10 @@ pub(super) struct HeldCondition {
     last: Option<(Last, Up)>,
     /// There has been nothing to tell it from for long enough.
     is_missing: bool,
+    /// When it was set, as far as that counts for a warning.
+    set_at: Vec<Up>,
+    /// The last warning, and how many there were.
+    warning: Option<Trouble>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +124,34 @@ impl HeldCondition {
         let is_news = status != self.status || reason.is_some() && reason != self.reason;
         if status.is_some() && is_news && has_lasted && may_change {
             (self.status, self.detail, self.reason, self.changed_at) = (status, bad.detail, reason, Some(up));
+            if status == Some(Status::True) {
+                self.warn(&gauge.warns, up);
+            }
         }
+    }
+
+    fn warn(&mut self, warns: &Warns, up: Up) {
+        let (event, text) = match *warns {
+            Warns::OfReason { reason, event } if self.reason == Some(reason) => (event, self.detail.clone()),
+            Warns::InADay { times, event } => {
+                self.set_at.retain(|set_at| up - *set_at < DAY);
+                self.set_at.push(up);
+                if self.set_at.len() < times {
+                    return;
+                }
+                self.set_at.clear();
+                (event, Some(format!("{times} times in 24 hours")))
+            }
+            _ => return,
+        };
+        let count = self.warning.as_ref().map_or(0, |before| before.count) + 1;
+        let place = u64::try_from(up.as_duration().as_micros()).unwrap_or(u64::MAX);
+        self.warning = Some(Trouble { reason: event, count, place, at: up, text: text.unwrap_or_default() });
+    }
+
+    /// The last of its kind.
+    pub(super) fn warning(&self) -> Option<&Trouble> {
+        self.warning.as_ref()
     }
 
     /// `is_stored`: the server's Node has it. `text`: of the table, by status.
@@ -118,21 +171,31 @@ impl HeldCondition {
 mod tests {
     use super::*;
 
-    const GAUGE: Gauge =
-        Gauge { look: |_, _| Seen::Nothing, set_after: Duration::from_secs(30), clear_after: Duration::from_secs(120) };
+    const GAUGE: Gauge = Gauge {
+        look: |_, _| Seen::Nothing,
+        set_after: Duration::from_secs(30),
+        clear_after: Duration::from_secs(120),
+        warns: Warns::Never,
+    };
 
     /// One condition, looked at every ten seconds.
-    #[derive(Default)]
     struct Bench {
+        gauge: Gauge,
         held: HeldCondition,
         seconds: u64,
+    }
+
+    impl Default for Bench {
+        fn default() -> Bench {
+            Bench { gauge: GAUGE, held: HeldCondition::default(), seconds: 0 }
+        }
     }
 
     impl Bench {
         /// So many looks that all see that. Answers the status after the last one, and whether it is sure.
         fn looks(&mut self, count: u64, seen: impl Fn() -> Seen<'static>) -> (Status, bool) {
             for _ in 0..count {
-                self.held.observe(seen(), &GAUGE, Up::since_boot(Duration::from_secs(self.seconds)));
+                self.held.observe(seen(), &self.gauge, Up::since_boot(Duration::from_secs(self.seconds)));
                 self.seconds += 10;
             }
             let judged = self.held.judgement(false, |_| "text");
@@ -226,5 +289,45 @@ mod tests {
         assert_eq!(reason(&bench), Some("NearCriticalTrip"));
         let message = bench.held.judgement(true, |_| "text").message;
         assert_eq!(message.as_deref(), Some("text: worse"));
+    }
+
+    /// What a gauge with such warnings told in this bench: how many, and the last one's text.
+    fn warned(bench: &Bench) -> Option<(u64, &str)> {
+        bench.held.warning().map(|warning| (warning.count, warning.text.as_str()))
+    }
+
+    #[test]
+    fn each_time_that_it_comes_to_the_worst_is_a_warning_also_while_it_is_true() {
+        let warns = Warns::OfReason { reason: NEAR_CRITICAL.reason, event: "OverTemperature" };
+        let mut bench = Bench { gauge: Gauge { warns, ..GAUGE }, ..Bench::default() };
+        let worse = || Seen::Bad(Bad { detail: Some("gpu at 98 °C".to_owned()), worse: Some(NEAR_CRITICAL) });
+        bench.looks(20, bad);
+        assert_eq!((bench.held.status, warned(&bench)), (Some(Status::True), None));
+        bench.looks(20, worse);
+        assert_eq!(warned(&bench), Some((1, "gpu at 98 °C")));
+        let first = bench.held.warning().unwrap().clone();
+        assert_eq!(first.reason, "OverTemperature");
+        bench.looks(10, bad);
+        assert_eq!(warned(&bench), Some((1, "gpu at 98 °C")), "it keeps the reason until it is over");
+        bench.looks(13, || Seen::Well);
+        bench.looks(20, worse);
+        assert_eq!(warned(&bench), Some((2, "gpu at 98 °C")));
+        assert!(bench.held.warning().unwrap().place > first.place);
+    }
+
+    #[test]
+    fn what_is_set_three_times_in_a_day_is_a_warning_and_then_counted_anew() {
+        let warns = Warns::InADay { times: 3, event: "PowerSupplyWeak" };
+        let gauge = Gauge { set_after: Duration::ZERO, clear_after: Duration::ZERO, warns, ..GAUGE };
+        let mut bench = Bench { gauge, ..Bench::default() };
+        let mut sags = |hours: u64| {
+            bench.looks(1, bad);
+            assert_eq!(bench.looks(360 * hours - 1, || Seen::Well), (Status::False, true));
+            bench.held.warning().map_or(0, |warning| warning.count)
+        };
+        assert_eq!([sags(13), sags(13), sags(13), sags(13)], [0; 4], "twice a day");
+        assert_eq!([sags(1), sags(1)], [0, 1], "with the last but one of before");
+        assert_eq!([sags(1), sags(1), sags(1)], [1, 1, 2]);
+        assert_eq!(bench.held.warning().unwrap().text, "3 times in 24 hours");
     }
 }

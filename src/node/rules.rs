@@ -6,13 +6,14 @@
 mod rows;
 
 use super::event::NodeEvent;
-use super::health::{Gauge, HeldCondition};
+use super::health::{Gauge, HeldCondition, Warns};
 use super::judgement::Judgement;
 use super::object::{Node, Status};
 use super::pressure::{Pressure, Pressures};
 use super::remembered::Remembered;
 use crate::config::Settings;
 use crate::probe::Facts;
+use crate::probe::facts::Trouble;
 use crate::time::{Up, Wall};
 pub(super) use rows::ROWS;
 
@@ -107,6 +108,20 @@ impl Held {
             }
         }
     }
+
+    /// What is worth a warning beside the changes of the conditions, the last of each kind.
+    pub fn warnings(&self) -> impl Iterator<Item = &Trouble> {
+        self.all.iter().filter_map(HeldCondition::warning)
+    }
+}
+
+/// `text`, of a record of before, where it is the event of a warning that there is.
+pub fn warning(text: &str) -> Option<&'static str> {
+    let all = ROWS.iter().filter_map(|row| match &row.judge {
+        Judge::Board(Gauge { warns: Warns::OfReason { event, .. } | Warns::InADay { event, .. }, .. }) => Some(*event),
+        _ => None,
+    });
+    { all }.find(|event| *event == text)
 }
 
 /// Everything that conditions are judged from.

@@ -195,5 +195,8 @@ fn a_board_that_is_too_hot_on_too_weak_a_supply_says_so(cluster: &Cluster) -> Re
     for reason in ["UndervoltageDetected", "ThermalThrottled"] {
         wait_for_event(cluster, &node, reason)?;
     }
+    fs::write(folder.join("thermal/thermal_zone0/temp"), "86204\n").map_err(|e| e.to_string())?;
+    wait_for(cluster, &node, "ThermalThrottled", ["True", "NearCriticalTrip"])?;
+    wait_for_event(cluster, &node, "OverTemperature")?;
     agent.check()
 }

@@ -58,7 +58,7 @@ pub(super) fn kinds(records: &[Record]) -> Vec<&'static str> {
         Happened::Dropped { .. } => "dropped",
         Happened::AbsenceAnnounced { .. } => "announced",
         Happened::Leaving { .. } => "leaving",
-        Happened::KernelTrouble { .. } => "kernel",
+        Happened::Trouble { .. } => "kernel",
         Happened::KernelRead { .. } => "read",
         Happened::ProcessRuns { .. } => "runs",
     };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::settings::ConditionSetting;
+use crate::probe::facts::{Thermal, Zone};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -171,4 +172,61 @@ fn a_condition_that_another_program_writes_is_left_to_it_while_it_goes_on() {
     script.pass(MINUTE * 20);
     assert!(!theirs(&script));
     assert_eq!(stored(&script), Some("False"));
+}
+
+/// Beside the changes of the condition.
+#[test]
+fn a_supply_that_sags_three_times_in_a_day_is_a_warning_also_after_an_outage_and_over_a_restart() {
+    let mut script = super::outage::settled();
+    let sag = |script: &mut Script| {
+        says(script, Some(true));
+        let mut sent = script.pass(MINUTE);
+        says(script, Some(false));
+        sent.extend(script.pass(MINUTE * 6));
+        warnings(&sent)
+    };
+    assert_eq!([sag(&mut script), sag(&mut script)], [[""; 0], [""; 0]]);
+    let third = script.up;
+    assert_eq!(sag(&mut script), ["PowerSupplyWeak Warning 3 times in 24 hours"]);
+    script.offline(MINUTE);
+    for _ in 0..3 {
+        says(&mut script, Some(true));
+        script.offline(MINUTE);
+        says(&mut script, Some(false));
+        script.offline(MINUTE * 6);
+    }
+    assert!(script.up - third > MINUTE * 20);
+    let now = script.now();
+    script.agent.handle(Input::Stopping, now);
+    script.drain();
+    let mut script = script.restart(BOOT, now.up.as_duration() + MINUTE);
+    let sent = script.pass(MINUTE * 5);
+    assert_eq!(warnings(&sent), ["PowerSupplyWeak Warning 3 times in 24 hours"]);
+}
+
+fn warnings(sent: &[Operation]) -> Vec<String> {
+    let created = sent.iter().filter(|operation| matches!(operation, Operation::CreateEvent { .. })).map(body_of);
+    let of_supply = created.filter(|body| body["reason"] == "PowerSupplyWeak" || body["reason"] == "OverTemperature");
+    let text = |body: Value| ["reason", "type", "message"].map(|key| body[key].as_str().unwrap().to_owned()).join(" ");
+    of_supply.map(text).collect()
+}
+
+#[test]
+fn a_board_that_is_about_to_switch_itself_off_is_a_warning_with_its_temperature() {
+    let mut script = super::outage::settled();
+    let mut at = |degrees: i64| {
+        let zone = Zone {
+            kind: "cpu-thermal".to_owned(),
+            millidegrees: degrees * 1000,
+            passive_millidegrees: Some(80_000),
+            critical_millidegrees: Some(110_000),
+        };
+        script.facts.readings.health.thermal = Some(Ok(Thermal { zones: vec![zone], slowed_by: None }));
+        warnings(&script.pass(MINUTE * 7))
+    };
+    assert_eq!([at(50), at(85)], [[""; 0], [""; 0]]);
+    assert_eq!(at(106), ["OverTemperature Warning cpu-thermal at 106 °C"]);
+    assert_eq!([at(85), at(107)], [[""; 0], [""; 0]], "it was not over");
+    assert_eq!(at(50), [""; 0]);
+    assert_eq!(at(108), ["OverTemperature Warning cpu-thermal at 108 °C"]);
 }

@@ -19,7 +19,7 @@ fn records(wall: Option<i64>) -> Vec<Record> {
         Happened::Dropped { count: 300 },
         Happened::AbsenceAnnounced { until: Wall::from_unix_us(i64::MAX), reason: cut("sleeps at night") },
         Happened::Leaving { kind: cut("PowerOff") },
-        Happened::KernelTrouble { reason: cut("IOError"), text: cut("I/O error, dev sda"), count: u64::MAX },
+        Happened::Trouble { reason: cut("IOError"), text: cut("I/O error, dev sda"), count: u64::MAX },
         Happened::KernelRead { until: KernelPlaces { log: u64::MAX, oom_kills: 0, hung_tasks: 128 } },
         Happened::ProcessRuns { risk: cut("") },
         Happened::ProcessRuns { risk: cut("PowerLoss") },

@@ -203,7 +203,8 @@ pub(in crate::node) fn battery_low<'a>(facts: &'a Facts, settings: &Settings) ->
 }
 
 /// With the second of two looks.
-const NEAR_CRITICAL: Worse = Worse { reason: "NearCriticalTrip", set_after: Duration::from_secs(10) };
+pub(in crate::node) const NEAR_CRITICAL: Worse =
+    Worse { reason: "NearCriticalTrip", set_after: Duration::from_secs(10) };
 
 /// Passive and critical, m°C; `None`: nothing says that it is the processor's.
 fn limits_of(zone: &Zone) -> Option<(i64, i64)> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::health::{Gauge, looks};
+use super::super::health::{Gauge, Look, Warns, looks};
 use super::super::judgement::Judgement;
 use super::{COUNT, Judge, Like, Row, Words};
 use super::{certificate_expiring, planned_absence, readonly_filesystem, ready, unexpected_reboot};
@@ -12,6 +12,11 @@ const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 
 const fn minutes(count: u64) -> Duration {
     Duration::from_secs(count * 60)
+}
+
+/// By sensors: set and cleared when it lasts so long.
+const fn board(look: Look, set_after: Duration, clear_after: Duration, warns: Warns) -> Judge {
+    Judge::Board(Gauge { look, set_after, clear_after, warns })
 }
 
 /// Of a condition that is on a Node from the first time on that it is True: not every board has what it is judged from.
@@ -96,11 +101,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "FilesystemCorruptionProblem",
-        judge: Judge::Board(Gauge {
-            look: looks::file_system_corrupt,
-            set_after: AT_ONCE,
-            clear_after: minutes(24 * 60),
-        }),
+        judge: board(looks::file_system_corrupt, AT_ONCE, minutes(24 * 60), Warns::Never),
         words: [
             Words(
                 "FilesystemCorruptionDetected",
@@ -114,7 +115,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "KernelDeadlock",
-        judge: Judge::Board(Gauge { look: looks::kernel_deadlock, set_after: AT_ONCE, clear_after: minutes(60) }),
+        judge: board(looks::kernel_deadlock, AT_ONCE, minutes(60), Warns::Never),
         words: [
             Words("TaskHung", "A task has waited in the kernel for too long", "KernelDeadlock"),
             Words("KernelHasNoDeadlock", "kernel has no deadlock", "KernelHasNoDeadlock"),
@@ -124,7 +125,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "XfsShutdown",
-        judge: Judge::Board(Gauge { look: looks::xfs_shut_down, set_after: AT_ONCE, clear_after: AT_ONCE }),
+        judge: board(looks::xfs_shut_down, AT_ONCE, AT_ONCE, Warns::Never),
         words: [
             Words("XfsHasShutdown", "XFS has shutdown", "XfsHasShutdown"),
             Words("XfsHasNotShutDown", "XFS has not shutdown", "XfsHasNotShutDown"),
@@ -134,7 +135,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "NTPProblem",
-        judge: Judge::Board(Gauge { look: looks::clock_wrong, set_after: minutes(10), clear_after: minutes(1) }),
+        judge: board(looks::clock_wrong, minutes(10), minutes(1), Warns::Never),
         words: [
             Words("NTPIsDown", "Nobody keeps the clock right", "NTPIsDown"),
             Words("NTPIsUp", "The clock is kept right", "NTPIsUp"),
@@ -144,7 +145,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "Undervoltage",
-        judge: Judge::Board(Gauge { look: looks::undervoltage, set_after: AT_ONCE, clear_after: minutes(5) }),
+        judge: board(looks::undervoltage, AT_ONCE, minutes(5), Warns::InADay { times: 3, event: "PowerSupplyWeak" }),
         words: [
             Words("UndervoltageDetected", "The voltage of the power supply is too low", "UndervoltageDetected"),
             Words("VoltageOK", "The voltage of the power supply is sufficient", "VoltageOK"),
@@ -154,11 +155,12 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "ThermalThrottled",
-        judge: Judge::Board(Gauge {
-            look: looks::thermal_throttled,
-            set_after: HALF_A_MINUTE,
-            clear_after: minutes(5),
-        }),
+        judge: board(
+            looks::thermal_throttled,
+            HALF_A_MINUTE,
+            minutes(5),
+            Warns::OfReason { reason: looks::NEAR_CRITICAL.reason, event: "OverTemperature" },
+        ),
         words: [
             Words("PassiveTripReached", "The board is too hot", "ThermalThrottled"),
             Words("TemperatureOK", "The board is not too hot", "TemperatureOK"),
@@ -168,7 +170,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "StorageWearHigh",
-        judge: Judge::Board(Gauge { look: looks::storage_wear_high, set_after: minutes(60), clear_after: minutes(60) }),
+        judge: board(looks::storage_wear_high, minutes(60), minutes(60), Warns::Never),
         words: [
             Words("LifetimeNearlyUsed", "The storage is nearly worn out", "StorageWearHigh"),
             Words("WearOK", "The storage is not worn out", "WearOK"),
@@ -178,7 +180,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "UplinkDegraded",
-        judge: Judge::Board(Gauge { look: looks::uplink_degraded, set_after: AT_ONCE, clear_after: minutes(15) }),
+        judge: board(looks::uplink_degraded, AT_ONCE, minutes(15), Warns::Never),
         words: [
             Words("LinkFlapping", "The connection of the board is poor", "UplinkDegraded"),
             Words("UplinkOK", "The connection of the board is good", "UplinkOK"),
@@ -188,7 +190,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "OnBattery",
-        judge: Judge::Board(Gauge { look: looks::on_battery, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
+        judge: board(looks::on_battery, HALF_A_MINUTE, minutes(1), Warns::Never),
         words: [
             Words("OnBattery", "The board runs on its battery", "OnBattery"),
             Words("OnMains", "The board does not run on its battery", "OnMains"),
@@ -198,7 +200,7 @@ pub(in crate::node) static ROWS: [Row; COUNT] = [
     },
     Row {
         kind: "BatteryLow",
-        judge: Judge::Board(Gauge { look: looks::battery_low, set_after: HALF_A_MINUTE, clear_after: minutes(1) }),
+        judge: board(looks::battery_low, HALF_A_MINUTE, minutes(1), Warns::Never),
         words: [
             Words("BatteryLow", "The battery is nearly empty", "BatteryLow"),
             Words("BatteryOK", "The battery is not nearly empty", "BatteryOK"),
