@@ -349,7 +349,7 @@ fn every_planted_fault_is_noticed() {
             };
             violation.filter(|why| why.contains(fault.sign()))
         };
-        let worlds = if fault.takes_long() { 1 } else { WORLDS_PER_PLANTED_FAULT };
+        let worlds = if fault.takes_long() { 2 } else { WORLDS_PER_PLANTED_FAULT };
         let found = find_bad(worlds, |seed| violation(seed).is_some());
         match found.and_then(|seed| Some((seed, violation(seed)?))) {
             Some((seed, why)) => noticed.push(format!("{fault:?}, by seed {seed}: {why:.120}")),

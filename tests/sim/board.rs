@@ -42,6 +42,8 @@ pub struct Board {
     pub pids: Result<Pids, Odd>,
     /// The kernel met an error on the card, and takes no more writes to it before the next boot mends it.
     pub made_read_only: bool,
+    /// What the kernel says of its clock.
+    pub clock: Clock,
     /// Extended resources of the settings, and how many there are.
     pub devices: BTreeMap<&'static str, u64>,
     /// What its labels are to say of it, by their whole names; `None`: nobody wants to know.
@@ -70,6 +72,19 @@ pub struct Disk {
 pub struct Pids {
     pub limit: u64,
     pub used: u64,
+}
+
+/// A sensor that not every board has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// This board has none.
+    Untold,
+    Right,
+    /// It was never set.
+    Unset,
+    /// With each look another one, and what it is now.
+    Flaps(bool),
+    Unreadable(Odd),
 }
 
 /// What is wrong with an odd file, another at each time.
@@ -129,6 +144,12 @@ impl Board {
             pids: Ok(Pids { limit: random.pick(&[4_096, 32_768, 4_194_304]), used: 200 }),
             // One board in ten.
             made_read_only: (memory_bytes / PAGE_BYTES).is_multiple_of(10),
+            // Two in three.
+            clock: match memory_bytes / PAGE_BYTES % 3 {
+                0 => Clock::Untold,
+                1 => Clock::Right,
+                _ => Clock::Unset,
+            },
             // One in three.
             devices: BTreeMap::from_iter(
                 [(USB, 1), (RELAY, 4)].into_iter().filter(|_| memory_bytes / PAGE_BYTES % 3 == 1),
@@ -232,6 +253,13 @@ impl Board {
             }
             labels.insert(COUNT_LABEL, (labels.len() * 7 % 5).to_string());
         }
+        self.clock = match self.clock {
+            Clock::Untold => Clock::Untold,
+            Clock::Right => Clock::Unset,
+            Clock::Unset => Clock::Unreadable(Odd::Empty),
+            Clock::Unreadable(_) => Clock::Flaps(false),
+            Clock::Flaps(_) => Clock::Right,
+        };
         if let Some(version) = &mut self.runtime {
             *version = version.map_or(Some(7), |patch| (patch < 9).then_some(patch + 1));
         }
@@ -275,8 +303,18 @@ impl Board {
         self.runtime != Some(None)
     }
 
+    /// The next look comes.
+    pub fn looked_at(&mut self) {
+        if let Clock::Flaps(is_unset) = &mut self.clock {
+            *is_unset = !*is_unset;
+        }
+    }
+
     /// At peace, what can be read can be read: the truth is then one.
     pub fn make_readable(&mut self) {
+        if let Clock::Flaps(_) | Clock::Unreadable(_) = self.clock {
+            self.clock = Clock::Right;
+        }
         self.memory_available_bytes = Ok(self.memory_available_bytes.unwrap_or(self.memory_bytes / 2));
         self.disk = Ok(self.disk.unwrap_or(self.whole_disk));
         self.pids = Ok(self.pids.unwrap_or(Pids { limit: 32_768, used: 200 }));

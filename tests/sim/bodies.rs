@@ -11,6 +11,14 @@ pub fn told_by(body: &str) -> (String, i64) {
     (event["reason"].as_str().unwrap_or_default().to_owned(), stamp_us)
 }
 
+/// The same event by another name.
+pub fn renamed(body: &str) -> String {
+    let mut event: Value = serde_json::from_str(body).unwrap_or_default();
+    let name = event["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    event["metadata"]["name"] = format!("{name}-again").into();
+    event.to_string()
+}
+
 pub fn remove(object: &mut Value, part: &str, keys: &[&str]) {
     if let Some(map) = object.get_mut(part).and_then(Value::as_object_mut) {
         map.retain(|key, _| !keys.contains(&key.as_str()));

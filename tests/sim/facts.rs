@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use nodepulse::probe::Facts;
 use nodepulse::probe::facts::{
     Absent, ContainerRuntime, DefaultRoute, Features, FileSystem, HandlerFeatures, Health, Hugepages, Interface,
-    InterfaceAddress, Machine, MemorySource, MemoryUse, Network, Pids, Readings, RuntimeFeatures, RuntimeHandler, Why,
+    InterfaceAddress, Machine, MemorySource, MemoryUse, Network, Pids, Readings, RuntimeFeatures, RuntimeHandler,
+    WallClock, Why,
 };
 
-use super::board::{Board, DUAL_STACK, Odd};
+use super::board::{Board, Clock, DUAL_STACK, Odd};
 
 /// What the kernel and the image of every board call themselves.
 pub const KERNEL: &str = "6.12.48-v8";
@@ -61,7 +62,7 @@ pub fn readings(board: &Board) -> Readings {
         }),
         made_read_only: Ok(board.made_read_only.then(|| "/var".to_owned())),
         pids: pids.map(|pids| Pids { limit: pids.limit, used: pids.used }),
-        health: Health::default(),
+        health: Health { wall_clock: wall_clock(board.clock), ..Health::default() },
         unhealthy_devices: board.unhealthy().map(|(name, count)| (name.to_owned(), count)).collect(),
         extended_resources: board.devices.iter().map(|(name, count)| ((*name).to_owned(), Ok(*count))).collect(),
         container_runtime: board.runtime.map(runtime),
@@ -81,6 +82,17 @@ fn runtime(patch: Option<u32>) -> ContainerRuntime {
         problems: patch.is_none().then(|| "container runtime is down".to_owned()).into_iter().collect(),
         features: patch.map(|patch| RuntimeFeatures { supplemental_groups_policy: patch > 8 }),
         ..ContainerRuntime::default()
+    }
+}
+
+fn wall_clock(clock: Clock) -> Option<Result<WallClock, Absent>> {
+    let said = |is_unset| Some(Ok(WallClock { is_unset, is_synchronised: !is_unset, most_off_us: 900 }));
+    match clock {
+        Clock::Untold => None,
+        Clock::Right => said(false),
+        Clock::Unset => said(true),
+        Clock::Flaps(is_unset) => said(is_unset),
+        Clock::Unreadable(odd) => Some(Err(absent("adjtimex", odd))),
     }
 }
 

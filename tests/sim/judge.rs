@@ -13,6 +13,7 @@ pub mod node;
 pub mod reach;
 pub mod requests;
 pub mod seen;
+mod sensor;
 pub mod thresholds;
 pub mod wire;
 
@@ -24,11 +25,13 @@ use super::meter::LAST_DATE;
 use super::world::{Event, World};
 use crate::model::controller::condition;
 use crate::model::stamp;
-use conditions::{KINDS, READONLY, TOLERANCE_US};
+use conditions::{CLOCK, KINDS, TOLERANCE_US, UNDATED};
 use events::{BUDGET, Events};
 use node::{Expected, judge_condition};
 
 const MINUTE_US: u64 = 60_000_000;
+/// A report and its answer travel, and may have to be made again.
+const TELLING_US: i64 = 20_000_000;
 /// What may come on top of renewals, assertions and reports in a minute of peace.
 const MORE_REQUESTS: u64 = 4;
 /// A renewal that is due travels, and timers are late.
@@ -144,7 +147,14 @@ impl World {
     /// What anybody sees with kubectl.
     fn judge_node(&mut self) -> Judged {
         let node = self.server.node(&self.plan.name).ok_or("there is no Node")?;
+        let mut absent = 0;
         for kind in KINDS {
+            let is_there = condition(node, kind).is_some();
+            absent += usize::from(!is_there);
+            if kind == CLOCK && (self.is_unsettled(kind) || self.conditions.status(kind).is_none() && !is_there) {
+                // What nobody could say yet is on no Node.
+                continue;
+            }
             let stored = condition(node, kind).and_then(|stored| stored["lastTransitionTime"].as_str());
             let stored_us = stored.and_then(stamp::parse).ok_or_else(|| format!("{kind} has no time"))?;
             self.conditions.is_since(kind, stored_us, &mut self.excuses)?;
@@ -158,7 +168,7 @@ impl World {
         }
         let others = usize::from(condition(node, "KernelDeadlock").is_some()) + usize::from(budget.is_some());
         let others = others + self.judge_absence(node)? + self.judge_last_boot(node)?;
-        let expected = KINDS.len() + 1 + others;
+        let expected = KINDS.len() - absent + 1 + others;
         if conditions != expected {
             return Err(format!("conditions nobody knows: {}", node["status"]["conditions"]));
         }
@@ -170,6 +180,11 @@ impl World {
         Expected { name: &self.plan.name, board: &self.board, wanted: &self.plan.wanted }.judge(node)
     }
 
+    /// A sensor takes a minute, and another one after a change, to be believed; then it is told.
+    fn is_unsettled(&self, kind: &str) -> bool {
+        self.conditions.is_unread(kind) || self.conditions.is_within(kind, self.server_wall_us(), TELLING_US)
+    }
+
     /// SYN-6 and SYN-7: a report at the latest after one and a half periods, and the run that it comes with.
     fn judge_heartbeat(&self, node: &Value) -> Judged {
         let Some(reported) = self.reported else { return Ok(()) };
@@ -179,7 +194,7 @@ impl World {
         if silent_us > longest_us {
             return Err(format!("the last report was {} s ago", silent_us / 1_000_000));
         }
-        for kind in KINDS.into_iter().chain(["Ready"]).filter(|kind| !reported.is_misdated && *kind != READONLY) {
+        for kind in KINDS.into_iter().chain(["Ready"]).filter(|kind| !reported.is_misdated && !UNDATED.contains(kind)) {
             let beat = condition(node, kind).and_then(|stored| stored["lastHeartbeatTime"].as_str());
             let off_us = beat.and_then(stamp::parse).unwrap_or(0) - reported.at_us;
             if off_us.abs() > DATED_US {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nodepulse::agent::Ticket;
 use nodepulse::api::{Answer, AuditId, Exchange, Failure, Operation};
 
-use super::judge::conditions::READONLY;
+use super::judge::conditions::UNDATED;
 use super::judge::wire::{Lane, Said};
 use super::plan::{FAULTS, Fault};
 use super::planted::Planted;
@@ -352,7 +352,7 @@ impl World {
             self.is_report_awaited = true;
             // Nobody else writes that one: only what we said before can come back (seeds 13955, 1039489).
             let by = self.teller();
-            self.events.repair_may_be_told(READONLY, by);
+            UNDATED.into_iter().for_each(|kind| self.events.repair_may_be_told(kind, by));
             // A late creation is of the boot in which it was asked for, and of what was known then (seeds 40041494, 30253427).
             self.note_named_boot();
             if response.code == 201 {
@@ -367,7 +367,7 @@ impl World {
             if self.shown.iter().any(|status| status.as_deref() == Some("")) {
                 // Asserted on a Node that somebody had made anew: what has no status is repaired, and that told (seed 70280941).
                 let by = self.teller();
-                self.events.repair_may_be_told(READONLY, by);
+                UNDATED.into_iter().for_each(|kind| self.events.repair_may_be_told(kind, by));
             }
             self.is_report_awaited &= !request.path.ends_with("/status");
             // What was written before this one was done stands in its answer, or would have refused it: 1003279.

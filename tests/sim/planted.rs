@@ -4,8 +4,8 @@ use nodepulse::api::{Answer, Document, Failure, Operation, PatchAnswer, Refusal,
 use nodepulse::time::Wall;
 use serde_json::{Value, json};
 
-use super::board::Board;
-use super::bodies::{remove, remove_nulls, told_by};
+use super::board::{Board, Clock};
+use super::bodies::{remove, remove_nulls, renamed, told_by};
 use super::judge::wire::Lane;
 use super::stranger::strangers_code;
 use crate::model::json_patch::renew_time;
@@ -71,10 +71,13 @@ impl Shim {
         }
         let (reason, stamp_us) = told_by(body);
         let is_change = reason.starts_with("NodeHas") && is_mended;
+        let is_sensors = reason.starts_with("NTPIs");
         let (is_chosen, waited_us) = match self.fault {
             Some(Planted::ToldInAnotherOrder) => (reason == "Starting", 45_000_000),
             Some(Planted::ChangesToldInAnotherOrder) => (is_change, 45_000_000),
             Some(Planted::ChangesToldTogether) => (is_change, 25_000_000),
+            Some(Planted::SensorChangeInAnotherOrder) => (is_sensors, 45_000_000),
+            Some(Planted::SensorChangeLost) => (is_sensors, 0),
             _ => return false,
         };
         let is_first = is_chosen && stamp_us < server_us - waited_us;
@@ -86,15 +89,24 @@ impl Shim {
 
     /// What was put off, where this tells of something much later.
     pub fn comes_after(&mut self, operation: &Operation) -> Option<Operation> {
+        if let (Operation::CreateEvent { body }, Some(Planted::SensorChangeDoubled)) = (operation, self.fault)
+            && told_by(body).0.starts_with("NTPIs")
+        {
+            return Some(Operation::CreateEvent { body: renamed(body) });
+        }
         let (Operation::CreateEvent { body }, Some(put_off_us)) = (operation, self.put_off_us) else { return None };
         let later_us = if self.is(Planted::ChangesToldTogether) { 0 } else { 45_000_000 };
-        self.put_off.take_if(|_| told_by(body).1 > put_off_us + later_us)
+        let is_lost = self.is(Planted::SensorChangeLost);
+        self.put_off.take_if(|_| !is_lost && told_by(body).1 > put_off_us + later_us)
     }
 
     /// The board as the faulty agent would see it.
     pub fn board<'a>(&'a mut self, board: &'a Board) -> &'a Board {
         match self.fault {
             Some(Planted::ProbedOnce) => self.other_board.get_or_insert_with(|| board.clone()),
+            Some(Planted::SensorSilenceUnseen) if matches!(board.clock, Clock::Unreadable(_)) => {
+                self.other_board.insert(Board { clock: Clock::Untold, ..board.clone() })
+            }
             Some(Planted::UnreadIsZero) if board.uncounted.is_some() => {
                 let uncounted = Board { uncounted: None, cpus: 0, ..board.clone() };
                 self.other_board.insert(uncounted)

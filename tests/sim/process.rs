@@ -7,7 +7,7 @@ use nodepulse::probe::{Facts, LastReset};
 
 use super::board::Board;
 use super::facts::{facts, readings};
-use super::judge::conditions::{How, KINDS, Moment, Remains, TOLERANCE_US};
+use super::judge::conditions::{CLOCK, How, KINDS, Moment, Remains, TOLERANCE_US};
 use super::judge::events::{FOREVER, Teller};
 use super::planted::Planted;
 use super::settings::settings;
@@ -154,13 +154,19 @@ impl World {
     /// What the agent is about to see is what is true from now on.
     pub fn look(&mut self) {
         self.date_how_it_went_down();
+        self.board.looked_at();
         let (by, server_us) = (self.teller(), self.server_wall_us());
         let moment = Moment { now_us: self.now_us, server_us, is_dated: by.is_dated };
         for seen in self.conditions.look(&self.board, &self.plan.wanted.eviction, moment) {
             if ![How::Again, How::First].contains(&seen.how) {
                 self.trace.say(|| format!("    {} is {} from now on", seen.kind, seen.status));
             }
-            self.events.seen(seen, server_us, by);
+            if seen.kind == CLOCK && seen.how == How::Otherwise && self.events.knows_node(self.life) {
+                // It was not sure before, and knows what the Node says: a change of this moment, if it is one.
+                self.events.happened(seen.kind, Some(seen.status), server_us, by, false);
+            } else {
+                self.events.seen(seen, server_us, by);
+            }
             let stored = self.stored_statuses();
             let says = KINDS.iter().position(|kind| *kind == seen.kind).and_then(|place| stored[place].as_deref());
             // A status that came late beside the words of Unknown: this process may have read the Unknown (seed 71324605).
@@ -171,6 +177,8 @@ impl World {
                 How::Changed => true,
                 // By the Node that this process made, whatever became of that (seeds 123575, 337866).
                 How::First => !self.was_touched,
+                // Who was not sure before has said what the Node says.
+                How::Otherwise | How::Again if seen.kind == CLOCK => says == Some(seen.status),
                 // Nor does a report say it that came late upon a new Node (seed 76150641).
                 How::Otherwise | How::Again => says.is_some_and(|says| ["True", "False"].contains(&says)),
             };
@@ -193,6 +201,7 @@ impl World {
                 memory_available_bytes: given.memory_available_bytes,
                 disk: given.disk,
                 pids: given.pids,
+                clock: given.clock,
                 ..board.clone()
             } == *given
         };

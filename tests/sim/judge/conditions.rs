@@ -8,19 +8,24 @@ use super::super::cut_short::CUT_SHORT;
 use super::super::wanted::{Eviction, Signal};
 use super::events::BUDGET;
 use super::excuse::{Excuse, Excuses};
+use super::sensor::{Said, Sensor};
 use super::thresholds::Rounds;
 
 /// Stamps have whole seconds, travel, and follow a board's clock that is off by up to ten.
 pub const TOLERANCE_US: i64 = 13_000_000;
 
-pub const KINDS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", READONLY];
+pub const KINDS: [&str; 5] = ["MemoryPressure", "DiskPressure", "PIDPressure", READONLY, CLOCK];
 /// What the lifecycle controller writes, too (NLC-1).
 pub const MONITORED: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 /// No kubelet has it: nobody makes it Unknown, and its heartbeat is that of its last change (NPD-1).
 pub const READONLY: &str = "ReadonlyFilesystem";
+/// Nor has it this one, which a Node lacks before a board could say.
+pub const CLOCK: &str = "NTPProblem";
+pub const UNDATED: [&str; 2] = [READONLY, CLOCK];
 /// No kubelet has these either, and each may begin again before its end was told.
 pub const REPEATING: [&str; 3] = [AWAY, BUDGET, CUT_SHORT];
-const SIGNALS: [&[Signal]; 4] = [&[Signal::Memory], &[Signal::Disk, Signal::Inodes], &[Signal::Pids], &[]];
+const SIGNALS: [&[Signal]; KINDS.len()] =
+    [&[Signal::Memory], &[Signal::Disk, Signal::Inodes], &[Signal::Pids], &[], &[]];
 
 /// What is true of the conditions that change.
 #[derive(Debug, Default)]
@@ -37,6 +42,7 @@ struct Condition {
     /// What it was before.
     before: Option<&'static str>,
     rounds: Rounds,
+    sensor: Sensor,
     /// When it became what it is, by the server's clock.
     since_us: i64,
     /// The same of what it was before: a report that is under way says that (seed 75028853).
@@ -109,12 +115,22 @@ impl Conditions {
         let mut seen = Vec::new();
         for ((kind, signals), condition) in KINDS.into_iter().zip(SIGNALS).zip(&mut self.all) {
             let (is_first_look, was_known) = (condition.is_first_look, condition.status.is_some());
-            let status = if kind == READONLY {
-                Some(if board.made_read_only { "True" } else { "False" })
-            } else {
-                condition.rounds.look(signals, board, eviction, at.now_us)
+            let said = match kind {
+                READONLY => Said::Surely(if board.made_read_only { "True" } else { "False" }),
+                CLOCK => condition.sensor.look(board, at.now_us),
+                _ => condition.rounds.look(signals, board, eviction, at.now_us).map_or(Said::Nothing, Said::Surely),
             };
-            let Some(status) = status else { continue };
+            let status = match said {
+                Said::Surely(status) => status,
+                // The Node has that until it is sure.
+                Said::Perhaps(status) if condition.status.is_none() => {
+                    condition.becomes(status, at);
+                    (condition.is_first_look, condition.has_judged) = (true, false);
+                    seen.push(Seen { kind, status, how: How::First });
+                    continue;
+                }
+                Said::Perhaps(_) | Said::Nothing => continue,
+            };
             let how = match (condition.becomes(status, at), is_first_look) {
                 (true, false) => How::Changed,
                 (true, true) => How::Otherwise,
@@ -131,6 +147,7 @@ impl Conditions {
     pub fn process_ended(&mut self, reboot: bool, remains: impl Fn(&str, i64, &str) -> Remains) {
         for (kind, condition) in KINDS.into_iter().zip(&mut self.all) {
             condition.rounds = Rounds::default();
+            condition.sensor = Sensor::default();
             condition.is_first_look = true;
             condition.has_judged = false;
             condition.read = None;

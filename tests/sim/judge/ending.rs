@@ -151,12 +151,14 @@ impl Events {
         self.told.values().filter(is_change).filter(is_within).count() as u64
     }
 
-    /// Whatever made room for others: of each condition the first and the last change of those that were certain are told.
+    /// Whatever made room for others: of each condition the first change and the last are told, where they are certain (after a
+    /// certain one may be another that was found, and then has a record: half a year of seed 0).
     pub fn judge_first_and_last(&self) -> Checked {
         for (kind, ..) in WORDS {
-            let is_change = |one: &&Happening| one.is_certain && one.subject.of == kind;
+            let is_change = |one: &&Happening| one.is_recorded && one.subject.of == kind;
             let mut changes = self.happened.iter().filter(is_change);
-            for one in [changes.next(), changes.next_back()].into_iter().flatten() {
+            let outermost = [changes.next(), changes.next_back()].into_iter().flatten();
+            for one in outermost.filter(|one| one.is_certain) {
                 let tells = |told: &Told| fits(one.subject, told.subject) && told.is_settled;
                 let mut told = self.told.values().filter(|told| tells(told));
                 if !told.any(|told| is_at(one, told) || excused(one, told).is_some()) {

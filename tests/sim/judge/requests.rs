@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::world::World;
-use super::conditions::{KINDS, MONITORED, READONLY, REPEATING, TOLERANCE_US};
+use super::conditions::{CLOCK, KINDS, MONITORED, REPEATING, TOLERANCE_US, UNDATED};
 use super::events::{FOREVER, Letter};
 use super::excuse::Excuse;
 use super::node::Expected;
@@ -190,7 +190,7 @@ impl World {
     fn check_told(&mut self, status: &StatusPart, is_birth: bool, is_excused: bool) -> Result<(), String> {
         let is_dated = self.is_dated();
         for told in &status.conditions {
-            let has_beat = *told.kind != *READONLY && !REPEATING.contains(&&*told.kind);
+            let has_beat = !UNDATED.contains(&&*told.kind) && !REPEATING.contains(&&*told.kind);
             if let Some(beat) = told.last_heartbeat_time.as_ref().filter(|_| has_beat) {
                 let off_us = stamp::parse(beat).unwrap_or(0) - self.server_wall_us();
                 if is_dated && off_us.abs() > TOLERANCE_US {
@@ -232,7 +232,9 @@ impl World {
         let is_lost = on_disk != Some(truth) || !self.events.has_last(kind);
         let is_unread = self.conditions.is_unread(kind);
         let may_be_unknown = stored.is_none() || self.stray_write_us.is_some();
-        is_unread && (is_lost && is_known || status == "Unknown" && may_be_unknown)
+        // What nobody is sure of yet, nor finds anywhere.
+        let is_guess = kind == CLOCK && status == "False" && may_be_unknown;
+        is_unread && (is_lost && is_known || status == "Unknown" && may_be_unknown || is_guess)
     }
 
     /// The agent is told what the server has.

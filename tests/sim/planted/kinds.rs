@@ -108,9 +108,15 @@ pub enum Planted {
     LabelNeverTakenBack,
     /// A device that its plug-in calls unhealthy can be had all the same.
     SickDevicesAllocatable,
+    /// A change of a sensor's condition is told to nobody, or twice, or after one of much later.
+    SensorChangeLost,
+    SensorChangeDoubled,
+    SensorChangeInAnotherOrder,
+    /// A sensor that stopped to answer is taken for one that was never there.
+    SensorSilenceUnseen,
 }
 
-pub const PLANTED: [Planted; 54] = [
+pub const PLANTED: [Planted; 58] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -165,6 +171,10 @@ pub const PLANTED: [Planted; 54] = [
     Planted::ResourceNeverTakenBack,
     Planted::LabelNeverTakenBack,
     Planted::SickDevicesAllocatable,
+    Planted::SensorChangeLost,
+    Planted::SensorChangeDoubled,
+    Planted::SensorChangeInAnotherOrder,
+    Planted::SensorSilenceUnseen,
 ];
 
 impl Planted {
@@ -221,6 +231,10 @@ impl Planted {
             Planted::ShutdownUnheard => "happenings were never told",
             Planted::CallOffUnheard => "with nothing in flight",
             Planted::BackUnheard => "the board is there, and the Node says",
+            Planted::SensorChangeLost => "happenings were never told",
+            Planted::SensorChangeDoubled => "NTPProblem",
+            Planted::SensorChangeInAnotherOrder => "out of order",
+            Planted::SensorSilenceUnseen => "in truth it is Unknown",
             Planted::LabelNeverTakenBack => "the labels of the board are",
         }
     }
