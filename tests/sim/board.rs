@@ -42,8 +42,9 @@ pub struct Board {
     pub pids: Result<Pids, Odd>,
     /// The kernel met an error on the card, and takes no more writes to it before the next boot mends it.
     pub made_read_only: bool,
-    /// What the kernel says of its clock.
+    /// What the kernel says of its clock, where it ever does.
     pub clock: Clock,
+    pub has_clock: bool,
     /// Extended resources of the settings, and how many there are.
     pub devices: BTreeMap<&'static str, u64>,
     /// What its labels are to say of it, by their whole names; `None`: nobody wants to know.
@@ -150,6 +151,7 @@ impl Board {
                 1 => Clock::Right,
                 _ => Clock::Unset,
             },
+            has_clock: !(memory_bytes / PAGE_BYTES).is_multiple_of(3),
             // One in three.
             devices: BTreeMap::from_iter(
                 [(USB, 1), (RELAY, 4)].into_iter().filter(|_| memory_bytes / PAGE_BYTES % 3 == 1),
@@ -327,6 +329,13 @@ impl Board {
     /// Another boot of the same board.
     pub fn restart(&mut self, boot: u64) {
         self.boot_id = boot_id(boot);
+        // Its driver may be there with one boot, and not with the next.
+        self.clock = match self.clock {
+            _ if !self.has_clock => Clock::Untold,
+            Clock::Untold => Clock::Right,
+            _ if boot.is_multiple_of(3) => Clock::Untold,
+            clock => clock,
+        };
         // Somebody wrote other settings meanwhile.
         self.devices.remove(RELAY);
         self.labels.iter_mut().for_each(|labels| drop(labels.insert(KERNEL_LABEL, format!("6.12.{boot}"))));

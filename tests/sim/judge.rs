@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::board::Clock;
 use super::meter::LAST_DATE;
 use super::world::{Event, World};
 use crate::model::controller::condition;
@@ -151,6 +152,9 @@ impl World {
         for kind in KINDS {
             let is_there = condition(node, kind).is_some();
             absent += usize::from(!is_there);
+            if kind == CLOCK && self.board.clock == Clock::Untold && is_there && self.is_last_judgement() {
+                judge_condition(node, kind, "Unknown")?;
+            }
             if kind == CLOCK && (self.is_unsettled(kind) || self.conditions.status(kind).is_none() && !is_there) {
                 // What nobody could say yet is on no Node.
                 continue;

@@ -107,6 +107,9 @@ impl Shim {
             Some(Planted::SensorSilenceUnseen) if matches!(board.clock, Clock::Unreadable(_)) => {
                 self.other_board.insert(Board { clock: Clock::Untold, ..board.clone() })
             }
+            Some(Planted::SensorGoneUnseen) if board.has_clock && board.clock == Clock::Untold => {
+                self.other_board.insert(Board { clock: Clock::Right, ..board.clone() })
+            }
             Some(Planted::UnreadIsZero) if board.uncounted.is_some() => {
                 let uncounted = Board { uncounted: None, cpus: 0, ..board.clone() };
                 self.other_board.insert(uncounted)

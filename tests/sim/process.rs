@@ -167,6 +167,9 @@ impl World {
             } else {
                 self.events.seen(seen, server_us, by);
             }
+            if seen.how == How::Gone {
+                self.events.may_be_told(seen.kind, Some(seen.status), server_us, FOREVER, by);
+            }
             let stored = self.stored_statuses();
             let says = KINDS.iter().position(|kind| *kind == seen.kind).and_then(|place| stored[place].as_deref());
             // A status that came late beside the words of Unknown: this process may have read the Unknown (seed 71324605).
@@ -174,7 +177,7 @@ impl World {
             let reason = node.and_then(|node| condition(node, seen.kind)?["reason"].as_str());
             let says = if reason.is_some_and(|reason| reason.ends_with("Unreadable")) { Some("Unknown") } else { says };
             let is_said = match seen.how {
-                How::Changed => true,
+                How::Changed | How::Gone => true,
                 // By the Node that this process made, whatever became of that (seeds 123575, 337866).
                 How::First => !self.was_touched,
                 // Who was not sure before has said what the Node says.

@@ -107,6 +107,8 @@ pub enum How {
     Again,
     /// Nobody could say before what it was.
     First,
+    /// There is nothing any more to tell it from.
+    Gone,
 }
 
 impl Conditions {
@@ -129,7 +131,14 @@ impl Conditions {
                     seen.push(Seen { kind, status, how: How::First });
                     continue;
                 }
-                Said::Perhaps(_) | Said::Nothing => continue,
+                Said::Gone if condition.status.is_some_and(|status| status != "Unknown") => {
+                    // From when on is its own affair: who has read the Node says so.
+                    condition.becomes("Unknown", at);
+                    (condition.is_first_look, condition.has_judged, condition.is_unknowable) = (true, false, true);
+                    seen.push(Seen { kind, status: "Unknown", how: How::Gone });
+                    continue;
+                }
+                Said::Perhaps(_) | Said::Nothing | Said::Gone => continue,
             };
             let how = match (condition.becomes(status, at), is_first_look) {
                 (true, false) => How::Changed,

@@ -146,7 +146,7 @@ impl Events {
 
     pub fn seen(&mut self, seen: Seen, at_us: i64, by: Teller) {
         match seen.how {
-            How::First => {}
+            How::First | How::Gone => {}
             How::Changed => self.happened(seen.kind, Some(seen.status), at_us, by, true),
             How::Otherwise => {
                 self.happened(seen.kind, Some(seen.status), at_us, by, false);

@@ -6,6 +6,8 @@ use super::super::board::{Board, Clock};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
     Nothing,
+    /// This process has never heard of it, for long enough: a Node that has it from before says Unknown.
+    Gone,
     /// Where nobody knows better: not for long enough yet.
     Perhaps(&'static str),
     Surely(&'static str),
@@ -22,6 +24,7 @@ pub struct Sensor {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
+    Nothing,
     Well,
     Bad,
     Unread,
@@ -33,10 +36,7 @@ impl Sensor {
     /// One look.
     pub fn look(&mut self, board: &Board, now_us: u64) -> Said {
         let found = match board.clock {
-            Clock::Untold => {
-                self.found = None;
-                return self.status.map_or(Said::Nothing, Said::Surely);
-            }
+            Clock::Untold => Found::Nothing,
             Clock::Right => Found::Well,
             Clock::Unset => Found::Bad,
             Clock::Flaps(is_unset) => {
@@ -51,6 +51,8 @@ impl Sensor {
         let since_us = self.found.filter(|(before, _)| *before == found).map_or(now_us, |(_, since_us)| since_us);
         self.found = Some((found, since_us));
         let (status, after_us) = match found {
+            Found::Nothing if self.status.is_none() && now_us - since_us >= MINUTE_US => return Said::Gone,
+            Found::Nothing => return self.status.map_or(Said::Nothing, Said::Surely),
             Found::Bad => ("True", 0),
             Found::Well => ("False", MINUTE_US),
             Found::Unread => ("Unknown", MINUTE_US),

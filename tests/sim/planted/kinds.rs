@@ -114,9 +114,11 @@ pub enum Planted {
     SensorChangeInAnotherOrder,
     /// A sensor that stopped to answer is taken for one that was never there.
     SensorSilenceUnseen,
+    /// One that is gone with a reboot is taken for one that is well.
+    SensorGoneUnseen,
 }
 
-pub const PLANTED: [Planted; 58] = [
+pub const PLANTED: [Planted; 59] = [
     Planted::OwnerNeverRefreshed,
     Planted::LinkChangeSwallowed,
     Planted::RenewTimeIsTheWallClock,
@@ -175,6 +177,7 @@ pub const PLANTED: [Planted; 58] = [
     Planted::SensorChangeDoubled,
     Planted::SensorChangeInAnotherOrder,
     Planted::SensorSilenceUnseen,
+    Planted::SensorGoneUnseen,
 ];
 
 impl Planted {
@@ -235,6 +238,7 @@ impl Planted {
             Planted::SensorChangeDoubled => "NTPProblem",
             Planted::SensorChangeInAnotherOrder => "out of order",
             Planted::SensorSilenceUnseen => "in truth it is Unknown",
+            Planted::SensorGoneUnseen => "NTPProblem is \"False\", in truth it is Unknown",
             Planted::LabelNeverTakenBack => "the labels of the board are",
         }
     }
