@@ -21,9 +21,9 @@ const MADE_READ_ONLY: [&str; 11] =
 /// The tables, kept open.
 #[derive(Debug)]
 pub(super) struct MountFiles {
-    /// In which the state directory is found.
-    own: OpenFile,
     first: OpenFile,
+    /// Where the state directory is found; `None`: in that of the first process, which is in the same namespace.
+    own: Option<OpenFile>,
 }
 
 /// What the tables say.
@@ -49,18 +49,32 @@ struct Mount<'a> {
 impl MountFiles {
     pub(super) fn new(root: &Root) -> Fact<MountFiles> {
         root.has_disks(MOUNTINFO)?;
-        let own = if root.is_own() { MOUNTINFO } else { MOUNTINFO_OF_FIRST };
-        Ok(MountFiles { own: OpenFile::new(own), first: OpenFile::new(MOUNTINFO_OF_FIRST) })
+        Ok(MountFiles {
+            first: OpenFile::new(MOUNTINFO_OF_FIRST),
+            own: root.is_own().then(|| OpenFile::new(MOUNTINFO)),
+        })
     }
 
     /// `state_path`: without symbolic links.
     pub(super) fn look(&mut self, root: &Root, page: &mut [u8], state_path: &str) -> Fact<MountStates> {
-        // Of a machine that hides its processes nothing more is known than what is seen from here.
-        let of_first = self.first.read_table(root, page).ok().and_then(|table| any_made_read_only(&table));
-        let own = self.own.read_table(root, page)?;
-        let holder = holder(&own, state_path).map_err(|why| Absent::new(&self.own.path, why))?;
+        let first = self.first.read_table(root, page);
+        let own = self.own.as_mut().map(|own| own.read_table(root, page)).transpose()?;
+        if own.as_ref().is_some_and(|own| first.as_ref() == Ok(own)) {
+            self.own = None;
+        }
+        let (path, table) = match (&own, &first) {
+            (Some(own), _) => (MOUNTINFO, own),
+            (None, Ok(first)) => (MOUNTINFO_OF_FIRST, first),
+            (None, Err(absent)) => return Err(absent.clone()),
+        };
+        let holder = holder(table, state_path).map_err(|why| Absent::new(path, why))?;
+        // Of a machine that hides its processes no more is known than what is seen from here.
+        let all = first.as_ref().unwrap_or(table);
         let of_state = || holder.is_made_read_only().then(|| holder.point.to_owned());
-        Ok(MountStates { made_read_only: of_first.or_else(of_state), state_is_protected: has(holder.options, "ro") })
+        Ok(MountStates {
+            made_read_only: any_made_read_only(all).or_else(of_state),
+            state_is_protected: has(holder.options, "ro"),
+        })
     }
 }
 

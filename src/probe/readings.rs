@@ -91,7 +91,7 @@ pub fn image_file_system(root: &Root, path: &str) -> Fact<FileSystem> {
 ///
 /// A reading is two system calls: `pread` of the root cgroup's `memory.stat` (or of meminfo where that says nothing), and
 /// `statvfs` of the disk. Where PIDs are judged it is three more, four for each folder in which extended resources are counted,
-/// once a minute four `pread` for the mounts, once in ten minutes one for the list of CPUs, and once an hour about ten.
+/// once a minute two `pread` for the mounts (four in a mount namespace of its own), once in ten minutes one for the list of CPUs, and once an hour about ten.
 #[derive(Debug)]
 pub struct ReadingFiles {
     root: Root,
