@@ -117,15 +117,19 @@ fn emmc(root: &Root, folder: &str, name: &str) -> Fact<Option<Wear>> {
 
 /// `None`: it does not say.
 fn ufs(root: &Root, name: &str) -> Fact<Option<Wear>> {
-    let of = |file: &str| registers(root, &format!("{PLATFORM}/{name}/health_descriptor/{file}"));
+    // Its driver says EINVAL of a register that the device has not got.
+    let of = |file: &str| match registers(root, &format!("{PLATFORM}/{name}/health_descriptor/{file}")) {
+        Err(Absent { why: Why::Errno(EINVAL), .. }) => Ok(Vec::new()),
+        said => said,
+    };
     let life = [of("life_time_estimation_a")?, of("life_time_estimation_b")?].concat();
     Ok(by_registers(name, &life, &of("eol_info")?))
 }
 
-/// None where there is no such file, or the device no such register, of which the driver of UFS says EINVAL.
+/// None where there is no such file.
 fn registers(root: &Root, path: &str) -> Fact<Vec<u32>> {
     match root.read_text(path) {
-        Err(Absent { why: Why::NoSuchFile | Why::Errno(EINVAL), .. }) => Ok(Vec::new()),
+        Err(Absent { why: Why::NoSuchFile, .. }) => Ok(Vec::new()),
         Err(absent) => Err(absent),
         Ok(text) => {
             let numbers: Option<Vec<u32>> = text.split_whitespace().map(attribute::hexadecimal).collect();
