@@ -36,6 +36,7 @@ mod uplink;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nodepulse::config::{self, Settings};
 use nodepulse::node::patch::create_body;
@@ -173,7 +174,10 @@ impl Scratch {
         // In memory where that is possible: these tests write a hundred thousand files.
         let memory = Some(Path::new("/dev/shm")).filter(|memory| memory.is_dir());
         let folder = memory.unwrap_or(Path::new(env!("CARGO_TARGET_TMPDIR")));
-        let path = folder.join(format!("nodepulse-{name}-{}", std::process::id()));
+        // Two tests at a time may give one name to theirs.
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("nodepulse-{name}-{}-{number}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Scratch(path)
