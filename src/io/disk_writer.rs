@@ -53,14 +53,7 @@ pub fn open(
     } else if found.records > 0 {
         ::log::info!(target: "journal-recovered", "{path}: {found}");
     }
-    let disk = Arc::new(Mutex::new(disk));
-    let writer = DiskWriter {
-        source,
-        disk,
-        turn: smol::lock::Mutex::default(),
-        told: Cell::default(),
-        failing: RefCell::default(),
-    };
+    let writer = DiskWriter::new(source, disk);
     problem.into_iter().for_each(|problem| writer.tell(&problem));
     Ok((writer, journal, known, control))
 }
@@ -87,6 +80,11 @@ struct Failing {
 const TELLING_FAILURES: u32 = 2;
 
 impl DiskWriter {
+    fn new(source: Source, disk: Disk) -> DiskWriter {
+        let disk = Arc::new(Mutex::new(disk));
+        DiskWriter { source, disk, turn: Default::default(), told: Cell::default(), failing: RefCell::default() }
+    }
+
     /// Whether whoever looks at the directory may wait for ever.
     pub fn is_silent(&self) -> bool {
         self.told.get() == Some(disk_error::SILENT)
@@ -120,17 +118,14 @@ impl DiskWriter {
         failing.as_ref().filter(|failing| failing.count >= TELLING_FAILURES).map(|failing| failing.problem.clone())
     }
 
+    /// How a write of the journal ended.
     fn note(&self, problem: Option<&Notice>) {
-        let mut failing = self.failing.borrow_mut();
-        match (problem, failing.as_mut()) {
-            (Some(problem), known) if matches!(problem.word, disk_error::READ_ONLY | disk_error::FAILING) => {
-                match known {
-                    Some(known) => known.count += 1,
-                    None => *failing = Some(Failing { count: 1, problem: problem.text.clone() }),
-                }
-            }
-            _ => *failing = None,
-        }
+        let broken = problem.filter(|problem| matches!(problem.word, disk_error::READ_ONLY | disk_error::FAILING));
+        let known = self.failing.take();
+        self.failing.replace(broken.map(|problem| match known {
+            Some(known) => Failing { count: known.count + 1, ..known },
+            None => Failing { count: 1, problem: problem.text.clone() },
+        }));
     }
 
     fn tell(&self, problem: &Notice) {
@@ -151,13 +146,7 @@ mod tests {
     #[test]
     fn a_disk_fails_when_two_writes_in_a_row_do_as_on_one_that_is_broken() {
         let (disk, ..) = Disk::silent("/state");
-        let writer = DiskWriter {
-            source: Source::new("state-directory", 1),
-            disk: Arc::new(Mutex::new(disk)),
-            turn: smol::lock::Mutex::default(),
-            told: Cell::default(),
-            failing: RefCell::default(),
-        };
+        let writer = DiskWriter::new(Source::new("state-directory", 1), disk);
         let end = |errno: Option<Errno>| {
             let problem = errno.map(|errno| disk_error::refused("write", "/state/journal", "/state", errno));
             writer.note(problem.as_ref());

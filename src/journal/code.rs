@@ -324,12 +324,12 @@ impl Reader<'_> {
             8 => return self.skip_known_node().map(|()| None),
             10 => Happened::Leaving { kind: self.text()? },
             11 => Happened::ProcessRuns { risk: Text::new() },
-            14 => Happened::ProcessRuns { risk: self.text()? },
             12 => Happened::Trouble { reason: self.text()?, text: self.text()?, count: self.number()? },
             13 => {
                 let (log, oom_kills, hung_tasks) = (self.number()?, self.number()?, self.number()?);
                 Happened::KernelRead { until: KernelPlaces { log, oom_kills, hung_tasks } }
             }
+            14 => Happened::ProcessRuns { risk: self.text()? },
             9 => {
                 let until = Wall::from_unix_us(previous.wall_us.wrapping_add(self.signed()?));
                 Happened::AbsenceAnnounced { until, reason: self.text()? }
