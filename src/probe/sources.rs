@@ -31,7 +31,7 @@ const ROWS: &[Row] = &[
     row("last reset", &["/sys/class/watchdog"]),
     row("hugepages", &["/sys/kernel/mm/hugepages"]),
     row("disk", &["statfs of stateDirectory"]),
-    row("read-only", &["/proc/self/mountinfo"]),
+    row("read-only", &["/proc/1/mountinfo", "/proc/self/mountinfo"]),
     row("pids", &["/proc/loadavg"]),
     row("runtime", &["the socket of containerRuntimeEndpoint"]),
     row("image", &["the socket of containerRuntimeEndpoint"]),
