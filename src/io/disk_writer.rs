@@ -15,6 +15,7 @@ use super::thread::Source;
 use crate::agent::Notice;
 use crate::config::Settings;
 use crate::journal::{BootId, Journal, Write};
+use crate::time::Up;
 
 /// How long a start waits for the state directory: a card that cleans itself up needs seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,7 +54,7 @@ pub fn open(
     } else if found.records > 0 {
         ::log::info!(target: "journal-recovered", "{path}: {found}");
     }
-    let writer = DiskWriter::new(source, disk);
+    let writer = DiskWriter::new(source, settings.state_directory.clone(), disk);
     problem.into_iter().for_each(|problem| writer.tell(&problem));
     Ok((writer, journal, known, control))
 }
@@ -67,6 +68,9 @@ pub struct DiskWriter {
     /// What was last said of it; a problem is told once, not every ten minutes.
     told: Cell<Option<&'static str>>,
     failing: RefCell<Option<Failing>>,
+    directory: String,
+    /// When the write of the journal began that has not come back.
+    began: Cell<Option<Up>>,
 }
 
 /// Writes of the journal in a row, ten seconds and more apart, that failed as on a disk that is broken.
@@ -78,11 +82,20 @@ struct Failing {
 
 /// One may be by chance.
 const TELLING_FAILURES: u32 = 2;
+/// A card that cleans itself up needs seconds.
+const LONGEST_WRITE: Duration = Duration::from_secs(60);
 
 impl DiskWriter {
-    fn new(source: Source, disk: Disk) -> DiskWriter {
-        let disk = Arc::new(Mutex::new(disk));
-        DiskWriter { source, disk, turn: Default::default(), told: Cell::default(), failing: RefCell::default() }
+    fn new(source: Source, directory: String, disk: Disk) -> DiskWriter {
+        DiskWriter {
+            source,
+            disk: Arc::new(Mutex::new(disk)),
+            turn: smol::lock::Mutex::default(),
+            told: Cell::default(),
+            failing: RefCell::default(),
+            directory,
+            began: Cell::default(),
+        }
     }
 
     /// Whether whoever looks at the directory may wait for ever.
@@ -94,7 +107,9 @@ impl DiskWriter {
     pub async fn write(&self, name: &'static str, write: Write) -> bool {
         let _one = self.turn.lock().await;
         let disk = Arc::clone(&self.disk);
+        self.began.set((name == JOURNAL).then(clock::up));
         let written = self.source.ask(move || Some(disk.lock().ok()?.write(name, &write))).await;
+        self.began.set(None);
         if let (JOURNAL, Ok(Some(written))) = (name, &written) {
             self.note(written.as_ref().err());
         }
@@ -112,8 +127,11 @@ impl DiskWriter {
         }
     }
 
-    /// What is wrong with a disk on which one write after the other fails.
-    pub fn failed_write(&self) -> Option<String> {
+    /// What is wrong with a disk on which one write after the other fails, or one does not come back.
+    pub fn failed_write(&self, now: Up) -> Option<String> {
+        if self.began.get().is_some_and(|began| now - began >= LONGEST_WRITE) {
+            return Some(disk_error::silent(&self.directory).text);
+        }
         let failing = self.failing.borrow();
         failing.as_ref().filter(|failing| failing.count >= TELLING_FAILURES).map(|failing| failing.problem.clone())
     }
@@ -144,13 +162,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_fails_when_two_writes_in_a_row_do_as_on_one_that_is_broken() {
+    fn a_disk_fails_when_two_writes_in_a_row_do_as_on_one_that_is_broken_or_one_takes_a_minute() {
         let (disk, ..) = Disk::silent("/state");
-        let writer = DiskWriter::new(Source::new("state-directory", 1), disk);
+        let writer = DiskWriter::new(Source::new("state-directory", 1), "/state".to_owned(), disk);
         let end = |errno: Option<Errno>| {
             let problem = errno.map(|errno| disk_error::refused("write", "/state/journal", "/state", errno));
             writer.note(problem.as_ref());
-            writer.failed_write()
+            writer.failed_write(Up::BOOT)
         };
         for broken in [Errno::EIO, Errno::EROFS, Errno::ENXIO, Errno::EUCLEAN] {
             assert_eq!(end(Some(broken)), None, "one may be by chance");
@@ -163,6 +181,10 @@ mod tests {
             assert_eq!([end(Some(other)), end(Some(other)), end(Some(other))], [None, None, None], "{other}");
         }
         assert_eq!([end(Some(Errno::EIO)), end(Some(Errno::ENOSPC)), end(Some(Errno::EIO))], [None, None, None]);
+        let at = |seconds| Up::since_boot(Duration::from_secs(seconds));
+        writer.began.set(Some(at(7)));
+        assert_eq!(writer.failed_write(at(66)), None);
+        assert_eq!(writer.failed_write(at(67)).map(|said| said.contains("/state does not answer")), Some(true));
     }
 
     fn cause_of(errno: Errno) -> String {

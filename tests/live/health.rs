@@ -1,7 +1,7 @@
 //! What a board suffers from, as the cluster sees it: a file system that its kernel has made read-only, and sensors of a Raspberry Pi
 //! in the place of this machine's.
 
-use super::super::agent::Launch;
+use super::super::agent::{Launch, Nodepulse};
 use super::super::cluster::{Cluster, NodeIdentity, Result, condition};
 use super::super::trials::{Case, Need};
 use super::{wait_for_event, wait_for_node, wait_until_ready};
@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
         &[Need::Root],
         a_state_directory_that_becomes_read_only_is_a_condition_until_it_can_be_written_again,
         a_disk_that_gives_errors_is_a_condition_though_its_mount_looks_well,
+        a_disk_that_does_not_answer_is_a_condition_until_it_does,
         a_board_that_is_too_hot_on_too_weak_a_supply_says_so,
     ]
 }
@@ -93,6 +94,11 @@ impl FailingDisk {
         run("losetup", &["--set-capacity", &self.device])
     }
 
+    /// What is written waits until it is thawed.
+    fn freeze(&self, how: &str) -> Result<()> {
+        run("fsfreeze", &[how, &self.point.display().to_string()])
+    }
+
     fn find_blocks(&self) -> Result<()> {
         fs::copy(&self.whole, &self.image).map_err(|e| e.to_string())?;
         run("losetup", &["--set-capacity", &self.device])
@@ -101,6 +107,7 @@ impl FailingDisk {
 
 impl Drop for FailingDisk {
     fn drop(&mut self) {
+        let _ = self.freeze("--unfreeze");
         let _ = run("umount", &["--lazy", &self.point.display().to_string()]);
         let _ = run("losetup", &["--detach", &self.device]);
     }
@@ -140,27 +147,49 @@ fn a_state_directory_that_becomes_read_only_is_a_condition_until_it_can_be_writt
 fn a_disk_that_gives_errors_is_a_condition_though_its_mount_looks_well(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("failing-disk")?;
     let disk = FailingDisk::mount(&node)?;
-    let state = disk.point.join("nodepulse").display().to_string();
-    let alarm = [("hwmon/hwmon0/name", "rpi_volt"), ("hwmon/hwmon0/in0_lcrit_alarm", "0")];
-    let files = alarm.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
-    let mut agent = Launch::quick(&node).set("stateDirectory", &state).folder("/sys/class", files).start(cluster)?;
-    wait_until_ready(cluster, &node)?;
-    wait_for(cluster, &node, "Undervoltage", ["False", "VoltageOK"])?;
-    wait_for(cluster, &node, "ReadonlyFilesystem", ["False", "FilesystemIsNotReadOnly"])?;
+    let (mut agent, folder) = on_a_disk(cluster, &node, &disk)?;
     disk.lose_blocks()?;
-    // Something to write.
-    let folder = folder_of_sensors(&node)?;
-    fs::write(folder.join("hwmon/hwmon0/in0_lcrit_alarm"), "1\n").map_err(|e| e.to_string())?;
+    fs::write(folder.join(ALARM), "1\n").map_err(|e| e.to_string())?;
     wait_for(cluster, &node, "Undervoltage", ["True", "UndervoltageDetected"])?;
     let broken = wait_for(cluster, &node, "ReadonlyFilesystem", ["True", "FilesystemIsReadOnly"])?;
     let message = broken["message"].as_str().unwrap_or_default();
-    let begin = format!("Filesystem is read-only: cannot write {state}/journal");
+    let begin = format!("Filesystem is read-only: cannot write {}/nodepulse/journal", disk.point.display());
     assert!(message.starts_with(&begin) && message.contains("Input/output error"), "{message}");
     wait_for_event(cluster, &node, "FilesystemIsReadOnly")?;
     disk.find_blocks()?;
     wait_for(cluster, &node, "ReadonlyFilesystem", ["False", "FilesystemIsNotReadOnly"])?;
     agent.wait_for_line(&["journal-writable"], A_MINUTE_AND_MORE)?;
     agent.check()
+}
+
+fn a_disk_that_does_not_answer_is_a_condition_until_it_does(cluster: &Cluster) -> Result<()> {
+    let node = cluster.node("frozen-disk")?;
+    let disk = FailingDisk::mount(&node)?;
+    let (mut agent, folder) = on_a_disk(cluster, &node, &disk)?;
+    disk.freeze("--freeze")?;
+    fs::write(folder.join(ALARM), "1\n").map_err(|e| e.to_string())?;
+    wait_for(cluster, &node, "Undervoltage", ["True", "UndervoltageDetected"])?;
+    let silent = wait_for(cluster, &node, "ReadonlyFilesystem", ["True", "FilesystemIsReadOnly"])?;
+    let message = silent["message"].as_str().unwrap_or_default();
+    assert!(message.contains("/disk/nodepulse does not answer"), "{message}");
+    disk.freeze("--unfreeze")?;
+    wait_for(cluster, &node, "ReadonlyFilesystem", ["False", "FilesystemIsNotReadOnly"])?;
+    agent.check()
+}
+
+/// The alarm of a Raspberry Pi's supply, in a folder of sensors.
+const ALARM: &str = "hwmon/hwmon0/in0_lcrit_alarm";
+
+/// An agent at work with its state there, and the folder of its sensors: an alarm of these is something to write.
+fn on_a_disk(cluster: &Cluster, node: &NodeIdentity, disk: &FailingDisk) -> Result<(Nodepulse, PathBuf)> {
+    let state = disk.point.join("nodepulse").display().to_string();
+    let files =
+        [("hwmon/hwmon0/name", "rpi_volt"), (ALARM, "0")].map(|(path, text)| (path.to_owned(), text.to_owned()));
+    let agent = Launch::quick(node).set("stateDirectory", &state).folder("/sys/class", files.into()).start(cluster)?;
+    wait_until_ready(cluster, node)?;
+    wait_for(cluster, node, "Undervoltage", ["False", "VoltageOK"])?;
+    wait_for(cluster, node, "ReadonlyFilesystem", ["False", "FilesystemIsNotReadOnly"])?;
+    Ok((agent, folder_of_sensors(node)?))
 }
 
 /// That an agent has in the place of this machine's.

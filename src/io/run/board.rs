@@ -41,7 +41,7 @@ impl Shared {
                 self.name_looked_up.raised().await;
             }
             let disk = self.read_disk(&board, disk_may_hang).await;
-            let disk = StateDisk { failed_write: self.disk.failed_write(), ..disk };
+            let disk = StateDisk { failed_write: self.disk.failed_write(clock::up()), ..disk };
             disk_may_hang = disk.may_hang;
             let health = sensors.read(&self.reactor).await;
             if self.look_for_features(&mut features, &mut board.machine).await {
