@@ -156,7 +156,7 @@ impl World {
         self.date_how_it_went_down();
         self.board.looked_at();
         let (by, server_us) = (self.teller(), self.server_wall_us());
-        let moment = Moment { now_us: self.now_us, server_us, is_dated: by.is_dated };
+        let moment = Moment { now_us: self.now_us, server_us, is_dated: by.is_dated, was_deceived: by.was_deceived };
         for seen in self.conditions.look(&self.board, &self.plan.wanted.eviction, moment) {
             if ![How::Again, How::First].contains(&seen.how) {
                 self.trace.say(|| format!("    {} is {} from now on", seen.kind, seen.status));

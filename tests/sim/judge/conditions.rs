@@ -87,6 +87,8 @@ pub struct Moment {
     pub server_us: i64,
     /// The board's clock is right, or the agent has heard what is right.
     pub is_dated: bool,
+    /// A wrong clock and a wrong answer agreed: the process has no other time (seed 400470324).
+    pub was_deceived: bool,
 }
 
 /// A condition that a look found to be another, or a first look as an earlier process had left it.
@@ -131,8 +133,9 @@ impl Conditions {
                     seen.push(Seen { kind, status, how: How::First });
                     continue;
                 }
-                Said::Gone if condition.status.is_some_and(|status| status != "Unknown") => {
-                    // From when on is its own affair: who has read the Node says so.
+                Said::Gone if condition.status.is_some() => {
+                    // From when on is its own affair: who has read the Node says so, also where one before it did that nobody heard
+                    // of (seed 400635438).
                     condition.becomes("Unknown", at);
                     (condition.is_first_look, condition.has_judged, condition.is_unknowable) = (true, false, true);
                     seen.push(Seen { kind, status: "Unknown", how: How::Gone });
@@ -289,7 +292,7 @@ impl Condition {
         // A process that just began knows of no change if the server does not say what was before.
         self.touched_us = self.touched_us.filter(|_| is_first_look);
         // Nor does it if somebody wrote over what the server said of before, and the disk may have failed.
-        self.is_unknowable = is_first_look && (self.is_unknowable || self.touched_us.is_some());
+        self.is_unknowable = is_first_look && (self.is_unknowable || self.touched_us.is_some()) || at.was_deceived;
         self.rests_on_node &= is_first_look;
         self.is_recorded_late &= is_first_look;
         before.is_some()

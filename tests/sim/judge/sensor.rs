@@ -6,7 +6,7 @@ use super::super::board::{Board, Clock};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
     Nothing,
-    /// This process has never heard of it, for long enough: a Node that has it from before says Unknown.
+    /// This process has never heard of it, for long enough: a Node that has it from before says Unknown. Said once.
     Gone,
     /// Where nobody knows better: not for long enough yet.
     Perhaps(&'static str),
@@ -20,6 +20,7 @@ pub struct Sensor {
     changed_us: Option<u64>,
     /// What the looks find, and since when all do.
     found: Option<(Found, u64)>,
+    is_gone: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +52,10 @@ impl Sensor {
         let since_us = self.found.filter(|(before, _)| *before == found).map_or(now_us, |(_, since_us)| since_us);
         self.found = Some((found, since_us));
         let (status, after_us) = match found {
-            Found::Nothing if self.status.is_none() && now_us - since_us >= MINUTE_US => return Said::Gone,
+            Found::Nothing if self.status.is_none() && now_us - since_us >= MINUTE_US && !self.is_gone => {
+                self.is_gone = true;
+                return Said::Gone;
+            }
             Found::Nothing => return self.status.map_or(Said::Nothing, Said::Surely),
             Found::Bad => ("True", 0),
             Found::Well => ("False", MINUTE_US),
