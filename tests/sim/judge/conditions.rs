@@ -55,6 +55,8 @@ struct Condition {
     /// What the Node said of it last when this process read it.
     read: Option<String>,
     transitions: u64,
+    /// Nobody is sure of it: what it turns out to be is no change, and the first report of that gives it a time (seed 400778013).
+    is_guess: bool,
     /// Since a clock that was wrong in a boot that is over, or in a process that died before that was on disk.
     is_unknowable: bool,
     was_dated: bool,
@@ -129,7 +131,7 @@ impl Conditions {
                 // The Node has that until it is sure.
                 Said::Perhaps(status) if condition.status.is_none() => {
                     condition.becomes(status, at);
-                    (condition.is_first_look, condition.has_judged) = (true, false);
+                    (condition.is_first_look, condition.has_judged, condition.is_guess) = (true, false, true);
                     seen.push(Seen { kind, status, how: How::First });
                     continue;
                 }
@@ -285,7 +287,7 @@ impl Condition {
             return false;
         }
         self.before = before;
-        self.transitions += u64::from(before.is_some());
+        self.transitions += u64::from(before.is_some() && !std::mem::take(&mut self.is_guess));
         self.before_since_us = std::mem::replace(&mut self.since_us, at.server_us);
         self.before_was_dated = std::mem::replace(&mut self.was_dated, at.is_dated);
         self.before_is_unrecorded = std::mem::replace(&mut self.is_unrecorded, is_first_look);
