@@ -196,6 +196,12 @@ impl Conditions {
         }
     }
 
+    /// The Node says already that it is so, of whatever time.
+    pub fn was_said(&mut self, kind: &str) {
+        let known = KINDS.into_iter().zip(&mut self.all).find(|(known, _)| *known == kind);
+        known.into_iter().for_each(|(_, condition)| condition.is_unknowable = true);
+    }
+
     /// A report that came late wrote another time than this over the condition.
     pub fn overwritten(&mut self, kind: &str, since_us: i64) {
         self.overwritten_us.entry(kind.to_owned()).or_insert(since_us);
