@@ -7,7 +7,7 @@ use super::super::trials::{Case, Need};
 use super::{wait_for_event, wait_for_node, wait_until_ready};
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -149,10 +149,7 @@ fn a_disk_that_gives_errors_is_a_condition_though_its_mount_looks_well(cluster: 
     let disk = FailingDisk::mount(&node)?;
     let (mut agent, folder) = on_a_disk(cluster, &node, &disk)?;
     disk.lose_blocks()?;
-    fs::write(folder.join(ALARM), "1\n").map_err(|e| e.to_string())?;
-    wait_for(cluster, &node, "Undervoltage", ["True", "UndervoltageDetected"])?;
-    let broken = wait_for(cluster, &node, "ReadonlyFilesystem", ["True", "FilesystemIsReadOnly"])?;
-    let message = broken["message"].as_str().unwrap_or_default();
+    let message = after_something_to_write(cluster, &node, &folder)?;
     let begin = format!("Filesystem is read-only: cannot write {}/nodepulse/journal", disk.point.display());
     assert!(message.starts_with(&begin) && message.contains("Input/output error"), "{message}");
     wait_for_event(cluster, &node, "FilesystemIsReadOnly")?;
@@ -167,10 +164,7 @@ fn a_disk_that_does_not_answer_is_a_condition_until_it_does(cluster: &Cluster) -
     let disk = FailingDisk::mount(&node)?;
     let (mut agent, folder) = on_a_disk(cluster, &node, &disk)?;
     disk.freeze("--freeze")?;
-    fs::write(folder.join(ALARM), "1\n").map_err(|e| e.to_string())?;
-    wait_for(cluster, &node, "Undervoltage", ["True", "UndervoltageDetected"])?;
-    let silent = wait_for(cluster, &node, "ReadonlyFilesystem", ["True", "FilesystemIsReadOnly"])?;
-    let message = silent["message"].as_str().unwrap_or_default();
+    let message = after_something_to_write(cluster, &node, &folder)?;
     assert!(message.contains("/disk/nodepulse does not answer"), "{message}");
     disk.freeze("--unfreeze")?;
     wait_for(cluster, &node, "ReadonlyFilesystem", ["False", "FilesystemIsNotReadOnly"])?;
@@ -190,6 +184,14 @@ fn on_a_disk(cluster: &Cluster, node: &NodeIdentity, disk: &FailingDisk) -> Resu
     wait_for(cluster, node, "Undervoltage", ["False", "VoltageOK"])?;
     wait_for(cluster, node, "ReadonlyFilesystem", ["False", "FilesystemIsNotReadOnly"])?;
     Ok((agent, folder_of_sensors(node)?))
+}
+
+/// What the condition says once there was something to write to that disk.
+fn after_something_to_write(cluster: &Cluster, node: &NodeIdentity, folder: &Path) -> Result<String> {
+    fs::write(folder.join(ALARM), "1\n").map_err(|e| e.to_string())?;
+    wait_for(cluster, node, "Undervoltage", ["True", "UndervoltageDetected"])?;
+    let broken = wait_for(cluster, node, "ReadonlyFilesystem", ["True", "FilesystemIsReadOnly"])?;
+    Ok(broken["message"].as_str().unwrap_or_default().to_owned())
 }
 
 /// That an agent has in the place of this machine's.

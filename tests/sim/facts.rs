@@ -89,9 +89,8 @@ fn wall_clock(clock: Clock) -> Option<Result<WallClock, Absent>> {
     let said = |is_unset| Some(Ok(WallClock { is_unset, is_synchronised: !is_unset, most_off_us: 900 }));
     match clock {
         Clock::Untold => None,
-        Clock::Right => said(false),
-        Clock::Unset => said(true),
-        Clock::Flaps(is_unset) => said(is_unset),
+        Clock::Right | Clock::Flaps(false) => said(false),
+        Clock::Unset | Clock::Flaps(true) => said(true),
         Clock::Unreadable(odd) => Some(Err(absent("adjtimex", odd))),
     }
 }

@@ -38,15 +38,8 @@ impl Sensor {
     pub fn look(&mut self, board: &Board, now_us: u64) -> Said {
         let found = match board.clock {
             Clock::Untold => Found::Nothing,
-            Clock::Right => Found::Well,
-            Clock::Unset => Found::Bad,
-            Clock::Flaps(is_unset) => {
-                if is_unset {
-                    Found::Bad
-                } else {
-                    Found::Well
-                }
-            }
+            Clock::Right | Clock::Flaps(false) => Found::Well,
+            Clock::Unset | Clock::Flaps(true) => Found::Bad,
             Clock::Unreadable(_) => Found::Unread,
         };
         let since_us = self.found.filter(|(before, _)| *before == found).map_or(now_us, |(_, since_us)| since_us);
