@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::clock::apart;
 use super::notice::Level;
 use super::replay::Unreported;
 use super::shared::Shared;
@@ -364,7 +365,7 @@ impl Conditions {
     }
 }
 
-/// Two reckonings of the time of one boot differ by what an answer travels; looks at a board are further apart.
+/// The most by which two processes reckon the time of one moment apart, if they heard it from servers: what an answer travels.
 const RECKONED: Duration = Duration::from_secs(1);
 
 /// Whether a record was made before what the server has. `ours`: what this process has written, when, and the time that it
@@ -383,8 +384,12 @@ fn is_older(
     if ours.into_iter().flatten().any(is_before) {
         return false;
     }
-    let recorded = shared.stamp(now).and_then(|stamp| shared.records.latest_wall_of(recorded, stamp, now.up));
-    recorded.is_some_and(|recorded| since > recorded.plus(RECKONED))
+    let reckoned = shared.stamp(now).and_then(|stamp| shared.records.latest_wall_of(recorded, stamp, now.up));
+    reckoned.is_some_and(|reckoned| {
+        // The record has the time that the process had which made it, and told the server.
+        let differs = recorded.wall.map_or(RECKONED, |wall| apart(wall, reckoned).min(RECKONED));
+        since > reckoned.plus(differs)
+    })
 }
 
 fn stored_since(stored: &Condition) -> Option<Wall> {
