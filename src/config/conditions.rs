@@ -1,4 +1,4 @@
-//! Turns the map `conditions` into which conditions of the board are judged, and by which thresholds.
+//! Turns the map `conditions` into which conditions of the board are judged, for which reasons, and by which thresholds.
 
 use std::ops::RangeInclusive;
 
@@ -7,28 +7,40 @@ use super::nearest::unknown;
 use super::problem::{Findings, Problem, quoted};
 use super::text_map::TextMap;
 
-/// What is set of a condition; of one that is not named here, all is as by default.
+/// What is set of a condition or of one of its reasons; of what is not named here, all is as by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionSetting {
     Off,
-    /// In the unit of this condition.
-    Threshold(u32),
+    /// In the unit of this condition or reason.
+    Threshold(i64),
 }
 
 pub type PerCondition = TextMap<ConditionSetting>;
 
-/// Those that can be switched off, each with its threshold, if it has one: what it may be.
-const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 11] = [
+/// The conditions that can be switched off, and the reasons, each with its threshold, if it has one: what it may be.
+const NAMES: [(&str, Option<RangeInclusive<i64>>); 19] = [
     ("FilesystemCorruptionProblem", None),
     ("KernelDeadlock", None),
-    ("NTPProblem", None),
+    // How many seconds off a clock may be that somebody keeps right.
+    ("NTPProblem", Some(1..=3600)),
     ("Undervoltage", None),
     // °C.
     ("ThermalThrottled", Some(40..=120)),
+    ("NearCriticalTrip", Some(40..=120)),
     // Percent of an eMMC's life, which counts in tenths.
     ("StorageWearHigh", Some(10..=100)),
+    ("BadBlocksHigh", None),
+    ("UncorrectableEcc", None),
+    ("UplinkDegraded", None),
     // How often the carrier comes or goes in ten minutes.
-    ("UplinkDegraded", Some(2..=100)),
+    ("LinkFlapping", Some(2..=100)),
+    ("RouteFailover", None),
+    // In ten minutes.
+    ("InterfaceErrors", Some(1..=1_000_000)),
+    // dBm.
+    ("WeakSignal", Some(-100..=-30)),
+    // Mb/s that the port once did.
+    ("LinkSlow", Some(100..=100_000)),
     ("OnBattery", None),
     // Percent of its capacity.
     ("BatteryLow", Some(1..=95)),
@@ -39,10 +51,10 @@ const CONDITIONS: [(&str, Option<RangeInclusive<u32>>); 11] = [
 pub(super) fn conditions(map: &Field<'_>, findings: &mut Findings) -> Result<PerCondition, Problem> {
     let mut all = PerCondition::new();
     for (key, entry) in map.entries() {
-        let Some((name, range)) = CONDITIONS.iter().find(|(name, _)| *name == key) else {
-            let names = CONDITIONS.each_ref().map(|(name, _)| *name);
-            let otherwise = format!("the conditions are {}", names.join(", "));
-            findings.refuse(entry.problem(unknown("condition", key, names, &otherwise)));
+        let Some((name, range)) = NAMES.iter().find(|(name, _)| *name == key) else {
+            let names = NAMES.each_ref().map(|(name, _)| *name);
+            let otherwise = format!("the conditions and reasons are {}", names.join(", "));
+            findings.refuse(entry.problem(unknown("condition or reason", key, names, &otherwise)));
             continue;
         };
         if let Some(Some(setting)) = findings.accept(one(&entry, range.as_ref())) {
@@ -52,7 +64,7 @@ pub(super) fn conditions(map: &Field<'_>, findings: &mut Findings) -> Result<Per
     Ok(all)
 }
 
-fn one(entry: &Field<'_>, range: Option<&RangeInclusive<u32>>) -> Result<Option<ConditionSetting>, Problem> {
+fn one(entry: &Field<'_>, range: Option<&RangeInclusive<i64>>) -> Result<Option<ConditionSetting>, Problem> {
     let text = entry.text()?.unwrap_or_default();
     let threshold = text.parse().ok().filter(|number| range.is_some_and(|range| range.contains(number)));
     match (text, threshold, range) {
@@ -93,8 +105,9 @@ mod tests {
         for (body, words) in [
             ("  Undervoltage: 4\n", "must be true or false, not \"4\""),
             ("  ThermalThrottled: 20\n", "must be true, false, or a whole number from 40 to 120, not \"20\""),
-            ("  Undervoltge: false\n", "unknown condition \"Undervoltge\": did you mean Undervoltage?"),
-            ("  Ready: false\n", "unknown condition \"Ready\""),
+            ("  WeakSignal: 80\n", "must be true, false, or a whole number from -100 to -30, not \"80\""),
+            ("  Undervoltge: false\n", "unknown condition or reason \"Undervoltge\": did you mean Undervoltage?"),
+            ("  Ready: false\n", "unknown condition or reason \"Ready\""),
         ] {
             let problems = load(body).unwrap_err();
             assert!(problems.iter().any(|problem| problem.contains(words)), "{body}: {problems:?}");

@@ -247,8 +247,8 @@ settings! {
         "Limits below which a pressure condition becomes True; one key removes all defaults";
     /// BRD-1.
     conditions: PerCondition = PerCondition::new(),
-        Ours "conditions" "conditions" "", Map("TYPE", '=', "false|N"), conditions,
-        "Conditions of the board itself: false switches one off, a number moves its threshold";
+        Ours "conditions" "conditions" "", Map("NAME", '=', "false|N"), conditions,
+        "Conditions of the board itself, or reasons of theirs: false switches one off, a number moves its threshold";
     /// EVI-6.
     eviction_soft: PerSignal<Threshold> = PerSignal::new(),
         Kubelet "evictionSoft" "eviction-soft" "", Map("SIGNAL", '<', "AMOUNT"), thresholds,
@@ -333,17 +333,18 @@ impl Settings {
         !self.servers.is_empty() || self.bootstrap_kubeconfig.is_some()
     }
 
-    /// Whether this condition of the board is not to be judged.
-    pub fn is_condition_off(&self, kind: &str) -> bool {
-        self.conditions.get(kind) == Some(&ConditionSetting::Off)
+    /// Whether this condition of the board is not to be judged, or not for this reason.
+    pub fn is_condition_off(&self, name: &str) -> bool {
+        self.threshold(name, 0).is_none()
     }
 
-    /// In place of the default of this condition of the board, in its unit.
-    pub fn condition_threshold(&self, kind: &str) -> Option<u32> {
-        self.conditions.get(kind).and_then(|set| match set {
-            ConditionSetting::Off => None,
-            ConditionSetting::Threshold(threshold) => Some(*threshold),
-        })
+    /// Of a condition of the board or one of its reasons, in its unit: `default` unless it was set. `None`: it is switched off.
+    pub fn threshold(&self, name: &str, default: i64) -> Option<i64> {
+        match self.conditions.get(name) {
+            None => Some(default),
+            Some(ConditionSetting::Off) => None,
+            Some(ConditionSetting::Threshold(threshold)) => Some(*threshold),
+        }
     }
 
     /// Whether a threshold asks for the number of PIDs: none does unless it was set (EVI-1).

@@ -93,7 +93,7 @@ pub static REMEDIES: &[Remedy] = &[
     ]),
     of_board("NTPProblem", &["clock"], [
         "adjtimex(2): what an NTP client has told the kernel",
-        "ten minutes in which nobody keeps the clock right, or it may be more than a second off; at once where it was never set",
+        "ten minutes in which nobody keeps the clock right, or it may be more than a second off (conditions: NTPProblem); at once where it was never set",
         "timedatectl set-ntp true, or start chrony or ntpd, and let UDP port 123 through; with a client that tells the kernel nothing, conditions: NTPProblem: false",
     ]),
     of_board("Undervoltage", &["supply"], [
@@ -113,8 +113,8 @@ pub static REMEDIES: &[Remedy] = &[
     ]),
     of_board("UplinkDegraded", &["uplink"], [
         "the interface of the default route in /sys/class/net, and /proc/net/wireless",
-        "6 changes of its carrier in ten minutes (conditions: UplinkDegraded); over after 15 minutes without",
-        "look at the cable, its plugs and the port of the switch, or move the antenna",
+        "what its reason says, by conditions: LinkFlapping, InterfaceErrors, WeakSignal, LinkSlow; over after 15 minutes without",
+        "look at the cable, its plugs and the port of the switch, or move the antenna; what is in order here, conditions: LinkSlow: false",
     ]),
     of_board("OnBattery", &["power"], [
         "/sys/class/power_supply",
