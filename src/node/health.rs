@@ -34,7 +34,7 @@ pub(super) enum Warns {
         reason: &'static str,
         event: &'static str,
     },
-    /// When it was set so often in a day; then it is counted anew.
+    /// When it was set so often in a day; then it is counted anew. And the message says how often it was set since the start.
     InADay {
         times: usize,
         event: &'static str,
@@ -84,6 +84,8 @@ pub(super) struct HeldCondition {
     is_missing: bool,
     /// When it was set, as far as that counts for a warning.
     set_at: Vec<Up>,
+    /// How often it was, where that is counted.
+    times_set: u32,
     /// The last warning, and how many there were.
     warning: Option<Trouble>,
 }
@@ -134,6 +136,8 @@ impl HeldCondition {
         let (event, text) = match *warns {
             Warns::OfReason { reason, event } if self.reason == Some(reason) => (event, self.detail.clone()),
             Warns::InADay { times, event } => {
+                self.times_set += 1;
+                self.detail = how_often(self.times_set);
                 self.set_at.retain(|set_at| up - *set_at < DAY);
                 self.set_at.push(up);
                 if self.set_at.len() < times {
@@ -165,6 +169,16 @@ impl HeldCondition {
         };
         Judgement { status, message, reason: self.reason, is_sure }
     }
+}
+
+/// In words that change twice at most: each other message is a report more.
+fn how_often(times: u32) -> Option<String> {
+    let words = match times {
+        0 | 1 => return None,
+        2..=9 => "2 to 9 times",
+        _ => "10 times or more",
+    };
+    Some(format!("{words} since the agent started"))
 }
 
 #[cfg(test)]
@@ -313,6 +327,22 @@ mod tests {
         bench.looks(20, worse);
         assert_eq!(warned(&bench), Some((2, "gpu at 98 °C")));
         assert!(bench.held.warning().unwrap().place > first.place);
+    }
+
+    #[test]
+    fn what_is_counted_says_how_often_it_was_in_words_that_hardly_change() {
+        let warns = Warns::InADay { times: 3, event: "PowerSupplyWeak" };
+        let mut bench = Bench {
+            gauge: Gauge { set_after: Duration::ZERO, clear_after: Duration::ZERO, warns, ..GAUGE },
+            ..Bench::default()
+        };
+        let message = |times| (times > 1).then_some(if times < 10 { "2 to 9 times" } else { "10 times or more" });
+        for times in 1..=12 {
+            bench.looks(7, || Seen::Bad(Bad::default()));
+            let expected = message(times).map(|often| format!("text: {often} since the agent started"));
+            assert_eq!(bench.held.judgement(true, |_| "text").message, expected, "{times}");
+            bench.looks(7, || Seen::Well);
+        }
     }
 
     #[test]
