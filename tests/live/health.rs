@@ -213,7 +213,8 @@ fn a_board_that_is_too_hot_on_too_weak_a_supply_says_so(cluster: &Cluster) -> Re
         ("thermal/thermal_zone0/trip_point_0_hyst", "2000"),
     ];
     let files = texts.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
-    let mut agent = Launch::quick(&node).folder("/sys/class", files).start(cluster)?;
+    let launch = Launch::quick(&node).set("conditions", "{NearCriticalTrip: 83}");
+    let mut agent = launch.folder("/sys/class", files).start(cluster)?;
     wait_until_ready(cluster, &node)?;
     wait_for(cluster, &node, "Undervoltage", ["False", "VoltageOK"])?;
     wait_for(cluster, &node, "ThermalThrottled", ["False", "TemperatureOK"])?;
@@ -226,7 +227,8 @@ fn a_board_that_is_too_hot_on_too_weak_a_supply_says_so(cluster: &Cluster) -> Re
     for reason in ["UndervoltageDetected", "ThermalThrottled"] {
         wait_for_event(cluster, &node, reason)?;
     }
-    fs::write(folder.join("thermal/thermal_zone0/temp"), "86204\n").map_err(|e| e.to_string())?;
+    // Five degrees below the end it would be from 85 °C on.
+    fs::write(folder.join("thermal/thermal_zone0/temp"), "83204\n").map_err(|e| e.to_string())?;
     wait_for(cluster, &node, "ThermalThrottled", ["True", "NearCriticalTrip"])?;
     wait_for_event(cluster, &node, "OverTemperature")?;
     agent.check()
