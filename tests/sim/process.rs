@@ -186,6 +186,8 @@ impl World {
                 How::First => !self.was_touched,
                 // Who was not sure before has said what the Node says.
                 How::Otherwise | How::Again if seen.kind == CLOCK => says == Some(seen.status),
+                // A report that came late brought a status of before, and this process knows of nothing else (seed 500930313).
+                How::Again if self.stray_write_us.is_some() => says == Some(seen.status),
                 // Nor does a report say it that came late upon a new Node (seed 76150641).
                 How::Otherwise | How::Again => says.is_some_and(|says| ["True", "False"].contains(&says)),
             };

@@ -175,7 +175,7 @@ pub(in crate::node) fn uplink_degraded<'a>(facts: &'a Facts, settings: &Settings
         let (changes, errors, packets) = (past.carrier_changes as i64, past.errors as i64, past.packets as i64);
         let (reason, minutes, figure, of) = if changes >= limit("LinkFlapping", CARRIER_CHANGES).unwrap_or(never) {
             ("LinkFlapping", 0, changes, "changes of its carrier in ten minutes")
-        } else if let Some(before) = past.moved_from.as_ref().filter(|_| limit("RouteFailover", 0).is_some()) {
+        } else if let Some(before) = past.moved_from.as_ref().filter(|_| !settings.is_condition_off("RouteFailover")) {
             let detail = Some(format!("{}, in the place of {before}", link.interface));
             return Seen::Bad(Bad { detail, worse: after("RouteFailover", 1) });
         } else if errors > limit("InterfaceErrors", ERRORS).unwrap_or(never).max(packets / 100) {
