@@ -183,13 +183,13 @@ fn unknown_command(word: &str) -> String {
     if matches!(word, "true" | "false") {
         return format!("{word:?} is no command: write the value of a setting with `=`, as in --podless={word}");
     }
-    unknown("command", word, COMMANDS.iter().map(|row| row.name()), "see nodepulse help")
+    unknown("command", word, &mut COMMANDS.iter().map(|row| row.name()), "see nodepulse help")
 }
 
 fn unknown_option(option: &str) -> String {
     let settings = SETTINGS.iter().map(Setting::dashed_flag);
     let known: Vec<String> = settings.chain(OPTIONS.iter().flat_map(OptionRow::names).map(str::to_owned)).collect();
-    unknown("option", option, known.iter().map(String::as_str), "see nodepulse help settings")
+    unknown("option", option, &mut known.iter().map(String::as_str), "see nodepulse help settings")
 }
 
 fn from_lexopt(error: lexopt::Error) -> String {

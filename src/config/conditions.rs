@@ -54,7 +54,7 @@ pub(super) fn conditions(map: &Field<'_>, findings: &mut Findings) -> Result<Per
         let Some((name, range)) = NAMES.iter().find(|(name, _)| *name == key) else {
             let names = NAMES.each_ref().map(|(name, _)| *name);
             let otherwise = format!("the conditions and reasons are {}", names.join(", "));
-            findings.refuse(entry.problem(unknown("condition or reason", key, names, &otherwise)));
+            findings.refuse(entry.problem(unknown("condition or reason", key, &mut names.into_iter(), &otherwise)));
             continue;
         };
         if let Some(Some(setting)) = findings.accept(one(&entry, range.as_ref())) {

@@ -107,7 +107,7 @@ fn each_signal<T>(
         } else {
             let names = SIGNALS.map(|(name, _)| name);
             let otherwise = format!("the signals are {}", names.join(", "));
-            findings.refuse(entry.problem(unknown("signal", key, names, &otherwise)));
+            findings.refuse(entry.problem(unknown("signal", key, &mut names.into_iter(), &otherwise)));
         }
     }
     all

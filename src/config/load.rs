@@ -114,7 +114,7 @@ impl Reading {
             let expected = "write `apiVersion: nodepulse.dev/v1` and `kind: NodePulseConfiguration`";
             let text = match name.is_empty() {
                 true => format!("is missing: {expected}"),
-                false => unknown("kind", &name, KINDS.map(|(_, name, _)| name), expected),
+                false => unknown("kind", &name, &mut KINDS.iter().map(|(_, name, _)| *name), expected),
             };
             self.findings.refuse(kind.problem(text));
             return None;
@@ -154,7 +154,7 @@ impl Reading {
         for (flag, text) in flags {
             let Some(setting) = Setting::by_flag(flag) else {
                 let known = SETTINGS.iter().map(|setting| setting.flag);
-                let text = unknown("flag", flag, known, "see nodepulse help settings");
+                let text = unknown("flag", flag, &mut known.into_iter(), "see nodepulse help settings");
                 self.findings.refuse(Problem { origin: Origin::Flag, line: 0, field: String::new(), text });
                 continue;
             };
@@ -219,7 +219,7 @@ fn unknown_key(name: &str, kind: DefinedBy) -> String {
         return format!("{name} is a field of the kubelet that has no meaning without pods: remove it");
     }
     let known = SETTINGS.iter().filter(|setting| kind == DefinedBy::Ours || setting.defined_by == DefinedBy::Kubelet);
-    unknown("key", name, known.map(|setting| setting.name), "nodepulse help settings lists them")
+    unknown("key", name, &mut known.map(|setting| setting.name), "nodepulse help settings lists them")
 }
 
 fn is_zero(value: &Value) -> bool {

@@ -151,7 +151,7 @@ fn mac_addresses(root: &Root) -> Vec<Candidate> {
     let text = |name: &str, attribute: &str| root.read_text(&path(name, attribute)).unwrap_or_default();
     let is_permanent = |name: &String| mac::is_permanent(&text(name, "type"), &text(name, "addr_assign_type"));
     let is_hardware = |name: &str| root.has_entry(&path(name, ""), "device");
-    let found: Vec<_> = network::indexed_names(root, is_hardware)
+    let found: Vec<_> = network::indexed_names(root, &is_hardware)
         .into_iter()
         .filter(is_permanent)
         .map(|name| {
@@ -177,7 +177,7 @@ fn mac_addresses(root: &Root) -> Vec<Candidate> {
 /// ranks, would have taken.
 fn choose(
     found: Vec<Candidate>,
-    believed: impl Fn(&str) -> Result<String, Why>,
+    believed: fn(&str) -> Result<String, Why>,
     passed_over: &mut Vec<PassedOver>,
 ) -> Fact<String> {
     let judge = |candidate: &Candidate| {

@@ -41,7 +41,7 @@ pub fn network(root: &Root) -> Network {
     let matters = |name: &str| {
         name == "lo" || found.contains_key(name) || default_routes.iter().any(|route| route.interface == name)
     };
-    let names = within_limit(names(root, &table("dev"), matters), |name| matters(name));
+    let names = within_limit(names(root, &table("dev"), &matters), |name| matters(name));
     let mut interfaces: Vec<Interface> = names.iter().map(|name| interface(root, name, used(name))).collect();
     for interface in &mut interfaces {
         interface.addresses = found.remove(&interface.name).unwrap_or_default();
@@ -64,7 +64,7 @@ pub fn within_limit<T>(mut interfaces: Vec<T>, matters: impl Fn(&T) -> bool) -> 
 }
 
 /// In the order of their index, as the kernel numbers them; without sysfs in the order of `/proc/net/dev`.
-fn names(root: &Root, dev: &str, matters: impl Fn(&str) -> bool) -> Vec<String> {
+fn names(root: &Root, dev: &str, matters: &dyn Fn(&str) -> bool) -> Vec<String> {
     let indexed = indexed_names(root, matters);
     if !indexed.is_empty() {
         return indexed;
@@ -74,7 +74,7 @@ fn names(root: &Root, dev: &str, matters: impl Fn(&str) -> bool) -> Vec<String> 
 }
 
 /// The interfaces of sysfs in the order of their index; of too many those that matter, before any others.
-pub(super) fn indexed_names(root: &Root, matters: impl Fn(&str) -> bool) -> Vec<String> {
+pub(super) fn indexed_names(root: &Root, matters: &dyn Fn(&str) -> bool) -> Vec<String> {
     let names = root.list_preferring(INTERFACES, matters).unwrap_or_default();
     let mut indexed: Vec<(u64, String)> = names
         .into_iter()

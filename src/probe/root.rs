@@ -123,11 +123,11 @@ impl Root {
 
     /// The names in a directory, numbers in them in numeric order (`cpu10` after `cpu9`), as the kernel's order is none.
     pub fn list(&self, path: &str) -> Fact<Vec<String>> {
-        self.list_preferring(path, |_| true)
+        self.list_preferring(path, &|_| true)
     }
 
     /// The same; of more than [`limits::DIRECTORY_NAMES`] names those that matter, before any others.
-    pub(super) fn list_preferring(&self, path: &str, matters: impl Fn(&str) -> bool) -> Fact<Vec<String>> {
+    pub(super) fn list_preferring(&self, path: &str, matters: &dyn Fn(&str) -> bool) -> Fact<Vec<String>> {
         let read = || -> io::Result<Vec<String>> {
             let (mut found, mut others) = (Vec::new(), Vec::new());
             for entry in fs::read_dir(self.resolve(path)?)?.flatten() {

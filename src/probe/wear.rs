@@ -61,7 +61,7 @@ impl WearFiles {
             }
         }
         let is_ufs = |name: &str| name.contains(".ufs");
-        for name in root.list_preferring(PLATFORM, is_ufs).unwrap_or_default().iter().filter(|name| is_ufs(name)) {
+        for name in root.list_preferring(PLATFORM, &is_ufs).unwrap_or_default().iter().filter(|name| is_ufs(name)) {
             self.says(name, String::new(), ufs(root, name));
         }
         for name in root.list(UBI).unwrap_or_default().iter().filter(|name| is_numbered(name, "ubi")) {
