@@ -31,8 +31,8 @@ const NAMES: [(&str, Option<RangeInclusive<i64>>); 19] = [
     ("StorageWearHigh", Some(10..=100)),
     ("BadBlocksHigh", None),
     ("UncorrectableEcc", None),
-    ("UplinkDegraded", None),
-    // How often the carrier comes or goes in ten minutes.
+    // How often the carrier comes or goes in ten minutes; by the name of the condition since before reasons had names here.
+    ("UplinkDegraded", Some(2..=100)),
     ("LinkFlapping", Some(2..=100)),
     ("RouteFailover", None),
     // In ten minutes.

@@ -166,14 +166,15 @@ const ERRORS: i64 = 100;
 
 pub(in crate::node) fn uplink_degraded<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
     let never = i64::MAX;
-    let limit = |reason, default| settings.threshold(reason, default);
+    let limit = |name, default| settings.threshold(name, default);
+    let most = limit("UplinkDegraded", CARRIER_CHANGES).unwrap_or(never);
     let after = |reason, minutes: u64| Some(Worse { reason, set_after: Duration::from_secs(60 * minutes) });
     seen(facts.readings.health.uplink.as_ref(), |link| {
         let past = &link.history;
         let fast =
             limit("LinkSlow", FAST_MBPS).filter(|fast| past.fastest_mbps.is_some_and(|mbps| mbps as i64 >= *fast));
         let (changes, errors, packets) = (past.carrier_changes as i64, past.errors as i64, past.packets as i64);
-        let (reason, minutes, figure, of) = if changes >= limit("LinkFlapping", CARRIER_CHANGES).unwrap_or(never) {
+        let (reason, minutes, figure, of) = if changes >= limit("LinkFlapping", most).unwrap_or(never) {
             ("LinkFlapping", 0, changes, "changes of its carrier in ten minutes")
         } else if let Some(before) = past.moved_from.as_ref().filter(|_| !settings.is_condition_off("RouteFailover")) {
             let detail = Some(format!("{}, in the place of {before}", link.interface));

@@ -254,6 +254,7 @@ fn each_threshold_of_an_uplink_is_a_setting() {
     let is_well =
         |reason, threshold, uplink| link(&set(reason, ConditionSetting::Threshold(threshold)), uplink) == "well";
     assert_eq!([1, 2].map(|changes| is_well("LinkFlapping", 2, flapping(changes))), [true, false]);
+    assert_eq!([1, 2].map(|changes| is_well("UplinkDegraded", 2, flapping(changes))), [true, false]);
     assert_eq!([50, 51].map(|errors| is_well("InterfaceErrors", 50, with_errors(errors, 0))), [true, false]);
     assert_eq!([-85, -86].map(|dbm| is_well("WeakSignal", -85, with_signal(dbm))), [true, false]);
     assert_eq!([100, 10].map(|mbps| is_well("LinkSlow", 100, with_speed(mbps, 1000))), [true, false]);
