@@ -6,7 +6,7 @@ use super::problem::quoted;
 const LONGEST_WORD: usize = 64;
 
 /// `unknown WHAT "WORD"`, with the known word that was probably meant, or else with what to do.
-pub fn unknown<'a>(what: &str, word: &str, known: &mut dyn Iterator<Item = &'a str>, otherwise: &str) -> String {
+pub fn unknown(what: &str, word: &str, known: &mut dyn Iterator<Item = &str>, otherwise: &str) -> String {
     let shown = quoted(word);
     match nearest(word, known) {
         Some(near) => format!("unknown {what} {shown}: did you mean {near}?"),
