@@ -139,8 +139,10 @@ fn labels_of_system_and_architecture_are_restored(cluster: &Cluster) -> Result<(
     })?;
     assert_eq!(label(&after, "kubernetes.io/hostname"), "somebody-else", "UPD-2: only these two");
     assert_eq!(label(&after, "example.com/room"), "cellar");
-    let requests = cluster.audit_of(&node)?;
-    let fix = requests.iter().find(|e| !e.body["metadata"]["labels"].is_null() && e.verb == "patch");
+    // The server writes its audit log a moment after the answer.
+    let is_fix = |e: &super::AuditEntry| !e.body["metadata"]["labels"].is_null() && e.verb == "patch";
+    let requests = wait_for_requests(&cluster.api, &node, "the labels", SOON, |all| all.iter().any(is_fix))?;
+    let fix = requests.iter().find(|e| is_fix(e));
     assert!(fix.is_some_and(|e| e.uri.ends_with("/status?timeout=10s")), "{:#?}", lines(&requests));
     Ok(())
 }
