@@ -44,41 +44,59 @@ impl Pool {
     }
 
     async fn watch_over_kept(&self, operation: &Operation, tell: &dyn Fn(Seen)) -> Result<Answer, Failure> {
-        let Some(connection) = self.kept.borrow().clone() else {
-            return Err(Failure::not_sent("there is no connection"));
-        };
-        if !connection.has_room_beside_a_watch(OTHER_LANES) {
-            return Err(Failure::not_sent(
-                "over this connection requests are answered one after the other, or too few at once",
-            ));
-        }
-        let target = self.target(&self.current().server);
-        let drops = self.leaving.drops.get();
-        let moved = async {
-            self.attempts.until(|| self.is_left(&connection, drops)).await;
-            None
-        };
-        let tell = |seen| {
-            self.silences.broken(clock::up());
-            tell(seen);
-        };
-        let watched = async { Some(connection.watch(operation, &target, &tell).await) };
-        match smol::future::or(moved, watched).await {
-            Some(Ok(answer)) => Ok(answer),
-            Some(Err(NoAnswer { failure, .. })) => Err(failure),
-            None => {
-                // Where its path is gone, nobody is there to be told.
-                if drops == self.leaving.drops.get() {
+        let mut was_unseen = false;
+        loop {
+            let connection = self.kept_for_a_watch()?;
+            let target = self.target(&self.current().server);
+            let drops = self.leaving.drops.get();
+            let moved = async {
+                self.attempts.until(|| self.is_left(&connection, drops)).await;
+                None
+            };
+            let tell = |seen| {
+                self.silences.broken(clock::up());
+                tell(seen);
+            };
+            let watched = async { Some(connection.watch(operation, &target, &tell).await) };
+            match smol::future::or(moved, watched).await {
+                Some(Ok(answer)) => return Ok(answer),
+                // The server had ended the connection before it looked: once more over the next, which others open.
+                Some(Err(NoAnswer { is_unseen: true, .. })) if !was_unseen && connection.is_over() => {
+                    was_unseen = true;
+                    self.attempts.until(|| self.leaving.is_wanted.get() || self.keeps_other_than(&connection)).await;
                     end(Some(connection));
+                    if self.leaving.is_wanted.get() {
+                        return Err(Failure::closed(0));
+                    }
                 }
-                Err(Failure::closed(0))
+                Some(Err(NoAnswer { failure, .. })) => return Err(failure),
+                None => {
+                    // Where its path is gone, nobody is there to be told.
+                    if drops == self.leaving.drops.get() {
+                        end(Some(connection));
+                    }
+                    return Err(Failure::closed(0));
+                }
             }
         }
     }
 
+    fn kept_for_a_watch(&self) -> Result<Rc<Connection>, Failure> {
+        let kept = self.kept.borrow().clone().ok_or_else(|| Failure::not_sent("there is no connection"))?;
+        if !kept.has_room_beside_a_watch(OTHER_LANES) {
+            return Err(Failure::not_sent(
+                "over this connection requests are answered one after the other, or too few at once",
+            ));
+        }
+        Ok(kept)
+    }
+
     /// Whether the watch over this connection is to end.
     fn is_left(&self, connection: &Rc<Connection>, drops: u64) -> bool {
-        let has_other = self.kept.borrow().as_ref().is_some_and(|kept| !Rc::ptr_eq(kept, connection));
-        has_other || self.leaving.is_wanted.get() || drops != self.leaving.drops.get()
+        self.keeps_other_than(connection) || self.leaving.is_wanted.get() || drops != self.leaving.drops.get()
+    }
+
+    fn keeps_other_than(&self, connection: &Rc<Connection>) -> bool {
+        self.kept.borrow().as_ref().is_some_and(|kept| !Rc::ptr_eq(kept, connection))
     }
 }

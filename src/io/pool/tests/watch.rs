@@ -154,6 +154,52 @@ fn after_goaway_a_watch_goes_on_until_there_is_another_connection() {
     assert_eq!(server.accepted(), 2, "the next is over that one");
 }
 
+/// A server that ends so many connections before it looks at the watch that is asked for over them.
+fn not_looking(authority: &Authority, connections: usize) -> Listener {
+    saying(authority, move |number, watch, said| {
+        let Said::Request { stream, .. } = said else { panic!("{said:?}") };
+        match watch {
+            Some(watch) if watch == *stream && number < connections => server::go_away(watch - 2, 0),
+            _ => healthy(watch, said, "7"),
+        }
+    })
+}
+
+fn is_over(pool: &Pool) -> bool {
+    pool.kept.borrow().as_ref().is_some_and(|kept| kept.is_over())
+}
+
+#[test]
+fn a_watch_that_nobody_looked_at_before_goaway_begins_once_more_over_the_next_connection() {
+    let authority = Authority::new();
+    let server = not_looking(&authority, 1);
+    let pool = saving(&authority, &server);
+    beside_a_watch(&pool, async |watch| {
+        watch.until(&pool, |_| is_over(&pool)).await;
+        assert!(server.accepted() == 1 && watch.end.borrow().is_none(), "it opens none: {:?}", watch.end);
+        assert_eq!(pool.exchange(Operation::ReadVersion).await.result, version());
+        watch.tells(&pool, &["7"]).await;
+        pool.end_watch();
+    });
+    assert_eq!(server.accepted(), 2);
+
+    let server = not_looking(&authority, 2);
+    let pool = saving(&authority, &server);
+    beside_a_watch(&pool, async |watch| {
+        watch.until(&pool, |_| is_over(&pool)).await;
+        assert_eq!(pool.exchange(Operation::ReadVersion).await.result, version());
+        assert_eq!(watch.ends(&pool).await.as_deref(), Some("stream-reset"), "not for ever");
+    });
+
+    let server = not_looking(&authority, 1);
+    let pool = saving(&authority, &server);
+    beside_a_watch(&pool, async |watch| {
+        watch.until(&pool, |_| is_over(&pool)).await;
+        pool.end_watch();
+        assert_eq!(watch.ends(&pool).await.as_deref(), Some("connection-closed"), "while it waits, too");
+    });
+}
+
 #[test]
 fn a_connection_that_is_given_up_ends_the_watch_with_it() {
     let authority = Authority::new();
