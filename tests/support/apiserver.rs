@@ -217,6 +217,19 @@ impl ApiServer {
         self.audit.entries(keep)
     }
 
+    /// The same, with every request that was answered before now: one of the administrator's has its line after theirs.
+    pub fn audit_so_far(&self, keep: impl Fn(&AuditEntry) -> bool) -> Result<Vec<AuditEntry>> {
+        static MARKS: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("/version?{}={}", audit::MARK, MARKS.fetch_add(1, Ordering::Relaxed));
+        // One that does not run writes nothing any more.
+        if self.admin.get(&mark).is_ok() {
+            wait_until("a request of now in the audit log", Duration::from_secs(10), || {
+                if self.audit(|e| e.uri == mark)?.is_empty() { Err("it is not there".to_owned()) } else { Ok(()) }
+            })?;
+        }
+        self.audit(keep)
+    }
+
     /// Watches of this server that `keep` accepts, whether they go on or not, in order of arrival.
     pub fn watches(&self, keep: impl Fn(&AuditEntry) -> bool) -> Result<Vec<AuditEntry>> {
         self.audit.watches(keep)

@@ -56,6 +56,9 @@ impl AuditEntry {
 const NOISE: [&str; 4] =
     ["admin\"", "system:apiserver\"", "system:kube-controller-manager\"", "system:serviceaccount:kube-system:"];
 
+/// What a request of the administrator's has in its query so that it is not left out.
+pub const MARK: &str = "audited-so-far";
+
 /// The requests of clients in one log, read on from where the last look ended.
 pub struct AuditLog {
     path: PathBuf,
@@ -107,7 +110,7 @@ impl AuditLog {
 /// Looks at the user before the whole line is parsed, which is what takes time.
 fn is_of_interest(line: &str) -> bool {
     let user = line.split_once("\"username\":\"").map_or("", |(_, rest)| rest);
-    !NOISE.iter().any(|noise| user.starts_with(noise))
+    !NOISE.iter().any(|noise| user.starts_with(noise)) || line.contains(MARK)
 }
 
 fn entry(line: &Value) -> Option<AuditEntry> {

@@ -258,9 +258,9 @@ impl Cluster {
         [self.etcd.pid(), self.controller_manager.pid()].into_iter().chain(self.api.pid()).collect()
     }
 
-    /// The finished requests of one node to the first API server, in order of arrival.
+    /// The requests of one node that the first API server has answered by now, in order of arrival.
     pub fn audit_of(&self, node: &NodeIdentity) -> Result<Vec<AuditEntry>> {
-        self.api.audit(|e| e.user == node.user)
+        self.api.audit_so_far(|e| e.user == node.user)
     }
 
     pub(crate) fn home(&self) -> &Arc<Home> {
