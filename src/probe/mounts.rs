@@ -85,7 +85,11 @@ impl Mount<'_> {
     fn is_made_read_only(&self) -> bool {
         let of_system = |option| has(self.system_options, option);
         let is_made = of_system("emergency_ro") || of_system("shutdown") || of_system("ro") && !has(self.options, "ro");
-        is_made && MADE_READ_ONLY.contains(&self.kind)
+        is_made && self.may_be_made_read_only()
+    }
+
+    fn may_be_made_read_only(&self) -> bool {
+        MADE_READ_ONLY.contains(&self.kind)
     }
 }
 
@@ -122,12 +126,13 @@ pub(super) fn of_lxcfs(mountinfo: &str) -> Vec<&str> {
 
 /// Of each file system the first mount says what was wanted of it; others show parts of it elsewhere, to containers as well.
 fn any_made_read_only(mountinfo: &str) -> Option<String> {
-    let all = || lines(mountinfo).filter_map(mount);
-    let is_made = |found: &Mount| {
-        let first = all().find(|first| first.device == found.device);
-        found.is_made_read_only() && first.is_some_and(|first| first.is_made_read_only())
-    };
-    all().find(is_made).map(|found| found.point.to_owned())
+    let mut devices = Vec::new();
+    let mut firsts = lines(mountinfo).filter_map(mount).filter(Mount::may_be_made_read_only).filter(|mount| {
+        let is_first = !devices.contains(&mount.device);
+        devices.extend(is_first.then_some(mount.device));
+        is_first
+    });
+    firsts.find(Mount::is_made_read_only).map(|found| found.point.to_owned())
 }
 
 /// The mount that holds `path`.
