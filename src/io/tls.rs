@@ -3,7 +3,7 @@
 //! Four functions are the whole seam: [`Tls::feed`], [`Tls::take`], [`Tls::seal`] and [`Tls::is_ready`]. rustls 0.24
 //! changes its buffered interface; nothing outside this file will notice.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, Write};
 use std::sync::Arc;
 
 use rustls::client::Resumption;
@@ -115,10 +115,13 @@ impl Tls {
             let processed = self.connection.process_new_packets();
             self.collect();
             let state = processed.map_err(failure_of)?;
-            let old_length = plaintext.len();
-            plaintext.resize(old_length + state.plaintext_bytes_to_read(), 0);
-            let room = plaintext.get_mut(old_length..).unwrap_or_default();
-            self.connection.reader().read_exact(room).map_err(|error| other(error.to_string()))?;
+            let mut reader = self.connection.reader();
+            // What is left then is an end, which `closed` says, or nothing.
+            while let Ok(part @ [_, ..]) = reader.fill_buf() {
+                plaintext.extend_from_slice(part);
+                let taken = part.len();
+                reader.consume(taken);
+            }
             self.closed |= state.peer_has_closed();
             if taken == 0 {
                 break;
@@ -281,6 +284,8 @@ fn short_list(presented: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
     use crate::io::clock::CertificateClock;
     use crate::io::loopback::{Authority, Signed};
