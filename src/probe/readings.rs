@@ -57,15 +57,13 @@ pub struct StateDisk {
     pub may_hang: bool,
     /// Without symbolic links; `None`: not looked for.
     pub real_path: Option<String>,
-    /// What went wrong, where one write after the other fails as on a disk that is broken.
-    pub failed_write: Option<String>,
 }
 
 /// What a look at the board finds, asked or not.
 pub fn readings(root: &Root, settings: &Settings) -> Readings {
     let asked = Asked { pids: true, ..Asked::by(settings) };
-    let readings =
-        ReadingFiles::open(root, Up::BOOT).read(state_disk(root, &settings.state_directory, true), &asked, Up::BOOT);
+    let disk = state_disk(root, &settings.state_directory, true);
+    let readings = ReadingFiles::open(root, Up::BOOT).read(disk, None, &asked, Up::BOOT);
     let kernel_log = settings.kernel_events.then(|| KernelLogFiles::new(KernelPlaces::default()));
     Readings { health: HealthFiles::new(root).with_log(kernel_log).read(Up::BOOT), ..readings }
 }
@@ -79,7 +77,7 @@ pub fn state_disk(root: &Root, state_directory: &str, is_new: bool) -> StateDisk
     }
     let found = is_new.then(|| root.nearest_existing(state_directory));
     let may_hang = found.is_some_and(|found| root.may_hang(found));
-    StateDisk { file_system, may_hang, real_path: found.and_then(|found| root.real_path(found)), failed_write: None }
+    StateDisk { file_system, may_hang, real_path: found.and_then(|found| root.real_path(found)) }
 }
 
 /// The file system that a runtime keeps its images in. Asked in the loop itself: no runtime keeps them on a network.
@@ -154,7 +152,8 @@ impl ReadingFiles {
     }
 
     /// The readings of now, with what [`state_disk`] said and without what [`HealthFiles`] and a container runtime do.
-    pub fn read(&mut self, disk: StateDisk, asked: &Asked, now: Up) -> Readings {
+    /// `failed_write`: what went wrong, where one write after the other fails as on a disk that is broken.
+    pub fn read(&mut self, disk: StateDisk, failed_write: Option<String>, asked: &Asked, now: Up) -> Readings {
         if self.refreshes.is_due(now) || self.memory_total_bytes.is_err() {
             self.refresh();
         }
@@ -164,7 +163,7 @@ impl ReadingFiles {
             self.mount_states = self.look_at_mounts();
         }
         let node_file_system = disk.file_system;
-        let made_read_only = made_read_only(self.mount_states.as_ref(), disk.failed_write);
+        let made_read_only = made_read_only(self.mount_states.as_ref(), failed_write);
         let pids = if asked.pids { self.pids() } else { Err(Absent::new(LOADAVG, Why::Unasked)) };
         let extended_resources = resources::count(&self.root, &asked.extended_resources);
         let (container_runtime, image_file_system, health) = (None, None, Health::default());

@@ -25,12 +25,12 @@ fn open(board: &Scratch) -> ReadingFiles {
 }
 
 fn no_disk() -> StateDisk {
-    StateDisk { file_system: Err(Absent::new("/", Why::Unasked)), may_hang: false, real_path: None, failed_write: None }
+    StateDisk { file_system: Err(Absent::new("/", Why::Unasked)), may_hang: false, real_path: None }
 }
 
 /// Without the disk, which few of these tests are about.
 fn read(files: &mut ReadingFiles) -> Readings {
-    files.read(no_disk(), &Asked { pids: true, ..Asked::default() }, Up::BOOT)
+    files.read(no_disk(), None, &Asked { pids: true, ..Asked::default() }, Up::BOOT)
 }
 
 fn memory(readings: &Readings) -> (u64, MemorySource) {
@@ -91,7 +91,7 @@ fn the_limits_of_pids_are_those_of_each_look_and_unread_where_nothing_judges_the
     board.write("proc/sys/kernel/pid_max", "-1\n");
     assert_eq!(read(&mut gauges).pids.unwrap().limit, 4000, "the one that can be read");
     assert_eq!(
-        gauges.read(no_disk(), &Asked::default(), Up::BOOT).pids.unwrap_err().to_string(),
+        gauges.read(no_disk(), None, &Asked::default(), Up::BOOT).pids.unwrap_err().to_string(),
         "/proc/loadavg: no threshold asks for it"
     );
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use nodepulse::probe::{Asked, ReadingFiles, Root, StateDisk, state_disk};
+use nodepulse::probe::{Asked, ReadingFiles, Root, state_disk};
 use nodepulse::time::Up;
 
 use super::Scratch;
@@ -51,8 +51,9 @@ impl Ext4 {
 /// The same of a process with this state directory, whose writes ended so.
 fn found(state_directory: &str, failed_write: Option<&str>) -> Option<String> {
     let root = Root::new("/");
-    let disk = StateDisk { failed_write: failed_write.map(str::to_owned), ..state_disk(&root, state_directory, true) };
-    ReadingFiles::open(&root, Up::BOOT).read(disk, &Asked::default(), Up::BOOT).made_read_only.unwrap()
+    let disk = state_disk(&root, state_directory, true);
+    let failed_write = failed_write.map(str::to_owned);
+    ReadingFiles::open(&root, Up::BOOT).read(disk, failed_write, &Asked::default(), Up::BOOT).made_read_only.unwrap()
 }
 
 impl Drop for Ext4 {
@@ -100,7 +101,7 @@ fn a_running_process_notices_it_within_a_minute_and_whatever_the_way_to_the_dire
         let mut files = ReadingFiles::open(&root, Up::BOOT);
         let mut look = |is_new| {
             let disk = state_disk(&root, &directory, is_new);
-            files.read(disk, &Asked::default(), Up::BOOT).made_read_only.unwrap()
+            files.read(disk, None, &Asked::default(), Up::BOOT).made_read_only.unwrap()
         };
         assert_eq!(look(true), None);
         ext4.damage()?;

@@ -41,7 +41,6 @@ impl Shared {
                 self.name_looked_up.raised().await;
             }
             let disk = self.read_disk(&board, disk_may_hang).await;
-            let disk = StateDisk { failed_write: self.disk.failed_write(clock::up()), ..disk };
             disk_may_hang = disk.may_hang;
             let health = sensors.read(&self.reactor).await;
             if self.look_for_features(&mut features, &mut board.machine).await {
@@ -55,7 +54,9 @@ impl Shared {
                 let (days, by_process_bytes) = self.resolver.meter().so_far();
                 self.inbox.push(Message::Input(Input::Counted { days: Box::new(days), by_process_bytes }));
             }
-            let mut readings = board.reading_files.read(disk, &self.asked.borrow(), clock::up());
+            let now = clock::up();
+            let failed_write = self.disk.failed_write(now);
+            let mut readings = board.reading_files.read(disk, failed_write, &self.asked.borrow(), now);
             self.device_plugins.count(&mut readings.extended_resources, &mut readings.unhealthy_devices);
             let image_path = runtime.as_ref().and_then(ContainerRuntime::image_path);
             let image_file_system = image_path.map(|path| probe::image_file_system(&self.root, path));
@@ -75,12 +76,7 @@ impl Shared {
         let asked = self.disk_source.ask(move || read(true));
         let answer = self.reactor.before(clock::up() + DISK_PATIENCE, asked).await.and_then(Result::ok);
         let silent = || Err(Absent::new(&board.state_directory, Why::Errno(ETIMEDOUT)));
-        answer.unwrap_or_else(|| StateDisk {
-            file_system: silent(),
-            may_hang: true,
-            real_path: None,
-            failed_write: None,
-        })
+        answer.unwrap_or_else(|| StateDisk { file_system: silent(), may_hang: true, real_path: None })
     }
 
     /// The board is to be looked at, and its container runtime to be told that of the addresses of pods.

@@ -139,12 +139,7 @@ fn run_changed(
             root: Root::new("/nonexistent"),
             last_reset: Default::default(),
             machine: machine(),
-            read_disk: Arc::new(|_| StateDisk {
-                file_system: absent(),
-                may_hang: false,
-                real_path: None,
-                failed_write: None,
-            }),
+            read_disk: Arc::new(|_| StateDisk { file_system: absent(), may_hang: false, real_path: None }),
             look_at_files: Box::new(Vec::new),
             ends_when_ready: false,
             leaving: String::new(),
@@ -189,7 +184,7 @@ fn who_only_waits_for_the_node_is_told_by_the_end() {
     // Without a capacity the Node would not be Ready.
     let disk =
         FileSystem { capacity_bytes: 1 << 30, available_bytes: 1 << 29, inodes: 9, inodes_free: 9, read_only: false };
-    let read_disk = move |_| StateDisk { file_system: Ok(disk), may_hang: false, real_path: None, failed_write: None };
+    let read_disk = move |_| StateDisk { file_system: Ok(disk), may_hang: false, real_path: None };
     let running = run_changed(settings, kubeconfig(&authority, server.port), move |start| {
         (start.read_disk, start.ends_when_ready) = (Arc::new(read_disk), true);
     });
@@ -279,11 +274,7 @@ fn a_disk_that_never_answers_delays_neither_a_renewal_nor_the_end() {
             let mut asked = asked.lock().unwrap();
             *asked += 1;
             assert!(*asked <= answers + 1, "a second one asks while the first waits");
-            if *asked > answers {
-                hang()
-            } else {
-                StateDisk { file_system: absent(), may_hang: true, real_path: None, failed_write: None }
-            }
+            if *asked > answers { hang() } else { StateDisk { file_system: absent(), may_hang: true, real_path: None } }
         };
         let running =
             run_changed(hasty(), kubeconfig(&authority, server.port), |start| start.read_disk = Arc::new(read));
