@@ -34,11 +34,18 @@ const BELIEVED_WITHIN: Duration = Duration::from_secs(10);
 const ROUNDED: Duration = Duration::from_secs(1);
 
 impl ServerClock {
+    /// What the `Date` of a reply that was so long on its way says of now, where that is borne out. Of a late one what it said
+    /// has to be: that any time of its way may be now's bears out nothing.
+    pub(super) fn confirmed(&mut self, date: Wall, way: Duration, is_late: bool, now: Now) -> Option<Wall> {
+        let by_now = self.by_now(date, way, now);
+        self.is_confirmed(if is_late { date } else { by_now }, is_late, now).then_some(by_now)
+    }
+
     /// Takes the `Date` of a reply. One that is wrong must not date anything, so there have to be two witnesses: the
     /// board's own clock, what servers said before, or one of the two replies before. Answers whether there were. `is_late`: the
     /// reply took so long that it is later by now than it says, so that it bears no board's clock out, takes no witness's
     /// place, and shows that a reply which says less was wrong.
-    pub(super) fn is_confirmed(&mut self, date: Wall, is_late: bool, now: Now) -> bool {
+    fn is_confirmed(&mut self, date: Wall, is_late: bool, now: Now) -> bool {
         let board = now.wall.filter(|_| !is_late);
         let alone = self.alone.map(|alone| carried(alone, now).filter(|alone| !is_late || alone.plus(ROUNDED) >= date));
         let others = [board, carried(self.heard, now)].into_iter().chain(alone);
@@ -53,7 +60,7 @@ impl ServerClock {
 
     /// What a `Date` says of now: it was said at some moment of so long a way, so that it is what we think, or what a reply
     /// before makes it, whichever fits better; where neither can be believed it is no later than what is true.
-    pub(super) fn by_now(&self, date: Wall, way: Duration, now: Now) -> Wall {
+    fn by_now(&self, date: Wall, way: Duration, now: Now) -> Wall {
         let alone = self.alone.iter().filter_map(|alone| carried(*alone, now));
         let thought = self.stamp(now).into_iter().chain(alone);
         let fitted = thought.map(|time| (time, time.clamp(date, date.plus(way))));
@@ -159,6 +166,21 @@ mod tests {
             assert_eq!(by_now(&clock, seconds), date(expected), "{seconds}, and the reply before");
         }
         assert_eq!(clock.by_now(date(0), way, at(9, None)), date(3));
+    }
+
+    #[test]
+    fn a_late_date_that_the_one_before_bears_out_is_as_much_later_as_that_makes_it() {
+        let date = |seconds: i64| Wall::from_unix_seconds(1_767_225_600 + seconds);
+        let mut clock = ServerClock::default();
+        let board = |up: u64| at(up, Some(1_767_200_000 + i64::try_from(up).unwrap()));
+        assert_eq!(clock.confirmed(date(96), Duration::from_secs(3), false, board(99)), None);
+        // Said nine seconds after that, while the board slept on.
+        let way = Duration::from_secs(18);
+        assert_eq!(clock.confirmed(date(105), way, true, board(117)), Some(date(114)));
+        // What lies further back bears it out no more, although it may be now as well.
+        let mut clock = ServerClock::default();
+        assert_eq!(clock.confirmed(date(96), Duration::from_secs(3), false, board(99)), None);
+        assert_eq!(clock.confirmed(date(103), way, true, board(117)), None);
     }
 
     #[test]

@@ -444,9 +444,7 @@ impl Agent {
         let said = said_at(ticket, &answer, now);
         let stamp = self.shared.stamp(now);
         let date = answer.date.filter(|date| !is_late || stamp.is_none_or(|stamp| stamp < *date));
-        let way = if is_late { Duration::ZERO } else { now.up - ticket.sent };
-        let date = date.map(|date| self.shared.clock.by_now(date, way, now));
-        let date = date.filter(|date| self.shared.clock.is_confirmed(*date, is_late, now));
+        let date = date.and_then(|date| self.shared.clock.confirmed(date, now.up - ticket.sent, is_late, now));
         if let Some(skew) = date.and_then(|date| self.shared.clock.believe(date, now)) {
             self.shared.say(Level::Warn, "clock-skew", skew);
         }
