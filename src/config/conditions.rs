@@ -10,6 +10,7 @@ use super::text_map::TextMap;
 /// What is set of a condition or of one of its reasons; of what is not named here, all is as by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionSetting {
+    On,
     Off,
     /// In the unit of this condition or reason.
     Threshold(i64),
@@ -18,7 +19,7 @@ pub enum ConditionSetting {
 pub type PerCondition = TextMap<ConditionSetting>;
 
 /// The conditions that can be switched off, and the reasons, each with its threshold, if it has one: what it may be.
-const NAMES: [(&str, Option<RangeInclusive<i64>>); 19] = [
+const NAMES: [(&str, Option<RangeInclusive<i64>>); 20] = [
     ("FilesystemCorruptionProblem", None),
     ("KernelDeadlock", None),
     // How many seconds off a clock may be that somebody keeps right.
@@ -27,6 +28,8 @@ const NAMES: [(&str, Option<RangeInclusive<i64>>); 19] = [
     // °C.
     ("ThermalThrottled", Some(40..=120)),
     ("NearCriticalTrip", Some(40..=120)),
+    // Off by default.
+    ("FirmwareThrottling", None),
     // Percent of an eMMC's life, which counts in tenths.
     ("StorageWearHigh", Some(10..=100)),
     ("BadBlocksHigh", None),
@@ -57,20 +60,20 @@ pub(super) fn conditions(map: &Field<'_>, findings: &mut Findings) -> Result<Per
             findings.refuse(entry.problem(unknown("condition or reason", key, &mut names.into_iter(), &otherwise)));
             continue;
         };
-        if let Some(Some(setting)) = findings.accept(one(&entry, range.as_ref())) {
+        if let Some(setting) = findings.accept(one(&entry, range.as_ref())) {
             all.insert((*name).to_owned(), setting);
         }
     }
     Ok(all)
 }
 
-fn one(entry: &Field<'_>, range: Option<&RangeInclusive<i64>>) -> Result<Option<ConditionSetting>, Problem> {
+fn one(entry: &Field<'_>, range: Option<&RangeInclusive<i64>>) -> Result<ConditionSetting, Problem> {
     let text = entry.text()?.unwrap_or_default();
     let threshold = text.parse().ok().filter(|number| range.is_some_and(|range| range.contains(number)));
     match (text, threshold, range) {
-        ("false", ..) => Ok(Some(ConditionSetting::Off)),
-        ("true", ..) => Ok(None),
-        (_, Some(threshold), _) => Ok(Some(ConditionSetting::Threshold(threshold))),
+        ("false", ..) => Ok(ConditionSetting::Off),
+        ("true", ..) => Ok(ConditionSetting::On),
+        (_, Some(threshold), _) => Ok(ConditionSetting::Threshold(threshold)),
         (_, None, None) => Err(entry.problem(format!("must be true or false, not {}", quoted(text)))),
         (_, None, Some(range)) => {
             let (least, most) = (range.start(), range.end());
@@ -97,7 +100,8 @@ mod tests {
         let all = load("  Undervoltage: false\n  ThermalThrottled: 70\n").unwrap();
         let expected = [("Undervoltage", ConditionSetting::Off), ("ThermalThrottled", ConditionSetting::Threshold(70))];
         assert_eq!(all, expected.map(|(name, setting)| (name.to_owned(), setting)).into());
-        assert_eq!(load("  Undervoltage: true\n"), Ok(PerCondition::new()), "as by default");
+        let on = |body| load(body).unwrap().values().copied().collect::<Vec<_>>();
+        assert_eq!(on("  FirmwareThrottling: true\n"), [ConditionSetting::On]);
     }
 
     #[test]

@@ -341,10 +341,16 @@ impl Settings {
     /// Of a condition of the board or one of its reasons, in its unit: `default` unless it was set. `None`: it is switched off.
     pub fn threshold(&self, name: &str, default: i64) -> Option<i64> {
         match self.conditions.get(name) {
-            None => Some(default),
+            None | Some(ConditionSetting::On) => Some(default),
             Some(ConditionSetting::Off) => None,
             Some(ConditionSetting::Threshold(threshold)) => Some(*threshold),
         }
+    }
+
+    /// Whether the firmware of a Raspberry Pi is to be asked if it slows the board down: only where that was set, as its kernel
+    /// warns of whoever does.
+    pub fn asks_firmware(&self) -> bool {
+        self.conditions.get("FirmwareThrottling") == Some(&ConditionSetting::On)
     }
 
     /// Whether a threshold asks for the number of PIDs: none does unless it was set (EVI-1).

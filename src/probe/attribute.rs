@@ -46,6 +46,12 @@ pub(super) fn number(text: &str) -> Result<i64, Why> {
     Ok(number)
 }
 
+/// Bits, printed as a hexadecimal number without a prefix.
+pub(super) fn bits(text: &str) -> Result<u32, Why> {
+    let text = text.trim();
+    u32::from_str_radix(text, 16).map_err(|_| Why::Malformed(format!("{:?} is no hexadecimal number", shortened(text))))
+}
+
 /// What follows `key` and `separator` in the first line of a table that begins with them.
 pub(super) fn value_of<'a>(table: &'a str, key: &str, separator: u8) -> Option<&'a str> {
     let mut value = None;

@@ -284,13 +284,16 @@ pub struct Wear {
 }
 
 /// How hot the board is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Thermal {
     /// Those that can be believed.
     pub zones: Vec<Zone>,
     /// What slows the processor down because of the heat, if anything does.
     pub slowed_by: Option<String>,
+    /// Whether the firmware does, where the settings ask for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_slowed_by_firmware: Option<Fact<bool>>,
 }
 
 /// One thermal zone, or a processor's own sensor. All in thousandths of 1 °C.

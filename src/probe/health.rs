@@ -27,6 +27,8 @@ pub struct HealthFiles {
     counts: Every,
     undervoltage: Option<Alarm>,
     thermal: Option<ThermalFiles>,
+    /// Whether its firmware slows the board down is to be read as well.
+    asks_firmware: bool,
     wear: WearFiles,
     power: Option<PowerFiles>,
     file_systems: FileSystemFiles,
@@ -53,6 +55,7 @@ impl HealthFiles {
             counts: Every::MINUTE,
             undervoltage: None,
             thermal: None,
+            asks_firmware: false,
             wear: WearFiles::default(),
             power: None,
             file_systems: FileSystemFiles::default(),
@@ -65,6 +68,11 @@ impl HealthFiles {
     #[must_use]
     pub fn with_log(self, kernel_log: Option<KernelLogFiles>) -> HealthFiles {
         HealthFiles { kernel_log, ..self }
+    }
+
+    /// Whether the settings want to know from the readings to come if the firmware slows the board down.
+    pub fn ask_firmware(&mut self, asks: bool) {
+        self.asks_firmware = asks;
     }
 
     /// From when on a reading begins with a search, and so with files that may be slow.
@@ -87,10 +95,11 @@ impl HealthFiles {
         if let Some(log) = &mut self.kernel_log {
             log.look(&self.root, is_due, now);
         }
+        let asks_firmware = self.asks_firmware;
         let HealthFiles { root, undervoltage, thermal, wear, power, file_systems, uplink, kernel_log, .. } = self;
         Health {
             undervoltage: undervoltage.as_mut().map(|alarm| alarm.was_raised(root)),
-            thermal: thermal.as_mut().map(|files| files.read(root, now)),
+            thermal: thermal.as_mut().map(|files| files.read(root, asks_firmware, now)),
             storage_wear: wear.worst(),
             power: power.as_mut().and_then(|files| files.read(root)),
             file_systems: file_systems.worst(),

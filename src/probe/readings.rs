@@ -23,6 +23,8 @@ const LOADAVG: &str = "/proc/loadavg";
 pub struct Asked {
     /// Whether a threshold asks for [`Readings::pids`].
     pub pids: bool,
+    /// Whether the firmware is to be asked if it slows the board down.
+    pub firmware: bool,
     pub extended_resources: ExtendedResources,
     /// The socket of a container runtime.
     pub container_runtime: Option<String>,
@@ -40,6 +42,7 @@ impl Asked {
     pub fn by(settings: &Settings) -> Asked {
         Asked {
             pids: settings.judges_pids(),
+            firmware: settings.asks_firmware(),
             extended_resources: settings.extended_resources.clone(),
             container_runtime: settings.container_runtime_endpoint.clone(),
             features: settings.feature_labels,
@@ -65,7 +68,9 @@ pub fn readings(root: &Root, settings: &Settings) -> Readings {
     let disk = state_disk(root, &settings.state_directory, true);
     let readings = ReadingFiles::open(root, Up::BOOT).read(disk, None, &asked, Up::BOOT);
     let kernel_log = settings.kernel_events.then(|| KernelLogFiles::new(KernelPlaces::default()));
-    Readings { health: HealthFiles::new(root).with_log(kernel_log).read(Up::BOOT), ..readings }
+    let mut sensors = HealthFiles::new(root).with_log(kernel_log);
+    sensors.ask_firmware(asked.firmware);
+    Readings { health: sensors.read(Up::BOOT), ..readings }
 }
 
 /// The file system of as much of the state directory as exists: what is not there yet will be on the same. On some file

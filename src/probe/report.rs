@@ -119,8 +119,13 @@ fn health(page: &mut Page, health: &Health) {
         if *is_low { "voltage is too low" } else { "voltage is sufficient" }.to_owned()
     });
     page.sensor("temperature", &health.thermal, |thermal| {
-        let slowed = thermal.slowed_by.iter().map(|by| format!(", slowed down by {by}"));
-        format!("{} °C{}", degrees(thermal.hottest_millidegrees()), slowed.collect::<String>())
+        let slowed = thermal.slowed_by.as_ref().map(|by| format!(", slowed down by {by}"));
+        let firmware = match &thermal.is_slowed_by_firmware {
+            Some(Ok(true)) => ", slowed down by its firmware".to_owned(),
+            Some(Err(absent)) => format!(", its firmware is silent ({absent})"),
+            Some(Ok(false)) | None => String::new(),
+        };
+        format!("{} °C{}{firmware}", degrees(thermal.hottest_millidegrees()), slowed.unwrap_or_default())
     });
     page.sensor("wear", &health.storage_wear, |wear| {
         let life = wear.life_tenths.map(|tenths| format!(", {}", life_text(tenths)));

@@ -1,5 +1,5 @@
-//! Turns thermal zones, a processor's own sensor, its cooling devices and its throttle count into how hot the board is and what
-//! slows it down.
+//! Turns thermal zones, a processor's own sensor, its cooling devices, its throttle count and the state of its firmware into how
+//! hot the board is and what slows it down.
 //!
 //! ```text
 //! /sys/class/thermal/thermal_zone0/type               cpu-thermal\n
@@ -9,6 +9,7 @@
 //! /sys/class/thermal/cooling_device0/type             thermal-cpufreq-0\n
 //! /sys/class/thermal/cooling_device0/cur_state        0\n            0: not at all
 //! /sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count   30\n   since the boot; x86 alone
+//! /sys/devices/platform/soc/soc:firmware/get_throttled   50005\n   hexadecimal bits; Raspberry Pi alone
 //! ```
 
 use std::time::Duration;
@@ -27,6 +28,11 @@ const THROTTLE_COUNT: &str = "/sys/devices/system/cpu/cpu0/thermal_throttle/pack
 const THROTTLED_FOR: Duration = Duration::from_secs(60);
 /// Sensors of a processor for boards without zones (VisionFive 2).
 const PROCESSORS: [&str; 3] = ["coretemp", "k10temp", "sfctemp"];
+/// What the firmware of a Raspberry Pi limits, in the kernels of its makers. They log a warning with a stack trace when it is read
+/// for the first time since the boot, so it is read where the settings ask for it.
+const FIRMWARE_STATE: &str = "/sys/devices/platform/soc/soc:firmware/get_throttled";
+/// Of its bits: the clock is capped, or the processor throttled, now.
+const SLOWED_DOWN: u32 = 0b110;
 /// Constant, of something else than the processor, or asked over a slow bus. A last `-` stands for an end.
 const IGNORED: [&str; 9] =
     ["pmic-die", "thermal-fan-est", "battery", "pa_therm", "iwlwifi", "wifi", "mt79", "modem", "-usr"];
@@ -42,6 +48,7 @@ pub(super) struct ThermalFiles {
     zones: Vec<ZoneFile>,
     cooling: Vec<(String, OpenFile)>,
     throttling: Option<Throttling>,
+    firmware: Option<OpenFile>,
 }
 
 /// What a processor does against its heat by itself.
@@ -92,7 +99,8 @@ impl ThermalFiles {
     }
 
     /// What they say now. One zone that can be believed is enough; else the reason of the first that cannot.
-    pub(super) fn read(&mut self, root: &Root, now: Up) -> Fact<Thermal> {
+    /// The firmware is asked only where somebody wants that.
+    pub(super) fn read(&mut self, root: &Root, asks_firmware: bool, now: Up) -> Fact<Thermal> {
         let mut refused = None;
         let mut zones = Vec::with_capacity(self.zones.len());
         for file in &mut self.zones {
@@ -116,7 +124,12 @@ impl ThermalFiles {
         });
         let throttles = self.throttling.as_mut().is_some_and(|throttling| throttling.goes_on(root, now));
         let itself = || throttles.then(|| "the processor itself".to_owned());
-        Ok(Thermal { zones, slowed_by: slowed_by.or_else(itself) })
+        let mut firmware = || {
+            let state = self.firmware.get_or_insert_with(|| OpenFile::new(FIRMWARE_STATE));
+            state.read_as(root, attribute::bits).map(|bits| bits & SLOWED_DOWN != 0)
+        };
+        let is_slowed_by_firmware = asks_firmware.then(&mut firmware);
+        Ok(Thermal { zones, slowed_by: slowed_by.or_else(itself), is_slowed_by_firmware })
     }
 }
 

@@ -140,6 +140,44 @@ fn a_processor_that_slows_itself_down_is_seen_by_its_count_and_for_a_minute() {
     assert!(!at(7400, "0\n"), "another boot, or another processor");
 }
 
+#[test]
+fn the_firmware_is_asked_whether_it_slows_the_board_down_where_the_settings_want_that() {
+    const STATE: &str = "sys/devices/platform/soc/soc:firmware/get_throttled";
+    let board = zones("firmware", &[("cpu-thermal", "62000")]);
+    let mut files = HealthFiles::new(&Root::new(&board.0));
+    let mut says = |state: Option<&str>, is_asked: bool| {
+        if let Some(state) = state {
+            board.write(STATE, state);
+        }
+        files.ask_firmware(is_asked);
+        let thermal = files.read(Up::BOOT).thermal.unwrap().unwrap();
+        assert_eq!(
+            (thermal.hottest_millidegrees(), thermal.slowed_by),
+            (62_000, None),
+            "the zones speak for themselves"
+        );
+        thermal.is_slowed_by_firmware.map(|fact| fact.map_err(|absent| absent.why.word()))
+    };
+    assert_eq!(says(None, true), Some(Err("no-such-file")), "another kernel");
+    assert_eq!(says(Some("4\n"), false), None, "nobody wants to know, and the kernel would warn");
+    // Under-voltage, a capped clock, throttled, the soft limit of its temperature; from bit 16 on what was since the boot.
+    for (state, slows) in [
+        ("0\n", false),
+        ("1\n", false),
+        ("2\n", true),
+        ("4\n", true),
+        ("8\n", false),
+        ("f0000\n", false),
+        ("e0006\n", true),
+    ] {
+        assert_eq!(says(Some(state), true), Some(Ok(slows)), "{state:?}");
+    }
+    for (lie, word) in [("", "empty"), ("-1\n", "malformed"), ("0x4\n", "malformed"), ("throttled=0x4\n", "malformed")]
+    {
+        assert_eq!(says(Some(lie), true), Some(Err(word)), "{lie:?}");
+    }
+}
+
 /// The tenth of its life and the state of its spare blocks, or the machine word of why nobody knows.
 fn wear(health: &Health) -> Option<Result<[Option<u32>; 2], &'static str>> {
     let fact = health.storage_wear.as_ref()?;

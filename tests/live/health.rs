@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         a_disk_that_gives_errors_is_a_condition_though_its_mount_looks_well,
         a_disk_that_does_not_answer_is_a_condition_until_it_does,
         a_board_that_is_too_hot_on_too_weak_a_supply_says_so,
+        a_board_whose_firmware_slows_it_down_says_so_where_that_is_asked_for,
     ]
 }
 
@@ -232,4 +233,21 @@ fn a_board_that_is_too_hot_on_too_weak_a_supply_says_so(cluster: &Cluster) -> Re
     wait_for(cluster, &node, "ThermalThrottled", ["True", "NearCriticalTrip"])?;
     wait_for_event(cluster, &node, "OverTemperature")?;
     agent.check()
+}
+
+/// A capped clock at 61 °C, as after an under-voltage.
+fn a_board_whose_firmware_slows_it_down_says_so_where_that_is_asked_for(cluster: &Cluster) -> Result<()> {
+    let nodes = [cluster.node("firmware-asked")?, cluster.node("firmware-left")?];
+    let mut agents = Vec::new();
+    for (node, conditions) in nodes.iter().zip(["{FirmwareThrottling: true}", "{FirmwareThrottling: false}"]) {
+        let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+        let zone = [file("thermal/thermal_zone0/type", "cpu-thermal\n"), file("thermal/thermal_zone0/temp", "61322\n")];
+        let launch = Launch::quick(node).set("conditions", conditions).folder("/sys/class", zone.into());
+        let state = file("soc/soc:firmware/get_throttled", "20002\n");
+        agents.push(launch.folder("/sys/devices/platform", vec![state]).start(cluster)?);
+    }
+    let [asked, left] = &nodes;
+    wait_for(cluster, asked, "ThermalThrottled", ["True", "FirmwareThrottling"])?;
+    wait_for(cluster, left, "ThermalThrottled", ["False", "TemperatureOK"])?;
+    agents.iter_mut().try_for_each(Nodepulse::check)
 }

@@ -221,7 +221,7 @@ fn a_board_that_is_about_to_switch_itself_off_is_a_warning_with_its_temperature(
             passive_millidegrees: Some(80_000),
             critical_millidegrees: Some(110_000),
         };
-        script.facts.readings.health.thermal = Some(Ok(Thermal { zones: vec![zone], slowed_by: None }));
+        script.facts.readings.health.thermal = Some(Ok(Thermal { zones: vec![zone], ..Thermal::default() }));
         warnings(&script.pass(MINUTE * 7))
     };
     assert_eq!([at(50), at(85)], [[""; 0], [""; 0]]);

@@ -42,7 +42,8 @@ impl Shared {
             }
             let disk = self.read_disk(&board, disk_may_hang).await;
             disk_may_hang = disk.may_hang;
-            let health = sensors.read(&self.reactor).await;
+            let asks_firmware = self.asked.borrow().firmware;
+            let health = sensors.read(&self.reactor, asks_firmware).await;
             if self.look_for_features(&mut features, &mut board.machine).await {
                 self.board_given.set(false);
             }

@@ -18,9 +18,9 @@ const SLOW: Duration = Duration::from_millis(50);
 /// How long sensors that took longer are left alone.
 const REST: Duration = Duration::from_secs(60);
 
-/// A look at all sensors; one that hangs keeps it for ever. Answers too from when on one reads files that no look has read yet, or
-/// not for an hour.
-type Look = Box<dyn FnMut(Up) -> (Health, Up) + Send>;
+/// A look at all sensors, and at the firmware if that is asked for; one that hangs keeps it for ever. Answers too from when on one
+/// reads files that no look has read yet, or not for an hour.
+type Look = Box<dyn FnMut(Up, bool) -> (Health, Up) + Send>;
 
 /// The sensors of this board. Whether they answer at once is seen on a thread, with each look at new files and with each after
 /// one that was slow; those that do need none.
@@ -42,7 +42,8 @@ impl Sensors {
         Sensors::new(move || {
             let (mut files, mut clock_looks) = (HealthFiles::new(&root).with_log(kernel_log.take()), Every::MINUTE);
             let mut wall_clock = None;
-            Box::new(move |now| {
+            Box::new(move |now, asks_firmware| {
+                files.ask_firmware(asks_firmware);
                 if clock_looks.is_due(now) {
                     wall_clock = Some(clock::wall_clock());
                 }
@@ -66,12 +67,14 @@ impl Sensors {
     }
 
     /// What they say now, or said a minute ago at most where they are slow.
-    pub async fn read(&mut self, reactor: &Reactor) -> Health {
+    pub async fn read(&mut self, reactor: &Reactor, asks_firmware: bool) -> Health {
         let begun = clock::up();
         match &mut self.look {
-            Some(look) if !self.is_slow && begun < self.new_files_due => (self.said, self.new_files_due) = look(begun),
+            Some(look) if !self.is_slow && begun < self.new_files_due => {
+                (self.said, self.new_files_due) = look(begun, asks_firmware);
+            }
             _ if begun < self.rests_until => return self.said.clone(),
-            _ => self.read_aside(reactor, begun).await,
+            _ => self.read_aside(reactor, begun, asks_firmware).await,
         }
         if clock::up() - begun > SLOW {
             (self.is_slow, self.rests_until) = (true, clock::up() + REST);
@@ -79,9 +82,9 @@ impl Sensors {
         self.said.clone()
     }
 
-    async fn read_aside(&mut self, reactor: &Reactor, begun: Up) {
+    async fn read_aside(&mut self, reactor: &Reactor, begun: Up, asks_firmware: bool) {
         let mut look = self.look.take().unwrap_or_else(|| (self.open)());
-        let asked = self.source.ask(move || (look(begun), look));
+        let asked = self.source.ask(move || (look(begun, asks_firmware), look));
         match reactor.before(clock::up() + PATIENCE, asked).await.and_then(Result::ok) {
             Some(((said, due), look)) => {
                 (self.said, self.new_files_due, self.look) = (said, due, Some(look));
@@ -113,13 +116,13 @@ mod tests {
         let seen = Arc::clone(&threads);
         let mut sensors = Sensors::new(move || {
             let seen = Arc::clone(&seen);
-            Box::new(move |_| {
+            Box::new(move |_, _| {
                 seen.lock().unwrap().push(std::thread::current().id());
                 low()
             })
         });
         for _ in 0..3 {
-            assert_eq!(is_low(&reactor.block_on(sensors.read(&reactor)).unwrap()), Some(true));
+            assert_eq!(is_low(&reactor.block_on(sensors.read(&reactor, false)).unwrap()), Some(true));
             // However busy this machine was.
             (sensors.is_slow, sensors.rests_until) = (false, Up::default());
         }
@@ -134,7 +137,7 @@ mod tests {
         let counted = Arc::clone(&looks);
         let mut sensors = Sensors::new(move || {
             let counted = Arc::clone(&counted);
-            Box::new(move |_| {
+            Box::new(move |_, _| {
                 counted.fetch_add(1, SeqCst);
                 let begun = clock::up();
                 while clock::up() - begun <= SLOW {
@@ -143,7 +146,7 @@ mod tests {
                 low()
             })
         });
-        let read = |sensors: &mut Sensors| is_low(&reactor.block_on(sensors.read(&reactor)).unwrap());
+        let read = |sensors: &mut Sensors| is_low(&reactor.block_on(sensors.read(&reactor, false)).unwrap());
         assert_eq!([(); 5].map(|()| read(&mut sensors)), [Some(true); 5]);
         assert_eq!(looks.load(SeqCst), 1, "they rest");
         sensors.rests_until = Up::default();
@@ -158,22 +161,22 @@ mod tests {
         let hang = Arc::new(Mutex::new(Some(hang)));
         let mut sensors = Sensors::new(move || {
             let hang = hang.lock().unwrap().take();
-            Box::new(move |_| {
+            Box::new(move |_, _| {
                 let _ = hang.as_ref().map(mpsc::Receiver::recv);
                 low()
             })
         });
         sensors.said = low().0;
-        let hung = reactor.block_on(sensors.read(&reactor)).unwrap();
+        let hung = reactor.block_on(sensors.read(&reactor, false)).unwrap();
         let absent = hung.undervoltage.unwrap().unwrap_err();
         assert_eq!(absent.why, Why::Errno(ETIMEDOUT));
         sensors.rests_until = Up::default();
         let begun = clock::up();
-        assert!(reactor.block_on(sensors.read(&reactor)).unwrap().undervoltage.unwrap().is_err());
+        assert!(reactor.block_on(sensors.read(&reactor, false)).unwrap().undervoltage.unwrap().is_err());
         assert!(clock::up() - begun < PATIENCE, "nobody asks a second time while the first waits");
         drop(release);
         // As soon as that thread has ended.
-        while reactor.block_on(sensors.read(&reactor)).unwrap().undervoltage.unwrap().is_err() {
+        while reactor.block_on(sensors.read(&reactor, false)).unwrap().undervoltage.unwrap().is_err() {
             sensors.rests_until = Up::default();
             std::thread::yield_now();
         }

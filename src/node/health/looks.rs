@@ -39,7 +39,7 @@ const PROCESSORS: [&str; 11] =
 /// Each zone by its own trip points; by the defaults one that has none and is the processor's.
 pub(in crate::node) fn thermal_throttled<'a>(facts: &'a Facts, settings: &Settings) -> Seen<'a> {
     let limit = |name, default| match settings.conditions.get(name) {
-        None => default,
+        None | Some(ConditionSetting::On) => default,
         Some(ConditionSetting::Off) => i64::MAX,
         Some(ConditionSetting::Threshold(degrees)) => degrees * 1000,
     };
@@ -57,6 +57,10 @@ pub(in crate::node) fn thermal_throttled<'a>(facts: &'a Facts, settings: &Settin
         }
         match (hot, &thermal.slowed_by) {
             (Some(bad), _) => Seen::Bad(bad),
+            (None, _) if thermal.is_slowed_by_firmware == Some(Ok(true)) => {
+                let worse = Worse { reason: "FirmwareThrottling", set_after: Duration::from_secs(30) };
+                Seen::Bad(Bad { detail: Some("slowed down by its firmware".to_owned()), worse: Some(worse) })
+            }
             (None, Some(by)) => Seen::Bad(Bad { detail: Some(format!("slowed down by {by}")), worse: None }),
             (None, None) if is_warm => Seen::Between,
             (None, None) => Seen::Well,

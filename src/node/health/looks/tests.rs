@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::node::tests::samples;
-use crate::probe::facts::{FileSystemErrors, Power, Thermal, Uplink, UplinkHistory, WallClock, Wear};
+use crate::probe::facts::{Absent, FileSystemErrors, Power, Thermal, Uplink, UplinkHistory, WallClock, Wear, Why};
 
 fn zone(kind: &str, degrees: i64, passive: Option<i64>, critical: Option<i64>) -> Zone {
     let [passive_millidegrees, critical_millidegrees] = [passive, critical].map(|trip| trip.map(|at| at * 1000));
@@ -13,7 +13,7 @@ fn zone(kind: &str, degrees: i64, passive: Option<i64>, critical: Option<i64>) -
 fn each_zone_is_judged_by_its_own_trips_and_a_processors_without_any_by_the_defaults() {
     let mut facts = samples::facts();
     let mut of = |zones: &[Zone], slowed_by: Option<&str>| {
-        let thermal = Thermal { zones: zones.to_vec(), slowed_by: slowed_by.map(str::to_owned) };
+        let thermal = Thermal { zones: zones.to_vec(), slowed_by: slowed_by.map(str::to_owned), ..Thermal::default() };
         facts.readings.health.thermal = Some(Ok(thermal));
         match thermal_throttled(&facts, &samples::settings()) {
             Seen::Well => "well".to_owned(),
@@ -37,14 +37,35 @@ fn each_zone_is_judged_by_its_own_trips_and_a_processors_without_any_by_the_defa
     assert_eq!(of(&[zone("x", 66, None, Some(70))], None), "NearCriticalTrip x at 66 °C");
     assert_eq!(of(&[cpu(40), own(98), cpu(81)], None), "NearCriticalTrip gpu at 98 °C", "the worst of them");
     assert_eq!(of(&[cpu(40)], Some("thermal-cpufreq-0")), "bad slowed down by thermal-cpufreq-0");
-    facts.readings.health.thermal = Some(Ok(Thermal { zones: vec![cpu(70)], slowed_by: None }));
+    facts.readings.health.thermal = Some(Ok(Thermal { zones: vec![cpu(70)], ..Thermal::default() }));
     let settings = set("ThermalThrottled", ConditionSetting::Threshold(70));
     assert!(matches!(thermal_throttled(&facts, &settings), Seen::Bad(Bad { worse: None, .. })));
     let settings = set("NearCriticalTrip", ConditionSetting::Threshold(70));
     assert!(matches!(thermal_throttled(&facts, &settings), Seen::Bad(Bad { worse: Some(_), .. })));
-    facts.readings.health.thermal = Some(Ok(Thermal { zones: vec![cpu(99)], slowed_by: None }));
+    facts.readings.health.thermal = Some(Ok(Thermal { zones: vec![cpu(99)], ..Thermal::default() }));
     let settings = set("NearCriticalTrip", ConditionSetting::Off);
     assert!(matches!(thermal_throttled(&facts, &settings), Seen::Bad(Bad { worse: None, .. })));
+}
+
+#[test]
+fn a_firmware_that_slows_a_board_down_is_a_reason_of_its_own_where_its_temperature_is_none() {
+    let mut facts = samples::facts();
+    let mut of = |degrees, is_slowed_by_firmware| {
+        let zones = vec![zone("cpu-thermal", degrees, None, None)];
+        facts.readings.health.thermal = Some(Ok(Thermal { zones, is_slowed_by_firmware, slowed_by: None }));
+        match thermal_throttled(&facts, &samples::settings()) {
+            Seen::Bad(Bad { worse, .. }) => worse.map_or("bad", |worse| worse.reason),
+            Seen::Between => "between",
+            _ => "well",
+        }
+    };
+    let silent = || Some(Err(Absent::new("/get_throttled", Why::NoSuchFile)));
+    assert_eq!([of(62, None), of(62, silent()), of(62, Some(Ok(false)))], ["well"; 3]);
+    assert_eq!([of(62, Some(Ok(true))), of(77, Some(Ok(true)))], ["FirmwareThrottling"; 2]);
+    assert_eq!(
+        [of(77, silent()), of(81, Some(Ok(true))), of(86, Some(Ok(true)))],
+        ["between", "bad", "NearCriticalTrip"]
+    );
 }
 
 #[test]
