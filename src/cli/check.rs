@@ -206,10 +206,12 @@ impl Check {
         fn said<T>(fact: &Option<Fact<T>>) -> Option<Option<&Absent>> {
             fact.as_ref().map(|fact| fact.as_ref().err())
         }
+        let firmware = health.thermal.as_ref().and_then(|fact| said(&fact.as_ref().ok()?.is_slowed_by_firmware));
         let unread = health.kernel.as_ref().map(|fact| fact.as_ref().map_or_else(Some, |log| log.unread.as_ref()));
         let all = [
             ("supply", said(&health.undervoltage)),
             ("temperature", said(&health.thermal)),
+            ("firmware", firmware),
             ("wear", said(&health.storage_wear)),
             ("errors", said(&health.file_systems)),
             ("kernel log", unread),
