@@ -16,7 +16,7 @@ use super::card::Card;
 use super::cluster::{AuditEntry, Cluster, NodeIdentity, Options, Result, binaries};
 use super::requests::{is_status_patch, now_us, status_of, wait_for_requests, wait_until_ready};
 use super::table::{self, Row};
-use super::wire::{Capture, Sees};
+use super::wire::{Capture, Connection, Sees};
 use super::{day, programs, replay, trials};
 
 #[allow(dead_code, reason = "the tests use all of it")]
@@ -76,6 +76,12 @@ impl Outage {
             Row::new("on ext4, its own included", None, &ours(day.map(|all| all.device_bytes as f64)), table::whole),
             Row::new("link-up to Ready: requests", Some(2.0), &ours(most(|way| way.requests)), table::whole),
             Row::new("link-up to Ready: IP bytes", Some(5500.0), &ours(most(|way| way.ip_bytes)), table::whole),
+            Row::new(
+                "link-up to Ready: IP bytes of connections before it",
+                None,
+                &ours(most(|way| way.former_ip_bytes)),
+                table::whole,
+            ),
             Row::new("link-up to Ready: time", None, &ours(most(|way| way.milliseconds)), table::milliseconds),
             Row::new(
                 "memory (RSS) in a full replay",
@@ -102,7 +108,10 @@ pub struct Written {
 #[derive(Serialize, Deserialize)]
 pub struct WayBack {
     pub requests: u64,
+    /// Of what was connected since.
     pub ip_bytes: u64,
+    /// What the server repeats over connections of before, and how the board's kernel refuses that.
+    pub former_ip_bytes: u64,
     pub milliseconds: u64,
 }
 
@@ -290,19 +299,26 @@ impl<'a> Board<'a> {
         let until_us = ready.completed_at_us;
         let requests = all.iter().filter(|e| (back_us..=until_us).contains(&e.received_at_us)).count() as u64;
         let last_us = until_us + u64::try_from(LAST_ACK.as_micros()).unwrap_or_default();
-        let ip_bytes = self.capture.bytes(self.site.address(0).into(), back_us, last_us);
         let connections = self.capture.connections(self.site.address(0).into(), back_us, last_us);
-        let of_each = connections.iter().map(|(packets, bytes)| format!("{bytes} in {packets} packets"));
-        let of_each = of_each.collect::<Vec<_>>().join(", ");
+        let (new, former): (Vec<_>, Vec<_>) = connections.iter().partition(|connection| connection.is_new);
+        let sum = |of: &[Connection]| of.iter().map(Connection::ip_bytes).sum::<u64>();
+        let (ip_bytes, former_ip_bytes) = (sum(&new), sum(&former));
         let spent_ms = (until_us - back_us) / 1000;
-        eprintln!(
-            "bench: link-up to Ready: {ip_bytes} bytes, {spent_ms} ms, {requests} requests; by connection: {of_each}"
-        );
+        eprintln!("bench: link-up to Ready: {ip_bytes} bytes, {spent_ms} ms, {requests} requests");
+        for Connection { to_server, to_client, .. } in former {
+            let (out, back) = (
+                format!("{} bytes in {}", to_server.1, to_server.0),
+                format!("{} bytes in {}", to_client.1, to_client.0),
+            );
+            eprintln!(
+                "bench: besides, over a connection of before the outage: {out} packets to the server, {back} from it"
+            );
+        }
         let longest = self.capture.longest_packet_bytes(self.site.address(0).into());
         if longest > 1500 {
             return Err(format!("a packet of {longest} bytes was seen, which no cable carries as one"));
         }
-        Ok(WayBack { requests, ip_bytes, milliseconds: spent_ms })
+        Ok(WayBack { requests, ip_bytes, former_ip_bytes, milliseconds: spent_ms })
     }
 
     /// The first report that the server answered with this condition, and all requests so far.

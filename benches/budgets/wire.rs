@@ -34,6 +34,25 @@ struct Packet {
     to_server: bool,
     ip_bytes: u64,
     payload: bool,
+    /// It begins a connection.
+    begins: bool,
+}
+
+/// What the packets of one connection took, in either direction.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Connection {
+    port: u16,
+    /// It was begun meanwhile, not before.
+    pub is_new: bool,
+    /// Packets and bytes.
+    pub to_server: (u64, u64),
+    pub to_client: (u64, u64),
+}
+
+impl Connection {
+    pub fn ip_bytes(&self) -> u64 {
+        self.to_server.1 + self.to_client.1
+    }
 }
 
 impl Packet {
@@ -79,21 +98,21 @@ impl Capture {
         wanted.map(|packet| packet.ip_bytes).sum()
     }
 
-    /// The same, for each connection in the order of their first packets: packets and bytes.
-    pub fn connections(&self, address: IpAddr, from_us: u64, to_us: u64) -> Vec<(u64, u64)> {
+    /// The same, for each connection in the order of their first packets.
+    pub fn connections(&self, address: IpAddr, from_us: u64, to_us: u64) -> Vec<Connection> {
         let packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = packets.iter().filter(|p| p.is_of(address) && (from_us..to_us).contains(&p.at_us));
-        let mut all: Vec<(u16, (u64, u64))> = Vec::new();
+        let mut all: Vec<Connection> = Vec::new();
         for packet in wanted {
-            if !all.iter().any(|(port, _)| *port == packet.port) {
-                all.push((packet.port, (0, 0)));
+            if !all.iter().any(|known| known.port == packet.port) {
+                all.push(Connection { port: packet.port, ..Connection::default() });
             }
-            if let Some((_, (count, bytes))) = all.iter_mut().find(|(port, _)| *port == packet.port) {
-                *count += 1;
-                *bytes += packet.ip_bytes;
-            }
+            let Some(connection) = all.iter_mut().find(|known| known.port == packet.port) else { continue };
+            connection.is_new |= packet.begins;
+            let way = if packet.to_server { &mut connection.to_server } else { &mut connection.to_client };
+            *way = (way.0 + 1, way.1 + packet.ip_bytes);
         }
-        all.into_iter().map(|(_, sums)| sums).collect()
+        all
     }
 
     /// The longest IP packet to or from `address` so far.
@@ -236,6 +255,8 @@ fn listen(socket: &OwnedFd, port: u16, kept: &Mutex<Vec<Packet>>, stopped: &Atom
 
 fn parse(bytes: &[u8], port: u16, stamp: Duration) -> Option<Packet> {
     const TCP: u8 = 6;
+    const SYN: u8 = 0x02;
+    const SYN_ACK: u8 = 0x12;
     let word = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let four = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok()?));
     let six = |at: usize| Some(IpAddr::from(<[u8; 16]>::try_from(bytes.get(at..at + 16)?).ok()?));
@@ -255,7 +276,8 @@ fn parse(bytes: &[u8], port: u16, stamp: Duration) -> Option<Packet> {
     let to_server = to == port;
     let tcp_header = usize::from(*bytes.get(header + 12)? >> 4) * 4;
     let payload = ip_bytes > u64::try_from(header + tcp_header).ok()?;
+    let begins = to_server && *bytes.get(header + 13)? & SYN_ACK == SYN;
     let at_us = u64::try_from(stamp.as_micros()).ok()?;
     let (server, client, port) = if to_server { (destination, source, from) } else { (source, destination, to) };
-    Some(Packet { at_us, server, client, port, to_server, ip_bytes, payload })
+    Some(Packet { at_us, server, client, port, to_server, ip_bytes, payload, begins })
 }
