@@ -91,21 +91,23 @@ impl Case {
         self.script.answer(ticket, result);
         (self.script.up.as_millis(), operation)
     }
+}
 
-    /// Requests of the lane within a span, each answered so.
-    fn requests_within(&mut self, span: Duration, result: &Result<Document, Refusal>) -> usize {
-        let end = self.script.up + span;
+impl Script {
+    /// Requests for an identity within a span, each answered so.
+    pub(super) fn identity_requests_within(&mut self, span: Duration, result: &Result<Document, Refusal>) -> usize {
+        let end = self.up + span;
         let mut count = 0;
-        while self.script.up < end {
-            let (sent, until) = self.script.drain();
+        while self.up < end {
+            let (sent, until) = self.drain();
             if sent.is_empty() {
-                self.script.up = end.min(until.as_duration().max(self.script.up));
+                self.up = end.min(until.as_duration().max(self.up));
             }
             for (ticket, operation) in sent {
                 let is_ours = ticket.lane() == Lane::Identity;
                 count += usize::from(is_ours);
-                let reply = if is_ours { result.clone() } else { self.script.reply(&operation) };
-                self.script.answer(ticket, reply);
+                let reply = if is_ours { result.clone() } else { self.reply(&operation) };
+                self.answer(ticket, reply);
             }
         }
         count
@@ -136,7 +138,7 @@ fn a_certificate_that_is_due_has_a_successor_in_three_requests() {
     let dates = CredentialDates { renewal: Renewal::of(&certificate, None), ..CredentialDates::default() };
     let now = case.script.now();
     case.script.agent.handle(Input::Credentials(dates), now);
-    assert_eq!(case.requests_within(DAY, &unreachable()), 0);
+    assert_eq!(case.script.identity_requests_within(DAY, &unreachable()), 0);
     assert_eq!(case.script.keys_asked, [false]);
     assert!(case.words().contains(&"certificate-renewed"), "{:?}", case.words());
 }
@@ -144,7 +146,7 @@ fn a_certificate_that_is_due_has_a_successor_in_three_requests() {
 #[test]
 fn nothing_is_asked_before_30_percent_of_a_life_or_without_a_clock_or_without_renewals() {
     let mut case = Case::with(leaf("n1", &Key::new(), 2025, 2035));
-    assert_eq!(case.requests_within(DAY, &unreachable()), 0);
+    assert_eq!(case.script.identity_requests_within(DAY, &unreachable()), 0);
     assert_eq!(case.script.keys_asked, [false; 0]);
     let mut script = Script::with(Settings { rotate_certificates: false, ..Settings::default() });
     script.register();
@@ -178,7 +180,7 @@ fn a_request_that_nobody_approves_is_looked_at_ever_more_rarely_and_told_of_once
     let (at, metadata_only) = case.play(Ok(seen()));
     assert!((117..=129).contains(&((at - start) / 1000)), "{at} from {start}");
     assert!(matches!(metadata_only, Operation::ReadCertificateRequest { metadata_only: true, .. }));
-    let looks = case.requests_within(HOUR * 22, &Ok(seen()));
+    let looks = case.script.identity_requests_within(HOUR * 22, &Ok(seen()));
     assert!((55 + 225..=70 + 300).contains(&looks), "{looks} in 22 hours");
     let told: Vec<_> = case.script.said.iter().filter(|notice| notice.word == "certificate-pending").collect();
     let commands =
@@ -208,7 +210,7 @@ fn a_request_that_is_there_already_is_ours_or_a_trap() {
     case.request = ours;
     case.play(theirs);
     assert!(case.words().contains(&"request-not-ours"), "{:?}", case.words());
-    assert_eq!(case.requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
+    assert_eq!(case.script.identity_requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
     case.script.pass(Duration::from_secs(30));
     assert_eq!(case.script.keys_asked, [false, true], "another key in an hour");
 }
@@ -264,7 +266,7 @@ fn a_wrong_certificate_is_never_used_and_the_next_try_has_another_key_in_an_hour
         case.create();
         case.play(case.issued(&certificate(&case, &others)));
         assert!(case.words().contains(&"wrong-certificate"), "{:?}", case.words());
-        assert_eq!(case.requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
+        assert_eq!(case.script.identity_requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
         case.script.pass(Duration::from_secs(30));
         assert_eq!((case.script.keys_asked.as_slice(), case.script.kept.len()), (&[false, true][..], 0));
     }
@@ -277,7 +279,7 @@ fn a_certificate_that_ends_before_the_one_in_use_is_not_used_and_not_asked_for_a
     case.create();
     case.play(case.issued(&leaf("n1", &case.key, 2026, 2027)));
     assert!(case.words().contains(&"certificate-shorter"), "{:?}", case.script.words());
-    assert_eq!(case.requests_within(DAY * 30, &unreachable()), 0);
+    assert_eq!(case.script.identity_requests_within(DAY * 30, &unreachable()), 0);
     assert_eq!((case.script.keys_asked.len(), case.script.kept.len()), (1, 0));
 }
 
@@ -289,7 +291,7 @@ fn a_certificate_that_the_server_refuses_leaves_the_old_one_in_use() {
     case.play(case.issued(&case.ours()));
     case.play(refused(401, "Unauthorized"));
     assert!(case.words().contains(&"certificate-refused"), "{:?}", case.words());
-    assert_eq!(case.requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
+    assert_eq!(case.script.identity_requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
     assert_eq!(case.script.kept.len(), 0);
 }
 
@@ -350,11 +352,11 @@ fn no_answer_is_waited_for_ever_longer_and_a_refusal_for_minutes_to_hours() {
     ] {
         let mut case = Case::due();
         case.make();
-        let first_minute = case.requests_within(Duration::from_secs(60), &result);
+        let first_minute = case.script.identity_requests_within(Duration::from_secs(60), &result);
         assert!((1..=6).contains(&first_minute), "{first_minute} in the first minute of {result:?}");
-        let day = case.requests_within(HOUR, &result);
+        let day = case.script.identity_requests_within(HOUR, &result);
         assert!((1..=most).contains(&day), "{day} in an hour of {result:?}");
-        let week = case.requests_within(DAY * 2, &result);
+        let week = case.script.identity_requests_within(DAY * 2, &result);
         assert!(week > 3, "nothing gives up: {week} in two days of {result:?}");
     }
 }
@@ -362,7 +364,7 @@ fn no_answer_is_waited_for_ever_longer_and_a_refusal_for_minutes_to_hours() {
 #[test]
 fn after_an_outage_of_more_than_a_day_a_certificate_is_renewed_at_a_tenth_of_its_life() {
     let mut case = Case::with(leaf("n1", &Key::new(), 2025, 2032));
-    assert_eq!(case.requests_within(DAY, &unreachable()), 0);
+    assert_eq!(case.script.identity_requests_within(DAY, &unreachable()), 0);
     case.script.offline(DAY + HOUR);
     case.script.pass(Duration::from_secs(120));
     assert_eq!(case.script.keys_asked, [false], "14 percent are gone, and the next outage may be longer");
@@ -403,7 +405,7 @@ fn a_certificate_that_did_not_come_into_use_is_asked_for_again_in_an_hour() {
     assert_eq!(case.script.kept.len(), 1);
     let (dates, now) = (case.script.agent.shared.credentials.dates(), case.script.now());
     case.script.agent.handle(Input::Credentials(dates), now);
-    assert_eq!(case.requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
+    assert_eq!(case.script.identity_requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
     case.script.pass(Duration::from_secs(30));
     assert_eq!(case.script.keys_asked, [false, false]);
 }

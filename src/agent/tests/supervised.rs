@@ -158,25 +158,6 @@ impl Case {
         assert!(sent.is_empty(), "{sent:?}");
         self.script.words()
     }
-
-    /// Requests of the lane within a span, each answered so.
-    fn requests_within(&mut self, span: Duration, result: &Result<Document, Refusal>) -> usize {
-        let end = self.script.up + span;
-        let mut count = 0;
-        while self.script.up < end {
-            let (sent, until) = self.script.drain();
-            if sent.is_empty() {
-                self.script.up = end.min(until.as_duration().max(self.script.up));
-            }
-            for (ticket, operation) in sent {
-                let is_ours = ticket.lane() == Lane::Identity;
-                count += usize::from(is_ours);
-                let reply = if is_ours { result.clone() } else { self.script.reply(&operation) };
-                self.script.answer(ticket, reply);
-            }
-        }
-        count
-    }
 }
 
 fn handed_out(text: &str) -> Result<Document, Refusal> {
@@ -294,9 +275,9 @@ fn a_busy_supervisor_is_asked_the_same_again_ever_more_rarely() {
     for code in [429, 500, 503] {
         let mut case = Case::new();
         case.proven();
-        let within_a_minute = case.requests_within(Duration::from_secs(60), &refused(code, "busy"));
+        let within_a_minute = case.script.identity_requests_within(Duration::from_secs(60), &refused(code, "busy"));
         assert!((3..=8).contains(&within_a_minute), "{code}: {within_a_minute}");
-        let within_a_day = case.requests_within(HOUR * 24, &refused(code, "busy"));
+        let within_a_day = case.script.identity_requests_within(HOUR * 24, &refused(code, "busy"));
         assert!((100..=200).contains(&within_a_day), "{code}: {within_a_day}");
         assert_eq!(case.script.keys_asked, [false]);
         assert_eq!(case.play(certificate("n1", &case.key)).1, "/v1-k3s/client-kubelet.crt");
@@ -330,7 +311,7 @@ fn a_certificate_for_another_name_or_key_is_not_taken() {
         case.proven();
         case.play(wrong);
         assert!(case.words().contains(&"wrong-certificate"), "{:?}", case.script.words());
-        assert_eq!(case.requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
+        assert_eq!(case.script.identity_requests_within(HOUR - Duration::from_secs(1), &unreachable()), 0);
         assert_eq!(case.script.kept.len(), 0);
     }
 }
