@@ -247,8 +247,8 @@ settings! {
         "Limits below which a pressure condition becomes True; one key removes all defaults";
     /// BRD-1.
     conditions: PerCondition = PerCondition::new(),
-        Ours "conditions" "conditions" "", Map("NAME", '=', "false|N"), conditions,
-        "Conditions of the board itself, or reasons of theirs: false switches one off, a number moves its threshold";
+        Ours "conditions" "conditions" "", Map("NAME", '=', "true|false|N"), conditions,
+        "Conditions of the board itself, or reasons of theirs: false switches one off, true switches FirmwareThrottling on, a number moves its threshold";
     /// EVI-6.
     eviction_soft: PerSignal<Threshold> = PerSignal::new(),
         Kubelet "evictionSoft" "eviction-soft" "", Map("SIGNAL", '<', "AMOUNT"), thresholds,
