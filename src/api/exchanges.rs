@@ -316,7 +316,10 @@ impl Exchanges {
     /// Appends what is to be sent: requests whole, so that each leaves in one piece.
     pub fn take_output(&mut self, into: &mut Vec<u8>) {
         match &mut self.protocol {
-            Protocol::Http1 { output, .. } => into.append(output),
+            Protocol::Http1 { output, .. } => {
+                into.append(output);
+                output.shrink_to(limits::CONNECTION_KEPT_BYTES);
+            }
             Protocol::Http2(connection) => connection.take_output(into),
         }
     }

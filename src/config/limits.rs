@@ -47,8 +47,8 @@ pub const HTTP2_IDLE_FRAMES: u32 = 1000;
 pub const HTTP2_REPLIES: usize = 100;
 /// Interim answers (1xx) to one request over HTTP/2.
 pub const HTTP2_INTERIM_ANSWERS: u32 = 8;
-/// Memory for a peer's bytes that is kept between its frames.
-pub const HTTP2_KEPT_BYTES: usize = 4096;
+/// Memory that each buffer of a connection keeps when a longer message has passed.
+pub const CONNECTION_KEPT_BYTES: usize = 4096;
 /// What a peer may send of an answer over HTTP/2 before more is asked for, bytes.
 pub const STREAM_WINDOW_BYTES: u32 = 64 * 1024 - 1;
 /// The same of a watch, which has no end: what half of it brought is asked for again.

@@ -313,6 +313,7 @@ impl Connection {
     pub fn take_output(&mut self, output: &mut Vec<u8>) {
         if self.has_output() {
             output.append(&mut self.output);
+            self.output.shrink_to(limits::CONNECTION_KEPT_BYTES);
             self.waiting_bytes = 0;
             self.replies = 0;
         }

@@ -319,6 +319,7 @@ impl Connection {
         exchanges.take_output(plaintext);
         let (sealed, count) = (tls.seal(plaintext), plaintext.len());
         plaintext.clear();
+        plaintext.shrink_to(limits::CONNECTION_KEPT_BYTES);
         if let Err(failure) = sealed {
             exchanges.fail(&failure);
         }
@@ -335,6 +336,7 @@ impl Connection {
         if !outgoing.is_empty() {
             let written = stream.write(outgoing)?;
             outgoing.drain(..written);
+            outgoing.shrink_to(limits::CONNECTION_KEPT_BYTES);
         }
         Ok(())
     }
@@ -358,6 +360,7 @@ impl Connection {
             Ok(count) => {
                 self.heard_at.set(clock::up());
                 exchanges.receive(count, plaintext);
+                plaintext.shrink_to(limits::CONNECTION_KEPT_BYTES);
             }
             Err(failure) => exchanges.fail(&failure),
         }

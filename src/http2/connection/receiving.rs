@@ -102,7 +102,7 @@ impl Connection {
         self.looked_at = 0;
         if self.error.is_none() {
             // A long frame that has passed leaves no memory behind.
-            self.input.shrink_to(limits::HTTP2_KEPT_BYTES.max(bytes.len()));
+            self.input.shrink_to(limits::CONNECTION_KEPT_BYTES.max(bytes.len()));
             self.input.extend_from_slice(bytes);
         }
     }
