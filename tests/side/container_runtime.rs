@@ -1,5 +1,6 @@
 //! Turns one real containerd (or CRI-O: `make test-crio`) into what a kubelet and nodepulse, which both ask it, tell of it: the same, and nodepulse sooner.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -25,6 +26,7 @@ pub fn cases() -> Vec<Case> {
         a_runtime_that_comes_later_is_ready_sooner_than_by_the_next_look,
         a_runtime_is_told_the_addresses_of_pods_and_its_disk_counts,
         the_images_of_a_runtime_are_told_with_the_same_names,
+        two_hundred_images_take_little_memory,
     ]
 }
 
@@ -213,4 +215,38 @@ fn the_images_of_a_runtime_are_told_with_the_same_names(cluster: &Cluster) -> Re
     })?;
     of_all.check()?;
     of_two.check()
+}
+
+/// Of memory that is the process's own; what the program's file takes depends on how it was built. By default no image is told,
+/// and the list is not asked for; where fifty are, a Node and all that is sent of it are longer by ten kilobytes.
+fn two_hundred_images_take_little_memory(cluster: &Cluster) -> Result<()> {
+    const MOST_KIB: [u64; 2] = [40, 200];
+    let nodes = [cluster.node("no-image-told")?, cluster.node("fifty-told")?, cluster.node("no-runtime")?];
+    let mut runtime = Runtime::start(cluster, &nodes[0])?;
+    let names: Vec<String> = (0..200).map(|number| format!("edge/part-{number}")).collect();
+    let images: Vec<(&str, usize)> = names.iter().map(String::as_str).zip(0..).collect();
+    let registry = Registry::serve(&images)?;
+    let socket = PathBuf::from(runtime.endpoint.trim_start_matches("unix://"));
+    names.iter().try_for_each(|name| registry.pull(&socket, &format!("{name}:1")))?;
+    let asking = |node| Launch::with_defaults(node).set("containerRuntimeEndpoint", &runtime.endpoint);
+    let mut agents = [
+        asking(&nodes[0]).start(cluster)?,
+        asking(&nodes[1]).set("nodeStatusMaxImages", "50").start(cluster)?,
+        Launch::with_defaults(&nodes[2]).start(cluster)?,
+    ];
+    for node in &nodes {
+        cluster.wait_for_condition(&node.name, "Ready", "True", WITHIN)?;
+    }
+    wait_until("fifty images", WITHIN, || {
+        let told = cluster.get_node(&nodes[1].name)?["status"]["images"].as_array().map_or(0, Vec::len);
+        if told == 50 { Ok(()) } else { Err(format!("{told} are told")) }
+    })?;
+    let memory = agents.iter().map(Nodepulse::own_memory_kib).collect::<Result<Vec<u64>>>()?;
+    println!("memory: {memory:?} KiB, with no image told, with fifty, and without a runtime");
+    let without = memory[2];
+    for (with, most) in memory.iter().zip(MOST_KIB) {
+        assert!(*with <= without + most, "{memory:?}");
+    }
+    runtime.check()?;
+    agents.iter_mut().try_for_each(Nodepulse::check)
 }

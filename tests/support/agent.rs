@@ -260,6 +260,11 @@ impl Nodepulse {
         self.daemon.as_ref().map(Daemon::pid)
     }
 
+    /// Resident memory that no file is behind, in KiB.
+    pub fn own_memory_kib(&self) -> Result<u64> {
+        self.daemon.as_ref().ok_or("it has ended")?.own_memory_kib()
+    }
+
     pub fn settings_file(&self) -> &Path {
         &self.settings_file
     }

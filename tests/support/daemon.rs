@@ -158,9 +158,18 @@ impl Daemon {
 
     /// Resident memory in KiB.
     pub fn resident_kib(&self) -> Result<u64> {
+        self.memory_kib("VmRSS:")
+    }
+
+    /// The part of it that no file is behind, in KiB.
+    pub fn own_memory_kib(&self) -> Result<u64> {
+        self.memory_kib("RssAnon:")
+    }
+
+    fn memory_kib(&self, name: &str) -> Result<u64> {
         let text = fs::read_to_string(format!("/proc/{}/status", self.pid)).map_err(|e| e.to_string())?;
-        let line = text.lines().find_map(|l| l.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-        line.trim().trim_end_matches(" kB").trim().parse().map_err(|_| format!("VmRSS is {line}"))
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or_else(|| format!("no {name}"))?;
+        line.trim().trim_end_matches(" kB").trim().parse().map_err(|_| format!("{name} {line}"))
     }
 
     /// The last lines it said.
