@@ -77,7 +77,7 @@ impl Outage {
             Row::new("link-up to Ready: requests", Some(2.0), &ours(most(|way| way.requests)), table::whole),
             Row::new("link-up to Ready: IP bytes", Some(5500.0), &ours(most(|way| way.ip_bytes)), table::whole),
             Row::new(
-                "link-up to Ready: IP bytes of connections before it",
+                "link-up to Ready: IP bytes of before",
                 None,
                 &ours(most(|way| way.former_ip_bytes)),
                 table::whole,
