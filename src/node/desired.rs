@@ -262,6 +262,7 @@ mod tests {
         assert_eq!(node.status.capacity["pods"], "0");
         assert_eq!(node.metadata.labels["node.kubernetes.io/exclude-from-external-load-balancers"], "podless");
         assert_eq!(taint_texts(&settings), ["nodepulse.dev/podless:NoSchedule", "nodepulse.dev/podless:NoExecute"]);
+        assert_eq!(node.spec.taints, taints(&settings));
         assert_eq!(condition(&samples::node(), "Ready").status, "True", "zero pods is a capacity (RDY-3)");
     }
 
