@@ -306,13 +306,9 @@ impl<'a> Board<'a> {
         let spent_ms = (until_us - back_us) / 1000;
         eprintln!("bench: link-up to Ready: {ip_bytes} bytes, {spent_ms} ms, {requests} requests");
         for Connection { to_server, to_client, .. } in former {
-            let (out, back) = (
-                format!("{} bytes in {}", to_server.1, to_server.0),
-                format!("{} bytes in {}", to_client.1, to_client.0),
-            );
-            eprintln!(
-                "bench: besides, over a connection of before the outage: {out} packets to the server, {back} from it"
-            );
+            let [out, back] =
+                [to_server, to_client].map(|(packets, bytes)| format!("{bytes} bytes in {packets} packets"));
+            eprintln!("bench: besides, over a connection of before the outage: {out} to the server, {back} from it");
         }
         let longest = self.capture.longest_packet_bytes(self.site.address(0).into());
         if longest > 1500 {

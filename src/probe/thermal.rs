@@ -124,11 +124,10 @@ impl ThermalFiles {
         });
         let throttles = self.throttling.as_mut().is_some_and(|throttling| throttling.goes_on(root, now));
         let itself = || throttles.then(|| "the processor itself".to_owned());
-        let mut firmware = || {
+        let is_slowed_by_firmware = asks_firmware.then(|| {
             let state = self.firmware.get_or_insert_with(|| OpenFile::new(FIRMWARE_STATE));
             state.read_as(root, attribute::bits).map(|bits| bits & SLOWED_DOWN != 0)
-        };
-        let is_slowed_by_firmware = asks_firmware.then(&mut firmware);
+        });
         Ok(Thermal { zones, slowed_by: slowed_by.or_else(itself), is_slowed_by_firmware })
     }
 }
